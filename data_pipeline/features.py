@@ -1,0 +1,16 @@
+"""Names, dtypes and lengths of features: what pipeline, records and models agree on.
+
+The names are those of the original's TFRecords, so that existing shards load.
+"""
+
+import numpy as np
+
+INPUT_IDS = "input_ids"
+INPUT_MASK = "input_mask"
+SEGMENT_IDS = "segment_ids"
+LABEL_IDS = "label_ids"
+IS_REAL_EXAMPLE = "is_real_example"
+
+# What every encoder takes: int32 [B, S].
+ENCODER_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
+INTEGER = np.int32

@@ -1,0 +1,100 @@
+"""What a classifier says of each example, to decisions and files."""
+
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from data_pipeline import labels, tables
+
+
+class Scored(NamedTuple):
+    """A split, predicted.
+
+    Attributes:
+        probabilities: float32 [N, C]; of regression the predicted numbers, [N, 1].
+        predictions: decisions, in the form of `labels.LabelSet.encode`.
+        scores: by name; {} where the labels are not known.
+    """
+
+    probabilities: np.ndarray
+    predictions: np.ndarray
+    scores: dict[str, Any]
+
+    def results(self, prefix: str) -> dict[str, Any]:
+        """The scores under names such as eval_accuracy."""
+        return {f"{prefix}_{name}": value for name, value in self.scores.items()}
+
+
+def decide(
+    label_set: labels.LabelSet, probabilities: np.ndarray, threshold: float
+) -> np.ndarray:
+    """Predictions from the model's probabilities, in the form of `LabelSet.encode`.
+
+    Args:
+        label_set: tells the problem type.
+        probabilities: [N, C]; for regression the predicted numbers, [N, 1].
+        threshold: of multi_label: a label is predicted from this probability on.
+    """
+    if label_set.problem_type == "regression":
+        return probabilities[:, 0]
+    if label_set.problem_type == "multi_label":
+        return (probabilities >= threshold).astype(np.float32)
+    return np.argmax(probabilities, axis=-1).astype(np.int32)
+
+
+def write_test_results(path: str, scored: Scored) -> None:
+    """test_results.tsv of run_classifier.py: a line an example, a column a class."""
+    with tf.io.gfile.GFile(path, "w") as file:
+        for row in scored.probabilities.astype(np.float32):
+            file.write("\t".join(str(value) for value in row) + "\n")
+
+
+def write(
+    path: str, table: tables.Table, label_set: labels.LabelSet, scored: Scored
+) -> None:
+    """One JSON object an example: id, texts, what is predicted, with what probability.
+
+    The given label stands beside it, where the table has one.
+    """
+    with tf.io.gfile.GFile(path, "w") as file:
+        for i, example_id in enumerate(table.example_ids):
+            row: dict[str, Any] = {"id": example_id, "text_a": table.text_a[i]}
+            if table.text_b is not None:
+                row["text_b"] = table.text_b[i]
+            row.update(
+                _prediction(label_set, scored.probabilities[i], scored.predictions[i])
+            )
+            if table.labels is not None:
+                row["given"] = table.labels[i]
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _prediction(
+    label_set: labels.LabelSet, probabilities: np.ndarray, prediction: Any
+) -> dict[str, Any]:
+    if label_set.problem_type == "regression":
+        return {"score": float(prediction)}
+    named = {
+        name: round(float(value), 6)
+        for name, value in zip(label_set.names, probabilities, strict=True)
+    }
+    if label_set.problem_type == "multi_label":
+        chosen = [name for name, is_on in zip(named, prediction, strict=True) if is_on]
+        return {"labels": chosen, "probabilities": named}
+    return {"label": label_set.names[int(prediction)], "probabilities": named}
+
+
+def lone_class_warning(label_set: labels.LabelSet, scored: Scored) -> str | None:
+    """A sentence where every example gets the same class, a sign of a failed run."""
+    predictions = scored.predictions
+    if label_set.problem_type != "classification" or len(predictions) < 2:
+        return None
+    if np.ptp(predictions) > 0:
+        return None
+    return (
+        f"every example is predicted as {label_set.names[int(predictions[0])]!r}; "
+        "train longer, with another --learning_rate or --seed, or set "
+        "--class_weights=balanced"
+    )

@@ -1,0 +1,180 @@
+"""Opens tables and yields their rows: TSV, CSV, JSONL and TensorFlow Datasets."""
+
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+# A row is a list of cells (TSV, CSV) or a dict (JSONL, TensorFlow Datasets).
+Row = list[str] | dict[str, Any]
+NumberedRows = Iterator[tuple[int, Row]]
+
+_CHUNK_BYTES = 1 << 20
+
+
+def tfds_rows(
+    path: str, name: str, split: str, data_dir: str | None
+) -> tuple[list[str], NumberedRows]:
+    """Opens a split of a TensorFlow Datasets data set, preparing it on first use.
+
+    Class labels become their names, -1 among them None.
+
+    Args:
+        path: what messages call the split.
+        name: such as "glue/sst2".
+        split: such as "train" or "validation[:10%]".
+        data_dir: where prepared data sets lie; None is the library's default.
+
+    Returns:
+        Names of the features, and an iterator over (number from 1, example).
+
+    Raises:
+        ValueError: no such data set or split.
+    """
+    # Slow to import, and needed by few.
+    import tensorflow_datasets as tfds
+
+    order = tfds.ReadConfig(interleave_cycle_length=1)  # one shard after another
+    try:
+        data, info = tfds.load(
+            name, split=split, data_dir=data_dir, with_info=True, read_config=order
+        )
+    except (ValueError, OSError, AssertionError, tf.errors.OpError) as error:
+        raise ValueError(
+            f"{path}: TensorFlow Datasets cannot load it ({_one_line(error)}); check "
+            f"name, split and data directory {data_dir!r}"
+        ) from error
+    features = dict(info.features)
+    return list(features), (
+        (line, {key: _python(value, features[key]) for key, value in example.items()})
+        for line, example in enumerate(tfds.as_numpy(data), start=1)
+    )
+
+
+def _python(value: Any, feature: Any) -> Any:
+    """The text, label name, number or list that a NumPy value stands for."""
+    if isinstance(value, bytes):
+        # Text features are UTF-8; other bytes (images) are never asked for.
+        return value.decode("utf-8", errors="replace")
+    if getattr(value, "ndim", 0) == 1:
+        return [_python(item, getattr(feature, "feature", None)) for item in value]
+    if hasattr(feature, "int2str"):
+        return feature.int2str(int(value)) if value >= 0 else None
+    if getattr(value, "ndim", 0) > 1:
+        return None  # an image or the like: no text, label or id
+    # By way of its text, a float32 3.8 stays 3.8 and is not 3.799999952316284.
+    is_float = getattr(getattr(value, "dtype", None), "kind", "") == "f"
+    return float(str(value)) if is_float else getattr(value, "item", lambda: value)()
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    """Yields number and text of each line; a line ends at LF and nothing else."""
+    number, rest = 0, b""
+    try:
+        with tf.io.gfile.GFile(path, "rb") as raw:
+            stream = gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw
+            while chunk := stream.read(_CHUNK_BYTES):
+                *whole, rest = (rest + chunk).split(b"\n")
+                for line in whole:
+                    number += 1
+                    yield number, _decode(path, number, line)
+    except tf.errors.NotFoundError as error:
+        raise FileNotFoundError(f"{path}: no such file; check the path") from error
+    except (tf.errors.OpError, OSError, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"{path}: cannot be read ({_one_line(error)}); check that it is a "
+            "complete, readable file"
+        ) from error
+    if rest:
+        yield number + 1, _decode(path, number + 1, rest)
+
+
+def _decode(path: str, number: int, line: bytes) -> str:
+    if number == 1:
+        line = line.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}:{number}: byte {line[error.start]:#04x}, number {error.start + 1} "
+            "of the line, is not UTF-8; convert the file to UTF-8"
+        ) from None
+
+
+def _tsv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
+    for number, line in _lines(path):
+        line = line.replace("\r", "")
+        yield number, line.split("\t") if line else None
+
+
+def _csv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
+    reader = csv.reader((line + "\n" for _, line in _lines(path)), strict=True)
+    number = 1
+    try:
+        for row in reader:
+            yield number, row or None
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}:{number}: not a row of CSV ({error}); close each quote and double "
+            "those inside, or use TSV or JSONL"
+        ) from None
+
+
+def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
+    for number, line in _lines(path):
+        try:
+            row = json.loads(line) if line.strip() else None
+        except json.JSONDecodeError as error:
+            row = error.msg
+        if not isinstance(row, dict | None):
+            raise ValueError(
+                f"{path}:{number}: {line:.40} is not a JSON object on one line; write "
+                'one per line, such as {"text": "...", "label": "..."}'
+            )
+        yield number, row
+
+
+_PARSERS: dict[str, Callable[[str], Iterator[tuple[int, Row | None]]]] = {
+    "tsv": _tsv_rows,
+    "csv": _csv_rows,
+    "jsonl": _jsonl_rows,
+}
+
+
+def file_rows(path: str, file_format: str) -> NumberedRows:
+    """Yields (line that it begins in, row) of each row of a file.
+
+    Args:
+        path: anything that `tf.io.gfile` opens, plain or gzip.
+        file_format: "tsv", "csv", "jsonl", or "auto" to go by the file's name.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: an unknown format, a file that cannot be read or is not UTF-8, a row
+            that is not of the format, or a blank line between rows.
+    """
+    if file_format == "auto":
+        ending = path.lower().removesuffix(".gz").rpartition(".")[2]
+        file_format = {"txt": "tsv", "json": "jsonl"}.get(ending, ending)
+    if file_format not in _PARSERS:
+        raise ValueError(
+            f"{path}: format {file_format!r} is not one of {sorted(_PARSERS)}; rename "
+            "the file or pass --file_format"
+        )
+    blank = None
+    for line, row in _PARSERS[file_format](path):
+        if row is None:
+            blank = blank or line
+        elif blank:
+            raise ValueError(f"{path}:{blank}: blank line between rows; remove it")
+        else:
+            yield line, row

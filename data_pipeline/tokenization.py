@@ -1,0 +1,395 @@
+"""Text to word-piece ids, in the graph and exactly as google-research/bert does it.
+
+The chain, in the order in which the original works (BERT section 3 and its code):
+
+1. delete what is not UTF-8, U+0000, U+FFFD, controls (Cc) and formats (Cf), except tab,
+   newline and carriage return;
+2. for lower-casing models: `str.lower`, NFD, delete the non-spacing marks (Mn);
+3. split at white space, and around every punctuation mark and CJK ideograph;
+4. cut each word greedily into word pieces; a word of more than 200 characters, or one
+   that the vocabulary cannot spell, becomes [UNK].
+
+Steps 1 and 2 are skipped for the lines that they cannot change, which are most lines of
+English text: lower-casing ASCII letters is then all that is left to do.
+
+TensorFlow's tables are those of Unicode 13 (lower-casing, mended below), 15 (classes)
+and 16 (NFD, punctuation). So with Python 3.11 (Unicode 14), 78 code points that are
+unassigned there come out differently, none that is assigned; and a capital sigma beside
+a letter or mark that is newer than Unicode 13 may take the other small form.
+
+    python -m data_pipeline.tokenization --vocab_file=vocab.txt text.txt
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO
+
+if __name__ == "__main__":  # TensorFlow reads these when it is imported
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
+
+import tensorflow as tf
+import tensorflow_text as text
+
+MAX_WORD_CHARS = 200  # of the original's WordpieceTokenizer; longer words are [UNK]
+MAX_WORD_BYTES = 4 * MAX_WORD_CHARS  # UTF-8 needs up to four bytes for a character
+BLOCK_BYTES = 1 << 20  # what the command line tokenizes at a time
+
+# The patterns are RE2's, which takes a repetition of at most 1,000.
+_ASCII_SEPARATORS = r"\t\n\r -/:-@\[-`{-~"
+_CJK = (
+    r"\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}"
+    r"\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{f900}-\x{faff}\x{2f800}-\x{2fa1f}"
+)
+# Lines for which steps 1 and 2 come down to ASCII, and which have no long word.
+_PLAIN = (
+    rf"(?:[0-9A-Za-z]{{0,{MAX_WORD_CHARS}}}[{_ASCII_SEPARATORS}])*"
+    rf"[0-9A-Za-z]{{0,{MAX_WORD_CHARS}}}"
+)
+_DELETED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}\p{Cf}"
+_LONE = rf"\p{{P}}$+<=>^`|~{_CJK}"  # always a word of its own
+# What an entry of the vocabulary must look like to be found in a text at all.
+_WORD_PIECE = rf"(?:##)?[^{_LONE}{_DELETED}\t\n\r\p{{Z}}]+|[{_LONE}]"
+# Finds every long word, and some runs of short ones, at a fraction of the price of
+# splitting into words: the separators are the frequent ones only.
+_LONG_RUN = (
+    rf"(?s).*[^{_ASCII_SEPARATORS}\x{{3000}}-\x{{303f}}\x{{4e00}}-\x{{9fff}}"
+    rf"\x{{ff01}}-\x{{ff0f}}]{{{MAX_WORD_CHARS + 1}}}.*"
+)
+_TOO_LONG = "x" * (MAX_WORD_BYTES + 1)
+
+# Where Unicode 14 to 17 put new capitals. TensorFlow lower-cases by Unicode 13.
+_NEW_CAPITAL_BLOCKS = (
+    range(0x1C89, 0x1C8A),
+    range(0x2C2F, 0x2C30),
+    range(0xA7C0, 0xA7F2),
+    range(0x10570, 0x10596),
+    range(0x10D50, 0x10D66),
+    range(0x16EA0, 0x16EB9),
+)
+_NEW_CAPITALS = [
+    point for block in _NEW_CAPITAL_BLOCKS for point in block if chr(point).isupper()
+]
+_NEW_CAPITAL = "".join(rf"\x{{{point:x}}}" for point in _NEW_CAPITALS)
+# Lines that `_mend` leaves alone. Excluding the surrogates makes RE2 strict: it lets
+# more than UTF-8 pass for "any character".
+_SOUND = rf"[^{_DELETED}{_NEW_CAPITAL}\x{{d800}}-\x{{dfff}}]*"
+
+
+def read_vocab(vocab_file: str) -> list[str]:
+    """Reads a vocabulary: one token per line, the line number from 0 being its id.
+
+    Lines end at LF alone and are stripped of Unicode white space, so an entry that is
+    nothing but white space becomes the empty string and keeps its id.
+
+    Differs from google-research/bert: a UTF-8 byte order mark before the first token is
+    dropped.
+
+    Args:
+        vocab_file: local path or any address that `tf.io.gfile` reads.
+
+    Returns:
+        V tokens; a token that stands on several lines is there as many times.
+
+    Raises:
+        ValueError: the file cannot be read, is empty, or is not UTF-8.
+    """
+    try:
+        with tf.io.gfile.GFile(vocab_file, "rb") as file:
+            content = file.read().removeprefix(b"\xef\xbb\xbf")
+    except tf.errors.OpError as error:
+        raise ValueError(
+            f"{vocab_file}: the vocabulary cannot be read ({error.message}); give the "
+            "vocab.txt that lies beside the checkpoint"
+        ) from error
+    if not content.strip():
+        raise ValueError(
+            f"{vocab_file}: the vocabulary is empty (0 tokens); give the vocab.txt "
+            "that lies beside the checkpoint"
+        )
+    tokens = []
+    for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), start=1):
+        try:
+            tokens.append(line.decode("utf-8").strip())
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{vocab_file}:{number}: {line!r} is not UTF-8; save the vocabulary as "
+                "UTF-8"
+            ) from error
+    return tokens
+
+
+class BertTokenizer:
+    """Turns strings into word-piece ids, equal to google-research/bert's.
+
+    It consists of TensorFlow operations, so that one object serves eager code, tf.data
+    and an exported SavedModel. No special token is added, and none is recognised in the
+    text: "[MASK]" is five characters of text in brackets, as in the original.
+
+    Differs from google-research/bert: `pad_id` is the id of [PAD], and the original's
+    constant 0 only without such an entry.
+
+    Attributes:
+        vocab: the V tokens, the position being the id.
+        vocab_size: V.
+        do_lower_case: whether text is lower-cased and loses its accents.
+        pad_id: id that fills up a row.
+        unk_id: id of [UNK].
+        cls_id: id of [CLS].
+        sep_id: id of [SEP].
+        mask_id: id of [MASK], or None where the vocabulary has none.
+    """
+
+    def __init__(self, vocab: Sequence[str], do_lower_case: bool = True):
+        """Builds the tokenizer of a vocabulary.
+
+        Args:
+            vocab: V tokens, the position being the id; the last of equal tokens counts.
+            do_lower_case: False for cased checkpoints.
+
+        Raises:
+            ValueError: [UNK], [CLS] or [SEP] is missing, or everything else is.
+        """
+        self.vocab = list(vocab)
+        self.vocab_size = len(self.vocab)
+        self.do_lower_case = do_lower_case
+        ids = {token: index for index, token in enumerate(self.vocab)}
+        required = ("[UNK]", "[CLS]", "[SEP]")
+        if missing := [token for token in required if token not in ids]:
+            raise ValueError(
+                f"the vocabulary of {self.vocab_size} tokens lacks "
+                f"{', '.join(missing)}; give the vocab.txt of the checkpoint"
+            )
+        self.unk_id, self.cls_id, self.sep_id = (ids[token] for token in required)
+        self.pad_id = ids.get("[PAD]", 0)
+        self.mask_id = ids.get("[MASK]")
+        # Built eagerly and on the CPU even where the caller is tracing a function.
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._word_pieces = text.FastWordpieceTokenizer(
+                _distinct(self.vocab, ids),
+                max_bytes_per_word=MAX_WORD_BYTES,
+                token_out_type=tf.int32,
+                unknown_token=f"[{self.unk_id}]",
+            )
+        self._tokenize_rows = tf.function(
+            self._rows_to_ids, input_signature=[tf.TensorSpec([None], tf.string)]
+        )
+
+    @classmethod
+    def from_file(cls, vocab_file: str, do_lower_case: bool = True) -> "BertTokenizer":
+        """Builds the tokenizer of a vocab.txt; see `read_vocab` for the format.
+
+        Raises:
+            ValueError: the file cannot be read, is empty, is not UTF-8, or lacks [UNK],
+                [CLS], [SEP] or everything else.
+        """
+        vocab = read_vocab(vocab_file)
+        try:
+            return cls(vocab, do_lower_case)
+        except ValueError as error:
+            raise ValueError(f"{vocab_file}: {error}") from error
+
+    def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
+        """Cuts texts into word pieces.
+
+        Args:
+            texts: [B] or scalar string; UTF-8, of which invalid bytes are ignored.
+
+        Returns:
+            Ids, [B, (S)] int32 ragged; [S] int32 for a scalar.
+
+        Raises:
+            ValueError: `texts` has more than one axis, or an unknown number of them.
+        """
+        texts = tf.convert_to_tensor(texts, tf.string)
+        if texts.shape.rank not in (0, 1):
+            raise ValueError(
+                f"texts of shape {texts.shape} cannot be tokenized; give one string or "
+                "one axis of strings"
+            )
+        if texts.shape.rank == 0:
+            return self._tokenize_rows(texts[tf.newaxis]).values  # [S]
+        return self._tokenize_rows(texts)  # [B, (S)]
+
+    def ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """Looks up the tokens of ids, in Python.
+
+        Raises:
+            ValueError: an id lies outside 0..V-1.
+        """
+        ids = [int(index) for index in ids]
+        for index in ids:
+            if not 0 <= index < self.vocab_size:
+                raise ValueError(
+                    f"id {index} is outside 0..{self.vocab_size - 1}; the ids come "
+                    "from another vocabulary"
+                )
+        return [self.vocab[index] for index in ids]
+
+    def _rows_to_ids(self, texts):
+        with tf.device("CPU:0"):  # where string operations are
+            if self.do_lower_case:
+                # Before anything reads the user's language: a Turkish one makes the
+                # UTF-8 lower-casing below turn "I" into a dotless i.
+                texts = tf.strings.lower(texts)
+            plain = tf.strings.regex_full_match(texts, _PLAIN)
+            texts = _rewrite(self._normalize, texts, where=tf.logical_not(plain))
+            return self._word_pieces.tokenize(texts)  # [B, (S)]
+
+    def _normalize(self, texts):
+        """Steps 1 and 2 of the chain, and words that are too long made unspellable."""
+        sound = tf.strings.regex_full_match(texts, _SOUND)
+        texts = _rewrite(self._mend, texts, where=tf.logical_not(sound))
+        if self.do_lower_case:
+            texts = tf.strings.lower(texts, encoding="utf-8")
+            texts = text.normalize_utf8(texts, "NFD")
+            texts = tf.strings.regex_replace(texts, r"\p{Mn}+", "")
+        has_long_run = tf.strings.regex_full_match(texts, _LONG_RUN)
+        return _rewrite(_hide_long_words, texts, where=has_long_run)
+
+    def _mend(self, texts):
+        """Step 1, and of step 2 the capitals that TensorFlow does not know."""
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+        texts = tf.strings.regex_replace(texts, f"[{_DELETED}]+", "")
+        if not self.do_lower_case:
+            return texts
+        has_new = tf.strings.regex_full_match(texts, f"(?s).*[{_NEW_CAPITAL}].*")
+        return _rewrite(_lower_new_capitals, texts, where=has_new)
+
+
+def _distinct(vocab: Sequence[str], ids: dict[str, int]) -> list[str]:
+    """Replaces the entries that no text can contain, of which some would break the op.
+
+    They hide behind a later duplicate, are empty, or mix letters with what stands
+    alone; as does the stand-in "[7]" of entry 7, which thus equals none that are kept.
+    """
+    found = tf.strings.regex_full_match(vocab, _WORD_PIECE).numpy()
+    if not found.any():
+        raise ValueError(
+            f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
+            "give the vocab.txt of the checkpoint"
+        )
+    return [
+        token if found[index] and ids[token] == index else f"[{index}]"
+        for index, token in enumerate(vocab)
+    ]
+
+
+def _rewrite(
+    function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor, *, where: tf.Tensor
+) -> tf.Tensor:
+    """Applies a function to some rows of [B] strings; where there are none, is free."""
+
+    def rewritten():
+        rows = tf.where(where)
+        return tf.tensor_scatter_nd_update(
+            texts, rows, function(tf.gather_nd(texts, rows))
+        )
+
+    return tf.cond(tf.reduce_any(where), rewritten, lambda: texts)
+
+
+def _lower_new_capitals(texts):
+    points = tf.strings.unicode_decode(texts, "UTF-8")
+    capitals = tf.constant(_NEW_CAPITALS)
+    lowered = tf.constant([ord(chr(point).lower()) for point in _NEW_CAPITALS])
+    values = points.flat_values
+    nearest = tf.minimum(tf.searchsorted(capitals, values), len(_NEW_CAPITALS) - 1)
+    is_capital = tf.gather(capitals, nearest) == values
+    values = tf.where(is_capital, tf.gather(lowered, nearest), values)
+    return tf.strings.unicode_encode(points.with_flat_values(values), "UTF-8")
+
+
+def _hide_long_words(texts):
+    """Replaces the words of too many characters by one of too many bytes, an [UNK].
+
+    The word-piece operation counts only bytes.
+    """
+    texts = tf.strings.regex_replace(texts, r"\p{Z}", " ")
+    words = tf.strings.split(tf.strings.regex_replace(texts, f"[{_LONE}]", r" \0 "))
+    length = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
+    kept = tf.where(length > MAX_WORD_CHARS, _TOO_LONG, words.flat_values)
+    return tf.strings.reduce_join(words.with_flat_values(kept), axis=-1, separator=" ")
+
+
+def write_tokens(
+    source: BinaryIO, sink: BinaryIO, tokenizer: BertTokenizer, *, as_ids: bool = False
+) -> None:
+    """Writes a line of tokens, single spaces between them, for each line of a text.
+
+    Lines end at LF alone; the last one may lack it. Memory does not grow with the text.
+
+    Args:
+        source: UTF-8 text, opened for reading bytes.
+        sink: where the lines go, opened for writing bytes.
+        tokenizer: what cuts the lines.
+        as_ids: writes ids instead of tokens.
+    """
+    vocab = range(tokenizer.vocab_size) if as_ids else tokenizer.vocab
+    table = tf.constant([f" {token}" for token in vocab] + ["\n"])
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+    def lines_of_tokens(block):
+        ids = tokenizer.tokenize(tf.strings.split(block, "\n"))[:-1]
+        ends = tf.fill([ids.nrows(), 1], tokenizer.vocab_size)
+        flat = tf.concat([ids, ends], axis=1).flat_values
+        # One join of everything: joining line by line takes thrice as long.
+        joined = tf.strings.reduce_join(tf.gather(table, flat))
+        return tf.strings.regex_replace(joined, r"(?m)^ ", "")
+
+    for block in _whole_lines(source):
+        sink.write(lines_of_tokens(block).numpy())
+
+
+def _whole_lines(source: BinaryIO) -> Iterator[bytes]:
+    """Yields a file in blocks that end with LF, adding one after the last line."""
+    begun: list[bytes] = []
+    while block := source.read(BLOCK_BYTES):
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*begun, block[:end]])
+            begun = []
+        begun.append(block[end:])
+    if last := b"".join(begun):
+        yield last + b"\n"
+
+
+def _main(argv: Sequence[str], vocab_file: str, do_lower_case: bool, ids: bool) -> int:
+    """Prints the tokens of the file argv[1], `-` being standard input."""
+    try:
+        if len(argv) != 2:
+            raise ValueError(
+                f"{len(argv) - 1} files given; give one, or - for standard input"
+            )
+        tokenizer = BertTokenizer.from_file(vocab_file, do_lower_case)
+        if argv[1] == "-":
+            write_tokens(sys.stdin.buffer, sys.stdout.buffer, tokenizer, as_ids=ids)
+        else:
+            with tf.io.gfile.GFile(argv[1], "rb") as file:
+                write_tokens(file, sys.stdout.buffer, tokenizer, as_ids=ids)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has what it wants; the interpreter must not flush once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except tf.errors.OpError as error:
+        print(f"{argv[1]}: cannot be read ({error.message})", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    from absl import app, flags
+
+    flags.DEFINE_string("vocab_file", None, "Vocabulary, one token per line.")
+    flags.DEFINE_bool("do_lower_case", True, "False for cased checkpoints.")
+    flags.DEFINE_bool("ids", False, "Prints ids instead of tokens.")
+    flags.mark_flag_as_required("vocab_file")
+    app.run(
+        lambda argv: _main(
+            argv, flags.FLAGS.vocab_file, flags.FLAGS.do_lower_case, flags.FLAGS.ids
+        )
+    )

@@ -1,0 +1,202 @@
+"""The shape of a BERT network, as released in bert_config.json and config.json."""
+
+import dataclasses
+import json
+import os
+from typing import Any
+
+# Keys of released configurations that change nothing in the network built here.
+_TOLERATED = frozenset(
+    {
+        # multilingual and Chinese releases of google-research/bert
+        "directionality",
+        "pooler_fc_size",
+        "pooler_num_attention_heads",
+        "pooler_num_fc_layers",
+        "pooler_size_per_head",
+        "pooler_type",
+        # Hugging Face
+        "_name_or_path",
+        "architectures",
+        "classifier_dropout",
+        "dtype",
+        "gradient_checkpointing",
+        "id2label",
+        "label2id",
+        "model_type",
+        "output_past",
+        "pad_token_id",
+        "position_embedding_type",
+        "problem_type",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+    }
+)
+
+# google-research/bert calls the tanh form "gelu"; Hugging Face calls the exact form so.
+_GOOGLE_ACTIVATIONS = {
+    "": "linear",
+    "linear": "linear",
+    "relu": "relu",
+    "gelu": "gelu_tanh",
+    "gelu_erf": "gelu_erf",
+    "tanh": "tanh",
+}
+_HUGGING_FACE_ACTIVATIONS = {
+    "linear": "linear",
+    "relu": "relu",
+    "gelu": "gelu_erf",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "tanh": "tanh",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """Sizes, activation and dropout of a BERT network; modeling.py's BertConfig.
+
+    `hidden_act` holds one of linear, relu, tanh, gelu_tanh and gelu_erf: the two
+    worlds give the name `gelu` to different functions, so it names neither here.
+
+    Attributes:
+        vocab_size: V, rows of the word embedding table.
+        hidden_size: D, a multiple of num_attention_heads.
+        num_hidden_layers: L.
+        num_attention_heads: N.
+        intermediate_size: F.
+        hidden_act: activation of the feed-forward layer and the masked-LM head.
+        hidden_dropout_prob: dropout on embeddings and layer outputs, 0..1.
+        attention_probs_dropout_prob: dropout on attention weights, 0..1.
+        max_position_embeddings: longest sequence, in tokens.
+        type_vocab_size: number of segment ids.
+        initializer_range: standard deviation of the truncated normal.
+        layer_norm_epsilon: added to the variance.
+        extra: further keys of the file, kept so that writing it loses nothing.
+    """
+
+    vocab_size: int
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu_tanh"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 16  # the original's code; its released files say 2
+    initializer_range: float = 0.02
+    layer_norm_epsilon: float = 1e-12
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} is not a multiple of "
+                f"num_attention_heads={self.num_attention_heads}; correct the config"
+            )
+        if self.hidden_act not in _GOOGLE_ACTIVATIONS.values():
+            raise ValueError(
+                f"hidden_act={self.hidden_act!r} is not one of "
+                f"{sorted(set(_GOOGLE_ACTIVATIONS.values()))}"
+            )
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> "BertConfig":
+        """Builds a config from the keys of either world's JSON file.
+
+        A dict with a `model_type` is Hugging Face's, any other one Google's.
+
+        Raises:
+            ValueError: vocab_size is missing, the activation is unknown, or the
+                file describes another architecture than BERT.
+        """
+        raw = dict(raw)
+        is_hugging_face = "model_type" in raw
+        if "vocab_size" not in raw:
+            raise ValueError("the key vocab_size is missing; is this a BERT config?")
+        if is_hugging_face:
+            raw = _translated_from_hugging_face(raw)
+        raw["hidden_act"] = _activation(raw.get("hidden_act", "gelu"), is_hugging_face)
+        if "layer_norm_eps" in raw:
+            raw["layer_norm_epsilon"] = raw.pop("layer_norm_eps")
+        known = {field.name for field in dataclasses.fields(cls)} - {"extra"}
+        extra = {key: raw[key] for key in raw.keys() - known}
+        return cls(**{key: raw[key] for key in raw.keys() & known}, extra=extra)
+
+    @classmethod
+    def from_json_file(cls, path: str | os.PathLike[str]) -> "BertConfig":
+        """Reads bert_config.json (Google) or config.json (Hugging Face).
+
+        Raises:
+            ValueError: the file is not JSON, or as in `from_dict`; names the file.
+        """
+        try:
+            with open(path, encoding="utf-8") as file:
+                raw = json.load(file)
+            if not isinstance(raw, dict):
+                raise ValueError("the file holds no JSON object")
+            return cls.from_dict(raw)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{os.fspath(path)}: {error}") from error
+
+    def unknown_keys(self) -> list[str]:
+        """Keys of the file that mean nothing here and are in no released config."""
+        return sorted(self.extra.keys() - _TOLERATED)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of bert_config.json, with Google's names of the activations."""
+        raw = dataclasses.asdict(self)
+        extra = raw.pop("extra")
+        names = {ours: name for name, ours in _GOOGLE_ACTIVATIONS.items() if name}
+        raw["hidden_act"] = names[self.hidden_act]
+        epsilon = raw.pop("layer_norm_epsilon")
+        if epsilon != BertConfig.layer_norm_epsilon:
+            raw["layer_norm_eps"] = epsilon
+        return {**extra, **raw}
+
+    def to_json_string(self) -> str:
+        """The text of bert_config.json: two spaces, sorted keys, a final newline."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+    def to_hugging_face(self) -> dict[str, Any]:
+        """The keys of Hugging Face's config.json."""
+        raw = dataclasses.asdict(self)
+        extra = raw.pop("extra")
+        names = {ours: name for name, ours in _HUGGING_FACE_ACTIVATIONS.items()}
+        names["gelu_tanh"] = "gelu_new"
+        raw["hidden_act"] = names[self.hidden_act]
+        raw["layer_norm_eps"] = raw.pop("layer_norm_epsilon")
+        return {
+            "pad_token_id": 0,
+            "position_embedding_type": "absolute",
+            **extra,
+            **raw,
+            "model_type": "bert",
+        }
+
+
+def _activation(name: str | None, is_hugging_face: bool) -> str:
+    known = _HUGGING_FACE_ACTIVATIONS if is_hugging_face else _GOOGLE_ACTIVATIONS
+    lowered = (name or "").lower()
+    if lowered not in known:
+        raise ValueError(
+            f"Unsupported activation: {name}; hidden_act must be one of {sorted(known)}"
+        )
+    return known[lowered]
+
+
+def _translated_from_hugging_face(raw: dict[str, Any]) -> dict[str, Any]:
+    """Checks what only Hugging Face's files say, and puts its defaults in."""
+    if raw["model_type"] != "bert":
+        raise ValueError(
+            f"model_type is {raw['model_type']!r}; only 'bert' checkpoints can be read"
+        )
+    kind = raw.get("position_embedding_type", "absolute")
+    if kind != "absolute":
+        raise ValueError(
+            f"position_embedding_type is {kind!r}; only 'absolute' is supported"
+        )
+    return {"type_vocab_size": 2, "layer_norm_eps": 1e-12, **raw}

@@ -1,0 +1,46 @@
+"""The encoder: embeddings, blocks and pooler; modeling.py's BertModel."""
+
+import keras
+
+from modeling import layers
+
+
+class BertEncoder(keras.layers.Layer):
+    """Deep bidirectional Transformer (BERT section 3).
+
+    Call shapes:
+        input_ids, input_mask, segment_ids [B, S] int -> dict of
+            embedding_output [B, S, D], layer_outputs L x [B, S, D],
+            sequence_output [B, S, D] (the last layer), pooled_output [B, D].
+
+    `seed` (int64 [2]) draws dropout; without it the encoder is deterministic.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.embeddings = layers.Embeddings(config, name="embeddings")
+        self.blocks = [
+            layers.EncoderBlock(config, index, name=f"block_{index}")
+            for index in range(config.num_hidden_layers)
+        ]
+        self.pooler = layers.dense(config, config.hidden_size, "pooler")
+
+    def build(self, input_shape, *_):
+        hidden_shape = (*input_shape, self.config.hidden_size)
+        self.embeddings.build(input_shape)
+        for block in self.blocks:
+            block.build(hidden_shape)
+        self.pooler.build((input_shape[0], self.config.hidden_size))
+
+    def call(self, input_ids, input_mask, segment_ids, seed=None):
+        hidden = self.embeddings(input_ids, segment_ids, seed=seed)  # [B, S, D]
+        outputs = {"embedding_output": hidden, "layer_outputs": []}
+        adder = layers.mask_adder(input_mask, self.compute_dtype)
+        for block in self.blocks:
+            hidden = block(hidden, adder, seed=seed)
+            outputs["layer_outputs"].append(hidden)
+        outputs["sequence_output"] = hidden
+        # The first token, [CLS], stands for the sequence.
+        outputs["pooled_output"] = keras.ops.tanh(self.pooler(hidden[:, 0]))  # [B, D]
+        return outputs

@@ -1,0 +1,139 @@
+"""What turns an encoder's output into the answers of a task.
+
+A head takes `sequence_output` or `pooled_output`, never an encoder.
+"""
+
+import keras
+from keras import ops
+
+from modeling import fast_ops, layers
+
+# run_classifier.py and run_squad.py fix these, whatever the config says.
+HEAD_STDDEV = 0.02
+HEAD_DROPOUT = 0.1
+# One place that draws dropout, far from those of any encoder's depth.
+HEAD_SITE = 4095
+
+
+class OutputProjection(keras.layers.Layer):
+    """Logits from a [C, D] matrix that is used transposed, as the original stores it.
+
+    Call shapes:
+        [..., D] -> [..., C] in float32
+    """
+
+    def __init__(self, units, stddev=HEAD_STDDEV, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.stddev = stddev
+
+    def build(self, input_shape):
+        self.kernel = self.add_weight(
+            shape=(self.units, input_shape[-1]),
+            initializer=keras.initializers.TruncatedNormal(stddev=self.stddev),
+            name="kernel",
+        )
+        self.bias = self.add_weight(
+            shape=(self.units,), initializer="zeros", name="bias"
+        )
+
+    def call(self, inputs):
+        logits = ops.matmul(inputs, ops.transpose(self.kernel)) + self.bias
+        return ops.cast(logits, "float32")
+
+
+class MaskedLMHead(keras.layers.Layer):
+    """Predicts hidden tokens with the word embedding table (BERT section 3.1).
+
+    run_pretraining.py: get_masked_lm_output. Only the gathered positions reach the
+    vocabulary matrix.
+
+    Call shapes:
+        sequence_output [B, S, D], masked_lm_positions [B, P] int,
+        word_embeddings [V, D] -> logits [B, P, V] float32
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.transform = layers.dense(config, config.hidden_size, "transform")
+        self.norm = layers.layer_norm(config, "layer_norm")
+
+    def build(self, input_shape, *_):
+        self.transform.build(input_shape)
+        self.norm.build(input_shape)
+        self.bias = self.add_weight(
+            shape=(self.config.vocab_size,), initializer="zeros", name="bias"
+        )
+
+    def call(
+        self, sequence_output, masked_lm_positions, word_embeddings, training=False
+    ):
+        positions = ops.expand_dims(masked_lm_positions, -1)  # [B, P, 1]
+        picked = ops.take_along_axis(sequence_output, positions, axis=1)  # [B, P, D]
+        hidden = self.transform(picked)
+        hidden = self.norm(layers.activation(self.config, hidden, fused=training))
+        table = ops.cast(word_embeddings, hidden.dtype)
+        logits = ops.matmul(hidden, ops.transpose(table)) + self.bias  # [B, P, V]
+        return ops.cast(logits, "float32")
+
+
+class ClassifierHead(keras.layers.Layer):
+    """Dropout and logits on the pooled output; run_classifier.py's create_model.
+
+    Call shapes:
+        pooled_output [B, D] -> logits [B, C] float32
+    """
+
+    def __init__(self, num_classes, **kwargs):
+        super().__init__(**kwargs)
+        self.logits = OutputProjection(num_classes, name="logits")
+
+    def build(self, input_shape):
+        self.logits.build(input_shape)
+
+    def call(self, pooled_output, seed=None):
+        hidden = fast_ops.dropout(pooled_output, HEAD_DROPOUT, seed, HEAD_SITE)
+        return self.logits(hidden)
+
+
+class TaggerHead(ClassifierHead):
+    """The same on every position (BERT section 5.3).
+
+    Call shapes:
+        sequence_output [B, S, D] -> logits [B, S, C] float32
+    """
+
+
+class SpanHead(keras.layers.Layer):
+    """Start and end logits of an answer (BERT section 4.2); run_squad.py.
+
+    Call shapes:
+        sequence_output [B, S, D] -> start_logits [B, S], end_logits [B, S] float32
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.logits = OutputProjection(2, name="logits")
+
+    def build(self, input_shape):
+        self.logits.build(input_shape)
+
+    def call(self, sequence_output):
+        logits = self.logits(sequence_output)  # [B, S, 2]
+        return logits[..., 0], logits[..., 1]
+
+
+def probabilities(problem_type, logits):
+    """What a classifier's logits mean; regression predicts the number itself.
+
+    Args:
+        problem_type: classification (softmax), multi_label (sigmoid) or regression.
+        logits: [B, C].
+
+    Returns:
+        float32 [B, C].
+    """
+    if problem_type == "classification":
+        return ops.softmax(logits)
+    return ops.sigmoid(logits) if problem_type == "multi_label" else logits

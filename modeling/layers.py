@@ -1,0 +1,184 @@
+"""The layers of the encoder; modeling.py of google-research/bert, in Keras 3.
+
+Randomness is an argument: `seed` is an int64 [2] tensor in training and None
+otherwise, and None means no dropout. See modeling/__init__.py for the axes.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from modeling import fast_ops
+
+# Added to the scores of padding (modeling.py, attention_layer).
+MASK_ADDER = -10000.0
+# Places that draw dropout in one encoder block: attention, its output, the output.
+SITES_PER_BLOCK = 3
+
+
+def weight_init(config):
+    """A new initializer on every call; sharing one would repeat its values."""
+    return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+
+
+def layer_norm(config, name):
+    """Layer normalisation over the last axis, with the epsilon of the config."""
+    return keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name=name)
+
+
+def dense(config, units, name):
+    """An affine map of the last axis, initialised as the original does."""
+    return keras.layers.Dense(units, kernel_initializer=weight_init(config), name=name)
+
+
+def activation(config, x, *, fused):
+    """config.hidden_act; `fused` as in `fast_ops.gelu`."""
+    match config.hidden_act:
+        case "gelu_tanh":
+            return fast_ops.gelu(x, approximate=True, fused=fused)
+        case "gelu_erf":
+            return fast_ops.gelu(x, approximate=False, fused=fused)
+        case "relu":
+            return ops.relu(x)
+        case "tanh":
+            return ops.tanh(x)
+        case _:
+            return x
+
+
+class Embeddings(keras.layers.Layer):
+    """Sum of word, segment and position embeddings (BERT section 3, Figure 2).
+
+    modeling.py: embedding_lookup and embedding_postprocessor.
+
+    Call shapes:
+        input_ids [B, S] int, segment_ids [B, S] int -> [B, S, D] float
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.norm = layer_norm(config, "layer_norm")
+
+    def build(self, input_shape, *_):
+        config = self.config
+        for name, rows in (
+            ("word_embeddings", config.vocab_size),
+            ("token_type_embeddings", config.type_vocab_size),
+            ("position_embeddings", config.max_position_embeddings),
+        ):
+            variable = self.add_weight(
+                shape=(rows, config.hidden_size),
+                initializer=weight_init(config),
+                name=name,
+            )
+            setattr(self, name, variable)
+        self.norm.build((*input_shape, config.hidden_size))
+
+    def call(self, input_ids, segment_ids, seed=None):
+        dtype = self.compute_dtype
+        words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, D]
+        # A product, not a gather: the gradient of two rows is summed, not scattered.
+        kinds = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=dtype)
+        kinds = ops.matmul(kinds, self.token_type_embeddings)  # [B, S, D]
+        length = ops.shape(input_ids)[1]
+        positions = ops.cast(self.position_embeddings, dtype)[:length]  # [S, D]
+        hidden = self.norm(ops.cast(words, dtype) + kinds + positions)
+        return fast_ops.dropout(hidden, self.config.hidden_dropout_prob, seed, site=0)
+
+
+class SelfAttention(keras.layers.Layer):
+    """Multi-head attention of a sequence to itself (Vaswani et al., section 3.2.2).
+
+    modeling.py: attention_layer. The mask is data, not a rule: it may be any
+    [B, 1 or S, T] pattern of ones (attend) and zeros.
+
+    Call shapes:
+        hidden [B, S, D], mask_adder [B, 1, 1 or S, T] -> [B, S, D]
+    """
+
+    def __init__(self, config, site, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.site = site
+        self.query = dense(config, config.hidden_size, "query")
+        self.key = dense(config, config.hidden_size, "key")
+        self.value = dense(config, config.hidden_size, "value")
+        self.output_projection = dense(config, config.hidden_size, "output")
+
+    def build(self, input_shape, *_):
+        for layer in (self.query, self.key, self.value, self.output_projection):
+            layer.build(input_shape)
+
+    def _split_heads(self, x):
+        heads = self.config.num_attention_heads
+        batch, length = ops.shape(x)[0], ops.shape(x)[1]
+        x = ops.reshape(x, (batch, length, heads, self.config.hidden_size // heads))
+        return ops.transpose(x, (0, 2, 1, 3))
+
+    def call(self, hidden, mask_adder, seed=None):
+        config = self.config
+        query = self._split_heads(self.query(hidden))  # [B, N, S, K]
+        key = self._split_heads(self.key(hidden))  # [B, N, T, K]
+        value = self._split_heads(self.value(hidden))  # [B, N, T, K]
+        # Scaling the query instead of the scores: the same sum, S / K times cheaper.
+        scale = 1.0 / math.sqrt(config.hidden_size // config.num_attention_heads)
+        key = ops.transpose(key, (0, 1, 3, 2))  # [B, N, K, T]
+        scores = ops.matmul(query * scale, key) + mask_adder  # [B, N, S, T]
+        weights = fast_ops.dropout(
+            ops.softmax(scores), config.attention_probs_dropout_prob, seed, self.site
+        )
+        mixed = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))  # [B, S, N, K]
+        return self.output_projection(ops.reshape(mixed, ops.shape(hidden)))
+
+
+class EncoderBlock(keras.layers.Layer):
+    """Attention and feed-forward, each with a residual and a norm behind it.
+
+    modeling.py: transformer_model. The norm comes after the sum, as in Vaswani
+    et al.; later networks put it before.
+
+    Call shapes:
+        hidden [B, S, D], mask_adder [B, 1, 1 or S, T] -> [B, S, D]
+    """
+
+    def __init__(self, config, index, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.site = 1 + index * SITES_PER_BLOCK
+        self.attention = SelfAttention(config, self.site, name="attention")
+        self.attention_norm = layer_norm(config, "attention_norm")
+        self.ffn_in = dense(config, config.intermediate_size, "ffn_in")
+        self.ffn_out = dense(config, config.hidden_size, "ffn_out")
+        self.ffn_norm = layer_norm(config, "ffn_norm")
+
+    def build(self, input_shape, *_):
+        for layer in (self.attention, self.attention_norm, self.ffn_in, self.ffn_norm):
+            layer.build(input_shape)
+        self.ffn_out.build((*input_shape[:-1], self.config.intermediate_size))
+
+    def call(self, hidden, mask_adder, seed=None):
+        rate = self.config.hidden_dropout_prob
+        attended = self.attention(hidden, mask_adder, seed=seed)  # [B, S, D]
+        attended = fast_ops.dropout(attended, rate, seed, self.site + 1)
+        attended = self.attention_norm(hidden + attended)
+        inner = self.ffn_in(attended)  # [B, S, F]
+        inner = activation(self.config, inner, fused=seed is not None)
+        outer = fast_ops.dropout(self.ffn_out(inner), rate, seed, self.site + 2)
+        return self.ffn_norm(attended + outer)
+
+
+def mask_adder(input_mask, dtype):
+    """0 for real keys and -10000 for padding, to be added to the scores.
+
+    Args:
+        input_mask: int [B, T], 1 for real tokens, or [B, S, T] for any pattern.
+        dtype: of the scores.
+
+    Returns:
+        float [B, 1, 1 or S, T].
+    """
+    mask = ops.cast(input_mask, dtype)
+    mask = mask[:, None, None, :] if len(input_mask.shape) == 2 else mask[:, None]
+    return (1.0 - mask) * MASK_ADDER

@@ -1,0 +1,138 @@
+"""Objectives: functions of features and outputs, not of a model class.
+
+An objective has named parts. Each part has a count, known from the features alone,
+and a total over the batch; the loss is the sum over parts of total / count. Totals and
+counts of parts of a batch (replicas, micro-batches) add up, so the training loop can
+divide by the count of the whole batch before it takes gradients.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from keras import ops
+
+# run_pretraining.py: keeps a batch without predictions from dividing by zero.
+MASKED_LM_EPSILON = 1e-5
+
+
+class Objective(NamedTuple):
+    """What a run minimises.
+
+    Attributes:
+        counts: features -> {part: float32 scalar}.
+        totals: features, outputs -> {part: float32 scalar}.
+    """
+
+    counts: Callable[[dict[str, Any]], dict[str, Any]]
+    totals: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+
+
+def cross_entropy(logits, labels):
+    """-log softmax(logits)[labels].
+
+    Args:
+        logits: [..., C] float.
+        labels: [...] int in 0..C-1.
+
+    Returns:
+        [...] float32, one loss an example.
+    """
+    log_probs = ops.log_softmax(ops.cast(logits, "float32"))
+    labels = ops.expand_dims(labels, -1)
+    return -ops.squeeze(ops.take_along_axis(log_probs, labels, axis=-1), -1)
+
+
+def classifier_losses(problem_type, logits, label_ids):
+    """One loss an example, before class weights; run_classifier.py, create_model.
+
+    Args:
+        problem_type: classification (softmax cross-entropy), regression (squared
+            error) or multi_label (binary cross-entropy a label).
+        logits: [B, C] float.
+        label_ids: [B] int, [B] float, or [B, C] float of 0 and 1.
+
+    Returns:
+        float32 [B], and for multi_label [B, C].
+    """
+    if problem_type == "classification":
+        return cross_entropy(logits, label_ids)
+    if problem_type == "regression":
+        return ops.square(logits[:, 0] - label_ids)
+    # max(x, 0) - x * z + log(1 + exp(-|x|)), which does not overflow.
+    return ops.relu(logits) - logits * label_ids + ops.softplus(-ops.abs(logits))
+
+
+def classifier(problem_type, class_weights=None):
+    """The objective of `models.BertClassifier`: the mean of `classifier_losses`.
+
+    Args:
+        problem_type: as in `classifier_losses`.
+        class_weights: [C] float or None. An example counts as the weight of its
+            class, a label of multi_label as the weight of its column.
+
+    Features: label_ids. Outputs: logits [B, C].
+    """
+
+    def weights(label_ids):
+        if class_weights is None:
+            return ops.ones_like(label_ids, dtype="float32")
+        table = ops.convert_to_tensor(class_weights, "float32")
+        if problem_type == "multi_label":
+            return ops.broadcast_to(table, ops.shape(label_ids))
+        return ops.take(table, label_ids)
+
+    def counts(features):
+        return {"classifier_loss": ops.sum(weights(features["label_ids"]))}
+
+    def totals(features, outputs):
+        label_ids = features["label_ids"]
+        losses = classifier_losses(problem_type, outputs["logits"], label_ids)
+        return {"classifier_loss": ops.sum(losses * weights(label_ids))}
+
+    return Objective(counts, totals)
+
+
+def span():
+    """Half of start plus end cross-entropy, mean over the batch; run_squad.py.
+
+    Features: start_positions, end_positions [B] int. Outputs: start_logits,
+    end_logits [B, S].
+    """
+
+    def counts(features):
+        return {"span_loss": ops.cast(ops.size(features["start_positions"]), "float32")}
+
+    def totals(features, outputs):
+        start = cross_entropy(outputs["start_logits"], features["start_positions"])
+        end = cross_entropy(outputs["end_logits"], features["end_positions"])
+        return {"span_loss": ops.sum(start + end) / 2.0}
+
+    return Objective(counts, totals)
+
+
+def pretraining():
+    """Masked-LM loss plus next-sentence loss (run_pretraining.py).
+
+    Features: masked_lm_ids [B, P] int, masked_lm_weights [B, P] float,
+    next_sentence_labels [B] or [B, 1] int. Outputs: masked_lm_logits [B, P, V],
+    next_sentence_logits [B, 2].
+    """
+
+    def counts(features):
+        labels = features["next_sentence_labels"]
+        return {
+            "masked_lm_loss": ops.sum(features["masked_lm_weights"])
+            + MASKED_LM_EPSILON,
+            "next_sentence_loss": ops.cast(ops.size(labels), "float32"),
+        }
+
+    def totals(features, outputs):
+        words = cross_entropy(outputs["masked_lm_logits"], features["masked_lm_ids"])
+        labels = ops.reshape(features["next_sentence_labels"], (-1,))  # [B]
+        order = cross_entropy(outputs["next_sentence_logits"], labels)  # [B]
+        return {
+            "masked_lm_loss": ops.sum(words * features["masked_lm_weights"]),
+            "next_sentence_loss": ops.sum(order),
+        }
+
+    return Objective(counts, totals)

@@ -1,0 +1,145 @@
+"""Encoder and heads joined: what a script builds, trains, saves and exports.
+
+Every model takes the dict of features and an optional dropout seed, and returns a
+dict of named outputs. They are ordinary Keras models: `compile` and `fit` work.
+"""
+
+import keras
+
+from modeling import encoder, heads
+
+
+class BertModel(keras.Model):
+    """An encoder under the name `bert`, and the dropout seed of `fit`.
+
+    Call shapes:
+        {input_ids, input_mask, segment_ids} each [B, S] int -> the dict of
+        `encoder.BertEncoder`
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.bert = encoder.BertEncoder(config, name="bert")
+        # Only `fit` draws from it; the training loop passes seeds of its own.
+        self._seeds = keras.random.SeedGenerator(seed=0, name="fit_seed")
+
+    def build(self, input_shape=None):
+        """Creates every variable; input shapes do not matter."""
+        self.bert.build((None, None))
+
+    def dropout_seed(self, training, seed):
+        """The seed of this call: the caller's, a fresh one in `fit`, or None."""
+        if seed is None and training:
+            seed = keras.ops.cast(self._seeds.next(), "int64")
+        return seed
+
+    def encode(self, features, seed):
+        """The encoder's outputs on the three input features."""
+        return self.bert(
+            features["input_ids"],
+            features["input_mask"],
+            features["segment_ids"],
+            seed=seed,
+        )
+
+    def call(self, features, training=False, seed=None):
+        return self.encode(features, self.dropout_seed(training, seed))
+
+
+class BertClassifier(BertModel):
+    """One label, several labels or one number a text; run_classifier.py.
+
+    Call shapes:
+        {input_ids, input_mask, segment_ids} [B, S] -> {"logits": [B, C]} float32
+    """
+
+    def __init__(self, config, num_classes, **kwargs):
+        super().__init__(config, **kwargs)
+        self.classifier = heads.ClassifierHead(num_classes, name="classifier")
+
+    def build(self, input_shape=None):
+        super().build(input_shape)
+        self.classifier.build((None, self.config.hidden_size))
+
+    def call(self, features, training=False, seed=None):
+        seed = self.dropout_seed(training, seed)
+        pooled = self.encode(features, seed)["pooled_output"]
+        return {"logits": self.classifier(pooled, seed=seed)}
+
+
+class BertTagger(BertModel):
+    """One label a token (BERT section 5.3).
+
+    Call shapes:
+        {input_ids, input_mask, segment_ids} [B, S] -> {"logits": [B, S, C]} float32
+    """
+
+    def __init__(self, config, num_classes, **kwargs):
+        super().__init__(config, **kwargs)
+        self.tagger = heads.TaggerHead(num_classes, name="tagger")
+
+    def build(self, input_shape=None):
+        super().build(input_shape)
+        self.tagger.build((None, None, self.config.hidden_size))
+
+    def call(self, features, training=False, seed=None):
+        seed = self.dropout_seed(training, seed)
+        sequence = self.encode(features, seed)["sequence_output"]
+        return {"logits": self.tagger(sequence, seed=seed)}
+
+
+class BertSpanPredictor(BertModel):
+    """Where an answer starts and ends (BERT section 4.2); run_squad.py.
+
+    Call shapes:
+        {input_ids, input_mask, segment_ids} [B, S]
+        -> {"start_logits": [B, S], "end_logits": [B, S]} float32
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        self.span = heads.SpanHead(name="span")
+
+    def build(self, input_shape=None):
+        super().build(input_shape)
+        self.span.build((None, None, self.config.hidden_size))
+
+    def call(self, features, training=False, seed=None):
+        seed = self.dropout_seed(training, seed)
+        start, end = self.span(self.encode(features, seed)["sequence_output"])
+        return {"start_logits": start, "end_logits": end}
+
+
+class BertPretrainer(BertModel):
+    """Masked words and the next sentence (BERT section 3.1); run_pretraining.py.
+
+    Call shapes:
+        {input_ids, input_mask, segment_ids} [B, S], masked_lm_positions [B, P]
+        -> {"masked_lm_logits": [B, P, V], "next_sentence_logits": [B, 2]} float32
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        self.masked_lm = heads.MaskedLMHead(config, name="masked_lm")
+        self.next_sentence = heads.OutputProjection(
+            2, stddev=config.initializer_range, name="next_sentence"
+        )
+
+    def build(self, input_shape=None):
+        super().build(input_shape)
+        self.masked_lm.build((None, None, self.config.hidden_size))
+        self.next_sentence.build((None, self.config.hidden_size))
+
+    def call(self, features, training=False, seed=None):
+        seed = self.dropout_seed(training, seed)
+        outputs = self.encode(features, seed)
+        return {
+            "masked_lm_logits": self.masked_lm(
+                outputs["sequence_output"],
+                features["masked_lm_positions"],
+                self.bert.embeddings.word_embeddings,
+                training=seed is not None,
+            ),
+            "next_sentence_logits": self.next_sentence(outputs["pooled_output"]),
+        }

@@ -1,0 +1,137 @@
+"""The three files of a pretrained model, by the directory that holds them."""
+
+import dataclasses
+import json
+import os
+
+import tensorflow as tf
+
+from modeling import checkpoint
+
+CONFIG_FILES = ("bert_config.json", "config.json")
+VOCAB_FILE = "vocab.txt"
+TOKENIZER_FILE = "tokenizer_config.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+    """Where the parts lie; stands for three flags of the original.
+
+    Attributes:
+        config_file: bert_config.json or config.json.
+        vocab_file: vocab.txt.
+        checkpoint: a prefix, or a directory with model.safetensors.
+        do_lower_case: what the directory says of its vocabulary, or None.
+    """
+
+    config_file: str
+    vocab_file: str
+    checkpoint: str
+    do_lower_case: bool | None
+
+
+def locate(spec):
+    """Finds config, vocabulary and weights in a directory.
+
+    Args:
+        spec: directory of Google's zip (bert_config.json, vocab.txt, bert_model.ckpt),
+            of Hugging Face (config.json, vocab.txt, model.safetensors), of an earlier
+            run, or the id of a model on Hugging Face's hub such as
+            google-bert/bert-base-uncased, which is downloaded once.
+
+    Raises:
+        ValueError: neither, or a file is missing; names it.
+    """
+    directory = os.fspath(spec)
+    if not tf.io.gfile.isdir(directory):
+        directory = _download(directory)
+    paths = [os.path.join(directory, name) for name in CONFIG_FILES]
+    configs = [path for path in paths if tf.io.gfile.exists(path)]
+    vocab_file = os.path.join(directory, VOCAB_FILE)
+    if not configs or not tf.io.gfile.exists(vocab_file):
+        missing = VOCAB_FILE if configs else " or ".join(CONFIG_FILES)
+        raise ValueError(
+            f"--pretrained={spec}: there is no {missing} in it; unpack the whole "
+            "release there, or give --bert_config_file, --vocab_file and "
+            "--init_checkpoint one by one"
+        )
+    return Pretrained(
+        configs[0], vocab_file, checkpoint.find(directory), _lower_case(directory)
+    )
+
+
+def files(config, tokenizer):
+    """What `locate` looks for beside the weights: {file name: text}.
+
+    Args:
+        config: config.BertConfig.
+        tokenizer: has vocab and do_lower_case.
+    """
+    return {
+        CONFIG_FILES[0]: config.to_json_string(),
+        VOCAB_FILE: "".join(f"{token}\n" for token in tokenizer.vocab),
+        TOKENIZER_FILE: json.dumps({"do_lower_case": tokenizer.do_lower_case}) + "\n",
+    }
+
+
+def _lower_case(directory):
+    """What tokenizer_config.json or the release's name says of upper case."""
+    path = os.path.join(directory, TOKENIZER_FILE)
+    if tf.io.gfile.exists(path):
+        with tf.io.gfile.GFile(path) as file:
+            return json.loads(file.read()).get("do_lower_case")
+    name = os.path.basename(os.path.normpath(directory))
+    if "uncased" in name:
+        return True
+    return False if "cased" in name else None
+
+
+def _download(hub_id):
+    """A model of Hugging Face's hub in the local cache."""
+    if hub_id.count("/") != 1 or hub_id.startswith((".", "/", "~")):
+        raise ValueError(
+            f"--pretrained={hub_id}: no such directory; give the directory of a "
+            "release, or the id of a model on Hugging Face's hub (owner/name)"
+        )
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise ValueError(
+            f"--pretrained={hub_id}: no such directory, and downloading it from "
+            "Hugging Face's hub needs a package: pip install huggingface_hub"
+        ) from error
+    files = [*CONFIG_FILES, VOCAB_FILE, TOKENIZER_FILE, checkpoint.WEIGHTS_FILE]
+    try:
+        return huggingface_hub.snapshot_download(hub_id, allow_patterns=files)
+    except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
+        raise ValueError(
+            f"--pretrained={hub_id}: no such directory, and the hub does not give it "
+            f"({str(error).splitlines()[0]})"
+        ) from error
+
+
+def check_sizes(config, vocab_size, files, max_seq_length):
+    """Refuses a vocabulary or a length that the network has no embeddings for.
+
+    Args:
+        config: config.BertConfig.
+        vocab_size: entries of the vocabulary.
+        files: has vocab_file and config_file, for the message.
+        max_seq_length: in tokens.
+
+    Raises:
+        ValueError: one does not fit; says both numbers.
+    """
+    # Some releases round the table up to a multiple of 8 to 128 rows.
+    if not 0 <= config.vocab_size - vocab_size < 128:
+        raise ValueError(
+            f"{files.vocab_file} has {vocab_size} entries, but {files.config_file} "
+            f"says vocab_size={config.vocab_size}; they belong to different models: "
+            "give the two files of one release"
+        )
+    if max_seq_length > config.max_position_embeddings:
+        raise ValueError(
+            f"Cannot use sequence length {max_seq_length} because the BERT model was "
+            f"only trained up to sequence length {config.max_position_embeddings} "
+            f"(max_position_embeddings in {files.config_file}); lower --max_seq_length"
+        )

@@ -1,0 +1,302 @@
+"""Fine-tunes, evaluates, predicts with and exports a BERT classifier.
+
+Takes every flag of google-research/bert's run_classifier.py, and tables of one's own:
+see docs/classification.md.
+"""
+
+import functools
+import os
+from typing import Any, NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+
+import keras
+import numpy as np
+from absl import app, flags
+
+from data_pipeline import (
+    batching,
+    casing,
+    classification,
+    labels,
+    packing,
+    predictions,
+    records,
+    tables,
+    tokenization,
+)
+from modeling import checkpoint, heads, losses, models, pretrained
+from modeling import config as config_lib
+from serving import export
+from training import (
+    devices,
+    evaluation,
+    metrics,
+    optimizer,
+    run,
+    run_directory,
+    seeds,
+    steps,
+)
+from training import flags as shared_flags
+
+FLAGS = flags.FLAGS
+# The original's names of its records: train.tf_record, eval.tf_record, ...
+RECORDS = {"train": "train", "dev": "eval", "test": "predict"}
+
+
+class Parts(NamedTuple):
+    """Everything that is read and checked before the work starts."""
+
+    files: shared_flags.ModelFiles
+    config: config_lib.BertConfig
+    tokenizer: tokenization.BertTokenizer
+    data: classification.Data
+    class_weights: np.ndarray | None
+    strategy: Any
+    pad_to: int | None
+
+    @property
+    def problem_type(self):
+        """classification, multi_label or regression."""
+        return self.data.label_set.problem_type
+
+
+def define_flags():
+    shared_flags.define_model_flags(max_seq_length=128)
+    shared_flags.define_training_flags()
+    shared_flags.define_device_flags()
+    shared_flags.define_table_flags(labels.PROBLEM_TYPES)
+    flags.DEFINE_bool("do_train", False, "Whether to run training.")
+    flags.DEFINE_bool("do_eval", False, "Whether to run eval on the dev set.")
+    flags.DEFINE_bool("do_predict", False, "Whether to run the model on the test set.")
+    flags.DEFINE_bool("do_export", False, "Write a SavedModel to output_dir/export/N.")
+    flags.DEFINE_bool("write_tf_records", True, "Write features as the original does.")
+
+
+def prepare():
+    """Reads and checks all input; a ValueError says what is wrong with it."""
+    shared_flags.check_actions("do_train", "do_eval", "do_predict", "do_export")
+    files = shared_flags.model_files(pretrained.locate)
+    config = config_lib.BertConfig.from_json_file(files.config_file)
+    tokenizer = tokenization.BertTokenizer.from_file(
+        files.vocab_file, files.do_lower_case
+    )
+    pretrained.check_sizes(config, tokenizer.vocab_size, files, FLAGS.max_seq_length)
+    if FLAGS.check_case:
+        casing.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+    evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.evaluate_steps)
+    wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
+    layout = tables.Layout(**shared_flags.table_layout())
+    data = classification.load(
+        classification.Source(layout=layout, **shared_flags.table_source()),
+        [split for split in RECORDS if wanted[split]],
+        tokenizer,
+        FLAGS.max_seq_length,
+        classification.find_label_map(FLAGS.output_dir, files.init_checkpoint),
+    )
+    weights = None
+    if FLAGS.do_train and FLAGS.class_weights:
+        weights = labels.class_weights(
+            FLAGS.class_weights, data.label_ids["train"], data.label_set
+        )
+    strategy = shared_flags.strategy()
+    pad_to = FLAGS.max_seq_length if shared_flags.has_static_shapes() else None
+    return Parts(files, config, tokenizer, data, weights, strategy, pad_to)
+
+
+def build_model(parts, output_dir, resumes):
+    """The model, where its weights are from, and the step they were trained for."""
+    with parts.strategy.scope():
+        model = models.BertClassifier(parts.config, parts.data.label_set.num_outputs)
+        model.build()
+    path = output_dir if resumes else parts.files.init_checkpoint
+    if not FLAGS.do_train:
+        report = checkpoint.load_trained(model, path)
+        return model, str(report), report.global_step or 0
+    if resumes or not path:  # training/run.py restores weights with their moments
+        return model, "random: neither --init_checkpoint nor --pretrained is set", 0
+    return model, str(checkpoint.load(model, path)), 0
+
+
+def scorer(parts, model):
+    """A function split, batch_size -> predictions.Scored, with the current weights."""
+    predict = steps.predict_function(model, parts.strategy, jit_compile=False)
+    data = parts.data
+    names = data.metrics or metrics.DEFAULTS[parts.problem_type]
+
+    def score(split, batch_size):
+        packed, label_ids = data.packed[split], data.label_ids[split]
+        size = devices.fitting_batch_size(batch_size, parts.strategy)
+        order = batching.evaluation_order(packed.lengths, size)
+        batches = batching.batches(packed, order, pad_to=parts.pad_to)
+        logits = evaluation.predict(predict, batches, order, parts.strategy)["logits"]
+        probabilities = np.asarray(heads.probabilities(parts.problem_type, logits))
+        decisions = predictions.decide(
+            data.label_set, probabilities, FLAGS.multi_label_threshold
+        )
+        scores = {}
+        if label_ids is not None:
+            each = losses.classifier_losses(parts.problem_type, logits, label_ids)
+            each = np.asarray(each).reshape(len(packed), -1).mean(axis=1)
+            scores = metrics.compute(names, label_ids, decisions)
+            scores["loss"] = each.mean()
+            scores["batch_loss"] = evaluation.mean_loss(each, batch_size)
+        return predictions.Scored(probabilities, decisions, scores)
+
+    return score
+
+
+def train(parts, model, score, run_seed, output_dir, origin):
+    """Trains; leaves the last, or with --evaluate_steps the best, weights in place."""
+    packed, label_ids = parts.data.packed["train"], parts.data.label_ids["train"]
+    plan = shared_flags.plan(
+        len(packed), (parts.data.metrics or metrics.DEFAULTS[parts.problem_type])[0]
+    )
+    order = batching.training_order(
+        packed.lengths,
+        batch_size=FLAGS.train_batch_size,
+        num_steps=plan.num_train_steps,
+        seed=run_seed,
+        group_by_length=FLAGS.group_by_length and not parts.pad_to,
+    )
+    with parts.strategy.scope():
+        adam = optimizer.BertAdam(bias_correction=FLAGS.adam_bias_correction)
+
+    def batches_from(step):
+        return batching.batches(
+            packed, order[step:], label_ids=label_ids, pad_to=parts.pad_to
+        )
+
+    def evaluate():
+        return score("dev", FLAGS.eval_batch_size).scores
+
+    state = run.train(
+        model,
+        adam,
+        losses.classifier(parts.problem_type, parts.class_weights),
+        batches_from,
+        plan,
+        strategy=parts.strategy,
+        variables=checkpoint.google_variables(model),
+        write=checkpoint.write_google,
+        origin=origin,
+        output_dir=output_dir,
+        keep=FLAGS.keep_checkpoint_max,
+        batch_size=FLAGS.train_batch_size,
+        seed=run_seed,
+        evaluate=evaluate if FLAGS.evaluate_steps else None,
+    )
+    if best := state.get("best_step"):
+        print(f"best: step {best} with {state['best_score']:.4f}; used from here on")
+        checkpoint.load(model, os.path.join(output_dir, f"model.ckpt-{best}"))
+    return best or state["step"]
+
+
+def export_model(parts, model, output_dir):
+    """Writes output_dir/export/<n>: raw text in, label and probabilities out."""
+    label_set = parts.data.label_set
+
+    def encode(*texts):
+        return packing.pad(*parts.data.encode(*texts)[:2])
+
+    def forward(features):
+        logits = model(features, training=False)["logits"]
+        return heads.probabilities(parts.problem_type, logits)
+
+    module = export.TextClassifier(
+        encode,
+        forward,
+        [variable.value for variable in model.variables],
+        label_set.names if parts.problem_type == "classification" else (),
+        2 if parts.data.has_pairs else 1,
+    )
+    path = os.path.join(output_dir, "export")
+    print(f"exported: {export.save(module, path, labels.label_map_text(label_set))}")
+
+
+def evaluate(score, output_dir, global_step):
+    """Writes eval_results.txt; returns what it holds."""
+    results = score("dev", FLAGS.eval_batch_size).results("eval")
+    results["loss"] = results.pop("eval_batch_loss")
+    results["global_step"] = global_step
+    run_directory.write_results(os.path.join(output_dir, "eval_results.txt"), results)
+    return results
+
+
+def predict(parts, score, output_dir):
+    """Writes test_results.tsv and test_predictions.jsonl; returns scores, if any."""
+    scored = score("test", FLAGS.predict_batch_size)
+    predictions.write_test_results(f"{output_dir}/test_results.tsv", scored)
+    path = os.path.join(output_dir, "test_predictions.jsonl")
+    predictions.write(path, parts.data.tables["test"], parts.data.label_set, scored)
+    print(f"predictions: {path}")
+    return scored.results("test")
+
+
+def run_once(parts, run_seed, output_dir):
+    """One run with one seed in one directory; returns its scores."""
+    keras.utils.clear_session(free_memory=True)
+    keras.utils.set_random_seed(run_seed)
+    overwrites = FLAGS.overwrite_output_dir and FLAGS.do_train
+    identity = identify(parts, run_seed) if FLAGS.do_train else {}
+    with shared_flags.one_line_errors():
+        resumes = run_directory.resumes(output_dir, identity, overwrite=overwrites)
+        model, origin, global_step = build_model(parts, output_dir, resumes)
+    run_directory.begin(
+        output_dir,
+        overwrite=overwrites,
+        identity=identity,
+        flags=shared_flags.values(),
+        files={
+            **pretrained.files(parts.config, parts.tokenizer),
+            classification.LABEL_MAP_FILE: labels.label_map_text(parts.data.label_set),
+        },
+    )
+    data, results = parts.data, {}
+    for split, packed in data.packed.items() if FLAGS.write_tf_records else ():
+        path = os.path.join(output_dir, f"{RECORDS[split]}.tf_record")
+        records.write_classifier(
+            path, packed, data.label_ids[split], FLAGS.max_seq_length
+        )
+    score = scorer(parts, model)
+    if FLAGS.do_train:
+        global_step = train(parts, model, score, run_seed, output_dir, origin)
+    else:
+        print(f"weights: {origin}")
+    if FLAGS.do_eval:
+        results.update(evaluate(score, output_dir, global_step))
+    if FLAGS.do_predict:
+        results.update(predict(parts, score, output_dir))
+    for name in sorted(results):
+        print(f"  {name} = {results[name]}")
+    if FLAGS.do_export:
+        export_model(parts, model, output_dir)
+    return results
+
+
+def identify(parts, run_seed):
+    """What another run must share to be continued by this one."""
+    return {
+        "data": parts.data.digest("train"),
+        "labels": list(parts.data.label_set.names),
+        "config": parts.config.to_dict(),
+        "train_batch_size": FLAGS.train_batch_size,
+        "max_seq_length": FLAGS.max_seq_length,
+        "seed": run_seed,
+    }
+
+
+def main(_):
+    with shared_flags.one_line_errors():
+        parts = prepare()
+    one_run = functools.partial(run_once, parts)
+    if FLAGS.seeds:
+        seeds.run_all(one_run, list(map(int, FLAGS.seeds)), FLAGS.output_dir)
+    else:
+        one_run(FLAGS.seed, FLAGS.output_dir)
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,1 @@
+"""SavedModel signatures and a resident predictor."""

@@ -1,0 +1,58 @@
+"""What all tests share: a quiet, bounded TensorFlow, and files that may be absent."""
+
+import os
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def _bound_tensorflow():
+    """Settings that TensorFlow and Keras read on import; subprocesses inherit them."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever ~/.keras/keras.json says
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # Workers that each take every core slow one another down.
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+        os.environ.setdefault(name, str(threads))
+
+
+_bound_tensorflow()
+
+
+@pytest.fixture(scope="session")
+def shared_dir():
+    """The folder `shared` beside the checkout: recordings too large to be committed."""
+    path = ROOT.parent / "shared"
+    if not path.is_dir():
+        pytest.skip(f"there is no {path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared_file(shared_dir):
+    """A function from a path inside `shared` to the file, which skips without it.
+
+    In continuous integration (CI=true) a folder that lacks the file is a mistake, and
+    a test that skips itself would hide it: there the test fails.
+    """
+
+    def find(relative):
+        path = shared_dir / relative
+        if not path.exists():
+            stop = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+            stop(f"there is no {path}")
+        return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def minilm_dir():
+    """Real weights: config.json, vocab.txt, model.safetensors of all-MiniLM-L6-v2."""
+    path = ROOT / "models" / "minilm"
+    if not (path / "model.safetensors").exists():
+        pytest.skip(f"there is no {path}; make setup brings it")
+    return path

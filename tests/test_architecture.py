@@ -1,0 +1,375 @@
+"""What STYLE.md says about the shape of the code, checked on its syntax trees.
+
+Each rule is a function from the root of a tree to a list of complaints. It must find
+none in the checkout, and it must find the planted mistake in a tree that has one.
+"""
+
+import ast
+import graphlib
+import os
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PACKAGES = ("data_pipeline", "modeling", "serving", "training")
+# These may look at absl.flags inside a function: they are also commands.
+ENTRY_POINTS = {"data_pipeline/tokenization.py", "serving/predictor.py"}
+# Their tests start in milliseconds and they serve where no TensorFlow is installed.
+PLAIN_MODULES = {
+    "data_pipeline.labels",
+    "modeling.config",
+    "training.metrics",
+    "training.schedule",
+}
+FRAMEWORKS = {"keras", "tensorflow", "tensorflow_datasets", "tensorflow_text"}
+PRIVATE_MODULES = ("keras.src", "tensorflow.python")
+# Names that refuse nothing, so that everything ends up there.
+NAMELESS = {"helper.py", "helpers.py", "util.py", "utils.py"}
+# Keras calls these; the class docstring says what happens.
+CALLED_BY_KERAS = {"build", "call", "compute_output_shape", "from_config", "get_config"}
+SKIPPED_DIRS = {"__pycache__", "build", "dist", "models", "output"}
+FUNCTION_LINES, FILE_LINES, SCRIPT_LINES = 60, 400, 250
+# "path" or "path:function" to why it is longer. Empty is best.
+LONG_FOR_A_REASON: dict[str, str] = {}
+
+
+def files(root):
+    """The files of a checkout, without what make, Python and runs leave in it."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in SKIPPED_DIRS
+            and not name.endswith(".egg-info")
+            and (name in {".ci", ".github"} or not name.startswith("."))
+        )
+        for name in sorted(names):
+            yield pathlib.Path(folder, name)
+
+
+def sources(root):
+    """(path relative to root, syntax tree) of every Python file."""
+    for path in files(root):
+        if path.suffix == ".py":
+            relative = path.relative_to(root).as_posix()
+            yield relative, ast.parse(path.read_text(encoding="utf-8"), relative)
+
+
+def scripts(root):
+    return {path.stem for path in root.glob("*.py")}
+
+
+def module_name(relative):
+    return relative.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imports(relative, tree):
+    """Every dotted name that a file may be importing, wherever in it.
+
+    `from a import b` counts as a and a.b, for b can be a module.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = relative.split("/")[: -node.level] if node.level else []
+            base = [*above, *(node.module or "").split(".")]
+            for name in ("", *(alias.name for alias in node.names)):
+                yield ".".join(filter(None, [*base, name]))
+
+
+def is_within(name, *modules):
+    return any(name == module or name.startswith(module + ".") for module in modules)
+
+
+def inner_arrows(root):
+    """Module to the modules of its own package that it imports."""
+    trees = {module_name(path): (path, tree) for path, tree in sources(root)}
+    arrows = {}
+    for module, (path, tree) in trees.items():
+        package = module.split(".")[0]
+        if package in PACKAGES:
+            names = set(imports(path, tree)) & set(trees)
+            arrows[module] = {n for n in names if is_within(n, package)} - {package}
+    return arrows
+
+
+def crossing_imports(root):
+    found = []
+    for path, tree in sources(root):
+        home = path.split("/")[0] if "/" in path else module_name(path)
+        if home in PACKAGES:
+            barred = ({*PACKAGES} - {home}) | scripts(root)
+        elif home in scripts(root):
+            barred = scripts(root) - {home}
+        else:  # tests and benchmarks may import anything
+            continue
+        names = {name for name in imports(path, tree) if is_within(name, *barred)}
+        found += [f"{path} imports {name}" for name in sorted(names)]
+    return found
+
+
+def circular_imports(root):
+    try:
+        graphlib.TopologicalSorter(inner_arrows(root)).prepare()
+    except graphlib.CycleError as error:
+        return [" <- ".join(error.args[1])]
+    return []
+
+
+def stray_flags(root):
+    found = []
+    for path, tree in sources(root):
+        if path.split("/")[0] not in PACKAGES or path == "training/flags.py":
+            continue
+        for node in tree.body if path in ENTRY_POINTS else [tree]:
+            if path in ENTRY_POINTS and isinstance(node, ast.FunctionDef | ast.If):
+                continue
+            wrapped = ast.Module(body=[node], type_ignores=[])
+            if "absl.flags" in set(imports(path, wrapped)):
+                found.append(f"{path} reads absl.flags; hand it values instead")
+    return found
+
+
+def private_modules(root):
+    return [
+        f"{path} imports {name}, which is nobody's promise"
+        for path, tree in sources(root)
+        for name in sorted(set(imports(path, tree)))
+        if is_within(name, *PRIVATE_MODULES)
+    ]
+
+
+def nameless_files(root):
+    return [
+        f"{path}: name it after what it does"
+        for path, _ in sources(root)
+        if path.split("/")[-1] in NAMELESS
+    ]
+
+
+def busy_inits(root):
+    return [
+        f"{path} holds more or less than a docstring, so importing it does something"
+        for path, tree in sources(root)
+        if path in {f"{package}/__init__.py" for package in PACKAGES}
+        and not (len(tree.body) == 1 and ast.get_docstring(tree))
+    ]
+
+
+def heavy_plain_modules(root):
+    """Plain modules that reach TensorFlow or Keras, directly or through a neighbour."""
+    trees = {module_name(path): (path, tree) for path, tree in sources(root)}
+    arrows = inner_arrows(root)
+    found = []
+    for start in sorted(PLAIN_MODULES & set(trees)):
+        reached, todo = set(), [start]
+        while todo:
+            module = todo.pop()
+            if module not in reached:
+                reached.add(module)
+                todo += arrows[module]
+        for module in sorted(reached):
+            heavy = {name.split(".")[0] for name in imports(*trees[module])}
+            if heavy & FRAMEWORKS:
+                found.append(f"{start} reaches TensorFlow or Keras through {module}")
+    return found
+
+
+def over_limit(root):
+    """Files and functions over their limits, with both; tests follow their tables."""
+    found = {}
+    for path, tree in sources(root):
+        if path.startswith("tests/"):
+            continue
+        lines = (root / path).read_text(encoding="utf-8").splitlines()
+        sizes = [(path, len(lines), FILE_LINES if "/" in path else SCRIPT_LINES)]
+        sizes += [
+            (f"{path}:{node.name}", node.end_lineno - node.lineno + 1, FUNCTION_LINES)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        found |= {name: (size, limit) for name, size, limit in sizes if size > limit}
+    return found
+
+
+def long_code(root):
+    return [
+        f"{name} has {size} lines, the limit is {limit}"
+        for name, (size, limit) in over_limit(root).items()
+        if name not in LONG_FOR_A_REASON
+    ]
+
+
+def bare_public_methods(root):
+    """Public methods without a docstring: D102 of ruff, which cannot spare `call`."""
+    return [
+        f"{path}: {owner.name}.{node.name} has no docstring"
+        for path, tree in sources(root)
+        if path.split("/")[0] in PACKAGES
+        for owner in ast.walk(tree)
+        if isinstance(owner, ast.ClassDef) and not owner.name.startswith("_")
+        for node in owner.body
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("_")
+        and node.name not in CALLED_BY_KERAS
+        and not ast.get_docstring(node)
+    ]
+
+
+# Somebody's home or workplace, and where packages come from: both differ elsewhere.
+PLACES = re.compile(
+    r"(?<![\w.)}>-])/(?:work|root|home)/"
+    r"|\b(?:pypi\.org|pythonhosted\.org|conda\.anaconda\.org|index[-_]url)\b"
+)
+
+
+def named_places(root):
+    found = []
+    for path in files(root):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:  # not text
+            continue
+        for number, line in enumerate(text.splitlines(), start=1):
+            if match := PLACES.search(line):
+                found.append(f"{path.relative_to(root)}:{number} names {match[0]}")
+    return found
+
+
+def unlisted_differences(root):
+    """`Differs from` paragraphs of docstrings that docs/differences.md lacks."""
+    listing = root / "docs" / "differences.md"
+    if not listing.exists():
+        return []
+    listed = " ".join(listing.read_text(encoding="utf-8").split())
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    found = []
+    for path, tree in sources(root):
+        if path.startswith("tests/"):
+            continue
+        for node in ast.walk(tree):
+            text = isinstance(node, documented) and ast.get_docstring(node)
+            for difference in re.findall(
+                r"Differs from google-research/bert:(.*?)(?:\n\s*\n|\Z)",
+                text or "",
+                re.S,
+            ):
+                if (wanted := " ".join(difference.split())) not in listed:
+                    found.append(f"{path}: docs/differences.md lacks: {wanted}")
+    return found
+
+
+# Rule to a tree, as path to text, in which it must find something.
+PLANTED = {
+    crossing_imports: [
+        {"modeling/heads.py": "from training import loop", "training/loop.py": ""},
+        {"modeling/heads.py": "def f():\n    import training.loop"},
+        {"training/loop.py": "import run_squad", "run_squad.py": ""},
+        {"run_tagger.py": "from run_squad import main", "run_squad.py": ""},
+        {"serving/a.py": "from .. import modeling"},
+    ],
+    circular_imports: [
+        {
+            "modeling/a.py": "from modeling import b",
+            "modeling/b.py": "import modeling.a",
+        },
+        {"modeling/a.py": "from . import b", "modeling/b.py": "from .a import x"},
+    ],
+    stray_flags: [
+        {"training/loop.py": "from absl import app, flags"},
+        {"training/loop.py": "def f():\n    from absl import flags"},
+        {"serving/predictor.py": "import absl.flags"},
+    ],
+    private_modules: [
+        {"benchmarks/a.py": "from tensorflow.python.ops import x"},
+        {"tests/a.py": "from keras import src"},
+    ],
+    nameless_files: [{"modeling/utils.py": ""}, {"tests/helpers.py": ""}],
+    busy_inits: [
+        {"modeling/__init__.py": '"""Network."""\n\nfrom modeling import config'},
+        {"modeling/__init__.py": ""},
+    ],
+    heavy_plain_modules: [
+        {"modeling/config.py": "import keras"},
+        {
+            "training/metrics.py": "from training import loop",
+            "training/loop.py": "from tensorflow import data",
+        },
+    ],
+    long_code: [
+        {"modeling/a.py": "def f():\n" + "    x = 1\n" * FUNCTION_LINES},
+        {"modeling/a.py": "x = 1\n" * (FILE_LINES + 1)},
+        {"run_squad.py": "x = 1\n" * (SCRIPT_LINES + 1)},
+    ],
+    bare_public_methods: [
+        {"modeling/a.py": "class A:\n    def f(self):\n        pass"}
+    ],
+    named_places: [
+        {"README.md": "cd " + "/".join(["", "home", "ann", "bert"])},
+        {"docs/a.md": "see " + "pypi" + ".org"},
+        {".ci/run": "cat " + "/".join(["", "work", "x"])},
+    ],
+    unlisted_differences: [
+        {
+            "modeling/a.py": '"""\nDiffers from google-research/bert: all\nof it"""',
+            "docs/differences.md": "* most of it",
+        },
+    ],
+}
+CASES = [
+    pytest.param(rule, tree, id=f"{rule.__name__}-{number}")
+    for rule, trees in PLANTED.items()
+    for number, tree in enumerate(trees)
+]
+# What no rule may mistake for an offence.
+INNOCENT = {
+    "modeling/__init__.py": '"""The network."""',
+    "modeling/config.py": "import dataclasses",
+    "modeling/heads.py": "import keras\n\nfrom modeling import config",
+    "serving/predictor.py": "def main():\n    from absl import app, flags",
+    "training/flags.py": "from absl import flags",
+    "training/loop.py": "class Loop(Base):\n    def call(self, x):\n        pass",
+    "run_squad.py": "from absl import app, flags\n\nfrom modeling import heads",
+    "tests/test_a.py": "import run_squad\nfrom modeling import heads",
+    "modeling/b.py": '"""B.\n\nDiffers from google-research/bert: one\nline.\n"""',
+    "docs/differences.md": "* B: one line.\n* " + "/".join(["docs", "home", "a"]),
+    "output/utils.py": "import keras.src",
+}
+
+
+def plant(tree, root):
+    for name, text in tree.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+@pytest.mark.parametrize("rule", PLANTED, ids=lambda rule: rule.__name__)
+def test_checkout_keeps_the_rule(rule):
+    assert rule(ROOT) == []
+
+
+@pytest.mark.parametrize("rule", PLANTED, ids=lambda rule: rule.__name__)
+def test_rule_spares_the_innocent(rule, tmp_path):
+    assert rule(plant(INNOCENT, tmp_path)) == []
+
+
+@pytest.mark.parametrize(("rule", "tree"), CASES)
+def test_rule_finds_a_planted_mistake(rule, tree, tmp_path):
+    assert rule(plant(tree, tmp_path))
+
+
+def test_exceptions_are_still_needed():
+    """An entry whose code is short again, or gone, has to go as well."""
+    assert set(LONG_FOR_A_REASON) <= set(over_limit(ROOT))
+
+
+def test_exception_excuses_long_code(monkeypatch, tmp_path):
+    plant({"modeling/a.py": "x = 1\n" * (FILE_LINES + 1)}, tmp_path)
+    monkeypatch.setitem(LONG_FOR_A_REASON, "modeling/a.py", "a table")
+    assert long_code(tmp_path) == []
+    assert set(over_limit(tmp_path)) == {"modeling/a.py"}

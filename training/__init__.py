@@ -1,0 +1,1 @@
+"""One run: flags, devices, optimizer, schedule, loop, checkpoints, metrics."""

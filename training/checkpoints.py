@@ -1,0 +1,134 @@
+"""The checkpoints of one run: written whole, kept by number, resumed from.
+
+`model.ckpt-<step>` holds weights, moments and step under the original's names;
+`model.ckpt-<step>.json` beside it what else an exact resume needs. The order of the
+data and every dropout mask follow from seed and step, so that is little.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+GLOBAL_STEP = "global_step"
+_NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
+
+
+class RunCheckpoints:
+    """Saves and restores model and optimizer in one directory."""
+
+    def __init__(
+        self,
+        directory: str,
+        variables: Mapping[str, Any],
+        optimizer: Any,
+        *,
+        write: Callable[[str, Mapping[str, Any]], None],
+        keep: int,
+    ):
+        """Remembers what to save.
+
+        Args:
+            directory: the run's output directory.
+            variables: {checkpoint name: variable} of the model.
+            optimizer: a built optimizer with slots(), or None to save weights only.
+            write: writes {name: array} under a prefix, whole or not at all.
+            keep: how many checkpoints stay, the newest; the best stays beside them.
+        """
+        self.directory = directory
+        self.variables = dict(variables)
+        if optimizer is not None:
+            names = {id(variable): name for name, variable in variables.items()}
+            for variable, mean, square in optimizer.slots():
+                self.variables[f"{names[id(variable)]}/adam_m"] = mean
+                self.variables[f"{names[id(variable)]}/adam_v"] = square
+        self._write = write
+        self._keep = keep
+
+    def save(self, step: int, state: dict[str, Any]) -> str:
+        """Writes `model.ckpt-<step>` and forgets the oldest; returns its prefix."""
+        prefix = os.path.join(self.directory, f"model.ckpt-{step}")
+        with tf.io.gfile.GFile(f"{prefix}.json", "w") as file:
+            file.write(json.dumps(state, sort_keys=True))
+        self._write(prefix, {**self.variables, GLOBAL_STEP: np.int64(step)})
+        kept = all_checkpoints(self.directory)
+        kept = [path for path in kept if path != prefix] + [prefix]
+        dropped = [p for p in kept[: -self._keep] if _step(p) != state.get("best_step")]
+        for path in dropped:
+            for file in tf.io.gfile.glob(f"{path}.*"):
+                tf.io.gfile.remove(file)
+        _write_state(self.directory, [p for p in kept if p not in dropped])
+        return prefix
+
+    def restore(self) -> tuple[int, dict[str, Any]] | None:
+        """Loads the newest readable checkpoint.
+
+        Returns:
+            Its step and state, or None where there is no checkpoint. A newest one
+            that cannot be read is passed over with a warning.
+
+        Raises:
+            ValueError: none of them can be read, or one belongs to another model.
+        """
+        prefixes = all_checkpoints(self.directory)
+        for prefix in reversed(prefixes):
+            try:
+                return self.load(prefix)
+            except tf.errors.OpError as error:
+                logging.warning(
+                    "%s cannot be read (%s); trying the one before", prefix, error
+                )
+        if prefixes:
+            raise ValueError(
+                f"{self.directory}: none of {len(prefixes)} checkpoints can be read; "
+                "start again with --overwrite_output_dir"
+            )
+        return None
+
+    def load(self, prefix: str) -> tuple[int, dict[str, Any]]:
+        """Assigns every variable from one checkpoint; returns its step and state."""
+        reader = tf.train.load_checkpoint(prefix)
+        shapes = reader.get_variable_to_shape_map()
+        values = {}
+        for name, variable in self.variables.items():
+            if shapes.get(name) != list(variable.shape):
+                raise ValueError(
+                    f"{prefix}: {name} is {shapes.get(name, 'missing')}, this run "
+                    f"wants {list(variable.shape)}; the directory holds another run: "
+                    "choose another --output_dir or add --overwrite_output_dir"
+                )
+            values[name] = reader.get_tensor(name)
+        for name, variable in self.variables.items():
+            variable.assign(values[name])
+        state = {}
+        if tf.io.gfile.exists(f"{prefix}.json"):
+            with tf.io.gfile.GFile(f"{prefix}.json") as file:
+                state = json.loads(file.read())
+        return int(reader.get_tensor(GLOBAL_STEP)), state
+
+
+def all_checkpoints(directory: str) -> list[str]:
+    """Prefixes of the complete checkpoints in a directory, by step."""
+    paths = tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*.index"))
+    found = [path[: -len(".index")] for path in paths if _NAME.search(path)]
+    return sorted(found, key=_step)
+
+
+def _step(prefix: str) -> int:
+    return int(prefix.rsplit("-", 1)[1])
+
+
+def _write_state(directory: str, prefixes: list[str]) -> None:
+    """The `checkpoint` file, by which TensorFlow's tools find the newest."""
+    relative = [os.path.basename(prefix) for prefix in prefixes]
+    lines = [f'model_checkpoint_path: "{relative[-1]}"']
+    lines += [f'all_model_checkpoint_paths: "{name}"' for name in relative]
+    temporary = os.path.join(directory, "checkpoint.incomplete")
+    with tf.io.gfile.GFile(temporary, "w") as file:
+        file.write("\n".join(lines) + "\n")
+    tf.io.gfile.rename(temporary, os.path.join(directory, "checkpoint"), overwrite=True)

@@ -1,0 +1,300 @@
+"""Flags that more than one script has, defined once; and errors of one line.
+
+Every flag of google-research/bert keeps its name, default and meaning. What is new has
+a default that leaves the original's result as it is.
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from absl import flags, logging
+
+from training import devices, loop, schedule
+
+FLAGS = flags.FLAGS
+# Splits of a table, and what TensorFlow Datasets usually calls them.
+_TFDS_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+
+
+class ModelFiles(NamedTuple):
+    """The files of the network; init_checkpoint is "" for random weights."""
+
+    config_file: str
+    vocab_file: str
+    init_checkpoint: str
+    do_lower_case: bool
+
+
+def define_model_flags(max_seq_length: int) -> None:
+    """Which network and vocabulary, and where results go."""
+    flags.DEFINE_string(
+        "pretrained",
+        None,
+        "Directory of a pretrained model (Google's zip, Hugging Face's files or an "
+        "output_dir), or its id on Hugging Face's hub. Stands for --bert_config_file, "
+        "--vocab_file and --init_checkpoint, each of which overrides it.",
+    )
+    flags.DEFINE_string("bert_config_file", None, "bert_config.json or config.json.")
+    flags.DEFINE_string("vocab_file", None, "The vocabulary the model was trained on.")
+    flags.DEFINE_string("output_dir", None, "Where checkpoints and results go.")
+    flags.DEFINE_string(
+        "init_checkpoint", None, "Initial weights: a prefix or a directory."
+    )
+    flags.DEFINE_bool(
+        "do_lower_case",
+        True,
+        "Lower-case the text: True for uncased models and False for cased ones. "
+        "--pretrained sets it where the directory says what it is.",
+    )
+    flags.DEFINE_bool(
+        "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
+    )
+    flags.DEFINE_integer(
+        "max_seq_length",
+        max_seq_length,
+        "Most tokens a sequence, [CLS] and [SEP] included; longer texts are cut.",
+        lower_bound=4,
+    )
+
+
+def define_training_flags(train_batch_size: int = 32) -> None:
+    """How to train, for how long, and what to keep."""
+    flags.DEFINE_integer(
+        "train_batch_size", train_batch_size, "Total batch size.", lower_bound=1
+    )
+    flags.DEFINE_integer("eval_batch_size", 8, "Total batch size.", lower_bound=1)
+    flags.DEFINE_integer("predict_batch_size", 8, "Total batch size.", lower_bound=1)
+    flags.DEFINE_float("learning_rate", 5e-5, "The peak rate of Adam.", lower_bound=0)
+    flags.DEFINE_float(
+        "num_train_epochs", 3.0, "Passes over the training rows.", lower_bound=0
+    )
+    flags.DEFINE_float(
+        "warmup_proportion",
+        0.1,
+        "Share of the steps in which the rate rises linearly, 0..1.",
+        lower_bound=0,
+        upper_bound=1,
+    )
+    flags.DEFINE_integer(
+        "save_checkpoints_steps", 1000, "Steps between checkpoints.", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "keep_checkpoint_max", 5, "Newest checkpoints kept.", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "iterations_per_loop",
+        1000,
+        "Most steps done on the devices in one call.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
+        "log_steps", 20, "Steps between points in TensorBoard.", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "evaluate_steps",
+        0,
+        "Steps between evaluations while training; 0 for none. With it, the best "
+        "checkpoint is evaluated, used for predictions and exported, not the last.",
+        lower_bound=0,
+    )
+    flags.DEFINE_string(
+        "best_metric", None, "The score that decides which checkpoint is best."
+    )
+    flags.DEFINE_integer(
+        "early_stopping_patience",
+        0,
+        "Evaluations without a better score before training stops; 0 for never.",
+        lower_bound=0,
+    )
+    flags.DEFINE_bool(
+        "adam_bias_correction",
+        False,
+        "Correct the moments' bias in the first steps, as Adam's paper does and the "
+        "original does not.",
+    )
+    flags.DEFINE_bool(
+        "overwrite_output_dir",
+        False,
+        "Replace another run in --output_dir, instead of resuming or refusing it.",
+    )
+    flags.DEFINE_integer("seed", 1, "Decides initial values, order and dropout.")
+    flags.DEFINE_list(
+        "seeds", [], "Train once with each of these, and print means and deviations."
+    )
+    flags.DEFINE_bool(
+        "pad_to_max_length",
+        False,
+        "Pad every batch to --max_seq_length instead of its longest text, and do not "
+        "group texts by length. Always so on TPU.",
+    )
+    flags.DEFINE_bool(
+        "group_by_length", True, "Put texts of similar length into one batch."
+    )
+
+
+def define_device_flags() -> None:
+    """The original's TPU flags."""
+    flags.DEFINE_bool("use_tpu", False, "Run on a TPU.")
+    flags.DEFINE_string("tpu_name", None, "Name of the Cloud TPU, or local.")
+    flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU.")
+    flags.DEFINE_string("gcp_project", None, "Project of the Cloud TPU.")
+    flags.DEFINE_string("master", None, "Address of the TPU's master.")
+    flags.DEFINE_integer(
+        "num_tpu_cores", 8, "Accepted and ignored: the TPU says how many it has."
+    )
+
+
+def define_table_flags(problem_types: Sequence[str]) -> None:
+    """Where labelled rows come from: a task, files or a TFDS data set."""
+    string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
+    string("data_dir", None, "Directory with the task's files, or of TFDS data sets.")
+    string("task_name", None, "CoLA, MNLI, MRPC, XNLI or another GLUE task.")
+    string("xnli_language", "zh", "Language of XNLI's texts.")
+    for split, tfds in _TFDS_SPLITS.items():
+        string(f"{split}_file", None, f"TSV, CSV or JSONL file of the {split} rows.")
+        string(f"tfds_{split}_split", tfds, f"TFDS split of the {split} rows.")
+    string("tfds_name", None, "TensorFlow data set to read instead, such as glue/sst2.")
+    enum("file_format", "auto", ["auto", "tsv", "csv", "jsonl"], "auto: by the ending.")
+    enum("has_header", "auto", ["auto", "true", "false"], "Whether line 1 has names.")
+    for column in ("text_a", "text_b", "label", "id"):
+        string(f"{column}_column", None, "Name, or number from 0, of the column.")
+    string("labels", None, "Labels in the order of their ids, or a file of them.")
+    enum("problem_type", "classification", problem_types, "Kind of the labels.")
+    string("label_separator", ",", "Between the labels of a row, for multi_label.")
+    flags.DEFINE_float("multi_label_threshold", 0.5, "Probability of a label given.")
+    boolean("allow_empty_text", False, "Keep rows of own files that have no text.")
+    string("class_weights", None, "'balanced', or one weight a class, by comma.")
+
+
+def table_layout() -> dict[str, Any]:
+    """The columns of own files, as the flags have them."""
+    return {
+        "file_format": FLAGS.file_format,
+        "has_header": {"auto": None, "true": True, "false": False}[FLAGS.has_header],
+        "text_a": FLAGS.text_a_column,
+        "text_b": FLAGS.text_b_column,
+        "label": FLAGS.label_column,
+        "example_id": FLAGS.id_column,
+    }
+
+
+def table_source() -> dict[str, Any]:
+    """Where the rows come from, as the flags have it."""
+    prefix, suffix = ("tfds_", "_split") if FLAGS.tfds_name else ("", "_file")
+    return {
+        "task_name": FLAGS.task_name or "",
+        "data_dir": FLAGS.data_dir or "",
+        "xnli_language": FLAGS.xnli_language,
+        "files": {s: FLAGS[f"{prefix}{s}{suffix}"].value for s in _TFDS_SPLITS},
+        "tfds_name": FLAGS.tfds_name or "",
+        "label_spec": FLAGS.labels or "",
+        "problem_type": FLAGS.problem_type,
+        "separator": FLAGS.label_separator,
+        "allow_empty_text": FLAGS.allow_empty_text,
+    }
+
+
+def check_actions(*names: str) -> None:
+    """Refuses a command line that asks for nothing, or has no place for results.
+
+    Raises:
+        ValueError: none of the named flags is True, or --output_dir is missing.
+    """
+    if not any(FLAGS[name].value for name in names):
+        listed = ", ".join(f"`{name}`" for name in names)
+        raise ValueError(f"At least one of {listed} must be True.")
+    if not FLAGS.output_dir:
+        raise ValueError("--output_dir is missing; name a directory for the results")
+    if FLAGS.early_stopping_patience and not FLAGS.evaluate_steps:
+        raise ValueError(
+            "--early_stopping_patience needs evaluations; set --evaluate_steps"
+        )
+
+
+def model_files(locate: Callable[[str], Any]) -> ModelFiles:
+    """The files that the flags name, those of --pretrained where they name none.
+
+    Args:
+        locate: finds the files below the value of --pretrained.
+
+    Raises:
+        ValueError: a file is named by neither.
+    """
+    found = locate(FLAGS.pretrained) if FLAGS.pretrained else None
+    config_file = FLAGS.bert_config_file or (found.config_file if found else "")
+    vocab_file = FLAGS.vocab_file or (found.vocab_file if found else "")
+    for flag, value in (("bert_config_file", config_file), ("vocab_file", vocab_file)):
+        if not value:
+            raise ValueError(
+                f"--{flag} is missing; set it, or set --pretrained to the directory "
+                "of a model"
+            )
+    lower = FLAGS.do_lower_case
+    if found and found.do_lower_case is not None and not FLAGS["do_lower_case"].present:
+        lower = found.do_lower_case
+    checkpoint = FLAGS.init_checkpoint or (found.checkpoint if found else "")
+    return ModelFiles(config_file, vocab_file, checkpoint, lower)
+
+
+def strategy() -> Any:
+    """The tf.distribute strategy of the device flags."""
+    return devices.strategy_for(
+        use_tpu=FLAGS.use_tpu,
+        tpu_name=FLAGS.tpu_name,
+        tpu_zone=FLAGS.tpu_zone,
+        gcp_project=FLAGS.gcp_project,
+        master=FLAGS.master,
+    )
+
+
+def plan(num_examples: int, best_metric: str) -> loop.Plan:
+    """The plan of the training flags; `best_metric` where --best_metric is not set."""
+    num_train_steps = schedule.count_steps(
+        num_examples, FLAGS.train_batch_size, FLAGS.num_train_epochs
+    )
+    rate = schedule.linear_with_warmup(
+        FLAGS.learning_rate,
+        num_train_steps,
+        int(num_train_steps * FLAGS.warmup_proportion),
+    )
+    return loop.Plan(
+        num_train_steps=num_train_steps,
+        learning_rate=rate,
+        save_steps=FLAGS.save_checkpoints_steps,
+        log_steps=FLAGS.log_steps,
+        max_steps_per_call=FLAGS.iterations_per_loop,
+        evaluate_steps=FLAGS.evaluate_steps,
+        best_metric=FLAGS.best_metric or best_metric,
+        patience=FLAGS.early_stopping_patience,
+    )
+
+
+def has_static_shapes() -> bool:
+    """Whether every batch is padded to --max_seq_length."""
+    return FLAGS.pad_to_max_length or FLAGS.use_tpu
+
+
+def values() -> dict[str, object]:
+    """Every flag of the script with its value, for run.json."""
+    module = sys.argv[0]
+    own = FLAGS.flags_by_module_dict()
+    ours = [*own.get(module, []), *own.get("training.flags", [])]
+    return {flag.name: flag.value for flag in ours}
+
+
+@contextlib.contextmanager
+def one_line_errors():
+    """Turns what is wrong with the input into one line on standard error, exit code 2.
+
+    For the checks before the work: a ValueError or OSError there is the user's input,
+    later it is our mistake and keeps its traceback.
+    """
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        logging.debug("traceback", exc_info=True)
+        text = " ".join(str(error).split("\n"))
+        sys.stderr.write(f"error: {text}\n")
+        raise SystemExit(2) from None

@@ -1,0 +1,104 @@
+"""Scores that people report, from arrays; no TensorFlow.
+
+Every function takes (labels, predictions) and returns a float. Labels and predictions
+are class ids, numbers, or [N, C] zeros and ones, as the problem type has it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.stats
+import sklearn.metrics
+
+
+def accuracy(labels: np.ndarray, predictions: np.ndarray) -> Any:
+    """Share of examples that are right; all labels of one must be, if it has several.
+
+    float32, as the original prints it.
+    """
+    right = labels == predictions
+    return np.float32(np.mean(right.all(axis=-1) if right.ndim > 1 else right))
+
+
+def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """F1 of class 1 (the GLUE score of MRPC and QQP)."""
+    return float(sklearn.metrics.f1_score(labels, predictions, zero_division=0))
+
+
+def f1_macro(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Mean of the F1 of every class."""
+    return float(
+        sklearn.metrics.f1_score(labels, predictions, average="macro", zero_division=0)
+    )
+
+
+def f1_micro(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """F1 of all label decisions together; of interest for several labels a text."""
+    return float(
+        sklearn.metrics.f1_score(labels, predictions, average="micro", zero_division=0)
+    )
+
+
+def mcc(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Matthews correlation coefficient (the GLUE score of CoLA)."""
+    return float(sklearn.metrics.matthews_corrcoef(labels, predictions))
+
+
+def pearson(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Linear correlation (STS-B); 0 where the predictions are all equal."""
+    if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
+        return 0.0
+    return float(scipy.stats.pearsonr(labels, predictions)[0])
+
+
+def spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Rank correlation (STS-B); 0 where the predictions are all equal."""
+    if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
+        return 0.0
+    return float(scipy.stats.spearmanr(labels, predictions)[0])
+
+
+METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], Any]] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "f1_macro": f1_macro,
+    "f1_micro": f1_micro,
+    "mcc": mcc,
+    "pearson": pearson,
+    "spearman": spearman,
+}
+# What is reported where a task names no metrics of its own; the first one decides
+# which checkpoint is best.
+DEFAULTS = {
+    "classification": ("accuracy", "f1_macro", "mcc"),
+    "multi_label": ("f1_micro", "f1_macro", "accuracy"),
+    "regression": ("pearson", "spearman"),
+}
+
+
+def compute(
+    names: Sequence[str], labels: np.ndarray, predictions: np.ndarray
+) -> dict[str, float]:
+    """{name: score}, in the order of the names.
+
+    Raises:
+        ValueError: a name is unknown; lists those that are known.
+    """
+    for name in names:
+        if name not in METRICS:
+            raise ValueError(
+                f"metric {name!r} is unknown; choose from {sorted(METRICS)}"
+            )
+    return {name: METRICS[name](labels, predictions) for name in names}
+
+
+def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Mean and sample standard deviation of every score over several seeds."""
+    names = sorted(set.intersection(*(set(run) for run in runs)))
+    summary = {}
+    for name in names:
+        values = np.array([run[name] for run in runs], np.float64)
+        deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        summary[name] = {"mean": float(values.mean()), "deviation": deviation}
+    return summary

@@ -1,0 +1,105 @@
+"""What a person sees of a run: the progress line and TensorBoard."""
+
+import os
+import sys
+import time
+
+import tensorflow as tf
+
+# Seconds between two progress lines, on a terminal and in a file.
+_TERMINAL_SECONDS = 0.5
+_FILE_SECONDS = 10.0
+
+
+class Reporter:
+    """Writes scalars to TensorBoard and a progress line to standard error."""
+
+    def __init__(self, directory, num_train_steps, start_step=0, stream=None):
+        """Opens nothing yet: event files appear with the first scalar.
+
+        Args:
+            directory: events go to its train/ and eval/.
+            num_train_steps: the last step.
+            start_step: where this process starts, for the time that is left.
+            stream: where the progress line goes; standard error by default.
+        """
+        self._directory = directory
+        self._writers = {}
+        self._total = num_train_steps
+        self._start_step = start_step
+        self._stream = stream or sys.stderr
+        self._started = self._last_scalars = time.monotonic()
+        self._last_line = 0.0
+        self._is_line_open = False
+
+    def _write(self, kind, step, scalars):
+        if kind not in self._writers:
+            path = os.path.join(self._directory, kind)
+            self._writers[kind] = tf.summary.create_file_writer(path)
+        with self._writers[kind].as_default(step):
+            for name, value in scalars.items():
+                tf.summary.scalar(f"{kind}/{name}", float(value))
+
+    def train(self, step, results, learning_rate):
+        """Reports the means of the steps since the last call.
+
+        Args:
+            step: the step now reached.
+            results: what training.steps returns, as floats.
+            learning_rate: of the last step.
+        """
+        now = time.monotonic()
+        seconds = max(now - self._last_scalars, 1e-9)
+        self._last_scalars = now
+        rates = {
+            "examples_per_second": results["examples"] / seconds,
+            "tokens_per_second": results["tokens"] / seconds,
+        }
+        scalars = {k: v for k, v in results.items() if k not in ("examples", "tokens")}
+        self._write("train", step, {**scalars, **rates, "learning_rate": learning_rate})
+        self._progress(now, step, results["loss"], learning_rate, rates)
+
+    def _progress(self, now, step, loss, learning_rate, rates):
+        is_terminal = self._stream.isatty()
+        pause = _TERMINAL_SECONDS if is_terminal else _FILE_SECONDS
+        if now - self._last_line < pause and step < self._total:
+            return
+        self._last_line = now
+        done = step - self._start_step
+        left = (now - self._started) / done * (self._total - step)
+        line = (
+            f"step {step}/{self._total} ({100 * step // self._total} %)  "
+            f"loss {loss:.4f}  rate {learning_rate:.2e}  "
+            f"{rates['examples_per_second']:.0f} examples/s  "
+            f"{rates['tokens_per_second']:.0f} tokens/s  {_clock(left)} left"
+        )
+        self._stream.write(f"\r{line:<100}" if is_terminal else line + "\n")
+        self._stream.flush()
+        self._is_line_open = is_terminal
+
+    def evaluated(self, step, scores):
+        """Reports the scores of an evaluation during or after training."""
+        self._write("eval", step, scores)
+        text = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        self.say(f"evaluation at step {step}: {text}")
+        self._last_scalars = time.monotonic()  # time spent here is not training time
+
+    def say(self, text):
+        """One line of its own, below an open progress line."""
+        self._stream.write(("\n" if self._is_line_open else "") + text + "\n")
+        self._stream.flush()
+        self._is_line_open = False
+
+    def close(self):
+        """Ends the progress line and writes out all events."""
+        if self._is_line_open:
+            self.say("")
+        for writer in self._writers.values():
+            writer.close()
+        self._writers = {}
+
+
+def _clock(seconds):
+    minutes, seconds = divmod(int(seconds + 0.5), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

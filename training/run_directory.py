@@ -1,0 +1,137 @@
+"""The files of a run beside its checkpoints, and whose directory it is."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from training import checkpoints
+
+RUN_FILE = "run.json"
+# What --overwrite_output_dir removes: what runs write, and nothing else.
+_OWN_PATTERNS = (
+    "model.ckpt-*",
+    "checkpoint",
+    "*.incomplete*",
+    "run.json",
+    "eval_results.txt",
+    "test_results.tsv",
+    "test_predictions.jsonl",
+    "*.tf_record",
+    "label_map.json",
+)
+_OWN_DIRECTORIES = ("train", "eval", "export")
+
+
+def resumes(directory: str, identity: Mapping[str, Any], *, overwrite: bool) -> bool:
+    """Whether the directory holds checkpoints of the run about to start.
+
+    Args:
+        directory: --output_dir.
+        identity: what makes two runs the same: model, data, batch size, seed. Of an
+            evaluation, which goes with any run, {}.
+        overwrite: what is there is to be replaced.
+
+    Raises:
+        ValueError: another run is there; says in what it differs.
+    """
+    if overwrite:
+        return False
+    path = os.path.join(directory, RUN_FILE)
+    if tf.io.gfile.exists(path):
+        with tf.io.gfile.GFile(path) as file:
+            before = json.loads(file.read()).get("identity", {})
+        differing = [
+            f"{key} was {before[key]!r} and is {value!r}"
+            for key, value in identity.items()
+            if key in before and before[key] != value
+        ]
+        if differing:
+            raise ValueError(
+                f"--output_dir={directory} holds another run: {'; '.join(differing)}; "
+                "choose another directory, or add --overwrite_output_dir to replace it"
+            )
+    return bool(checkpoints.all_checkpoints(directory))
+
+
+def clear(directory: str) -> None:
+    """Removes what an earlier run wrote, and nothing else."""
+    for pattern in _OWN_PATTERNS:
+        for path in tf.io.gfile.glob(os.path.join(directory, pattern)):
+            tf.io.gfile.remove(path)
+    for name in _OWN_DIRECTORIES:
+        path = os.path.join(directory, name)
+        if tf.io.gfile.isdir(path):
+            tf.io.gfile.rmtree(path)
+
+
+def begin(
+    directory: str,
+    *,
+    overwrite: bool,
+    identity: Mapping[str, Any],
+    flags: Mapping[str, Any],
+    files: Mapping[str, str],
+) -> None:
+    """Makes the directory and writes run.json and the files that go with the weights.
+
+    Args:
+        directory: --output_dir.
+        overwrite: remove first what another run wrote there.
+        identity: as in `resumes`.
+        flags: every flag with its value.
+        files: {name: text}, such as bert_config.json, so that the directory can serve
+            as --pretrained of a later run.
+    """
+    if overwrite:
+        clear(directory)
+    tf.io.gfile.makedirs(directory)
+    record = {
+        "identity": dict(identity),
+        "flags": dict(flags),
+        "versions": {
+            "python": platform.python_version(),
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+            "numpy": np.__version__,
+        },
+        "git_revision": _git_revision(),
+    }
+    texts = {**files, RUN_FILE: json.dumps(record, indent=2, sort_keys=True) + "\n"}
+    for name, text in texts.items():
+        write_text(os.path.join(directory, name), text)
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a file that is whole under its name or absent."""
+    with tf.io.gfile.GFile(f"{path}.incomplete", "w") as file:
+        file.write(text)
+    tf.io.gfile.rename(f"{path}.incomplete", path, overwrite=True)
+
+
+def write_results(path: str, results: Mapping[str, Any]) -> None:
+    """eval_results.txt: sorted lines of `key = value`, as the original writes them."""
+    lines = [f"{key} = {results[key]}\n" for key in sorted(results)]
+    write_text(path, "".join(lines))
+
+
+def _git_revision() -> str | None:
+    """The commit that runs, or None outside a checkout."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    try:
+        done = subprocess.run(
+            ["git", "-C", here, "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,48 @@
+"""The same run with several seeds, and what they agree on."""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from training import metrics, run_directory
+
+SUMMARY_FILE = "seeds.json"
+
+
+def run_all(
+    run_once: Callable[[int, str], Mapping[str, float]],
+    seeds: Sequence[int],
+    output_dir: str,
+) -> dict[str, dict[str, float]]:
+    """Runs once with each seed, in `output_dir/seed-<n>`, and summarises the scores.
+
+    BERT's fine-tuning scores vary with the seed by more than most changes do, so a
+    score is a mean and a deviation.
+
+    Args:
+        run_once: seed, directory -> scores.
+        seeds: one or more.
+        output_dir: gets seeds.json: each seed's scores, their means and deviations.
+
+    Returns:
+        {score: {"mean": ..., "deviation": ...}}.
+    """
+    runs = {
+        seed: dict(run_once(seed, os.path.join(output_dir, f"seed-{seed}")))
+        for seed in seeds
+    }
+    summary = metrics.summarize(list(runs.values()))
+    record = {
+        "seeds": {
+            str(seed): {name: float(value) for name, value in scores.items()}
+            for seed, scores in runs.items()
+        },
+        "summary": summary,
+    }
+    text = json.dumps(record, indent=2, sort_keys=True) + "\n"
+    run_directory.write_text(os.path.join(output_dir, SUMMARY_FILE), text)
+    print(f"over seeds {', '.join(map(str, seeds))}:")
+    for name, values in summary.items():
+        if name != "global_step":
+            print(f"  {name} = {values['mean']:.4f} +- {values['deviation']:.4f}")
+    return summary
