@@ -287,6 +287,7 @@ def write_google(prefix, tensors):
     Raises:
         tf.errors.OpError: the directory cannot be written, the disk is full.
     """
+    prefix = os.fspath(prefix)
     keys = sorted(tensors)
     values = [tf.convert_to_tensor(tensors[key]) for key in keys]
     temporary = f"{prefix}.incomplete"

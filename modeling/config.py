@@ -123,7 +123,8 @@ class BertConfig:
         if "layer_norm_eps" in raw:
             raw["layer_norm_epsilon"] = raw.pop("layer_norm_eps")
         known = {field.name for field in dataclasses.fields(cls)} - {"extra"}
-        extra = {key: raw[key] for key in raw.keys() - known}
+        # model_type says how the file is to be read, so Google's must not keep it.
+        extra = {key: raw[key] for key in raw.keys() - known - {"model_type"}}
         return cls(**{key: raw[key] for key in raw.keys() & known}, extra=extra)
 
     @classmethod

@@ -15,6 +15,10 @@ _MAX_SITES = 4096
 def dropout(x, rate, seed, site):
     """Sets a share of `x` to zero and scales the rest up; a function of the seed.
 
+    Differs from google-research/bert: the masks follow from the seed, and the rate is
+    rounded to a multiple of 2^-16 (0.1 becomes 0.100006), because drawing 16 random
+    bits a value takes half the time of 32.
+
     Args:
         x: any shape, floating point.
         rate: share set to zero, 0..1.
@@ -25,12 +29,22 @@ def dropout(x, rate, seed, site):
         A tensor like `x`. Equal seeds and sites give equal masks, on every device,
         which makes a resumed run equal to an uninterrupted one.
     """
-    if seed is None or rate == 0.0:
+    dropped = round(rate * 2**16)
+    if seed is None or dropped == 0:
         return x
-    counter = seed[1] * _MAX_SITES + site
-    return tf.nn.experimental.stateless_dropout(
-        x, rate, seed=tf.stack([seed[0], counter]), rng_alg="philox"
+    size = tf.size(x)
+    pairs = tf.random.stateless_uniform(
+        [(size + 1) // 2],
+        seed=tf.stack([seed[0], seed[1] * _MAX_SITES + site]),
+        minval=None,
+        maxval=None,
+        dtype=tf.int32,
+        alg="philox",
     )
+    numbers = tf.reshape(tf.bitcast(pairs, tf.uint16), [-1])[:size]
+    is_kept = tf.reshape(numbers, tf.shape(x)) >= tf.constant(dropped, tf.uint16)
+    scale = tf.constant(1.0 / (1.0 - dropped / 2**16), x.dtype)
+    return tf.where(is_kept, x * scale, tf.zeros([], x.dtype))
 
 
 def gelu(x, *, approximate, fused):
