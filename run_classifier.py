@@ -31,6 +31,7 @@ from serving import export
 from training import (
     devices,
     evaluation,
+    loop,
     metrics,
     optimizer,
     run,
@@ -41,8 +42,6 @@ from training import (
 from training import flags as shared_flags
 
 FLAGS = flags.FLAGS
-# The original's names of its records: train.tf_record, eval.tf_record, ...
-RECORDS = {"train": "train", "dev": "eval", "test": "predict"}
 
 
 class Parts(NamedTuple):
@@ -53,13 +52,9 @@ class Parts(NamedTuple):
     tokenizer: tokenization.BertTokenizer
     data: classification.Data
     class_weights: np.ndarray | None
+    plan: loop.Plan | None
     strategy: Any
     pad_to: int | None
-
-    @property
-    def problem_type(self):
-        """classification, multi_label or regression."""
-        return self.data.label_set.problem_type
 
 
 def define_flags():
@@ -67,10 +62,7 @@ def define_flags():
     shared_flags.define_training_flags()
     shared_flags.define_device_flags()
     shared_flags.define_table_flags(labels.PROBLEM_TYPES)
-    flags.DEFINE_bool("do_train", False, "Whether to run training.")
-    flags.DEFINE_bool("do_eval", False, "Whether to run eval on the dev set.")
-    flags.DEFINE_bool("do_predict", False, "Whether to run the model on the test set.")
-    flags.DEFINE_bool("do_export", False, "Write a SavedModel to output_dir/export/N.")
+    shared_flags.define_action_flags("do_train", "do_eval", "do_predict", "do_export")
     flags.DEFINE_bool("write_tf_records", True, "Write features as the original does.")
 
 
@@ -90,19 +82,23 @@ def prepare():
     layout = tables.Layout(**shared_flags.table_layout())
     data = classification.load(
         classification.Source(layout=layout, **shared_flags.table_source()),
-        [split for split in RECORDS if wanted[split]],
+        [split for split, is_wanted in wanted.items() if is_wanted],
         tokenizer,
         FLAGS.max_seq_length,
-        classification.find_label_map(FLAGS.output_dir, files.init_checkpoint),
+        label_map=classification.find_label_map(
+            FLAGS.output_dir, files.init_checkpoint
+        ),
+        default_metrics=metrics.DEFAULTS,
     )
-    weights = None
-    if FLAGS.do_train and FLAGS.class_weights:
-        weights = labels.class_weights(
+    weights, plan = None, None
+    if FLAGS.do_train:
+        plan = shared_flags.plan(len(data.packed["train"]), data.metrics)
+        weights = FLAGS.class_weights and labels.class_weights(
             FLAGS.class_weights, data.label_ids["train"], data.label_set
         )
     strategy = shared_flags.strategy()
     pad_to = FLAGS.max_seq_length if shared_flags.has_static_shapes() else None
-    return Parts(files, config, tokenizer, data, weights, strategy, pad_to)
+    return Parts(files, config, tokenizer, data, weights, plan, strategy, pad_to)
 
 
 def build_model(parts, output_dir, resumes):
@@ -121,9 +117,12 @@ def build_model(parts, output_dir, resumes):
 
 def scorer(parts, model):
     """A function split, batch_size -> predictions.Scored, with the current weights."""
-    predict = steps.predict_function(model, parts.strategy, jit_compile=False)
     data = parts.data
-    names = data.metrics or metrics.DEFAULTS[parts.problem_type]
+    predict = steps.predict_function(
+        model,
+        parts.strategy,
+        jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
+    )
 
     def score(split, batch_size):
         packed, label_ids = data.packed[split], data.label_ids[split]
@@ -131,15 +130,15 @@ def scorer(parts, model):
         order = batching.evaluation_order(packed.lengths, size)
         batches = batching.batches(packed, order, pad_to=parts.pad_to)
         logits = evaluation.predict(predict, batches, order, parts.strategy)["logits"]
-        probabilities = np.asarray(heads.probabilities(parts.problem_type, logits))
+        probabilities = np.asarray(heads.probabilities(data.problem_type, logits))
         decisions = predictions.decide(
             data.label_set, probabilities, FLAGS.multi_label_threshold
         )
         scores = {}
         if label_ids is not None:
-            each = losses.classifier_losses(parts.problem_type, logits, label_ids)
+            each = losses.classifier_losses(data.problem_type, logits, label_ids)
             each = np.asarray(each).reshape(len(packed), -1).mean(axis=1)
-            scores = metrics.compute(names, label_ids, decisions)
+            scores = metrics.compute(data.metrics, label_ids, decisions)
             scores["loss"] = each.mean()
             scores["batch_loss"] = evaluation.mean_loss(each, batch_size)
         return predictions.Scored(probabilities, decisions, scores)
@@ -150,13 +149,10 @@ def scorer(parts, model):
 def train(parts, model, score, run_seed, output_dir, origin):
     """Trains; leaves the last, or with --evaluate_steps the best, weights in place."""
     packed, label_ids = parts.data.packed["train"], parts.data.label_ids["train"]
-    plan = shared_flags.plan(
-        len(packed), (parts.data.metrics or metrics.DEFAULTS[parts.problem_type])[0]
-    )
     order = batching.training_order(
         packed.lengths,
         batch_size=FLAGS.train_batch_size,
-        num_steps=plan.num_train_steps,
+        num_steps=parts.plan.num_train_steps,
         seed=run_seed,
         group_by_length=FLAGS.group_by_length and not parts.pad_to,
     )
@@ -174,10 +170,11 @@ def train(parts, model, score, run_seed, output_dir, origin):
     state = run.train(
         model,
         adam,
-        losses.classifier(parts.problem_type, parts.class_weights),
+        losses.classifier(parts.data.problem_type, parts.class_weights),
         batches_from,
-        plan,
+        parts.plan,
         strategy=parts.strategy,
+        jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
         variables=checkpoint.google_variables(model),
         write=checkpoint.write_google,
         origin=origin,
@@ -202,13 +199,13 @@ def export_model(parts, model, output_dir):
 
     def forward(features):
         logits = model(features, training=False)["logits"]
-        return heads.probabilities(parts.problem_type, logits)
+        return heads.probabilities(parts.data.problem_type, logits)
 
     module = export.TextClassifier(
         encode,
         forward,
         [variable.value for variable in model.variables],
-        label_set.names if parts.problem_type == "classification" else (),
+        label_set.names if parts.data.problem_type == "classification" else (),
         2 if parts.data.has_pairs else 1,
     )
     path = os.path.join(output_dir, "export")
@@ -227,10 +224,9 @@ def evaluate(score, output_dir, global_step):
 def predict(parts, score, output_dir):
     """Writes test_results.tsv and test_predictions.jsonl; returns scores, if any."""
     scored = score("test", FLAGS.predict_batch_size)
-    predictions.write_test_results(f"{output_dir}/test_results.tsv", scored)
-    path = os.path.join(output_dir, "test_predictions.jsonl")
-    predictions.write(path, parts.data.tables["test"], parts.data.label_set, scored)
-    print(f"predictions: {path}")
+    predictions.write(
+        output_dir, parts.data.tables["test"], parts.data.label_set, scored
+    )
     return scored.results("test")
 
 
@@ -243,22 +239,11 @@ def run_once(parts, run_seed, output_dir):
     with shared_flags.one_line_errors():
         resumes = run_directory.resumes(output_dir, identity, overwrite=overwrites)
         model, origin, global_step = build_model(parts, output_dir, resumes)
-    run_directory.begin(
-        output_dir,
-        overwrite=overwrites,
-        identity=identity,
-        flags=shared_flags.values(),
-        files={
-            **pretrained.files(parts.config, parts.tokenizer),
-            classification.LABEL_MAP_FILE: labels.label_map_text(parts.data.label_set),
-        },
-    )
-    data, results = parts.data, {}
-    for split, packed in data.packed.items() if FLAGS.write_tf_records else ():
-        path = os.path.join(output_dir, f"{RECORDS[split]}.tf_record")
-        records.write_classifier(
-            path, packed, data.label_ids[split], FLAGS.max_seq_length
-        )
+    results = {}
+    if FLAGS.do_train:
+        begin(parts, output_dir, identity, overwrites)
+    if FLAGS.write_tf_records:
+        records.write_classifier(output_dir, parts.data, FLAGS.max_seq_length)
     score = scorer(parts, model)
     if FLAGS.do_train:
         global_step = train(parts, model, score, run_seed, output_dir, origin)
@@ -275,6 +260,20 @@ def run_once(parts, run_seed, output_dir):
     return results
 
 
+def begin(parts, output_dir, identity, overwrites):
+    """Writes the files that belong to a run beside its checkpoints."""
+    run_directory.begin(
+        output_dir,
+        overwrite=overwrites,
+        identity=identity,
+        flags=shared_flags.values(),
+        files={
+            **pretrained.files(parts.config, parts.tokenizer),
+            classification.LABEL_MAP_FILE: labels.label_map_text(parts.data.label_set),
+        },
+    )
+
+
 def identify(parts, run_seed):
     """What another run must share to be continued by this one."""
     return {
@@ -288,11 +287,12 @@ def identify(parts, run_seed):
 
 
 def main(_):
+    shared_flags.quiet_libraries()
     with shared_flags.one_line_errors():
         parts = prepare()
     one_run = functools.partial(run_once, parts)
     if FLAGS.seeds:
-        seeds.run_all(one_run, list(map(int, FLAGS.seeds)), FLAGS.output_dir)
+        seeds.run_all(one_run, shared_flags.seeds(), FLAGS.output_dir)
     else:
         one_run(FLAGS.seed, FLAGS.output_dir)
 

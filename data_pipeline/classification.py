@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -166,6 +166,11 @@ class Data:
     encode: Callable[..., Any]
     has_pairs: bool
 
+    @property
+    def problem_type(self) -> str:
+        """classification, multi_label or regression."""
+        return self.label_set.problem_type
+
     def digest(self, split: str) -> str:
         """A short text that differs where tokens or labels of a split differ."""
         packed = self.packed[split]
@@ -180,7 +185,9 @@ def load(
     splits: Iterable[str],
     tokenizer: tokenization.BertTokenizer,
     max_seq_length: int,
+    *,
     label_map: str,
+    default_metrics: Mapping[str, tuple[str, ...]],
 ) -> Data:
     """Reads, checks and packs the splits that a run needs.
 
@@ -190,6 +197,7 @@ def load(
         tokenizer: of the model.
         max_seq_length: in tokens; longer texts are cut, and counted.
         label_map: what `find_label_map` found.
+        default_metrics: scores by problem type, for rows of no published task.
 
     Raises:
         ValueError: something is wrong with the rows; says where.
@@ -217,7 +225,9 @@ def load(
         packed=packed,
         label_ids=label_ids,
         label_set=label_set,
-        metrics=source.task.metrics if source.task else (),
+        metrics=source.task.metrics
+        if source.task
+        else default_metrics[label_set.problem_type],
         encode=encode,
         has_pairs=pairs.pop() if pairs else source.has_pairs,
     )

@@ -1,6 +1,7 @@
 """What a classifier says of each example, to decisions and files."""
 
 import json
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +53,18 @@ def write_test_results(path: str, scored: Scored) -> None:
 
 
 def write(
+    directory: str, table: tables.Table, label_set: labels.LabelSet, scored: Scored
+) -> None:
+    """Writes test_results.tsv, and test_predictions.jsonl with the texts beside it."""
+    write_test_results(os.path.join(directory, "test_results.tsv"), scored)
+    path = os.path.join(directory, "test_predictions.jsonl")
+    write_rows(path, table, label_set, scored)
+    print(f"predictions: {path}")
+    if warning := lone_class_warning(label_set, scored):
+        print(f"warning: {warning}")
+
+
+def write_rows(
     path: str, table: tables.Table, label_set: labels.LabelSet, scored: Scored
 ) -> None:
     """One JSON object an example: id, texts, what is predicted, with what probability.

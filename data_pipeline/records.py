@@ -7,13 +7,30 @@ import tensorflow as tf
 
 from data_pipeline import features
 
+# The original's names of the splits' files.
+_FILES = {"train": "train", "dev": "eval", "test": "predict"}
+
 
 def _int64(values):
     return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
 
 
-def write_classifier(path, packed, label_ids, max_seq_length):
-    """Writes what run_classifier.py's file_based_convert_examples_to_features writes.
+def write_classifier(directory, data, max_seq_length):
+    """Writes run_classifier.py's train.tf_record, eval.tf_record, predict.tf_record.
+
+    Args:
+        directory: made if absent.
+        data: classification.Data; each of its splits becomes a file.
+        max_seq_length: length of the three inputs, in tokens.
+    """
+    tf.io.gfile.makedirs(directory)
+    for split, packed in data.packed.items():
+        path = os.path.join(directory, f"{_FILES[split]}.tf_record")
+        write_split(path, packed, data.label_ids[split], max_seq_length)
+
+
+def write_split(path, packed, label_ids, max_seq_length):
+    """What run_classifier.py's file_based_convert_examples_to_features writes.
 
     One tf.train.Example an example, in order: input_ids, input_mask, segment_ids
     [max_seq_length], label_ids, is_real_example. Labels of a regression are floats.

@@ -51,10 +51,19 @@ def fitting_batch_size(batch_size, strategy):
     return -(-batch_size // replicas) * replicas
 
 
-def compiles_steps(strategy):
-    """Whether XLA around forward and backward pass pays: on GPU and TPU, not on CPU."""
-    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
-    return is_tpu or bool(tf.config.list_logical_devices("GPU"))
+def compiles_steps(strategy, static_length):
+    """Whether XLA around forward and backward pass pays.
+
+    On TPU it must be; on GPU it is worth it where shapes do not change, for every new
+    length is compiled anew; on CPU it is slower.
+
+    Args:
+        strategy: the tf.distribute.Strategy.
+        static_length: the one length of all batches, or None.
+    """
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return True
+    return bool(static_length and tf.config.list_logical_devices("GPU"))
 
 
 def describe(strategy):

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import tensorflow as tf
 from absl import flags, logging
 
 from training import devices, loop, schedule
@@ -146,6 +147,20 @@ def define_device_flags() -> None:
     )
 
 
+_ACTIONS = {
+    "do_train": "Whether to run training.",
+    "do_eval": "Whether to run eval on the dev set.",
+    "do_predict": "Whether to run the model on the test set.",
+    "do_export": "Whether to write a SavedModel to output_dir/export/<n>.",
+}
+
+
+def define_action_flags(*names: str) -> None:
+    """What to do, each False by default."""
+    for name in names:
+        flags.DEFINE_bool(name, False, _ACTIONS[name])
+
+
 def define_table_flags(problem_types: Sequence[str]) -> None:
     """Where labelled rows come from: a task, files or a TFDS data set."""
     string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
@@ -207,6 +222,10 @@ def check_actions(*names: str) -> None:
         raise ValueError(f"At least one of {listed} must be True.")
     if not FLAGS.output_dir:
         raise ValueError("--output_dir is missing; name a directory for the results")
+    if not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds):
+        raise ValueError(
+            f"--seeds={','.join(FLAGS.seeds)} are not whole numbers; give such as 1,2,3"
+        )
     if FLAGS.early_stopping_patience and not FLAGS.evaluate_steps:
         raise ValueError(
             "--early_stopping_patience needs evaluations; set --evaluate_steps"
@@ -249,11 +268,31 @@ def strategy() -> Any:
     )
 
 
-def plan(num_examples: int, best_metric: str) -> loop.Plan:
-    """The plan of the training flags; `best_metric` where --best_metric is not set."""
+def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
+    """The plan of the training flags.
+
+    Args:
+        num_examples: training examples.
+        metrics: names of the scores an evaluation gives, the most important first.
+
+    Raises:
+        ValueError: the examples make no step, or --best_metric is none of the scores.
+    """
     num_train_steps = schedule.count_steps(
         num_examples, FLAGS.train_batch_size, FLAGS.num_train_epochs
     )
+    if num_train_steps == 0:
+        raise ValueError(
+            f"{num_examples} training examples in batches of --train_batch_size="
+            f"{FLAGS.train_batch_size} make no step in --num_train_epochs="
+            f"{FLAGS.num_train_epochs}; lower the batch size or train longer"
+        )
+    best_metric = FLAGS.best_metric or metrics[0]
+    if best_metric not in (*metrics, "loss"):
+        raise ValueError(
+            f"--best_metric={best_metric} is none of the scores of this task: "
+            f"{', '.join(metrics)}, loss"
+        )
     rate = schedule.linear_with_warmup(
         FLAGS.learning_rate,
         num_train_steps,
@@ -266,9 +305,14 @@ def plan(num_examples: int, best_metric: str) -> loop.Plan:
         log_steps=FLAGS.log_steps,
         max_steps_per_call=FLAGS.iterations_per_loop,
         evaluate_steps=FLAGS.evaluate_steps,
-        best_metric=FLAGS.best_metric or best_metric,
+        best_metric=best_metric,
         patience=FLAGS.early_stopping_patience,
     )
+
+
+def seeds() -> list[int]:
+    """The values of --seeds, which `check_actions` has checked."""
+    return [int(seed) for seed in FLAGS.seeds]
 
 
 def has_static_shapes() -> bool:
@@ -282,6 +326,13 @@ def values() -> dict[str, object]:
     own = FLAGS.flags_by_module_dict()
     ours = [*own.get(module, []), *own.get("training.flags", [])]
     return {flag.name: flag.value for flag in ours}
+
+
+def quiet_libraries() -> None:
+    """Leaves warnings and errors of the libraries, unless --verbosity asks for more."""
+    if not FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.WARNING)
+        tf.get_logger().setLevel("WARNING")
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ def train(
     plan: loop.Plan,
     *,
     strategy: Any,
+    jit_compile: bool,
     variables: Mapping[str, Any],
     write: Callable[[str, Mapping[str, Any]], None],
     origin: str,
@@ -35,6 +36,7 @@ def train(
         batches_from: step -> dataset of the batches from that step on.
         plan: when to do what.
         strategy: under whose scope the model was made.
+        jit_compile: whether XLA compiles forward and backward pass.
         variables: {checkpoint name: variable} of the model.
         write: as in checkpoints.RunCheckpoints.
         origin: where the weights that `model` holds now come from, for the log.
@@ -56,7 +58,6 @@ def train(
         step, state = run_checkpoints.restore() or (0, {})
     if step:
         origin = f"{output_dir}/model.ckpt-{step}, moments included (resumed)"
-    jit_compile = devices.compiles_steps(strategy)
     replicas = strategy.num_replicas_in_sync
     print(devices.describe(strategy))
     print(
