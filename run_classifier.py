@@ -167,23 +167,20 @@ def train(parts, model, score, run_seed, output_dir, origin):
     def evaluate():
         return score("dev", FLAGS.eval_batch_size).scores
 
-    state = run.train(
-        model,
-        adam,
-        losses.classifier(parts.data.problem_type, parts.class_weights),
-        batches_from,
-        parts.plan,
+    settings = run.Run(
+        output_dir=output_dir,
         strategy=parts.strategy,
         jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
         variables=checkpoint.google_variables(model),
         write=checkpoint.write_google,
         origin=origin,
-        output_dir=output_dir,
         keep=FLAGS.keep_checkpoint_max,
         batch_size=FLAGS.train_batch_size,
         seed=run_seed,
         evaluate=evaluate if FLAGS.evaluate_steps else None,
     )
+    objective = losses.classifier(parts.data.problem_type, parts.class_weights)
+    state = run.train(settings, model, adam, objective, batches_from, parts.plan)
     if best := state.get("best_step"):
         print(f"best: step {best} with {state['best_score']:.4f}; used from here on")
         checkpoint.load(model, os.path.join(output_dir, f"model.ckpt-{best}"))

@@ -64,17 +64,23 @@ class _GoogleFile:
                 for name, shape in self._reader.get_variable_to_shape_map().items()
             }
         except (tf.errors.OpError, ValueError, RuntimeError) as error:
-            raise ValueError(
-                f"{prefix}: not a readable TensorFlow checkpoint "
-                f"({str(error).splitlines()[0]}); copy the .index and .data files again"
-            ) from error
+            raise self._unreadable(error) from error
 
     def global_step(self):
         has_step = "global_step" in self.shapes
         return int(self._reader.get_tensor("global_step")) if has_step else None
 
     def read(self, name):
-        return self._reader.get_tensor(name.google)
+        try:
+            return self._reader.get_tensor(name.google)
+        except (tf.errors.OpError, IndexError) as error:  # too short: an IndexError
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error):
+        return ValueError(
+            f"{self.source}: not a readable TensorFlow checkpoint "
+            f"({str(error).splitlines()[0]}); copy the .index and .data files again"
+        )
 
     def key(self, name):
         return name.google

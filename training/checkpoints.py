@@ -79,7 +79,7 @@ class RunCheckpoints:
         for prefix in reversed(prefixes):
             try:
                 return self.load(prefix)
-            except tf.errors.OpError as error:
+            except (tf.errors.OpError, IndexError) as error:  # too short: the latter
                 logging.warning(
                     "%s cannot be read (%s); trying the one before", prefix, error
                 )

@@ -61,7 +61,8 @@ def define_model_flags(max_seq_length: int) -> None:
 
 
 def define_training_flags(train_batch_size: int = 32) -> None:
-    """How to train, for how long, and what to keep."""
+    """How to train, and for how long."""
+    _define_saving_flags()
     flags.DEFINE_integer(
         "train_batch_size", train_batch_size, "Total batch size.", lower_bound=1
     )
@@ -78,6 +79,34 @@ def define_training_flags(train_batch_size: int = 32) -> None:
         lower_bound=0,
         upper_bound=1,
     )
+    flags.DEFINE_bool(
+        "adam_bias_correction",
+        False,
+        "Correct the moments' bias in the first steps, as Adam's paper does and the "
+        "original does not.",
+    )
+    flags.DEFINE_bool(
+        "overwrite_output_dir",
+        False,
+        "Replace another run in --output_dir, instead of resuming or refusing it.",
+    )
+    flags.DEFINE_integer("seed", 1, "Decides initial values, order and dropout.")
+    flags.DEFINE_list(
+        "seeds", [], "Train once with each of these, and print means and deviations."
+    )
+    flags.DEFINE_bool(
+        "pad_to_max_length",
+        False,
+        "Pad every batch to --max_seq_length instead of its longest text, and do not "
+        "group texts by length. Always so on TPU.",
+    )
+    flags.DEFINE_bool(
+        "group_by_length", True, "Put texts of similar length into one batch."
+    )
+
+
+def _define_saving_flags() -> None:
+    """When to save, to log and to evaluate."""
     flags.DEFINE_integer(
         "save_checkpoints_steps", 1000, "Steps between checkpoints.", lower_bound=1
     )
@@ -108,30 +137,6 @@ def define_training_flags(train_batch_size: int = 32) -> None:
         0,
         "Evaluations without a better score before training stops; 0 for never.",
         lower_bound=0,
-    )
-    flags.DEFINE_bool(
-        "adam_bias_correction",
-        False,
-        "Correct the moments' bias in the first steps, as Adam's paper does and the "
-        "original does not.",
-    )
-    flags.DEFINE_bool(
-        "overwrite_output_dir",
-        False,
-        "Replace another run in --output_dir, instead of resuming or refusing it.",
-    )
-    flags.DEFINE_integer("seed", 1, "Decides initial values, order and dropout.")
-    flags.DEFINE_list(
-        "seeds", [], "Train once with each of these, and print means and deviations."
-    )
-    flags.DEFINE_bool(
-        "pad_to_max_length",
-        False,
-        "Pad every batch to --max_seq_length instead of its longest text, and do not "
-        "group texts by length. Always so on TPU.",
-    )
-    flags.DEFINE_bool(
-        "group_by_length", True, "Put texts of similar length into one batch."
     )
 
 

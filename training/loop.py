@@ -80,12 +80,7 @@ def train(
         rates = np.array([plan.learning_rate(s) for s in range(step, end)], np.float32)
         results = train_steps(iterator, tf.constant(rates), tf.constant(step, tf.int64))
         results = {name: float(value) for name, value in results.items()}
-        if not math.isfinite(results["loss"]):
-            raise FloatingPointError(
-                f"the loss is {results['loss']} in steps {step + 1} to {end}; the last "
-                f"checkpoint is of step {saved_step}; lower --learning_rate and go on "
-                "from there"
-            )
+        _check_finite(results, f"{step + 1} to {end}", saved_step)
         step = end
         reporter.train(step, results, float(rates[-1]))
         is_last = step == plan.num_train_steps
@@ -104,6 +99,15 @@ def train(
             f"{state['evaluations_since_best']} evaluations"
         )
     return {**state, "step": step}
+
+
+def _check_finite(results: dict[str, float], steps: str, saved_step: int) -> None:
+    for name in ("loss", "gradient_norm"):
+        if not math.isfinite(results[name]):
+            raise FloatingPointError(
+                f"the {name} is {results[name]} in steps {steps}; the last checkpoint "
+                f"is of step {saved_step}: lower --learning_rate and go on from there"
+            )
 
 
 def _judged(

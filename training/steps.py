@@ -23,8 +23,35 @@ def train_function(model, optimizer, objective, strategy, *, seed, jit_compile):
         scalars: over these n steps the means of loss, of its parts and of
         gradient_norm, and the sums of examples and tokens.
     """
+    replica_step = _replica_step(
+        model, optimizer, objective, strategy.num_replicas_in_sync, seed, jit_compile
+    )
+
+    def one_step(iterator, rate, step):
+        results = strategy.run(replica_step, args=(next(iterator), rate, step))
+        return {
+            name: strategy.reduce(SUM, value, axis=None)
+            for name, value in results.items()
+        }
+
+    @tf.function(reduce_retracing=True)
+    def steps(iterator, rates, step):
+        sums = one_step(iterator, rates[0], step)
+        for i in tf.range(1, tf.size(rates)):
+            more = one_step(iterator, rates[i], step + tf.cast(i, tf.int64))
+            sums = {name: sums[name] + more[name] for name in sums}
+        count = tf.cast(tf.size(rates), tf.float32)
+        return {
+            name: value if name in ("examples", "tokens") else value / count
+            for name, value in sums.items()
+        }
+
+    return steps
+
+
+def _replica_step(model, optimizer, objective, replicas, seed, jit_compile):
+    """One step as one replica does it: features, rate, step -> its share of results."""
     variables = [variable.value for variable in model.trainable_variables]
-    replicas = strategy.num_replicas_in_sync
 
     @tf.function(jit_compile=True if jit_compile else None)
     def forward_backward(features, counts, dropout_seed):
@@ -53,26 +80,7 @@ def train_function(model, optimizer, objective, strategy, *, seed, jit_compile):
             "tokens": tf.cast(tf.reduce_sum(mask), tf.float32),
         }
 
-    def one_step(iterator, rate, step):
-        results = strategy.run(replica_step, args=(next(iterator), rate, step))
-        return {
-            name: strategy.reduce(SUM, value, axis=None)
-            for name, value in results.items()
-        }
-
-    @tf.function(reduce_retracing=True)
-    def steps(iterator, rates, step):
-        sums = one_step(iterator, rates[0], step)
-        for i in tf.range(1, tf.size(rates)):
-            more = one_step(iterator, rates[i], step + tf.cast(i, tf.int64))
-            sums = {name: sums[name] + more[name] for name in sums}
-        count = tf.cast(tf.size(rates), tf.float32)
-        return {
-            name: value if name in ("examples", "tokens") else value / count
-            for name, value in sums.items()
-        }
-
-    return steps
+    return replica_step
 
 
 def predict_function(model, strategy, *, jit_compile):

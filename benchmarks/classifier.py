@@ -1,0 +1,184 @@
+r"""Times classifier fine-tuning on real text, and a peer's in turn with it.
+
+    python benchmarks/classifier.py --pretrained=models/minilm \
+        --train_file=sample_data/messages/train.tsv --text_column=0 \
+        --peer_python=/path/to/python-with-transformers
+
+Each side trains the same weights on the same rows in batches of 32, ours grouped by
+length, Hugging Face's padded to the longest of each random batch. Sides take turns,
+each in a process of its own. Prints one JSON object: examples a second without
+start-up and first steps, the ratio of each pair, and what share of the machine's
+measured matrix-product peak the useful work (6 operations a weight of the blocks and
+token) took.
+"""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+from absl import app, flags
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+FLAGS = flags.FLAGS
+WARM_UP_STEPS = 20
+
+
+def read_texts():
+    """The text column of a TSV, without a header line named `text`."""
+    lines = pathlib.Path(FLAGS.train_file).read_text(encoding="utf-8").splitlines()
+    texts = [line.split("\t")[FLAGS.text_column] for line in lines]
+    return texts[1:] if texts[0] in ("text", "sentence") else texts
+
+
+def time_ours():
+    """Examples and tokens a second of this project's loop, and the peak."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
+    from benchmarks import layers
+    from data_pipeline import batching, classification, tables, tokenization
+    from modeling import checkpoint, config, losses, models, pretrained
+    from training import optimizer, steps
+
+    files = pretrained.locate(FLAGS.pretrained)
+    texts = read_texts()
+    table = tables.Table(
+        path=FLAGS.train_file,
+        text_a=texts,
+        text_b=None,
+        labels=None,
+        example_ids=[],
+        lines=[],
+    )
+    tokenizer = tokenization.BertTokenizer.from_file(files.vocab_file)
+    encode = classification.encoder(tokenizer, FLAGS.max_seq_length)
+    packed = classification.featurize(table, encode, FLAGS.max_seq_length)
+    net = config.BertConfig.from_json_file(files.config_file)
+    model = models.BertClassifier(net, 2)
+    model.build()
+    checkpoint.load(model, files.checkpoint)
+    adam = optimizer.BertAdam()
+    adam.build(model.trainable_variables)
+    order = batching.training_order(
+        packed.lengths,
+        batch_size=FLAGS.batch_size,
+        num_steps=WARM_UP_STEPS + FLAGS.steps,
+        seed=1,
+    )
+    labels = np.zeros(len(texts), np.int32)
+    train = steps.train_function(
+        model,
+        adam,
+        losses.classifier("classification"),
+        tf.distribute.get_strategy(),
+        seed=1,
+        jit_compile=False,
+    )
+    batches = iter(batching.batches(packed, order, label_ids=labels))
+    step = tf.constant(0, tf.int64)
+    train(batches, tf.fill([WARM_UP_STEPS], 1e-5), step)
+    begin = time.perf_counter()
+    tokens = float(train(batches, tf.fill([FLAGS.steps], 1e-5), step)["tokens"])
+    seconds = time.perf_counter() - begin
+    blocks = net.num_hidden_layers * (
+        4 * net.hidden_size**2 + 2 * net.hidden_size * net.intermediate_size
+    )
+    peak = layers.peak_gflops()
+    return {
+        "examples_per_second": FLAGS.steps * FLAGS.batch_size / seconds,
+        "tokens_per_second": tokens / seconds,
+        "peak_gflops": peak,
+        "share_of_peak": 6 * blocks * tokens / seconds / 1e9 / peak,
+    }
+
+
+def time_hugging_face():
+    """Examples a second of transformers with PyTorch on the same rows."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(os.cpu_count())
+    tokenizer = transformers.BertTokenizerFast.from_pretrained(FLAGS.pretrained)
+    model = transformers.BertForSequenceClassification.from_pretrained(FLAGS.pretrained)
+    model.train()
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    rng = np.random.default_rng(1)
+    ids = tokenizer(read_texts(), truncation=True, max_length=FLAGS.max_seq_length)
+    rows = [{"input_ids": row} for row in ids["input_ids"]]
+    seconds, warm_up = 0.0, 5
+    for step in range(warm_up + FLAGS.peer_steps):
+        chosen = [rows[i] for i in rng.integers(len(rows), size=FLAGS.batch_size)]
+        batch = tokenizer.pad(chosen, return_tensors="pt")
+        begin = time.perf_counter()
+        labels = torch.zeros(FLAGS.batch_size, dtype=torch.long)
+        loss = model(**batch, labels=labels).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        adam.step()
+        adam.zero_grad()
+        if step >= warm_up:
+            seconds += time.perf_counter() - begin
+    return {"examples_per_second": FLAGS.peer_steps * FLAGS.batch_size / seconds}
+
+
+def in_process(python, side):
+    """The result of one side, timed in a process of its own."""
+    handed_on = ("pretrained", "train_file", "text_column", "max_seq_length")
+    handed_on += ("batch_size", "steps", "peer_steps")
+    arguments = [f"--{name}={FLAGS[name].value}" for name in handed_on]
+    done = subprocess.run(
+        [python, __file__, f"--side={side}", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main(_):
+    """Times one side, or both in turn."""
+    if FLAGS.side:
+        timed = time_ours if FLAGS.side == "ours" else time_hugging_face
+        print(json.dumps(timed()))
+        return
+    ours, peers = [], []
+    for _ in range(FLAGS.rounds):
+        ours.append(in_process(sys.executable, "ours"))
+        if FLAGS.peer_python:
+            peers.append(in_process(FLAGS.peer_python, "hugging_face"))
+    results = {
+        "ours": {
+            key: round(statistics.median(run[key] for run in ours), 3)
+            for key in ours[0]
+        }
+    }
+    if peers:
+        rates = [run["examples_per_second"] for run in peers]
+        results["hugging_face"] = {
+            "examples_per_second": round(statistics.median(rates), 1)
+        }
+        results["ratios"] = [
+            round(run["examples_per_second"] / rate, 2)
+            for run, rate in zip(ours, rates, strict=True)
+        ]
+    print(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("pretrained", "models/minilm", "Directory of the weights.")
+    flags.DEFINE_string("train_file", None, "TSV of texts.", required=True)
+    flags.DEFINE_integer("text_column", 0, "Its column with the text.")
+    flags.DEFINE_integer("max_seq_length", 128, "Longest sequence, in tokens.")
+    flags.DEFINE_integer("batch_size", 32, "Examples a step.")
+    flags.DEFINE_integer("steps", 100, "Steps of ours that are timed.")
+    flags.DEFINE_integer("peer_steps", 30, "Steps of the peer that are timed.")
+    flags.DEFINE_integer("rounds", 3, "Turns of each side.")
+    flags.DEFINE_string("peer_python", None, "Python that has torch and transformers.")
+    flags.DEFINE_enum("side", None, ["ours", "hugging_face"], "Internal: time one.")
+    app.run(main)

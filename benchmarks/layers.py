@@ -1,0 +1,107 @@
+"""Times the operations of modeling/fast_ops.py against the plain ones, in pairs.
+
+    python benchmarks/layers.py --tokens=24
+
+Prints one JSON object: for each operation the median milliseconds of a forward and a
+backward pass, with the plain operation beside it in the same rounds, and the machine's
+measured matrix-product peak.
+"""
+
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import keras
+import tensorflow as tf
+from absl import app, flags
+
+from modeling import fast_ops
+
+FLAGS = flags.FLAGS
+
+
+def peak_gflops(size=2048, rounds=10):
+    """Billions of floating-point operations a second of a large float32 product."""
+    x = tf.random.normal([size, size])
+    product = tf.function(lambda: tf.matmul(x, x))
+    product()
+    seconds = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        product()
+        seconds.append(time.perf_counter() - begin)
+    return 2 * size**3 / min(seconds) / 1e9
+
+
+def forward_backward(operation, x):
+    """A compiled function that runs the operation and its gradient once."""
+
+    @tf.function
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = operation(x)
+        return tape.gradient(y, x)
+
+    return lambda: run(x)
+
+
+def milliseconds(functions, rounds):
+    """Median time of each function; one call of each a round, so drift hits all."""
+    for function in functions.values():
+        function()
+    times = {name: [] for name in functions}
+    for _ in range(rounds):
+        for name, function in functions.items():
+            begin = time.perf_counter()
+            function()
+            times[name].append(1e3 * (time.perf_counter() - begin))
+    return {name: round(statistics.median(t), 3) for name, t in times.items()}
+
+
+def main(_):
+    """Times each operation beside the plain one."""
+    batch, length = FLAGS.batch_size, FLAGS.tokens
+    inner = tf.random.normal([batch, length, 4 * FLAGS.hidden_size])
+    weights = tf.random.normal([batch, FLAGS.heads, length, length])
+    seed = tf.Variable([1, 2], dtype=tf.int64)
+    layer = keras.layers.Dropout(0.1)
+    results = {
+        "peak_gflops": round(peak_gflops()),
+        "gelu": milliseconds(
+            {
+                "ours": forward_backward(
+                    lambda x: fast_ops.gelu(x, approximate=True, fused=True), inner
+                ),
+                "plain": forward_backward(
+                    lambda x: tf.nn.gelu(x, approximate=True), inner
+                ),
+            },
+            FLAGS.rounds,
+        ),
+        "dropout": milliseconds(
+            {
+                "ours": forward_backward(
+                    lambda x: fast_ops.dropout(x, 0.1, seed, 1), weights
+                ),
+                "keras": forward_backward(lambda x: layer(x, training=True), weights),
+            },
+            FLAGS.rounds,
+        ),
+    }
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    flags.DEFINE_integer("tokens", 128, "Length of the sequences.")
+    flags.DEFINE_integer("batch_size", 32, "Sequences.")
+    flags.DEFINE_integer("hidden_size", 384, "Width of the network.")
+    flags.DEFINE_integer("heads", 12, "Attention heads.")
+    flags.DEFINE_integer("rounds", 20, "Calls of each that are timed.")
+    app.run(main)
