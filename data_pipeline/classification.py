@@ -67,6 +67,11 @@ class Source:
         Raises:
             ValueError: no such split was named, or its content is wrong.
         """
+        if self.task and not self.data_dir:
+            raise ValueError(
+                f"--task_name={self.task_name} needs --data_dir; set it to the "
+                "directory with the task's files"
+            )
         if self.task:
             return tasks.read_split(self.task, self.data_dir, split)
         if not self.files.get(split):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from training import reporting
+
 
 def predict(predict_function, batches, order, strategy):
     """The model's outputs for every example, in the order of the examples.
@@ -18,7 +20,8 @@ def predict(predict_function, batches, order, strategy):
     indices = order.reshape(-1)
     is_real = indices >= 0
     results: dict[str, list[np.ndarray]] = {}
-    for features in strategy.experimental_distribute_dataset(batches):
+    distributed = strategy.experimental_distribute_dataset(batches)
+    for features in reporting.progress(distributed, len(order), "predicting"):
         for name, value in predict_function(features).items():
             results.setdefault(name, []).append(value.numpy())
     outputs = {}

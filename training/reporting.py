@@ -99,6 +99,30 @@ class Reporter:
         self._writers = {}
 
 
+def progress(batches, total, what, stream=None):
+    """Yields the batches, with a line now and then on how far it is.
+
+    Args:
+        batches: what to go through.
+        total: how many there are.
+        what: the work's name, for the line.
+        stream: where the line goes; standard error by default.
+    """
+    stream = stream or sys.stderr
+    started = last_line = time.monotonic()
+    for done, batch in enumerate(batches):
+        now = time.monotonic()
+        if now - last_line >= _FILE_SECONDS:
+            left = (now - started) / done * (total - done) if done else 0.0
+            share = 100 * done // total
+            stream.write(
+                f"{what}: batch {done}/{total} ({share} %)  {_clock(left)} left\n"
+            )
+            stream.flush()
+            last_line = now
+        yield batch
+
+
 def _clock(seconds):
     minutes, seconds = divmod(int(seconds + 0.5), 60)
     hours, minutes = divmod(minutes, 60)
