@@ -251,7 +251,7 @@ def run_once(parts, run_seed, output_dir):
     if FLAGS.do_predict:
         results.update(predict(parts, score, output_dir))
     for name in sorted(results):
-        print(f"  {name} = {results[name]}")
+        print(f"  {name} = {results[name]!s}")
     if FLAGS.do_export:
         export_model(parts, model, output_dir)
     return results

@@ -61,8 +61,13 @@ class Source:
         )
         return any(layout.text_b is not None for layout in [self.layout, *layouts])
 
-    def read(self, split: str) -> tables.Table:
+    def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
         """Reads "train", "dev" or "test"; a test split need not have labels.
+
+        Args:
+            split: which one.
+            like: a split read before. A test file without labels shows fewer signs of
+                a header, so it is taken to have one if that one has.
 
         Raises:
             ValueError: no such split was named, or its content is wrong.
@@ -85,15 +90,18 @@ class Source:
             "labels_required": split != "test",
             "allow_empty_text": self.allow_empty_text,
         }
+        layout = self.layout
+        if like and split == "test" and layout.has_header is None:
+            layout = dataclasses.replace(layout, has_header=like.has_header)
         if self.tfds_name:
             return tables.read_tfds(
                 self.tfds_name,
                 self.files[split],
-                self.layout,
+                layout,
                 data_dir=self.data_dir or None,
                 **arguments,
             )
-        return tables.read_table(self.files[split], self.layout, **arguments)
+        return tables.read_table(self.files[split], layout, **arguments)
 
     def label_set(self, train: tables.Table | None, known: str) -> labels.LabelSet:
         """The labels: the task's, those of --labels, of a trained run, or found.
@@ -207,7 +215,9 @@ def load(
     Raises:
         ValueError: something is wrong with the rows; says where.
     """
-    rows = {split: source.read(split) for split in splits}
+    rows: dict[str, tables.Table] = {}
+    for split in splits:
+        rows[split] = source.read(split, like=next(iter(rows.values()), None))
     pairs = {table.text_b is not None for table in rows.values()}
     if len(pairs) > 1:
         raise ValueError(

@@ -62,7 +62,9 @@ class RunCheckpoints:
         for path in dropped:
             for file in tf.io.gfile.glob(f"{path}.*"):
                 tf.io.gfile.remove(file)
-        _write_state(self.directory, [p for p in kept if p not in dropped])
+        kept = [path for path in kept if path not in dropped]
+        best = [path for path in kept if _step(path) == state.get("best_step")]
+        _write_state(self.directory, kept, used=(best or kept)[-1])
         return prefix
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
@@ -123,10 +125,14 @@ def _step(prefix: str) -> int:
     return int(prefix.rsplit("-", 1)[1])
 
 
-def _write_state(directory: str, prefixes: list[str]) -> None:
-    """The `checkpoint` file, by which TensorFlow's tools find the newest."""
+def _write_state(directory: str, prefixes: list[str], *, used: str) -> None:
+    """The `checkpoint` file, by which TensorFlow's tools find the one to use.
+
+    That is the best, where evaluation while training has found one, and the newest
+    otherwise. A resumed run does not look here: it goes on from the newest.
+    """
     relative = [os.path.basename(prefix) for prefix in prefixes]
-    lines = [f'model_checkpoint_path: "{relative[-1]}"']
+    lines = [f'model_checkpoint_path: "{os.path.basename(used)}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in relative]
     temporary = os.path.join(directory, "checkpoint.incomplete")
     with tf.io.gfile.GFile(temporary, "w") as file:

@@ -117,7 +117,8 @@ def write_text(path: str, text: str) -> None:
 
 def write_results(path: str, results: Mapping[str, Any]) -> None:
     """eval_results.txt: sorted lines of `key = value`, as the original writes them."""
-    lines = [f"{key} = {results[key]}\n" for key in sorted(results)]
+    # str, not format: a float32 is printed with the digits it has
+    lines = [f"{key} = {results[key]!s}\n" for key in sorted(results)]
     write_text(path, "".join(lines))
 
 
