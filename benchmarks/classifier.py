@@ -81,10 +81,13 @@ def time_ours():
         jit_compile=False,
     )
     batches = iter(batching.batches(packed, order, label_ids=labels))
-    step = tf.constant(0, tf.int64)
-    train(batches, tf.fill([WARM_UP_STEPS], 1e-5), step)
+    step, rates = (
+        tf.constant(0, tf.int64),
+        tf.fill([max(WARM_UP_STEPS, FLAGS.steps)], 1e-5),
+    )
+    train(batches, rates, tf.constant(WARM_UP_STEPS), step)
     begin = time.perf_counter()
-    tokens = float(train(batches, tf.fill([FLAGS.steps], 1e-5), step)["tokens"])
+    tokens = float(train(batches, rates, tf.constant(FLAGS.steps), step)["tokens"])
     seconds = time.perf_counter() - begin
     blocks = net.num_hidden_layers * (
         4 * net.hidden_size**2 + 2 * net.hidden_size * net.intermediate_size

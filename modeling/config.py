@@ -132,6 +132,7 @@ class BertConfig:
         """Reads bert_config.json (Google) or config.json (Hugging Face).
 
         Raises:
+            FileNotFoundError: no such file.
             ValueError: the file is not JSON, or as in `from_dict`; names the file.
         """
         try:
@@ -140,6 +141,11 @@ class BertConfig:
             if not isinstance(raw, dict):
                 raise ValueError("the file holds no JSON object")
             return cls.from_dict(raw)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"{os.fspath(path)}: no such file; give the bert_config.json that lies "
+                "beside the checkpoint"
+            ) from error
         except (ValueError, TypeError) as error:
             raise ValueError(f"{os.fspath(path)}: {error}") from error
 

@@ -10,6 +10,8 @@ import tensorflow as tf
 
 # Distinct places that draw dropout in one step: 3 a layer and a few heads.
 _MAX_SITES = 4096
+# Rows of a matrix that the fused functions are compiled for a multiple of.
+_TILE_ROWS = 256
 
 
 def dropout(x, rate, seed, site):
@@ -62,7 +64,11 @@ def gelu(x, *, approximate, fused):
 
 
 def _fused(function):
-    """`function` as two XLA functions, one a direction, instead of 20 passes."""
+    """`function` as two XLA functions, one a direction, instead of 20 passes.
+
+    XLA compiles anew for each shape, and batches have as many lengths as texts do. So
+    rows are filled up to a multiple of _TILE_ROWS, which leaves few shapes.
+    """
 
     @tf.function(jit_compile=True)
     def forward(x):
@@ -77,7 +83,20 @@ def _fused(function):
 
     @tf.custom_gradient
     def fused(x):
-        return forward(x), lambda upstream: backward(x, upstream)
+        width = x.shape[-1]
+        rows = tf.size(x) // width
+        padding = [[0, -rows % _TILE_ROWS], [0, 0]]
+
+        def tiled(value):
+            return tf.pad(tf.reshape(value, [-1, width]), padding)
+
+        def untiled(value):
+            return tf.reshape(value[:rows], tf.shape(x))
+
+        x_tiled = tiled(x)
+        return untiled(forward(x_tiled)), lambda upstream: untiled(
+            backward(x_tiled, tiled(upstream))
+        )
 
     return fused
 

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 
@@ -33,6 +32,11 @@ class Plan:
     evaluate_steps: int = 0
     best_metric: str = ""
     patience: int = 0
+
+    def rates(self, step: int) -> list[float]:
+        """Rates of the steps from `step` on, as many as one call does at most."""
+        count = min(self.log_steps, self.max_steps_per_call)
+        return [self.learning_rate(step + i) for i in range(count)]
 
     def next_stop(self, step: int) -> int:
         """The next step at which the host has something to do."""
@@ -77,12 +81,16 @@ def train(
     saved_step = step
     while step < plan.num_train_steps and not _is_over(state, plan):
         end = plan.next_stop(step)
-        rates = np.array([plan.learning_rate(s) for s in range(step, end)], np.float32)
-        results = train_steps(iterator, tf.constant(rates), tf.constant(step, tf.int64))
+        results = train_steps(
+            iterator,
+            tf.constant(plan.rates(step), tf.float32),
+            tf.constant(end - step, tf.int32),
+            tf.constant(step, tf.int64),
+        )
         results = {name: float(value) for name, value in results.items()}
         _check_finite(results, f"{step + 1} to {end}", saved_step)
         step = end
-        reporter.train(step, results, float(rates[-1]))
+        reporter.train(step, results, plan.learning_rate(step - 1))
         is_last = step == plan.num_train_steps
         if evaluate and (is_last or step % plan.evaluate_steps == 0):
             scores = evaluate()

@@ -39,14 +39,17 @@ def resumes(directory: str, identity: Mapping[str, Any], *, overwrite: bool) -> 
         overwrite: what is there is to be replaced.
 
     Raises:
-        ValueError: another run is there; says in what it differs.
+        ValueError: another run is there; says in what it differs. Or a file is there.
     """
+    if tf.io.gfile.exists(directory) and not tf.io.gfile.isdir(directory):
+        raise ValueError(
+            f"--output_dir={directory} is a file; name a directory, new or not"
+        )
     if overwrite:
         return False
     path = os.path.join(directory, RUN_FILE)
     if tf.io.gfile.exists(path):
-        with tf.io.gfile.GFile(path) as file:
-            before = json.loads(file.read()).get("identity", {})
+        before = _identity(path)
         differing = [
             f"{key} was {before[key]!r} and is {value!r}"
             for key, value in identity.items()
@@ -58,6 +61,18 @@ def resumes(directory: str, identity: Mapping[str, Any], *, overwrite: bool) -> 
                 "choose another directory, or add --overwrite_output_dir to replace it"
             )
     return bool(checkpoints.all_checkpoints(directory))
+
+
+def _identity(path: str) -> dict[str, Any]:
+    """What run.json says of the run that wrote it."""
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            return dict(json.loads(file.read())["identity"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path}: cannot be read ({error}), so it does not say whose run this is; "
+            "choose another directory, or add --overwrite_output_dir to replace it"
+        ) from error
 
 
 def clear(directory: str) -> None:
@@ -109,7 +124,8 @@ def begin(
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a file that is whole under its name or absent."""
+    """Writes a file, whole under its name or absent, and makes its directory."""
+    tf.io.gfile.makedirs(os.path.dirname(path) or ".")
     with tf.io.gfile.GFile(f"{path}.incomplete", "w") as file:
         file.write(text)
     tf.io.gfile.rename(f"{path}.incomplete", path, overwrite=True)

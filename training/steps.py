@@ -19,9 +19,10 @@ def train_function(model, optimizer, objective, strategy, *, seed, jit_compile):
         jit_compile: compile the forward and backward pass with XLA.
 
     Returns:
-        A tf.function (iterator, rates [n] float32, step int64) -> dict of float32
-        scalars: over these n steps the means of loss, of its parts and of
-        gradient_norm, and the sums of examples and tokens.
+        A tf.function (iterator, rates [at least n] float32, n int32, step int64) ->
+        dict of float32 scalars: over these n steps the means of loss, of its parts and
+        of gradient_norm, and the sums of examples and tokens. It is traced anew where
+        rates has another length, so fill it up.
     """
     replica_step = _replica_step(
         model, optimizer, objective, strategy.num_replicas_in_sync, seed, jit_compile
@@ -34,15 +35,15 @@ def train_function(model, optimizer, objective, strategy, *, seed, jit_compile):
             for name, value in results.items()
         }
 
-    @tf.function(reduce_retracing=True)
-    def steps(iterator, rates, step):
+    @tf.function
+    def steps(iterator, rates, count, step):
         sums = one_step(iterator, rates[0], step)
-        for i in tf.range(1, tf.size(rates)):
+        for i in tf.range(1, count):
             more = one_step(iterator, rates[i], step + tf.cast(i, tf.int64))
             sums = {name: sums[name] + more[name] for name in sums}
-        count = tf.cast(tf.size(rates), tf.float32)
+        divisor = tf.cast(count, tf.float32)
         return {
-            name: value if name in ("examples", "tokens") else value / count
+            name: value if name in ("examples", "tokens") else value / divisor
             for name, value in sums.items()
         }
 
