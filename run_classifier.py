@@ -70,7 +70,7 @@ def prepare():
     """Reads and checks all input; a ValueError says what is wrong with it."""
     shared_flags.check_actions("do_train", "do_eval", "do_predict", "do_export")
     files = shared_flags.model_files(pretrained.locate)
-    config = config_lib.BertConfig.from_json_file(files.config_file)
+    config = pretrained.read_config(files.config_file)
     tokenizer = tokenization.BertTokenizer.from_file(
         files.vocab_file, files.do_lower_case
     )
@@ -266,7 +266,7 @@ def begin(parts, output_dir, identity, overwrites):
         flags=shared_flags.values(),
         files={
             **pretrained.files(parts.config, parts.tokenizer),
-            classification.LABEL_MAP_FILE: labels.label_map_text(parts.data.label_set),
+            labels.MAP_FILE: labels.label_map_text(parts.data.label_set),
         },
     )
 

@@ -14,8 +14,6 @@ from data_pipeline import labels, packing, tables, tasks, tokenization
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
 _CHUNK_ROWS = 8192
-# Written by every run, read by a later one without training rows.
-LABEL_MAP_FILE = "label_map.json"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -301,7 +299,7 @@ def find_label_map(*places: str) -> str:
     """
     for place in places:
         directory = place if tf.io.gfile.isdir(place) else os.path.dirname(place)
-        path = os.path.join(directory, LABEL_MAP_FILE)
+        path = os.path.join(directory, labels.MAP_FILE)
         if place and tf.io.gfile.exists(path):
             return path
     return ""

@@ -23,6 +23,10 @@ _LARGEST = float(np.finfo(np.float32).max)
 _LISTED_VALUES = 20
 
 
+# Written by every run, read by a later one without training rows.
+MAP_FILE = "label_map.json"
+
+
 class LabelledRows(Protocol):
     """What is needed here of a `tables.Table`."""
 

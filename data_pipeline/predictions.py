@@ -55,10 +55,13 @@ def write_test_results(path: str, scored: Scored) -> None:
 def write(
     directory: str, table: tables.Table, label_set: labels.LabelSet, scored: Scored
 ) -> None:
-    """Writes test_results.tsv, and test_predictions.jsonl with the texts beside it."""
+    """Writes test_results.tsv; beside it test_predictions.jsonl and the label list."""
+    tf.io.gfile.makedirs(directory)
     write_test_results(os.path.join(directory, "test_results.tsv"), scored)
     path = os.path.join(directory, "test_predictions.jsonl")
     write_rows(path, table, label_set, scored)
+    with tf.io.gfile.GFile(os.path.join(directory, labels.MAP_FILE), "w") as file:
+        file.write(labels.label_map_text(label_set))
     print(f"predictions: {path}")
     if warning := lone_class_warning(label_set, scored):
         print(f"warning: {warning}")

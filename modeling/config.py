@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 # Keys of released configurations that change nothing in the network built here.
@@ -128,16 +129,22 @@ class BertConfig:
         return cls(**{key: raw[key] for key in raw.keys() & known}, extra=extra)
 
     @classmethod
-    def from_json_file(cls, path: str | os.PathLike[str]) -> "BertConfig":
+    def from_json_file(
+        cls, path: str | os.PathLike[str], open_file: Callable[..., Any] = open
+    ) -> "BertConfig":
         """Reads bert_config.json (Google) or config.json (Hugging Face).
+
+        Args:
+            path: of the file.
+            open_file: opens it; `tf.io.gfile.GFile` for remote paths.
 
         Raises:
             FileNotFoundError: no such file.
             ValueError: the file is not JSON, or as in `from_dict`; names the file.
         """
         try:
-            with open(path, encoding="utf-8") as file:
-                raw = json.load(file)
+            with open_file(path, "rb") as file:
+                raw = json.loads(file.read())
             if not isinstance(raw, dict):
                 raise ValueError("the file holds no JSON object")
             return cls.from_dict(raw)

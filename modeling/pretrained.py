@@ -5,8 +5,10 @@ import json
 import os
 
 import tensorflow as tf
+from absl import logging
 
 from modeling import checkpoint
+from modeling import config as config_lib
 
 CONFIG_FILES = ("bert_config.json", "config.json")
 VOCAB_FILE = "vocab.txt"
@@ -108,6 +110,20 @@ def _download(hub_id):
             f"--pretrained={hub_id}: no such directory, and the hub does not give it "
             f"({str(error).splitlines()[0]})"
         ) from error
+
+
+def read_config(path):
+    """The config.BertConfig at a local or remote path; says which keys mean nothing.
+
+    Raises:
+        ValueError: as in BertConfig.from_json_file.
+    """
+    read = config_lib.BertConfig.from_json_file(path, tf.io.gfile.GFile)
+    if unknown := read.unknown_keys():
+        logging.warning(
+            "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)
+        )
+    return read
 
 
 def check_sizes(config, vocab_size, files, max_seq_length):

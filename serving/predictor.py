@@ -76,25 +76,35 @@ class Predictor:
         return answers
 
 
-def _main(argv):
-    from absl import flags
+def _texts(arguments):
+    """The texts of each example as columns: one, or two where a tab separates a pair.
 
-    values = flags.FlagValues()
-    flags.DEFINE_string("export_dir", None, "Directory of versions.", values)
-    flags.DEFINE_bool("json", False, "One JSON object a line.", values)
+    Raises:
+        ValueError: none are given, or some are pairs and some are not.
+    """
+    rows = [argument.split("\t") for argument in arguments]
+    for argument, row in zip(arguments, rows, strict=True):
+        if len(row) != len(rows[0]):
+            raise ValueError(
+                f"{argument!r:.80} has {len(row)} texts, the first argument has "
+                f"{len(rows[0])}; separate the texts of a pair by one tab"
+            )
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _main(argv, export_dir, as_json):
+    """Prints what the model says of the texts argv[1:]; returns an exit code."""
     try:
-        texts = values(argv)[1:]
-        if not values.export_dir or not texts:
+        if not export_dir or not argv[1:]:
             raise ValueError('give --export_dir=DIR and texts: "one" "another"')
-        predictor = Predictor(values.export_dir)
-        columns = list(zip(*(text.split("\t") for text in texts), strict=True))
-        answers = predictor.predict(*(list(column) for column in columns))
-    except (flags.Error, ValueError) as error:
-        sys.exit(f"error: {error}")
-    for text, answer in zip(texts, answers, strict=True):
-        print(
-            json.dumps({"text": text, **answer}) if values.json else _line(text, answer)
-        )
+        answers = Predictor(export_dir).predict(*_texts(argv[1:]))
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for text, answer in zip(argv[1:], answers, strict=True):
+        row = {"text": text, **answer}
+        print(json.dumps(row, ensure_ascii=False) if as_json else _line(text, answer))
+    return 0
 
 
 def _line(text, answer):
@@ -106,4 +116,8 @@ def _line(text, answer):
 
 
 if __name__ == "__main__":
-    _main(sys.argv)
+    from absl import app, flags
+
+    flags.DEFINE_string("export_dir", None, "A version, or the directory of versions.")
+    flags.DEFINE_bool("json", False, "Print one JSON object a line.")
+    app.run(lambda argv: _main(argv, flags.FLAGS.export_dir, flags.FLAGS.json))

@@ -1,14 +1,25 @@
-"""The documentation names only commands, flags, files and links that exist."""
+"""The documentation names only what exists, and its commands run.
 
+A command runs as it is printed, but for three things: paths outside the checkout lead
+to tables and a model of tests/, what it writes goes elsewhere, and it is short.
+"""
+
+import contextlib
 import functools
+import io
 import json
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
 import pytest
+
+from data_pipeline import tokenization
+from serving import predictor
+from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -225,3 +236,157 @@ def test_broken_links_are_found(tmp_path):
     assert broken_links(good, page) == []
     wrong = "[a](b.md) [b](a.md#no-heading) [c](#four)"
     assert broken_links(wrong, page) == ["b.md", "a.md#no-heading", "#four"]
+
+
+# Appended to the flags of every run: the last value of a flag counts.
+SHORT = (
+    "--num_train_epochs=1",
+    "--train_batch_size=6",
+    "--eval_batch_size=64",
+    "--predict_batch_size=64",
+    "--max_seq_length=16",
+)
+ORIGINAL_TASKS = ROOT / "tests" / "data_pipeline" / "original_tasks"
+XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral")]
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "uncased_tiny"
+    return tiny.write_model(path, num_hidden_layers=1)
+
+
+def write_published_tables(directory):
+    """What the variables $GLUE_DIR and $XNLI_DIR of the documentation stand for."""
+    for name in ("CoLA", "MNLI", "MRPC"):
+        shutil.copytree(ORIGINAL_TASKS / name.lower(), directory / name)
+    (directory / "STS-B").mkdir()
+    header = ("index", "sentence1", "sentence2", "score")
+    for split in ("train", "dev", "test"):
+        rows = [(i, a, b, i % 3) for i, (a, b, _) in enumerate(XNLI_ROWS * 4)]
+        rows = rows if split != "test" else [row[:3] for row in rows]
+        header = header if split != "test" else header[:3]
+        tiny.write_tsv(directory / "STS-B" / f"{split}.tsv", header, rows)
+    (directory / "multinli").mkdir()
+    rows = [(a, b, label) for a, b, label in XNLI_ROWS * 4]
+    header = ("premise", "hypo", "label")
+    tiny.write_tsv(directory / "multinli" / "multinli.train.zh.tsv", header, rows)
+    rows = [("zh", label, *"____", a, b) for a, b, label in XNLI_ROWS]
+    header = ("language", "gold_label", *"____", "sentence1", "sentence2")
+    tiny.write_tsv(directory / "xnli.dev.tsv", header, rows)
+
+
+@pytest.fixture
+def environment(model_dir, tmp_path):
+    """What a reader would export before the commands."""
+    write_published_tables(tmp_path / "tables")
+    return {
+        "$BERT_BASE_DIR": str(model_dir),
+        "$GLUE_DIR": str(tmp_path / "tables"),
+        "$XNLI_DIR": str(tmp_path / "tables"),
+        # The run before in the same page, which trains what is then asked.
+        "$TRAINED_CLASSIFIER": str(tmp_path / "tmp" / "mrpc_output"),
+    }
+
+
+def relocated(argument, environment, model_dir, directory):
+    """An argument with its places moved and its variables filled in."""
+    written = r"^(--\w+_dir=|--pretrained=)/?(tmp|output)/"
+    argument = re.sub(written, rf"\1{directory}/\2/", argument)
+    argument = argument.replace("models/minilm", str(model_dir))
+    for name, value in environment.items():
+        argument = argument.replace(name, value)
+    assert "$" not in argument, f"{argument}: the test knows no such variable"
+    return argument
+
+
+def run_program(name, arguments):
+    """Runs a documented program in this process."""
+    if name == "run_classifier.py":
+        return tiny.run_classifier(*arguments, *SHORT)
+    flag, *rest = arguments
+    value = flag.partition("=")[2]
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with contextlib.redirect_stdout(out):
+        if name == "serving.predictor" and flag.startswith("--export_dir="):
+            code = predictor._main([name, *rest], value, as_json=False)
+        elif name == "data_pipeline.tokenization" and flag.startswith("--vocab_file="):
+            code = tokenization._main([name, *rest], value, True, False)
+        else:
+            raise AssertionError(f"the test does not know how to run {name} {flag}")
+    out.seek(0)
+    return tiny.Done(code, out.read(), "")
+
+
+def runnable(page):
+    """The programs that a page runs and that are meant to be typed as they are."""
+    names = {"run_classifier.py", "serving.predictor", "data_pipeline.tokenization"}
+    found = programs((ROOT / page).read_text("utf-8"))
+    return [(name, arguments) for name, arguments in found if name in names]
+
+
+@pytest.mark.parametrize("page", [name for name in PAGE_NAMES if runnable(name)])
+def test_commands_of_page_run(page, environment, model_dir, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    seen = set()
+    for name, words in runnable(page):
+        arguments = [
+            relocated(word, environment, model_dir, tmp_path) for word in words
+        ]
+        done = run_program(name, arguments)
+        assert done.code == 0, f"{name} {shlex.join(words)}: {done.err[-2000:]}"
+        assert done.out
+        seen.add(name)
+    assert "run_classifier.py" in seen
+
+
+def test_classification_page_names_every_flag():
+    page = (ROOT / "docs" / "classification.md").read_text("utf-8")
+    with tiny.classifier_flags() as defined:
+        unnamed = [name for name in defined if not re.search(rf"--{name}\b", page)]
+    assert unnamed == []
+
+
+def test_places_in_commands_are_moved(tmp_path):
+    moved = functools.partial(
+        relocated,
+        environment={"$A_DIR": "/b"},
+        model_dir="/model",
+        directory="/here",
+    )
+    assert moved("--output_dir=/tmp/mrpc/") == "--output_dir=/here/tmp/mrpc/"
+    assert moved("--export_dir=output/a/export") == "--export_dir=/here/output/a/export"
+    assert moved("--vocab_file=$A_DIR/vocab.txt") == "--vocab_file=/b/vocab.txt"
+    assert moved("--pretrained=models/minilm") == "--pretrained=/model"
+    with pytest.raises(AssertionError, match="no such variable"):
+        moved("--data_dir=$OTHER")
+
+
+# As google-research/bert prints them in README.md and multilingual.md.
+MODEL = (
+    "--vocab_file=$BERT_BASE_DIR/vocab.txt "
+    "--bert_config_file=$BERT_BASE_DIR/bert_config.json "
+)
+WEIGHTS = "--init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --max_seq_length=128 "
+ORIGINAL_COMMANDS = [
+    "--task_name=MRPC --do_train=true --do_eval=true --data_dir=$GLUE_DIR/MRPC "
+    + MODEL
+    + WEIGHTS
+    + "--train_batch_size=32 --learning_rate=2e-5 --num_train_epochs=3.0 "
+    "--output_dir=/tmp/mrpc_output/",
+    "--task_name=MRPC --do_predict=true --data_dir=$GLUE_DIR/MRPC "
+    + MODEL
+    + "--init_checkpoint=$TRAINED_CLASSIFIER --max_seq_length=128 "
+    "--output_dir=/tmp/mrpc_output/",
+    "--task_name=XNLI --do_train=true --do_eval=true --data_dir=$XNLI_DIR "
+    + MODEL
+    + WEIGHTS
+    + "--train_batch_size=32 --learning_rate=5e-5 --num_train_epochs=2.0 "
+    "--output_dir=/tmp/xnli_output/",
+]
+
+
+@pytest.mark.parametrize("command", ORIGINAL_COMMANDS)
+def test_original_commands_are_printed_word_for_word(command):
+    printed = programs((ROOT / "README.md").read_text("utf-8"))
+    assert ("run_classifier.py", command.split()) in printed

@@ -1,0 +1,136 @@
+"""Tests of data_pipeline/records.py."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline import packing, records
+
+PACKED = packing.Packed(
+    tokens=np.array([101, 7, 8, 102, 101, 7, 102, 9, 102], np.int32),
+    splits=np.array([0, 4, 9]),
+    first_lengths=np.array([4, 3], np.int32),
+)
+SEQUENCE = tf.io.FixedLenFeature([6], tf.int64)
+SCALAR = tf.io.FixedLenFeature([], tf.int64)
+# run_classifier.py, file_based_input_fn_builder, with 6 tokens.
+ORIGINAL_SPEC = {
+    "input_ids": SEQUENCE,
+    "input_mask": SEQUENCE,
+    "segment_ids": SEQUENCE,
+    "label_ids": SCALAR,
+    "is_real_example": SCALAR,
+}
+
+
+def written(path):
+    return [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+
+
+def parsed(path, spec):
+    return [
+        {
+            name: value.numpy().tolist()
+            for name, value in tf.io.parse_single_example(record, spec).items()
+        }
+        for record in written(path)
+    ]
+
+
+def test_spec_is_the_originals():
+    assert records.classifier_spec(6) == ORIGINAL_SPEC
+
+
+def test_records_hold_padded_features(tmp_path):
+    path = tmp_path / "train.tf_record"
+    records.write_split(path, PACKED, np.array([2, 0], np.int32), 6)
+    assert parsed(path, ORIGINAL_SPEC) == [
+        {
+            "input_ids": [101, 7, 8, 102, 0, 0],
+            "input_mask": [1, 1, 1, 1, 0, 0],
+            "segment_ids": [0, 0, 0, 0, 0, 0],
+            "label_ids": 2,
+            "is_real_example": 1,
+        },
+        {
+            "input_ids": [101, 7, 102, 9, 102, 0],
+            "input_mask": [1, 1, 1, 1, 1, 0],
+            "segment_ids": [0, 0, 0, 1, 1, 0],
+            "label_ids": 0,
+            "is_real_example": 1,
+        },
+    ]
+    assert [p.name for p in tmp_path.iterdir()] == ["train.tf_record"]
+
+
+def test_records_equal_the_batches_features(tmp_path):
+    path = tmp_path / "eval.tf_record"
+    records.write_split(path, PACKED, np.array([2, 0], np.int32), 6)
+    tokens = tf.RaggedTensor.from_row_splits(PACKED.tokens, PACKED.splits)
+    features = packing.pad(tokens, PACKED.first_lengths, 6)
+    for i, row in enumerate(parsed(path, records.classifier_spec(6))):
+        for name, values in features.items():
+            assert row[name] == values[i].numpy().tolist()
+
+
+def test_test_splits_get_label_zero(tmp_path):
+    """The original gives every test example the first label."""
+    path = tmp_path / "predict.tf_record"
+    records.write_split(path, PACKED, None, 6)
+    rows = parsed(path, ORIGINAL_SPEC)
+    assert [row["label_ids"] for row in rows] == [0, 0]
+    assert [row["is_real_example"] for row in rows] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "label_ids",
+    [
+        np.array([0.5, -2.0], np.float32),
+        np.array([[1, 0, 1], [0, 0, 0]], np.float32),
+    ],
+    ids=["regression", "multi_label"],
+)
+def test_other_labels_are_floats(tmp_path, label_ids):
+    path = tmp_path / "train.tf_record"
+    records.write_split(path, PACKED, label_ids, 6)
+    shape = label_ids.shape[1:] or (1,)
+    spec = {"label_ids": tf.io.FixedLenFeature(shape, tf.float32)}
+    rows = [np.array(row["label_ids"]) for row in parsed(path, spec)]
+    np.testing.assert_array_equal(rows, label_ids.reshape(2, -1))
+
+
+def test_interrupted_writing_leaves_the_former_file(tmp_path, monkeypatch):
+    path = tmp_path / "train.tf_record"
+    records.write_split(path, PACKED, None, 6)
+    before = path.read_bytes()
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        records.write_split(path, PACKED, np.array([1, 1], np.int32), 6)
+    assert path.read_bytes() == before
+
+
+def test_splits_get_the_originals_file_names(tmp_path):
+    data = types.SimpleNamespace(
+        packed={"train": PACKED, "dev": PACKED, "test": PACKED},
+        label_ids={
+            "train": np.array([2, 0], np.int32),
+            "dev": np.array([1, 1], np.int32),
+            "test": None,
+        },
+    )
+    records.write_classifier(str(tmp_path / "new"), data, 6)
+    found = {
+        path.name: [row["label_ids"] for row in parsed(path, ORIGINAL_SPEC)]
+        for path in (tmp_path / "new").iterdir()
+    }
+    assert found == {
+        "train.tf_record": [2, 0],
+        "eval.tf_record": [1, 1],
+        "predict.tf_record": [0, 0],
+    }

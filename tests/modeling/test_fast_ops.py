@@ -1,0 +1,125 @@
+"""Tests of modeling/fast_ops.py."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import fast_ops
+
+SHAPE = (100, 200)
+
+
+def kept(rate, seed=(5, 7), site=2):
+    """Which of the elements dropout keeps."""
+    seed = tf.constant(seed, tf.int64)
+    return fast_ops.dropout(tf.ones(SHAPE), rate, seed, site).numpy() != 0
+
+
+def test_equal_seeds_and_sites_give_equal_masks():
+    np.testing.assert_array_equal(kept(0.3), kept(0.3))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": (6, 7)},  # another run, or another replica of it
+        {"seed": (5, 8)},  # another step
+        {"site": 3},  # another place in the network
+    ],
+    ids=str,
+)
+def test_another_seed_or_site_gives_another_mask(change):
+    """Independent masks of rate 0.5 agree on half of the elements."""
+    agree = np.mean(kept(0.5) == kept(0.5, **change))
+    # Three standard errors of a share of one half.
+    assert abs(agree - 0.5) < 3 * 0.5 / math.sqrt(np.prod(SHAPE))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_dropout_keeps_the_right_share_and_the_mean(rate):
+    seed = tf.constant([1, 2], tf.int64)
+    dropped = fast_ops.dropout(tf.fill(SHAPE, 3.0), rate, seed, 0).numpy()
+    standard_error = math.sqrt(rate * (1 - rate) / np.prod(SHAPE))
+    assert abs(np.mean(dropped == 0) - rate) < 3 * standard_error
+    # The rate is rounded to a multiple of 2^-16, the scale with it.
+    np.testing.assert_allclose(dropped[dropped != 0], 3 / (1 - rate), rtol=2**-16)
+
+
+@pytest.mark.parametrize("shape", [(1,), (5, 7)])
+def test_dropout_of_any_shape(shape):
+    """Bits are drawn in pairs; an odd size must not lose or repeat an element."""
+    draw = tf.function(lambda seed: fast_ops.dropout(tf.ones(shape), 0.5, seed, 1))
+    kept = [draw(tf.constant([3, step], tf.int64)) != 0 for step in range(200)]
+    assert kept[0].shape == shape
+    share = np.mean(kept, axis=0)
+    # Five standard errors, because every element is looked at.
+    assert np.all(np.abs(share - 0.5) < 5 * 0.5 / math.sqrt(200))
+
+
+def test_dropout_without_seed_or_rate_does_nothing():
+    x = tf.random.stateless_normal(SHAPE, [1, 1])
+    assert fast_ops.dropout(x, 0.5, None, 0) is x
+    assert fast_ops.dropout(x, 0.0, tf.constant([1, 1], tf.int64), 0) is x
+
+
+def test_gradient_flows_through_what_dropout_keeps():
+    x = tf.Variable(tf.ones(SHAPE))
+    with tf.GradientTape() as tape:
+        y = fast_ops.dropout(x, 0.25, tf.constant([5, 7], tf.int64), 1)
+    gradient = tape.gradient(y, x)
+    np.testing.assert_array_equal(gradient, y)
+
+
+def exact_gelu(x, *, approximate):
+    if approximate:
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        return 0.5 * x * (1 + math.tanh(inner))
+    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("approximate", [False, True])
+def test_gelu_is_the_formula(approximate, fused):
+    x = np.linspace(-6, 6, 241)
+    expected = [exact_gelu(value, approximate=approximate) for value in x]
+    actual = fast_ops.gelu(
+        tf.constant(x, tf.float32), approximate=approximate, fused=fused
+    )
+    # float32 rounds values of up to 6 by 3e-7; erf and tanh are a few such steps off.
+    np.testing.assert_allclose(actual, expected, atol=3e-6)
+
+
+def test_the_two_gelus_differ():
+    x = tf.linspace(-4.0, 4.0, 81)
+    tanh_form, erf_form = (
+        fast_ops.gelu(x, approximate=approximate, fused=False)
+        for approximate in (True, False)
+    )
+    assert np.abs(tanh_form - erf_form).max() > 1e-4
+
+
+@pytest.mark.parametrize("approximate", [False, True])
+def test_fused_gelu_has_the_plain_gradient(approximate):
+    x = tf.Variable(tf.random.stateless_normal(SHAPE, [4, 4]) * 2)
+    upstream = tf.random.stateless_normal(SHAPE, [5, 5])
+    gradients = []
+    for fused in (False, True):
+        with tf.GradientTape() as tape:
+            y = fast_ops.gelu(x, approximate=approximate, fused=fused)
+        gradients.append(tape.gradient(y, x, output_gradients=upstream))
+    # Values of up to 4, and sums of some ten float32 terms.
+    np.testing.assert_allclose(*gradients, atol=1e-5)
+
+
+def test_fused_gelu_works_in_a_graph_of_unknown_length():
+    @tf.function(input_signature=[tf.TensorSpec([None, 8])])
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(fast_ops.gelu(x, approximate=True, fused=True))
+        return tape.gradient(y, x)
+
+    for length in (3, 5):
+        np.testing.assert_allclose(gradient(tf.zeros([length, 8])), 0.5)

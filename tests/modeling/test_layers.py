@@ -1,0 +1,258 @@
+"""Tests of modeling/layers.py and modeling/encoder.py.
+
+The initial values are wide (tiny_config), so that outputs are of order 1; 1e-5 is the
+rounding of float32, and what must change anything changes it by 0.01 or more.
+"""
+
+import dataclasses
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import encoder, layers, models
+
+ROUNDING = 1e-5
+VISIBLE = 1e-2
+
+
+@pytest.fixture(scope="module")
+def model(tiny_config):
+    keras.utils.set_random_seed(1)
+    built = models.BertModel(tiny_config)
+    built.build()
+    return built
+
+
+def sequence(model, features, seed=None):
+    if seed is not None:
+        seed = tf.constant(seed, tf.int64)
+    return np.asarray(model(features, seed=seed)["sequence_output"])
+
+
+def padded(features, length):
+    return {
+        name: np.pad(values, ((0, 0), (0, length - values.shape[1])))
+        for name, values in features.items()
+        if name in ("input_ids", "input_mask", "segment_ids")
+    }
+
+
+def test_padding_does_not_change_real_tokens(model, tiny_features):
+    short = sequence(model, tiny_features)
+    long = sequence(model, padded(tiny_features, 24))[:, :10]
+    np.testing.assert_allclose(long, short, atol=ROUNDING)
+    # Nor does what stands in the padding.
+    other = padded(tiny_features, 24)
+    other["input_ids"] = np.where(other["input_mask"], other["input_ids"], 33)
+    other["segment_ids"] = np.where(other["input_mask"], other["segment_ids"], 1)
+    real = tiny_features["input_mask"].astype(bool)
+    changed = sequence(model, other)[:, :10]
+    np.testing.assert_allclose(changed[real], short[real], atol=ROUNDING)
+
+
+def test_mask_is_used_at_all(model, tiny_features):
+    long = padded(tiny_features, 24)
+    unmasked = {**long, "input_mask": np.ones_like(long["input_mask"])}
+    moved = sequence(model, unmasked) - sequence(model, long)
+    assert np.abs(moved[:, :10]).max() > VISIBLE
+
+
+def test_mask_hides_keys_and_not_queries(model, tiny_features):
+    """A masked token still gets an output, from the tokens that are not masked."""
+    masked = {**tiny_features, "input_mask": tiny_features["input_mask"].copy()}
+    masked["input_mask"][:, 3] = 0
+    moved = np.abs(sequence(model, masked) - sequence(model, tiny_features))
+    assert np.all(moved.max(axis=-1) > ROUNDING)
+    other = {**masked, "input_ids": masked["input_ids"].copy()}
+    other["input_ids"][:, 3] = 50
+    moved = np.abs(sequence(model, other) - sequence(model, masked)).max(axis=(0, 2))
+    assert moved[3] > VISIBLE
+    assert np.delete(moved, 3).max() < ROUNDING
+
+
+@pytest.mark.parametrize("feature", ["input_ids", "segment_ids"])
+def test_ids_and_segments_matter(model, tiny_features, feature):
+    other = {**tiny_features, feature: tiny_features[feature].copy()}
+    other[feature][:, 2] = 1 - other[feature][:, 2] % 2
+    moved = np.abs(sequence(model, other) - sequence(model, tiny_features))
+    assert np.all(moved.max(axis=-1)[tiny_features["input_mask"] == 1] > VISIBLE)
+
+
+def test_position_matters(model, tiny_features):
+    """Without it the network would see a bag of words: the same set, shuffled."""
+    shuffled = {name: v.copy() for name, v in padded(tiny_features, 10).items()}
+    for values in shuffled.values():
+        values[:, [1, 2]] = values[:, [2, 1]]
+    before, after = sequence(model, tiny_features), sequence(model, shuffled)
+    assert np.abs(after[:, 0] - before[:, 0]).max() > VISIBLE
+    table = model.bert.embeddings.position_embeddings
+    kept = np.asarray(table)
+    table.assign(np.zeros_like(kept))
+    try:
+        before, after = sequence(model, tiny_features), sequence(model, shuffled)
+    finally:
+        table.assign(kept)
+    np.testing.assert_allclose(after[:, 0], before[:, 0], atol=ROUNDING)
+    np.testing.assert_allclose(after[:, 1], before[:, 2], atol=ROUNDING)
+
+
+def test_examples_of_a_batch_do_not_mix(model, tiny_features):
+    both = sequence(model, tiny_features)
+    for i in range(2):
+        alone = {name: v[i : i + 1] for name, v in padded(tiny_features, 10).items()}
+        np.testing.assert_allclose(sequence(model, alone)[0], both[i], atol=ROUNDING)
+
+
+def softmax(x):
+    powers = np.exp(x - x.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def test_attention_is_the_formula(tiny_config):
+    """Vaswani et al., section 3.2.2, head by head in float64."""
+    keras.utils.set_random_seed(2)
+    layer = layers.SelfAttention(tiny_config, site=1)
+    layer.build((None, None, 16))
+    for variable in layer.trainable_variables:  # biases too
+        variable.assign(tf.random.stateless_normal(variable.shape, [8, 9]))
+    rng = np.random.default_rng(4)
+    hidden = rng.normal(size=(2, 5, 16))
+    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+    adder = layers.mask_adder(tf.constant(mask), "float32")
+    actual = layer(tf.constant(hidden, tf.float32), adder)
+
+    def affine(x, dense):
+        return x @ np.asarray(dense.kernel, np.float64) + np.asarray(dense.bias)
+
+    size = 16 // tiny_config.num_attention_heads
+    mixed = []
+    for head in range(tiny_config.num_attention_heads):
+        part = slice(head * size, (head + 1) * size)
+        query, key, value = (
+            affine(hidden, dense)[..., part]
+            for dense in (layer.query, layer.key, layer.value)
+        )
+        scores = query @ key.transpose(0, 2, 1) / math.sqrt(size)
+        scores = scores + (1 - mask[:, None, :]) * -10000.0
+        mixed.append(softmax(scores) @ value)
+    expected = affine(np.concatenate(mixed, axis=-1), layer.output_projection)
+    # Scores of some tens lose two digits of float32's seven.
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_mask_adder_takes_any_pattern(tiny_config):
+    keras.utils.set_random_seed(2)
+    layer = layers.SelfAttention(tiny_config, site=1)
+    layer.build((None, None, 16))
+    hidden = tf.random.stateless_normal((1, 4, 16), [1, 2])
+    ones = layers.mask_adder(tf.ones((1, 4), tf.int32), "float32")
+    assert ones.shape == (1, 1, 1, 4)
+    assert np.all(np.asarray(ones) == 0)
+    leftward = tf.linalg.band_part(tf.ones((1, 4, 4), tf.int32), -1, 0)
+    adder = layers.mask_adder(leftward, "float32")
+    assert adder.shape == (1, 1, 4, 4)
+    np.testing.assert_array_equal(adder[0, 0], np.triu(np.full((4, 4), -1e4), k=1))
+    # The first token sees itself alone, so the others cannot move it.
+    before = layer(hidden, adder)
+    after = layer(tf.concat([hidden[:, :1], -hidden[:, 1:]], axis=1), adder)
+    np.testing.assert_allclose(after[:, 0], before[:, 0], atol=ROUNDING)
+    assert np.abs(after[:, 3] - before[:, 3]).max() > VISIBLE
+
+
+def test_dropout_follows_from_the_seed(model, tiny_features):
+    first = sequence(model, tiny_features, seed=(1, 5))
+    np.testing.assert_array_equal(sequence(model, tiny_features, seed=(1, 5)), first)
+    for other in ((1, 6), (2, 5), None):
+        moved = sequence(model, tiny_features, seed=other) - first
+        assert np.abs(moved).max() > VISIBLE
+
+
+def test_dropout_of_zero_is_none(tiny_config, tiny_features):
+    still = dataclasses.replace(
+        tiny_config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    keras.utils.set_random_seed(1)
+    built = models.BertModel(still)
+    built.build()
+    # The fused activation of training rounds otherwise than the plain one.
+    np.testing.assert_allclose(
+        sequence(built, tiny_features, seed=(1, 5)),
+        sequence(built, tiny_features),
+        atol=ROUNDING,
+    )
+
+
+@pytest.mark.parametrize(
+    "place", ["hidden_dropout_prob", "attention_probs_dropout_prob"]
+)
+def test_each_dropout_rate_is_used(tiny_config, tiny_features, place):
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    keras.utils.set_random_seed(1)
+    built = models.BertModel(dataclasses.replace(tiny_config, **rates))
+    built.build()
+    weights = built.get_weights()
+    dropping = models.BertModel(
+        dataclasses.replace(tiny_config, **{**rates, place: 0.5})
+    )
+    dropping.build()
+    dropping.set_weights(weights)
+    moved = sequence(dropping, tiny_features, (1, 5)) - sequence(built, tiny_features)
+    assert np.abs(moved).max() > VISIBLE
+
+
+def test_every_place_draws_its_own_dropout(tiny_config):
+    blocks = encoder.BertEncoder(
+        dataclasses.replace(tiny_config, num_hidden_layers=24)
+    ).blocks
+    sites = [0] + [
+        site
+        for block in blocks
+        for site in (block.attention.site, block.site + 1, block.site + 2)
+    ]
+    assert len(set(sites)) == len(sites) == 1 + 24 * layers.SITES_PER_BLOCK
+    assert max(sites) < 4095  # which is the heads'
+
+
+def test_initial_values_are_the_originals(tiny_config):
+    config = dataclasses.replace(tiny_config, vocab_size=4000)
+    keras.utils.set_random_seed(1)
+    model = models.BertModel(config)
+    model.build()
+    table = np.asarray(model.bert.embeddings.word_embeddings)
+    # tf.truncated_normal_initializer(stddev): cut at two deviations, not rescaled, so
+    # the deviation of what is left is 0.8796 of it. 64,000 values: three standard
+    # errors of a deviation are below 1 %.
+    assert np.abs(table).max() <= 2 * config.initializer_range
+    assert table.std() == pytest.approx(0.8796 * config.initializer_range, rel=0.01)
+    kernels = {}
+    for variable in model.trainable_variables:
+        kind = variable.path.rsplit("/", 1)[-1]
+        if kind in ("bias", "beta"):
+            assert np.all(np.asarray(variable) == 0), variable.path
+        elif kind == "gamma":
+            assert np.all(np.asarray(variable) == 1), variable.path
+        else:
+            kernels[variable.path] = np.asarray(variable).ravel()[:8].tolist()
+    # A shared initializer would give equal kernels.
+    assert len({tuple(values) for values in kernels.values()}) == len(kernels)
+
+
+@pytest.mark.parametrize(
+    ("hidden_act", "expected"),
+    [
+        ("relu", [0.0, 0.0, 2.0]),
+        ("tanh", [-0.7615942, 0.0, 0.9640276]),
+        ("linear", [-1.0, 0.0, 2.0]),
+        ("gelu_tanh", [-0.158808, 0.0, 1.954598]),
+        ("gelu_erf", [-0.158655, 0.0, 1.954500]),
+    ],
+)
+def test_activations(tiny_config, hidden_act, expected):
+    config = dataclasses.replace(tiny_config, hidden_act=hidden_act)
+    x = tf.constant([-1.0, 0.0, 2.0])
+    for fused in (False, True):
+        actual = layers.activation(config, x, fused=fused)
+        np.testing.assert_allclose(actual, expected, atol=2e-6)

@@ -1,0 +1,144 @@
+"""Tests of modeling/losses.py, against numbers worked out by hand in float64.
+
+1e-6 is float32's rounding of values of order 1.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from modeling import losses
+
+LOGITS = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]], np.float32)
+
+
+def total_and_count(objective, features, outputs):
+    totals, counts = objective.totals(features, outputs), objective.counts(features)
+    assert totals.keys() == counts.keys()
+    return {name: (float(totals[name]), float(counts[name])) for name in totals}
+
+
+def xent(row, label):
+    return math.log(sum(math.exp(value) for value in row)) - row[label]
+
+
+def test_cross_entropy_is_the_formula():
+    expected = [xent(LOGITS[0].tolist(), 1), xent(LOGITS[1].tolist(), 0)]
+    actual = losses.cross_entropy(LOGITS, np.array([1, 0]))
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def test_cross_entropy_does_not_overflow():
+    actual = losses.cross_entropy(np.array([[1e4, -1e4]], np.float32), np.array([1]))
+    np.testing.assert_allclose(actual, [2e4])
+
+
+def test_regression_is_the_squared_error():
+    labels = np.array([0.5, 2.0], np.float32)
+    actual = losses.classifier_losses("regression", LOGITS[:, :1], labels)
+    np.testing.assert_allclose(actual, [0.25, 4.0])
+
+
+def test_multi_label_is_a_binary_cross_entropy_a_label():
+    labels = np.array([[1, 0, 1], [0, 1, 0]], np.float32)
+    actual = losses.classifier_losses("multi_label", LOGITS, labels)
+    p = 1 / (1 + np.exp(-LOGITS.astype(np.float64)))
+    expected = -(labels * np.log(p) + (1 - labels) * np.log(1 - p))
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+    large = losses.classifier_losses(
+        "multi_label", np.array([[200.0, -200.0]], np.float32), np.array([[0.0, 0.0]])
+    )
+    np.testing.assert_allclose(large, [[200.0, 0.0]])
+
+
+def test_classifier_loss_is_a_mean():
+    features = {"label_ids": np.array([1, 0], np.int32)}
+    parts = total_and_count(
+        losses.classifier("classification"), features, {"logits": LOGITS}
+    )
+    total = xent(LOGITS[0].tolist(), 1) + xent(LOGITS[1].tolist(), 0)
+    assert parts == {"classifier_loss": (pytest.approx(total), 2.0)}
+
+
+def test_class_weights_count_examples_by_their_class():
+    features = {"label_ids": np.array([1, 0], np.int32)}
+    weighted = losses.classifier("classification", np.array([3.0, 0.5, 9.0]))
+    parts = total_and_count(weighted, features, {"logits": LOGITS})
+    total = 0.5 * xent(LOGITS[0].tolist(), 1) + 3 * xent(LOGITS[1].tolist(), 0)
+    assert parts == {"classifier_loss": (pytest.approx(total), 3.5)}
+
+
+def test_class_weights_of_multi_label_count_columns():
+    labels = np.array([[1, 0, 1], [0, 1, 0]], np.float32)
+    each = np.asarray(losses.classifier_losses("multi_label", LOGITS, labels))
+    plain, weighted = (
+        total_and_count(
+            losses.classifier("multi_label", weights),
+            {"label_ids": labels},
+            {"logits": LOGITS},
+        )["classifier_loss"]
+        for weights in (None, np.array([1.0, 0.0, 2.0]))
+    )
+    assert plain == (pytest.approx(each.sum()), 6.0)
+    assert weighted == (pytest.approx((each * [1, 0, 2]).sum()), 6.0)
+
+
+def test_span_loss_is_half_of_both_ends():
+    features = {"start_positions": np.array([2, 0]), "end_positions": np.array([1, 1])}
+    outputs = {"start_logits": LOGITS, "end_logits": -LOGITS}
+    start = xent(LOGITS[0].tolist(), 2) + xent(LOGITS[1].tolist(), 0)
+    end = xent((-LOGITS[0]).tolist(), 1) + xent((-LOGITS[1]).tolist(), 1)
+    parts = total_and_count(losses.span(), features, outputs)
+    assert parts == {"span_loss": (pytest.approx((start + end) / 2), 2.0)}
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_pretraining_weighs_words_and_not_sentences(shape):
+    features = {
+        "masked_lm_ids": np.array([[1, 2], [0, 0]], np.int32),
+        "masked_lm_weights": np.array([[1, 1], [1, 0]], np.float32),
+        "next_sentence_labels": np.array([1, 0], np.int32).reshape(shape),
+    }
+    outputs = {
+        "masked_lm_logits": np.stack([LOGITS, LOGITS]),
+        "next_sentence_logits": LOGITS[:, :2],
+    }
+    parts = total_and_count(losses.pretraining(), features, outputs)
+    rows = LOGITS.tolist()
+    words = xent(rows[0], 1) + xent(rows[1], 2) + xent(rows[0], 0)
+    order = xent(rows[0][:2], 1) + xent(rows[1][:2], 0)
+    assert parts == {
+        "masked_lm_loss": (pytest.approx(words), pytest.approx(3.00001)),
+        "next_sentence_loss": (pytest.approx(order), 2.0),
+    }
+
+
+def test_a_batch_without_predictions_has_a_finite_loss():
+    features = {
+        "masked_lm_ids": np.zeros((1, 2), np.int32),
+        "masked_lm_weights": np.zeros((1, 2), np.float32),
+        "next_sentence_labels": np.zeros(1, np.int32),
+    }
+    outputs = {
+        "masked_lm_logits": LOGITS[None],
+        "next_sentence_logits": LOGITS[:1, :2],
+    }
+    parts = total_and_count(losses.pretraining(), features, outputs)
+    total, count = parts["masked_lm_loss"]
+    assert total / count == 0.0
+    assert count == pytest.approx(losses.MASKED_LM_EPSILON)
+
+
+def test_totals_and_counts_of_halves_add_up():
+    """So that replicas and micro-batches together are the whole batch."""
+    objective = losses.classifier("classification", np.array([1.0, 2.0, 4.0]))
+    labels = np.array([2, 1], np.int32)
+    whole = total_and_count(objective, {"label_ids": labels}, {"logits": LOGITS})
+    halves = [
+        total_and_count(
+            objective, {"label_ids": labels[i : i + 1]}, {"logits": LOGITS[i : i + 1]}
+        )["classifier_loss"]
+        for i in range(2)
+    ]
+    assert whole["classifier_loss"] == pytest.approx(tuple(np.sum(halves, axis=0)))

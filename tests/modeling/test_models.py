@@ -1,0 +1,156 @@
+"""Tests of modeling/models.py, modeling/heads.py and modeling/names.py."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import heads, models, names
+
+BUILDERS = {
+    "classifier": lambda config: models.BertClassifier(config, 3),
+    "tagger": lambda config: models.BertTagger(config, 4),
+    "span": models.BertSpanPredictor,
+    "pretrainer": models.BertPretrainer,
+}
+SHAPES = {
+    "classifier": {"logits": (2, 3)},
+    "tagger": {"logits": (2, 10, 4)},
+    "span": {"start_logits": (2, 10), "end_logits": (2, 10)},
+    "pretrainer": {"masked_lm_logits": (2, 3, 60), "next_sentence_logits": (2, 2)},
+}
+# What each head adds to the 16 variables of a layer, 5 of embeddings and 2 of the
+# pooler.
+HEAD_VARIABLES = {"classifier": 2, "tagger": 2, "span": 2, "pretrainer": 7}
+
+
+@pytest.fixture
+def build(tiny_config):
+    def make(kind):
+        keras.utils.set_random_seed(7)
+        model = BUILDERS[kind](tiny_config)
+        model.build()
+        return model
+
+    return make
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_outputs_have_the_promised_names_and_shapes(build, tiny_features, kind):
+    outputs = build(kind)(tiny_features)
+    assert {name: tuple(value.shape) for name, value in outputs.items()} == SHAPES[kind]
+    assert all(value.dtype == tf.float32 for value in outputs.values())
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_build_creates_every_variable(build, tiny_features, kind):
+    model = build(kind)
+    before = [variable.path for variable in model.variables]
+    model(tiny_features)
+    assert [variable.path for variable in model.variables] == before
+    expected = 2 * 16 + 5 + 2 + HEAD_VARIABLES[kind]
+    assert len(model.trainable_variables) == expected
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_every_variable_has_a_gradient(build, tiny_features, kind):
+    """A variable that no output depends on would be trained to nothing."""
+    model = build(kind)
+    with tf.GradientTape() as tape:
+        total = tf.add_n([tf.reduce_sum(v**2) for v in model(tiny_features).values()])
+    variables = model.trainable_variables
+    gradients = tape.gradient(total, [v.value for v in variables])
+    blind = {v.path for v, g in zip(variables, gradients, strict=True) if g is None}
+    without = {v.path for v in variables if "/pooler/" in v.path}
+    assert blind == (without if kind in ("tagger", "span") else set())
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_names_are_one_to_one(build, kind):
+    paths = [names.relative_path(v) for v in build(kind).trainable_variables]
+    rows = names.table(paths)
+    assert [row.path for row in rows] == paths
+    for column in ("google", "hugging_face"):
+        assert len({getattr(row, column) for row in rows}) == len(rows)
+    heads_paths = [path for path in paths if names.is_head(path)]
+    assert len(heads_paths) == HEAD_VARIABLES[kind]
+
+
+def test_name_of_an_unknown_variable_is_our_mistake():
+    with pytest.raises(KeyError):
+        names.table(["bert/block_0/adapter/kernel"])
+
+
+def test_classifier_head_is_the_originals(build, tiny_features):
+    """run_classifier.py: logits = pooled_output * output_weights^T + output_bias."""
+    model = build("classifier")
+    head = model.classifier.logits
+    head.bias.assign([1.0, 2.0, 3.0])
+    pooled = np.asarray(model.encode(tiny_features, None)["pooled_output"])
+    expected = pooled @ np.asarray(head.kernel).T + np.asarray(head.bias)
+    actual = model(tiny_features)["logits"]
+    np.testing.assert_allclose(actual, expected, atol=1e-6)  # float32 rounding
+    # Fixed in run_classifier.py, whatever the config says: here 0.5.
+    assert np.abs(np.asarray(head.kernel)).max() <= 2 * 0.02
+
+
+def test_classifier_drops_a_tenth_of_the_pooled_output():
+    head = heads.ClassifierHead(1)
+    head.build((None, 40_000))
+    head.logits.kernel.assign(tf.ones((1, 40_000)))
+    ones = tf.ones((1, 40_000))
+    kept = float(head(ones, seed=tf.constant([1, 2], tf.int64))[0, 0]) * 0.9
+    # A share of 0.9 of 40,000 has a standard error of 60.
+    assert abs(kept - 36_000) < 3 * 60
+    assert float(head(ones)[0, 0]) == 40_000
+
+
+def test_tagger_and_span_read_every_token(build, tiny_features):
+    tagger, span = build("tagger"), build("span")
+    hidden = np.asarray(tagger.encode(tiny_features, None)["sequence_output"])
+    np.testing.assert_allclose(
+        tagger(tiny_features)["logits"],
+        hidden @ np.asarray(tagger.tagger.logits.kernel).T,
+        atol=1e-6,
+    )
+    hidden = np.asarray(span.encode(tiny_features, None)["sequence_output"])
+    start, end = np.moveaxis(hidden @ np.asarray(span.span.logits.kernel).T, -1, 0)
+    outputs = span(tiny_features)
+    np.testing.assert_allclose(outputs["start_logits"], start, atol=1e-6)
+    np.testing.assert_allclose(outputs["end_logits"], end, atol=1e-6)
+
+
+def test_only_the_masked_positions_are_predicted(build, tiny_features):
+    model = build("pretrainer")
+    first = np.asarray(model(tiny_features)["masked_lm_logits"])
+    other = {**tiny_features}
+    other["masked_lm_positions"] = tiny_features["masked_lm_positions"][:, ::-1].copy()
+    swapped = np.asarray(model(other)["masked_lm_logits"])
+    np.testing.assert_allclose(swapped, first[:, ::-1], atol=1e-5)
+    assert np.abs(swapped - first).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "expected"),
+    [
+        ("classification", [[0.2689414, 0.7310586]]),
+        ("multi_label", [[0.5, 0.7310586]]),
+        ("regression", [[0.0, 1.0]]),
+    ],
+)
+def test_probabilities(problem_type, expected):
+    logits = tf.constant([[0.0, 1.0]])
+    np.testing.assert_allclose(
+        heads.probabilities(problem_type, logits), expected, atol=1e-6
+    )
+
+
+def test_training_without_a_seed_draws_dropout_anew(build, tiny_features):
+    """What `fit` does; without training there is none."""
+    model = build("classifier")
+    first, second = (
+        np.asarray(model(tiny_features, training=True)["logits"]) for _ in range(2)
+    )
+    assert np.abs(first - second).max() > 1e-4
+    first, second = (np.asarray(model(tiny_features)["logits"]) for _ in range(2))
+    np.testing.assert_array_equal(first, second)

@@ -1,0 +1,322 @@
+"""Tests of serving/export.py and serving/predictor.py with models of three kinds."""
+
+import functools
+import json
+import pathlib
+import subprocess
+import sys
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from data_pipeline import classification, labels, packing, tokenization
+from modeling import config, heads, models
+from serving import export, predictor
+
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "##s", "."]
+CONFIG = config.BertConfig(
+    vocab_size=len(VOCAB),
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=16,
+    type_vocab_size=2,
+    initializer_range=0.5,
+)
+LABEL_SETS = {
+    "classification": labels.LabelSet(("no", "ja", "yes")),
+    "multi_label": labels.LabelSet(("a", "b"), "multi_label"),
+    "regression": labels.LabelSet((), "regression"),
+}
+TEXTS = ["a good film.", "", "Bad FILMS", "gut", "bad bad bad bad bad bad bad bad"]
+OTHERS = ["bad", "good film", "", "a", "good good good good good good good good"]
+# Float32 rounding; the two graphs multiply matrices of different padding.
+ROUNDING = 1e-6
+
+
+class Exported(NamedTuple):
+    """A model, what it was made of, and where it lies."""
+
+    model: models.BertClassifier
+    encode: object
+    problem_type: str
+    version_dir: pathlib.Path
+
+    def probabilities(self, *texts):
+        """What the model itself says, from text to numbers."""
+        tokens, first_lengths, _ = self.encode(*map(tf.constant, texts))
+        features = packing.pad(tokens, first_lengths)
+        logits = self.model(features)["logits"]
+        return features, np.asarray(heads.probabilities(self.problem_type, logits))
+
+
+def make(problem_type, num_texts, export_dir):
+    """As run_classifier.py does it."""
+    label_set = LABEL_SETS[problem_type]
+    keras.utils.set_random_seed(4)
+    model = models.BertClassifier(CONFIG, label_set.num_outputs)
+    model.build()
+    encode = classification.encoder(tokenization.BertTokenizer(VOCAB), 12)
+    # Wider than a head is born, and centred, so that the answers differ.
+    head = model.classifier.logits
+    head.kernel.assign(tf.random.stateless_normal(head.kernel.shape, [1, 2]))
+    tokens, first_lengths, _ = encode(tf.constant(TEXTS))
+    logits = model(packing.pad(tokens, first_lengths))["logits"]
+    head.bias.assign(-tf.reduce_mean(logits, axis=0))
+
+    def forward(features):
+        logits = model(features, training=False)["logits"]
+        return heads.probabilities(problem_type, logits)
+
+    module = export.TextClassifier(
+        lambda *texts: packing.pad(*encode(*texts)[:2]),
+        forward,
+        [variable.value for variable in model.variables],
+        label_set.names if problem_type == "classification" else (),
+        num_texts,
+    )
+    path = export.save(module, str(export_dir), labels.label_map_text(label_set))
+    return Exported(model, encode, problem_type, pathlib.Path(path)), module
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    return make("classification", 1, tmp_path_factory.mktemp("single") / "export")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return make("multi_label", 2, tmp_path_factory.mktemp("pair"))[0]
+
+
+@pytest.fixture(scope="module")
+def number(tmp_path_factory):
+    return make("regression", 1, tmp_path_factory.mktemp("number"))[0]
+
+
+@functools.cache  # loading takes longer than asking
+def loaded(version_dir):
+    return tf.saved_model.load(str(version_dir))
+
+
+@functools.cache
+def answering(version_dir):
+    return predictor.Predictor(str(version_dir))
+
+
+def signature(exported, name="serving_default"):
+    return loaded(exported.version_dir).signatures[name]
+
+
+def test_text_gives_what_the_model_gives(single):
+    exported, _ = single
+    _, expected = exported.probabilities(TEXTS)
+    results = signature(exported)(text=tf.constant(TEXTS))
+    np.testing.assert_allclose(results["probabilities"], expected, atol=ROUNDING)
+    names = LABEL_SETS["classification"].names
+    best = [names[i].encode() for i in expected.argmax(axis=-1)]
+    assert results["label"].numpy().tolist() == best
+    assert len(set(best)) > 1  # there is something to tell apart
+    np.testing.assert_allclose(expected.sum(axis=-1), 1, atol=ROUNDING)
+
+
+def test_ids_give_what_the_text_gives(single):
+    exported, _ = single
+    features, expected = exported.probabilities(TEXTS)
+    by_ids = signature(exported, "ids")
+    results = by_ids(**features)
+    np.testing.assert_allclose(results["probabilities"], expected, atol=ROUNDING)
+    longer = {name: tf.pad(value, [[0, 0], [0, 3]]) for name, value in features.items()}
+    results = by_ids(**longer)
+    np.testing.assert_allclose(results["probabilities"], expected, atol=ROUNDING)
+    unmasked = {**longer, "input_mask": tf.ones_like(longer["input_mask"])}
+    moved = by_ids(**unmasked)["probabilities"] - expected
+    assert np.abs(moved).max() > 1e-3
+
+
+def test_batch_does_not_matter(single):
+    exported, _ = single
+    served = signature(exported)
+    whole = served(text=tf.constant(TEXTS))["probabilities"]
+    for i, text in enumerate(TEXTS):
+        alone = served(text=tf.constant([text]))["probabilities"]
+        np.testing.assert_allclose(alone[0], whole[i], atol=ROUNDING)
+
+
+def test_signatures_say_what_they_take(single, pair):
+    def inputs(exported, name):
+        taken = signature(exported, name).structured_input_signature[1]
+        return {k: (v.shape.as_list(), v.dtype.name) for k, v in taken.items()}
+
+    assert inputs(single[0], "serving_default") == {"text": ([None], "string")}
+    ids = ([None, None], "int32")
+    assert inputs(single[0], "ids") == {
+        "input_ids": ids,
+        "input_mask": ids,
+        "segment_ids": ids,
+    }
+    assert inputs(pair, "serving_default") == {
+        "text_a": ([None], "string"),
+        "text_b": ([None], "string"),
+    }
+
+
+def test_versions_are_numbered_and_the_newest_is_taken(single):
+    exported, module = single
+    folder = exported.version_dir.parent
+    assert exported.version_dir.name == "1"
+    (folder / "incomplete").mkdir()  # of an export that was interrupted
+    assert export.latest_version(str(folder)) == 1
+    second = export.save(module, str(folder), "{}")
+    assert second == str(folder / "2")
+    assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
+    assert export.latest_version(str(folder)) == 2
+    assert predictor.Predictor(str(folder)).export_dir == second
+    assert predictor.Predictor(str(folder / "1")).export_dir == str(folder / "1")
+    (folder / "10").mkdir()
+    assert export.latest_version(str(folder)) == 10
+    assert export.latest_version(str(folder / "none")) == 0
+
+
+@pytest.mark.parametrize("kind", ["single", "pair", "number"])
+def test_labels_lie_beside_the_model(request, kind):
+    exported = request.getfixturevalue(kind)
+    exported = exported[0] if kind == "single" else exported
+    path = exported.version_dir / "assets.extra" / "label_map.json"
+    assert labels.read_label_map(str(path)) == LABEL_SETS[exported.problem_type]
+
+
+# What an exported classifier may consist of: operations of the model server's release
+# 2.20, which links TensorFlow's and tensorflow-text's of that number. Whoever adds one
+# looks it up in that release; Python functions (PyFunc) are in no server.
+ALLOWED_OPS = """
+    AddV2 All Any ArgMax Assert AssignVariableOp BatchMatMulV2 BiasAdd BroadcastTo
+    Cast ConcatV2 Const Cumsum DenseBincount DisableCopyOnRead Einsum Equal Erf Exp
+    ExpandDims Fill GatherNd GatherV2 Greater GreaterEqual Identity If Less
+    LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max
+    Maximum Mean MergeV2Checkpoints Minimum Mul Neg NoOp NotEqual OneHot OnesLike
+    Pack PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange
+    RaggedTensorToTensor Range Rank ReadVariableOp RealDiv Relu Reshape RestoreV2
+    Rsqrt SaveV2 Select SelectV2 Shape ShardedFilename Sigmoid Size Slice Softmax
+    Split SplitV Sqrt Square SquaredDifference Squeeze StatefulPartitionedCall
+    StatelessIf StaticRegexFullMatch StaticRegexReplace StopGradient StridedSlice
+    StringJoin StringLength StringLower StringSplitV2 Sub Sum Tanh
+    TensorScatterUpdate Tile Transpose UnicodeDecode UnicodeEncode UnicodeTranscode
+    Unpack UnsortedSegmentJoin VarHandleOp Where ZerosLike
+"""
+TEXT_OPS = {"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}  # tensorflow-text's
+
+
+def operations(exported):
+    """The names of all operations, and all functions that are bound to XLA."""
+    model = saved_model_pb2.SavedModel()
+    model.ParseFromString((exported.version_dir / "saved_model.pb").read_bytes())
+    graph = model.meta_graphs[0].graph_def
+    nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
+    owners = [*nodes, *graph.library.function]
+    compiled = [
+        owner
+        for owner in owners
+        if "_XlaMustCompile" in owner.attr and owner.attr["_XlaMustCompile"].b
+    ]
+    functions = {function.signature.name for function in graph.library.function}
+    return {node.op for node in nodes} - functions, compiled
+
+
+@pytest.mark.parametrize("kind", ["single", "pair", "number"])
+def test_only_known_operations_are_exported(request, kind):
+    exported = request.getfixturevalue(kind)
+    found, compiled = operations(exported[0] if kind == "single" else exported)
+    assert found - set(ALLOWED_OPS.split()) == TEXT_OPS
+    assert not compiled  # a server may lack XLA
+
+
+def test_compiled_graphs_are_told_apart(tmp_path):
+    """The twin of the test above: a graph with XLA in it is noticed."""
+
+    @tf.function(jit_compile=True)
+    def compiled(features):
+        return tf.cast(features["input_ids"][:, :2], tf.float32)
+
+    module = export.TextClassifier(
+        lambda texts: {"input_ids": tf.strings.length(texts)[:, None] * [1, 2]},
+        compiled,
+        (),
+        (),
+        1,
+    )
+    path = export.save(module, str(tmp_path), "{}")
+    found, owners = operations(Exported(None, None, "", pathlib.Path(path)))
+    assert owners and not TEXT_OPS & found
+
+
+def test_pairs_of_texts(pair):
+    _, expected = pair.probabilities(TEXTS, OTHERS)
+    answers = answering(pair.version_dir).predict(TEXTS, OTHERS)
+    served = [list(answer["probabilities"].values()) for answer in answers]
+    np.testing.assert_allclose(served, expected, atol=ROUNDING)
+    assert list(answers[0]) == ["probabilities"]
+    assert list(answers[0]["probabilities"]) == ["a", "b"]
+    _, swapped = pair.probabilities(OTHERS, TEXTS)
+    assert np.abs(swapped - expected).max() > 1e-3
+
+
+def test_regression_answers_with_a_number(number):
+    _, expected = number.probabilities(TEXTS)
+    answers = answering(number.version_dir).predict(TEXTS)
+    assert [list(answer) for answer in answers] == [["score"]] * len(TEXTS)
+    served = [[answer["score"]] for answer in answers]
+    np.testing.assert_allclose(served, expected, atol=ROUNDING)
+    assert np.ptp(expected) > 1e-3
+
+
+def test_classification_answers_with_a_label(single):
+    exported, _ = single
+    _, expected = exported.probabilities(TEXTS)
+    answers = answering(exported.version_dir).predict(TEXTS)
+    for answer, row in zip(answers, expected, strict=True):
+        assert list(answer) == ["label", "probabilities"]
+        assert list(answer["probabilities"]) == ["no", "ja", "yes"]
+        np.testing.assert_allclose(
+            list(answer["probabilities"].values()), row, atol=ROUNDING
+        )
+        best = max(answer["probabilities"], key=answer["probabilities"].get)
+        assert answer["label"] == best
+
+
+def test_wrong_number_of_texts(single, pair):
+    with pytest.raises(ValueError, match="takes text for each example, 2 given"):
+        answering(single[0].version_dir).predict(["a"], ["b"])
+    with pytest.raises(ValueError, match="takes text_a, text_b for each example, 1"):
+        answering(pair.version_dir).predict(["a"])
+
+
+def test_directory_without_a_model(tmp_path):
+    with pytest.raises(ValueError, match="no SavedModel there; train with") as caught:
+        predictor.Predictor(str(tmp_path))
+    assert str(caught.value).startswith(f"--export_dir={tmp_path}: ")
+
+
+def test_command_prints_answers(single, pair):
+    """One process of its own: the command needs no model code, only the SavedModel."""
+    root = pathlib.Path(export.__file__).parents[1]
+    command = [sys.executable, "-m", "serving.predictor", "--json"]
+    done = subprocess.run(
+        [*command, f"--export_dir={single[0].version_dir}", *TEXTS[:1], "gut"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["text"] for row in rows] == [TEXTS[0], "gut"]
+    _, expected = single[0].probabilities([TEXTS[0], "gut"])
+    for row, values in zip(rows, expected, strict=True):
+        served = list(row["probabilities"].values())
+        np.testing.assert_allclose(served, values, atol=ROUNDING)

@@ -1,0 +1,569 @@
+"""run_classifier.py from end to end, on a model and tables of tests/tiny.py."""
+
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from data_pipeline import records
+from modeling import checkpoint, models
+from modeling import config as config_lib
+from serving import predictor
+from tests import tiny
+from training import loop
+
+SPLITS = ("train", "dev", "test")
+# Enough to learn which word decides, in about a second.
+LEARN = ("--learning_rate=1e-3", "--num_train_epochs=30", "--train_batch_size=8")
+# Enough to have something that differs from the initial weights.
+BRIEF = ("--learning_rate=1e-3", "--num_train_epochs=1", "--train_batch_size=8")
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    return tiny.write_model(tmp_path_factory.mktemp("uncased_model"))
+
+
+@pytest.fixture(scope="module")
+def small_model_dir(tmp_path_factory):
+    """One layer, for tests in which the network does not matter: traced faster."""
+    path = tmp_path_factory.mktemp("small_uncased_model")
+    return tiny.write_model(path, num_hidden_layers=1)
+
+
+@pytest.fixture(scope="module")
+def table_dir(tmp_path_factory):
+    return tiny.write_tables(tmp_path_factory.mktemp("tables"))
+
+
+def files_of(directory, *splits):
+    return [f"--{split}_file={directory}/{split}.tsv" for split in splits or SPLITS]
+
+
+def run(model, output_dir, *arguments):
+    """Runs the script, which must end well; returns what it printed."""
+    done = tiny.run_classifier(
+        f"--pretrained={model}",
+        f"--output_dir={output_dir}",
+        "--max_seq_length=16",
+        *arguments,
+    )
+    assert done.code == 0, done.err
+    return done
+
+
+@pytest.fixture(scope="module")
+def trained(model_dir, table_dir, tmp_path_factory):
+    """(directory, output) of a whole run: train, evaluate, predict and export."""
+    path = tmp_path_factory.mktemp("trained")
+    actions = ("--do_train", "--do_eval", "--do_predict", "--do_export")
+    more = ("--save_checkpoints_steps=70", "--keep_checkpoint_max=2")
+    arguments = (*files_of(table_dir), *actions, *LEARN, *more)
+    return path, run(model_dir, path, *arguments)
+
+
+def columns(path):
+    lines = pathlib.Path(path).read_text().splitlines()
+    return np.array([[float(cell) for cell in line.split("\t")] for line in lines])
+
+
+def variables_of(prefix):
+    reader = tf.train.load_checkpoint(str(prefix))
+    names = reader.get_variable_to_shape_map()
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def assert_same_variables(prefix, other):
+    mine, others = variables_of(prefix), variables_of(other)
+    assert mine.keys() == others.keys()
+    for name, value in mine.items():
+        np.testing.assert_array_equal(value, others[name], err_msg=name)
+
+
+def test_whole_run_learns_and_leaves_the_files_of_the_original(trained):
+    path, done = trained
+    files = set(tiny.listing(path))
+    events = {name for name in files if "tfevents" in name}
+    assert len(events) == 1 and next(iter(events)).startswith("train/events.out.")
+    exported = {name for name in files if name.startswith("export/1/")}
+    assert {"export/1/saved_model.pb", "export/1/assets.extra/label_map.json"} < files
+    checkpoints = {
+        f"model.ckpt-{step}.{ending}"
+        for step in (140, 180)  # of 70, 140 and 180 the newest two
+        for ending in ("index", "data-00000-of-00001", "json")
+    }
+    assert files - events - exported - checkpoints == {
+        "bert_config.json",
+        "checkpoint",
+        "eval.tf_record",
+        "eval_results.txt",
+        "label_map.json",
+        "predict.tf_record",
+        "run.json",
+        "test_predictions.jsonl",
+        "test_results.tsv",
+        "tokenizer_config.json",
+        "train.tf_record",
+        "vocab.txt",
+    }
+    assert checkpoints < files
+    assert tiny.eval_results(path)["eval_accuracy"] > 0.9
+    assert "training: step 0 to 180" in done.out
+    assert "newly initialised: output_weights, output_bias" in done.out
+    assert re.search(r"^step 180/180 \(100 %\)  loss 0\.\d+ ", done.err, re.M)
+
+
+def test_eval_results_are_sorted_lines_with_the_originals_keys(trained):
+    text = (trained[0] / "eval_results.txt").read_text()
+    keys = [line.split(" = ")[0] for line in text.splitlines()]
+    assert keys == sorted(keys)
+    assert {"eval_accuracy", "eval_loss", "global_step", "loss"} < set(keys)
+    assert "global_step = 180\n" in text
+    assert text.endswith("\n")
+
+
+def test_test_results_have_a_row_an_example_and_a_column_a_class(trained, table_dir):
+    path = trained[0]
+    found = columns(path / "test_results.tsv")
+    assert found.shape == (10, 3)
+    # float32 probabilities, printed with all their digits
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-6)
+    label_map = json.loads((path / "label_map.json").read_text())
+    assert [label_map[str(i)] for i in range(3)] == tiny.LABELS
+    table = (table_dir / "test.tsv").read_text().splitlines()[1:]
+    rows = [line.split("\t") for line in table]
+    for values, said, row in zip(found, tiny.predictions(path), rows, strict=True):
+        assert said["text_a"] == row[0] and said["given"] == row[1]
+        assert said["label"] == tiny.LABELS[values.argmax()] == said["given"]
+        named = [said["probabilities"][name] for name in tiny.LABELS]
+        np.testing.assert_allclose(named, values, atol=1e-6)  # six digits are written
+
+
+def test_tf_records_hold_the_originals_features(trained):
+    spec = records.classifier_spec(16)
+    counts = {}
+    for name in ("train", "eval", "predict"):
+        data = tf.data.TFRecordDataset(str(trained[0] / f"{name}.tf_record"))
+        parsed = [tf.io.parse_single_example(record, spec) for record in data]
+        counts[name] = len(parsed)
+        for row in parsed:
+            length = int(tf.reduce_sum(row["input_mask"]))
+            assert not np.any(row["input_ids"][length:]) and length >= 5
+            assert int(row["input_ids"][0]) == tiny.SPECIAL.index("[CLS]")
+            assert int(row["input_ids"][length - 1]) == tiny.SPECIAL.index("[SEP]")
+            assert int(row["label_ids"]) in range(3) and int(row["is_real_example"])
+            assert not np.any(row["segment_ids"])
+    assert counts == {"train": 48, "eval": 18, "predict": 10}
+
+
+def test_export_answers_as_test_results_say(trained):
+    path = trained[0]
+    answers = predictor.Predictor(str(path / "export")).predict(
+        [row["text_a"] for row in tiny.predictions(path)]
+    )
+    # Batches of other lengths, and gelu without XLA: rounding, no more.
+    served = [[a["probabilities"][name] for name in tiny.LABELS] for a in answers]
+    np.testing.assert_allclose(served, columns(path / "test_results.tsv"), atol=1e-5)
+    assert [a["label"] for a in answers] == [
+        row["label"] for row in tiny.predictions(path)
+    ]
+
+
+def test_export_needs_only_operations_that_servers_have(trained):
+    """TensorFlow's, two of TensorFlow Text 2.20, and no XLA."""
+    path = trained[0] / "export" / "1" / "saved_model.pb"
+    (graph,) = saved_model_pb2.SavedModel.FromString(path.read_bytes()).meta_graphs
+    functions = graph.graph_def.library.function
+    assert not [f for f in functions if f.attr["_XlaMustCompile"].b]
+    used = {node.op for function in functions for node in function.node_def}
+    foreign = {op for op in used if not hasattr(tf.raw_ops, op)}
+    assert foreign == {"NormalizeUTF8", "FastWordpieceTokenizeWithOffsets"}
+
+
+def test_run_json_says_how_it_was_made(trained, model_dir):
+    said = json.loads((trained[0] / "run.json").read_text())
+    assert said["flags"]["learning_rate"] == 1e-3 and said["flags"]["do_train"] is True
+    assert said["flags"]["pretrained"] == str(model_dir)
+    assert said["versions"]["tensorflow"] == tf.__version__
+    assert said["identity"]["data"].startswith("48 examples, digest ")
+
+
+def test_tensorboard_gets_loss_rate_and_speed(trained):
+    (events,) = (trained[0] / "train").iterdir()
+    tags = {
+        value.tag
+        for record in tf.data.TFRecordDataset(str(events))
+        for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value
+    }
+    assert {
+        "train/loss",
+        "train/learning_rate",
+        "train/gradient_norm",
+        "train/examples_per_second",
+    } <= tags
+
+
+@pytest.mark.parametrize("place", ["output_dir", "directory", "prefix", "older"])
+def test_predictions_and_evaluation_equal_those_of_the_run(
+    trained, model_dir, table_dir, tmp_path, place
+):
+    path = trained[0]
+    output_dir = path if place == "output_dir" else tmp_path
+    checkpoints = {
+        "output_dir": (),
+        "directory": (f"--init_checkpoint={path}",),
+        "prefix": (f"--init_checkpoint={path}/model.ckpt-180",),
+        "older": (f"--init_checkpoint={path}/model.ckpt-140",),
+    }
+    before = tiny.listing(path)
+    actions = ("--do_eval", "--do_predict")
+    files = files_of(table_dir, "dev", "test")
+    done = run(model_dir, output_dir, *checkpoints[place], *files, *actions)
+    after = tiny.listing(output_dir)
+    results = {"eval_results.txt", "test_results.tsv", "test_predictions.jsonl"}
+    equal = {name for name in results if after[name] == before[name]}
+    assert equal == (set() if place == "older" else results)
+    assert "41 of 41 variables assigned" in done.out
+
+
+def test_evaluation_in_a_runs_directory_does_not_make_it_anothers(
+    trained, model_dir, table_dir
+):
+    """After it, the directory still knows whose it is."""
+    path = trained[0]
+    run(model_dir, path, *files_of(table_dir, "dev"), "--do_eval")
+    before = tiny.listing(path)
+    done = tiny.run_classifier(
+        f"--pretrained={model_dir}",
+        f"--output_dir={path}",
+        f"--train_file={table_dir}/dev.tsv",
+        "--max_seq_length=16",
+        "--do_train",
+        *BRIEF,
+    )
+    assert done.code == 2
+    assert "holds another run: data was '48 examples" in done.err
+    assert tiny.listing(path) == before
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(small_model_dir, table_dir, tmp_path_factory):
+    """A run of 12 steps that saves at 5, 10 and 12."""
+    path = tmp_path_factory.mktemp("uninterrupted")
+    run(small_model_dir, path, *files_of(table_dir), *RESUMABLE)
+    return path
+
+
+RESUMABLE = (
+    "--do_train",
+    "--do_eval",
+    "--learning_rate=1e-3",
+    "--num_train_epochs=2",
+    "--train_batch_size=8",
+    "--save_checkpoints_steps=5",
+    "--log_steps=1",
+)
+
+
+def test_interrupted_run_ends_as_the_uninterrupted_one(
+    uninterrupted, small_model_dir, table_dir, tmp_path, monkeypatch
+):
+    def stop_at_8(plan, step):
+        if step == 8:
+            raise KeyboardInterrupt
+        return ordinary(plan, step)
+
+    ordinary = loop.Plan.next_stop
+    monkeypatch.setattr(loop.Plan, "next_stop", stop_at_8)
+    with pytest.raises(KeyboardInterrupt):
+        run(small_model_dir, tmp_path, *files_of(table_dir), *RESUMABLE)
+    monkeypatch.undo()
+    assert not (tmp_path / "model.ckpt-10.index").exists()
+    done = run(small_model_dir, tmp_path, *files_of(table_dir), *RESUMABLE)
+    assert f"{tmp_path}/model.ckpt-5 with its moments (resumed)" in done.out
+    assert "training: step 5 to 12" in done.out
+    for step in (10, 12):
+        name = f"model.ckpt-{step}"
+        assert_same_variables(tmp_path / name, uninterrupted / name)
+    assert tiny.eval_results(tmp_path) == tiny.eval_results(uninterrupted)
+
+
+def test_finished_run_says_that_nothing_is_left(
+    uninterrupted, small_model_dir, table_dir
+):
+    before = tiny.listing(uninterrupted)
+    done = run(small_model_dir, uninterrupted, *files_of(table_dir), *RESUMABLE)
+    assert "nothing to train: step 12 of 12 is reached; raise --num" in done.out
+    assert tiny.listing(uninterrupted) == before
+
+
+def test_another_run_is_refused_and_replaced_when_asked(
+    uninterrupted, small_model_dir, table_dir, tmp_path
+):
+    for path in uninterrupted.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "notes.txt").write_text("mine")
+    before = tiny.listing(tmp_path)
+    arguments = (*files_of(table_dir), *RESUMABLE, "--train_batch_size=16")
+    places = (f"--pretrained={small_model_dir}", f"--output_dir={tmp_path}")
+    done = tiny.run_classifier(*places, "--max_seq_length=16", *arguments)
+    assert done.code == 2
+    assert "train_batch_size was 8 and is 16" in done.err
+    assert "--overwrite_output_dir" in done.err
+    assert tiny.listing(tmp_path) == before
+    done = run(small_model_dir, tmp_path, *arguments, "--overwrite_output_dir")
+    assert "training: step 0 to 6" in done.out
+    files = set(tiny.listing(tmp_path))
+    assert "model.ckpt-6.index" in files and "model.ckpt-12.index" not in files
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_best_checkpoint_is_used_and_training_stops_early(
+    small_model_dir, table_dir, tmp_path
+):
+    """With a rate that ruins the weights the first evaluation stays the best."""
+    actions = ("--do_train", "--do_eval", "--do_predict")
+    arguments = (*files_of(table_dir), *actions, *LEARN, "--best_metric=loss")
+    arguments += ("--evaluate_steps=2", "--early_stopping_patience=3")
+    arguments += ("--learning_rate=0.3", "--warmup_proportion=0.1")
+    done = run(small_model_dir, tmp_path, *arguments, "--keep_checkpoint_max=1")
+    best = int(re.search(r"^best: step (\d+) with", done.out, re.M)[1])
+    stopped = int(
+        re.search(r"^stopped at step (\d+): no better loss", done.err, re.M)[1]
+    )
+    assert stopped == best + 3 * 2 < 180
+    assert tiny.eval_results(tmp_path)["global_step"] == best
+    kept = {path.stem for path in tmp_path.glob("model.ckpt-*.index")}
+    assert kept == {f"model.ckpt-{best}", f"model.ckpt-{stopped}"}
+    before = tiny.listing(tmp_path)
+    scores = re.findall(r"^evaluation at step .*  loss (\S+)", done.err, re.M)
+    scores = [float(score) for score in scores]
+    assert min(scores) == pytest.approx(tiny.eval_results(tmp_path)["eval_loss"], 1e-3)
+    # What was used then is used by a later command too.
+    files = files_of(table_dir, "dev", "test")
+    run(small_model_dir, tmp_path, *files, "--do_eval", "--do_predict")
+    after = tiny.listing(tmp_path)
+    for name in ("eval_results.txt", "test_results.tsv"):
+        assert after[name] == before[name]
+    events = list((tmp_path / "eval").iterdir())
+    assert len(events) == 1
+
+
+def test_seeds_are_summarised(small_model_dir, table_dir, tmp_path):
+    arguments = (*files_of(table_dir), "--do_train", "--do_eval", *BRIEF)
+    done = run(small_model_dir, tmp_path, *arguments, "--seeds=3,4")
+    said = json.loads((tmp_path / "seeds.json").read_text())
+    assert set(said["seeds"]) == {"3", "4"}
+    losses = [tiny.eval_results(tmp_path / f"seed-{n}")["eval_loss"] for n in (3, 4)]
+    # The twin of the equalities above: with another seed they could not hold.
+    assert abs(losses[0] - losses[1]) > 1e-4
+    mean = said["summary"]["eval_loss"]["mean"]
+    assert mean == pytest.approx(np.mean(losses), 1e-6)
+    deviation = said["summary"]["eval_loss"]["deviation"]
+    assert deviation == pytest.approx(abs(losses[0] - losses[1]) / math.sqrt(2), 1e-4)
+    assert re.search(r"over seeds 3, 4:\n(  .*\n)*  eval_loss = ", done.out)
+
+
+def test_padding_to_the_limit_changes_no_prediction(
+    trained, model_dir, table_dir, tmp_path
+):
+    files = files_of(table_dir, "test")
+    arguments = (
+        "--do_predict",
+        f"--init_checkpoint={trained[0]}",
+        "--nowrite_tf_records",
+    )
+    path = tmp_path / "new"
+    run(model_dir, path, *files, *arguments, "--pad_to_max_length")
+    found = columns(path / "test_results.tsv")
+    # Longer rows are summed in another order; hence not equal bit for bit.
+    np.testing.assert_allclose(
+        found, columns(trained[0] / "test_results.tsv"), atol=1e-5
+    )
+    assert not list(path.glob("*.tf_record"))
+
+
+def test_regression_of_pairs(small_model_dir, tmp_path):
+    table = [
+        (text, " ".join(reversed(text.split())), tiny.LABELS.index(label) * 2.5 - 1)
+        for text, label in tiny.rows(48)
+    ]
+    for split in SPLITS:
+        tiny.write_tsv(tmp_path / f"{split}.tsv", ("text_a", "text_b", "score"), table)
+    actions = ("--do_train", "--do_eval", "--do_predict", "--do_export")
+    arguments = (*files_of(tmp_path), *actions, *LEARN, "--problem_type=regression")
+    path = tmp_path / "out"
+    run(small_model_dir, path, *arguments, "--num_train_epochs=40")
+    results = tiny.eval_results(path)
+    assert results["eval_pearson"] > 0.9 and "eval_accuracy" not in results
+    scores = [row["score"] for row in tiny.predictions(path)]
+    np.testing.assert_allclose(columns(path / "test_results.tsv")[:, 0], scores)
+    answers = predictor.Predictor(str(path / "export")).predict(
+        [row[0] for row in table], [row[1] for row in table]
+    )
+    served = [answer["score"] for answer in answers]
+    np.testing.assert_allclose(served, scores, atol=1e-4)
+
+
+def test_several_labels_in_jsonl(small_model_dir, tmp_path):
+    rows = []
+    for text, label in tiny.rows(48):
+        more = ["long"] if len(text.split()) > 4 else []
+        rows.append({"text": text, "label": [label, *more]})
+    rows[0]["label"] = []
+    for split in SPLITS:
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{split}.jsonl").write_text(text)
+    files = [f"--{split}_file={tmp_path}/{split}.jsonl" for split in SPLITS]
+    actions = ("--do_train", "--do_eval", "--do_predict", "--do_export")
+    path = tmp_path / "out"
+    arguments = (*files, *actions, *LEARN, "--problem_type=multi_label")
+    run(small_model_dir, path, *arguments, "--multi_label_threshold=0.4")
+    assert tiny.eval_results(path)["eval_f1_micro"] > 0.8
+    said = tiny.predictions(path)
+    for row in said:
+        assert list(row["probabilities"]) == ["bad", "fine", "good", "long"]
+        named = row["probabilities"].items()
+        assert row["labels"] == [name for name, value in named if value >= 0.4]
+    assert any(len(row["labels"]) > 1 for row in said)
+    (answer,) = predictor.Predictor(str(path / "export")).predict([said[3]["text_a"]])
+    assert answer["probabilities"] == pytest.approx(said[3]["probabilities"], abs=1e-5)
+    assert "label" not in answer
+
+
+def test_class_weights_move_the_predictions(small_model_dir, tmp_path):
+    """CSV with named columns; a heavy weight makes its class the answer."""
+    rows = tiny.rows(24)
+    for split in SPLITS:
+        lines = ["what,kind,number\n"]
+        lines += [
+            f'"{text}, ""so""",{label},x{i}\n' for i, (text, label) in enumerate(rows)
+        ]
+        (tmp_path / f"{split}.csv").write_text("".join(lines))
+    files = [f"--{split}_file={tmp_path}/{split}.csv" for split in SPLITS]
+    layout = ("--text_a_column=what", "--label_column=kind", "--id_column=number")
+    arguments = (*files, *layout, "--do_train", "--do_predict", *BRIEF)
+    arguments += ("--learning_rate=1e-2", "--num_train_epochs=4")
+    counts = {}
+    for weights in ("1,1,300", "300,1,1"):
+        path = tmp_path / weights
+        run(small_model_dir, path, *arguments, f"--class_weights={weights}")
+        said = tiny.predictions(path)
+        assert [row["id"] for row in said] == [f"x{i}" for i in range(24)]
+        assert said[0]["text_a"] == rows[0][0] + ', "so"'
+        counts[weights] = sum(row["label"] == "good" for row in said)
+    assert counts == {"1,1,300": 24, "300,1,1": 0}
+
+
+def test_hugging_face_directory_gives_the_same_scores(
+    trained, model_dir, table_dir, tmp_path
+):
+    config = config_lib.BertConfig.from_json_file(trained[0] / "bert_config.json")
+    model = models.BertClassifier(config, 3)
+    model.build()
+    checkpoint.load(model, trained[0])
+    directory = tmp_path / "hugging-face"
+    checkpoint.save_hugging_face(
+        directory, model, vocab_file=str(model_dir / "vocab.txt"), labels=tiny.LABELS
+    )
+    labels = f"--labels={','.join(tiny.LABELS)}"
+    path = tmp_path / "out"
+    done = run(directory, path, *files_of(table_dir, "dev"), labels, "--do_eval")
+    assert "model.safetensors: 41 of 41 variables assigned" in done.out
+    mine, before = tiny.eval_results(path), tiny.eval_results(trained[0])
+    assert mine.pop("global_step") == 0 and before.pop("global_step") == 180
+    assert mine == before
+
+
+def test_test_rows_need_no_labels(trained, model_dir, tmp_path):
+    texts = [row["text_a"] for row in tiny.predictions(trained[0])]
+    table = tiny.write_tsv(
+        tmp_path / "test.tsv", ("text",), [(text,) for text in texts]
+    )
+    arguments = (
+        f"--test_file={table}",
+        "--do_predict",
+        f"--init_checkpoint={trained[0]}",
+    )
+    done = run(model_dir, tmp_path / "out", *arguments)
+    assert "test_accuracy" not in done.out
+    found = (tmp_path / "out" / "test_results.tsv").read_bytes()
+    assert found == (trained[0] / "test_results.tsv").read_bytes()
+    assert "given" not in tiny.predictions(tmp_path / "out")[0]
+
+
+def test_original_task_is_a_name_and_a_directory(small_model_dir, tmp_path):
+    """CoLA, whose score is Matthews' and whose test file has no labels."""
+    tables = tiny.ROOT / "tests" / "data_pipeline" / "original_tasks" / "cola"
+    actions = ("--do_train", "--do_eval", "--do_predict")
+    task = ("--task_name=CoLA", f"--data_dir={tables}")
+    run(small_model_dir, tmp_path, *task, *actions, *BRIEF, "--train_batch_size=2")
+    assert set(tiny.eval_results(tmp_path)) == {
+        "eval_accuracy",
+        "eval_loss",
+        "eval_mcc",
+        "global_step",
+        "loss",
+    }
+    rows = (tables / "test.tsv").read_text("utf-8").splitlines()[1:]
+    assert columns(tmp_path / "test_results.tsv").shape == (len(rows), 2)
+    assert tiny.predictions(tmp_path)[0]["id"] == "test-1"
+
+
+def test_script_and_predictor_are_commands(small_model_dir, table_dir, tmp_path):
+    command = [sys.executable, str(tiny.ROOT / "run_classifier.py")]
+    command += [f"--pretrained={small_model_dir}", f"--output_dir={tmp_path}"]
+    command += [*files_of(table_dir, "train"), "--do_train", "--do_export", *BRIEF]
+    done = subprocess.run(
+        [*command, "--max_seq_length=16"], capture_output=True, text=True, cwd=tiny.ROOT
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"exported: {tmp_path}/export/1" in done.stdout
+    said = json.loads((tmp_path / "run.json").read_text())["flags"]
+    assert said["do_export"] is True and said["train_batch_size"] == 8
+    asked = ["the film was awful", "a great shop"]
+    command = [sys.executable, "-m", "serving.predictor", "--json"]
+    done = subprocess.run(
+        [*command, f"--export_dir={tmp_path}/export", *asked],
+        capture_output=True,
+        text=True,
+        cwd=tiny.ROOT,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["text"] for answer in answers] == asked
+    assert {answer["label"] for answer in answers} <= set(tiny.LABELS)
+
+
+@pytest.mark.slow
+def test_demonstration_answers_its_three_messages(minilm_dir, tmp_path):
+    """The two commands of make demo, with the real weights."""
+    assert minilm_dir == tiny.ROOT / "models" / "minilm"
+    made = [f"PY={sys.executable}", f"DEMO_DIR={tmp_path}"]
+    done = subprocess.run(
+        ["make", "-n", "demo", *made], capture_output=True, text=True, cwd=tiny.ROOT
+    )
+    pattern = rf"^{re.escape(sys.executable)} (?:.*\\\n)*.*"
+    commands = re.findall(pattern, done.stdout, re.M)
+    assert len(commands) == 2
+    for command in commands:
+        done = subprocess.run(
+            ["sh", "-c", command], capture_output=True, text=True, cwd=tiny.ROOT
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+    assert tiny.eval_results(tmp_path)["eval_accuracy"] > 0.85
+    said = re.findall(r"^    (\w+) ", done.stdout, re.M)
+    assert said == ["delivery", "billing", "praise"]
+
+
+def teardown_module():
+    keras.utils.clear_session(free_memory=True)

@@ -1,0 +1,174 @@
+"""Tests of training/checkpoints.py."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import checkpoint
+from training import checkpoints, optimizer
+
+
+@pytest.fixture
+def parts(build_classifier):
+    """A function that builds model and optimizer, with moments filled with `value`."""
+
+    def build(value=0.0, **changes):
+        model, adam = build_classifier(**changes), optimizer.BertAdam()
+        adam.build(model.trainable_variables)
+        for variable, mean, square in adam.slots():
+            variable.assign(np.full(variable.shape, value))
+            mean.assign(np.full(variable.shape, value + 0.25))
+            square.assign(np.full(variable.shape, value + 0.5))
+        return model, adam
+
+    return build
+
+
+def saver(directory, model, adam, keep=5):
+    return checkpoints.RunCheckpoints(
+        str(directory),
+        checkpoint.google_variables(model),
+        adam,
+        write=checkpoint.write_google,
+        keep=keep,
+    )
+
+
+def names(directory):
+    return [path.rsplit("/", 1)[1] for path in checkpoints.all_checkpoints(directory)]
+
+
+def first_values(adam):
+    return [float(np.ravel(part)[0]) for part in adam.slots()[0]]
+
+
+def test_checkpoint_has_the_originals_names(parts, tmp_path):
+    model, adam = parts()
+    prefix = saver(tmp_path, model, adam).save(7, {})
+    assert prefix == str(tmp_path / "model.ckpt-7")
+    shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    weights = checkpoint.google_variables(model)
+    expected = {"global_step": []}
+    for name, variable in weights.items():
+        for suffix in ("", "/adam_m", "/adam_v"):
+            expected[name + suffix] = list(variable.shape)
+    assert shapes == expected
+    assert {"output_weights/adam_m", "bert/pooler/dense/kernel/adam_v"} <= set(shapes)
+    assert checkpoint.load(model, prefix).global_step == 7
+
+
+def test_weights_moments_step_and_state_come_back(parts, tmp_path):
+    saver(tmp_path, *parts(1.0)).save(7, {"best_step": 5, "best_score": 0.5})
+    model, adam = parts(9.0)
+    restored = saver(tmp_path, model, adam).restore()
+    assert restored == (7, {"best_step": 5, "best_score": 0.5})
+    for slot in adam.slots():
+        for part, value in zip(slot, (1.0, 1.25, 1.5), strict=True):
+            np.testing.assert_array_equal(part, np.full(part.shape, value))
+
+
+def test_new_directory_has_nothing_to_restore(parts, tmp_path):
+    model, adam = parts(3.0)
+    assert saver(tmp_path, model, adam).restore() is None
+    assert first_values(adam) == [3.0, 3.25, 3.5]
+
+
+def test_newest_and_best_are_kept(parts, tmp_path):
+    run = saver(tmp_path, *parts(), keep=2)
+    for step in (2, 4, 6, 8, 10):
+        run.save(step, {"best_step": 4} if step >= 4 else {})
+    assert names(tmp_path) == ["model.ckpt-4", "model.ckpt-8", "model.ckpt-10"]
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == [
+        "model.ckpt-10.json",
+        "model.ckpt-4.json",
+        "model.ckpt-8.json",
+    ]
+    # TensorFlow's tools use the best; a resumed run goes on from the newest.
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-4")
+    assert run.restore()[0] == 10
+
+
+def test_checkpoint_file_names_the_newest(parts, tmp_path):
+    run = saver(tmp_path, *parts())
+    for step in (9, 10):
+        run.save(step, {})
+    assert (tmp_path / "checkpoint").read_text("utf-8") == (
+        'model_checkpoint_path: "model.ckpt-10"\n'
+        'all_model_checkpoint_paths: "model.ckpt-9"\n'
+        'all_model_checkpoint_paths: "model.ckpt-10"\n'
+    )
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-10")
+    state = tf.train.get_checkpoint_state(str(tmp_path))
+    assert len(state.all_model_checkpoint_paths) == 2
+
+
+def test_former_best_is_forgotten(parts, tmp_path):
+    run = saver(tmp_path, *parts(), keep=1)
+    for step, best in ((2, 2), (4, 2), (6, 6), (8, 6)):
+        run.save(step, {"best_step": best})
+    assert names(tmp_path) == ["model.ckpt-6", "model.ckpt-8"]
+
+
+@pytest.mark.parametrize("damage", ["index", "data", "short"])
+def test_damaged_newest_is_passed_over(parts, tmp_path, damage, caplog):
+    for value, step in ((1.0, 5), (2.0, 10)):
+        saver(tmp_path, *parts(value)).save(step, {"best_score": value})
+    kind = "index" if damage == "index" else "data-00000-of-00001"
+    path = tmp_path / f"model.ckpt-10.{kind}"
+    content = path.read_bytes()
+    if damage == "data":
+        path.write_bytes(bytes([content[0] ^ 8]) + content[1:])
+    else:
+        path.write_bytes(content[: len(content) // 2])
+    model, adam = parts(9.0)
+    assert saver(tmp_path, model, adam).restore() == (5, {"best_score": 1.0})
+    assert first_values(adam) == [1.0, 1.25, 1.5]
+
+
+def test_damage_everywhere_says_so(parts, tmp_path):
+    run = saver(tmp_path, *parts())
+    run.save(5, {})
+    (tmp_path / "model.ckpt-5.index").write_bytes(b"\0" * 100)
+    with pytest.raises(ValueError, match="none of 1 checkpoints can be read; start"):
+        run.restore()
+
+
+def test_other_models_checkpoint_is_refused(parts, tmp_path):
+    saver(tmp_path, *parts()).save(5, {})
+    model, adam = parts(9.0, vocab_size=31)
+    with pytest.raises(ValueError) as caught:
+        saver(tmp_path, model, adam).restore()
+    text = str(caught.value)
+    assert "word_embeddings" in text and "[30, 8], this run wants [31, 8]" in text
+    assert "choose another --output_dir or add --overwrite_output_dir" in text
+    assert first_values(adam)[0] == 9.0  # nothing was assigned
+
+
+def test_weights_without_moments_are_no_checkpoint_of_a_run(parts, tmp_path):
+    model, adam = parts()
+    saver(tmp_path, model, None).save(5, {})
+    with pytest.raises(ValueError, match="adam_m is missing, this run wants"):
+        saver(tmp_path, model, adam).restore()
+
+
+def test_interrupted_saving_leaves_the_one_before(parts, tmp_path, monkeypatch):
+    model, adam = parts(1.0)
+    run = saver(tmp_path, model, adam)
+    run.save(5, {})
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run.save(10, {})
+    assert names(tmp_path) == ["model.ckpt-5"]
+    assert run.restore()[0] == 5
+
+
+def test_steps_are_ordered_as_numbers(tmp_path):
+    for step in (9, 100, 20):
+        (tmp_path / f"model.ckpt-{step}.index").touch()
+    for other in ("model.ckpt-30.incomplete.index", "bert_model.ckpt.index"):
+        (tmp_path / other).touch()
+    assert names(tmp_path) == ["model.ckpt-9", "model.ckpt-20", "model.ckpt-100"]

@@ -1,0 +1,102 @@
+"""Tests of training/evaluation.py and training/devices.py, on one device."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline import batching, packing
+from training import devices, evaluation, steps
+
+STRATEGY = tf.distribute.get_strategy()
+
+
+@pytest.fixture
+def packed():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(3, 9, 11)
+    return packing.Packed(
+        tokens=rng.integers(1, 30, lengths.sum()).astype(np.int32),
+        splits=np.concatenate([[0], np.cumsum(lengths)]),
+        first_lengths=lengths.astype(np.int32),
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 11, 16])
+def test_predictions_are_in_the_order_of_the_examples(packed, batch_size):
+    def first_and_sum(features):
+        ids = features["input_ids"]
+        return {"first": ids[:, 0], "both": tf.stack([ids[:, 0], ids[:, 1]], axis=1)}
+
+    order = batching.evaluation_order(packed.lengths, batch_size)
+    batches = batching.batches(packed, order)
+    outputs = evaluation.predict(first_and_sum, batches, order, STRATEGY)
+    starts = packed.splits[:-1]
+    np.testing.assert_array_equal(outputs["first"], packed.tokens[starts])
+    np.testing.assert_array_equal(outputs["both"][:, 1], packed.tokens[starts + 1])
+    assert outputs["both"].shape == (11, 2)
+
+
+def test_predictions_do_not_depend_on_the_batch(build_classifier, packed):
+    model = build_classifier()
+    predict = steps.predict_function(model, STRATEGY, jit_compile=False)
+    logits = []
+    for batch_size, pad_to in ((4, 9), (11, 16)):
+        order = batching.evaluation_order(packed.lengths, batch_size)
+        batches = batching.batches(packed, order, pad_to=pad_to)
+        outputs = evaluation.predict(predict, batches, order, STRATEGY)
+        logits.append(outputs["logits"])
+    np.testing.assert_allclose(*logits, atol=1e-6)  # float32 rounding
+    assert np.ptp(logits[0], axis=0).min() > 1e-3  # texts do differ
+
+
+def test_prediction_has_no_dropout(build_classifier, classifier_batch):
+    model = build_classifier(hidden_dropout_prob=0.5)
+    features = {k: v for k, v in classifier_batch.items() if k != "label_ids"}
+    predict = steps.predict_function(model, STRATEGY, jit_compile=False)
+    np.testing.assert_allclose(
+        predict(features)["logits"], model(features)["logits"], atol=1e-6
+    )
+
+
+def test_mean_loss_is_a_mean_of_batches():
+    """The Estimator's `loss`: the last batch counts as much as a full one."""
+    losses = np.array([1.0, 2.0, 3.0, 4.0, 10.0])
+    assert evaluation.mean_loss(losses, 2) == np.float32((1.5 + 3.5 + 10) / 3)
+    assert evaluation.mean_loss(losses, 5) == np.float32(4)
+    assert evaluation.mean_loss(losses, 8).dtype == np.float32
+
+
+def test_one_device_is_described(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
+    monkeypatch.setattr(devices, "_usable_cores", lambda: range(3))
+    assert devices.describe(STRATEGY) == (
+        "devices: CPU with 3 cores, no GPU found; strategy: one device, 1 replica(s)"
+    )
+    gpu = types.SimpleNamespace(name="/device:GPU:0")
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [gpu])
+    assert devices.describe(STRATEGY) == (
+        "devices: 1 GPU; strategy: one device, 1 replica(s)"
+    )
+
+
+def test_one_device_needs_no_strategy(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
+    assert devices.strategy_for() is tf.distribute.get_strategy()
+    assert not devices.compiles_steps(STRATEGY, static_length=128)
+
+
+def test_steps_are_compiled_on_gpus_with_one_length(monkeypatch):
+    gpu = types.SimpleNamespace(name="/device:GPU:0")
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [gpu])
+    assert devices.compiles_steps(STRATEGY, static_length=128)
+    assert not devices.compiles_steps(STRATEGY, static_length=None)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "replicas", "fitting"), [(8, 1, 8), (8, 2, 8), (7, 2, 8), (1, 8, 8)]
+)
+def test_batch_size_is_a_multiple_of_the_replicas(batch_size, replicas, fitting):
+    strategy = types.SimpleNamespace(num_replicas_in_sync=replicas)
+    assert devices.fitting_batch_size(batch_size, strategy) == fitting

@@ -1,0 +1,183 @@
+"""Tests of training/flags.py with a stand-in for the parsed command line."""
+
+import types
+
+import pytest
+
+from training import flags
+
+
+class CommandLine(dict):
+    """Flag values as attributes, and as flags by name, like absl's FLAGS."""
+
+    def __getattr__(self, name):
+        return self[name].value
+
+
+@pytest.fixture
+def command_line(monkeypatch):
+    def give(present=(), **values):
+        line = CommandLine(
+            {
+                name: types.SimpleNamespace(value=value, present=name in present)
+                for name, value in values.items()
+            }
+        )
+        monkeypatch.setattr(flags, "FLAGS", line)
+
+    return give
+
+
+@pytest.mark.parametrize("error", [ValueError("bad\nrow"), FileNotFoundError("no x")])
+def test_wrong_input_is_one_line_and_exit_code_2(capsys, error):
+    with pytest.raises(SystemExit) as caught, flags.one_line_errors():
+        raise error
+    assert caught.value.code == 2
+    text = " ".join(str(error).split("\n"))
+    assert capsys.readouterr().err == f"error: {text}\n"
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), AssertionError("x"), TypeError("x")])
+def test_our_own_mistakes_keep_their_traceback(capsys, error):
+    with pytest.raises(type(error)), flags.one_line_errors():
+        raise error
+    assert capsys.readouterr().err == ""
+
+
+def test_no_error_passes_through():
+    with flags.one_line_errors():
+        value = 3
+    assert value == 3
+
+
+ACTIONS = {
+    "do_train": True,
+    "do_eval": False,
+    "output_dir": "out",
+    "seeds": [],
+    "early_stopping_patience": 0,
+    "evaluate_steps": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, None),
+        # run_classifier.py's words.
+        ({"do_train": False}, "At least one of `do_train`, `do_eval` must be True"),
+        ({"output_dir": None}, "--output_dir is missing"),
+        ({"seeds": ["1", "x"]}, "--seeds=1,x are not whole numbers"),
+        ({"seeds": ["1", "-2"]}, None),
+        ({"early_stopping_patience": 2}, "needs evaluations; set --evaluate_steps"),
+        ({"early_stopping_patience": 2, "evaluate_steps": 5}, None),
+    ],
+    ids=str,
+)
+def test_actions_are_checked(command_line, change, message):
+    command_line(**{**ACTIONS, **change})
+    if message is None:
+        flags.check_actions("do_train", "do_eval")
+    else:
+        with pytest.raises(ValueError, match=message):
+            flags.check_actions("do_train", "do_eval")
+
+
+MODEL = {
+    "pretrained": "dir",
+    "bert_config_file": None,
+    "vocab_file": None,
+    "init_checkpoint": None,
+    "do_lower_case": True,
+}
+
+
+def located(lowers=None):
+    found = types.SimpleNamespace(
+        config_file="dir/bert_config.json",
+        vocab_file="dir/vocab.txt",
+        checkpoint="dir/bert_model.ckpt",
+        do_lower_case=lowers,
+    )
+    return lambda spec: found if spec == "dir" else None
+
+
+def test_pretrained_stands_for_three_flags(command_line):
+    command_line(**MODEL)
+    assert flags.model_files(located()) == flags.ModelFiles(
+        "dir/bert_config.json", "dir/vocab.txt", "dir/bert_model.ckpt", True
+    )
+
+
+def test_single_flags_override_pretrained(command_line):
+    command_line(**{**MODEL, "vocab_file": "v.txt", "init_checkpoint": "w.ckpt"})
+    assert flags.model_files(located()) == flags.ModelFiles(
+        "dir/bert_config.json", "v.txt", "w.ckpt", True
+    )
+
+
+def test_original_flags_suffice(command_line):
+    single = {"pretrained": None, "bert_config_file": "c.json", "vocab_file": "v.txt"}
+    command_line(**{**MODEL, **single})
+    assert flags.model_files(located()) == flags.ModelFiles("c.json", "v.txt", "", True)
+    command_line(**{**MODEL, **single, "vocab_file": None})
+    with pytest.raises(ValueError, match="--vocab_file is missing; set it, or set"):
+        flags.model_files(located())
+
+
+@pytest.mark.parametrize(
+    ("lowers", "present", "flag", "expected"),
+    [
+        (False, False, True, False),  # the directory knows
+        (False, True, True, True),  # who says it, means it
+        (True, True, False, False),
+        (None, False, True, True),
+    ],
+)
+def test_directory_decides_on_lower_case_unless_told(
+    command_line, lowers, present, flag, expected
+):
+    given = ("do_lower_case",) if present else ()
+    command_line(given, **{**MODEL, "do_lower_case": flag})
+    assert flags.model_files(located(lowers)).do_lower_case is expected
+
+
+TRAINING = {
+    "train_batch_size": 32,
+    "num_train_epochs": 3.0,
+    "learning_rate": 1e-3,
+    "warmup_proportion": 0.1,
+    "save_checkpoints_steps": 1000,
+    "log_steps": 20,
+    "iterations_per_loop": 50,
+    "evaluate_steps": 0,
+    "best_metric": None,
+    "early_stopping_patience": 0,
+}
+
+
+def test_plan_is_the_originals(command_line):
+    command_line(**TRAINING)
+    plan = flags.plan(3668, ("accuracy", "f1"))
+    assert plan.num_train_steps == 343  # int(3668 / 32 * 3)
+    assert plan.learning_rate(0) == 0.0
+    assert plan.learning_rate(33) == pytest.approx(1e-3 * 33 / 34)
+    assert plan.learning_rate(34) == pytest.approx(1e-3 * (1 - 34 / 343))
+    assert plan.learning_rate(343) == 0.0
+    assert (plan.save_steps, plan.log_steps, plan.max_steps_per_call) == (1000, 20, 50)
+    assert plan.best_metric == "accuracy"
+
+
+def test_plan_without_a_step_is_refused(command_line):
+    command_line(**TRAINING)
+    with pytest.raises(ValueError, match="10 training examples in batches of --train_"):
+        flags.plan(10, ("accuracy",))
+
+
+def test_best_metric_must_be_a_score(command_line):
+    for name in ("f1", "loss"):
+        command_line(**{**TRAINING, "best_metric": name})
+        assert flags.plan(3668, ("accuracy", "f1")).best_metric == name
+    command_line(**{**TRAINING, "best_metric": "mcc"})
+    with pytest.raises(ValueError, match="--best_metric=mcc is none of the scores"):
+        flags.plan(3668, ("accuracy", "f1"))

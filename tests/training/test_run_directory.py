@@ -1,0 +1,178 @@
+"""Tests of training/run_directory.py and training/seeds.py."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import run_directory, seeds
+
+IDENTITY = {"data": "3 examples", "train_batch_size": 32, "seed": 1}
+
+
+def begin(directory, identity=None, **changes):
+    run_directory.begin(
+        str(directory),
+        **{
+            "overwrite": False,
+            "identity": IDENTITY if identity is None else identity,
+            "flags": {"learning_rate": 5e-5, "seeds": []},
+            "files": {"bert_config.json": "{}\n", "vocab.txt": "a\n"},
+            **changes,
+        },
+    )
+
+
+def resumes(directory, identity=IDENTITY, overwrite=False):
+    return run_directory.resumes(str(directory), identity, overwrite=overwrite)
+
+
+def test_begin_writes_what_goes_with_the_weights(tmp_path):
+    folder = tmp_path / "new" / "run"
+    begin(folder)
+    assert (folder / "bert_config.json").read_text("utf-8") == "{}\n"
+    assert (folder / "vocab.txt").read_text("utf-8") == "a\n"
+    text = (folder / "run.json").read_text("utf-8")
+    record = json.loads(text)
+    assert record["identity"] == IDENTITY
+    assert record["flags"] == {"learning_rate": 5e-5, "seeds": []}
+    assert record["versions"]["tensorflow"] == tf.__version__
+    assert record["versions"]["keras"] == keras.__version__
+    assert record["versions"]["numpy"] == np.__version__
+    assert text == json.dumps(record, indent=2, sort_keys=True) + "\n"
+    assert list(folder.glob("*.incomplete")) == []
+
+
+def test_run_is_resumed_where_it_has_checkpoints(tmp_path):
+    assert not resumes(tmp_path / "gone")
+    begin(tmp_path)
+    assert not resumes(tmp_path)
+    (tmp_path / "model.ckpt-5.index").touch()
+    assert resumes(tmp_path)
+    assert not resumes(tmp_path, overwrite=True)
+
+
+def test_other_run_is_refused(tmp_path):
+    begin(tmp_path)
+    with pytest.raises(ValueError) as caught:
+        resumes(tmp_path, {**IDENTITY, "seed": 2, "data": "4 examples"})
+    assert str(caught.value) == (
+        f"--output_dir={tmp_path} holds another run: data was '3 examples' and is "
+        "'4 examples'; seed was 1 and is 2; choose another directory, or add "
+        "--overwrite_output_dir to replace it"
+    )
+    assert not resumes(tmp_path, {**IDENTITY, "seed": 2}, overwrite=True)
+
+
+def test_evaluation_goes_with_any_run(tmp_path):
+    begin(tmp_path)
+    (tmp_path / "model.ckpt-5.index").touch()
+    assert resumes(tmp_path, {})
+
+
+def test_directory_of_the_original_has_no_record(tmp_path):
+    (tmp_path / "model.ckpt-5.index").touch()
+    assert resumes(tmp_path)
+
+
+OWN = (
+    "model.ckpt-5.index",
+    "model.ckpt-5.data-00000-of-00001",
+    "model.ckpt-5.json",
+    "checkpoint",
+    "model.ckpt-9.incomplete.index",
+    "run.json",
+    "eval_results.txt",
+    "test_results.tsv",
+    "test_predictions.jsonl",
+    "train.tf_record",
+    "label_map.json",
+    "train/events.out.tfevents.1",
+    "eval/events.out.tfevents.1",
+    "export/1/saved_model.pb",
+)
+FOREIGN = (
+    "train.tsv",
+    "bert_model.ckpt.index",
+    "notes.txt",
+    "seed-1/run.json",
+    "data/train.tf_record",
+    "vocab.txt",
+)
+
+
+def fill(folder):
+    for name in (*OWN, *FOREIGN):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def files(folder):
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_clearing_removes_a_runs_own_files_alone(tmp_path):
+    fill(tmp_path)
+    run_directory.clear(str(tmp_path))
+    assert files(tmp_path) == set(FOREIGN)
+    run_directory.clear(str(tmp_path / "gone"))
+
+
+def test_overwriting_clears_first_and_else_nothing_goes(tmp_path):
+    fill(tmp_path)
+    begin(tmp_path)
+    assert files(tmp_path) == {*OWN, *FOREIGN, "bert_config.json"}
+    begin(tmp_path, overwrite=True)
+    assert files(tmp_path) == {*FOREIGN, "bert_config.json", "run.json"}
+
+
+def test_results_are_sorted_lines(tmp_path):
+    path = tmp_path / "eval_results.txt"
+    results = {
+        "loss": np.float32(0.25),
+        "eval_accuracy": np.float32(2 / 3),
+        "global_step": 343,
+    }
+    run_directory.write_results(str(path), results)
+    # run_classifier.py: "%s = %s\n" % (key, str(result[key])), sorted.
+    assert path.read_text("utf-8") == (
+        "eval_accuracy = 0.6666667\nglobal_step = 343\nloss = 0.25\n"
+    )
+
+
+def test_text_is_whole_or_absent(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    run_directory.write_text(str(path), "first")
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_directory.write_text(str(path), "second")
+    assert path.read_text("utf-8") == "first"
+
+
+def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):
+    calls = []
+
+    def run_once(seed, directory):
+        calls.append((seed, directory))
+        return {"eval_accuracy": np.float32(seed / 4), "global_step": 10}
+
+    summary = seeds.run_all(run_once, [1, 2, 3], str(tmp_path))
+    assert calls == [(seed, f"{tmp_path}/seed-{seed}") for seed in (1, 2, 3)]
+    assert summary["eval_accuracy"] == {"mean": 0.5, "deviation": 0.25}
+    record = json.loads((tmp_path / "seeds.json").read_text("utf-8"))
+    assert record["summary"] == summary
+    assert record["seeds"]["3"] == {"eval_accuracy": 0.75, "global_step": 10.0}
+    assert capsys.readouterr().out == (
+        "over seeds 1, 2, 3:\n  eval_accuracy = 0.5000 +- 0.2500\n"
+    )
