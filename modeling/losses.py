@@ -67,27 +67,26 @@ def classifier(problem_type, class_weights=None):
 
     Args:
         problem_type: as in `classifier_losses`.
-        class_weights: [C] float or None. An example counts as the weight of its
-            class, a label of multi_label as the weight of its column.
+        class_weights: [C] float or None. The loss of an example counts as often as
+            its class weighs, that of a label of multi_label as its column weighs. The
+            sum is still divided by the number of losses, not by that of weights, so
+            that a batch of one class is weighted too.
 
     Features: label_ids. Outputs: logits [B, C].
     """
 
-    def weights(label_ids):
-        if class_weights is None:
-            return ops.ones_like(label_ids, dtype="float32")
-        table = ops.convert_to_tensor(class_weights, "float32")
-        if problem_type == "multi_label":
-            return ops.broadcast_to(table, ops.shape(label_ids))
-        return ops.take(table, label_ids)
-
     def counts(features):
-        return {"classifier_loss": ops.sum(weights(features["label_ids"]))}
+        return {"classifier_loss": ops.cast(ops.size(features["label_ids"]), "float32")}
 
     def totals(features, outputs):
         label_ids = features["label_ids"]
         losses = classifier_losses(problem_type, outputs["logits"], label_ids)
-        return {"classifier_loss": ops.sum(losses * weights(label_ids))}
+        if class_weights is not None:
+            weights = ops.convert_to_tensor(class_weights, "float32")
+            if problem_type == "classification":
+                weights = ops.take(weights, label_ids)  # [B]
+            losses = losses * weights
+        return {"classifier_loss": ops.sum(losses)}
 
     return Objective(counts, totals)
 

@@ -270,6 +270,17 @@ def test_rows_without_a_gradient_move_too():
     assert np.all(moved[1] > 0.1) and np.all(moved[[0, 2, 3]] > 0)
 
 
+def test_norm_counts_each_row_of_a_gathered_table():
+    """tf.clip_by_global_norm of the original sees rows as gathered, not summed."""
+    sparse = tf.IndexedSlices(tf.ones((2, 2)), tf.constant([1, 1]), tf.constant([4, 2]))
+    norms = []
+    for gradient in (sparse, tf.convert_to_tensor(sparse)):
+        adam = optimizer.BertAdam()
+        adam.build([variable_of(np.ones((4, 2)), "embeddings")])
+        norms.append(float(adam.apply_reduced([gradient], 0.1, 0)))
+    np.testing.assert_allclose(norms, [2.0, 8.0**0.5], rtol=1e-6)
+
+
 def test_slots_are_zeros_beside_their_variables(build_classifier):
     model, adam = build_classifier(), optimizer.BertAdam()
     assert adam.slots() == []
