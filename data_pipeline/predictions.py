@@ -47,9 +47,10 @@ def decide(
 
 def write_test_results(path: str, scored: Scored) -> None:
     """test_results.tsv of run_classifier.py: a line an example, a column a class."""
+    rows: Any = scored.probabilities.astype(np.float32)
     with tf.io.gfile.GFile(path, "w") as file:
-        for row in scored.probabilities.astype(np.float32):
-            file.write("\t".join(str(value) for value in row) + "\n")
+        for row in rows:
+            file.write("\t".join(map(str, row)) + "\n")
 
 
 def write(
