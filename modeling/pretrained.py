@@ -118,12 +118,19 @@ def read_config(path):
     Raises:
         ValueError: as in BertConfig.from_json_file.
     """
-    read = config_lib.BertConfig.from_json_file(path, tf.io.gfile.GFile)
+    read = config_lib.BertConfig.from_json_file(path, _open)
     if unknown := read.unknown_keys():
         logging.warning(
             "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)
         )
     return read
+
+
+def _open(path, mode):
+    """tf.io.gfile.GFile, with Python's error for a file that is not there."""
+    if not tf.io.gfile.exists(path):
+        raise FileNotFoundError(path)
+    return tf.io.gfile.GFile(path, mode)
 
 
 def check_sizes(config, vocab_size, files, max_seq_length):

@@ -218,16 +218,16 @@ def test_bad_label_files(tmp_path):
     ],
 )
 def test_label_map_round_trip(tmp_path, label_set):
-    path = str(tmp_path / "label_map.json")
-    labels.write_label_map(path, label_set)
-    assert labels.read_label_map(path) == label_set
+    path = tmp_path / "label_map.json"
+    path.write_text(labels.label_map_text(label_set), encoding="utf-8")
+    assert labels.read_label_map(str(path)) == label_set
 
 
 def test_remote_files_are_opened_with_what_is_handed_over(tmp_path):
     def open_remote(path, mode):
         return open(path.replace("gs://bucket", str(tmp_path)), mode)
 
-    labels.write_label_map("gs://bucket/map.json", SENTIMENT, open_remote)
+    (tmp_path / "map.json").write_text(labels.label_map_text(SENTIMENT))
     assert labels.read_label_map("gs://bucket/map.json", open_remote) == SENTIMENT
     (tmp_path / "names").write_text("b\na\n")
     assert labels.read_labels("gs://bucket/names", open_remote) == ("b", "a")
@@ -235,8 +235,7 @@ def test_remote_files_are_opened_with_what_is_handed_over(tmp_path):
 
 def test_label_map_content(tmp_path):
     path = tmp_path / "label_map.json"
-    labels.write_label_map(str(path), SENTIMENT)
-    assert json.loads(path.read_text("utf-8")) == {
+    assert json.loads(labels.label_map_text(SENTIMENT)) == {
         "0": "negative",
         "1": "positive",
         "problem_type": "classification",

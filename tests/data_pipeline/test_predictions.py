@@ -107,10 +107,11 @@ def test_predictions_of_a_regression(tmp_path):
     assert second["score"] == 3.0
 
 
-def test_both_files_are_written_and_named(tmp_path, capsys):
+def test_all_files_are_written_and_one_is_named(tmp_path, capsys):
     part = scored([[0.25, 0.5, 0.25], [1, 0, 0]], [1, 0])
     predictions.write(str(tmp_path), table(), CLASSES, part)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "label_map.json",
         "test_predictions.jsonl",
         "test_results.tsv",
     ]
