@@ -93,7 +93,8 @@ class BertConfig:
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.hidden_size % self.num_attention_heads:
+        heads = self.num_attention_heads
+        if heads < 1 or self.hidden_size % heads:
             raise ValueError(
                 f"hidden_size={self.hidden_size} is not a multiple of "
                 f"num_attention_heads={self.num_attention_heads}; correct the config"
