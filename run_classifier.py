@@ -34,6 +34,7 @@ from training import (
     loop,
     metrics,
     optimizer,
+    reporting,
     run,
     run_directory,
     seeds,
@@ -211,7 +212,11 @@ def export_model(parts, model, output_dir):
 
 def evaluate(score, output_dir, global_step):
     """Writes eval_results.txt; returns what it holds."""
-    results = score("dev", FLAGS.eval_batch_size).results("eval")
+    scored = score("dev", FLAGS.eval_batch_size)
+    reporter = reporting.Reporter(output_dir, global_step)
+    reporter.write("eval", global_step, scored.scores)
+    reporter.close()
+    results = scored.results("eval")
     results["loss"] = results.pop("eval_batch_loss")
     results["global_step"] = global_step
     run_directory.write_results(os.path.join(output_dir, "eval_results.txt"), results)

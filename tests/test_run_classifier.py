@@ -92,7 +92,10 @@ def test_whole_run_learns_and_leaves_the_files_of_the_original(trained):
     path, done = trained
     files = set(tiny.listing(path))
     events = {name for name in files if "tfevents" in name}
-    assert len(events) == 1 and next(iter(events)).startswith("train/events.out.")
+    assert sorted(name.split(".out.")[0] for name in events) == [
+        "eval/events",
+        "train/events",
+    ]
     exported = {name for name in files if name.startswith("export/1/")}
     assert {"export/1/saved_model.pb", "export/1/assets.extra/label_map.json"} < files
     checkpoints = {
@@ -302,7 +305,10 @@ def test_finished_run_says_that_nothing_is_left(
     before = tiny.listing(uninterrupted)
     done = run(small_model_dir, uninterrupted, *files_of(table_dir), *RESUMABLE)
     assert "nothing to train: step 12 of 12 is reached; raise --num" in done.out
-    assert tiny.listing(uninterrupted) == before
+    after = tiny.listing(uninterrupted)
+    assert {name: after[name] for name in before} == before
+    # It evaluates, as asked, and so adds the same point to the curves once more.
+    assert all(name.startswith("eval/events") for name in after.keys() - before.keys())
 
 
 def test_another_run_is_refused_and_replaced_when_asked(
@@ -354,8 +360,8 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     after = tiny.listing(tmp_path)
     for name in ("eval_results.txt", "test_results.tsv"):
         assert after[name] == before[name]
-    events = list((tmp_path / "eval").iterdir())
-    assert len(events) == 1
+    # Those while training, the one after it, and the one of the later command.
+    assert len(list((tmp_path / "eval").iterdir())) == 3
 
 
 def test_seeds_are_summarised(small_model_dir, table_dir, tmp_path):

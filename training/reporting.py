@@ -32,7 +32,14 @@ class Reporter:
         self._last_line = 0.0
         self._is_line_open = False
 
-    def _write(self, kind, step, scalars):
+    def write(self, kind, step, scalars):
+        """Adds a point to the curves `<kind>/<name>` in TensorBoard.
+
+        Args:
+            kind: "train" or "eval".
+            step: the optimizer step.
+            scalars: {name: number}.
+        """
         if kind not in self._writers:
             path = os.path.join(self._directory, kind)
             self._writers[kind] = tf.summary.create_file_writer(path)
@@ -56,7 +63,7 @@ class Reporter:
             "tokens_per_second": results["tokens"] / seconds,
         }
         scalars = {k: v for k, v in results.items() if k not in ("examples", "tokens")}
-        self._write("train", step, {**scalars, **rates, "learning_rate": learning_rate})
+        self.write("train", step, {**scalars, **rates, "learning_rate": learning_rate})
         self._progress(now, step, results["loss"], learning_rate, rates)
 
     def _progress(self, now, step, loss, learning_rate, rates):
@@ -79,7 +86,7 @@ class Reporter:
 
     def evaluated(self, step, scores):
         """Reports the scores of an evaluation during or after training."""
-        self._write("eval", step, scores)
+        self.write("eval", step, scores)
         text = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
         self.say(f"evaluation at step {step}: {text}")
         self._last_scalars = time.monotonic()  # time spent here is not training time
