@@ -21,8 +21,6 @@ Label = str | tuple[str, ...]
 PROBLEM_TYPES = ("classification", "multi_label", "regression")
 _LARGEST = float(np.finfo(np.float32).max)
 _LISTED_VALUES = 20
-
-
 # Written by every run, read by a later one without training rows.
 MAP_FILE = "label_map.json"
 
