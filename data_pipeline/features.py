@@ -10,6 +10,10 @@ INPUT_MASK = "input_mask"
 SEGMENT_IDS = "segment_ids"
 LABEL_IDS = "label_ids"
 IS_REAL_EXAMPLE = "is_real_example"
+MASKED_LM_POSITIONS = "masked_lm_positions"
+MASKED_LM_IDS = "masked_lm_ids"
+MASKED_LM_WEIGHTS = "masked_lm_weights"
+NEXT_SENTENCE_LABELS = "next_sentence_labels"
 
 # What every encoder takes: int32 [B, S].
 ENCODER_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
