@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 SUFFIX = ".metadata.json"
+UNMASKED = "none"  # as masking: to be masked while training
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,7 +24,7 @@ class Metadata:
         max_seq_length: length of input_ids, input_mask and segment_ids, in tokens.
         max_predictions_per_seq: length of the masked_lm features; 0 where records
             hold unmasked text, to be masked while training.
-        masking: word_piece, whole_word, span or ngram; none for unmasked text.
+        masking: a kind of masking.Rule; UNMASKED for text to be masked while training.
         masked_lm_prob: share of the tokens that are predicted, 0..1.
         sentence_task: next, order or none: what next_sentence_labels mean.
         do_lower_case: whether the text was lower-cased.

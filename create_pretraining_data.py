@@ -1,0 +1,181 @@
+"""Makes TFRecords for masked-LM and next-sentence pretraining from raw text.
+
+Takes every flag of google-research/bert's create_pretraining_data.py; see
+docs/pretraining.md for those that are new.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+
+from absl import app, flags, logging
+
+from data_pipeline import (
+    casing,
+    corpus,
+    engines,
+    jobs,
+    masking,
+    metadata,
+    pairing,
+    tokenization,
+    workers,
+)
+from training import flags as shared_flags
+from training import reporting
+
+FLAGS = flags.FLAGS
+
+
+def define_flags():
+    string, integer, real = (
+        flags.DEFINE_string,
+        flags.DEFINE_integer,
+        flags.DEFINE_float,
+    )
+    string(
+        "input_file", None, "Text files, by comma; each may be a glob, or end in .gz."
+    )
+    string("output_file", None, "TFRecord files, by comma; instances are dealt out.")
+    string("vocab_file", None, "The vocabulary file that the model is trained on.")
+    flags.DEFINE_bool(
+        "do_lower_case", True, "True for uncased models, False for cased."
+    )
+    flags.DEFINE_bool("do_whole_word_mask", False, "The same as --masking=whole_word.")
+    integer("max_seq_length", 128, "Maximum sequence length, in tokens.", lower_bound=5)
+    integer(
+        "max_predictions_per_seq", 20, "Most masked tokens a sequence.", lower_bound=1
+    )
+    integer("random_seed", 12345, "Decides everything that is drawn.")
+    integer(
+        "dupe_factor",
+        10,
+        "Times the text is used, each time with other pairs and masks; 1 by default "
+        "with --masking=none.",
+        lower_bound=1,
+    )
+    real("masked_lm_prob", 0.15, "Masked share of the tokens.", 0.0, 1.0)
+    real("short_seq_prob", 0.1, "Share of shorter sequences.", 0.0, 1.0)
+    flags.DEFINE_enum(
+        "masking",
+        "word_piece",
+        [*masking.GROUP_LENGTHS, metadata.UNMASKED],
+        "What is masked at once: a word piece, a whole word, a span of up to 10 words "
+        "(SpanBERT), an n-gram of up to 3 (ALBERT); none leaves it to training.",
+    )
+    flags.DEFINE_enum(
+        "sentence_task",
+        "next",
+        pairing.SENTENCE_TASKS,
+        "Whether B is the next segment or a random one, whether two segments are "
+        "swapped (ALBERT), or no second task (RoBERTa).",
+    )
+    integer("num_shards", 1, "Files that each --output_file is split into.", 1)
+    integer(
+        "num_workers", 0, "Processes; 0 for one a core. Records do not depend on it."
+    )
+    flags.DEFINE_enum(
+        "engine", "local", ["local", "beam"], "This machine, or Apache Beam's runners."
+    )
+    flags.DEFINE_multi_string("beam_option", [], "Such as --runner=DataflowRunner.")
+    flags.DEFINE_bool(
+        "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
+    )
+    for required in ("input_file", "output_file", "vocab_file"):
+        flags.mark_flag_as_required(required)
+
+
+def output_files():
+    """The files that --output_file and --num_shards stand for."""
+    names = [name.strip() for name in FLAGS.output_file.split(",") if name.strip()]
+    count = FLAGS.num_shards
+    if count > 1:
+        names = [f"{n}-{i:05}-of-{count:05}" for n in names for i in range(count)]
+    if len(set(names)) != len(names) or not names:
+        raise ValueError(
+            f"--output_file={FLAGS.output_file} names no file, or one file twice"
+        )
+    return tuple(names)
+
+
+def prepare():
+    """Reads and checks all input; a ValueError says what is wrong with it."""
+    kind = FLAGS.masking
+    if FLAGS.do_whole_word_mask:
+        if FLAGS["masking"].present and kind != "whole_word":
+            raise ValueError(
+                f"--do_whole_word_mask and --masking={kind} contradict each other; "
+                "leave one of them out"
+            )
+        kind = "whole_word"
+    is_masked = kind != metadata.UNMASKED
+    has_default = not FLAGS["dupe_factor"].present
+    files = corpus.find_files(FLAGS.input_file)
+    tokenizer = tokenization.BertTokenizer.from_file(
+        FLAGS.vocab_file, FLAGS.do_lower_case
+    )
+    masking.pieces_of(tokenizer)
+    if FLAGS.check_case:
+        casing.check_case(tokenizer, FLAGS.vocab_file, "")
+    if is_masked:
+        warn_of_few_predictions()
+    settings = metadata.Metadata(
+        max_seq_length=FLAGS.max_seq_length,
+        max_predictions_per_seq=FLAGS.max_predictions_per_seq if is_masked else 0,
+        masking=kind,
+        masked_lm_prob=FLAGS.masked_lm_prob if is_masked else 0.0,
+        sentence_task=FLAGS.sentence_task,
+        do_lower_case=FLAGS.do_lower_case,
+        vocab_size=tokenizer.vocab_size,
+        vocab_digest=metadata.vocab_digest(tokenizer.vocab),
+        dupe_factor=1 if not is_masked and has_default else FLAGS.dupe_factor,
+        short_seq_prob=FLAGS.short_seq_prob,
+        random_seed=FLAGS.random_seed,
+    )
+    return jobs.Job(
+        input_files=tuple(files),
+        output_files=output_files(),
+        vocab_file=FLAGS.vocab_file,
+        settings=settings,
+    )
+
+
+def warn_of_few_predictions():
+    """Says once that long sequences cannot have their share of masked tokens."""
+    wanted = round(FLAGS.max_seq_length * FLAGS.masked_lm_prob)
+    if wanted > FLAGS.max_predictions_per_seq:
+        logging.warning(
+            "--max_predictions_per_seq=%d is less than --max_seq_length=%d times "
+            "--masked_lm_prob=%s, so full sequences have fewer masked tokens than "
+            "that; %d would be enough",
+            FLAGS.max_predictions_per_seq,
+            FLAGS.max_seq_length,
+            FLAGS.masked_lm_prob,
+            wanted,
+        )
+
+
+def main(_):
+    shared_flags.quiet_libraries()
+    count = FLAGS.num_workers or workers.usable_cores()
+    local = 1 if FLAGS.engine == "beam" else count
+    with shared_flags.one_line_errors(), workers.start(local) as executor:
+        job = prepare()
+        print(
+            f"reading {len(job.input_files)} files, writing {len(job.output_files)}; "
+            f"workers: {count if FLAGS.engine == 'local' else 'those of Beam'}",
+            flush=True,
+        )
+        if FLAGS.engine == "beam":
+            done = engines.run_beam(job, FLAGS.beam_option)
+        else:
+            done = engines.run_local(job, executor, reporting.Meter("writing", "task"))
+    for name, number in done.items():
+        print(f"  {name} = {number}")
+    for path in job.output_files:
+        print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,132 @@
+"""Runs the tasks of creation: on the cores of this machine, or on a cluster by Beam."""
+
+import collections
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
+from typing import Any
+
+import tensorflow as tf
+
+from data_pipeline import creation, jobs
+
+Totals = dict[str, int]  # keys: creation.COUNTS
+
+
+def run_local(
+    job: jobs.Job, executor: futures.Executor, report: Callable[..., None]
+) -> Totals:
+    """Does what is left of a job on the workers of one machine.
+
+    Args:
+        job: what is asked for.
+        executor: of `workers.start`.
+        report: called now and then as report(done, total, instances=n), of tasks.
+
+    Returns:
+        {documents, sentences, tokens, instances: int}.
+
+    Raises:
+        ValueError: another unfinished job is in the way, or the corpus holds nothing.
+        OSError: a file cannot be read or written.
+    """
+    totals: collections.Counter[str] = collections.Counter()
+    try:
+        _results(executor.submit(jobs.unpack, job, i) for i in jobs.begin(job))
+        total = len(jobs.settle(job).units) * job.num_lanes
+        for done, counts in enumerate(_written(job, executor), start=1):
+            totals.update(counts)
+            report(done, total, instances=totals["instances"])
+        _check_totals(job, totals)
+        files = range(len(job.output_files))
+        _results(executor.submit(creation.assemble, job, file) for file in files)
+        jobs.end(job)
+    except tf.errors.OpError as error:
+        raise OSError(
+            f"{error.message}; what is done stays in {job.work_dir}: run the same "
+            "command again to go on from there"
+        ) from error
+    return dict(totals)
+
+
+def _written(job: jobs.Job, executor: futures.Executor) -> Iterator[Totals]:
+    """The result of each `creation.write`, unit by unit."""
+    units = jobs.load_plan(job).units
+    # So many units are begun that no worker waits for the last task of one.
+    ahead = 1 + getattr(executor, "_max_workers", 1) // job.num_lanes
+    cuts: collections.deque[list[futures.Future]] = collections.deque()
+    writes: collections.deque[list[futures.Future]] = collections.deque()
+    begun = finished = 0
+    while finished < len(units):
+        while begun < len(units) and len(cuts) + len(writes) <= ahead:
+            parts = range(len(units[begun]))
+            cuts.append([executor.submit(creation.cut, job, begun, p) for p in parts])
+            begun += 1
+        if cuts and len(writes) < ahead:
+            _results(cuts.popleft())
+            unit, lanes = finished + len(writes), range(job.num_lanes)
+            writes.append(
+                [executor.submit(creation.write, job, unit, n) for n in lanes]
+            )
+            continue
+        for lane in writes.popleft():
+            yield lane.result()
+        creation.forget_parts(job, finished)
+        finished += 1
+
+
+def _results(submitted: Iterable[futures.Future]) -> list[Any]:
+    return [future.result() for future in list(submitted)]
+
+
+def _check_totals(job: jobs.Job, totals: Totals) -> None:
+    if not totals.get("instances"):
+        jobs.end(job)
+        raise ValueError(
+            f"--input_file: {len(job.input_files)} files hold no document with a "
+            "token, so there is nothing to train on; give UTF-8 text, one sentence a "
+            "line, blank lines between documents"
+        )
+
+
+def run_beam(job: jobs.Job, options: Sequence[str]) -> Totals:
+    """Does the same as Apache Beam pipelines, on whatever runner the options name.
+
+    All paths must be such that every worker can read and write them, as gs:// is. The
+    records are those of `run_local`, byte for byte.
+
+    Args:
+        job: what is asked for.
+        options: command-line options of Beam, such as --runner=DataflowRunner.
+
+    Returns:
+        {documents, sentences, tokens, instances: int}.
+
+    Raises:
+        ValueError: apache-beam is not installed; as in `run_local` otherwise.
+    """
+    try:
+        import apache_beam as beam
+        from apache_beam.options import pipeline_options
+    except ImportError as error:
+        raise ValueError(
+            "--engine=beam needs a package: pip install apache-beam, or its extra for "
+            "the runner, such as apache-beam[gcp]"
+        ) from error
+
+    def each(function, items):
+        """A pipeline that calls function(job, item) for every item, somewhere."""
+        if not items:
+            return
+        settings = pipeline_options.PipelineOptions(list(options))
+        with beam.Pipeline(options=settings) as pipeline:
+            begun = pipeline | beam.Create(list(items)) | beam.Reshuffle()
+            _ = begun | function.__name__ >> beam.Map(functools.partial(function, job))
+
+    each(jobs.unpack, jobs.begin(job))
+    each(creation.write_unit, range(len(jobs.settle(job).units)))
+    totals = creation.totals(job)
+    _check_totals(job, totals)
+    each(creation.assemble, range(len(job.output_files)))
+    jobs.end(job)
+    return totals

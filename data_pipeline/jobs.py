@@ -1,0 +1,212 @@
+"""What create_pretraining_data.py was asked for, and its work directory.
+
+The directory lies beside the first output file until the job is done. Everything in it
+is written whole under its name, so what is there need not be done again.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from data_pipeline import corpus, metadata, tokenization
+
+UNIT_BYTES = 1 << 24
+PART_BYTES = 1 << 20
+PIECE_SUFFIX = "-records"
+LANES = 8  # at least so many tasks write a unit, so that small corpora use all cores
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is asked for.
+
+    Attributes:
+        input_files: text, one sentence a line; see corpus.
+        output_files: TFRecord files, each of which gets an equal share.
+        vocab_file: the vocabulary.
+        settings: how records are made; its counts are 0.
+    """
+
+    input_files: tuple[str, ...]
+    output_files: tuple[str, ...]
+    vocab_file: str
+    settings: metadata.Metadata
+
+    @property
+    def work_dir(self) -> str:
+        """Where pieces lie until the job is done."""
+        return f"{self.output_files[0]}.incomplete"
+
+    @property
+    def num_lanes(self) -> int:
+        """Tasks that write one unit."""
+        files = len(self.output_files)
+        return files * -(-LANES // files) if files < LANES else LANES
+
+    def lane(self, number: int) -> tuple[list[int], int, int]:
+        """The files that a lane writes to, and which of how many shares of them."""
+        files = len(self.output_files)
+        if files >= LANES:
+            return list(range(number, files, LANES)), 0, 1
+        return [number % files], number // files, self.num_lanes // files
+
+    def seed(self, *numbers: int) -> list[int]:
+        """For np.random.default_rng: the job's seed and what else tells tasks apart."""
+        return [self.settings.random_seed % (1 << 64), *numbers]
+
+    def path(self, *parts: str) -> str:
+        """A file in the work directory."""
+        return os.path.join(self.work_dir, *parts)
+
+    def part_path(self, unit: int, part: int) -> str:
+        """What `creation.cut` leaves of a part of a unit."""
+        return self.path(f"unit-{unit:07}-part-{part:03}.npz")
+
+    def lane_path(self, unit: int, lane: int) -> str:
+        """What `creation.write` has counted in a lane, when it is done."""
+        return self.path(f"unit-{unit:07}-lane-{lane:03}.json")
+
+    def pieces_dir(self, file: int) -> str:
+        """Where the pieces of an output file lie; they are joined by name."""
+        return self.path(f"file-{file:05}")
+
+    def piece_path(self, file: int, unit: int, share: int, count: int) -> str:
+        """One of them, with so many records."""
+        return os.path.join(
+            self.pieces_dir(file), f"{unit:07}-{share}-{count}{PIECE_SUFFIX}"
+        )
+
+    def file_path(self, file: int) -> str:
+        """What says that an output file is assembled."""
+        return self.path(f"file-{file:05}.json")
+
+    def unpacked_path(self, index: int) -> str:
+        """An unpacked input file."""
+        return self.path(f"input-{index:05}.txt")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Which ranges of the corpus belong to which unit, and to which part of it."""
+
+    text: corpus.Corpus
+    units: list[list[np.ndarray]]
+
+
+@functools.lru_cache(maxsize=2)
+def load_plan(job: Job) -> Plan:
+    """The plan of a job that has begun; the same in every process."""
+    text = corpus.Corpus.of(**read_json(job.path("corpus.json")))
+    order = np.random.default_rng(job.seed(0)).permutation(len(text.range_files))
+    units = text.groups(order, UNIT_BYTES)
+    return Plan(text, [text.groups(unit, PART_BYTES) for unit in units])
+
+
+@functools.lru_cache(maxsize=2)
+def load_tokenizer(job: Job) -> tokenization.BertTokenizer:
+    """The tokenizer of a job, built once in a process."""
+    return tokenization.BertTokenizer.from_file(
+        job.vocab_file, job.settings.do_lower_case
+    )
+
+
+def begin(job: Job) -> list[int]:
+    """Makes the work directory, or finds that of the same job, killed before.
+
+    Returns:
+        The input files that have to be unpacked, as indices.
+
+    Raises:
+        ValueError: the directory holds another unfinished job.
+    """
+    record = {
+        **dataclasses.asdict(job),
+        "input_sizes": [tf.io.gfile.stat(path).length for path in job.input_files],
+    }
+    record = json.loads(json.dumps(record))
+    path = job.path("job.json")
+    if tf.io.gfile.exists(path):
+        _check_same(job, read_json(path), record)
+    else:
+        for output in job.output_files:
+            tf.io.gfile.makedirs(os.path.dirname(output) or ".")
+        tf.io.gfile.makedirs(job.work_dir)
+        write_json(path, record)
+    return [
+        index
+        for index, file in enumerate(job.input_files)
+        if corpus.is_packed(file) and not tf.io.gfile.exists(job.unpacked_path(index))
+    ]
+
+
+def _check_same(job: Job, before: dict[str, Any], now: dict[str, Any]) -> None:
+    before = {**before, **before.pop("settings")}
+    now = {**now, **now.pop("settings")}
+    differing = [
+        f"{key} was {before.get(key)!r} and is {value!r}"
+        for key, value in now.items()
+        if before.get(key) != value
+    ]
+    if differing:
+        raise ValueError(
+            f"{job.work_dir} holds an unfinished job with other settings: "
+            f"{'; '.join(differing)[:1000]}; finish that with its own flags, or delete "
+            "the directory to start anew"
+        )
+
+
+def unpack(job: Job, index: int) -> None:
+    """Unpacks one gzip file of the input into the work directory."""
+    corpus.unpack(job.input_files[index], job.unpacked_path(index))
+
+
+def settle(job: Job) -> Plan:
+    """Fixes which plain files are read; after all unpacking, before all else."""
+    files = [
+        job.unpacked_path(index) if corpus.is_packed(file) else file
+        for index, file in enumerate(job.input_files)
+    ]
+    sizes = corpus.Corpus.of(files).sizes
+    write_json(job.path("corpus.json"), {"files": files, "sizes": sizes})
+    load_plan.cache_clear()
+    return load_plan(job)
+
+
+def end(job: Job) -> None:
+    """Removes the work directory of a job whose files are all assembled."""
+    tf.io.gfile.rmtree(job.work_dir)
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """An object that `write_json` wrote."""
+    with tf.io.gfile.GFile(path) as file:
+        return json.loads(file.read())
+
+
+def write_json(path: str, value: dict[str, Any]) -> None:
+    """Writes an object; the file is whole under its name or absent."""
+    write_bytes(path, (json.dumps(value, sort_keys=True) + "\n").encode())
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Writes a file, whole under its name or absent."""
+    temporary = temporary_path(path)
+    with tf.io.gfile.GFile(temporary, "wb") as file:
+        file.write(data)
+    tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def temporary_path(path: str) -> str:
+    """Where a file grows; no two processes use the same."""
+    return f"{path}.incomplete-{os.getpid()}"
+
+
+def remove(path: str) -> None:
+    """Removes a file, if it is there."""
+    if tf.io.gfile.exists(path):
+        tf.io.gfile.remove(path)

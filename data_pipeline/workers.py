@@ -1,0 +1,85 @@
+"""Processes that share the work of a script which turns text into something else."""
+
+import concurrent.futures
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+
+class InThisProcess(concurrent.futures.Executor):
+    """An executor that does the work when it is submitted; for one worker."""
+
+    def submit(self, function: Callable, /, *args: Any, **kwargs: Any):
+        """Calls the function; its result or exception is in the future."""
+        future: concurrent.futures.Future = concurrent.futures.Future()
+        try:
+            future.set_result(function(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def start(count: int) -> Iterator[concurrent.futures.Executor]:
+    """Starts workers; enter it before TensorFlow does anything in this process.
+
+    On Linux they are forked, which takes no time, and shares the memory of the
+    libraries; a process whose TensorFlow has threads already cannot be forked.
+
+    Args:
+        count: how many; one works in this process.
+
+    Yields:
+        An executor. After an exception what has not begun is dropped.
+
+    Raises:
+        OSError: a worker was killed; says what that means.
+    """
+    if count == 1:
+        yield InThisProcess()
+        return
+    method = "fork" if sys.platform == "linux" else "spawn"
+    executor = concurrent.futures.ProcessPoolExecutor(
+        count, multiprocessing.get_context(method), _begin, (os.getpid(),)
+    )
+    try:
+        executor.submit(os.getpid).result()  # forks all of them now
+        yield executor
+    except concurrent.futures.process.BrokenProcessPool as error:
+        raise OSError(
+            f"one of {count} workers was killed, most likely for want of memory; run "
+            "the same command again to go on, with fewer --num_workers"
+        ) from error
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _begin(parent: int) -> None:
+    """Prepares a worker: one thread for its work, and an end with its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.set_visible_devices([], "GPU")
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process when its parent is gone, even if that one was killed."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
