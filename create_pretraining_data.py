@@ -5,6 +5,7 @@ docs/pretraining.md for those that are new.
 """
 
 import os
+import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 
@@ -13,6 +14,7 @@ from absl import app, flags, logging
 from data_pipeline import (
     casing,
     corpus,
+    creation,
     engines,
     jobs,
     masking,
@@ -25,6 +27,7 @@ from training import flags as shared_flags
 from training import reporting
 
 FLAGS = flags.FLAGS
+LOGGED_EXAMPLES = 20  # as many as the original logs
 
 
 def define_flags():
@@ -157,6 +160,7 @@ def warn_of_few_predictions():
 
 def main(_):
     shared_flags.quiet_libraries()
+    started = time.monotonic()
     count = FLAGS.num_workers or workers.usable_cores()
     local = 1 if FLAGS.engine == "beam" else count
     with shared_flags.one_line_errors(), workers.start(local) as executor:
@@ -170,8 +174,13 @@ def main(_):
             done = engines.run_beam(job, FLAGS.beam_option)
         else:
             done = engines.run_local(job, executor, reporting.Meter("writing", "task"))
+    seconds = time.monotonic() - started
     for name, number in done.items():
         print(f"  {name} = {number}")
+    print(f"  seconds = {seconds:.1f}")
+    if logging.level_info():
+        for line in creation.describe(job, LOGGED_EXAMPLES):
+            logging.info("%s", line)
     for path in job.output_files:
         print(f"wrote {path}")
 

@@ -7,8 +7,8 @@ that no file is ever read as a whole and every worker can read any range.
 
 import dataclasses
 import gzip
-import os
 import re
+import uuid
 import zlib
 
 import numpy as np
@@ -61,13 +61,14 @@ def unpack(path: str, destination: str) -> None:
     Raises:
         ValueError: it is truncated or no gzip file at all.
     """
-    temporary = f"{destination}.incomplete-{os.getpid()}"
+    temporary = f"{destination}.incomplete-{uuid.uuid4().hex[:12]}"
     try:
         with (
             tf.io.gfile.GFile(path, "rb") as packed,
             gzip.GzipFile(fileobj=packed) as source,
             tf.io.gfile.GFile(temporary, "wb") as sink,
         ):
+            sink.write(b"")  # without any writing there would be no file
             while block := source.read(_BLOCK_BYTES):
                 sink.write(block)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -111,6 +112,7 @@ class Corpus:
 
     @property
     def num_bytes(self) -> int:
+        """Bytes of all files."""
         return sum(self.sizes)
 
     def range_sizes(self) -> np.ndarray:

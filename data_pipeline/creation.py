@@ -182,6 +182,7 @@ def assemble(job: jobs.Job, file: int) -> None:
     )
     temporary = jobs.temporary_path(path)
     with tf.io.gfile.GFile(temporary, "wb") as sink:
+        sink.write(b"")  # without any writing there would be no file
         for piece in pieces:
             with tf.io.gfile.GFile(os.path.join(directory, piece), "rb") as source:
                 while block := source.read(_COPY_BYTES):
@@ -197,6 +198,20 @@ def assemble(job: jobs.Job, file: int) -> None:
     metadata.write(path, settings)
     jobs.write_json(job.file_path(file), {})
     tf.io.gfile.rmtree(directory)
+
+
+def describe(job: jobs.Job, count: int) -> Iterator[str]:
+    """Lines that show the first records, as the original logs them."""
+    tokenizer = jobs.load_tokenizer(job)
+    records = tf.data.TFRecordDataset(job.output_files[0]).take(count)
+    for record in records.as_numpy_iterator():
+        example = tf.train.Example.FromString(record).features.feature
+        ids = example[features.INPUT_IDS].int64_list.value
+        yield "*** Example ***"
+        yield f"tokens: {' '.join(tokenizer.ids_to_tokens(ids))}"
+        for name in sorted(example):
+            values = example[name].int64_list.value or example[name].float_list.value
+            yield f"{name}: {' '.join(map(str, values))}"
 
 
 def _fields(instance: Any) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import json
 import os
+import uuid
 from typing import Any
 
 import numpy as np
@@ -133,10 +134,15 @@ def begin(job: Job) -> list[int]:
     if tf.io.gfile.exists(path):
         _check_same(job, read_json(path), record)
     else:
+        if tf.io.gfile.isdir(job.work_dir):
+            tf.io.gfile.rmtree(job.work_dir)  # half removed by a killed `end`
         for output in job.output_files:
             tf.io.gfile.makedirs(os.path.dirname(output) or ".")
         tf.io.gfile.makedirs(job.work_dir)
         write_json(path, record)
+    for output in job.output_files:
+        for left in tf.io.gfile.glob(f"{output}.incomplete-*"):
+            remove(left)  # of a killed `creation.assemble`
     return [
         index
         for index, file in enumerate(job.input_files)
@@ -145,8 +151,8 @@ def begin(job: Job) -> list[int]:
 
 
 def _check_same(job: Job, before: dict[str, Any], now: dict[str, Any]) -> None:
-    before = {**before, **before.pop("settings")}
-    now = {**now, **now.pop("settings")}
+    before = {**before.pop("settings"), **before}
+    now = {**now.pop("settings"), **now}
     differing = [
         f"{key} was {before.get(key)!r} and is {value!r}"
         for key, value in now.items()
@@ -203,7 +209,7 @@ def write_bytes(path: str, data: bytes) -> None:
 
 def temporary_path(path: str) -> str:
     """Where a file grows; no two processes use the same."""
-    return f"{path}.incomplete-{os.getpid()}"
+    return f"{path}.incomplete-{uuid.uuid4().hex[:12]}"
 
 
 def remove(path: str) -> None:
