@@ -9,20 +9,14 @@ The chain, in the order in which the original works (BERT section 3 and its code
 4. cut each word greedily into word pieces; a word of more than 200 characters, or one
    that the vocabulary cannot spell, becomes [UNK].
 
-Steps 1 and 2 are skipped for the lines that they cannot change, which are most lines of
-English text: lower-casing ASCII letters is then all that is left to do.
-
-TensorFlow's tables are those of Unicode 13 (lower-casing, mended below), 15 (classes)
-and 16 (NFD, punctuation). So with Python 3.11 (Unicode 14), 78 code points that are
-unassigned there come out differently, none that is assigned; and a capital sigma beside
-a letter or mark that is newer than Unicode 13 may take the other small form.
+`data_pipeline/normalization.py` does the first two; the others are one operation.
 
     python -m data_pipeline.tokenization --vocab_file=vocab.txt text.txt
 """
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 if __name__ == "__main__":  # TensorFlow reads these when it is imported
@@ -32,49 +26,9 @@ if __name__ == "__main__":  # TensorFlow reads these when it is imported
 import tensorflow as tf
 import tensorflow_text as text
 
-MAX_WORD_CHARS = 200  # of the original's WordpieceTokenizer; longer words are [UNK]
-MAX_WORD_BYTES = 4 * MAX_WORD_CHARS  # UTF-8 needs up to four bytes for a character
+from data_pipeline import normalization
+
 BLOCK_BYTES = 1 << 20  # what the command line tokenizes at a time
-
-# The patterns are RE2's, which takes a repetition of at most 1,000.
-_ASCII_SEPARATORS = r"\t\n\r -/:-@\[-`{-~"
-_CJK = (
-    r"\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}"
-    r"\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{f900}-\x{faff}\x{2f800}-\x{2fa1f}"
-)
-# Lines for which steps 1 and 2 come down to ASCII, and which have no long word.
-_PLAIN = (
-    rf"(?:[0-9A-Za-z]{{0,{MAX_WORD_CHARS}}}[{_ASCII_SEPARATORS}])*"
-    rf"[0-9A-Za-z]{{0,{MAX_WORD_CHARS}}}"
-)
-_DELETED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}\p{Cf}"
-_LONE = rf"\p{{P}}$+<=>^`|~{_CJK}"  # always a word of its own
-# What an entry of the vocabulary must look like to be found in a text at all.
-_WORD_PIECE = rf"(?:##)?[^{_LONE}{_DELETED}\t\n\r\p{{Z}}]+|[{_LONE}]"
-# Finds every long word, and some runs of short ones, at a fraction of the price of
-# splitting into words: the separators are the frequent ones only.
-_LONG_RUN = (
-    rf"(?s).*[^{_ASCII_SEPARATORS}\x{{3000}}-\x{{303f}}\x{{4e00}}-\x{{9fff}}"
-    rf"\x{{ff01}}-\x{{ff0f}}]{{{MAX_WORD_CHARS + 1}}}.*"
-)
-_TOO_LONG = "x" * (MAX_WORD_BYTES + 1)
-
-# Where Unicode 14 to 17 put new capitals. TensorFlow lower-cases by Unicode 13.
-_NEW_CAPITAL_BLOCKS = (
-    range(0x1C89, 0x1C8A),
-    range(0x2C2F, 0x2C30),
-    range(0xA7C0, 0xA7F2),
-    range(0x10570, 0x10596),
-    range(0x10D50, 0x10D66),
-    range(0x16EA0, 0x16EB9),
-)
-_NEW_CAPITALS = [
-    point for block in _NEW_CAPITAL_BLOCKS for point in block if chr(point).isupper()
-]
-_NEW_CAPITAL = "".join(rf"\x{{{point:x}}}" for point in _NEW_CAPITALS)
-# Lines that `_mend` leaves alone. Excluding the surrogates makes RE2 strict: it lets
-# more than UTF-8 pass for "any character".
-_SOUND = rf"[^{_DELETED}{_NEW_CAPITAL}\x{{d800}}-\x{{dfff}}]*"
 
 
 def read_vocab(vocab_file: str) -> list[str]:
@@ -168,7 +122,7 @@ class BertTokenizer:
         with tf.init_scope(), tf.device("CPU:0"):
             self._word_pieces = text.FastWordpieceTokenizer(
                 _distinct(self.vocab, ids),
-                max_bytes_per_word=MAX_WORD_BYTES,
+                max_bytes_per_word=normalization.MAX_WORD_BYTES,
                 token_out_type=tf.int32,
                 unknown_token=f"[{self.unk_id}]",
             )
@@ -229,33 +183,8 @@ class BertTokenizer:
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
-            if self.do_lower_case:
-                # Before anything reads the user's language: a Turkish one makes the
-                # UTF-8 lower-casing below turn "I" into a dotless i.
-                texts = tf.strings.lower(texts)
-            plain = tf.strings.regex_full_match(texts, _PLAIN)
-            texts = _rewrite(self._normalize, texts, where=tf.logical_not(plain))
+            texts = normalization.normalize(texts, self.do_lower_case)
             return self._word_pieces.tokenize(texts)  # [B, (S)]
-
-    def _normalize(self, texts):
-        """Steps 1 and 2 of the chain, and words that are too long made unspellable."""
-        sound = tf.strings.regex_full_match(texts, _SOUND)
-        texts = _rewrite(self._mend, texts, where=tf.logical_not(sound))
-        if self.do_lower_case:
-            texts = tf.strings.lower(texts, encoding="utf-8")
-            texts = text.normalize_utf8(texts, "NFD")
-            texts = tf.strings.regex_replace(texts, r"\p{Mn}+", "")
-        has_long_run = tf.strings.regex_full_match(texts, _LONG_RUN)
-        return _rewrite(_hide_long_words, texts, where=has_long_run)
-
-    def _mend(self, texts):
-        """Step 1, and of step 2 the capitals that TensorFlow does not know."""
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
-        texts = tf.strings.regex_replace(texts, f"[{_DELETED}]+", "")
-        if not self.do_lower_case:
-            return texts
-        has_new = tf.strings.regex_full_match(texts, f"(?s).*[{_NEW_CAPITAL}].*")
-        return _rewrite(_lower_new_capitals, texts, where=has_new)
 
 
 def _distinct(vocab: Sequence[str], ids: dict[str, int]) -> list[str]:
@@ -264,7 +193,7 @@ def _distinct(vocab: Sequence[str], ids: dict[str, int]) -> list[str]:
     They hide behind a later duplicate, are empty, or mix letters with what stands
     alone; as does the stand-in "[7]" of entry 7, which thus equals none that are kept.
     """
-    found = tf.strings.regex_full_match(vocab, _WORD_PIECE).numpy()
+    found = tf.strings.regex_full_match(vocab, normalization.WORD_PIECE).numpy()
     if not found.any():
         raise ValueError(
             f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
@@ -274,43 +203,6 @@ def _distinct(vocab: Sequence[str], ids: dict[str, int]) -> list[str]:
         token if found[index] and ids[token] == index else f"[{index}]"
         for index, token in enumerate(vocab)
     ]
-
-
-def _rewrite(
-    function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor, *, where: tf.Tensor
-) -> tf.Tensor:
-    """Applies a function to some rows of [B] strings; where there are none, is free."""
-
-    def rewritten():
-        rows = tf.where(where)
-        return tf.tensor_scatter_nd_update(
-            texts, rows, function(tf.gather_nd(texts, rows))
-        )
-
-    return tf.cond(tf.reduce_any(where), rewritten, lambda: texts)
-
-
-def _lower_new_capitals(texts):
-    points = tf.strings.unicode_decode(texts, "UTF-8")
-    capitals = tf.constant(_NEW_CAPITALS)
-    lowered = tf.constant([ord(chr(point).lower()) for point in _NEW_CAPITALS])
-    values = points.flat_values
-    nearest = tf.minimum(tf.searchsorted(capitals, values), len(_NEW_CAPITALS) - 1)
-    is_capital = tf.gather(capitals, nearest) == values
-    values = tf.where(is_capital, tf.gather(lowered, nearest), values)
-    return tf.strings.unicode_encode(points.with_flat_values(values), "UTF-8")
-
-
-def _hide_long_words(texts):
-    """Replaces the words of too many characters by one of too many bytes, an [UNK].
-
-    The word-piece operation counts only bytes.
-    """
-    texts = tf.strings.regex_replace(texts, r"\p{Z}", " ")
-    words = tf.strings.split(tf.strings.regex_replace(texts, f"[{_LONE}]", r" \0 "))
-    length = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
-    kept = tf.where(length > MAX_WORD_CHARS, _TOO_LONG, words.flat_values)
-    return tf.strings.reduce_join(words.with_flat_values(kept), axis=-1, separator=" ")
 
 
 def write_tokens(

@@ -63,7 +63,7 @@ def start(count: int) -> Iterator[concurrent.futures.Executor]:
     except concurrent.futures.process.BrokenProcessPool as error:
         raise OSError(
             f"one of {count} workers was killed, most likely for want of memory; run "
-            "the same command again to go on, with fewer --num_workers"
+            "the same command again, with fewer --num_workers"
         ) from error
     finally:
         executor.shutdown(cancel_futures=True)

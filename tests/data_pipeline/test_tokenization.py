@@ -8,59 +8,16 @@ import pathlib
 import random
 import subprocess
 import sys
-import unicodedata
 
 import pytest
 import tensorflow as tf
 import tensorflow_text as text
 
 from data_pipeline import tokenization
+from tests.data_pipeline import original_words
 
 ROOT = pathlib.Path(tokenization.__file__).resolve().parents[1]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-CJK = (
-    *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F)),
-    *((0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
-)
-# Everything that a string can hold and Unicode has named; private use is one class.
-ASSIGNED = [
-    chr(point)
-    for point in range(0x110000)
-    if unicodedata.category(chr(point)) not in ("Cn", "Cs", "Co")
-] + ["\ue000", "\U0010fffd"]
-
-
-# The rules of google-research/bert, one character at a time.
-
-
-@functools.cache
-def _cleaned(char):
-    """What a character of the raw text becomes before words are split."""
-    category = unicodedata.category(char)
-    if char in "\t\n\r" or category == "Zs":
-        return " "
-    if char in "\0\ufffd" or category in ("Cc", "Cf"):
-        return ""
-    is_cjk = any(first <= ord(char) <= last for first, last in CJK)
-    return f" {char} " if is_cjk else char
-
-
-@functools.cache
-def _is_punctuation(char):
-    if char.isascii():
-        return char.isprintable() and not char.isalnum() and char != " "
-    return unicodedata.category(char).startswith("P")
-
-
-def reference_words(line, lower):
-    line = line.decode("utf-8", "ignore") if isinstance(line, bytes) else line
-    words = []
-    for word in "".join(map(_cleaned, line)).split():
-        if lower:
-            word = unicodedata.normalize("NFD", word.lower())
-            word = "".join(c for c in word if unicodedata.category(c) != "Mn")
-        words += "".join(f" {c} " if _is_punctuation(c) else c for c in word).split()
-    return words
 
 
 def reference_pieces(word, ids):
@@ -77,7 +34,7 @@ def reference_pieces(word, ids):
 
 
 def reference(line, ids, lower):
-    words = reference_words(line, lower)
+    words = original_words.reference_words(line, lower)
     return [piece for word in words for piece in reference_pieces(word, ids)]
 
 
@@ -103,7 +60,7 @@ def sharp_tokenizer(lower):
     alike = ((0x3400, 0x9FFF), (0xAC00, 0xD7A3), (0x16000, 0x10FFFF))
     known = [
         char
-        for index, char in enumerate(ASSIGNED)
+        for index, char in enumerate(original_words.ASSIGNED)
         if not any(first <= ord(char) <= last for first, last in alike)
         or index % 40 == 0
     ]
@@ -121,23 +78,6 @@ def letter_tokenizer(lower=True):
 
 def tokens_of(tokenizer, line):
     return tokenizer.ids_to_tokens(tokenizer.tokenize(line).numpy())
-
-
-def random_lines(count, pools, seed):
-    rng = random.Random(seed)
-    return [
-        "".join(rng.choice(rng.choice(pools)) for _ in range(rng.randrange(40)))
-        for _ in range(count)
-    ]
-
-
-POOLS = (
-    *("abcXYZ IJ", " \t\n\r\v\x1c\x85\xa0\u2003\u2028\u3000", ".,!-$+<=>^`|~_[]#“。"),
-    *("ΑΒΣσςΆ\u0345\u0301İIı", "中文国龘𠀀豈", "한국글가", "ⅧⓐﬁßǅÅΩ"),
-    *("\0\ufffd\xad\u200b\ufeff\u0600\x07", "\u1b44\u302e\u302f\U0001d165ไทยहिन्दी"),
-    [chr(point) for point in range(0x300, 0x36F)],
-    [chr(point) for point in range(0x400, 0x4FF)],
-)
 
 
 @pytest.fixture
@@ -175,23 +115,27 @@ def test_released_vocabularies_give_recorded_ids(released, shared_file):
 
 def test_released_vocabularies_cut_every_character_as_the_rules_say(released):
     _, tokenizer = released
-    assert not disagreements(tokenizer, [f"{char} a{char}b" for char in ASSIGNED])
+    assert not disagreements(
+        tokenizer, [f"{char} a{char}b" for char in original_words.ASSIGNED]
+    )
 
 
 @pytest.mark.parametrize("lower", [True, False])
 def test_every_character_is_cut_as_the_rules_say(lower):
-    lines = [f"{char} {char}{char} a{char}b" for char in ASSIGNED]
+    lines = [f"{char} {char}{char} a{char}b" for char in original_words.ASSIGNED]
     assert len(lines) > 140_000
     assert not disagreements(sharp_tokenizer(lower), lines)
 
 
 @pytest.mark.parametrize("lower", [True, False])
 def test_random_lines_are_cut_as_the_rules_say(lower):
-    lines = random_lines(14_000, POOLS, seed=1)
+    lines = original_words.random_lines(14_000, original_words.POOLS, seed=1)
     # Without sigma, whose form depends on neighbours that TensorFlow does not know.
     lines += [
         line.replace("Σ", "Δ")
-        for line in random_lines(6_000, [*POOLS[:3], ASSIGNED], seed=2)
+        for line in original_words.random_lines(
+            6_000, [*original_words.POOLS[:3], original_words.ASSIGNED], seed=2
+        )
     ]
     tokenizer = sharp_tokenizer(lower)
     assert not disagreements(tokenizer, lines)
@@ -210,7 +154,10 @@ def test_random_lines_need_more_than_the_word_piece_operation():
         ],
         token_out_type=tf.int32,
     )
-    lines = [line.replace("\0", "") for line in random_lines(500, POOLS, seed=1)]
+    lines = [
+        line.replace("\0", "")
+        for line in original_words.random_lines(500, original_words.POOLS, seed=1)
+    ]
     got = bare.tokenize(tf.strings.lower(lines, "utf-8")).to_list()
     wanted = tokenizer.tokenize(lines).to_list()
     assert sum(a != b for a, b in zip(got, wanted, strict=True)) > 400
@@ -256,7 +203,7 @@ def test_words_of_more_than_200_characters_are_unknown(char, lower):
             f"b.{char * length}\u3000b",
         ):
             pieces = length if length <= 200 else 1
-            others = reference_words(line, lower)
+            others = original_words.reference_words(line, lower)
             ids = tokenizer.tokenize(line)
             assert len(ids) == pieces + len(others) - 1, (length, line[:3])
             assert (length > 200) == bool(tf.reduce_any(ids == tokenizer.unk_id))
@@ -338,7 +285,9 @@ def test_entries_that_no_text_contains_do_no_harm():
         vocab = [*SPECIAL, *rng.sample(entries, rng.randrange(5, len(entries))), "a"]
         rng.shuffle(vocab)
         tokenizer = tokenization.BertTokenizer(vocab, lower)
-        assert not disagreements(tokenizer, random_lines(900, [alphabet], seed=5))
+        assert not disagreements(
+            tokenizer, original_words.random_lines(900, [alphabet], seed=5)
+        )
 
 
 def test_byte_order_mark_and_carriage_returns_are_no_part_of_tokens(write_vocab):

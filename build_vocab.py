@@ -1,0 +1,157 @@
+"""Learns a WordPiece vocabulary from raw text, for pretraining in any language.
+
+google-research/bert never published its own; see docs/pretraining.md.
+"""
+
+import dataclasses
+import os
+import tempfile
+
+if __name__ == "__main__":  # TensorFlow reads these when it is imported
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
+
+import tensorflow as tf
+from absl import app, flags
+
+from data_pipeline import corpus, vocabulary, word_counts, workers
+from modeling import config as config_lib
+from training import flags as shared_flags
+from training import reporting, run_directory
+
+FLAGS = flags.FLAGS
+
+
+def define_flags():
+    string, integer = flags.DEFINE_string, flags.DEFINE_integer
+    string(
+        "input_file", None, "Text files, by comma; each may be a glob, or end in .gz."
+    )
+    string("output_file", None, "The vocabulary to write, one entry a line.")
+    integer("vocab_size", 30522, "Most entries that the vocabulary has.", lower_bound=6)
+    flags.DEFINE_bool(
+        "do_lower_case",
+        True,
+        "Lower-case the text and take its accents away: True for uncased models, False "
+        "for cased ones.",
+    )
+    integer(
+        "num_unused_tokens",
+        vocabulary.UNUSED_BEFORE_UNK,
+        "Entries [unused0], [unused1], ... left free for tokens of one's own. With 99, "
+        "[UNK], [CLS], [SEP] and [MASK] are 100 to 103, as in released vocabularies.",
+        lower_bound=0,
+    )
+    integer(
+        "min_character_frequency",
+        1,
+        "Characters that occur less often become [UNK], with the word they are in.",
+        lower_bound=1,
+    )
+    string(
+        "base_config_file",
+        None,
+        "Such as configs/bert_tiny.json: the shape of the model to be trained.",
+    )
+    string(
+        "output_config_file",
+        None,
+        "Where that goes with the size of this vocabulary as its vocab_size.",
+    )
+    integer(
+        "num_workers", 0, "Processes; 0 for one a core. Results do not depend on it.", 0
+    )
+    for required in ("input_file", "output_file"):
+        flags.mark_flag_as_required(required)
+
+
+def base_config():
+    """The config of --base_config_file, or None without one."""
+    if bool(FLAGS.base_config_file) != bool(FLAGS.output_config_file):
+        raise ValueError(
+            "--base_config_file and --output_config_file belong together: the config "
+            "to start from, and where it goes with the size of this vocabulary"
+        )
+    if not FLAGS.base_config_file:
+        return None
+    return config_lib.BertConfig.from_json_file(
+        FLAGS.base_config_file, tf.io.gfile.GFile
+    )
+
+
+def check_output(path, files):
+    """Refuses a file that cannot be written, before hours of work for it."""
+    if path in files:
+        raise ValueError(
+            f"{path} is to be written and is one of --input_file; choose another name"
+        )
+    if tf.io.gfile.isdir(path):
+        raise ValueError(f"{path} is a directory; name the file to write in it")
+    try:
+        tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+    except tf.errors.OpError as error:
+        raise ValueError(f"{path}: cannot be written ({error.message})") from error
+
+
+def learn(executor, files):
+    """The vocabulary and the counts that it was learned from."""
+    with tempfile.TemporaryDirectory() as directory:
+        plain = word_counts.plain_files(files, directory, executor)
+        counts = word_counts.count(
+            corpus.Corpus.of(plain),
+            executor,
+            FLAGS.do_lower_case,
+            reporting.Meter("counting", "range"),
+        )
+    if counts.dropped_below:
+        print(
+            f"words seen less than {counts.dropped_below} times so far were dropped "
+            f"while counting, to keep at most {word_counts.MAX_WORDS} in memory"
+        )
+    vocab = vocabulary.learn(
+        counts,
+        FLAGS.vocab_size,
+        num_unused_tokens=FLAGS.num_unused_tokens,
+        min_character_frequency=FLAGS.min_character_frequency,
+        report=lambda line: print(line, flush=True),
+    )
+    return vocab, counts
+
+
+def write(vocab, config):
+    """Writes the vocabulary, and the config that goes with it."""
+    if len(vocab) < FLAGS.vocab_size:
+        print(
+            f"the text has no more pieces than make {len(vocab)} entries, less than "
+            f"--vocab_size={FLAGS.vocab_size}"
+        )
+    run_directory.write_text(FLAGS.output_file, "".join(f"{v}\n" for v in vocab))
+    print(f"wrote {FLAGS.output_file}")
+    if config:
+        config = dataclasses.replace(config, vocab_size=len(vocab))
+        run_directory.write_text(FLAGS.output_config_file, config.to_json_string())
+        print(f"wrote {FLAGS.output_config_file}")
+
+
+def main(_):
+    shared_flags.quiet_libraries()
+    workers_wanted = FLAGS.num_workers or workers.usable_cores()
+    with shared_flags.one_line_errors(), workers.start(workers_wanted) as executor:
+        files = corpus.find_files(FLAGS.input_file)
+        config = base_config()
+        for path in filter(None, (FLAGS.output_file, FLAGS.output_config_file)):
+            check_output(path, files)
+        vocab, counts = learn(executor, files)
+    write(vocab, config)
+    spelled = vocabulary.coverage(vocab, counts, FLAGS.do_lower_case)
+    print(f"  words = {counts.num_words}")
+    print(f"  different_words = {len(counts.words)}")
+    print(f"  entries = {len(vocab)}")
+    print(f"  whole_word_share = {spelled.whole_share:.5f}")
+    print(f"  unknown_word_share = {spelled.unknown_share:.5f}")
+    print(f"  pieces_per_word = {spelled.pieces_per_word:.4f}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,213 @@
+"""build_vocab.py from texts to vocab.txt and bert_config.json."""
+
+import gzip
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from data_pipeline import casing, corpus, tokenization, word_counts, workers
+from modeling import config
+from tests import tiny
+
+STEMS = ("walk", "talk", "jump", "play", "want", "help", "look", "Need", "März", "café")
+ENDINGS = ("", "s", "ed", "ing", "er")
+CHINESE = "中国人民大学北京天安门"
+
+
+def text(start=0, count=200):
+    """Lines in two scripts; equal arguments give equal ones."""
+    lines = []
+    for i in range(start, start + count):
+        words = [
+            STEMS[(i * j + i // 7) % 10] + ENDINGS[(i // 3 + j) % 5] for j in (1, 3, 4)
+        ]
+        lines.append(f"The {' '.join(words)}, {CHINESE[i % 11]}{CHINESE[i * 3 % 11]}!")
+        if i % 7 == 0:
+            lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def corpus_file(tmp_path):
+    path = tmp_path / "corpus" / "a.txt"
+    path.parent.mkdir()
+    path.write_text(text(), encoding="utf-8")
+    return path
+
+
+def build(*arguments):
+    return tiny.run_script("build_vocab", "--num_workers=1", *arguments)
+
+
+def build_from(source, tmp_path, *arguments, name="vocab.txt"):
+    output = tmp_path / "out" / name
+    done = build(f"--input_file={source}", f"--output_file={output}", *arguments)
+    assert done.code == 0, done.err
+    return tokenization.read_vocab(str(output)), done
+
+
+def unknown_share(vocab, lower, lines):
+    tokenizer = tokenization.BertTokenizer(vocab, lower)
+    ids = tokenizer.tokenize(lines).flat_values
+    assert len(ids) > 500
+    return float(tf.reduce_mean(tf.cast(ids == tokenizer.unk_id, tf.float32)))
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_vocabulary_spells_its_corpus(corpus_file, tmp_path, lower):
+    vocab, _ = build_from(
+        corpus_file, tmp_path, "--vocab_size=195", f"--do_lower_case={lower}"
+    )
+    assert len(vocab) == len(set(vocab)) == 195
+    assert vocab[0] == "[PAD]"
+    assert vocab[100:104] == ["[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert set(CHINESE) < set(vocab)
+    assert {"é", "ä", "T", "N"}.isdisjoint(vocab) == lower
+    assert ("the" if lower else "The") in vocab
+    lines = text().splitlines()
+    assert unknown_share(vocab, lower, lines) == 0
+    if lower:  # no capital is known, so that the other case must be worse
+        assert unknown_share(vocab, False, lines) > 0.1
+    tokenizer = tokenization.BertTokenizer(vocab, lower)
+    casing.check_case(tokenizer, "vocab.txt", "")
+
+
+def test_config_is_the_base_with_the_size_of_the_vocabulary(corpus_file, tmp_path):
+    base = tiny.ROOT / "configs" / "bert_tiny.json"
+    output = tmp_path / "new" / "bert_config.json"
+    vocab, done = build_from(
+        corpus_file,
+        tmp_path,
+        *("--vocab_size=180", f"--base_config_file={base}"),
+        f"--output_config_file={output}",
+    )
+    written = config.BertConfig.from_json_file(output).to_dict()
+    expected = config.BertConfig.from_json_file(base).to_dict()
+    assert expected.pop("vocab_size") != written.pop("vocab_size") == len(vocab) == 180
+    assert written == expected
+    assert f"wrote {output}" in done.out
+
+
+def test_summary_says_how_the_corpus_is_spelled(corpus_file, tmp_path):
+    """Against tokenizing the corpus with what was written."""
+    vocab, done = build_from(
+        corpus_file, tmp_path, "--vocab_size=170", "--min_character_frequency=60"
+    )
+    lines = dict(line.split(" = ") for line in done.out.splitlines() if " = " in line)
+    with_all = word_counts.count(
+        corpus.Corpus.of([str(corpus_file)]),
+        workers.InThisProcess(),
+        True,
+        lambda *_, **__: None,
+    )
+    tokenizer = tokenization.BertTokenizer(vocab)
+    ids = tokenizer.tokenize(text().splitlines()).flat_values.numpy().tolist()
+    words = with_all.num_words
+    assert int(lines["  words"]) == words
+    assert int(lines["  different_words"]) == len(with_all.words)
+    assert int(lines["  entries"]) == len(vocab) == 170
+    assert float(lines["  pieces_per_word"]) == pytest.approx(
+        len(ids) / words, abs=1e-4
+    )
+    share = ids.count(tokenizer.unk_id) / words
+    assert float(lines["  unknown_word_share"]) == pytest.approx(share, abs=1e-5)
+    assert share > 0.01
+
+
+def test_any_number_of_workers_and_files_gives_one_vocabulary(tmp_path, corpus_file):
+    """Also the command itself, and one of the files being gzip."""
+    expected, _ = build_from(corpus_file, tmp_path, "--vocab_size=190")
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    (folder / "1.txt").write_text(text(0, 120), encoding="utf-8")
+    (folder / "2.txt.gz").write_bytes(gzip.compress(text(120, 80).encode()))
+    output = tmp_path / "vocab.txt"
+    command = [sys.executable, "build_vocab.py", "--num_workers=2", "--vocab_size=190"]
+    done = subprocess.run(
+        [*command, f"--input_file={folder}/*", f"--output_file={output}"],
+        cwd=tiny.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert tokenization.read_vocab(str(output)) == expected
+    (folder / "1.txt").write_text(text(0, 12), encoding="utf-8")
+    other, _ = build_from(folder / "1.txt", tmp_path, "--vocab_size=190", name="b.txt")
+    assert other != expected
+
+
+def test_small_text_gives_what_it_has(corpus_file, tmp_path):
+    vocab, done = build_from(corpus_file, tmp_path)
+    assert 195 < len(vocab) < 300
+    assert f"{len(vocab)} entries, less than --vocab_size=30522" in done.out
+
+
+def test_bytes_that_are_not_utf8_are_ignored(tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_bytes(b"good\xff \xc3(good) b\xe4\xb8\n" * 20)
+    vocab, _ = build_from(source, tmp_path, "--num_unused_tokens=0")
+    assert vocab[5:] == [
+        "(",
+        ")",
+        "b",
+        "d",
+        "g",
+        "o",
+        "##b",
+        "##d",
+        "##g",
+        "##o",
+        "good",
+    ]
+
+
+def wrong_input(tmp_path):
+    """Arguments beside the output to what the error line must say."""
+    good = tmp_path / "good.txt"
+    good.write_text(text(), encoding="utf-8")
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n \n")
+    short = tmp_path / "short.gz"
+    short.write_bytes(gzip.compress(text().encode())[:200])
+    source = f"--input_file={good}"
+    base = f"--base_config_file={tiny.ROOT}/configs/bert_tiny.json"
+    return [
+        ([f"--input_file={tmp_path}/none*"], "none*: there is no such file"),
+        ([f"--input_file={empty}"], "no word in 1 files of 3 bytes"),
+        ([f"--input_file={short}"], "short.gz: not a whole gzip file"),
+        ([source, "--vocab_size=120"], "--vocab_size=120 has no room for"),
+        ([source, base], "--base_config_file and --output_config_file belong"),
+        (
+            [
+                source,
+                f"--output_config_file={tmp_path}/c",
+                f"--base_config_file={good}",
+            ],
+            "good.txt: ",
+        ),
+        ([source, base, f"--output_config_file={tmp_path}"], "is a directory; name"),
+        ([source, base, f"--output_config_file={good}"], "is one of --input_file"),
+        ([source, base, f"--output_config_file={good}/a/b"], "cannot be written"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_wrong_input_is_one_line_and_writes_nothing(tmp_path, number):
+    arguments, message = wrong_input(tmp_path)[number]
+    before = tiny.listing(tmp_path)
+    done = build(f"--output_file={tmp_path}/out/vocab.txt", *arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert tiny.listing(tmp_path) == before
+
+
+def test_output_among_the_input_is_refused(corpus_file):
+    done = build(f"--input_file={corpus_file}", f"--output_file={corpus_file}")
+    assert done.code == 2
+    assert "is one of --input_file; choose another name" in done.err
+    assert pathlib.Path(corpus_file).read_text(encoding="utf-8") == text()
