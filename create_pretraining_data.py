@@ -75,7 +75,10 @@ def define_flags():
     )
     integer("num_shards", 1, "Files that each --output_file is split into.", 1)
     integer(
-        "num_workers", 0, "Processes; 0 for one a core. Records do not depend on it."
+        "num_workers",
+        0,
+        "Processes; 0 for one a core. Records do not depend on it.",
+        lower_bound=0,
     )
     flags.DEFINE_enum(
         "engine", "local", ["local", "beam"], "This machine, or Apache Beam's runners."

@@ -33,12 +33,12 @@ from training import (
     evaluation,
     loop,
     metrics,
-    optimizer,
     reporting,
     run,
     run_directory,
     seeds,
     steps,
+    table_flags,
 )
 from training import flags as shared_flags
 
@@ -61,8 +61,9 @@ class Parts(NamedTuple):
 def define_flags():
     shared_flags.define_model_flags(max_seq_length=128)
     shared_flags.define_training_flags()
+    shared_flags.define_fine_tuning_flags()
     shared_flags.define_device_flags()
-    shared_flags.define_table_flags(labels.PROBLEM_TYPES)
+    table_flags.define(labels.PROBLEM_TYPES)
     shared_flags.define_action_flags("do_train", "do_eval", "do_predict", "do_export")
     flags.DEFINE_bool("write_tf_records", True, "Write features as the original does.")
 
@@ -70,6 +71,7 @@ def define_flags():
 def prepare():
     """Reads and checks all input; a ValueError says what is wrong with it."""
     shared_flags.check_actions("do_train", "do_eval", "do_predict", "do_export")
+    shared_flags.check_fine_tuning()
     files = shared_flags.model_files(pretrained.locate)
     config = pretrained.read_config(files.config_file)
     tokenizer = tokenization.BertTokenizer.from_file(
@@ -80,9 +82,9 @@ def prepare():
         casing.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
     evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.evaluate_steps)
     wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
-    layout = tables.Layout(**shared_flags.table_layout())
+    layout = tables.Layout(**table_flags.layout())
     data = classification.load(
-        classification.Source(layout=layout, **shared_flags.table_source()),
+        classification.Source(layout=layout, **table_flags.source()),
         [split for split, is_wanted in wanted.items() if is_wanted],
         tokenizer,
         FLAGS.max_seq_length,
@@ -98,6 +100,7 @@ def prepare():
             FLAGS.class_weights, data.label_ids["train"], data.label_set
         )
     strategy = shared_flags.strategy()
+    shared_flags.check_batch_size(strategy)
     pad_to = FLAGS.max_seq_length if shared_flags.has_static_shapes() else None
     return Parts(files, config, tokenizer, data, weights, plan, strategy, pad_to)
 
@@ -158,7 +161,7 @@ def train(parts, model, score, run_seed, output_dir, origin):
         group_by_length=FLAGS.group_by_length and not parts.pad_to,
     )
     with parts.strategy.scope():
-        adam = optimizer.BertAdam(bias_correction=FLAGS.adam_bias_correction)
+        optimizer = shared_flags.optimizer()
 
     def batches_from(step):
         return batching.batches(
@@ -178,10 +181,11 @@ def train(parts, model, score, run_seed, output_dir, origin):
         keep=FLAGS.keep_checkpoint_max,
         batch_size=FLAGS.train_batch_size,
         seed=run_seed,
+        micro_batches=FLAGS.gradient_accumulation_steps,
         evaluate=evaluate if FLAGS.evaluate_steps else None,
     )
     objective = losses.classifier(parts.data.problem_type, parts.class_weights)
-    state = run.train(settings, model, adam, objective, batches_from, parts.plan)
+    state = run.train(settings, model, optimizer, objective, batches_from, parts.plan)
     if best := state.get("best_step"):
         print(f"best: step {best} with {state['best_score']:.4f}; used from here on")
         checkpoint.load(model, os.path.join(output_dir, f"model.ckpt-{best}"))
@@ -283,6 +287,7 @@ def identify(parts, run_seed):
         "labels": list(parts.data.label_set.names),
         "config": parts.config.to_dict(),
         "train_batch_size": FLAGS.train_batch_size,
+        "optimizer": FLAGS.optimizer,
         "max_seq_length": FLAGS.max_seq_length,
         "seed": run_seed,
     }

@@ -15,16 +15,23 @@ from keras import ops
 MASKED_LM_EPSILON = 1e-5
 
 
+def _no_metrics(features, outputs):
+    return {}
+
+
 class Objective(NamedTuple):
     """What a run minimises.
 
     Attributes:
         counts: features -> {part: float32 scalar}.
         totals: features, outputs -> {part: float32 scalar}.
+        metrics: features, outputs -> {name: (total, count)}, float32 scalars, of what
+            is reported beside the losses; both add up over parts of a batch.
     """
 
     counts: Callable[[dict[str, Any]], dict[str, Any]]
     totals: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+    metrics: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = _no_metrics
 
 
 def cross_entropy(logits, labels):
@@ -37,9 +44,10 @@ def cross_entropy(logits, labels):
     Returns:
         [...] float32, one loss an example.
     """
-    log_probs = ops.log_softmax(ops.cast(logits, "float32"))
-    labels = ops.expand_dims(labels, -1)
-    return -ops.squeeze(ops.take_along_axis(log_probs, labels, axis=-1), -1)
+    # One operation forward and backward: half the time of log_softmax and a gather.
+    return ops.sparse_categorical_crossentropy(
+        labels, ops.cast(logits, "float32"), from_logits=True
+    )
 
 
 def classifier_losses(problem_type, logits, label_ids):
@@ -109,8 +117,12 @@ def span():
     return Objective(counts, totals)
 
 
-def pretraining():
-    """Masked-LM loss plus next-sentence loss (run_pretraining.py).
+def pretraining(has_sentence_task=True):
+    """Masked-LM loss plus next-sentence loss (run_pretraining.py), and accuracies.
+
+    Args:
+        has_sentence_task: whether the second part is there. Without it
+            next_sentence_labels and next_sentence_logits are not looked at.
 
     Features: masked_lm_ids [B, P] int, masked_lm_weights [B, P] float,
     next_sentence_labels [B] or [B, 1] int. Outputs: masked_lm_logits [B, P, V],
@@ -118,20 +130,40 @@ def pretraining():
     """
 
     def counts(features):
-        labels = features["next_sentence_labels"]
-        return {
-            "masked_lm_loss": ops.sum(features["masked_lm_weights"])
-            + MASKED_LM_EPSILON,
-            "next_sentence_loss": ops.cast(ops.size(labels), "float32"),
-        }
+        words = ops.sum(features["masked_lm_weights"]) + MASKED_LM_EPSILON
+        if not has_sentence_task:
+            return {"masked_lm_loss": words}
+        sentences = ops.cast(ops.size(features["next_sentence_labels"]), "float32")
+        return {"masked_lm_loss": words, "next_sentence_loss": sentences}
 
     def totals(features, outputs):
         words = cross_entropy(outputs["masked_lm_logits"], features["masked_lm_ids"])
+        words = ops.sum(words * features["masked_lm_weights"])
+        if not has_sentence_task:
+            return {"masked_lm_loss": words}
         labels = ops.reshape(features["next_sentence_labels"], (-1,))  # [B]
         order = cross_entropy(outputs["next_sentence_logits"], labels)  # [B]
-        return {
-            "masked_lm_loss": ops.sum(words * features["masked_lm_weights"]),
-            "next_sentence_loss": ops.sum(order),
-        }
+        return {"masked_lm_loss": words, "next_sentence_loss": ops.sum(order)}
 
-    return Objective(counts, totals)
+    def metrics(features, outputs):
+        weights = features["masked_lm_weights"]
+        right = _is_best(outputs["masked_lm_logits"], features["masked_lm_ids"])
+        words = (ops.sum(right * weights), ops.sum(weights))
+        if not has_sentence_task:
+            return {"masked_lm_accuracy": words}
+        labels = ops.reshape(features["next_sentence_labels"], (-1,))  # [B]
+        right = _is_best(outputs["next_sentence_logits"], labels)
+        order = (ops.sum(right), ops.cast(ops.size(labels), "float32"))
+        return {"masked_lm_accuracy": words, "next_sentence_accuracy": order}
+
+    return Objective(counts, totals, metrics)
+
+
+def _is_best(logits, labels):
+    """1.0 where no logit is above the label's; [..., C], [...] -> [...] float32.
+
+    Over a vocabulary several times faster than ops.argmax; a tie counts as right.
+    """
+    own = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)  # [..., 1]
+    best = ops.max(logits, axis=-1, keepdims=True)
+    return ops.cast(ops.squeeze(own >= best, -1), "float32")

@@ -238,14 +238,33 @@ def test_broken_links_are_found(tmp_path):
     assert broken_links(wrong, page) == ["b.md", "a.md#no-heading", "#four"]
 
 
-# Appended to the flags of every run: the last value of a flag counts.
-SHORT = (
-    "--num_train_epochs=1",
-    "--train_batch_size=6",
-    "--eval_batch_size=64",
-    "--predict_batch_size=64",
-    "--max_seq_length=16",
-)
+# Appended to the flags of a script: the last value of a flag counts.
+SHORT = {
+    "build_vocab.py": ["--num_workers=1"],
+    "create_pretraining_data.py": [
+        "--max_seq_length=16",
+        "--max_predictions_per_seq=3",
+        "--dupe_factor=1",
+        "--num_workers=1",
+    ],
+    "run_classifier.py": [
+        "--num_train_epochs=1",
+        "--train_batch_size=6",
+        "--eval_batch_size=64",
+        "--predict_batch_size=64",
+        "--max_seq_length=16",
+    ],
+    "run_pretraining.py": [
+        "--num_train_steps=2",
+        "--num_warmup_steps=1",
+        "--train_batch_size=4",
+        "--gradient_accumulation_steps=2",
+        "--eval_batch_size=4",
+        "--max_eval_steps=1",
+        "--max_seq_length=16",
+        "--max_predictions_per_seq=3",
+    ],
+}
 ORIGINAL_TASKS = ROOT / "tests" / "data_pipeline" / "original_tasks"
 XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral")]
 
@@ -291,9 +310,11 @@ def environment(model_dir, tmp_path):
 
 def relocated(argument, environment, model_dir, directory):
     """An argument with its places moved and its variables filled in."""
-    written = r"^(--\w+_dir=|--pretrained=)/?(tmp|output)/"
+    written = r"^(--\w+_(?:dir|file)=|--pretrained=|--init_checkpoint=)/?(tmp|output)/"
     argument = re.sub(written, rf"\1{directory}/\2/", argument)
     argument = argument.replace("models/minilm", str(model_dir))
+    argument = argument.replace("configs/bert_tiny", f"{model_dir}/bert_config")
+    argument = argument.replace("./sample_text.txt", "sample_data/corpus/*.txt")
     for name, value in environment.items():
         argument = argument.replace(name, value)
     assert "$" not in argument, f"{argument}: the test knows no such variable"
@@ -302,8 +323,8 @@ def relocated(argument, environment, model_dir, directory):
 
 def run_program(name, arguments):
     """Runs a documented program in this process."""
-    if name == "run_classifier.py":
-        return tiny.run_classifier(*arguments, *SHORT)
+    if name in SHORT:
+        return tiny.run_script(name.removesuffix(".py"), *arguments, *SHORT[name])
     flag, *rest = arguments
     value = flag.partition("=")[2]
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
@@ -320,9 +341,18 @@ def run_program(name, arguments):
 
 def runnable(page):
     """The programs that a page runs and that are meant to be typed as they are."""
-    names = {"run_classifier.py", "serving.predictor", "data_pipeline.tokenization"}
+    names = {*SHORT, "serving.predictor", "data_pipeline.tokenization"}
     found = programs((ROOT / page).read_text("utf-8"))
-    return [(name, arguments) for name, arguments in found if name in names]
+    return [
+        (name, arguments)
+        for name, arguments in found
+        if name in names and not needs_cluster(arguments)
+    ]
+
+
+def needs_cluster(arguments):
+    runners = [word for word in arguments if word.startswith("--beam_option=--runner=")]
+    return any("DirectRunner" not in word for word in runners)
 
 
 @pytest.mark.parametrize("page", [name for name in PAGE_NAMES if runnable(name)])
@@ -337,12 +367,21 @@ def test_commands_of_page_run(page, environment, model_dir, tmp_path, monkeypatc
         assert done.code == 0, f"{name} {shlex.join(words)}: {done.err[-2000:]}"
         assert done.out
         seen.add(name)
-    assert "run_classifier.py" in seen
+    assert seen & set(SHORT)
 
 
-def test_classification_page_names_every_flag():
-    page = (ROOT / "docs" / "classification.md").read_text("utf-8")
-    with tiny.classifier_flags() as defined:
+@pytest.mark.parametrize(
+    ("page", "script"),
+    [
+        ("classification", "run_classifier"),
+        ("pretraining", "build_vocab"),
+        ("pretraining", "create_pretraining_data"),
+        ("pretraining", "run_pretraining"),
+    ],
+)
+def test_page_names_every_flag(page, script):
+    page = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    with tiny.flags_of(script) as defined:
         unnamed = [name for name in defined if not re.search(rf"--{name}\b", page)]
     assert unnamed == []
 
@@ -356,6 +395,7 @@ def test_places_in_commands_are_moved(tmp_path):
     )
     assert moved("--output_dir=/tmp/mrpc/") == "--output_dir=/here/tmp/mrpc/"
     assert moved("--export_dir=output/a/export") == "--export_dir=/here/output/a/export"
+    assert moved("--input_file=/tmp/a-*") == "--input_file=/here/tmp/a-*"
     assert moved("--vocab_file=$A_DIR/vocab.txt") == "--vocab_file=/b/vocab.txt"
     assert moved("--pretrained=models/minilm") == "--pretrained=/model"
     with pytest.raises(AssertionError, match="no such variable"):
@@ -368,6 +408,18 @@ MODEL = (
     "--bert_config_file=$BERT_BASE_DIR/bert_config.json "
 )
 WEIGHTS = "--init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --max_seq_length=128 "
+PRETRAINING_COMMANDS = {
+    "create_pretraining_data.py": "--input_file=./sample_text.txt "
+    "--output_file=/tmp/tf_examples.tfrecord --vocab_file=$BERT_BASE_DIR/vocab.txt "
+    "--do_lower_case=True --max_seq_length=128 --max_predictions_per_seq=20 "
+    "--masked_lm_prob=0.15 --random_seed=12345 --dupe_factor=5",
+    "run_pretraining.py": "--input_file=/tmp/tf_examples.tfrecord "
+    "--output_dir=/tmp/pretraining_output --do_train=True --do_eval=True "
+    "--bert_config_file=$BERT_BASE_DIR/bert_config.json "
+    "--init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --train_batch_size=32 "
+    "--max_seq_length=128 --max_predictions_per_seq=20 --num_train_steps=20 "
+    "--num_warmup_steps=10 --learning_rate=2e-5",
+}
 ORIGINAL_COMMANDS = [
     "--task_name=MRPC --do_train=true --do_eval=true --data_dir=$GLUE_DIR/MRPC "
     + MODEL
@@ -386,7 +438,13 @@ ORIGINAL_COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", ORIGINAL_COMMANDS)
-def test_original_commands_are_printed_word_for_word(command):
+@pytest.mark.parametrize(
+    ("script", "command"),
+    [
+        *(("run_classifier.py", command) for command in ORIGINAL_COMMANDS),
+        *PRETRAINING_COMMANDS.items(),
+    ],
+)
+def test_original_commands_are_printed_word_for_word(script, command):
     printed = programs((ROOT / "README.md").read_text("utf-8"))
-    assert ("run_classifier.py", command.split()) in printed
+    assert (script, command.split()) in printed

@@ -1,6 +1,7 @@
 """A model and tables small enough that a script runs from end to end in a second."""
 
 import contextlib
+import importlib
 import io
 import json
 import pathlib
@@ -79,6 +80,64 @@ def write_tables(directory, train=48, dev=18, test=10):
     return directory
 
 
+def records(count, seed=0, *, length=16, predictions=3, is_masked=True):
+    """Features of pretraining records: arrays [count, ...], by name.
+
+    Words follow each other in the order of FILLERS, so that a hidden one can be
+    learned; sentence B goes on with it, or in half of the records goes backwards.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    pad, _, cls, sep, mask = range(len(SPECIAL))
+    found = {
+        name: np.zeros((count, length), np.int64)
+        for name in ("input_ids", "input_mask", "segment_ids")
+    }
+    masked = {
+        "masked_lm_positions": np.zeros((count, predictions), np.int64),
+        "masked_lm_ids": np.zeros((count, predictions), np.int64),
+        "masked_lm_weights": np.zeros((count, predictions), np.float32),
+    }
+    found["next_sentence_labels"] = rng.integers(0, 2, (count, 1))
+    for i in range(count):
+        first, second = rng.integers(3, (length - 3) // 2 + 1, 2)
+        step = -1 if found["next_sentence_labels"][i, 0] else 1
+        start = rng.integers(len(FILLERS))
+        words = [start + j for j in range(first)]
+        words += [words[-1] + step * (j + 1) for j in range(second)]
+        words = [len(SPECIAL) + word % len(FILLERS) for word in words]
+        ids = np.array([cls, *words[:first], sep, *words[first:], sep])
+        found["segment_ids"][i, first + 2 : len(ids)] = 1
+        found["input_mask"][i, : len(ids)] = 1
+        places = np.setdiff1d(np.arange(len(ids)), [0, first + 1, len(ids) - 1])
+        places = np.sort(rng.permutation(places)[: 1 + i % predictions])
+        if is_masked:
+            masked["masked_lm_positions"][i, : len(places)] = places
+            masked["masked_lm_ids"][i, : len(places)] = ids[places]
+            masked["masked_lm_weights"][i, : len(places)] = 1.0
+            ids[places] = mask
+        found["input_ids"][i] = np.pad(ids, (0, length - len(ids)), constant_values=pad)
+    return {**found, **masked} if is_masked else found
+
+
+def write_records(path, features):
+    """A TFRecord file as create_pretraining_data.py of the original writes it."""
+    import tensorflow as tf
+
+    def feature(values):
+        if values.dtype.kind == "f":
+            return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for i in range(len(features["input_ids"])):
+            row = {name: feature(values[i]) for name, values in features.items()}
+            example = tf.train.Example(features=tf.train.Features(feature=row))
+            writer.write(example.SerializeToString())
+    return path
+
+
 class Done(NamedTuple):
     """What a script printed, and how it ended."""
 
@@ -88,41 +147,46 @@ class Done(NamedTuple):
 
 
 @contextlib.contextmanager
-def classifier_flags():
-    """Defines the flags of run_classifier.py anew; gives their names."""
-    import run_classifier as script
-
-    _forget_flags()
-    script.define_flags()
-    yield [flag.name for flag in _defined_flags()]
-    _forget_flags()
+def flags_of(script):
+    """Defines the flags of a script such as run_classifier anew; gives their names."""
+    _forget_flags(script)
+    importlib.import_module(script).define_flags()
+    yield [flag.name for flag in _defined_flags(script)]
+    _forget_flags(script)
 
 
-def _defined_flags():
-    modules = flags.FLAGS.flags_by_module_dict()
-    return [*modules.get("run_classifier", []), *modules.get("training.flags", [])]
+def _defined_flags(script):
+    return [
+        flag
+        for module, defined in flags.FLAGS.flags_by_module_dict().items()
+        if module == script or module.startswith("training.")
+        for flag in defined
+    ]
 
 
-def _forget_flags():
-    for flag in _defined_flags():
+def _forget_flags(script):
+    for flag in _defined_flags(script):
         delattr(flags.FLAGS, flag.name)
 
 
-def run_classifier(*arguments):
-    """The script run_classifier.py in this process; an exception passes through."""
-    import run_classifier as script
-
+def run_script(script, *arguments):
+    """A script such as run_classifier in this process; an exception passes through."""
     out, err = io.StringIO(), io.StringIO()
     code = 0
-    with classifier_flags(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["run_classifier", *map(str, arguments)])
+    with flags_of(script), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [script, *map(str, arguments)])
         flags.FLAGS(sys.argv)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                script.main([])
+                importlib.import_module(script).main([])
             except SystemExit as error:
                 code = error.code
     return Done(code or 0, out.getvalue(), err.getvalue())
+
+
+def run_classifier(*arguments):
+    """`run_script` of the script that most tests run."""
+    return run_script("run_classifier", *arguments)
 
 
 def eval_results(directory):

@@ -1,6 +1,9 @@
-"""Runs a model over all examples of a split, on any number of devices."""
+"""Runs a model over held-out data, on any number of devices."""
+
+import collections
 
 import numpy as np
+import tensorflow as tf
 
 from training import reporting
 
@@ -32,6 +35,43 @@ def predict(predict_function, batches, order, strategy):
     return outputs
 
 
+def objective_scores(evaluate_function, batches, num_batches, strategy):
+    """Losses and metrics of an objective over some batches.
+
+    Args:
+        evaluate_function: what training.steps.evaluate_function builds.
+        batches: tf.data.Dataset of features.
+        num_batches: how many it has.
+        strategy: the tf.distribute.Strategy.
+
+    Returns:
+        {name: np.float32}: `loss`, the mean over batches of their losses, which is what
+        an Estimator calls so; each part of it and each metric, over all batches as if
+        they were one.
+    """
+    loss = 0.0
+    totals: dict[str, float] = collections.defaultdict(float)
+    counts: dict[str, float] = collections.defaultdict(float)
+    distributed = strategy.experimental_distribute_dataset(batches)
+    for features in reporting.progress(distributed, num_batches, "evaluating"):
+        found = tf.nest.map_structure(float, evaluate_function(features))
+        pairs = dict(found["metrics"])
+        for part, total in found["totals"].items():
+            loss += total / found["counts"][part] / num_batches
+            pairs[part] = (total, _exact_count(part, found))
+        for name, (total, count) in pairs.items():
+            totals[name] += total
+            counts[name] += count
+    scores = {name: totals[name] / (counts[name] or 1.0) for name in sorted(totals)}
+    return {name: np.float32(score) for name, score in {"loss": loss, **scores}.items()}
+
+
+def _exact_count(part, found):
+    """The count of a part; where it has an accuracy that one's, without an epsilon."""
+    accuracy = part.removesuffix("_loss") + "_accuracy"
+    return found["metrics"].get(accuracy, (0, found["counts"][part]))[1]
+
+
 def mean_loss(losses, batch_size):
     """The mean over batches of their means; what an Estimator calls `loss`.
 
@@ -43,3 +83,25 @@ def mean_loss(losses, batch_size):
     """
     starts = range(0, len(losses), batch_size)
     return np.float32(np.mean([np.mean(losses[s : s + batch_size]) for s in starts]))
+
+
+def first_batch(predict_function, batches, strategy):
+    """One batch and what the model says of it.
+
+    Args:
+        predict_function: what training.steps.predict_function builds.
+        batches: tf.data.Dataset of features.
+        strategy: the tf.distribute.Strategy.
+
+    Returns:
+        The features and the outputs, both dicts of arrays [B, ...].
+    """
+    features = next(iter(strategy.experimental_distribute_dataset(batches)))
+    outputs = predict_function(features)
+    gathered = {
+        name: strategy.gather(value, axis=0) for name, value in features.items()
+    }
+    return tuple(
+        {name: value.numpy() for name, value in part.items()}
+        for part in (gathered, outputs)
+    )

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from absl import flags, logging
 
-from training import devices, loop, schedule
+from training import accumulation, devices, lamb, loop, schedule
+from training import optimizer as optimizer_lib
 
 FLAGS = flags.FLAGS
-# Splits of a table, and what TensorFlow Datasets usually calls them.
-_TFDS_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+_OPTIMIZERS = {"adam": optimizer_lib.BertAdam, "lamb": lamb.BertLamb}
 
 
 class ModelFiles(NamedTuple):
     """The files of the network; init_checkpoint is "" for random weights."""
 
     config_file: str
-    vocab_file: str
+    vocab_file: str  # "" where there is none and none is needed
     init_checkpoint: str
     do_lower_case: bool
 
@@ -61,23 +61,30 @@ def define_model_flags(max_seq_length: int) -> None:
 
 
 def define_training_flags(train_batch_size: int = 32) -> None:
-    """How to train, and for how long."""
+    """How to train, whatever for."""
     _define_saving_flags()
     flags.DEFINE_integer(
-        "train_batch_size", train_batch_size, "Total batch size.", lower_bound=1
+        "train_batch_size",
+        train_batch_size,
+        "Total batch size of one update, over all devices and micro-batches.",
+        lower_bound=1,
     )
     flags.DEFINE_integer("eval_batch_size", 8, "Total batch size.", lower_bound=1)
-    flags.DEFINE_integer("predict_batch_size", 8, "Total batch size.", lower_bound=1)
-    flags.DEFINE_float("learning_rate", 5e-5, "The peak rate of Adam.", lower_bound=0)
-    flags.DEFINE_float(
-        "num_train_epochs", 3.0, "Passes over the training rows.", lower_bound=0
+    flags.DEFINE_integer(
+        "gradient_accumulation_steps",
+        1,
+        "Micro-batches that a batch is computed in, one after another, where it is too "
+        "large for the memory. The result is that of the whole batch.",
+        lower_bound=1,
     )
     flags.DEFINE_float(
-        "warmup_proportion",
-        0.1,
-        "Share of the steps in which the rate rises linearly, 0..1.",
-        lower_bound=0,
-        upper_bound=1,
+        "learning_rate", 5e-5, "The peak rate of the optimizer.", lower_bound=0
+    )
+    flags.DEFINE_enum(
+        "optimizer",
+        "adam",
+        sorted(_OPTIMIZERS),
+        "adam, the original's; or lamb, for batches of thousands.",
     )
     flags.DEFINE_bool(
         "adam_bias_correction",
@@ -91,6 +98,33 @@ def define_training_flags(train_batch_size: int = 32) -> None:
         "Replace another run in --output_dir, instead of resuming or refusing it.",
     )
     flags.DEFINE_integer("seed", 1, "Decides initial values, order and dropout.")
+
+
+def define_fine_tuning_flags() -> None:
+    """How to train on labelled rows, and for how long."""
+    flags.DEFINE_integer("predict_batch_size", 8, "Total batch size.", lower_bound=1)
+    flags.DEFINE_float(
+        "num_train_epochs", 3.0, "Passes over the training rows.", lower_bound=0
+    )
+    flags.DEFINE_float(
+        "warmup_proportion",
+        0.1,
+        "Share of the steps in which the rate rises linearly, 0..1.",
+        lower_bound=0,
+        upper_bound=1,
+    )
+    flags.DEFINE_string(
+        "best_metric",
+        None,
+        "The score that decides which checkpoint is best. With --evaluate_steps the "
+        "best is evaluated, used for predictions and exported, not the last.",
+    )
+    flags.DEFINE_integer(
+        "early_stopping_patience",
+        0,
+        "Evaluations without a better score before training stops; 0 for never.",
+        lower_bound=0,
+    )
     flags.DEFINE_list(
         "seeds", [], "Train once with each of these, and print means and deviations."
     )
@@ -125,17 +159,7 @@ def _define_saving_flags() -> None:
     flags.DEFINE_integer(
         "evaluate_steps",
         0,
-        "Steps between evaluations while training; 0 for none. With it, the best "
-        "checkpoint is evaluated, used for predictions and exported, not the last.",
-        lower_bound=0,
-    )
-    flags.DEFINE_string(
-        "best_metric", None, "The score that decides which checkpoint is best."
-    )
-    flags.DEFINE_integer(
-        "early_stopping_patience",
-        0,
-        "Evaluations without a better score before training stops; 0 for never.",
+        "Steps between evaluations while training; 0 for none.",
         lower_bound=0,
     )
 
@@ -166,56 +190,6 @@ def define_action_flags(*names: str) -> None:
         flags.DEFINE_bool(name, False, _ACTIONS[name])
 
 
-def define_table_flags(problem_types: Sequence[str]) -> None:
-    """Where labelled rows come from: a task, files or a TFDS data set."""
-    string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
-    string("data_dir", None, "Directory with the task's files, or of TFDS data sets.")
-    string("task_name", None, "CoLA, MNLI, MRPC, XNLI or another GLUE task.")
-    string("xnli_language", "zh", "Language of XNLI's texts.")
-    for split, tfds in _TFDS_SPLITS.items():
-        string(f"{split}_file", None, f"TSV, CSV or JSONL file of the {split} rows.")
-        string(f"tfds_{split}_split", tfds, f"TFDS split of the {split} rows.")
-    string("tfds_name", None, "TensorFlow data set to read instead, such as glue/sst2.")
-    enum("file_format", "auto", ["auto", "tsv", "csv", "jsonl"], "auto: by the ending.")
-    enum("has_header", "auto", ["auto", "true", "false"], "Whether line 1 has names.")
-    for column in ("text_a", "text_b", "label", "id"):
-        string(f"{column}_column", None, "Name, or number from 0, of the column.")
-    string("labels", None, "Labels in the order of their ids, or a file of them.")
-    enum("problem_type", "classification", problem_types, "Kind of the labels.")
-    string("label_separator", ",", "Between the labels of a row, for multi_label.")
-    flags.DEFINE_float("multi_label_threshold", 0.5, "Probability of a label given.")
-    boolean("allow_empty_text", False, "Keep rows of own files that have no text.")
-    string("class_weights", None, "'balanced', or one weight a class, by comma.")
-
-
-def table_layout() -> dict[str, Any]:
-    """The columns of own files, as the flags have them."""
-    return {
-        "file_format": FLAGS.file_format,
-        "has_header": {"auto": None, "true": True, "false": False}[FLAGS.has_header],
-        "text_a": FLAGS.text_a_column,
-        "text_b": FLAGS.text_b_column,
-        "label": FLAGS.label_column,
-        "example_id": FLAGS.id_column,
-    }
-
-
-def table_source() -> dict[str, Any]:
-    """Where the rows come from, as the flags have it."""
-    prefix, suffix = ("tfds_", "_split") if FLAGS.tfds_name else ("", "_file")
-    return {
-        "task_name": FLAGS.task_name or "",
-        "data_dir": FLAGS.data_dir or "",
-        "xnli_language": FLAGS.xnli_language,
-        "files": {s: FLAGS[f"{prefix}{s}{suffix}"].value for s in _TFDS_SPLITS},
-        "tfds_name": FLAGS.tfds_name or "",
-        "label_spec": FLAGS.labels or "",
-        "problem_type": FLAGS.problem_type,
-        "separator": FLAGS.label_separator,
-        "allow_empty_text": FLAGS.allow_empty_text,
-    }
-
-
 def check_actions(*names: str) -> None:
     """Refuses a command line that asks for nothing, or has no place for results.
 
@@ -223,10 +197,18 @@ def check_actions(*names: str) -> None:
         ValueError: none of the named flags is True, or --output_dir is missing.
     """
     if not any(FLAGS[name].value for name in names):
-        listed = ", ".join(f"`{name}`" for name in names)
-        raise ValueError(f"At least one of {listed} must be True.")
+        *others, last = (f"`{name}`" for name in names)
+        raise ValueError(f"At least one of {', '.join(others)} or {last} must be True.")
     if not FLAGS.output_dir:
         raise ValueError("--output_dir is missing; name a directory for the results")
+
+
+def check_fine_tuning() -> None:
+    """Refuses flags of `define_fine_tuning_flags` that mean nothing.
+
+    Raises:
+        ValueError: a seed is no number, or patience has nothing to wait for.
+    """
     if not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds):
         raise ValueError(
             f"--seeds={','.join(FLAGS.seeds)} are not whole numbers; give such as 1,2,3"
@@ -237,20 +219,23 @@ def check_actions(*names: str) -> None:
         )
 
 
-def model_files(locate: Callable[[str], Any]) -> ModelFiles:
+def model_files(
+    locate: Callable[[str], Any], *, needs_vocab: bool = True
+) -> ModelFiles:
     """The files that the flags name, those of --pretrained where they name none.
 
     Args:
         locate: finds the files below the value of --pretrained.
+        needs_vocab: whether there is nothing to do without a vocabulary.
 
     Raises:
-        ValueError: a file is named by neither.
+        ValueError: a file that is needed is named by neither.
     """
     found = locate(FLAGS.pretrained) if FLAGS.pretrained else None
     config_file = FLAGS.bert_config_file or (found.config_file if found else "")
     vocab_file = FLAGS.vocab_file or (found.vocab_file if found else "")
     for flag, value in (("bert_config_file", config_file), ("vocab_file", vocab_file)):
-        if not value:
+        if not value and (needs_vocab or flag != "vocab_file"):
             raise ValueError(
                 f"--{flag} is missing; set it, or set --pretrained to the directory "
                 "of a model"
@@ -273,8 +258,26 @@ def strategy() -> Any:
     )
 
 
+def check_batch_size(strategy: Any) -> None:
+    """Refuses a batch that the devices and micro-batches cannot share equally.
+
+    Raises:
+        ValueError: says which multiple to choose.
+    """
+    accumulation.check_batch_size(
+        FLAGS.train_batch_size,
+        FLAGS.gradient_accumulation_steps,
+        strategy.num_replicas_in_sync,
+    )
+
+
+def optimizer() -> optimizer_lib.BertAdam:
+    """A new optimizer, to be made under the scope of the strategy."""
+    return _OPTIMIZERS[FLAGS.optimizer](bias_correction=FLAGS.adam_bias_correction)
+
+
 def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
-    """The plan of the training flags.
+    """The plan of a run over labelled rows.
 
     Args:
         num_examples: training examples.
@@ -298,10 +301,31 @@ def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
             f"--best_metric={best_metric} is none of the scores of this task: "
             f"{', '.join(metrics)}, loss"
         )
-    rate = schedule.linear_with_warmup(
-        FLAGS.learning_rate,
+    return plan_of_steps(
         num_train_steps,
         int(num_train_steps * FLAGS.warmup_proportion),
+        best_metric=best_metric,
+        patience=FLAGS.early_stopping_patience,
+    )
+
+
+def plan_of_steps(
+    num_train_steps: int,
+    num_warmup_steps: int,
+    *,
+    best_metric: str = "",
+    patience: int = 0,
+) -> loop.Plan:
+    """The plan of a run whose steps are counted already.
+
+    Args:
+        num_train_steps: the last step.
+        num_warmup_steps: steps in which the rate rises.
+        best_metric: as in loop.Plan, like `patience`.
+        patience: evaluations.
+    """
+    rate = schedule.linear_with_warmup(
+        FLAGS.learning_rate, num_train_steps, num_warmup_steps
     )
     return loop.Plan(
         num_train_steps=num_train_steps,
@@ -311,12 +335,12 @@ def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
         max_steps_per_call=FLAGS.iterations_per_loop,
         evaluate_steps=FLAGS.evaluate_steps,
         best_metric=best_metric,
-        patience=FLAGS.early_stopping_patience,
+        patience=patience,
     )
 
 
 def seeds() -> list[int]:
-    """The values of --seeds, which `check_actions` has checked."""
+    """The values of --seeds, which `check_fine_tuning` has checked."""
     return [int(seed) for seed in FLAGS.seeds]
 
 
@@ -327,10 +351,12 @@ def has_static_shapes() -> bool:
 
 def values() -> dict[str, object]:
     """Every flag of the script with its value, for run.json."""
-    module = sys.argv[0]
-    own = FLAGS.flags_by_module_dict()
-    ours = [*own.get(module, []), *own.get("training.flags", [])]
-    return {flag.name: flag.value for flag in ours}
+    return {
+        flag.name: flag.value
+        for module, defined in FLAGS.flags_by_module_dict().items()
+        if module == sys.argv[0] or module.startswith("training.")
+        for flag in defined
+    }
 
 
 def quiet_libraries() -> None:

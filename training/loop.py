@@ -20,7 +20,7 @@ class Plan:
         max_steps_per_call: most steps done on the devices without a look from here.
         evaluate_steps: steps between evaluations, 0 for none.
         best_metric: the score that decides which checkpoint is best; higher is better,
-            but for a name that ends in `loss`.
+            but for a name that ends in `loss`. Without one, none is best.
         patience: evaluations without a better score before the run stops; 0: never.
     """
 
@@ -56,7 +56,7 @@ def train(
     state: dict[str, Any],
     checkpoints: Any,
     reporter: Any,
-    evaluate: Callable[[], dict[str, float]] | None = None,
+    evaluate: Callable[[], dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Trains from `step` to the end of the plan, saving and evaluating on the way.
 
@@ -68,7 +68,7 @@ def train(
         state: {} for a new run, or what the resumed checkpoint had beside it.
         checkpoints: a training.checkpoints.RunCheckpoints.
         reporter: a training.reporting.Reporter.
-        evaluate: scores of the current weights on held-out data.
+        evaluate: scores of the current weights on held-out data, and texts to show.
 
     Returns:
         The final state: `step`, and with evaluation `best_step`, `best_score`.
@@ -119,9 +119,11 @@ def _check_finite(results: dict[str, float], steps: str, saved_step: int) -> Non
 
 
 def _judged(
-    state: dict[str, Any], step: int, scores: dict[str, float], plan: Plan
+    state: dict[str, Any], step: int, scores: dict[str, Any], plan: Plan
 ) -> dict[str, Any]:
     """The state after an evaluation: which step is best, and for how long."""
+    if not plan.best_metric:
+        return state
     score = float(scores[plan.best_metric])
     sign = -1.0 if plan.best_metric.endswith("loss") else 1.0
     if "best_score" not in state or sign * score > sign * state["best_score"]:

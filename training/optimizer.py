@@ -101,7 +101,8 @@ class BertAdam(keras.optimizers.Optimizer):
         To be called in a replica's context, on the variables given to `build`.
 
         Args:
-            gradients: one a variable, in that order, dense or IndexedSlices.
+            gradients: one a variable, in that order, dense or IndexedSlices; None
+                leaves a variable and its moments alone.
             learning_rate: float scalar.
             step: int scalar, updates done so far.
 
@@ -128,20 +129,40 @@ class BertAdam(keras.optimizers.Optimizer):
         for gradient, (variable, mean, square) in zip(
             gradients, self.slots(), strict=True
         ):
-            decay = self.weight_decay_rate if is_decayed(variable.path) else 0.0
+            if gradient is None:
+                continue
             strategy.extended.update(
                 variable.value,
-                self._update,
-                args=(gradient, mean.value, square.value, learning_rate, decay, powers),
+                self._update_dense,
+                args=(gradient, mean.value, square.value, learning_rate),
+                kwargs={"decays": is_decayed(variable.path), "powers": powers},
                 group=False,
             )
 
-    def _update(self, variable, gradient, mean, square, learning_rate, decay, powers):
+    def _update_dense(self, variable, gradient, *args, **kwargs):
         if isinstance(gradient, tf.IndexedSlices):
             # Every row moves at every step: the moments decay without a gradient too.
             gradient = tf.convert_to_tensor(gradient)
-        if decay:
-            variable.assign(variable * (1.0 - learning_rate * decay))
+        self._update(variable, gradient, *args, **kwargs)
+
+    def _update(
+        self, variable, gradient, mean, square, learning_rate, *, decays, powers
+    ):
+        """Changes one variable and its moments on one device.
+
+        Args:
+            variable: what is trained, like `gradient`, `mean` and `square`.
+            gradient: dense and clipped.
+            mean: its adam_m.
+            square: its adam_v.
+            learning_rate: float32 scalar.
+            decays: whether weight decay applies to it.
+            powers: beta_1 and beta_2 to the number of updates, this one included; or
+                zeros for no bias correction.
+        """
+        if decays and self.weight_decay_rate:
+            shrunk = 1.0 - learning_rate * self.weight_decay_rate
+            variable.assign(variable * shrunk)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=mean.handle,

@@ -12,7 +12,7 @@ _FILE_SECONDS = 10.0
 
 
 class Reporter:
-    """Writes scalars to TensorBoard and a progress line to standard error."""
+    """Writes curves and texts to TensorBoard and a progress line to standard error."""
 
     def __init__(self, directory, num_train_steps, start_step=0, stream=None):
         """Opens nothing yet: event files appear with the first scalar.
@@ -33,19 +33,22 @@ class Reporter:
         self._is_line_open = False
 
     def write(self, kind, step, scalars):
-        """Adds a point to the curves `<kind>/<name>` in TensorBoard.
+        """Adds a point to the curves, or a text, `<kind>/<name>` in TensorBoard.
 
         Args:
             kind: "train" or "eval".
             step: the optimizer step.
-            scalars: {name: number}.
+            scalars: {name: number, or Markdown text}.
         """
         if kind not in self._writers:
             path = os.path.join(self._directory, kind)
             self._writers[kind] = tf.summary.create_file_writer(path)
         with self._writers[kind].as_default(step):
             for name, value in scalars.items():
-                tf.summary.scalar(f"{kind}/{name}", float(value))
+                if isinstance(value, str):
+                    tf.summary.text(f"{kind}/{name}", value)
+                else:
+                    tf.summary.scalar(f"{kind}/{name}", float(value))
 
     def train(self, step, results, learning_rate):
         """Reports the means of the steps since the last call.
@@ -85,9 +88,13 @@ class Reporter:
         self._is_line_open = is_terminal
 
     def evaluated(self, step, scores):
-        """Reports the scores of an evaluation during or after training."""
+        """Reports scores and texts of an evaluation during or after training."""
         self.write("eval", step, scores)
-        text = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        text = "  ".join(
+            f"{name} {value:.4f}"
+            for name, value in scores.items()
+            if not isinstance(value, str)
+        )
         self.say(f"evaluation at step {step}: {text}")
         self._last_scalars = time.monotonic()  # time spent here is not training time
 
@@ -106,6 +113,46 @@ class Reporter:
         self._writers = {}
 
 
+class Meter:
+    """Writes a line now and then on how far a long piece of work is."""
+
+    def __init__(self, what, unit="batch", stream=None):
+        """Starts the clock.
+
+        Args:
+            what: the work's name, for the line.
+            unit: what is counted.
+            stream: where the line goes; standard error by default.
+        """
+        self._what, self._unit = what, unit
+        self._stream = stream or sys.stderr
+        self._started = self._last_line = time.monotonic()
+        self._first = None
+
+    def __call__(self, done, total, **counts):
+        """Reports, if the last line is some seconds old.
+
+        Args:
+            done: units that are finished; those of the first call took no time here.
+            total: units in all.
+            **counts: of other things that are finished, for their rates.
+        """
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (done, counts)
+        if now - self._last_line < _FILE_SECONDS:
+            return
+        self._last_line = now
+        seconds, new = now - self._started, done - self._first[0]
+        left = seconds / new * (total - done) if new else 0.0
+        line = f"{self._what}: {self._unit} {done}/{total} ({100 * done // total} %)"
+        for name, count in counts.items():
+            rate = (count - self._first[1].get(name, 0)) / seconds
+            line += f"  {count} {name}, {rate:.0f}/s"
+        self._stream.write(f"{line}  {_clock(left)} left\n")
+        self._stream.flush()
+
+
 def progress(batches, total, what, stream=None):
     """Yields the batches, with a line now and then on how far it is.
 
@@ -115,18 +162,9 @@ def progress(batches, total, what, stream=None):
         what: the work's name, for the line.
         stream: where the line goes; standard error by default.
     """
-    stream = stream or sys.stderr
-    started = last_line = time.monotonic()
+    meter = Meter(what, stream=stream)
     for done, batch in enumerate(batches):
-        now = time.monotonic()
-        if now - last_line >= _FILE_SECONDS:
-            left = (now - started) / done * (total - done) if done else 0.0
-            share = 100 * done // total
-            stream.write(
-                f"{what}: batch {done}/{total} ({share} %)  {_clock(left)} left\n"
-            )
-            stream.flush()
-            last_line = now
+        meter(done, total)
         yield batch
 
 

@@ -27,7 +27,9 @@ class Run:
         keep: newest checkpoints to keep.
         batch_size: of all replicas together.
         seed: of dropout.
-        evaluate: scores on held-out data, or None.
+        micro_batches: parts of a batch that are computed one after another.
+        length_flag: the flag that makes a run longer, for messages.
+        evaluate: scores on held-out data, or None; with Markdown texts to show.
     """
 
     output_dir: str
@@ -39,7 +41,9 @@ class Run:
     keep: int
     batch_size: int
     seed: int
-    evaluate: Callable[[], dict[str, float]] | None = None
+    micro_batches: int = 1
+    length_flag: str = "--num_train_epochs"
+    evaluate: Callable[[], dict[str, Any]] | None = None
 
 
 def train(
@@ -74,16 +78,14 @@ def train(
     if step >= plan.num_train_steps:
         print(
             f"nothing to train: step {step} of {plan.num_train_steps} is reached; "
-            "raise --num_train_epochs, or add --overwrite_output_dir to start again"
+            f"raise {run.length_flag}, or add --overwrite_output_dir to start again"
         )
         return {**state, "step": step}
     train_steps = steps.train_function(
-        model,
-        optimizer,
-        objective,
-        run.strategy,
+        *(model, optimizer, objective, run.strategy),
         seed=run.seed,
         jit_compile=run.jit_compile,
+        micro_batches=run.micro_batches,
     )
     reporter = reporting.Reporter(run.output_dir, plan.num_train_steps, step)
     try:
@@ -106,14 +108,15 @@ def train(
 
 def _announce(run: Run, step: int, plan: loop.Plan) -> None:
     """The first lines of a run: devices, precision, batch, weights, steps."""
-    replicas = run.strategy.num_replicas_in_sync
+    share = run.batch_size // run.strategy.num_replicas_in_sync
+    parts = f" in {run.micro_batches} micro-batches" if run.micro_batches > 1 else ""
     origin = run.origin
     if step:
         origin = f"{run.output_dir}/model.ckpt-{step} with its moments (resumed)"
     print(devices.describe(run.strategy))
     print(
         f"precision: float32; XLA: {'on' if run.jit_compile else 'off'}; "
-        f"batch: {run.batch_size}, {run.batch_size // replicas} per replica"
+        f"batch: {run.batch_size}, {share} per replica{parts}"
     )
     print(f"weights: {origin}")
     print(f"training: step {step} to {plan.num_train_steps}", flush=True)

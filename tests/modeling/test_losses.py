@@ -114,6 +114,46 @@ def test_pretraining_weighs_words_and_not_sentences(shape):
     }
 
 
+def pretraining_batch():
+    features = {
+        "masked_lm_ids": np.array([[1, 2], [2, 2]], np.int32),
+        "masked_lm_weights": np.array([[1, 1], [1, 0]], np.float32),
+        "next_sentence_labels": np.array([1, 1], np.int32),
+    }
+    outputs = {
+        "masked_lm_logits": np.stack([LOGITS, LOGITS]),
+        "next_sentence_logits": LOGITS[:, :2],
+    }
+    return features, outputs
+
+
+def test_accuracies_count_what_is_weighed():
+    features, outputs = pretraining_batch()
+    found = losses.pretraining().metrics(features, outputs)
+    numbers = {name: (float(a), float(b)) for name, (a, b) in found.items()}
+    # Words: 1 for 1, 2 for 2, 1 for 2, and a fourth without weight. Order: 1, 0.
+    assert numbers == {
+        "masked_lm_accuracy": (2.0, 3.0),
+        "next_sentence_accuracy": (1.0, 2.0),
+    }
+    assert losses.classifier("classification").metrics({}, {}) == {}
+
+
+def test_without_a_sentence_task_only_words_count():
+    features, outputs = pretraining_batch()
+    with_both, words_alone = losses.pretraining(), losses.pretraining(False)
+    both = total_and_count(with_both, features, outputs)
+    metrics = with_both.metrics(features, outputs)
+    for part in (features, outputs):
+        part.pop("next_sentence_labels", None)
+        part.pop("next_sentence_logits", None)
+    alone = total_and_count(words_alone, features, outputs)
+    assert alone == {"masked_lm_loss": both["masked_lm_loss"]}
+    found = words_alone.metrics(features, outputs)
+    assert list(found) == ["masked_lm_accuracy"]
+    np.testing.assert_array_equal(*(m["masked_lm_accuracy"] for m in (found, metrics)))
+
+
 def test_a_batch_without_predictions_has_a_finite_loss():
     features = {
         "masked_lm_ids": np.zeros((1, 2), np.int32),

@@ -70,6 +70,22 @@ def build_classifier(tiny_config):
 
 
 @pytest.fixture(scope="session")
+def build_pretrainer(tiny_config):
+    """A function that builds the same small pretrainer, without dropout."""
+    still = dataclasses.replace(
+        tiny_config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+
+    def build():
+        keras.utils.set_random_seed(5)
+        model = models.BertPretrainer(still)
+        model.build()
+        return model
+
+    return build
+
+
+@pytest.fixture(scope="session")
 def classifier_batch():
     """Eight sequences whose first word tells the label."""
     rng = np.random.default_rng(2)

@@ -68,6 +68,42 @@ def test_mean_loss_is_a_mean_of_batches():
     assert evaluation.mean_loss(losses, 8).dtype == np.float32
 
 
+def test_objective_scores_are_over_all_batches():
+    """Parts and metrics as if it were one batch; `loss` the mean of the batches'."""
+
+    def evaluate(features):
+        words, total, right = features["x"][0], features["x"][1], features["x"][2]
+        return {
+            "totals": {"word_loss": total, "order_loss": tf.constant(6.0)},
+            # The epsilon of the objective, large enough to be seen here.
+            "counts": {"word_loss": words + 0.5, "order_loss": tf.constant(4.0)},
+            "metrics": {"word_accuracy": (right, words)},
+        }
+
+    batches = tf.data.Dataset.from_tensor_slices({"x": [[2.0, 4, 1], [6, 1, 6]]})
+    scores = evaluation.objective_scores(evaluate, batches, 2, STRATEGY)
+    assert scores == {
+        "loss": np.float32((4 / 2.5 + 1 / 6.5) / 2 + 1.5),
+        "word_loss": np.float32(5 / 8),
+        "order_loss": np.float32(1.5),
+        "word_accuracy": np.float32(7 / 8),
+    }
+    assert all(isinstance(score, np.float32) for score in scores.values())
+
+
+def test_objective_without_a_prediction_scores_zero():
+    def evaluate(features):
+        return {
+            "totals": {"word_loss": tf.constant(0.0)},
+            "counts": {"word_loss": tf.constant(1e-5)},
+            "metrics": {"word_accuracy": (tf.constant(0.0), tf.constant(0.0))},
+        }
+
+    batches = tf.data.Dataset.from_tensor_slices({"x": [1.0]})
+    scores = evaluation.objective_scores(evaluate, batches, 1, STRATEGY)
+    assert scores == {"loss": 0.0, "word_loss": 0.0, "word_accuracy": 0.0}
+
+
 def test_one_device_is_described(monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
     monkeypatch.setattr(devices, "_usable_cores", lambda: range(3))

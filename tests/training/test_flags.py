@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from training import flags
+from training import flags, lamb, optimizer
 
 
 class CommandLine(dict):
@@ -50,23 +50,44 @@ def test_no_error_passes_through():
     assert value == 3
 
 
-ACTIONS = {
-    "do_train": True,
-    "do_eval": False,
-    "output_dir": "out",
-    "seeds": [],
-    "early_stopping_patience": 0,
-    "evaluate_steps": 0,
-}
+ACTIONS = {"do_train": True, "do_eval": False, "do_predict": False, "output_dir": "o"}
+
+
+@pytest.mark.parametrize(
+    ("change", "names", "message"),
+    [
+        ({}, ("do_train", "do_eval"), None),
+        # run_pretraining.py's words, and nearly run_classifier.py's.
+        (
+            {"do_train": False},
+            ("do_train", "do_eval"),
+            "^At least one of `do_train` or `do_eval` must be True.$",
+        ),
+        (
+            {"do_train": False},
+            ("do_train", "do_eval", "do_predict"),
+            "^At least one of `do_train`, `do_eval` or `do_predict` must be True.$",
+        ),
+        ({"output_dir": None}, ("do_train", "do_eval"), "--output_dir is missing"),
+    ],
+    ids=str,
+)
+def test_actions_are_checked(command_line, change, names, message):
+    command_line(**{**ACTIONS, **change})
+    if message is None:
+        flags.check_actions(*names)
+    else:
+        with pytest.raises(ValueError, match=message):
+            flags.check_actions(*names)
+
+
+FINE_TUNING = {"seeds": [], "early_stopping_patience": 0, "evaluate_steps": 0}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({}, None),
-        # run_classifier.py's words.
-        ({"do_train": False}, "At least one of `do_train`, `do_eval` must be True"),
-        ({"output_dir": None}, "--output_dir is missing"),
         ({"seeds": ["1", "x"]}, "--seeds=1,x are not whole numbers"),
         ({"seeds": ["1", "-2"]}, None),
         ({"early_stopping_patience": 2}, "needs evaluations; set --evaluate_steps"),
@@ -74,13 +95,32 @@ ACTIONS = {
     ],
     ids=str,
 )
-def test_actions_are_checked(command_line, change, message):
-    command_line(**{**ACTIONS, **change})
+def test_fine_tuning_is_checked(command_line, change, message):
+    command_line(**{**FINE_TUNING, **change})
     if message is None:
-        flags.check_actions("do_train", "do_eval")
+        flags.check_fine_tuning()
     else:
         with pytest.raises(ValueError, match=message):
-            flags.check_actions("do_train", "do_eval")
+            flags.check_fine_tuning()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("adam", optimizer.BertAdam), ("lamb", lamb.BertLamb)]
+)
+def test_optimizer_is_the_named_one(command_line, name, kind):
+    for correct in (False, True):
+        command_line(optimizer=name, adam_bias_correction=correct)
+        made = flags.optimizer()
+        assert type(made) is kind and made.bias_correction is correct
+
+
+def test_batch_is_checked_against_devices_and_parts(command_line):
+    strategy = types.SimpleNamespace(num_replicas_in_sync=2)
+    command_line(train_batch_size=24, gradient_accumulation_steps=4)
+    flags.check_batch_size(strategy)
+    command_line(train_batch_size=20, gradient_accumulation_steps=4)
+    with pytest.raises(ValueError, match="--train_batch_size=20 is the whole batch"):
+        flags.check_batch_size(strategy)
 
 
 MODEL = {
@@ -123,6 +163,11 @@ def test_original_flags_suffice(command_line):
     command_line(**{**MODEL, **single, "vocab_file": None})
     with pytest.raises(ValueError, match="--vocab_file is missing; set it, or set"):
         flags.model_files(located())
+    found = flags.model_files(located(), needs_vocab=False)
+    assert found == flags.ModelFiles("c.json", "", "", True)
+    command_line(**{**MODEL, "pretrained": None})
+    with pytest.raises(ValueError, match="--bert_config_file is missing"):
+        flags.model_files(located(), needs_vocab=False)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +211,19 @@ def test_plan_is_the_originals(command_line):
     assert plan.learning_rate(343) == 0.0
     assert (plan.save_steps, plan.log_steps, plan.max_steps_per_call) == (1000, 20, 50)
     assert plan.best_metric == "accuracy"
+
+
+def test_plan_of_steps_counts_the_warm_up_in_steps(command_line):
+    command_line(**{**TRAINING, "evaluate_steps": 7})
+    plan = flags.plan_of_steps(100, 4)
+    assert [plan.learning_rate(step) for step in (0, 2, 4, 100)] == [
+        0.0,
+        pytest.approx(5e-4),
+        pytest.approx(1e-3 * 0.96),
+        0.0,
+    ]
+    assert plan.num_train_steps == 100 and plan.evaluate_steps == 7
+    assert plan.best_metric == "" and plan.patience == 0
 
 
 def test_plan_without_a_step_is_refused(command_line):

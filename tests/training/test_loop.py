@@ -154,6 +154,14 @@ def test_of_losses_the_lowest_is_best():
     assert final["best_step"] == 9 and final["best_score"] == 0.4
 
 
+def test_without_a_metric_none_is_best():
+    """Pretraining: what is evaluated decides nothing."""
+    stage = Stage(scores=[0.5, 0.7, 0.4, 0.6])
+    final = stage.run(plan(save_steps=100, evaluate_steps=3), evaluates=True)
+    assert stage.evaluated_at == [3, 6, 9, 10] and final == {"step": 10}
+    assert stage.saved == [(10, {})]
+
+
 def test_stops_early_and_says_so():
     stage = Stage(scores=[0.5, 0.4, 0.45, 0.9])
     early = plan(

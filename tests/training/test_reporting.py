@@ -61,6 +61,24 @@ def test_scalars_reach_tensorboard(tmp_path, clock):
     assert scalars(tmp_path / "eval") == {"eval/accuracy": [(20, 0.75)]}
 
 
+def test_texts_reach_tensorboard_and_not_the_terminal(tmp_path, clock):
+    stream = io.StringIO()
+    reporter = reporting.Reporter(str(tmp_path), 40, stream=stream)
+    for step, text in ((20, "| a |"), (40, "| b |")):
+        reporter.evaluated(step, {"loss": 0.5, "blanks": text})
+    reporter.close()
+    accumulator = event_accumulator.EventAccumulator(
+        str(tmp_path / "eval"), size_guidance={"tensors": 0}
+    )
+    accumulator.Reload()
+    assert [
+        (event.step, tf.make_ndarray(event.tensor_proto).item())
+        for event in accumulator.Tensors("eval/blanks")
+    ] == [(20, b"| a |"), (40, b"| b |")]
+    assert "text" in str(accumulator.SummaryMetadata("eval/blanks"))
+    assert stream.getvalue().splitlines()[0] == "evaluation at step 20: loss 0.5000"
+
+
 def test_nothing_is_written_before_the_first_scalar(tmp_path):
     reporting.Reporter(str(tmp_path), 40).close()
     assert list(tmp_path.iterdir()) == []

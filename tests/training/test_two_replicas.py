@@ -25,8 +25,13 @@ def found():
     return json.loads(done.stdout)
 
 
-def test_weights_are_equal(found):
-    one, two = found["1"]["weights"], found["2"]["weights"]
+@pytest.mark.parametrize(
+    ("kind", "replicas"),
+    [("weights", "2"), ("weights_by_parts", "1"), ("weights_by_parts", "2")],
+)
+def test_weights_are_equal(found, kind, replicas):
+    """Also where each replica does its half in two micro-batches of one example."""
+    one, two = found["1"]["weights"], found[replicas][kind]
     assert one.keys() == two.keys() and len(one) == 16 + 5 + 2 + 7
     for name, value in one.items():
         if not name.endswith("self/key/bias"):  # has no gradient but rounding
@@ -41,6 +46,17 @@ def test_results_are_those_of_the_whole_batch(found):
         assert two[name] == pytest.approx(value, rel=1e-4), name
     assert one["examples"] == 4 * 5 and one["tokens"] == 4 * 5 * 6
     assert one["masked_lm_loss"] > 1  # there is something to train
+
+
+def test_records_are_shared_by_the_replicas(found):
+    one, two = found["1"]["records"], found["2"]["records"]
+    assert one["sums"] == two["sums"]
+    assert len(one["sums"]) == 4 and len(set(one["sums"])) > 1
+    assert one["scores"] == pytest.approx(two["scores"], rel=1e-5)
+    assert one["scores"]["masked_lm_loss"] > 1
+    assert one["first_ids"] == two["first_ids"] and len(one["first_ids"]) == 4
+    logits = [found[replicas]["records"]["first_logits"] for replicas in ("1", "2")]
+    np.testing.assert_allclose(*logits, atol=1e-6)
 
 
 def test_replicas_draw_different_dropout(found):

@@ -6,6 +6,7 @@ Prints one JSON object: for each number of replicas, what came out of it.
 import json
 import pathlib
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
@@ -13,8 +14,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from data_pipeline import batching, packing
+from data_pipeline import batching, packing, pretraining
 from modeling import checkpoint, config, losses, models
+from tests import tiny
 from training import devices, evaluation, optimizer, schedule, steps
 
 CONFIG = config.BertConfig(
@@ -51,7 +53,7 @@ def pretraining_batches():
     return tf.data.Dataset.from_tensor_slices(features)
 
 
-def pretrained_weights(strategy):
+def pretrained_weights(strategy, micro_batches=1):
     with strategy.scope():
         keras.utils.set_random_seed(1)
         model = models.BertPretrainer(CONFIG)
@@ -59,7 +61,10 @@ def pretrained_weights(strategy):
         adam = optimizer.BertAdam()
         adam.build(model.trainable_variables)
     run = steps.train_function(
-        model, adam, losses.pretraining(), strategy, seed=1, jit_compile=False
+        *(model, adam, losses.pretraining(), strategy),
+        seed=1,
+        jit_compile=False,
+        micro_batches=micro_batches,
     )
     batches = strategy.experimental_distribute_dataset(pretraining_batches())
     rate = schedule.linear_with_warmup(0.01, NUM_STEPS, 1)
@@ -71,6 +76,46 @@ def pretrained_weights(strategy):
         {name: np.ravel(weights[name]).tolist() for name in sorted(weights)},
         {name: float(value) for name, value in results.items()},
     )
+
+
+def scores_of_records(strategy, directory):
+    """Records read as run_pretraining.py does: sums of training, scores of held-out."""
+    path = tiny.write_records(directory / "a.tfrecord", tiny.records(21))
+    source = pretraining.open_records(
+        [str(path)], max_seq_length=16, max_predictions_per_seq=3, vocab_size=30
+    )
+    with strategy.scope():
+        keras.utils.set_random_seed(1)
+        model = models.BertPretrainer(CONFIG)
+        model.build()
+
+    @tf.function
+    def sum_of_ids(features):
+        found = strategy.run(tf.reduce_sum, args=(features["input_ids"],))
+        return strategy.reduce(steps.SUM, found, axis=None)
+
+    order = {"batch_size": 6, "seed": 1, "start_step": 1, "num_steps": 5}
+    batches = pretraining.training_batches(source, **order)
+    batches = strategy.experimental_distribute_dataset(batches)
+    scores = evaluation.objective_scores(
+        steps.evaluate_function(
+            model, losses.pretraining(), strategy, jit_compile=False
+        ),
+        pretraining.evaluation_batches(source, batch_size=4, num_batches=6),
+        6,
+        strategy,
+    )
+    features, outputs = evaluation.first_batch(
+        steps.predict_function(model, strategy, jit_compile=False),
+        pretraining.evaluation_batches(source, batch_size=4, num_batches=1),
+        strategy,
+    )
+    return {
+        "first_ids": features["input_ids"].tolist(),
+        "first_logits": outputs["next_sentence_logits"].tolist(),
+        "sums": [int(sum_of_ids(features)) for features in batches],
+        "scores": {name: float(score) for name, score in scores.items()},
+    }
 
 
 class SeedModel(keras.Model):
@@ -140,10 +185,15 @@ def main():
         tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
     ):
         weights, results = pretrained_weights(strategy)
+        parts_weights, _ = pretrained_weights(strategy, micro_batches=2)
+        with tempfile.TemporaryDirectory() as directory:
+            records = scores_of_records(strategy, pathlib.Path(directory))
         size, logits = predicted_logits(strategy)
         found[strategy.num_replicas_in_sync] = {
             "weights": weights,
             "results": results,
+            "weights_by_parts": parts_weights,
+            "records": records,
             "seeds": dropout_seeds(strategy),
             "batch_size": size,
             "logits": logits,

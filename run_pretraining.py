@@ -1,0 +1,243 @@
+"""Pretrains BERT on masked words and next sentences, and evaluates it.
+
+Takes every flag of google-research/bert's run_pretraining.py, and records of its
+create_pretraining_data.py or of ours: see docs/pretraining.md.
+"""
+
+import contextlib
+import functools
+import os
+from typing import Any, NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+
+import keras
+import tensorflow as tf
+from absl import app, flags
+
+from data_pipeline import blanks, casing, masking, pretraining_data, tokenization
+from modeling import checkpoint, losses, models, pretrained
+from modeling import config as config_lib
+from training import (
+    devices,
+    evaluation,
+    loop,
+    pretraining_flags,
+    reporting,
+    run,
+    run_directory,
+    steps,
+)
+from training import flags as shared_flags
+
+FLAGS = flags.FLAGS
+# Predictions shown for each blank.
+TOP_PREDICTIONS = 5
+
+
+class Parts(NamedTuple):
+    """Everything that is read and checked before the work starts."""
+
+    files: shared_flags.ModelFiles
+    config: config_lib.BertConfig
+    tokenizer: tokenization.BertTokenizer | None
+    data: pretraining_data.Data
+    plan: loop.Plan
+    strategy: Any
+
+
+def define_flags():
+    shared_flags.define_model_flags(max_seq_length=128)
+    shared_flags.define_training_flags()
+    shared_flags.define_device_flags()
+    shared_flags.define_action_flags("do_train", "do_eval")
+    pretraining_flags.define(sorted(masking.GROUP_LENGTHS))
+
+
+def prepare():
+    """Reads and checks all input; a ValueError says what is wrong with it."""
+    shared_flags.check_actions("do_train", "do_eval")
+    files = shared_flags.model_files(pretrained.locate, needs_vocab=False)
+    config = pretrained.read_config(files.config_file)
+    tokenizer = None
+    if files.vocab_file:
+        tokenizer = tokenization.BertTokenizer.from_file(
+            files.vocab_file, files.do_lower_case
+        )
+        if FLAGS.check_case:
+            casing.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+    vocab_size = tokenizer.vocab_size if tokenizer else config.vocab_size
+    pretrained.check_sizes(config, vocab_size, files, FLAGS.max_seq_length)
+    rule = masking.Rule(
+        FLAGS.masking, FLAGS.masked_lm_prob, FLAGS.max_predictions_per_seq
+    )
+    data = pretraining_data.load(
+        pretraining_flags.files(),
+        tokenizer,
+        rule,
+        max_seq_length=FLAGS.max_seq_length,
+        vocab_size=config.vocab_size,
+        masks_are_asked_for=pretraining_flags.masks_are_asked_for(),
+    )
+    strategy = shared_flags.strategy()
+    shared_flags.check_batch_size(strategy)
+    return Parts(files, config, tokenizer, data, pretraining_flags.plan(), strategy)
+
+
+def build_model(parts, resumes):
+    """The model, where its weights are from, and the step they were trained for."""
+    with parts.strategy.scope():
+        model = models.BertPretrainer(parts.config)
+        model.build()
+    path = FLAGS.output_dir if resumes else parts.files.init_checkpoint
+    if not FLAGS.do_train:
+        report = checkpoint.load_trained(model, path)
+        return model, str(report), report.global_step or 0
+    if resumes or not path:  # training/run.py restores weights with their moments
+        return model, "random: neither --init_checkpoint nor --pretrained is set", 0
+    return model, str(checkpoint.load(model, path)), 0
+
+
+def evaluator(parts, model, objective):
+    """A function that gives scores, and a text, of the current weights."""
+    compiled = devices.compiles_steps(parts.strategy, FLAGS.max_seq_length)
+    evaluate_batch = steps.evaluate_function(
+        model, objective, parts.strategy, jit_compile=compiled
+    )
+    predict = steps.predict_function(
+        functools.partial(best_words, model), parts.strategy, jit_compile=compiled
+    )
+
+    size = devices.fitting_batch_size(FLAGS.eval_batch_size, parts.strategy)
+
+    def evaluate():
+        batches = parts.data.evaluation_batches(size, FLAGS.max_eval_steps)
+        scores = evaluation.objective_scores(
+            evaluate_batch, batches, FLAGS.max_eval_steps, parts.strategy
+        )
+        if parts.tokenizer is None:
+            return scores
+        features, words = evaluation.first_batch(predict, batches, parts.strategy)
+        text = blanks.table(features, words, parts.tokenizer.vocab)
+        return {**scores, "fill_in_the_blank": text}
+
+    return evaluate
+
+
+def best_words(model, features, training):
+    """The likeliest tokens at each masked position, and their probabilities."""
+    logits = model(features, training=training)["masked_lm_logits"]
+    shares, ids = keras.ops.top_k(keras.ops.softmax(logits), TOP_PREDICTIONS)
+    return {"ids": ids, "probabilities": shares}
+
+
+def train(parts, model, objective, evaluate, origin):
+    """Trains to --num_train_steps; returns the step that is reached."""
+
+    def batches_from(step):
+        return parts.data.training_batches(
+            FLAGS.train_batch_size, FLAGS.seed, step, FLAGS.num_train_steps
+        )
+
+    with parts.strategy.scope():
+        optimizer = shared_flags.optimizer()
+    settings = run.Run(
+        output_dir=FLAGS.output_dir,
+        strategy=parts.strategy,
+        jit_compile=devices.compiles_steps(parts.strategy, FLAGS.max_seq_length),
+        variables=checkpoint.google_variables(model),
+        write=checkpoint.write_google,
+        origin=origin,
+        keep=FLAGS.keep_checkpoint_max,
+        batch_size=FLAGS.train_batch_size,
+        seed=FLAGS.seed,
+        micro_batches=FLAGS.gradient_accumulation_steps,
+        length_flag="--num_train_steps",
+        evaluate=evaluate if FLAGS.evaluate_steps else None,
+    )
+    state = run.train(settings, model, optimizer, objective, batches_from, parts.plan)
+    return state["step"]
+
+
+def report(evaluate, global_step):
+    """Evaluates, writes eval_results.txt and prints what it holds."""
+    scores = evaluate()
+    reporter = reporting.Reporter(FLAGS.output_dir, global_step)
+    reporter.write("eval", global_step, scores)
+    reporter.close()
+    scores.pop("fill_in_the_blank", None)
+    path = os.path.join(FLAGS.output_dir, "eval_results.txt")
+    results = {**scores, "global_step": global_step}
+    run_directory.write_results(path, results)
+    for name in sorted(results):
+        print(f"  {name} = {results[name]!s}")
+    print(f"evaluation: {path}")
+
+
+def identify(parts):
+    """What another run must share to be continued by this one."""
+    return {
+        "data": parts.data.digest(),
+        "config": parts.config.to_dict(),
+        "train_batch_size": FLAGS.train_batch_size,
+        "optimizer": FLAGS.optimizer,
+        "max_seq_length": FLAGS.max_seq_length,
+        "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
+        "masking": FLAGS.masking if parts.data.mask else "",
+        "seed": FLAGS.seed,
+    }
+
+
+def begin(parts, identity, overwrites):
+    """Writes the files that belong to a run beside its checkpoints."""
+    files = {pretrained.CONFIG_FILES[0]: parts.config.to_json_string()}
+    if parts.tokenizer:
+        files = pretrained.files(parts.config, parts.tokenizer)
+    run_directory.begin(
+        FLAGS.output_dir,
+        overwrite=overwrites,
+        identity=identity,
+        flags=shared_flags.values(),
+        files=files,
+    )
+
+
+@contextlib.contextmanager
+def damaged_records_named(parts):
+    """Turns TensorFlow's error about a damaged file into one line that names it."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if not (said := parts.data.explain(error)):
+            raise
+        with shared_flags.one_line_errors():
+            raise ValueError(said) from error
+
+
+def main(_):
+    shared_flags.quiet_libraries()
+    with shared_flags.one_line_errors():
+        parts = prepare()
+        overwrites = FLAGS.overwrite_output_dir and FLAGS.do_train
+        identity = identify(parts) if FLAGS.do_train else {}
+        resumes = run_directory.resumes(
+            FLAGS.output_dir, identity, overwrite=overwrites
+        )
+        keras.utils.set_random_seed(FLAGS.seed)
+        model, origin, global_step = build_model(parts, resumes)
+    objective = losses.pretraining(parts.data.train.sentence_task != "none")
+    evaluate = evaluator(parts, model, objective)
+    with damaged_records_named(parts):
+        if FLAGS.do_train:
+            begin(parts, identity, overwrites)
+            global_step = train(parts, model, objective, evaluate, origin)
+        else:
+            print(f"weights: {origin}")
+        if FLAGS.do_eval:
+            report(evaluate, global_step)
+    print(f"output: {FLAGS.output_dir}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,636 @@
+"""run_pretraining.py from end to end, on a model and records of tests/tiny.py."""
+
+import dataclasses
+import json
+import re
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing import event_accumulator
+
+from data_pipeline import metadata
+from modeling import checkpoint, models
+from modeling import config as config_lib
+from tests import tiny
+from training import checkpoints, loop
+
+# Of the records of tests/tiny.py, and of a run that is over in a moment.
+LENGTHS = ("--max_seq_length=16", "--max_predictions_per_seq=3")
+BRIEF = (
+    "--train_batch_size=8",
+    "--learning_rate=1e-3",
+    "--num_train_steps=12",
+    "--num_warmup_steps=2",
+    "--save_checkpoints_steps=5",
+    "--log_steps=2",
+    "--eval_batch_size=4",
+    "--max_eval_steps=3",
+)
+GOLDEN = tiny.ROOT / "tests" / "golden" / "tiny_uncased"
+KEYS = {
+    "global_step",
+    "loss",
+    "masked_lm_accuracy",
+    "masked_lm_loss",
+    "next_sentence_accuracy",
+    "next_sentence_loss",
+}
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "uncased_tiny"
+    # XLA, which the gelu of training needs, takes its time.
+    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
+
+
+@pytest.fixture(scope="module")
+def records_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("records")
+    tiny.write_records(path / "train-0.tfrecord", tiny.records(30, 0))
+    tiny.write_records(path / "train-1.tfrecord", tiny.records(20, 1))
+    tiny.write_records(path / "held-out.tfrecord", tiny.records(14, 2))
+    return path
+
+
+def arguments_of(model, records, output_dir, *more):
+    return (
+        f"--bert_config_file={model}/bert_config.json",
+        f"--input_file={records}/train-*.tfrecord",
+        f"--output_dir={output_dir}",
+        *LENGTHS,
+        *BRIEF,
+        *more,
+    )
+
+
+def run(*arguments):
+    """Runs the script, which must end well; returns what it printed."""
+    done = tiny.run_script("run_pretraining", *arguments)
+    assert done.code == 0, done.err
+    return done
+
+
+@pytest.fixture(scope="module")
+def whole_arguments(model_dir, records_dir):
+    """What an uninterrupted run is called with, but for its directory."""
+    more = (
+        f"--eval_input_file={records_dir}/held-out.tfrecord",
+        f"--vocab_file={model_dir}/vocab.txt",
+        f"--init_checkpoint={model_dir}/bert_model.ckpt",
+        *("--do_train", "--do_eval", "--evaluate_steps=6"),
+    )
+    return lambda path: arguments_of(model_dir, records_dir, path, *more)
+
+
+@pytest.fixture(scope="module")
+def trained(whole_arguments, tmp_path_factory):
+    """(directory, output) of a run of 12 steps that saves at 5, 10 and 12."""
+    path = tmp_path_factory.mktemp("trained")
+    return path, run(*whole_arguments(path))
+
+
+def variables_of(prefix):
+    reader = tf.train.load_checkpoint(str(prefix))
+    names = reader.get_variable_to_shape_map()
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def assert_same_variables(prefix, other):
+    mine, others = variables_of(prefix), variables_of(other)
+    assert mine.keys() == others.keys()
+    for name, value in mine.items():
+        np.testing.assert_array_equal(value, others[name], err_msg=name)
+
+
+def events(path, kind):
+    """{tag: [(step, value)]}."""
+    accumulator = event_accumulator.EventAccumulator(
+        str(path / kind), size_guidance={"tensors": 0}
+    )
+    accumulator.Reload()
+    return {
+        tag: [
+            (event.step, tf.make_ndarray(event.tensor_proto).item())
+            for event in accumulator.Tensors(tag)
+        ]
+        for tag in accumulator.Tags()["tensors"]
+    }
+
+
+def log_softmax(logits):
+    logits = np.asarray(logits, np.float64)
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def expected_scores(config_file, weights, features, batch_size, num_batches):
+    """The original's metric_fn in NumPy, from logits."""
+    model = models.BertPretrainer(config_lib.BertConfig.from_json_file(config_file))
+    model.build()
+    checkpoint.load(model, weights)
+    order = np.arange(batch_size * num_batches) % len(features["input_ids"])
+    rows = {name: value[order] for name, value in features.items()}
+    outputs = model(
+        {
+            k: tf.constant(v.astype(v.dtype.str.replace("i8", "i4")))
+            for k, v in rows.items()
+        }
+    )
+    words = log_softmax(outputs["masked_lm_logits"])  # [N, P, V]
+    ids, weight = rows["masked_lm_ids"], rows["masked_lm_weights"].astype(np.float64)
+    word_losses = -np.take_along_axis(words, ids[..., None], axis=-1)[..., 0]
+    order = log_softmax(outputs["next_sentence_logits"])  # [N, 2]
+    labels = rows["next_sentence_labels"].reshape(-1)
+    order_losses = -order[np.arange(len(labels)), labels]
+    in_batches = (num_batches, -1)
+    summed = (word_losses * weight).reshape(in_batches).sum(axis=1)
+    batch_words = summed / (weight.reshape(in_batches).sum(axis=1) + 1e-5)
+    batch_order = order_losses.reshape(in_batches).mean(axis=1)
+    right = words.argmax(axis=-1) == ids
+    return {
+        "loss": (batch_words + batch_order).mean(),
+        "masked_lm_loss": summed.sum() / weight.sum(),
+        "masked_lm_accuracy": (right * weight).sum() / weight.sum(),
+        "next_sentence_loss": order_losses.mean(),
+        "next_sentence_accuracy": (order.argmax(axis=-1) == labels).mean(),
+    }
+
+
+def test_whole_run_leaves_the_files_of_the_original(trained):
+    path, done = trained
+    files = set(tiny.listing(path))
+    written = {
+        f"model.ckpt-{step}.{ending}"
+        for step in (5, 10, 12)
+        for ending in ("index", "data-00000-of-00001", "json")
+    }
+    others = {name for name in files if "tfevents" not in name} - written
+    assert written < files and others == {
+        "bert_config.json",
+        "checkpoint",
+        "eval_results.txt",
+        "run.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+    }
+    # The last counts, whatever the evaluations say.
+    assert 'path: "model.ckpt-12"' in (path / "checkpoint").read_text()
+    assert "weights: " in done.out and "30 of 30 variables assigned" in done.out
+    assert "training: step 0 to 12" in done.out
+    assert f"evaluation: {path}/eval_results.txt" in done.out
+    assert re.search(r"^  masked_lm_loss = \d", done.out, re.M)
+    assert variables_of(path / "model.ckpt-12")["global_step"] == 12
+
+
+def test_eval_results_are_those_of_the_logits(trained, model_dir):
+    """Float32 sums of some 20 losses of order 1."""
+    path = trained[0]
+    text = (path / "eval_results.txt").read_text()
+    keys = [line.split(" = ")[0] for line in text.splitlines()]
+    assert keys == sorted(KEYS) and "global_step = 12\n" in text
+    expected = expected_scores(
+        model_dir / "bert_config.json",
+        path / "model.ckpt-12",
+        tiny.records(14, 2),
+        batch_size=4,
+        num_batches=3,
+    )
+    found = tiny.eval_results(path)
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, rel=1e-5), name
+    # Weighted otherwise they would be equal.
+    assert abs(
+        found["masked_lm_loss"] + found["next_sentence_loss"] - found["loss"]
+    ) > (1e-4)
+
+
+def test_curves_and_blanks_reach_tensorboard(trained):
+    train, held_out = (events(trained[0], kind) for kind in ("train", "eval"))
+    for name in ("loss", *(key for key in KEYS if key not in ("loss", "global_step"))):
+        assert [step for step, _ in train[f"train/{name}"]] == [2, 4, 5, 6, 8, 10, 12]
+        # While training at 6 and at the end, and again for eval_results.txt.
+        assert [step for step, _ in held_out[f"eval/{name}"]] == [6, 12, 12]
+        last = held_out[f"eval/{name}"][-1][1]
+        assert last == pytest.approx(tiny.eval_results(trained[0])[name], rel=1e-6)
+    for _, accuracy in train["train/masked_lm_accuracy"]:
+        assert 0 <= accuracy <= 1
+    (_, text), *others = held_out["eval/fill_in_the_blank"]
+    lines = text.decode("utf-8").splitlines()
+    assert lines[0] == "| text | hidden | predicted |" and len(lines) == 2 + 4
+    for line in lines[2:]:
+        assert line.count("\\[\\_\\_\\_\\_\\]") == 1 and line.count(" %") == 5
+    assert len(others) == 2
+
+
+def test_masked_words_are_learned(model_dir, records_dir, tmp_path):
+    done = run(
+        *arguments_of(model_dir, records_dir, tmp_path, "--do_train"),
+        *("--num_train_steps=250", "--learning_rate=2e-3", "--log_steps=50"),
+        "--num_warmup_steps=10",
+    )
+    curves = events(tmp_path, "train")
+    first, *_, last = (value for _, value in curves["train/masked_lm_accuracy"])
+    assert last > 0.5 > 0.3 > first
+    assert "weights: random" in done.out
+    assert not (tmp_path / "vocab.txt").exists()
+    assert (tmp_path / "bert_config.json").exists()
+
+
+def test_killed_and_resumed_run_ends_as_the_uninterrupted_one(
+    whole_arguments, trained, tmp_path, monkeypatch
+):
+    """Bit for bit: weights, moments and every dropout mask."""
+
+    def stop_at_8(plan, step):
+        if step == 8:
+            raise KeyboardInterrupt
+        return ordinary(plan, step)
+
+    ordinary = loop.Plan.next_stop
+    monkeypatch.setattr(loop.Plan, "next_stop", stop_at_8)
+    with pytest.raises(KeyboardInterrupt):
+        run(*whole_arguments(tmp_path))
+    monkeypatch.undo()
+    assert not (tmp_path / "model.ckpt-10.index").exists()
+    done = run(*whole_arguments(tmp_path))
+    assert f"{tmp_path}/model.ckpt-5 with its moments (resumed)" in done.out
+    for step in (10, 12):
+        name = f"model.ckpt-{step}"
+        assert_same_variables(tmp_path / name, trained[0] / name)
+    assert tiny.eval_results(tmp_path) == tiny.eval_results(trained[0])
+    # And then nothing is left, but to evaluate as asked.
+    before = tiny.listing(tmp_path)
+    done = run(*whole_arguments(tmp_path))
+    assert "step 12 of 12 is reached; raise --num_train_steps" in done.out
+    after = tiny.listing(tmp_path)
+    assert {name: after[name] for name in before} == before
+
+
+def test_another_run_is_refused(whole_arguments, trained):
+    before = tiny.listing(trained[0])
+    for change, word in (
+        ("--train_batch_size=4", "train_batch_size was 8 and is 4"),
+        ("--optimizer=lamb", "optimizer was 'adam' and is 'lamb'"),
+        ("--seed=2", "seed was 1 and is 2"),
+    ):
+        done = tiny.run_script("run_pretraining", *whole_arguments(trained[0]), change)
+        assert done.code == 2 and word in done.err
+    assert tiny.listing(trained[0]) == before
+
+
+@pytest.mark.parametrize("place", ["output_dir", "init_checkpoint"])
+def test_evaluation_alone_uses_the_newest_checkpoint(
+    trained, model_dir, records_dir, tmp_path, place
+):
+    path = trained[0]
+    output_dir = path if place == "output_dir" else tmp_path
+    more = (f"--init_checkpoint={path}",) if place == "init_checkpoint" else ()
+    before = tiny.eval_results(path)
+    done = run(
+        *arguments_of(model_dir, records_dir, output_dir, "--do_eval", *more),
+        f"--eval_input_file={records_dir}/held-out.tfrecord",
+    )
+    assert f"weights: {path}/model.ckpt-12: 30 of 30" in done.out
+    assert tiny.eval_results(output_dir) == before
+
+
+def test_hugging_face_weights_are_evaluated_like_googles(
+    trained, model_dir, records_dir, tmp_path
+):
+    path = trained[0]
+    model = models.BertPretrainer(
+        config_lib.BertConfig.from_json_file(path / "bert_config.json")
+    )
+    model.build()
+    checkpoint.load(model, path)
+    checkpoint.save_hugging_face(
+        tmp_path / "hf", model, vocab_file=str(model_dir / "vocab.txt")
+    )
+    arguments = arguments_of(model_dir, records_dir, tmp_path / "out", "--do_eval")
+    held_out = f"--eval_input_file={records_dir}/held-out.tfrecord"
+    run(f"--pretrained={tmp_path}/hf", held_out, *arguments[1:])
+    found, before = tiny.eval_results(tmp_path / "out"), tiny.eval_results(path)
+    assert found.pop("global_step") == 0 and before.pop("global_step") == 12
+    assert found == before
+
+
+def test_what_is_pretrained_can_be_fine_tuned(trained, tmp_path):
+    tiny.write_tables(tmp_path, train=8)
+    done = tiny.run_classifier(
+        f"--pretrained={trained[0]}",
+        f"--train_file={tmp_path}/train.tsv",
+        f"--output_dir={tmp_path}/out",
+        *("--do_train", "--train_batch_size=4", "--num_train_epochs=1"),
+        "--max_seq_length=16",
+    )
+    assert done.code == 0, done.err
+    assert f"{trained[0]}/model.ckpt-12: 23 of 25" in done.out
+    assert "newly initialised: output_weights, output_bias" in done.out
+    assert (tmp_path / "out" / "model.ckpt-2.index").exists()
+
+
+def test_parts_of_a_batch_and_lamb(model_dir, records_dir, tmp_path):
+    """Dropout aside two runs that differ in micro-batches alone are equal."""
+    raw = json.loads((model_dir / "bert_config.json").read_text())
+    raw |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (tmp_path / "bert_config.json").write_text(json.dumps(raw))
+    more = ("--do_train", "--optimizer=lamb", "--num_train_steps=3")
+    for parts in (1, 4):
+        done = run(
+            *arguments_of(tmp_path, records_dir, tmp_path / str(parts), *more),
+            f"--gradient_accumulation_steps={parts}",
+            f"--init_checkpoint={model_dir}/bert_model.ckpt",
+        )
+        assert ("8 per replica in 4 micro-batches" in done.out) == (parts == 4)
+    one, four = (variables_of(tmp_path / str(n) / "model.ckpt-3") for n in (1, 4))
+    for name, value in one.items():
+        if "self/key/bias" not in name:  # has no gradient but rounding
+            np.testing.assert_allclose(value, four[name], atol=1e-5, err_msg=name)
+    start = variables_of(model_dir / "bert_model.ckpt")
+    name = "bert/encoder/layer_0/output/dense/kernel"
+    # The rates of LAMB are shares: 0, 5e-4 and (1 - 2/3) 1e-3 of the weights' norm.
+    moved = np.linalg.norm(one[name] - start[name]) / np.linalg.norm(start[name])
+    assert 3e-4 < moved < 1e-3
+
+
+def described(records, **changes):
+    """Metadata of records of tests/tiny.py, as they lie beside a file."""
+    known = metadata.Metadata(
+        max_seq_length=16,
+        max_predictions_per_seq=3,
+        masking="word_piece",
+        masked_lm_prob=0.15,
+        sentence_task="next",
+        do_lower_case=True,
+        vocab_size=46,
+        vocab_digest="",
+        dupe_factor=1,
+        short_seq_prob=0.1,
+        random_seed=1,
+        num_instances=len(records["input_ids"]),
+    )
+    return dataclasses.replace(known, **changes)
+
+
+def write_described(path, records, vocab_file, **changes):
+    vocab = vocab_file.read_text().split()
+    tiny.write_records(path, records)
+    made = described(
+        records,
+        vocab_size=len(vocab),
+        vocab_digest=metadata.vocab_digest(vocab),
+        num_bytes=path.stat().st_size,
+        **changes,
+    )
+    metadata.write(str(path), made)
+
+
+def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
+    records = tiny.records(24, 3)
+    file = tmp_path / "train-0.tfrecord"
+    write_described(file, records, model_dir / "vocab.txt", sentence_task="none")
+    run(
+        *arguments_of(model_dir, tmp_path, tmp_path / "out", "--do_train", "--do_eval"),
+        *("--num_train_steps=4", f"--init_checkpoint={model_dir}/bert_model.ckpt"),
+    )
+    results = tiny.eval_results(tmp_path / "out")
+    assert set(results) == {name for name in KEYS if "next_sentence" not in name}
+    assert not [t for t in events(tmp_path / "out", "train") if "next_sentence" in t]
+    before = variables_of(model_dir / "bert_model.ckpt")
+    after = variables_of(tmp_path / "out" / "model.ckpt-4")
+    unmoved = {name for name, v in before.items() if np.array_equal(v, after[name])}
+    # Not even decayed, as in the original.
+    assert unmoved == {
+        "bert/pooler/dense/bias",
+        "bert/pooler/dense/kernel",
+        "cls/seq_relationship/output_bias",
+        "cls/seq_relationship/output_weights",
+    }
+
+
+@pytest.fixture(scope="module")
+def unmasked_dir(model_dir, tmp_path_factory):
+    path = tmp_path_factory.mktemp("unmasked")
+    for name, seed in (("train-0", 0), ("held-out", 1)):
+        write_described(
+            path / f"{name}.tfrecord",
+            tiny.records(40, seed, is_masked=False),
+            model_dir / "vocab.txt",
+            max_predictions_per_seq=0,
+            masking="none",
+        )
+    return path
+
+
+@pytest.mark.parametrize("masking", ["word_piece", "span"])
+def test_unmasked_records_are_masked_while_training(
+    model_dir, unmasked_dir, tmp_path, masking
+):
+    run(
+        *arguments_of(model_dir, unmasked_dir, tmp_path, "--do_train", "--do_eval"),
+        f"--eval_input_file={unmasked_dir}/held-out.tfrecord",
+        *(f"--masking={masking}", "--masked_lm_prob=0.3", "--num_train_steps=4"),
+        f"--vocab_file={model_dir}/vocab.txt",
+    )
+    assert set(tiny.eval_results(tmp_path)) == KEYS
+    identity = json.loads((tmp_path / "run.json").read_text())["identity"]
+    assert identity["masking"] == masking
+
+
+def test_original_records_and_weights(shared_file, tmp_path):
+    """400 records of google-research/bert, and its recorded network."""
+    file = shared_file("golden/pretraining/original.tfrecord")
+    done = run(
+        f"--bert_config_file={GOLDEN}/bert_config.json",
+        f"--init_checkpoint={GOLDEN}/bert_model.ckpt",
+        f"--input_file={file}",
+        f"--output_dir={tmp_path}",
+        *("--do_eval", "--max_eval_steps=3", "--eval_batch_size=4"),
+    )
+    assert "62 of 62 variables assigned" in done.out
+    spec = {
+        name: tf.io.FixedLenFeature([length], dtype)
+        for name, length, dtype in (
+            *((f, 128, tf.int64) for f in ("input_ids", "input_mask", "segment_ids")),
+            *((f"masked_lm_{f}", 20, tf.int64) for f in ("positions", "ids")),
+            ("masked_lm_weights", 20, tf.float32),
+            ("next_sentence_labels", 1, tf.int64),
+        )
+    }
+    rows = tf.data.TFRecordDataset(str(file)).batch(12).take(1).get_single_element()
+    features = {k: v.numpy() for k, v in tf.io.parse_example(rows, spec).items()}
+    expected = expected_scores(
+        GOLDEN / "bert_config.json", GOLDEN, features, batch_size=4, num_batches=3
+    )
+    found = tiny.eval_results(tmp_path)
+    for name, value in expected.items():
+        # Losses of about 60 with these random weights.
+        assert found[name] == pytest.approx(value, rel=1e-4), name
+
+
+def test_loss_that_is_no_number_ends_the_run(model_dir, records_dir, tmp_path, caplog):
+    """And the last checkpoint stays, of which the message says the step."""
+    done = tiny.run_script(
+        "run_pretraining",
+        *arguments_of(model_dir, records_dir, tmp_path, "--do_train", "--do_eval"),
+        *("--learning_rate=1e38", "--num_warmup_steps=4", "--save_checkpoints_steps=1"),
+    )
+    assert done.code == 3
+    last = checkpoints.all_checkpoints(str(tmp_path))[-1].rsplit("-", 1)[1]
+    said = r"the (loss|gradient_norm) is (nan|inf) in steps (\d+) to \3; "
+    said += rf"the last checkpoint is of step {last}: lower --learning_rate"
+    assert re.search(said, caplog.text), caplog.text
+    assert int(last) < 12 and not (tmp_path / "eval_results.txt").exists()
+    first = variables_of(tmp_path / "model.ckpt-1")
+    assert all(np.isfinite(value).all() for value in first.values())
+
+
+def test_damage_in_the_middle_of_a_file_is_named(model_dir, tmp_path):
+    """Such as no check of a whole corpus in advance can find."""
+    file = tmp_path / "train-0.tfrecord"
+    write_described(file, tiny.records(30), model_dir / "vocab.txt")
+    arguments = arguments_of(model_dir, tmp_path, tmp_path / "out", "--do_train")
+    run(*arguments, "--num_train_steps=2")
+    before = variables_of(tmp_path / "out" / "model.ckpt-2")
+    data = bytearray(file.read_bytes())
+    data[len(data) * 3 // 4] ^= 255
+    file.write_bytes(data)
+    done = tiny.run_script("run_pretraining", *arguments, "--num_train_steps=40")
+    assert done.code == 2
+    assert done.err.splitlines()[-1].startswith(f"error: {file}: "), done.err
+    assert "record" in done.err and "training: step 2 to 40" in done.out
+    after = variables_of(tmp_path / "out" / "model.ckpt-2")
+    assert all(np.array_equal(value, after[name]) for name, value in before.items())
+
+
+BAD_INPUT = {
+    "no action": (
+        {"do_train": False},
+        ["At least one of `do_train` or `do_eval` must be True."],
+    ),
+    "no output_dir": ({"output_dir": None}, ["--output_dir is missing"]),
+    "no records named": ({"input_file": None}, ["--input_file is missing"]),
+    "no such file": ({"input_file": "{}/none-*"}, ["--input_file={}/none-*", "no"]),
+    "no such held-out file": (
+        {"eval_input_file": "{}/none"},
+        ["--eval_input_file={}/none"],
+    ),
+    "no config": ({"bert_config_file": None}, ["--bert_config_file is missing"]),
+    "other length": (
+        {"max_seq_length": 12},
+        ["--max_seq_length=12", "max_seq_length=16", "train-0.tfrecord"],
+    ),
+    "other predictions": (
+        {"max_predictions_per_seq": 20},
+        ["--max_predictions_per_seq=20", "max_predictions_per_seq=3"],
+    ),
+    "too long for the network": (
+        {"max_seq_length": 64},
+        ["Cannot use sequence length 64", "up to sequence length 48"],
+    ),
+    "truncated file": ({"input_file": "{}/cut.tfrecord"}, ["cut.tfrecord", "truncat"]),
+    "no records in it": ({"input_file": "{}/text.tfrecord"}, ["text.tfrecord"]),
+    "masked already": (
+        {"masking": "span"},
+        ["--masking", "not masked", "train-0.tfrecord", "leave the flags out"],
+    ),
+    "other vocabulary": ({"vocab_file": "{}/vocab.txt"}, ["vocab.txt", "vocab_size"]),
+    "parts that differ": (
+        {"gradient_accumulation_steps": 3},
+        ["--train_batch_size=8", "--gradient_accumulation_steps=3", "multiple of 3"],
+    ),
+    "negative seed": ({"seed": -1}, ["--seed=-1", "0 or more"]),
+    "nothing to evaluate": (
+        {"do_train": False, "do_eval": True},
+        ["no trained model in --output_dir", "--init_checkpoint"],
+    ),
+}
+
+
+@pytest.fixture
+def bad_place(model_dir, records_dir, tmp_path):
+    for file in records_dir.iterdir():
+        shutil.copy(file, tmp_path)
+    data = (tmp_path / "train-0.tfrecord").read_bytes()
+    (tmp_path / "cut.tfrecord").write_bytes(data[:-100])
+    (tmp_path / "text.tfrecord").write_text("A sentence that is no record.\n" * 9)
+    words = [*tiny.SPECIAL, *(f"word{i}" for i in range(99))]
+    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_one_line(case, model_dir, bad_place):
+    changes, words = BAD_INPUT[case]
+    given = {
+        "bert_config_file": model_dir / "bert_config.json",
+        "input_file": "{}/train-*.tfrecord",
+        "output_dir": "{}/out",
+        "max_seq_length": 16,
+        "max_predictions_per_seq": 3,
+        "train_batch_size": 8,
+        "num_train_steps": 2,
+        "do_train": True,
+        **changes,
+    }
+    before = tiny.listing(bad_place)
+    done = tiny.run_script(
+        "run_pretraining",
+        *(
+            f"--{name}={str(value).format(bad_place)}"
+            for name, value in given.items()
+            if value is not None
+        ),
+    )
+    assert done.code == 2, done.err
+    assert done.err.startswith("error: ") and done.err.count("\n") == 1, done.err
+    missing = [w for w in words if w.format(bad_place) not in done.err]
+    assert missing == [], done.err
+    assert tiny.listing(bad_place) == before
+
+
+def test_unmasked_records_need_a_vocabulary(model_dir, unmasked_dir, tmp_path):
+    done = tiny.run_script(
+        "run_pretraining",
+        *arguments_of(model_dir, unmasked_dir, tmp_path / "out", "--do_train"),
+    )
+    assert done.code == 2 and "set --vocab_file to the one they were made" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_flag_of_the_original_is_there_with_its_default():
+    originals = {
+        "bert_config_file": None,
+        "input_file": None,
+        "output_dir": None,
+        "init_checkpoint": None,
+        "max_seq_length": 128,
+        "max_predictions_per_seq": 20,
+        "do_train": False,
+        "do_eval": False,
+        "train_batch_size": 32,
+        "eval_batch_size": 8,
+        "learning_rate": 5e-5,
+        "num_train_steps": 100000,
+        "num_warmup_steps": 10000,
+        "save_checkpoints_steps": 1000,
+        "iterations_per_loop": 1000,
+        "max_eval_steps": 100,
+        "use_tpu": False,
+        "tpu_name": None,
+        "tpu_zone": None,
+        "gcp_project": None,
+        "master": None,
+        "num_tpu_cores": 8,
+    }
+    with tiny.flags_of("run_pretraining"):
+        found = {name: tiny.flags.FLAGS[name].default for name in originals}
+    assert found == originals
+
+
+def teardown_module():
+    keras.utils.clear_session(free_memory=True)
