@@ -91,8 +91,8 @@ def define_flags():
         flags.mark_flag_as_required(required)
 
 
-def output_files():
-    """The files that --output_file and --num_shards stand for."""
+def output_files(inputs):
+    """The files that --output_file and --num_shards stand for; none is an input."""
     names = [name.strip() for name in FLAGS.output_file.split(",") if name.strip()]
     count = FLAGS.num_shards
     if count > 1:
@@ -100,6 +100,11 @@ def output_files():
     if len(set(names)) != len(names) or not names:
         raise ValueError(
             f"--output_file={FLAGS.output_file} names no file, or one file twice"
+        )
+    if both := sorted(set(names) & set(inputs)):
+        raise ValueError(
+            f"--output_file={both[0]} is one of --input_file and would be overwritten; "
+            "choose another name"
         )
     return tuple(names)
 
@@ -140,7 +145,7 @@ def prepare():
     )
     return jobs.Job(
         input_files=tuple(files),
-        output_files=output_files(),
+        output_files=output_files(files),
         vocab_file=FLAGS.vocab_file,
         settings=settings,
     )

@@ -77,6 +77,7 @@ def prepare():
         rule,
         max_seq_length=FLAGS.max_seq_length,
         vocab_size=config.vocab_size,
+        spare_rows=pretrained.SPARE_ROWS,
         masks_are_asked_for=pretraining_flags.masks_are_asked_for(),
     )
     strategy = shared_flags.strategy()

@@ -14,6 +14,8 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
+from data_pipeline import file_patterns
+
 RANGE_BYTES = 1 << 18
 # A document of more bytes than this is cut, at the end of a line where there is one.
 MAX_DOCUMENT_BYTES = 1 << 22
@@ -22,32 +24,13 @@ _BLOCK_BYTES = 1 << 20
 
 
 def find_files(patterns: str) -> list[str]:
-    """The files that comma-separated names and globs stand for.
-
-    Args:
-        patterns: as --input_file has them; local or any address `tf.io.gfile` reads.
+    """The files of text that --input_file names.
 
     Raises:
-        ValueError: one of them stands for no file.
+        ValueError: one of the names stands for no file.
     """
-    files: list[str] = []
-    for pattern in filter(None, map(str.strip, patterns.split(","))):
-        try:
-            found = sorted(tf.io.gfile.glob(pattern))
-        except tf.errors.OpError as error:
-            raise ValueError(
-                f"--input_file={pattern}: cannot be listed ({error.message})"
-            ) from error
-        found = [path for path in found if not tf.io.gfile.isdir(path)]
-        if not found:
-            raise ValueError(
-                f"--input_file={pattern}: there is no such file; give text files, "
-                "separated by commas, or globs such as corpus/*.txt"
-            )
-        files += found
-    if not files:
-        raise ValueError("--input_file is empty; name at least one text file")
-    return files
+    wanted = "text files, separated by commas, or globs such as corpus/*.txt"
+    return file_patterns.find(patterns, flag="input_file", wanted=wanted)
 
 
 def is_packed(path: str) -> bool:
@@ -134,7 +117,8 @@ class Corpus:
         if not len(ends):
             return []
         count = -(-int(ends[-1]) // max_bytes)
-        numbers = np.minimum((ends - 1) * count // ends[-1], count - 1)
+        # In floating point, for the product may not fit 64 bits.
+        numbers = ((ends - 1) / float(ends[-1]) * count).astype(np.int64)
         cuts = np.flatnonzero(np.diff(numbers)) + 1
         return np.split(order, cuts)
 

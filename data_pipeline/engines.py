@@ -1,6 +1,7 @@
 """Runs the tasks of creation: on the cores of this machine, or on a cluster by Beam."""
 
 import collections
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
@@ -31,7 +32,7 @@ def run_local(
         OSError: a file cannot be read or written.
     """
     totals: collections.Counter[str] = collections.Counter()
-    try:
+    with _failures_explained(job):
         _results(executor.submit(jobs.unpack, job, i) for i in jobs.begin(job))
         total = len(jobs.settle(job).units) * job.num_lanes
         for done, counts in enumerate(_written(job, executor), start=1):
@@ -41,12 +42,19 @@ def run_local(
         files = range(len(job.output_files))
         _results(executor.submit(creation.assemble, job, file) for file in files)
         jobs.end(job)
+    return dict(totals)
+
+
+@contextlib.contextmanager
+def _failures_explained(job: jobs.Job) -> Iterator[None]:
+    """Turns TensorFlow's errors about files into one that says what to do."""
+    try:
+        yield
     except tf.errors.OpError as error:
         raise OSError(
             f"{error.message}; what is done stays in {job.work_dir}: run the same "
             "command again to go on from there"
         ) from error
-    return dict(totals)
 
 
 def _written(job: jobs.Job, executor: futures.Executor) -> Iterator[Totals]:
@@ -104,6 +112,7 @@ def run_beam(job: jobs.Job, options: Sequence[str]) -> Totals:
 
     Raises:
         ValueError: apache-beam is not installed; as in `run_local` otherwise.
+        OSError: a file cannot be read or written.
     """
     try:
         import apache_beam as beam
@@ -123,10 +132,11 @@ def run_beam(job: jobs.Job, options: Sequence[str]) -> Totals:
             begun = pipeline | beam.Create(list(items)) | beam.Reshuffle()
             _ = begun | function.__name__ >> beam.Map(functools.partial(function, job))
 
-    each(jobs.unpack, jobs.begin(job))
-    each(creation.write_unit, range(len(jobs.settle(job).units)))
-    totals = creation.totals(job)
-    _check_totals(job, totals)
-    each(creation.assemble, range(len(job.output_files)))
-    jobs.end(job)
+    with _failures_explained(job):
+        each(jobs.unpack, jobs.begin(job))
+        each(creation.write_unit, range(len(jobs.settle(job).units)))
+        totals = creation.totals(job)
+        _check_totals(job, totals)
+        each(creation.assemble, range(len(job.output_files)))
+        jobs.end(job)
     return totals

@@ -19,6 +19,7 @@ from data_pipeline import corpus, metadata, tokenization
 UNIT_BYTES = 1 << 24
 PART_BYTES = 1 << 20
 PIECE_SUFFIX = "-records"
+_SETTLED = "corpus.json"
 LANES = 8  # at least so many tasks write a unit, so that small corpora use all cores
 
 
@@ -102,7 +103,7 @@ class Plan:
 @functools.lru_cache(maxsize=2)
 def load_plan(job: Job) -> Plan:
     """The plan of a job that has begun; the same in every process."""
-    text = corpus.Corpus.of(**read_json(job.path("corpus.json")))
+    text = corpus.Corpus.of(**read_json(job.path(_SETTLED)))
     order = np.random.default_rng(job.seed(0)).permutation(len(text.range_files))
     units = text.groups(order, UNIT_BYTES)
     return Plan(text, [text.groups(unit, PART_BYTES) for unit in units])
@@ -131,11 +132,13 @@ def begin(job: Job) -> list[int]:
     }
     record = json.loads(json.dumps(record))
     path = job.path("job.json")
-    if tf.io.gfile.exists(path):
-        _check_same(job, read_json(path), record)
-    else:
+    before = read_json(path) if tf.io.gfile.exists(path) else None
+    if before != record:
+        if before and tf.io.gfile.exists(job.path(_SETTLED)):
+            raise ValueError(_difference(job, before, record))
         if tf.io.gfile.isdir(job.work_dir):
-            tf.io.gfile.rmtree(job.work_dir)  # half removed by a killed `end`
+            # Half removed by a killed `end`, or holds nothing but unpacked input.
+            tf.io.gfile.rmtree(job.work_dir)
         for output in job.output_files:
             tf.io.gfile.makedirs(os.path.dirname(output) or ".")
         tf.io.gfile.makedirs(job.work_dir)
@@ -150,7 +153,7 @@ def begin(job: Job) -> list[int]:
     ]
 
 
-def _check_same(job: Job, before: dict[str, Any], now: dict[str, Any]) -> None:
+def _difference(job: Job, before: dict[str, Any], now: dict[str, Any]) -> str:
     before = {**before.pop("settings"), **before}
     now = {**now.pop("settings"), **now}
     differing = [
@@ -158,12 +161,11 @@ def _check_same(job: Job, before: dict[str, Any], now: dict[str, Any]) -> None:
         for key, value in now.items()
         if before.get(key) != value
     ]
-    if differing:
-        raise ValueError(
-            f"{job.work_dir} holds an unfinished job with other settings: "
-            f"{'; '.join(differing)[:1000]}; finish that with its own flags, or delete "
-            "the directory to start anew"
-        )
+    return (
+        f"{job.work_dir} holds an unfinished job with other settings: "
+        f"{'; '.join(differing)[:1000]}; finish that with its own flags, or delete "
+        "the directory to start anew"
+    )
 
 
 def unpack(job: Job, index: int) -> None:
@@ -178,7 +180,7 @@ def settle(job: Job) -> Plan:
         for index, file in enumerate(job.input_files)
     ]
     sizes = corpus.Corpus.of(files).sizes
-    write_json(job.path("corpus.json"), {"files": files, "sizes": sizes})
+    write_json(job.path(_SETTLED), {"files": files, "sizes": sizes})
     load_plan.cache_clear()
     return load_plan(job)
 

@@ -110,14 +110,17 @@ def read_documents(lines, tokenizer):
 
 def join_documents(parts):
     """One Documents of several, in order."""
-    tokens = [part.tokens for part in parts]
+    tokens = [np.zeros(0, features.INTEGER)]
     sentences, documents = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
+    num_tokens = num_sentences = 0
     for part in parts:
-        sentences.append(part.sentence_ends[1:] + sentences[-1][-1])
-        documents.append(part.document_ends[1:] + documents[-1][-1])
-    # The last of an empty part is that of the part before it.
+        tokens.append(part.tokens)
+        sentences.append(part.sentence_ends[1:] + num_tokens)
+        documents.append(part.document_ends[1:] + num_sentences)
+        num_tokens += len(part.tokens)
+        num_sentences += len(part.sentence_ends) - 1
     return Documents(
-        np.concatenate([np.zeros(0, features.INTEGER), *tokens]),
+        np.concatenate(tokens),
         np.concatenate(sentences),
         np.concatenate(documents),
     )

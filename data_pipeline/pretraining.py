@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from data_pipeline import features, metadata, pretraining_records, record_order
+from data_pipeline import (
+    features,
+    file_patterns,
+    metadata,
+    pretraining_records,
+    record_order,
+)
 
 # Files whose metadata are read at the same time; most of it is waiting for a disk.
 _READERS = 16
-# The table of a release has up to this many rows more than its vocabulary has entries.
-_ROUNDING = 128
 _UNFINISHED = ".incomplete"
 
 Mask = Callable[[np.ndarray, np.ndarray, np.random.Generator], dict[str, np.ndarray]]
@@ -53,31 +57,16 @@ def find(spec: str, flag: str = "input_file") -> list[str]:
     Raises:
         ValueError: one of them stands for no file of records.
     """
-    found: list[str] = []
-    for pattern in filter(None, map(str.strip, spec.split(","))):
-        try:
-            paths = sorted(tf.io.gfile.glob(pattern))
-        except tf.errors.OpError as error:
-            raise ValueError(
-                f"--{flag}={pattern}: cannot be listed ({error.message})"
-            ) from error
-        paths = [
-            path
-            for path in paths
-            if not path.endswith(metadata.SUFFIX)
-            and _UNFINISHED not in path.rsplit("/", 1)[-1]
-            and not tf.io.gfile.isdir(path)
-        ]
-        if not paths:
-            raise ValueError(
-                f"--{flag}={pattern}: there is no such file of records; give files of "
-                "create_pretraining_data.py, separated by commas, or globs such as "
-                "records/*.tfrecord"
-            )
-        found += paths
-    if not found:
-        raise ValueError(f"--{flag} is empty; name at least one file of records")
-    return found
+
+    def is_whole(path):
+        name = path.rsplit("/", 1)[-1]
+        return not name.endswith(metadata.SUFFIX) and _UNFINISHED not in name
+
+    wanted = (
+        "files of create_pretraining_data.py, separated by commas, or globs such as "
+        "records/*.tfrecord"
+    )
+    return file_patterns.find(spec, flag=flag, wanted=wanted, accepts=is_whole)
 
 
 def open_records(
@@ -86,6 +75,7 @@ def open_records(
     max_seq_length: int,
     max_predictions_per_seq: int,
     vocab_size: int,
+    spare_rows: int = 0,
     vocab: Sequence[str] | None = None,
     do_lower_case: bool | None = None,
     flag: str = "input_file",
@@ -98,8 +88,8 @@ def open_records(
         files: paths, as `find` returns them.
         max_seq_length: of the flags, in tokens.
         max_predictions_per_seq: of the flags; free where records are not masked.
-        vocab_size: rows of the network's table, which is larger than the vocabulary
-            where a release rounds it up, by less than 128.
+        vocab_size: rows of the network's table.
+        spare_rows: how many it may have beyond the entries of the vocabulary.
         vocab: all tokens in order, or None for no check.
         do_lower_case: of the flags, or None for no check.
         flag: the flag that names the files, for messages.
@@ -116,7 +106,7 @@ def open_records(
     if has_masks:
         wanted["max_predictions_per_seq"] = max_predictions_per_seq
     _check_flags(known, wanted)
-    _check_vocabulary(contents, known, vocab_size, vocab)
+    _check_vocabulary(contents, known, vocab_size, spare_rows, vocab)
     if not sum(content.count for content in contents):
         raise ValueError(
             f"--{flag}: there is no record in {_named(files)}; make them again with "
@@ -178,11 +168,11 @@ def _check_flags(known, wanted):
             )
 
 
-def _check_vocabulary(contents, known, vocab_size, vocab):
+def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
     """Refuses records whose ids mean other tokens than those of the run."""
     if "vocab_size" in known:
         entries, file = known["vocab_size"]
-        if not 0 <= vocab_size - entries < _ROUNDING:
+        if not 0 <= vocab_size - entries <= spare_rows:
             raise ValueError(
                 f"the records of {file} were made with a vocabulary of {entries} "
                 f"entries, but --bert_config_file says vocab_size={vocab_size}; give "

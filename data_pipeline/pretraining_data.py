@@ -69,6 +69,7 @@ def load(
     *,
     max_seq_length: int,
     vocab_size: int,
+    spare_rows: int,
     masks_are_asked_for: bool,
 ) -> Data:
     """Opens the records to train on, and those to evaluate on.
@@ -80,6 +81,7 @@ def load(
         rule: how records are masked that are not.
         max_seq_length: of the flags, in tokens.
         vocab_size: rows of the network's table.
+        spare_rows: how many it may have beyond the entries of the vocabulary.
         masks_are_asked_for: whether the user has said how to mask.
 
     Raises:
@@ -92,6 +94,7 @@ def load(
             max_seq_length=max_seq_length,
             max_predictions_per_seq=rule.max_predictions_per_seq,
             vocab_size=vocab_size,
+            spare_rows=spare_rows,
             vocab=tokenizer.vocab if tokenizer else None,
             do_lower_case=tokenizer.do_lower_case if tokenizer else None,
             flag=flag,

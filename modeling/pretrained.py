@@ -12,6 +12,8 @@ from modeling import config as config_lib
 
 CONFIG_FILES = ("bert_config.json", "config.json")
 VOCAB_FILE = "vocab.txt"
+# Some releases round their table up to a multiple of 8 to 128 rows.
+SPARE_ROWS = 127
 TOKENIZER_FILE = "tokenizer_config.json"
 
 
@@ -145,8 +147,7 @@ def check_sizes(config, vocab_size, files, max_seq_length):
     Raises:
         ValueError: one does not fit; says both numbers.
     """
-    # Some releases round the table up to a multiple of 8 to 128 rows.
-    if not 0 <= config.vocab_size - vocab_size < 128:
+    if not 0 <= config.vocab_size - vocab_size <= SPARE_ROWS:
         raise ValueError(
             f"{files.vocab_file} has {vocab_size} entries, but {files.config_file} "
             f"says vocab_size={config.vocab_size}; they belong to different models: "

@@ -60,6 +60,7 @@ def load(directory):
             RULE,
             max_seq_length=16,
             vocab_size=len(VOCAB),
+            spare_rows=0,
             masks_are_asked_for=asked,
         )
 

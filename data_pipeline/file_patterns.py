@@ -1,0 +1,45 @@
+"""The files that a flag names: names and globs, separated by commas."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+
+def find(
+    patterns: str,
+    *,
+    flag: str,
+    wanted: str,
+    accepts: Callable[[str], bool] = lambda path: True,
+) -> list[str]:
+    """Lists the files that comma-separated names and globs stand for.
+
+    Args:
+        patterns: value of the flag; local or any address that `tf.io.gfile` reads.
+        flag: its name, for messages.
+        wanted: what to give instead, for messages, with an example.
+        accepts: whether a path that a glob finds is meant at all.
+
+    Returns:
+        Paths, in the order of the patterns and sorted within each.
+
+    Raises:
+        ValueError: one of them stands for no file.
+    """
+    files: list[str] = []
+    for pattern in filter(None, map(str.strip, patterns.split(","))):
+        try:
+            found = sorted(tf.io.gfile.glob(pattern))
+        except tf.errors.OpError as error:
+            raise ValueError(
+                f"--{flag}={pattern}: cannot be listed ({error.message})"
+            ) from error
+        found = [p for p in found if accepts(p) and not tf.io.gfile.isdir(p)]
+        if not found:
+            raise ValueError(
+                f"--{flag}={pattern}: there is no such file; give {wanted}"
+            )
+        files += found
+    if not files:
+        raise ValueError(f"--{flag} is empty; give {wanted}")
+    return files

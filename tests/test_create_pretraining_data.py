@@ -1,0 +1,522 @@
+"""The script from end to end: engines, interruptions, mistakes, and its statistics."""
+
+import collections
+import gzip
+import json
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from absl import flags
+from absl import logging as absl_logging
+
+from data_pipeline import metadata
+from tests import tiny, tiny_corpus
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tiny_corpus.write(tmp_path)
+
+
+# --- Flags.
+
+ORIGINAL = {
+    "input_file": None,
+    "output_file": None,
+    "vocab_file": None,
+    "do_lower_case": True,
+    "do_whole_word_mask": False,
+    "max_seq_length": 128,
+    "max_predictions_per_seq": 20,
+    "random_seed": 12345,
+    "dupe_factor": 10,
+    "masked_lm_prob": 0.15,
+    "short_seq_prob": 0.1,
+}
+NEW = {
+    "masking": "word_piece",
+    "sentence_task": "next",
+    "num_shards": 1,
+    "num_workers": 0,
+    "engine": "local",
+    "beam_option": [],
+    "check_case": True,
+}
+
+
+def test_flags_are_those_of_the_original_and_new_ones():
+    with tiny.flags_of(tiny_corpus.SCRIPT) as names:
+        defaults = {name: flags.FLAGS[name].default for name in names}
+        assert defaults == ORIGINAL | NEW
+        for name, default in ORIGINAL.items():
+            assert type(flags.FLAGS[name].default) is type(default)
+        required = ["input_file", "output_file", "vocab_file"]
+        for missing in required:
+            given = [f"--{name}=x" for name in required if name != missing]
+            with pytest.raises(flags.IllegalFlagValueError, match=missing):
+                flags.FLAGS(["script", *given])
+            flags.FLAGS.unparse_flags()
+
+
+def test_help_names_every_flag_and_the_page():
+    done = subprocess.run(
+        [sys.executable, f"{tiny.ROOT}/create_pretraining_data.py", "--helpshort"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=tiny.ROOT,
+    )
+    assert "docs/pretraining.md" in done.stdout
+    assert all(name in done.stdout for name in ORIGINAL | NEW), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# --- What it makes.
+
+
+def outputs(directory):
+    """Bytes of everything but the input."""
+    names = tiny_corpus.listing(directory)
+    return {name: (directory / name).read_bytes() for name in names}
+
+
+def test_records_have_the_features_of_the_original(place):
+    done = tiny_corpus.create(place)
+    assert (done.code, done.err) == (0, "")
+    records = tiny_corpus.raw(place / "out.tfrecord")
+    found = tiny_corpus.parse(records)
+    count = len(records)
+    assert {name: values.shape for name, values in found.items()} == {
+        "input_ids": (count, 32),
+        "input_mask": (count, 32),
+        "segment_ids": (count, 32),
+        "masked_lm_positions": (count, 5),
+        "masked_lm_ids": (count, 5),
+        "masked_lm_weights": (count, 5),
+        "next_sentence_labels": (count, 1),
+    }
+    lengths = found["input_mask"].sum(1)
+    assert np.array_equal(found["input_mask"], np.arange(32) < lengths[:, None])
+    assert not found["input_ids"][found["input_mask"] == 0].any()
+    assert found["masked_lm_weights"].sum(1).tolist() == [
+        min(5, max(1, round(length * 0.15))) for length in lengths.tolist()
+    ]
+    assert f"  instances = {count}\n" in done.out
+    assert f"wrote {place}/out.tfrecord\n" in done.out
+    said = metadata.read(f"{place}/out.tfrecord")
+    assert (said.num_instances, said.dupe_factor) == (count, 3)
+    assert said.num_bytes == (place / "out.tfrecord").stat().st_size
+
+
+def test_same_flags_give_the_same_files(place):
+    tiny_corpus.create(place)
+    first = outputs(place)
+    tiny_corpus.create(place)
+    assert outputs(place) == first
+    tiny_corpus.create(place, random_seed=1)
+    assert outputs(place).keys() == first.keys() and outputs(place) != first
+
+
+def test_whole_word_flag_is_the_same_as_masking(place):
+    tiny_corpus.create(place, do_whole_word_mask=True)
+    first = outputs(place)
+    tiny_corpus.create(place, masking="whole_word")
+    assert outputs(place) == first
+    tiny_corpus.create(place, masking="word_piece")
+    assert outputs(place) != first
+
+
+def test_unmasked_records_use_the_text_once(place):
+    assert tiny_corpus.create(place, masking="none", dupe_factor=None).code == 0
+    said = metadata.read(f"{place}/out.tfrecord")
+    assert (said.dupe_factor, said.max_predictions_per_seq) == (1, 0)
+    assert said.masked_lm_prob == 0.0 and said.masking == "none"
+    found = tiny_corpus.parse(tiny_corpus.raw(place / "out.tfrecord"))
+    assert "masked_lm_ids" not in found
+    assert not (found["input_ids"] == tiny_corpus.VOCAB.index("[MASK]")).any()
+    tiny_corpus.create(place, masking="none", dupe_factor=4)
+    assert metadata.read(f"{place}/out.tfrecord").dupe_factor == 4
+
+
+def test_shards_and_lists_of_files(place):
+    tiny_corpus.create(place, output="a,b,c")
+    names = ["a", "b", "c"]
+    by_list = [tiny_corpus.raw(place / name) for name in names]
+    tiny_corpus.create(place, output="d", num_shards=3)
+    shards = [f"d-{i:05}-of-00003" for i in range(3)]
+    assert [tiny_corpus.raw(place / name) for name in shards] == by_list
+    sizes = [len(records) for records in by_list]
+    assert max(sizes) - min(sizes) <= 4 and min(sizes) > 100
+    for name in [*names, *shards]:
+        said = metadata.read(f"{place}/{name}")
+        assert said.num_instances == len(tiny_corpus.raw(place / name))
+    tiny_corpus.create(place, output="e,f", num_shards=2)
+    assert {"e-00001-of-00002", "f-00000-of-00002"} <= set(tiny_corpus.listing(place))
+
+
+def test_gzip_and_globs_are_read(place):
+    plain = (place / "text.txt").read_bytes()
+    tiny_corpus.create(place)
+    expected = outputs(place)
+    (place / "packed.gz").write_bytes(gzip.compress(plain))
+    tiny_corpus.create(place, input_file=place / "pack*.gz")
+    (place / "packed.gz").unlink()
+    assert outputs(place) == expected
+
+
+def test_few_predictions_are_warned_of_once(place):
+    warned = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(absl_logging, "warning", lambda *said: warned.append(said))
+        tiny_corpus.create(place, max_predictions_per_seq=4)
+        assert len(warned) == 1 and "max_predictions_per_seq" in warned[0][0]
+        assert warned[0][1:] == (4, 32, 0.15, 5)
+        tiny_corpus.create(place, max_predictions_per_seq=5)
+        tiny_corpus.create(place, max_predictions_per_seq=4, masking="none")
+        assert len(warned) == 1
+
+
+# --- Engines.
+
+
+def expected_of(place, **flags_):
+    """What one worker makes without interruption, by name; it is removed again."""
+    done = tiny_corpus.create(place, **flags_)
+    assert done.code == 0, done.err
+    expected = outputs(place)
+    for name in expected:
+        (place / name).unlink()
+    return expected
+
+
+def wait_until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_killed_and_continued_on_two_workers_gives_the_same_files(place):
+    expected = expected_of(place, output="a,b")
+    work_dir = place / "a.incomplete"
+    # A disk that is full: one line, nothing half written under a final name.
+    job = tiny_corpus.Started(place, output="a,b", num_workers=2, file_bytes=50_000)
+    code, said = job.wait()
+    assert code == 2
+    assert said.count("\nerror: ") == 1 and "Traceback" not in said
+    assert "File too large" in said and "run the same command again" in said
+    assert all(".incomplete" in name for name in tiny_corpus.listing(place))
+    shutil.rmtree(work_dir)
+    for count in (3, 25):  # files in the work directory at which it is killed
+        job = tiny_corpus.Started(place, output="a,b", num_workers=2)
+        wait_until(
+            lambda n=count: work_dir.exists() and len(list(work_dir.iterdir())) > n
+        )
+        left = job.workers()
+        assert job.kill()[0] == -9 and len(left) == 2
+        assert work_dir.exists() and "a" not in tiny_corpus.listing(place)
+        wait_until(lambda pids=left: not any(map(tiny_corpus.is_running, pids)), 10)
+    code, said = tiny_corpus.Started(place, output="a,b", num_workers=2).wait()
+    assert code == 0, said
+    assert outputs(place) == expected
+
+
+def limited(place, file_bytes, **flags_):
+    """Runs the script where no file can have more bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, hard))
+    try:
+        return tiny_corpus.create(place, **flags_)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_full_disk_is_one_line_and_goes_on_afterwards(place):
+    settings = {"max_seq_length": 256, "small": False}
+    expected = expected_of(place, **settings)
+    size = len(expected["out.tfrecord"])
+    # While cutting, while writing pieces, and while joining them.
+    stages = {size // 100: "part", size // 9: "file-00000", size // 2: "out.tfrecord."}
+    for file_bytes, stage in stages.items():
+        done = limited(place, file_bytes, **settings)
+        assert done.code == 2 and done.err.count("\n") == 1
+        assert done.err.startswith("error: ") and "File too large" in done.err
+        assert stage in done.err and f"{place}/out.tfrecord.incomplete" in done.err
+        left = set(tiny_corpus.listing(place))
+        assert not left & {"out.tfrecord", "out.tfrecord.metadata.json"}
+    assert tiny_corpus.create(place, **settings).code == 0
+    assert outputs(place) == expected
+
+
+def test_beam_makes_the_same_records(place):
+    pytest.importorskip("apache_beam")
+    expected = expected_of(place, output="a,b", dupe_factor=1)
+    done = tiny_corpus.create(
+        place,
+        output="a,b",
+        dupe_factor=1,
+        engine="beam",
+        beam_option="--runner=DirectRunner",
+    )
+    assert done.code == 0, done.err
+    assert outputs(place) == expected
+    assert "documents = 50" in done.out
+
+
+def test_changed_flag_of_an_unfinished_job_is_refused(place):
+    assert limited(place, 50_000).code == 2
+    before = tiny.listing(place)
+    done = tiny_corpus.create(place, dupe_factor=4)
+    assert_one_line(done, "dupe_factor was 3 and is 4", "out.tfrecord.incomplete")
+    assert done.err.count(" and is ") == 1
+    assert tiny.listing(place) == before
+    shutil.rmtree(place / "out.tfrecord.incomplete")
+    assert tiny_corpus.create(place, dupe_factor=4).code == 0
+
+
+# --- Mistakes.
+
+
+def assert_one_line(done, *words):
+    assert done.code == 2, done.out
+    assert done.err.startswith("error: ") and done.err.count("\n") == 1, done.err
+    assert [word for word in words if str(word) not in done.err] == [], done.err
+
+
+TEXTS = {
+    "empty": b"",
+    "blank lines": b"\n \n\t\n\xc2\xa0\n",
+    "no token": b"\x00\n\n\xff\n\xe2\x80\x8b\n",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_text_without_a_token_is_refused(place, name):
+    (place / "text.txt").write_bytes(TEXTS[name])
+    (place / "other.txt").write_bytes(b"\n")
+    done = tiny_corpus.create(place, input_file=f"{place}/text.txt,{place}/other.txt")
+    assert_one_line(done, "2 files hold no document", "one sentence a line")
+    (place / "other.txt").unlink()
+    assert tiny_corpus.listing(place) == []
+
+
+def test_empty_file_among_others_does_no_harm(place):
+    expected = expected_of(place)
+    (place / "empty.txt").write_bytes(b"")
+    done = tiny_corpus.create(place, input_file=f"{place}/empty.txt,{place}/text.txt")
+    assert done.code == 0
+    (place / "empty.txt").unlink()
+    assert outputs(place) == expected
+
+
+ODD_TEXTS = {
+    "one sentence": (b"w1 w2 w3", 3),
+    "one token": (b"w1\n", 3),
+    "long line": (b" ".join(b"w%d" % i for i in range(2000)) + b"\n\nw2001\n", 6),
+    "invalid UTF-8": (b"\xff\xfew1 \xc3w2\nw3\n\n\xe6\n\nw4\xff\n", None),
+}
+
+
+@pytest.mark.parametrize("name", ODD_TEXTS)
+def test_odd_text_is_read(place, name):
+    text, count = ODD_TEXTS[name]
+    (place / "text.txt").write_bytes(text)
+    done = tiny_corpus.create(place, small=False)
+    assert done.code == 0, done.err
+    records = tiny_corpus.raw(place / "out.tfrecord")
+    assert count is None or len(records) == count
+    found = tiny_corpus.parse(records)
+    assert (found["input_mask"].sum(1) <= 32).all()
+    if name == "invalid UTF-8":
+        ids = tiny_corpus.restored(found)[found["input_mask"] == 1]
+        first = tiny_corpus.FIRST_WORD
+        assert set(ids) == {2, 3, *range(first + 1, first + 5)}
+
+
+def _without_mask(place):
+    vocab = [token for token in tiny_corpus.VOCAB if token != "[MASK]"]
+    (place / "vocab.txt").write_text("".join(f"{token}\n" for token in vocab))
+
+
+def _cased(place):
+    vocab = [token.replace("w", "W") for token in tiny_corpus.VOCAB]
+    (place / "vocab.txt").write_text("".join(f"{token}\n" for token in vocab))
+
+
+def _truncated(place):
+    packed = gzip.compress(random.Random(1).randbytes(3000))
+    (place / "text.gz").write_bytes(packed[:2000])
+
+
+def _nothing(place):
+    pass
+
+
+MISTAKES = {
+    "no mask": (_without_mask, {}, ["lacks [MASK]", "build_vocab.py"]),
+    "cased": (_cased, {}, ["cased vocabulary", "--do_lower_case=false"]),
+    "uncased": (_nothing, {"do_lower_case": False}, ["uncased", "--nocheck_case"]),
+    "no file": (
+        _nothing,
+        {"input_file": "{0}/text.txt,{0}/none.txt"},
+        ["none.txt", "no such file"],
+    ),
+    "no vocabulary": (_nothing, {"vocab_file": "{0}/none"}, ["none", "cannot be read"]),
+    "one file twice": (_nothing, {"output_file": "{0}/a,{0}/a"}, ["twice"]),
+    "input": (_nothing, {"output_file": "{0}/text.txt"}, ["would be overwritten"]),
+    "no output": (_nothing, {"output_file": " , "}, ["names no file"]),
+    "contradiction": (
+        _nothing,
+        {"do_whole_word_mask": True, "masking": "span"},
+        ["--do_whole_word_mask", "--masking=span", "contradict"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistake_is_one_line_and_touches_nothing(place, name):
+    spoil, changes, words = MISTAKES[name]
+    spoil(place)
+    before = tiny.listing(place)
+    changes = {
+        key: value.format(place) if isinstance(value, str) else value
+        for key, value in changes.items()
+    }
+    assert_one_line(tiny_corpus.create(place, **changes), *words)
+    assert tiny.listing(place) == before
+
+
+def test_cased_vocabulary_is_taken_if_meant(place):
+    _cased(place)
+    assert tiny_corpus.create(place, check_case=False).code == 0
+    assert tiny_corpus.create(place, do_lower_case=False).code == 0
+
+
+def test_truncated_gzip_is_refused(place):
+    _truncated(place)
+    done = tiny_corpus.create(place, input_file=place / "text.gz")
+    assert_one_line(done, "text.gz: not a whole gzip file", "copy it again")
+    assert "out.tfrecord" not in tiny_corpus.listing(place)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_seq_length": 4},
+        {"max_predictions_per_seq": 0},
+        {"masked_lm_prob": 1.5},
+        {"short_seq_prob": -0.1},
+        {"dupe_factor": 0},
+        {"num_shards": 0},
+        {"num_workers": -1},
+        {"masking": "sentence"},
+        {"sentence_task": "previous"},
+        {"engine": "spark"},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_values_outside_their_range_are_refused(place, wrong):
+    with pytest.raises(flags.IllegalFlagValueError, match=next(iter(wrong))):
+        tiny_corpus.create(place, **wrong)
+    assert tiny_corpus.listing(place) == []
+
+
+# --- The numbers of the original, on a megabyte of English.
+
+# Standard deviation over 16 seeds of ours (1,097,912 bytes of 60 documents, 5 passes),
+# as documents of a pass share their target and records are not independent.
+DEVIATIONS = {
+    "instances": 241,
+    "random_next_share": 0.0104,
+    "length_mean": 1.52,
+    "full_length_share": 0.029,
+    "masked_per_instance_mean": 0.223,
+    "masked_share_of_tokens": 3.2e-5,
+    "segment_a_mean": 0.785,
+    "segment_b_mean": 0.763,
+    "continuation_masked_share": 0.0006,
+    "mask": 0.00083,
+    "random": 0.00059,
+    "same": 0.00059,
+}
+QUANTILES = {"0.01": 3.7, "0.05": 6.8, "0.1": 13.7, "0.25": 0.1, "0.5": 0.1}
+
+
+def statistics(path, vocab):
+    """The numbers of original_statistics.json, of one file of records."""
+    import tensorflow as tf
+
+    lengths = collections.defaultdict(lambda: 20) | {"next_sentence_labels": 1}
+    lengths |= dict.fromkeys(["input_ids", "input_mask", "segment_ids"], 128)
+    places = ["masked_lm_positions", "masked_lm_ids", "masked_lm_weights"]
+    spec = {
+        name: tf.io.FixedLenFeature(
+            [lengths[name]], tf.float32 if name == places[2] else tf.int64
+        )
+        for name in [*lengths, *places]
+    }
+    batches = tf.data.TFRecordDataset(str(path)).batch(2048)
+    parts = [tf.io.parse_example(batch, spec) for batch in batches]
+    found = {name: np.concatenate([p[name].numpy() for p in parts]) for name in spec}
+    is_real, is_second = found["input_mask"] == 1, found["segment_ids"] == 1
+    length, second = is_real.sum(1), is_second.sum(1)
+    is_chosen = found["masked_lm_weights"] > 0
+    now = np.take_along_axis(found["input_ids"], found["masked_lm_positions"], 1)
+    now, true = now[is_chosen], found["masked_lm_ids"][is_chosen]
+    is_mask, is_same = now == vocab.index("[MASK]"), now == true
+    is_piece = np.array([token.startswith("##") for token in vocab])
+    result = {
+        "instances": len(length),
+        "random_next_share": found["next_sentence_labels"].mean(),
+        "length_mean": length.mean(),
+        "full_length_share": (length == 128).mean(),
+        "masked_per_instance_mean": is_chosen.sum(1).mean(),
+        "masked_share_of_tokens": is_chosen.sum() / length.sum(),
+        "segment_a_mean": (length - second - 2).mean(),
+        "segment_b_mean": (second - 1).mean(),
+        "continuation_masked_share": is_piece[true].mean(),
+        "mask": is_mask.mean(),
+        "random": (~is_mask & ~is_same).mean(),
+        "same": (is_same & ~is_mask).mean(),
+    }
+    return result | {q: np.quantile(length, float(q)) for q in QUANTILES}
+
+
+def far_off(found, expected):
+    """What differs by more than three standard errors of a difference."""
+    expected = expected | expected["kind_share"] | expected["length_quantiles"]
+    return {
+        name: (found[name], expected[name])
+        for name, deviation in (DEVIATIONS | QUANTILES).items()
+        if abs(found[name] - expected[name]) > 3 * 2**0.5 * deviation
+    }
+
+
+def test_numbers_are_those_of_the_original(shared_file, tmp_path):
+    text = shared_file("golden/pretraining/text.txt")
+    vocab_file = shared_file("data/vocab/bert-base-uncased-vocab.txt")
+    vocab = vocab_file.read_text("utf-8").split("\n")
+    golden = shared_file("golden/pretraining/original_statistics.json")
+    original = json.loads(golden.read_text())["stats"]
+
+    def run(**changes):
+        path = tmp_path / "out"
+        given = {"input_file": text, "vocab_file": vocab_file, "output_file": path}
+        given |= {"dupe_factor": 5, "num_workers": 1, **changes}
+        given = [f"--{name}={value}" for name, value in given.items()]
+        assert tiny.run_script(tiny_corpus.SCRIPT, *given).code == 0
+        return statistics(path, vocab)
+
+    pieces, words = run(), run(do_whole_word_mask=True)
+    assert far_off(pieces, original["word_piece"]) == {}
+    assert far_off(words, original["whole_word"]) == {}
+    # Would it notice?
+    assert "continuation_masked_share" in far_off(words, original["word_piece"])
+    shorter = far_off(run(short_seq_prob=0.25, dupe_factor=2), original["word_piece"])
+    assert {"length_mean", "full_length_share"} <= shorter.keys()

@@ -1,0 +1,180 @@
+"""A text in which every word occurs once, and the script that makes records of it.
+
+So each token of a record says which document and which sentence it comes from.
+"""
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import pathlib
+import random
+import resource
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from tests import tiny
+
+SCRIPT = "create_pretraining_data"
+NUM_WORDS = 3000
+VOCAB = [*tiny.SPECIAL, "##x", "##y", *(f"w{i}" for i in range(NUM_WORDS))]
+FIRST_WORD = len(VOCAB) - NUM_WORDS
+# So small that the text has several units, each of several parts.
+SIZES = {
+    "data_pipeline.corpus.RANGE_BYTES": 512,
+    "data_pipeline.jobs.UNIT_BYTES": 4096,
+    "data_pipeline.jobs.PART_BYTES": 1024,
+}
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload([SCRIPT])
+
+
+def documents(count=50, seed=0):
+    """Lists of sentences; the words count upwards, some of them of two pieces."""
+    rng, number, found = random.Random(seed), 0, []
+    for _ in range(count):
+        sentences = []
+        for _ in range(rng.randint(1, 12)):
+            words = []
+            for _ in range(rng.randint(1, 14)):
+                words.append(f"w{number}" + rng.choice(["", "", "", "x", "y"]))
+                number += 1
+            sentences.append(" ".join(words))
+        found.append(sentences)
+    assert number <= NUM_WORDS
+    return found
+
+
+def text(found):
+    return "\n\n".join("\n".join(sentences) for sentences in found) + "\n"
+
+
+def write(directory, count=50):
+    """Writes text.txt and vocab.txt; gives the directory."""
+    directory = pathlib.Path(directory)
+    (directory / "text.txt").write_text(text(documents(count)))
+    (directory / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCAB))
+    return directory
+
+
+def arguments(directory, output="out.tfrecord", **flags):
+    """Flags of the script for what `write` wrote; None leaves one out."""
+    directory = pathlib.Path(directory)
+    flags = {
+        "input_file": directory / "text.txt",
+        "vocab_file": directory / "vocab.txt",
+        "output_file": ",".join(str(directory / name) for name in output.split(",")),
+        "max_seq_length": 32,
+        "max_predictions_per_seq": 5,
+        "dupe_factor": 3,
+        "num_workers": 1,
+        **flags,
+    }
+    return [f"--{name}={value}" for name, value in flags.items() if value is not None]
+
+
+@contextlib.contextmanager
+def sizes(changes):
+    """Sets constants by their dotted names for a while."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in changes.items():
+            module, constant = name.rsplit(".", 1)
+            patch.setattr(importlib.import_module(module), constant, value)
+        yield
+
+
+def create(directory, *, small=True, **flags):
+    """Runs the script in this process."""
+    with sizes(SIZES if small else {}):
+        return tiny.run_script(SCRIPT, *arguments(directory, **flags))
+
+
+class Started:
+    """The script in a process of its own, forked where it is already imported."""
+
+    def __init__(self, directory, *, file_bytes=None, **flags):
+        self.log = pathlib.Path(directory) / f"log-{time.monotonic_ns()}"
+        given = (arguments(directory, **flags), str(self.log), file_bytes)
+        self.process = _SERVER.Process(target=_main, args=given)
+        self.process.start()
+
+    def workers(self):
+        """The process ids of its workers."""
+        pid = self.process.pid
+        with contextlib.suppress(OSError):
+            children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
+            return [int(child) for child in children.split()]
+        return []
+
+    def wait(self):
+        """Its exit code and all that it has printed."""
+        self.process.join(60)
+        assert self.process.exitcode is not None
+        said = self.log.read_text() if self.log.exists() else ""
+        self.log.unlink(missing_ok=True)
+        return self.process.exitcode, said
+
+    def kill(self):
+        os.kill(self.process.pid, signal.SIGKILL)
+        return self.wait()
+
+
+def _main(given, log, file_bytes):
+    from absl import flags
+
+    output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    if file_bytes is not None:  # as if the disk were full: writing more is an error
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    with sizes(SIZES):
+        script = importlib.import_module(SCRIPT)
+        script.define_flags()
+        flags.FLAGS([SCRIPT, *given])
+        script.main([])
+
+
+def is_running(pid):
+    """Whether there is such a process that is no zombie."""
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return state.rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def raw(*paths):
+    """The serialized records of files, in order."""
+    import tensorflow as tf
+
+    return list(tf.data.TFRecordDataset([str(p) for p in paths]).as_numpy_iterator())
+
+
+def parse(records):
+    """{feature: [N, L]} of serialized records."""
+    import tensorflow as tf
+
+    found = {}
+    for record in records:
+        for name, value in tf.train.Example.FromString(record).features.feature.items():
+            numbers = value.int64_list.value or value.float_list.value
+            found.setdefault(name, []).append(np.array(numbers))
+    return {name: np.stack(values) for name, values in found.items()}
+
+
+def restored(found):
+    """input_ids of parsed records with what was hidden back in place."""
+    ids = found["input_ids"].copy()
+    row, column = np.nonzero(found["masked_lm_weights"])
+    places = found["masked_lm_positions"][row, column]
+    ids[row, places] = found["masked_lm_ids"][row, column]
+    return ids
+
+
+def listing(directory):
+    """The names in a directory, without the input."""
+    return sorted(set(os.listdir(directory)) - {"text.txt", "vocab.txt"})
