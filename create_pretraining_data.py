@@ -4,6 +4,7 @@ Takes every flag of google-research/bert's create_pretraining_data.py; see
 docs/pretraining.md for those that are new.
 """
 
+import functools
 import os
 import time
 
@@ -171,7 +172,10 @@ def main(_):
     started = time.monotonic()
     count = FLAGS.num_workers or workers.usable_cores()
     local = 1 if FLAGS.engine == "beam" else count
-    with shared_flags.one_line_errors(), workers.start(local) as executor:
+    warm_up = functools.partial(
+        jobs.load_tokenizer, FLAGS.vocab_file, FLAGS.do_lower_case
+    )
+    with shared_flags.one_line_errors(), workers.start(local, warm_up) as executor:
         job = prepare()
         print(
             f"reading {len(job.input_files)} files, writing {len(job.output_files)}; "
@@ -185,7 +189,7 @@ def main(_):
     seconds = time.monotonic() - started
     for name, number in done.items():
         print(f"  {name} = {number}")
-    print(f"  seconds = {seconds:.1f}")
+    print(f"  seconds = {seconds:.2f}")
     if logging.level_info():
         for line in creation.describe(job, LOGGED_EXAMPLES):
             logging.info("%s", line)

@@ -51,7 +51,7 @@ def cut(job: jobs.Job, unit: int, part: int) -> None:
     for index in plan.units[unit][part]:
         lines += plan.text.read(int(index)).split(b"\n")
         lines.append(b"")  # a range ends a document
-    documents = pairing.read_documents(lines, jobs.load_tokenizer(job))
+    documents = pairing.read_documents(lines, job.tokenizer)
     pairs = pairing.cut(
         documents,
         sentence_task=settings.sentence_task,
@@ -76,7 +76,7 @@ def write(job: jobs.Job, unit: int, lane: int) -> dict[str, int]:
     if tf.io.gfile.exists(marker):
         return jobs.read_json(marker)
     documents, pairs = _load_unit(job, unit)
-    order = np.random.default_rng(job.seed(1, unit)).permutation(len(pairs))
+    indices = np.arange(len(pairs))
     rng = np.random.default_rng(job.seed(2, unit, lane))
     files, share, shares = job.lane(lane)
     result = dict.fromkeys(COUNTS, 0)
@@ -85,7 +85,7 @@ def write(job: jobs.Job, unit: int, lane: int) -> dict[str, int]:
         result["sentences"] = len(documents.sentence_ends) - 1
         result["tokens"] = len(documents.tokens)
     for file in files:
-        chosen = np.array_split(order[file :: len(job.output_files)], shares)[share]
+        chosen = np.array_split(indices[file :: len(job.output_files)], shares)[share]
         path = job.piece_path(file, unit, share, len(chosen))
         temporary = jobs.temporary_path(path)
         tf.io.gfile.makedirs(os.path.dirname(path))
@@ -121,7 +121,7 @@ def make_records(
     job: jobs.Job, pairs: pairing.Pairs, documents: pairing.Documents, rng
 ) -> Iterator[bytes]:
     """Serialized tf.train.Examples of some pairs, in order."""
-    settings, tokenizer = job.settings, jobs.load_tokenizer(job)
+    settings, tokenizer = job.settings, job.tokenizer
     pairs = pairing.fill(pairs, documents, rng)
     pairs = pairing.truncate(
         pairs, settings.max_seq_length, settings.sentence_task, rng
@@ -155,7 +155,7 @@ def make_records(
 
 @functools.lru_cache(maxsize=2)
 def _pieces(job: jobs.Job) -> masking.Pieces:
-    return masking.pieces_of(jobs.load_tokenizer(job))
+    return masking.pieces_of(job.tokenizer)
 
 
 def forget_parts(job: jobs.Job, unit: int) -> None:
@@ -202,7 +202,7 @@ def assemble(job: jobs.Job, file: int) -> None:
 
 def describe(job: jobs.Job, count: int) -> Iterator[str]:
     """Lines that show the first records, as the original logs them."""
-    tokenizer = jobs.load_tokenizer(job)
+    tokenizer = job.tokenizer
     records = tf.data.TFRecordDataset(job.output_files[0]).take(count)
     for record in records.as_numpy_iterator():
         example = tf.train.Example.FromString(record).features.feature
@@ -218,8 +218,9 @@ def _fields(instance: Any) -> dict[str, np.ndarray]:
     return {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
 
 
+@functools.lru_cache(maxsize=1)  # a worker writes several lanes of a unit
 def _load_unit(job: jobs.Job, unit: int) -> tuple[pairing.Documents, pairing.Pairs]:
-    """All parts of a unit as one; ranges of pairs point into the joined tokens."""
+    """All documents of a unit, and its pairs in random order."""
     parts, pairs = [], []
     num_tokens = num_documents = 0
     for part in range(len(jobs.load_plan(job).units[unit])):
@@ -230,7 +231,9 @@ def _load_unit(job: jobs.Job, unit: int) -> tuple[pairing.Documents, pairing.Pai
         parts.append(documents)
         num_tokens += len(documents.tokens)
         num_documents += len(documents)
-    return pairing.join_documents(parts), pairing.join_pairs(pairs)
+    joined = pairing.join_pairs(pairs)
+    order = np.random.default_rng(job.seed(1, unit)).permutation(len(joined))
+    return pairing.join_documents(parts), joined.take(order)
 
 
 def _from(kind: Any, arrays: Any) -> Any:

@@ -17,7 +17,7 @@ import tensorflow as tf
 from data_pipeline import corpus, metadata, tokenization
 
 UNIT_BYTES = 1 << 24
-PART_BYTES = 1 << 20
+PART_BYTES = 1 << 18
 PIECE_SUFFIX = "-records"
 _SETTLED = "corpus.json"
 LANES = 8  # at least so many tasks write a unit, so that small corpora use all cores
@@ -43,6 +43,11 @@ class Job:
     def work_dir(self) -> str:
         """Where pieces lie until the job is done."""
         return f"{self.output_files[0]}.incomplete"
+
+    @property
+    def tokenizer(self) -> tokenization.BertTokenizer:
+        """What cuts the text; see `load_tokenizer`."""
+        return load_tokenizer(self.vocab_file, self.settings.do_lower_case)
 
     @property
     def num_lanes(self) -> int:
@@ -110,11 +115,15 @@ def load_plan(job: Job) -> Plan:
 
 
 @functools.lru_cache(maxsize=2)
-def load_tokenizer(job: Job) -> tokenization.BertTokenizer:
-    """The tokenizer of a job, built once in a process."""
-    return tokenization.BertTokenizer.from_file(
-        job.vocab_file, job.settings.do_lower_case
-    )
+def load_tokenizer(vocab_file: str, lower: bool) -> tokenization.BertTokenizer:
+    """The tokenizer of a vocabulary, ready to work, made once in a process.
+
+    Raises:
+        ValueError: as in BertTokenizer.from_file.
+    """
+    tokenizer = tokenization.BertTokenizer.from_file(vocab_file, lower)
+    tokenizer.tokenize(["first"])  # which takes longer than the second
+    return tokenizer
 
 
 def begin(job: Job) -> list[int]:

@@ -14,6 +14,7 @@ The chain, in the order in which the original works (BERT section 3 and its code
     python -m data_pipeline.tokenization --vocab_file=vocab.txt text.txt
 """
 
+import functools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -118,14 +119,8 @@ class BertTokenizer:
         self.unk_id, self.cls_id, self.sep_id = (ids[token] for token in required)
         self.pad_id = ids.get("[PAD]", 0)
         self.mask_id = ids.get("[MASK]")
-        # Built eagerly and on the CPU even where the caller is tracing a function.
         with tf.init_scope(), tf.device("CPU:0"):
-            self._word_pieces = text.FastWordpieceTokenizer(
-                _distinct(self.vocab, ids),
-                max_bytes_per_word=normalization.MAX_WORD_BYTES,
-                token_out_type=tf.int32,
-                unknown_token=f"[{self.unk_id}]",
-            )
+            self._entries = _distinct(self.vocab, ids)
         self._tokenize_rows = tf.function(
             self._rows_to_ids, input_signature=[tf.TensorSpec([None], tf.string)]
         )
@@ -162,9 +157,12 @@ class BertTokenizer:
                 f"texts of shape {texts.shape} cannot be tokenized; give one string or "
                 "one axis of strings"
             )
+        # Tracing takes most of a second, and saves nothing where texts are many.
+        eagerly = tf.executing_eagerly()
+        to_ids = self._rows_to_ids if eagerly else self._tokenize_rows
         if texts.shape.rank == 0:
-            return self._tokenize_rows(texts[tf.newaxis]).values  # [S]
-        return self._tokenize_rows(texts)  # [B, (S)]
+            return to_ids(texts[tf.newaxis]).values  # [S]
+        return to_ids(texts)  # [B, (S)]
 
     def ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
         """Looks up the tokens of ids, in Python.
@@ -180,6 +178,18 @@ class BertTokenizer:
                     "from another vocabulary"
                 )
         return [self.vocab[index] for index in ids]
+
+    @functools.cached_property
+    def _word_pieces(self):
+        """Step 4. Made when it is needed, for that takes a tenth of a second."""
+        # Eagerly and on the CPU even where the caller is tracing a function.
+        with tf.init_scope(), tf.device("CPU:0"):
+            return text.FastWordpieceTokenizer(
+                self._entries,
+                max_bytes_per_word=normalization.MAX_WORD_BYTES,
+                token_out_type=tf.int32,
+                unknown_token=f"[{self.unk_id}]",
+            )
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are

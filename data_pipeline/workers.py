@@ -35,7 +35,9 @@ def usable_cores() -> int:
 
 
 @contextlib.contextmanager
-def start(count: int) -> Iterator[concurrent.futures.Executor]:
+def start(
+    count: int, warm_up: Callable[[], Any] = int
+) -> Iterator[concurrent.futures.Executor]:
     """Starts workers; enter it before TensorFlow does anything in this process.
 
     On Linux they are forked, which takes no time, and shares the memory of the
@@ -43,6 +45,8 @@ def start(count: int) -> Iterator[concurrent.futures.Executor]:
 
     Args:
         count: how many; one works in this process.
+        warm_up: what each worker begins with, while this process goes on. A ValueError
+            in it is left for the work to raise again.
 
     Yields:
         An executor. After an exception what has not begun is dropped.
@@ -55,10 +59,13 @@ def start(count: int) -> Iterator[concurrent.futures.Executor]:
         return
     method = "fork" if sys.platform == "linux" else "spawn"
     executor = concurrent.futures.ProcessPoolExecutor(
-        count, multiprocessing.get_context(method), _begin, (os.getpid(),)
+        count,
+        multiprocessing.get_context(method),
+        _begin,
+        (os.getpid(), warm_up),
     )
     try:
-        executor.submit(os.getpid).result()  # forks all of them now
+        executor.submit(os.getpid)  # forks all of them now
         yield executor
     except concurrent.futures.process.BrokenProcessPool as error:
         raise OSError(
@@ -69,13 +76,15 @@ def start(count: int) -> Iterator[concurrent.futures.Executor]:
         executor.shutdown(cancel_futures=True)
 
 
-def _begin(parent: int) -> None:
+def _begin(parent: int, warm_up: Callable[[], Any]) -> None:
     """Prepares a worker: one thread for its work, and an end with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.set_visible_devices([], "GPU")
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    with contextlib.suppress(ValueError):
+        warm_up()
 
 
 def _end_with(parent: int) -> None:

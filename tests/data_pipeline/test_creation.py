@@ -48,9 +48,9 @@ def source(tmp_path_factory):
 def one_tokenizer(source):
     """Building it takes a second, and all jobs here have the same."""
     job = job_of(source, source)
-    tokenizer = jobs.load_tokenizer(job)
+    tokenizer = job.tokenizer
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jobs, "load_tokenizer", lambda job: tokenizer)
+        patch.setattr(jobs, "load_tokenizer", lambda *_: tokenizer)
         yield
 
 
