@@ -1,5 +1,6 @@
 """Workers: what they return, and how they end."""
 
+import functools
 import multiprocessing
 import os
 import pathlib
@@ -98,6 +99,17 @@ def interrupt(directory, results):
         results.put(executor.submit(square, 2).result()[0])
 
 
+def warm(directory):
+    """What each worker begins with; its ValueError is for the work to raise again."""
+    pathlib.Path(directory, str(os.getpid())).touch()
+    raise ValueError("too early")
+
+
+def start_warm(directory, results):
+    with workers.start(2, functools.partial(warm, directory)) as executor:
+        results.put(executor.submit(square, 5).result()[0])
+
+
 def run(function, directory):
     """A function in a process of its own; what it has put into `results`."""
     results = SERVER.SimpleQueue()
@@ -116,6 +128,11 @@ def test_two_workers_give_results_in_order(tmp_path):
     assert numbers == [n * n for n in range(20)]
     assert 1 <= len(pids) <= 2
     assert not any(map(tiny_corpus.is_running, pids))
+
+
+def test_every_worker_begins_with_the_warm_up(tmp_path):
+    assert run(start_warm, tmp_path) == [25]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_rest_is_dropped_after_an_exception(tmp_path):
