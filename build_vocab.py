@@ -11,11 +11,10 @@ if __name__ == "__main__":  # TensorFlow reads these when it is imported
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
 
-import tensorflow as tf
 from absl import app, flags
 
-from data_pipeline import corpus, vocabulary, word_counts, workers
-from modeling import config as config_lib
+from data_pipeline import corpus, file_patterns, vocabulary, word_counts, workers
+from modeling import pretrained
 from training import flags as shared_flags
 from training import reporting, run_directory
 
@@ -74,23 +73,21 @@ def base_config():
         )
     if not FLAGS.base_config_file:
         return None
-    return config_lib.BertConfig.from_json_file(
-        FLAGS.base_config_file, tf.io.gfile.GFile
-    )
+    if file_patterns.among([FLAGS.output_config_file], [FLAGS.output_file]):
+        raise ValueError(
+            f"--output_config_file={FLAGS.output_config_file} is --output_file, too; "
+            "choose another name"
+        )
+    return pretrained.read_config(FLAGS.base_config_file)
 
 
 def check_output(path, files):
     """Refuses a file that cannot be written, before hours of work for it."""
-    if path in files:
+    if file_patterns.among([path], files):
         raise ValueError(
             f"{path} is to be written and is one of --input_file; choose another name"
         )
-    if tf.io.gfile.isdir(path):
-        raise ValueError(f"{path} is a directory; name the file to write in it")
-    try:
-        tf.io.gfile.makedirs(os.path.dirname(path) or ".")
-    except tf.errors.OpError as error:
-        raise ValueError(f"{path}: cannot be written ({error.message})") from error
+    run_directory.check_writable(path)
 
 
 def learn(executor, files):
@@ -142,7 +139,7 @@ def main(_):
         for path in filter(None, (FLAGS.output_file, FLAGS.output_config_file)):
             check_output(path, files)
         vocab, counts = learn(executor, files)
-    write(vocab, config)
+        write(vocab, config)
     spelled = vocabulary.coverage(vocab, counts, FLAGS.do_lower_case)
     print(f"  words = {counts.num_words}")
     print(f"  different_words = {len(counts.words)}")

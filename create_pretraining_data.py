@@ -17,6 +17,7 @@ from data_pipeline import (
     corpus,
     creation,
     engines,
+    file_patterns,
     jobs,
     masking,
     metadata,
@@ -25,7 +26,7 @@ from data_pipeline import (
     workers,
 )
 from training import flags as shared_flags
-from training import reporting
+from training import reporting, run_directory
 
 FLAGS = flags.FLAGS
 LOGGED_EXAMPLES = 20  # as many as the original logs
@@ -102,11 +103,13 @@ def output_files(inputs):
         raise ValueError(
             f"--output_file={FLAGS.output_file} names no file, or one file twice"
         )
-    if both := sorted(set(names) & set(inputs)):
+    if both := file_patterns.among(names, inputs):
         raise ValueError(
             f"--output_file={both[0]} is one of --input_file and would be overwritten; "
             "choose another name"
         )
+    for name in names:
+        run_directory.check_writable(name)
     return tuple(names)
 
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 
-import keras
 import numpy as np
 from absl import app, flags
 
@@ -18,6 +17,7 @@ from data_pipeline import (
     batching,
     casing,
     classification,
+    features,
     labels,
     packing,
     predictions,
@@ -33,9 +33,8 @@ from training import (
     evaluation,
     loop,
     metrics,
-    reporting,
     run,
-    run_directory,
+    run_flags,
     seeds,
     steps,
     table_flags,
@@ -95,7 +94,8 @@ def prepare():
     )
     weights, plan = None, None
     if FLAGS.do_train:
-        plan = shared_flags.plan(len(data.packed["train"]), data.metrics)
+        scores = (*data.metrics, "loss")
+        plan = run_flags.plan(len(data.packed["train"]), scores)
         weights = FLAGS.class_weights and labels.class_weights(
             FLAGS.class_weights, data.label_ids["train"], data.label_set
         )
@@ -111,12 +111,9 @@ def build_model(parts, output_dir, resumes):
         model = models.BertClassifier(parts.config, parts.data.label_set.num_outputs)
         model.build()
     path = output_dir if resumes else parts.files.init_checkpoint
-    if not FLAGS.do_train:
-        report = checkpoint.load_trained(model, path)
-        return model, str(report), report.global_step or 0
-    if resumes or not path:  # training/run.py restores weights with their moments
-        return model, "random: neither --init_checkpoint nor --pretrained is set", 0
-    return model, str(checkpoint.load(model, path)), 0
+    return model, *pretrained.load_weights(
+        model, path, trains=FLAGS.do_train, resumes=resumes
+    )
 
 
 def scorer(parts, model):
@@ -161,11 +158,12 @@ def train(parts, model, score, run_seed, output_dir, origin):
         group_by_length=FLAGS.group_by_length and not parts.pad_to,
     )
     with parts.strategy.scope():
-        optimizer = shared_flags.optimizer()
+        optimizer = run_flags.optimizer()
 
     def batches_from(step):
+        targets = {features.LABEL_IDS: label_ids}
         return batching.batches(
-            packed, order[step:], label_ids=label_ids, pad_to=parts.pad_to
+            packed, order[step:], targets=targets, pad_to=parts.pad_to
         )
 
     def evaluate():
@@ -177,19 +175,14 @@ def train(parts, model, score, run_seed, output_dir, origin):
         jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
         variables=checkpoint.google_variables(model),
         write=checkpoint.write_google,
+        load=functools.partial(checkpoint.load, model),
         origin=origin,
-        keep=FLAGS.keep_checkpoint_max,
-        batch_size=FLAGS.train_batch_size,
         seed=run_seed,
-        micro_batches=FLAGS.gradient_accumulation_steps,
         evaluate=evaluate if FLAGS.evaluate_steps else None,
+        **run_flags.run_settings(),
     )
     objective = losses.classifier(parts.data.problem_type, parts.class_weights)
-    state = run.train(settings, model, optimizer, objective, batches_from, parts.plan)
-    if best := state.get("best_step"):
-        print(f"best: step {best} with {state['best_score']:.4f}; used from here on")
-        checkpoint.load(model, os.path.join(output_dir, f"model.ckpt-{best}"))
-    return best or state["step"]
+    return run.train(settings, model, optimizer, objective, batches_from, parts.plan)
 
 
 def export_model(parts, model, output_dir):
@@ -210,20 +203,18 @@ def export_model(parts, model, output_dir):
         label_set.names if parts.data.problem_type == "classification" else (),
         2 if parts.data.has_pairs else 1,
     )
-    path = os.path.join(output_dir, "export")
-    print(f"exported: {export.save(module, path, labels.label_map_text(label_set))}")
+    files = {labels.MAP_FILE: labels.label_map_text(label_set)}
+    path = export.save(module, os.path.join(output_dir, "export"), files)
+    print(f"exported: {path}")
 
 
 def evaluate(score, output_dir, global_step):
     """Writes eval_results.txt; returns what it holds."""
     scored = score("dev", FLAGS.eval_batch_size)
-    reporter = reporting.Reporter(output_dir, global_step)
-    reporter.write("eval", global_step, scored.scores)
-    reporter.close()
     results = scored.results("eval")
     results["loss"] = results.pop("eval_batch_loss")
     results["global_step"] = global_step
-    run_directory.write_results(os.path.join(output_dir, "eval_results.txt"), results)
+    run.record(output_dir, global_step, scored.scores, results)
     return results
 
 
@@ -238,23 +229,22 @@ def predict(parts, score, output_dir):
 
 def run_once(parts, run_seed, output_dir):
     """One run with one seed in one directory; returns its scores."""
-    keras.utils.clear_session(free_memory=True)
-    keras.utils.set_random_seed(run_seed)
-    overwrites = FLAGS.overwrite_output_dir and FLAGS.do_train
-    identity = identify(parts, run_seed) if FLAGS.do_train else {}
-    with shared_flags.one_line_errors():
-        resumes = run_directory.resumes(output_dir, identity, overwrite=overwrites)
-        model, origin, global_step = build_model(parts, output_dir, resumes)
+    model, origin, global_step = run.start(
+        output_dir,
+        functools.partial(build_model, parts, output_dir),
+        identity=identify(parts, run_seed) if FLAGS.do_train else {},
+        files={
+            **pretrained.files(parts.config, parts.tokenizer),
+            labels.MAP_FILE: labels.label_map_text(parts.data.label_set),
+        },
+        **run_flags.start_settings(run_seed),
+    )
     results = {}
-    if FLAGS.do_train:
-        begin(parts, output_dir, identity, overwrites)
     if FLAGS.write_tf_records:
         records.write_classifier(output_dir, parts.data, FLAGS.max_seq_length)
     score = scorer(parts, model)
     if FLAGS.do_train:
         global_step = train(parts, model, score, run_seed, output_dir, origin)
-    else:
-        print(f"weights: {origin}")
     if FLAGS.do_eval:
         results.update(evaluate(score, output_dir, global_step))
     if FLAGS.do_predict:
@@ -266,30 +256,12 @@ def run_once(parts, run_seed, output_dir):
     return results
 
 
-def begin(parts, output_dir, identity, overwrites):
-    """Writes the files that belong to a run beside its checkpoints."""
-    run_directory.begin(
-        output_dir,
-        overwrite=overwrites,
-        identity=identity,
-        flags=shared_flags.values(),
-        files={
-            **pretrained.files(parts.config, parts.tokenizer),
-            labels.MAP_FILE: labels.label_map_text(parts.data.label_set),
-        },
-    )
-
-
 def identify(parts, run_seed):
     """What another run must share to be continued by this one."""
     return {
         "data": parts.data.digest("train"),
         "labels": list(parts.data.label_set.names),
-        "config": parts.config.to_dict(),
-        "train_batch_size": FLAGS.train_batch_size,
-        "optimizer": FLAGS.optimizer,
-        "max_seq_length": FLAGS.max_seq_length,
-        "seed": run_seed,
+        **run_flags.identity(parts.config.to_dict(), run_seed),
     }
 
 

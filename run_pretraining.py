@@ -23,9 +23,8 @@ from training import (
     evaluation,
     loop,
     pretraining_flags,
-    reporting,
     run,
-    run_directory,
+    run_flags,
     steps,
 )
 from training import flags as shared_flags
@@ -91,12 +90,9 @@ def build_model(parts, resumes):
         model = models.BertPretrainer(parts.config)
         model.build()
     path = FLAGS.output_dir if resumes else parts.files.init_checkpoint
-    if not FLAGS.do_train:
-        report = checkpoint.load_trained(model, path)
-        return model, str(report), report.global_step or 0
-    if resumes or not path:  # training/run.py restores weights with their moments
-        return model, "random: neither --init_checkpoint nor --pretrained is set", 0
-    return model, str(checkpoint.load(model, path)), 0
+    return model, *pretrained.load_weights(
+        model, path, trains=FLAGS.do_train, resumes=resumes
+    )
 
 
 def evaluator(parts, model, objective):
@@ -141,35 +137,29 @@ def train(parts, model, objective, evaluate, origin):
         )
 
     with parts.strategy.scope():
-        optimizer = shared_flags.optimizer()
+        optimizer = run_flags.optimizer()
     settings = run.Run(
         output_dir=FLAGS.output_dir,
         strategy=parts.strategy,
         jit_compile=devices.compiles_steps(parts.strategy, FLAGS.max_seq_length),
         variables=checkpoint.google_variables(model),
         write=checkpoint.write_google,
+        load=functools.partial(checkpoint.load, model),
         origin=origin,
-        keep=FLAGS.keep_checkpoint_max,
-        batch_size=FLAGS.train_batch_size,
         seed=FLAGS.seed,
-        micro_batches=FLAGS.gradient_accumulation_steps,
         length_flag="--num_train_steps",
         evaluate=evaluate if FLAGS.evaluate_steps else None,
+        **run_flags.run_settings(),
     )
-    state = run.train(settings, model, optimizer, objective, batches_from, parts.plan)
-    return state["step"]
+    return run.train(settings, model, optimizer, objective, batches_from, parts.plan)
 
 
 def report(evaluate, global_step):
     """Evaluates, writes eval_results.txt and prints what it holds."""
     scores = evaluate()
-    reporter = reporting.Reporter(FLAGS.output_dir, global_step)
-    reporter.write("eval", global_step, scores)
-    reporter.close()
-    scores.pop("fill_in_the_blank", None)
-    path = os.path.join(FLAGS.output_dir, "eval_results.txt")
-    results = {**scores, "global_step": global_step}
-    run_directory.write_results(path, results)
+    results = {k: v for k, v in scores.items() if not isinstance(v, str)}
+    results["global_step"] = global_step
+    path = run.record(FLAGS.output_dir, global_step, scores, results)
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
     print(f"evaluation: {path}")
@@ -179,28 +169,18 @@ def identify(parts):
     """What another run must share to be continued by this one."""
     return {
         "data": parts.data.digest(),
-        "config": parts.config.to_dict(),
-        "train_batch_size": FLAGS.train_batch_size,
-        "optimizer": FLAGS.optimizer,
-        "max_seq_length": FLAGS.max_seq_length,
         "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
         "masking": FLAGS.masking if parts.data.mask else "",
-        "seed": FLAGS.seed,
+        "masked_lm_prob": FLAGS.masked_lm_prob if parts.data.mask else 0.0,
+        **run_flags.identity(parts.config.to_dict(), FLAGS.seed),
     }
 
 
-def begin(parts, identity, overwrites):
-    """Writes the files that belong to a run beside its checkpoints."""
-    files = {pretrained.CONFIG_FILES[0]: parts.config.to_json_string()}
+def files_beside(parts):
+    """The files that belong beside the checkpoints of a run."""
     if parts.tokenizer:
-        files = pretrained.files(parts.config, parts.tokenizer)
-    run_directory.begin(
-        FLAGS.output_dir,
-        overwrite=overwrites,
-        identity=identity,
-        flags=shared_flags.values(),
-        files=files,
-    )
+        return pretrained.files(parts.config, parts.tokenizer)
+    return {pretrained.CONFIG_FILES[0]: parts.config.to_json_string()}
 
 
 @contextlib.contextmanager
@@ -219,21 +199,18 @@ def main(_):
     shared_flags.quiet_libraries()
     with shared_flags.one_line_errors():
         parts = prepare()
-        overwrites = FLAGS.overwrite_output_dir and FLAGS.do_train
-        identity = identify(parts) if FLAGS.do_train else {}
-        resumes = run_directory.resumes(
-            FLAGS.output_dir, identity, overwrite=overwrites
-        )
-        keras.utils.set_random_seed(FLAGS.seed)
-        model, origin, global_step = build_model(parts, resumes)
+    model, origin, global_step = run.start(
+        FLAGS.output_dir,
+        functools.partial(build_model, parts),
+        identity=identify(parts),
+        files=files_beside(parts),
+        **run_flags.start_settings(FLAGS.seed),
+    )
     objective = losses.pretraining(parts.data.train.sentence_task != "none")
     evaluate = evaluator(parts, model, objective)
     with damaged_records_named(parts):
         if FLAGS.do_train:
-            begin(parts, identity, overwrites)
             global_step = train(parts, model, objective, evaluate, origin)
-        else:
-            print(f"weights: {origin}")
         if FLAGS.do_eval:
             report(evaluate, global_step)
     print(f"output: {FLAGS.output_dir}")

@@ -12,11 +12,8 @@ measured matrix-product peak the useful work (6 operations a weight of the block
 token) took.
 """
 
-import json
 import os
 import pathlib
-import statistics
-import subprocess
 import sys
 import time
 
@@ -25,6 +22,9 @@ from absl import app, flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+
+from benchmarks import turns  # noqa: E402
+
 FLAGS = flags.FLAGS
 WARM_UP_STEPS = 20
 
@@ -86,7 +86,7 @@ def time_ours():
         seed=1,
         jit_compile=False,
     )
-    batches = iter(batching.batches(packed, order, label_ids=labels))
+    batches = iter(batching.batches(packed, order, targets={"label_ids": labels}))
     step, rates = (
         tf.constant(0, tf.int64),
         tf.fill([max(WARM_UP_STEPS, FLAGS.steps)], 1e-5),
@@ -133,47 +133,18 @@ def time_hugging_face():
     return {"examples_per_second": FLAGS.peer_steps * FLAGS.batch_size / seconds}
 
 
-def in_process(python, side):
-    """The result of one side, timed in a process of its own."""
-    handed_on = ("pretrained", "train_file", "text_column", "max_seq_length")
-    handed_on += ("batch_size", "steps", "peer_steps")
-    arguments = [f"--{name}={FLAGS[name].value}" for name in handed_on]
-    done = subprocess.run(
-        [python, __file__, f"--side={side}", *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def main(_):
     """Times one side, or both in turn."""
-    if FLAGS.side:
-        timed = time_ours if FLAGS.side == "ours" else time_hugging_face
-        print(json.dumps(timed()))
-        return
-    ours, peers = [], []
-    for _ in range(FLAGS.rounds):
-        ours.append(in_process(sys.executable, "ours"))
-        if FLAGS.peer_python:
-            peers.append(in_process(FLAGS.peer_python, "hugging_face"))
-    results = {
-        "ours": {
-            key: round(statistics.median(run[key] for run in ours), 3)
-            for key in ours[0]
-        }
-    }
-    if peers:
-        rates = [run["examples_per_second"] for run in peers]
-        results["hugging_face"] = {
-            "examples_per_second": round(statistics.median(rates), 1)
-        }
-        results["ratios"] = [
-            round(run["examples_per_second"] / rate, 2)
-            for run, rate in zip(ours, rates, strict=True)
-        ]
-    print(json.dumps(results, indent=2))
+    handed_on = (
+        "pretrained",
+        "train_file",
+        "text_column",
+        "max_seq_length",
+        "batch_size",
+        "steps",
+        "peer_steps",
+    )
+    turns.main(__file__, time_ours, time_hugging_face, handed_on, "examples_per_second")
 
 
 if __name__ == "__main__":
@@ -184,7 +155,5 @@ if __name__ == "__main__":
     flags.DEFINE_integer("batch_size", 32, "Examples a step.")
     flags.DEFINE_integer("steps", 100, "Steps of ours that are timed.")
     flags.DEFINE_integer("peer_steps", 30, "Steps of the peer that are timed.")
-    flags.DEFINE_integer("rounds", 3, "Turns of each side.")
-    flags.DEFINE_string("peer_python", None, "Python that has torch and transformers.")
-    flags.DEFINE_enum("side", None, ["ours", "hugging_face"], "Internal: time one.")
+    turns.define_flags()
     app.run(main)

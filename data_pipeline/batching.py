@@ -8,7 +8,7 @@ similar length and are padded to their longest: nothing is paid for padding.
 import numpy as np
 import tensorflow as tf
 
-from data_pipeline import packing
+from data_pipeline import features, packing
 
 # Batches that are filled from one pool of texts sorted by length. A larger pool pads
 # less and mixes less; 64 leaves 2 % padding on one-sentence tasks.
@@ -61,30 +61,37 @@ def evaluation_order(lengths, batch_size):
     return np.concatenate([order, filling]).reshape(-1, batch_size)
 
 
-def batches(packed, order, *, label_ids=None, pad_to=None):
+def batches(packed, order, *, targets=None, pad_to=None):
     """Padded batches of features, in the given order.
 
     Args:
         packed: packing.Packed.
         order: int32 [steps, B] of indices; -1 stands for any example.
-        label_ids: [N, ...] labels, or None.
+        targets: {feature name: what is to be learned}, [N, ...] each; where every
+            token has its own, a tf.RaggedTensor [N, (S)], filled up with IGNORED.
         pad_to: length of every batch in tokens, or None for its longest.
 
     Returns:
         tf.data.Dataset of dicts: input_ids, input_mask, segment_ids int32 [B, S], and
-        label_ids [B, ...] where given.
+        the targets, [B, ...] or [B, S].
     """
     tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
     first_lengths = tf.constant(packed.first_lengths)
-    labels = None if label_ids is None else tf.constant(label_ids)
+    targets = {
+        name: values if isinstance(values, tf.RaggedTensor) else tf.constant(values)
+        for name, values in (targets or {}).items()
+    }
 
     def gather(indices):
         indices = tf.maximum(indices, 0)
         batch = packing.pad(
             tf.gather(tokens, indices), tf.gather(first_lengths, indices), pad_to
         )
-        if labels is not None:
-            batch["label_ids"] = tf.gather(labels, indices)
+        for name, values in targets.items():
+            chosen = tf.gather(values, indices)
+            if isinstance(chosen, tf.RaggedTensor):
+                chosen = chosen.to_tensor(features.IGNORED, shape=[None, pad_to])
+            batch[name] = chosen
         return batch
 
     dataset = tf.data.Dataset.from_tensor_slices(order)

@@ -10,6 +10,7 @@ import gzip
 import re
 import uuid
 import zlib
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -98,10 +99,15 @@ class Corpus:
         """Bytes of all files."""
         return sum(self.sizes)
 
-    def range_sizes(self) -> np.ndarray:
-        """int64 [R], bytes of each range, give or take a document."""
-        sizes = np.asarray(self.sizes, np.int64)[self.range_files]
-        return np.minimum(sizes - self.range_starts, RANGE_BYTES)
+    def range_sizes(self, chosen: Any = slice(None)) -> np.ndarray:
+        """int64 [R], bytes of each range, or of those chosen, give or take a document.
+
+        Args:
+            chosen: indices of ranges, for the time that the others would take.
+        """
+        sizes = [self.sizes[file] for file in self.range_files[chosen].tolist()]
+        rest = np.array(sizes, np.int64) - self.range_starts[chosen]
+        return np.minimum(rest, RANGE_BYTES)
 
     def groups(self, order: np.ndarray, max_bytes: int) -> list[np.ndarray]:
         """Cuts a sequence of ranges into groups of about equal, bounded size.
@@ -113,7 +119,7 @@ class Corpus:
         Returns:
             The fewest groups that are small enough, none of them empty.
         """
-        ends = np.cumsum(self.range_sizes()[order])
+        ends = np.cumsum(self.range_sizes(order))
         if not len(ends):
             return []
         count = -(-int(ends[-1]) // max_bytes)

@@ -19,7 +19,6 @@ more than 4 MB is cut.
 import dataclasses
 import functools
 import io
-import itertools
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -48,7 +47,7 @@ def cut(job: jobs.Job, unit: int, part: int) -> None:
         return
     plan, settings = jobs.load_plan(job), job.settings
     lines: list[bytes] = []
-    for index in plan.units[unit][part]:
+    for index in plan.parts(unit)[part]:
         lines += plan.text.read(int(index)).split(b"\n")
         lines.append(b"")  # a range ends a document
     documents = pairing.read_documents(lines, job.tokenizer)
@@ -102,7 +101,7 @@ def write(job: jobs.Job, unit: int, lane: int) -> dict[str, int]:
 
 def write_unit(job: jobs.Job, unit: int) -> None:
     """All of one unit, for engines that give every task to another machine."""
-    for part in range(len(jobs.load_plan(job).units[unit])):
+    for part in range(len(jobs.load_plan(job).parts(unit))):
         cut(job, unit, part)
     for lane in range(job.num_lanes):
         write(job, unit, lane)
@@ -148,9 +147,7 @@ def make_records(
             settings.masking, settings.masked_lm_prob, settings.max_predictions_per_seq
         )
         arrays |= masking.mask(input_ids, lengths, rule, _pieces(job), rng)
-    data, ends = example_encoding.encode(arrays)
-    for start, end in itertools.pairwise(ends.tolist()):
-        yield data[start:end]
+    return example_encoding.records(arrays)
 
 
 @functools.lru_cache(maxsize=2)
@@ -160,7 +157,7 @@ def _pieces(job: jobs.Job) -> masking.Pieces:
 
 def forget_parts(job: jobs.Job, unit: int) -> None:
     """Removes what `cut` left of a unit of which every lane is written."""
-    for part in range(len(jobs.load_plan(job).units[unit])):
+    for part in range(len(jobs.load_plan(job).parts(unit))):
         jobs.remove(job.part_path(unit, part))
 
 
@@ -223,7 +220,7 @@ def _load_unit(job: jobs.Job, unit: int) -> tuple[pairing.Documents, pairing.Pai
     """All documents of a unit, and its pairs in random order."""
     parts, pairs = [], []
     num_tokens = num_documents = 0
-    for part in range(len(jobs.load_plan(job).units[unit])):
+    for part in range(len(jobs.load_plan(job).parts(unit))):
         with tf.io.gfile.GFile(job.part_path(unit, part), "rb") as file:
             arrays = np.load(io.BytesIO(file.read()))
         documents = _from(pairing.Documents, arrays)

@@ -47,27 +47,30 @@ def run_local(
 
 @contextlib.contextmanager
 def _failures_explained(job: jobs.Job) -> Iterator[None]:
-    """Turns TensorFlow's errors about files into one that says what to do."""
+    """Says of TensorFlow's errors about files, and of Ctrl-C, how to go on."""
+    remedy = (
+        f"what is done stays in {job.work_dir}: run the same command again to go on "
+        "from there"
+    )
     try:
         yield
     except tf.errors.OpError as error:
-        raise OSError(
-            f"{error.message}; what is done stays in {job.work_dir}: run the same "
-            "command again to go on from there"
-        ) from error
+        raise OSError(f"{error.message}; {remedy}") from error
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f"({remedy})") from error
 
 
 def _written(job: jobs.Job, executor: futures.Executor) -> Iterator[Totals]:
     """The result of each `creation.write`, unit by unit."""
-    units = jobs.load_plan(job).units
+    plan = jobs.load_plan(job)
     # So many units are begun that no worker waits for the last task of one.
     ahead = 1 + getattr(executor, "_max_workers", 1) // job.num_lanes
     cuts: collections.deque[list[futures.Future]] = collections.deque()
     writes: collections.deque[list[futures.Future]] = collections.deque()
     begun = finished = 0
-    while finished < len(units):
-        while begun < len(units) and len(cuts) + len(writes) <= ahead:
-            parts = range(len(units[begun]))
+    while finished < len(plan.units):
+        while begun < len(plan.units) and len(cuts) + len(writes) <= ahead:
+            parts = range(len(plan.parts(begun)))
             cuts.append([executor.submit(creation.cut, job, begun, p) for p in parts])
             begun += 1
         if cuts and len(writes) < ahead:

@@ -5,6 +5,9 @@ a pretraining record. The bytes here are those that protobuf's own serializer gi
 (features in the order of their names).
 """
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 
 # Tags of the messages: field number << 3 | 2 (length-delimited).
@@ -69,6 +72,13 @@ class _Columns:
             self.sizes += np.count_nonzero(present, axis=1)
         self.blocks.append(block)
         self.present.append(present)
+
+
+def records(arrays) -> Iterator[bytes]:
+    """Yields the N records of `encode` one by one."""
+    data, ends = encode(arrays)
+    for start, end in itertools.pairwise(ends.tolist()):
+        yield data[start:end]
 
 
 def encode(arrays):

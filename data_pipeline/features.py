@@ -9,6 +9,10 @@ INPUT_IDS = "input_ids"
 INPUT_MASK = "input_mask"
 SEGMENT_IDS = "segment_ids"
 LABEL_IDS = "label_ids"
+UNIQUE_IDS = "unique_ids"
+START_POSITIONS = "start_positions"
+END_POSITIONS = "end_positions"
+IS_IMPOSSIBLE = "is_impossible"
 IS_REAL_EXAMPLE = "is_real_example"
 MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
@@ -18,3 +22,5 @@ NEXT_SENTENCE_LABELS = "next_sentence_labels"
 # What every encoder takes: int32 [B, S].
 ENCODER_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
 INTEGER = np.int32
+# The label id of a token that has no label.
+IGNORED = -1

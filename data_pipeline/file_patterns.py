@@ -1,6 +1,7 @@
 """The files that a flag names: names and globs, separated by commas."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
@@ -34,6 +35,8 @@ def find(
             raise ValueError(
                 f"--{flag}={pattern}: cannot be listed ({error.message})"
             ) from error
+        if not found and tf.io.gfile.exists(pattern):
+            found = [pattern]  # a name with brackets, say, that is no glob
         found = [p for p in found if accepts(p) and not tf.io.gfile.isdir(p)]
         if not found:
             raise ValueError(
@@ -43,3 +46,13 @@ def find(
     if not files:
         raise ValueError(f"--{flag} is empty; give {wanted}")
     return files
+
+
+def among(paths: Iterable[str], files: Iterable[str]) -> list[str]:
+    """Those paths that are one of the files, however local ones are spelled."""
+    known = {_canonical(file) for file in files}
+    return [path for path in paths if _canonical(path) in known]
+
+
+def _canonical(path: str) -> str:
+    return path if "://" in path else os.path.realpath(path)

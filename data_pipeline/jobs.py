@@ -99,10 +99,14 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Which ranges of the corpus belong to which unit, and to which part of it."""
+    """Which ranges of the corpus belong to which unit."""
 
     text: corpus.Corpus
-    units: list[list[np.ndarray]]
+    units: list[np.ndarray]
+
+    def parts(self, unit: int) -> list[np.ndarray]:
+        """The ranges of each part of a unit; not kept, for a terabyte has millions."""
+        return self.text.groups(self.units[unit], PART_BYTES)
 
 
 @functools.lru_cache(maxsize=2)
@@ -110,8 +114,7 @@ def load_plan(job: Job) -> Plan:
     """The plan of a job that has begun; the same in every process."""
     text = corpus.Corpus.of(**read_json(job.path(_SETTLED)))
     order = np.random.default_rng(job.seed(0)).permutation(len(text.range_files))
-    units = text.groups(order, UNIT_BYTES)
-    return Plan(text, [text.groups(unit, PART_BYTES) for unit in units])
+    return Plan(text, text.groups(order, UNIT_BYTES))
 
 
 @functools.lru_cache(maxsize=2)

@@ -111,6 +111,31 @@ def concatenate(parts):
     )
 
 
+def grids(packed, length, rows=slice(None)):
+    """What `pad` gives, of some or all sequences, as NumPy arrays.
+
+    Args:
+        packed: Packed.
+        length: S, in tokens, not less than that of any of them.
+        rows: a slice of sequences.
+
+    Returns:
+        {input_ids, input_mask, segment_ids}, each int32 [N, S].
+    """
+    lengths = packed.lengths[rows][:, np.newaxis]  # [N, 1]
+    first = packed.splits[:-1][rows][:1].sum()  # 0 where there is no row
+    positions = np.arange(length)
+    is_real = positions < lengths
+    is_second = is_real & (positions >= packed.first_lengths[rows][:, np.newaxis])
+    input_ids = np.zeros(is_real.shape, features.INTEGER)
+    input_ids[is_real] = packed.tokens[first : first + lengths.sum()]
+    return {
+        features.INPUT_IDS: input_ids,
+        features.INPUT_MASK: is_real.astype(features.INTEGER),
+        features.SEGMENT_IDS: is_second.astype(features.INTEGER),
+    }
+
+
 def pad(tokens, first_lengths, length=None):
     """The three inputs of the encoder, padded to the longest or to `length`.
 

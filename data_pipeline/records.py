@@ -5,75 +5,89 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from data_pipeline import features
+from data_pipeline import example_encoding, features, packing
 
 # The original's names of the splits' files.
 _FILES = {"train": "train", "dev": "eval", "test": "predict"}
+# Records encoded at a time.
+_CHUNK_ROWS = 4096
 
 
-def _int64(values):
-    return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+def write(path, packed, columns, max_seq_length):
+    """Writes one tf.train.Example a sequence, in order.
+
+    The file appears under its name when it is complete.
+
+    Args:
+        path: of the TFRecord file; its directory is made if absent.
+        packed: packing.Packed, which becomes input_ids, input_mask and segment_ids
+            [max_seq_length].
+        columns: {feature name: [N] or [N, L] int (not negative) or float}.
+        max_seq_length: in tokens, not less than that of any sequence.
+    """
+    tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+    temporary = f"{path}.incomplete"
+    with tf.io.TFRecordWriter(temporary) as writer:
+        for start in range(0, len(packed), _CHUNK_ROWS):
+            rows = slice(start, start + _CHUNK_ROWS)
+            arrays = packing.grids(packed, max_seq_length, rows)
+            for name, values in columns.items():
+                chosen = values[rows]
+                arrays[name] = chosen.reshape(len(chosen), -1)
+            for record in example_encoding.records(arrays):
+                writer.write(record)
+    tf.io.gfile.rename(temporary, os.fspath(path), overwrite=True)
 
 
 def write_classifier(directory, data, max_seq_length):
     """Writes run_classifier.py's train.tf_record, eval.tf_record, predict.tf_record.
+
+    What file_based_convert_examples_to_features writes: the three inputs, label_ids and
+    is_real_example. Labels of a regression are floats; test rows without labels have 0,
+    as in the original.
 
     Args:
         directory: made if absent.
         data: classification.Data; each of its splits becomes a file.
         max_seq_length: length of the three inputs, in tokens.
     """
-    tf.io.gfile.makedirs(directory)
     for split, packed in data.packed.items():
+        label_ids = data.label_ids[split]
+        if label_ids is None:
+            label_ids = np.zeros(len(packed), features.INTEGER)
+        columns = {
+            features.LABEL_IDS: label_ids,
+            features.IS_REAL_EXAMPLE: np.ones(len(packed), features.INTEGER),
+        }
         path = os.path.join(directory, f"{_FILES[split]}.tf_record")
-        write_split(path, packed, data.label_ids[split], max_seq_length)
+        write(path, packed, columns, max_seq_length)
 
 
-def write_split(path, packed, label_ids, max_seq_length):
-    """What run_classifier.py's file_based_convert_examples_to_features writes.
+def write_squad(directory, questions, windows, max_seq_length):
+    """Writes run_squad.py's train.tf_record or eval.tf_record.
 
-    One tf.train.Example an example, in order: input_ids, input_mask, segment_ids
-    [max_seq_length], label_ids, is_real_example. Labels of a regression are floats.
-    The file appears under its name when it is complete.
+    What its FeatureWriter writes: unique_ids and the three inputs; for training
+    start_positions, end_positions and is_impossible as well.
 
     Args:
-        path: of the TFRecord file.
-        packed: packing.Packed.
-        label_ids: [N] int or float, or [N, C]; None writes 0, as the original does
-            for test sets.
+        directory: made if absent.
+        questions: squad.Questions.
+        windows: squad_features.Windows of them, for training where they have answers.
         max_seq_length: length of the three inputs, in tokens.
     """
-    if label_ids is None:
-        label_ids = np.zeros(len(packed), features.INTEGER)
-    as_labels = (
-        _int64
-        if label_ids.dtype == features.INTEGER
-        else lambda values: tf.train.Feature(
-            float_list=tf.train.FloatList(value=values)
-        )
-    )
-    one = _int64([1])
-    temporary = f"{path}.incomplete"
-    padding = [0] * max_seq_length
-    tokens = packed.tokens.tolist()
-    with tf.io.TFRecordWriter(temporary) as writer:
-        for i, (start, end) in enumerate(
-            zip(packed.splits[:-1].tolist(), packed.splits[1:].tolist(), strict=True)
-        ):
-            length, first = end - start, int(packed.first_lengths[i])
-            pad = padding[length:]
-            feature = {
-                features.INPUT_IDS: _int64(tokens[start:end] + pad),
-                features.INPUT_MASK: _int64([1] * length + pad),
-                features.SEGMENT_IDS: _int64(
-                    [0] * first + [1] * (length - first) + pad
-                ),
-                features.LABEL_IDS: as_labels(np.atleast_1d(label_ids[i]).tolist()),
-                features.IS_REAL_EXAMPLE: one,
-            }
-            example = tf.train.Example(features=tf.train.Features(feature=feature))
-            writer.write(example.SerializeToString())
-    tf.io.gfile.rename(temporary, os.fspath(path), overwrite=True)
+    columns = {features.UNIQUE_IDS: windows.unique_ids}
+    is_training = windows.start_positions is not None
+    if is_training:
+        columns |= {
+            features.START_POSITIONS: windows.start_positions,
+            features.END_POSITIONS: windows.end_positions,
+            features.IS_IMPOSSIBLE: np.array(questions.is_impossible, features.INTEGER)[
+                windows.question_index
+            ],
+        }
+    name = _FILES["train" if is_training else "dev"]
+    path = os.path.join(directory, f"{name}.tf_record")
+    write(path, windows.packed, columns, max_seq_length)
 
 
 def classifier_spec(max_seq_length):

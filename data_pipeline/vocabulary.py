@@ -62,10 +62,17 @@ def learn(
         At most `vocab_size` different entries, every one of which a text can contain.
 
     Raises:
-        ValueError: the characters and special tokens are more than `vocab_size`.
+        ValueError: the characters and special tokens are more than `vocab_size`, or no
+            character occurs often enough.
     """
     fixed = _special_tokens(num_unused_tokens)
     chars = {c for c, n in counts.characters.items() if n >= min_character_frequency}
+    if counts.characters and not chars:
+        raise ValueError(
+            f"--min_character_frequency={min_character_frequency} leaves no character, "
+            f"for the most frequent occurs {max(counts.characters.values())} times; "
+            "lower it"
+        )
     alphabet = _alphabet(chars)
     if len(fixed) + len(alphabet) > vocab_size:
         raise ValueError(

@@ -7,7 +7,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from modeling import checkpoint
+from modeling import checkpoint, hugging_face
 from modeling import config as config_lib
 
 CONFIG_FILES = ("bert_config.json", "config.json")
@@ -46,21 +46,39 @@ def locate(spec):
     Raises:
         ValueError: neither, or a file is missing; names it.
     """
-    directory = os.fspath(spec)
-    if not tf.io.gfile.isdir(directory):
-        directory = _download(directory)
-    paths = [os.path.join(directory, name) for name in CONFIG_FILES]
-    configs = [path for path in paths if tf.io.gfile.exists(path)]
-    vocab_file = os.path.join(directory, VOCAB_FILE)
-    if not configs or not tf.io.gfile.exists(vocab_file):
-        missing = VOCAB_FILE if configs else " or ".join(CONFIG_FILES)
+    found = look_in(spec)
+    if not found.config_file or not found.vocab_file:
+        missing = VOCAB_FILE if found.config_file else " or ".join(CONFIG_FILES)
         raise ValueError(
             f"--pretrained={spec}: there is no {missing} in it; unpack the whole "
             "release there, or give --bert_config_file, --vocab_file and "
             "--init_checkpoint one by one"
         )
+    return dataclasses.replace(found, checkpoint=checkpoint.find(found.checkpoint))
+
+
+def look_in(spec):
+    """What there is of config and vocabulary in a directory; "" for what is not.
+
+    Args:
+        spec: as in `locate`.
+
+    Returns:
+        A Pretrained whose checkpoint is the directory.
+
+    Raises:
+        ValueError: there is no such directory, and no such model on the hub.
+    """
+    directory = os.fspath(spec)
+    if not tf.io.gfile.isdir(directory):
+        directory = _download(directory)
+
+    def first(names):
+        paths = [os.path.join(directory, name) for name in names]
+        return next((path for path in paths if tf.io.gfile.exists(path)), "")
+
     return Pretrained(
-        configs[0], vocab_file, checkpoint.find(directory), _lower_case(directory)
+        first(CONFIG_FILES), first([VOCAB_FILE]), directory, _lower_case(directory)
     )
 
 
@@ -76,6 +94,31 @@ def files(config, tokenizer):
         VOCAB_FILE: "".join(f"{token}\n" for token in tokenizer.vocab),
         TOKENIZER_FILE: json.dumps({"do_lower_case": tokenizer.do_lower_case}) + "\n",
     }
+
+
+def load_weights(model, path, *, trains, resumes):
+    """Gives a model the weights that a run begins with.
+
+    Args:
+        model: a built model.
+        path: --init_checkpoint or the directory of the run; "" for random weights.
+        trains: whether they are to be trained, and may lack a head.
+        resumes: whether `path` is a run that goes on, which will load its weights
+            together with their moments.
+
+    Returns:
+        Where the weights are from, for people, and the step they were trained for.
+
+    Raises:
+        ValueError: they are of another model; or nothing is trained and some are
+            missing.
+    """
+    if not trains:
+        report = checkpoint.load_trained(model, path)
+        return str(report), report.global_step or 0
+    if resumes or not path:
+        return "random: neither --init_checkpoint nor --pretrained is set", 0
+    return str(checkpoint.load(model, path)), 0
 
 
 def _lower_case(directory):
@@ -104,7 +147,9 @@ def _download(hub_id):
             f"--pretrained={hub_id}: no such directory, and downloading it from "
             "Hugging Face's hub needs a package: pip install huggingface_hub"
         ) from error
-    files = [*CONFIG_FILES, VOCAB_FILE, TOKENIZER_FILE, checkpoint.WEIGHTS_FILE]
+    weights = [hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE, hugging_face.SHARDS]
+    tokenizer = [VOCAB_FILE, TOKENIZER_FILE, hugging_face.TOKENIZER_FILE]
+    files = [*CONFIG_FILES, *tokenizer, *weights]
     try:
         return huggingface_hub.snapshot_download(hub_id, allow_patterns=files)
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:

@@ -1,4 +1,8 @@
-"""A trained classifier as a SavedModel that takes raw text; for TF Serving."""
+"""Trained models as SavedModels that take raw text; for TF Serving.
+
+A tf.Module whose `signatures()` are its named functions is what `save` takes. Here is
+the classifier's; `serving/question_answering.py` has that of run_squad.py.
+"""
 
 import os
 import re
@@ -7,7 +11,8 @@ import tensorflow as tf
 
 # TF Serving watches a directory for versions: subdirectories named by numbers.
 _VERSION = re.compile(r"^\d+/?$")
-LABELS_FILE = "label_map.json"
+# The one directory of a version that TF Serving leaves alone.
+EXTRA_DIR = "assets.extra"
 
 
 class TextClassifier(tf.Module):
@@ -29,28 +34,19 @@ class TextClassifier(tf.Module):
         self._encode = encode
         self._forward = forward
         self._labels = tf.constant(label_names, tf.string) if label_names else None
-        text = [
-            tf.TensorSpec([None], tf.string, name=name)
-            for name in (("text",) if num_texts == 1 else ("text_a", "text_b"))
-        ]
-        ids = [
-            tf.TensorSpec([None, None], tf.int32, name=name)
-            for name in ("input_ids", "input_mask", "segment_ids")
-        ]
-        self.classify = tf.function(self._classify_text, input_signature=text)
-        self.classify_ids = tf.function(self._classify_ids, input_signature=ids)
+        names = ("text",) if num_texts == 1 else ("text_a", "text_b")
+        self.classify = text_function(self._classify_text, *names)
+        self.classify_ids = ids_function(self._results)
+
+    def signatures(self):
+        """What a server offers, by name."""
+        return {
+            "serving_default": self.classify.get_concrete_function(),
+            "ids": self.classify_ids.get_concrete_function(),
+        }
 
     def _classify_text(self, *texts):
         return self._results(self._encode(*texts))
-
-    def _classify_ids(self, input_ids, input_mask, segment_ids):
-        return self._results(
-            {
-                "input_ids": input_ids,
-                "input_mask": input_mask,
-                "segment_ids": segment_ids,
-            }
-        )
 
     def _results(self, features):
         probabilities = self._forward(features)  # [B, C]
@@ -61,13 +57,40 @@ class TextClassifier(tf.Module):
         return results
 
 
-def save(module, export_dir, label_map):
+def text_function(function, *names):
+    """A tf.function of texts, string [B] each, under these names."""
+    specs = [tf.TensorSpec([None], tf.string, name=name) for name in names]
+    return tf.function(function, input_signature=specs)
+
+
+def ids_function(function):
+    """A tf.function of what an encoder takes, int32 [B, S] each.
+
+    Args:
+        function: of the dict {input_ids, input_mask, segment_ids}.
+    """
+
+    def of_features(input_ids, input_mask, segment_ids):
+        return function(
+            {
+                "input_ids": input_ids,
+                "input_mask": input_mask,
+                "segment_ids": segment_ids,
+            }
+        )
+
+    names = ("input_ids", "input_mask", "segment_ids")
+    specs = [tf.TensorSpec([None, None], tf.int32, name=name) for name in names]
+    return tf.function(of_features, input_signature=specs)
+
+
+def save(module, export_dir, files):
     """Writes the next version below `export_dir`, complete or absent.
 
     Args:
-        module: a TextClassifier.
+        module: a tf.Module, whose `signatures()` gives concrete functions by name.
         export_dir: holds versions 1, 2, ...; TF Serving's --model_base_path.
-        label_map: text of label_map.json, put beside the model for clients.
+        files: {name: text} of what clients may want beside the model.
 
     Returns:
         The directory of the new version.
@@ -76,15 +99,12 @@ def save(module, export_dir, label_map):
     temporary = os.path.join(export_dir, "incomplete")
     if tf.io.gfile.isdir(temporary):
         tf.io.gfile.rmtree(temporary)
-    signatures = {
-        "serving_default": module.classify.get_concrete_function(),
-        "ids": module.classify_ids.get_concrete_function(),
-    }
-    tf.saved_model.save(module, temporary, signatures=signatures)
-    extra = os.path.join(temporary, "assets.extra")
+    tf.saved_model.save(module, temporary, signatures=module.signatures())
+    extra = os.path.join(temporary, EXTRA_DIR)
     tf.io.gfile.makedirs(extra)
-    with tf.io.gfile.GFile(os.path.join(extra, LABELS_FILE), "w") as file:
-        file.write(label_map)
+    for name, text in files.items():
+        with tf.io.gfile.GFile(os.path.join(extra, name), "w") as file:
+            file.write(text)
     tf.io.gfile.rename(temporary, target)
     return target
 

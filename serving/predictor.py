@@ -1,6 +1,7 @@
-"""Asks an exported classifier, in this process; stays loaded between questions.
+r"""Asks an exported model, in this process; stays loaded between questions.
 
 python -m serving.predictor --export_dir=output/demo/export "some text" "another"
+python -m serving.predictor --export_dir=output/squad/export $'question\tcontext'
 """
 
 import json
@@ -15,9 +16,19 @@ import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer
 
 from serving import export
 
+# What lies beside a classifier.
+LABELS_FILE = "label_map.json"
+
 
 class Predictor:
-    """A SavedModel of run_classifier.py, loaded once and asked many times."""
+    """A SavedModel of run_classifier.py or run_squad.py, loaded once, asked often.
+
+    Attributes:
+        export_dir: the version that was loaded.
+        labels: names of a classifier's labels, in the order of its probabilities; else
+            empty.
+        text_names: what an example consists of, such as question and context.
+    """
 
     def __init__(self, export_dir):
         """Loads a version.
@@ -38,32 +49,44 @@ class Predictor:
             )
         self.export_dir = export_dir
         self._signature = tf.saved_model.load(export_dir).signatures["serving_default"]
-        path = os.path.join(export_dir, "assets.extra", export.LABELS_FILE)
-        with tf.io.gfile.GFile(path) as file:
-            self.labels = [
-                name for key, name in json.loads(file.read()).items() if key.isdigit()
-            ]
-        self.text_names = sorted(self._signature.structured_input_signature[1])
+        self.labels = _read_labels(os.path.join(export_dir, export.EXTRA_DIR))
+        names = self._signature.structured_input_signature[1]
+        self.text_names = sorted(names, key=lambda name: (name != "question", name))
 
     def predict(self, *texts):
-        """Labels some texts.
+        """Labels some texts, or answers some questions.
 
         Args:
-            texts: one list of strings, or two of equal length for pairs.
+            texts: one list of strings, or two of equal length: for pairs, or questions
+                and their contexts.
 
         Returns:
-            A dict a text: `label` and `probabilities` by name, or `score`.
+            A dict an example. Of a classifier: `label` and `probabilities` by name, or
+            `score`. Of a question answerer: `answer`, "" for none, `start` and `end`,
+            its characters in the context, and `score`, `probability` and, where a
+            question may have no answer, `null_odds`.
 
         Raises:
-            ValueError: the model takes another number of texts.
+            ValueError: the model takes another number of texts, or lists differ in
+                length.
         """
         if len(texts) != len(self.text_names):
             raise ValueError(
                 f"{self.export_dir} takes {', '.join(self.text_names)} for each "
                 f"example, {len(texts)} given; separate the texts of a pair by a tab"
             )
-        arguments = dict(zip(self.text_names, map(tf.constant, texts), strict=True))
+        if len({len(column) for column in texts}) > 1:
+            raise ValueError(
+                f"{' and '.join(str(len(column)) for column in texts)} texts given for "
+                f"{', '.join(self.text_names)}; give as many of each"
+            )
+        columns = (tf.constant(column, tf.string) for column in texts)
+        arguments = dict(zip(self.text_names, columns, strict=True))
         results = {k: v.numpy() for k, v in self._signature(**arguments).items()}
+        return _answers(results) if "answer" in results else self._labelled(results)
+
+    def _labelled(self, results):
+        """A dict for each row of a classifier's outputs."""
         answers = []
         for i, row in enumerate(results["probabilities"].tolist()):
             if not self.labels:
@@ -74,6 +97,25 @@ class Predictor:
                 answer = {"label": results["label"][i].decode(), **answer}
             answers.append(answer)
         return answers
+
+
+def _read_labels(directory):
+    """The names of label_map.json; none where the model is no classifier."""
+    path = os.path.join(directory, LABELS_FILE)
+    if not tf.io.gfile.exists(path):
+        return []
+    with tf.io.gfile.GFile(path) as file:
+        found = json.loads(file.read())
+    return [name for key, name in found.items() if key.isdigit()]
+
+
+def _answers(results):
+    """A dict for each row of a question answerer's outputs."""
+    names = ("answer", "start", "end", "score", "probability", "null_odds")
+    columns = {name: results[name].tolist() for name in names if name in results}
+    columns["answer"] = [answer.decode() for answer in columns["answer"]]
+    rows = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _texts(arguments):
@@ -101,13 +143,19 @@ def _main(argv, export_dir, as_json):
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for text, answer in zip(argv[1:], answers, strict=True):
-        row = {"text": text, **answer}
+    for argument, answer in zip(argv[1:], answers, strict=True):
+        name, text = "text", argument
+        if "answer" in answer:  # its context may be long
+            name, text = "question", argument.split("\t")[0]
+        row = {name: text, **answer}
         print(json.dumps(row, ensure_ascii=False) if as_json else _line(text, answer))
     return 0
 
 
 def _line(text, answer):
+    if "answer" in answer:
+        found = " ".join(answer["answer"].split()) or "(no answer)"
+        return f"{text}\n    {found}  {answer['probability']:.3f}"
     if "score" in answer:
         return f"{answer['score']:.3f}  {text}"
     ranked = sorted(answer["probabilities"].items(), key=lambda item: -item[1])

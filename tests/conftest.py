@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 
 import pytest
 
@@ -20,6 +21,8 @@ def _bound_tensorflow():
 
 
 _bound_tensorflow()
+# A shell ignores it for what it starts in the background, and the tests with it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,8 @@ ENTRY_POINTS = {"data_pipeline/tokenization.py", "serving/predictor.py"}
 FLAG_MODULES = {
     "training/flags.py",
     "training/pretraining_flags.py",
+    "training/run_flags.py",
+    "training/squad_flags.py",
     "training/table_flags.py",
 }
 # Their tests start in milliseconds and they serve where no TensorFlow is installed.

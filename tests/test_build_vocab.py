@@ -192,10 +192,20 @@ def wrong_input(tmp_path):
         ([source, base, f"--output_config_file={tmp_path}"], "is a directory; name"),
         ([source, base, f"--output_config_file={good}"], "is one of --input_file"),
         ([source, base, f"--output_config_file={good}/a/b"], "cannot be written"),
+        ([source, base, f"--output_config_file={tmp_path}/out/vocab.txt"], "is --out"),
+        ([source, base, f"--output_config_file={tmp_path}/new/"], "is a directory"),
+        (
+            [source, f"--output_config_file={tmp_path}/c", "--base_config_file=none"],
+            "none: no such file",
+        ),
+        (
+            [source, "--min_character_frequency=999999"],
+            "--min_character_frequency=999999 leaves no character",
+        ),
     ]
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(13))
 def test_wrong_input_is_one_line_and_writes_nothing(tmp_path, number):
     arguments, message = wrong_input(tmp_path)[number]
     before = tiny.listing(tmp_path)
@@ -206,8 +216,11 @@ def test_wrong_input_is_one_line_and_writes_nothing(tmp_path, number):
     assert tiny.listing(tmp_path) == before
 
 
-def test_output_among_the_input_is_refused(corpus_file):
-    done = build(f"--input_file={corpus_file}", f"--output_file={corpus_file}")
+@pytest.mark.parametrize("spelling", ["{0}/{1}", "{0}/../{2}/{1}", "{0}//{1}"])
+def test_output_among_the_input_is_refused(corpus_file, spelling):
+    file = pathlib.Path(corpus_file)
+    output = spelling.format(file.parent, file.name, file.parent.name)
+    done = build(f"--input_file={corpus_file}", f"--output_file={output}")
     assert done.code == 2
     assert "is one of --input_file; choose another name" in done.err
     assert pathlib.Path(corpus_file).read_text(encoding="utf-8") == text()

@@ -3,9 +3,11 @@
 import collections
 import gzip
 import json
+import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -254,6 +256,21 @@ def test_full_disk_is_one_line_and_goes_on_afterwards(place):
     assert outputs(place) == expected
 
 
+def test_ctrl_c_is_one_line_and_goes_on_afterwards(place):
+    expected = expected_of(place, output="a,b")
+    started = tiny_corpus.Started(place, output="a,b", num_workers=2, dupe_factor=300)
+    wait_until(lambda: list(place.glob("a.incomplete/unit-*")))
+    os.kill(started.process.pid, signal.SIGINT)
+    code, said = started.wait()
+    assert code == 130
+    said = said[said.index("interrupted") :]
+    assert said.count("\n") == 1 and "Traceback" not in said, said
+    assert "a.incomplete: run the same command again to go on" in said
+    shutil.rmtree(place / "a.incomplete")
+    assert tiny_corpus.create(place, output="a,b").code == 0
+    assert outputs(place) == expected
+
+
 def test_beam_makes_the_same_records(place):
     pytest.importorskip("apache_beam")
     expected = expected_of(place, output="a,b", dupe_factor=1)
@@ -370,6 +387,18 @@ MISTAKES = {
     "no vocabulary": (_nothing, {"vocab_file": "{0}/none"}, ["none", "cannot be read"]),
     "one file twice": (_nothing, {"output_file": "{0}/a,{0}/a"}, ["twice"]),
     "input": (_nothing, {"output_file": "{0}/text.txt"}, ["would be overwritten"]),
+    "input, spelled otherwise": (
+        _nothing,
+        {"output_file": "{0}/none/../text.txt"},
+        ["would be overwritten"],
+    ),
+    "directory": (_nothing, {"output_file": "{0}"}, ["is a directory; name the file"]),
+    "name of a directory": (_nothing, {"output_file": "{0}/a/"}, ["is a directory"]),
+    "not writable": (
+        _nothing,
+        {"output_file": "{0}/a,{0}/text.txt/b"},
+        ["text.txt/b: cannot be written", "another place"],
+    ),
     "no output": (_nothing, {"output_file": " , "}, ["names no file"]),
     "contradiction": (
         _nothing,

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import resource
 import shutil
 
 import keras
@@ -438,7 +439,7 @@ def test_unmasked_records_are_masked_while_training(
     )
     assert set(tiny.eval_results(tmp_path)) == KEYS
     identity = json.loads((tmp_path / "run.json").read_text())["identity"]
-    assert identity["masking"] == masking
+    assert identity["masking"] == masking and identity["masked_lm_prob"] == 0.3
 
 
 def test_original_records_and_weights(shared_file, tmp_path):
@@ -507,6 +508,32 @@ def test_damage_in_the_middle_of_a_file_is_named(model_dir, tmp_path):
     assert all(np.array_equal(value, after[name]) for name, value in before.items())
 
 
+def test_full_disk_is_one_line(model_dir, records_dir, tmp_path):
+    out, limits = tmp_path / "out", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        done = tiny.run_script(
+            "run_pretraining", *arguments_of(model_dir, records_dir, out, "--do_train")
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert done.code == 2
+    assert done.err.splitlines()[-1].startswith(f"error: {out}/model.ckpt-"), done.err
+    assert "File too large" in done.err and "Traceback" not in done.err
+    assert not list(out.glob("*.index"))
+
+
+def test_warm_up_as_long_as_the_run_is_warned_of(
+    model_dir, records_dir, tmp_path, caplog
+):
+    for given, times in (("1", 0), ("2", 1)):
+        more = ("--do_train", "--num_train_steps=2", f"--num_warmup_steps={given}")
+        place = tmp_path / given
+        assert run(*arguments_of(model_dir, records_dir, place, *more)).code == 0
+        said = "--num_warmup_steps=2 is not less than --num_train_steps=2"
+        assert caplog.text.count(said) == times
+
+
 BAD_INPUT = {
     "no action": (
         {"do_train": False},
@@ -542,6 +569,10 @@ BAD_INPUT = {
     "parts that differ": (
         {"gradient_accumulation_steps": 3},
         ["--train_batch_size=8", "--gradient_accumulation_steps=3", "multiple of 3"],
+    ),
+    "not writable": (
+        {"output_dir": "{}/vocab.txt/out"},
+        ["{}/vocab.txt/out", "cannot be written"],
     ),
     "negative seed": ({"seed": -1}, ["--seed=-1", "0 or more"]),
     "nothing to evaluate": (

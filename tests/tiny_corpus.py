@@ -128,6 +128,8 @@ def _main(given, log, file_bytes):
     output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    # A shell ignores it for what it starts in the background, and tests inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if file_bytes is not None:  # as if the disk were full: writing more is an error
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))

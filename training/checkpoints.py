@@ -51,11 +51,22 @@ class RunCheckpoints:
         self._keep = keep
 
     def save(self, step: int, state: dict[str, Any]) -> str:
-        """Writes `model.ckpt-<step>` and forgets the oldest; returns its prefix."""
+        """Writes `model.ckpt-<step>` and forgets the oldest; returns its prefix.
+
+        Raises:
+            OSError: it cannot be written; the checkpoints before it stay.
+        """
         prefix = os.path.join(self.directory, f"model.ckpt-{step}")
-        with tf.io.gfile.GFile(f"{prefix}.json", "w") as file:
-            file.write(json.dumps(state, sort_keys=True))
-        self._write(prefix, {**self.variables, GLOBAL_STEP: np.int64(step)})
+        try:
+            with tf.io.gfile.GFile(f"{prefix}.json", "w") as file:
+                file.write(json.dumps(state, sort_keys=True))
+            self._write(prefix, {**self.variables, GLOBAL_STEP: np.int64(step)})
+        except tf.errors.OpError as error:
+            reason = error.message.split("}} ")[-1].split(" [Op:")[0]
+            raise OSError(
+                f"{prefix}: cannot be written ({reason}); make room there, then the "
+                "same command goes on from the checkpoint before"
+            ) from error
         kept = all_checkpoints(self.directory)
         kept = [path for path in kept if path != prefix] + [prefix]
         dropped = [p for p in kept[: -self._keep] if _step(p) != state.get("best_step")]
@@ -77,6 +88,8 @@ class RunCheckpoints:
         Raises:
             ValueError: none of them can be read, or one belongs to another model.
         """
+        for left in tf.io.gfile.glob(f"{self.directory}/model.ckpt-*.incomplete*"):
+            tf.io.gfile.remove(left)  # of a process that was killed while saving
         prefixes = all_checkpoints(self.directory)
         for prefix in reversed(prefixes):
             try:

@@ -18,7 +18,8 @@ def predict(predict_function, batches, order, strategy):
         strategy: the tf.distribute.Strategy.
 
     Returns:
-        {output name: array [N, ...]}.
+        {output name: array [N, ...]}. What has a value for each token is filled up to
+        the longest batch, with -inf, or -1 where it is a whole number.
     """
     indices = order.reshape(-1)
     is_real = indices >= 0
@@ -29,10 +30,27 @@ def predict(predict_function, batches, order, strategy):
             results.setdefault(name, []).append(value.numpy())
     outputs = {}
     for name, values in results.items():
-        stacked = np.concatenate(values)[is_real]
+        stacked = np.concatenate(_equally_long(values))[is_real]
         outputs[name] = np.empty_like(stacked)
         outputs[name][indices[is_real]] = stacked
     return outputs
+
+
+def _equally_long(arrays):
+    """Arrays [B, S, ...] of different S, or [B], with the S of the longest."""
+    if arrays[0].ndim == 1:
+        return arrays
+    longest = max(array.shape[1] for array in arrays)
+    filling = -np.inf if arrays[0].dtype.kind == "f" else -1
+    none = [(0, 0)] * (arrays[0].ndim - 2)
+    return [
+        np.pad(
+            array,
+            [(0, 0), (0, longest - array.shape[1]), *none],
+            constant_values=filling,
+        )
+        for array in arrays
+    ]
 
 
 def objective_scores(evaluate_function, batches, num_batches, strategy):

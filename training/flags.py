@@ -6,17 +6,19 @@ a default that leaves the original's result as it is.
 
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import flags, logging
 
-from training import accumulation, devices, lamb, loop, schedule
-from training import optimizer as optimizer_lib
+from training import accumulation, devices
 
 FLAGS = flags.FLAGS
-_OPTIMIZERS = {"adam": optimizer_lib.BertAdam, "lamb": lamb.BertLamb}
+# Exit code after Ctrl-C, as shells have it: 128 and the number of the signal.
+INTERRUPTED = 130
+# The first is the original's.
+OPTIMIZERS = ("adam", "lamb")
 
 
 class ModelFiles(NamedTuple):
@@ -28,8 +30,8 @@ class ModelFiles(NamedTuple):
     do_lower_case: bool
 
 
-def define_model_flags(max_seq_length: int) -> None:
-    """Which network and vocabulary, and where results go."""
+def define_model_flags(max_seq_length: int, *, output_dir: bool = True) -> None:
+    """Which network and vocabulary, and in most scripts the directory of results."""
     flags.DEFINE_string(
         "pretrained",
         None,
@@ -39,7 +41,8 @@ def define_model_flags(max_seq_length: int) -> None:
     )
     flags.DEFINE_string("bert_config_file", None, "bert_config.json or config.json.")
     flags.DEFINE_string("vocab_file", None, "The vocabulary the model was trained on.")
-    flags.DEFINE_string("output_dir", None, "Where checkpoints and results go.")
+    if output_dir:
+        flags.DEFINE_string("output_dir", None, "Where checkpoints and results go.")
     flags.DEFINE_string(
         "init_checkpoint", None, "Initial weights: a prefix or a directory."
     )
@@ -83,7 +86,7 @@ def define_training_flags(train_batch_size: int = 32) -> None:
     flags.DEFINE_enum(
         "optimizer",
         "adam",
-        sorted(_OPTIMIZERS),
+        OPTIMIZERS,
         "adam, the original's; or lamb, for batches of thousands.",
     )
     flags.DEFINE_bool(
@@ -271,74 +274,6 @@ def check_batch_size(strategy: Any) -> None:
     )
 
 
-def optimizer() -> optimizer_lib.BertAdam:
-    """A new optimizer, to be made under the scope of the strategy."""
-    return _OPTIMIZERS[FLAGS.optimizer](bias_correction=FLAGS.adam_bias_correction)
-
-
-def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
-    """The plan of a run over labelled rows.
-
-    Args:
-        num_examples: training examples.
-        metrics: names of the scores an evaluation gives, the most important first.
-
-    Raises:
-        ValueError: the examples make no step, or --best_metric is none of the scores.
-    """
-    num_train_steps = schedule.count_steps(
-        num_examples, FLAGS.train_batch_size, FLAGS.num_train_epochs
-    )
-    if num_train_steps == 0:
-        raise ValueError(
-            f"{num_examples} training examples in batches of --train_batch_size="
-            f"{FLAGS.train_batch_size} make no step in --num_train_epochs="
-            f"{FLAGS.num_train_epochs}; lower the batch size or train longer"
-        )
-    best_metric = FLAGS.best_metric or metrics[0]
-    if best_metric not in (*metrics, "loss"):
-        raise ValueError(
-            f"--best_metric={best_metric} is none of the scores of this task: "
-            f"{', '.join(metrics)}, loss"
-        )
-    return plan_of_steps(
-        num_train_steps,
-        int(num_train_steps * FLAGS.warmup_proportion),
-        best_metric=best_metric,
-        patience=FLAGS.early_stopping_patience,
-    )
-
-
-def plan_of_steps(
-    num_train_steps: int,
-    num_warmup_steps: int,
-    *,
-    best_metric: str = "",
-    patience: int = 0,
-) -> loop.Plan:
-    """The plan of a run whose steps are counted already.
-
-    Args:
-        num_train_steps: the last step.
-        num_warmup_steps: steps in which the rate rises.
-        best_metric: as in loop.Plan, like `patience`.
-        patience: evaluations.
-    """
-    rate = schedule.linear_with_warmup(
-        FLAGS.learning_rate, num_train_steps, num_warmup_steps
-    )
-    return loop.Plan(
-        num_train_steps=num_train_steps,
-        learning_rate=rate,
-        save_steps=FLAGS.save_checkpoints_steps,
-        log_steps=FLAGS.log_steps,
-        max_steps_per_call=FLAGS.iterations_per_loop,
-        evaluate_steps=FLAGS.evaluate_steps,
-        best_metric=best_metric,
-        patience=patience,
-    )
-
-
 def seeds() -> list[int]:
     """The values of --seeds, which `check_fine_tuning` has checked."""
     return [int(seed) for seed in FLAGS.seeds]
@@ -371,10 +306,13 @@ def one_line_errors():
     """Turns what is wrong with the input into one line on standard error, exit code 2.
 
     For the checks before the work: a ValueError or OSError there is the user's input,
-    later it is our mistake and keeps its traceback.
+    later it is our mistake and keeps its traceback. Ctrl-C is one line, too.
     """
     try:
         yield
+    except KeyboardInterrupt as interrupt:
+        sys.stderr.write(f"\ninterrupted {interrupt}".rstrip() + "\n")
+        raise SystemExit(INTERRUPTED) from None
     except (ValueError, OSError) as error:
         logging.debug("traceback", exc_info=True)
         text = " ".join(str(error).split("\n"))

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from absl import flags as absl_flags
+from absl import logging
 
-from training import flags, loop
+from training import loop, run_flags
 
 FLAGS = absl_flags.FLAGS
 
@@ -61,4 +62,12 @@ def masks_are_asked_for() -> bool:
 
 def plan() -> loop.Plan:
     """The plan of the flags; the last checkpoint counts, as in the original."""
-    return flags.plan_of_steps(FLAGS.num_train_steps, FLAGS.num_warmup_steps)
+    if FLAGS.do_train and FLAGS.num_warmup_steps >= FLAGS.num_train_steps:
+        logging.warning(
+            "--num_warmup_steps=%d is not less than --num_train_steps=%d, so the rate "
+            "never reaches --learning_rate=%s; a tenth of the steps is usual",
+            FLAGS.num_warmup_steps,
+            FLAGS.num_train_steps,
+            FLAGS.learning_rate,
+        )
+    return run_flags.plan_of_steps(FLAGS.num_train_steps, FLAGS.num_warmup_steps)

@@ -1,13 +1,16 @@
 """Trains a model in its output directory: new, resumed, or with nothing left to do."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import keras
 from absl import logging
 
 from training import checkpoints as checkpoints_lib
-from training import devices, flags, loop, reporting, steps
+from training import devices, flags, loop, reporting, run_directory, steps
 
 # Exit code of a run whose loss is not a number any more.
 NOT_FINITE = 3
@@ -23,6 +26,7 @@ class Run:
         jit_compile: whether XLA compiles forward and backward pass.
         variables: {checkpoint name: variable} of the model.
         write: as in checkpoints.RunCheckpoints.
+        load: gives the model the weights of a checkpoint, by its prefix.
         origin: where the weights that the model holds now come from, for the log.
         keep: newest checkpoints to keep.
         batch_size: of all replicas together.
@@ -37,6 +41,7 @@ class Run:
     jit_compile: bool
     variables: Mapping[str, Any]
     write: Callable[[str, Mapping[str, Any]], None]
+    load: Callable[[str], Any]
     origin: str
     keep: int
     batch_size: int
@@ -46,6 +51,56 @@ class Run:
     evaluate: Callable[[], dict[str, Any]] | None = None
 
 
+def start(
+    output_dir: str,
+    build: Callable[[bool], tuple[Any, str, int]],
+    *,
+    seed: int,
+    trains: bool,
+    overwrite: bool,
+    identity: Mapping[str, Any],
+    flags_of_run: Mapping[str, Any],
+    files: Mapping[str, str],
+) -> tuple[Any, str, int]:
+    """Makes a model and the directory of its run; what is wrong is one line.
+
+    Args:
+        output_dir: the run's directory.
+        build: whether the run that is there goes on -> model, where its weights are
+            from, and the step they were trained for.
+        seed: of initial values.
+        trains: whether a run begins or goes on; otherwise nothing is written.
+        overwrite: as in run_directory.resumes, if the run trains.
+        identity: as in run_directory.begin, like `files`.
+        flags_of_run: `flags` of run_directory.begin.
+        files: as there.
+
+    Returns:
+        What `build` returns.
+    """
+    keras.utils.clear_session(free_memory=True)
+    keras.utils.set_random_seed(seed)
+    overwrite = overwrite and trains
+    with flags.one_line_errors():
+        resumes = run_directory.resumes(
+            output_dir, identity if trains else {}, overwrite=overwrite
+        )
+        built = build(resumes)
+        if trains:
+            run_directory.begin(
+                output_dir,
+                overwrite=overwrite,
+                identity=identity,
+                flags=flags_of_run,
+                files=files,
+            )
+        else:
+            path = os.path.join(output_dir, run_directory.RESULTS_FILE)
+            run_directory.check_writable(path)
+            print(f"weights: {built[1]}")
+    return built
+
+
 def train(
     run: Run,
     model: Any,
@@ -53,8 +108,11 @@ def train(
     objective: Any,
     batches_from: Callable[[int], Any],
     plan: loop.Plan,
-) -> dict[str, Any]:
+) -> int:
     """Resumes the newest checkpoint of the run, or starts with the model's weights.
+
+    In the end the model has the last weights, or those of the best evaluation if the
+    plan says what is best.
 
     Args:
         run: what the run is.
@@ -65,7 +123,7 @@ def train(
         plan: when to do what.
 
     Returns:
-        The final state, as loop.train returns it.
+        The step of the weights that the model has.
     """
     with run.strategy.scope():
         optimizer.build(model.trainable_variables)
@@ -80,7 +138,7 @@ def train(
             f"nothing to train: step {step} of {plan.num_train_steps} is reached; "
             f"raise {run.length_flag}, or add --overwrite_output_dir to start again"
         )
-        return {**state, "step": step}
+        return _use_best(run, {**state, "step": step})
     train_steps = steps.train_function(
         *(model, optimizer, objective, run.strategy),
         seed=run.seed,
@@ -88,8 +146,8 @@ def train(
         micro_batches=run.micro_batches,
     )
     reporter = reporting.Reporter(run.output_dir, plan.num_train_steps, step)
-    try:
-        return loop.train(
+    with contextlib.closing(reporter), _stops_explained():
+        state = loop.train(
             train_steps,
             run.strategy.experimental_distribute_dataset(batches_from(step)),
             plan,
@@ -99,11 +157,51 @@ def train(
             reporter=reporter,
             evaluate=run.evaluate,
         )
+    return _use_best(run, state)
+
+
+def _use_best(run: Run, state: Mapping[str, Any]) -> int:
+    """Loads the weights of the best evaluation, if any; returns their step."""
+    best = state.get("best_step")
+    if not best:
+        return state["step"]
+    print(f"best: step {best} with {state['best_score']:.4f}; used from here on")
+    run.load(os.path.join(run.output_dir, f"model.ckpt-{best}"))
+    return best
+
+
+@contextlib.contextmanager
+def _stops_explained() -> Iterator[None]:
+    """One line, and an exit code, where training itself cannot go on."""
+    try:
+        yield
     except FloatingPointError as error:
         logging.error("%s", error)
         raise SystemExit(NOT_FINITE) from None
-    finally:
-        reporter.close()
+    except OSError as error:  # of saving; the message is for users
+        with flags.one_line_errors():
+            raise error
+
+
+def record(
+    output_dir: str, step: int, scores: Mapping[str, Any], results: Mapping[str, Any]
+) -> str:
+    """Puts an evaluation into TensorBoard and into eval_results.txt.
+
+    Args:
+        output_dir: the run's directory.
+        step: of the weights that were evaluated.
+        scores: as Run.evaluate gives them, for TensorBoard.
+        results: the lines of the file.
+
+    Returns:
+        The path of eval_results.txt.
+    """
+    with contextlib.closing(reporting.Reporter(output_dir, step)) as reporter:
+        reporter.write("eval", step, scores)
+    path = os.path.join(output_dir, run_directory.RESULTS_FILE)
+    run_directory.write_results(path, results)
+    return path
 
 
 def _announce(run: Run, step: int, plan: loop.Plan) -> None:

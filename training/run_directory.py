@@ -1,10 +1,11 @@
 """The files of a run beside its checkpoints, and whose directory it is."""
 
+import contextlib
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
@@ -14,17 +15,21 @@ import tensorflow as tf
 from training import checkpoints
 
 RUN_FILE = "run.json"
+RESULTS_FILE = "eval_results.txt"
 # What --overwrite_output_dir removes: what runs write, and nothing else.
 _OWN_PATTERNS = (
     "model.ckpt-*",
     "checkpoint",
     "*.incomplete*",
-    "run.json",
-    "eval_results.txt",
+    RUN_FILE,
+    RESULTS_FILE,
     "test_results.tsv",
     "test_predictions.jsonl",
     "*.tf_record",
     "label_map.json",
+    "predictions.json",
+    "nbest_predictions.json",
+    "null_odds.json",
 )
 _OWN_DIRECTORIES = ("train", "eval", "export")
 
@@ -103,10 +108,12 @@ def begin(
         flags: every flag with its value.
         files: {name: text}, such as bert_config.json, so that the directory can serve
             as --pretrained of a later run.
+
+    Raises:
+        OSError: as in `write_text`.
     """
     if overwrite:
         clear(directory)
-    tf.io.gfile.makedirs(directory)
     record = {
         "identity": dict(identity),
         "flags": dict(flags),
@@ -124,11 +131,52 @@ def begin(
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a file, whole under its name or absent, and makes its directory."""
+    """Writes a file, whole under its name or absent, and makes its directory.
+
+    Raises:
+        OSError: it cannot be written, or not as a whole.
+    """
+    temporary = f"{path}.incomplete"
+    with _removed_on_failure(temporary, path):
+        _write(temporary, text)
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def check_writable(path: str) -> None:
+    """Refuses a path where no file can be written, before hours of work for it.
+
+    The directory is made where there is none.
+
+    Raises:
+        ValueError: it is a directory.
+        OSError: nothing can be written there.
+    """
+    if path.endswith("/") or tf.io.gfile.isdir(path):
+        raise ValueError(f"{path} is a directory; name the file to write in it")
+    trial = f"{path}.incomplete-trial"
+    with _removed_on_failure(trial, path):
+        _write(trial, "")
+        tf.io.gfile.remove(trial)
+
+
+def _write(path: str, text: str) -> None:
     tf.io.gfile.makedirs(os.path.dirname(path) or ".")
-    with tf.io.gfile.GFile(f"{path}.incomplete", "w") as file:
+    with tf.io.gfile.GFile(path, "w") as file:
         file.write(text)
-    tf.io.gfile.rename(f"{path}.incomplete", path, overwrite=True)
+
+
+@contextlib.contextmanager
+def _removed_on_failure(temporary: str, path: str) -> Iterator[None]:
+    """Where the file that becomes `path` cannot be written, nothing of it stays."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.remove(temporary)
+        raise OSError(
+            f"{path}: cannot be written ({error.message}); make room there, or name "
+            "another place"
+        ) from error
 
 
 def write_results(path: str, results: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from data_pipeline import batching, packing
 
@@ -112,7 +113,7 @@ def read(dataset):
 def test_batches_hold_the_examples_of_their_row(packed):
     rows = np.array([[2, 0], [1, 3]], np.int32)
     labels = np.array([10, 11, 12, 13], np.int32)
-    first, second = read(batching.batches(packed, rows, label_ids=labels))
+    first, second = read(batching.batches(packed, rows, targets={"label_ids": labels}))
     assert first == {
         "input_ids": [[4, 4, 4, 4], [3, 3, 3, 0]],
         "input_mask": [[1, 1, 1, 1], [1, 1, 1, 0]],
@@ -140,10 +141,22 @@ def test_minus_one_stands_for_any_example(packed):
     assert sum(batch["input_mask"][1]) > 0  # real tokens: no division by zero
 
 
+def test_labels_of_tokens_are_filled_up(packed):
+    ragged = tf.ragged.range(tf.constant(packed.lengths, tf.int32))
+    rows = np.array([[1, 2]], np.int32)
+    for pad_to in (None, 12):
+        targets = {"label_ids": ragged}
+        (batch,) = read(batching.batches(packed, rows, targets=targets, pad_to=pad_to))
+        mask = np.array(batch["input_mask"])
+        expected = np.where(mask == 1, np.arange(mask.shape[1]), -1)
+        assert batch["label_ids"] == expected.tolist()
+        assert mask.min() == 0  # so something was filled up
+
+
 def test_labels_of_any_kind(packed):
     rows = np.array([[3, 1]], np.int32)
     hot = np.eye(4, dtype=np.float32)
-    (batch,) = read(batching.batches(packed, rows, label_ids=hot))
+    (batch,) = read(batching.batches(packed, rows, targets={"label_ids": hot}))
     assert batch["label_ids"] == hot[[3, 1]].tolist()
 
 

@@ -136,8 +136,8 @@ def test_text_has_several_units_of_several_parts(source, tmp_path):
     jobs.begin(job)
     plan = jobs.settle(job)
     assert len(plan.units) >= 3
-    assert all(len(parts) >= 2 for parts in plan.units)
-    ranges = np.concatenate(flat(plan.units))
+    assert all(len(plan.parts(unit)) >= 2 for unit in range(len(plan.units)))
+    ranges = np.concatenate(plan.units)
     assert sorted(ranges.tolist()) == list(range(len(plan.text.range_files)))
     assert ranges.tolist() != sorted(ranges.tolist())  # they are shuffled
 
@@ -154,7 +154,7 @@ def test_tasks_in_any_order_give_the_same_records(source, tmp_path, count):
         [
             (creation.cut, unit, part)
             for unit in units
-            for part in range(len(plan.units[unit]))
+            for part in range(len(plan.parts(unit)))
         ],
         [
             (creation.write, unit, lane)

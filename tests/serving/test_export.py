@@ -11,11 +11,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 
 from data_pipeline import classification, labels, packing, tokenization
 from modeling import config, heads, models
 from serving import export, predictor
+from tests.serving import exported_ops
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "##s", "."]
 CONFIG = config.BertConfig(
@@ -80,7 +80,8 @@ def make(problem_type, num_texts, export_dir):
         label_set.names if problem_type == "classification" else (),
         num_texts,
     )
-    path = export.save(module, str(export_dir), labels.label_map_text(label_set))
+    files = {labels.MAP_FILE: labels.label_map_text(label_set)}
+    path = export.save(module, str(export_dir), files)
     return Exported(model, encode, problem_type, pathlib.Path(path)), module
 
 
@@ -172,7 +173,7 @@ def test_versions_are_numbered_and_the_newest_is_taken(single):
     assert exported.version_dir.name == "1"
     (folder / "incomplete").mkdir()  # of an export that was interrupted
     assert export.latest_version(str(folder)) == 1
-    second = export.save(module, str(folder), "{}")
+    second = export.save(module, str(folder), {labels.MAP_FILE: "{}"})
     assert second == str(folder / "2")
     assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
     assert export.latest_version(str(folder)) == 2
@@ -191,48 +192,12 @@ def test_labels_lie_beside_the_model(request, kind):
     assert labels.read_label_map(str(path)) == LABEL_SETS[exported.problem_type]
 
 
-# What an exported classifier may consist of: operations of the model server's release
-# 2.20, which links TensorFlow's and tensorflow-text's of that number. Whoever adds one
-# looks it up in that release; Python functions (PyFunc) are in no server.
-ALLOWED_OPS = """
-    AddV2 All Any ArgMax Assert AssignVariableOp BatchMatMulV2 BiasAdd BroadcastTo
-    Cast ConcatV2 Const Cumsum DenseBincount DisableCopyOnRead Einsum Equal Erf Exp
-    ExpandDims Fill GatherNd GatherV2 Greater GreaterEqual Identity If Less
-    LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max
-    Maximum Mean MergeV2Checkpoints Minimum Mul Neg NoOp NotEqual OneHot OnesLike
-    Pack PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange
-    RaggedTensorToTensor Range Rank ReadVariableOp RealDiv Relu Reshape RestoreV2
-    Rsqrt SaveV2 Select SelectV2 Shape ShardedFilename Sigmoid Size Slice Softmax
-    Split SplitV Sqrt Square SquaredDifference Squeeze StatefulPartitionedCall
-    StatelessIf StaticRegexFullMatch StaticRegexReplace StopGradient StridedSlice
-    StringJoin StringLength StringLower StringSplitV2 Sub Sum Tanh
-    TensorScatterUpdate Tile Transpose UnicodeDecode UnicodeEncode UnicodeTranscode
-    Unpack UnsortedSegmentJoin VarHandleOp Where ZerosLike
-"""
-TEXT_OPS = {"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}  # tensorflow-text's
-
-
-def operations(exported):
-    """The names of all operations, and all functions that are bound to XLA."""
-    model = saved_model_pb2.SavedModel()
-    model.ParseFromString((exported.version_dir / "saved_model.pb").read_bytes())
-    graph = model.meta_graphs[0].graph_def
-    nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
-    owners = [*nodes, *graph.library.function]
-    compiled = [
-        owner
-        for owner in owners
-        if "_XlaMustCompile" in owner.attr and owner.attr["_XlaMustCompile"].b
-    ]
-    functions = {function.signature.name for function in graph.library.function}
-    return {node.op for node in nodes} - functions, compiled
-
-
 @pytest.mark.parametrize("kind", ["single", "pair", "number"])
 def test_only_known_operations_are_exported(request, kind):
     exported = request.getfixturevalue(kind)
-    found, compiled = operations(exported[0] if kind == "single" else exported)
-    assert found - set(ALLOWED_OPS.split()) == TEXT_OPS
+    exported = exported[0] if kind == "single" else exported
+    found, compiled = exported_ops.operations(exported.version_dir)
+    assert found - exported_ops.ALLOWED == exported_ops.OF_TENSORFLOW_TEXT
     assert not compiled  # a server may lack XLA
 
 
@@ -250,9 +215,9 @@ def test_compiled_graphs_are_told_apart(tmp_path):
         (),
         1,
     )
-    path = export.save(module, str(tmp_path), "{}")
-    found, owners = operations(Exported(None, None, "", pathlib.Path(path)))
-    assert owners and not TEXT_OPS & found
+    path = export.save(module, str(tmp_path), {})
+    found, owners = exported_ops.operations(path)
+    assert owners and not exported_ops.OF_TENSORFLOW_TEXT & found
 
 
 def test_pairs_of_texts(pair):

@@ -1,5 +1,7 @@
 """Tests of training/checkpoints.py."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -163,7 +165,23 @@ def test_interrupted_saving_leaves_the_one_before(parts, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run.save(10, {})
     assert names(tmp_path) == ["model.ckpt-5"]
+    assert list(tmp_path.glob("*.incomplete*"))
+    monkeypatch.undo()
     assert run.restore()[0] == 5
+    assert not list(tmp_path.glob("*.incomplete*"))
+
+
+def test_full_disk_is_said_in_one_line(tmp_path):
+    def full(prefix, _):
+        message = f"{{{{node x}}}} {prefix}; No space left on device [Op:SaveV2]"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    run = checkpoints.RunCheckpoints(str(tmp_path), {}, None, write=full, keep=5)
+    prefix = f"{tmp_path}/model.ckpt-5"
+    said = re.escape(f"{prefix}: cannot be written ({prefix}; No space left on device)")
+    with pytest.raises(OSError, match=f"{said}; make room"):
+        run.save(5, {})
+    assert names(tmp_path) == []
 
 
 def test_steps_are_ordered_as_numbers(tmp_path):

@@ -38,6 +38,24 @@ def test_predictions_are_in_the_order_of_the_examples(packed, batch_size):
     assert outputs["both"].shape == (11, 2)
 
 
+def test_predictions_for_tokens_are_filled_up(packed):
+    def ids(features):
+        ids = features["input_ids"]
+        return {"ids": ids, "scores": tf.stack([1.0 * tf.cast(ids, tf.float32)] * 2, 2)}
+
+    order = batching.evaluation_order(packed.lengths, 4)
+    batches = batching.batches(packed, order)
+    outputs = evaluation.predict(ids, batches, order, STRATEGY)
+    assert outputs["ids"].shape == (11, 8) and outputs["scores"].shape == (11, 8, 2)
+    for row, length in enumerate(packed.lengths):
+        tokens = packed.tokens[packed.splits[row] :][:length]
+        assert outputs["ids"][row, :length].tolist() == tokens.tolist()
+        assert set(outputs["ids"][row, length:].tolist()) <= {0, -1}
+    shortest = np.argmin(packed.lengths)
+    assert outputs["ids"][shortest, -1] == -1
+    assert outputs["scores"][shortest, -1].tolist() == [-np.inf, -np.inf]
+
+
 def test_predictions_do_not_depend_on_the_batch(build_classifier, packed):
     model = build_classifier()
     predict = steps.predict_function(model, STRATEGY, jit_compile=False)

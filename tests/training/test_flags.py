@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from training import flags, lamb, optimizer
+from training import flags, lamb, optimizer, run_flags
 
 
 class CommandLine(dict):
@@ -23,7 +23,8 @@ def command_line(monkeypatch):
                 for name, value in values.items()
             }
         )
-        monkeypatch.setattr(flags, "FLAGS", line)
+        for module in (flags, run_flags):
+            monkeypatch.setattr(module, "FLAGS", line)
 
     return give
 
@@ -42,6 +43,14 @@ def test_our_own_mistakes_keep_their_traceback(capsys, error):
     with pytest.raises(type(error)), flags.one_line_errors():
         raise error
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("text", "line"), [("", ""), ("(go on)", " (go on)")])
+def test_ctrl_c_is_one_line(capsys, text, line):
+    with pytest.raises(SystemExit) as caught, flags.one_line_errors():
+        raise KeyboardInterrupt(text)
+    assert caught.value.code == 130
+    assert capsys.readouterr().err == f"\ninterrupted{line}\n"
 
 
 def test_no_error_passes_through():
@@ -110,7 +119,7 @@ def test_fine_tuning_is_checked(command_line, change, message):
 def test_optimizer_is_the_named_one(command_line, name, kind):
     for correct in (False, True):
         command_line(optimizer=name, adam_bias_correction=correct)
-        made = flags.optimizer()
+        made = run_flags.optimizer()
         assert type(made) is kind and made.bias_correction is correct
 
 
@@ -203,7 +212,7 @@ TRAINING = {
 
 def test_plan_is_the_originals(command_line):
     command_line(**TRAINING)
-    plan = flags.plan(3668, ("accuracy", "f1"))
+    plan = run_flags.plan(3668, ("accuracy", "f1", "loss"))
     assert plan.num_train_steps == 343  # int(3668 / 32 * 3)
     assert plan.learning_rate(0) == 0.0
     assert plan.learning_rate(33) == pytest.approx(1e-3 * 33 / 34)
@@ -215,7 +224,7 @@ def test_plan_is_the_originals(command_line):
 
 def test_plan_of_steps_counts_the_warm_up_in_steps(command_line):
     command_line(**{**TRAINING, "evaluate_steps": 7})
-    plan = flags.plan_of_steps(100, 4)
+    plan = run_flags.plan_of_steps(100, 4)
     assert [plan.learning_rate(step) for step in (0, 2, 4, 100)] == [
         0.0,
         pytest.approx(5e-4),
@@ -229,13 +238,13 @@ def test_plan_of_steps_counts_the_warm_up_in_steps(command_line):
 def test_plan_without_a_step_is_refused(command_line):
     command_line(**TRAINING)
     with pytest.raises(ValueError, match="10 training examples in batches of --train_"):
-        flags.plan(10, ("accuracy",))
+        run_flags.plan(10, ("accuracy",))
 
 
 def test_best_metric_must_be_a_score(command_line):
     for name in ("f1", "loss"):
         command_line(**{**TRAINING, "best_metric": name})
-        assert flags.plan(3668, ("accuracy", "f1")).best_metric == name
+        assert run_flags.plan(3668, ("accuracy", "f1", "loss")).best_metric == name
     command_line(**{**TRAINING, "best_metric": "mcc"})
     with pytest.raises(ValueError, match="--best_metric=mcc is none of the scores"):
-        flags.plan(3668, ("accuracy", "f1"))
+        run_flags.plan(3668, ("accuracy", "f1", "loss"))

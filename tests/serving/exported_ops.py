@@ -1,0 +1,44 @@
+"""Which operations a SavedModel consists of, and which ones a model server has."""
+
+import pathlib
+
+from tensorflow.core.protobuf import saved_model_pb2
+
+# What an exported model may consist of: operations of the model server's release
+# 2.20, which links TensorFlow's and tensorflow-text's of that number. Whoever adds one
+# looks it up in that release; Python functions (PyFunc) are in no server.
+_NAMES = """
+    AddV2 All Any ArgMax AsString Assert AssignVariableOp BatchMatMulV2 BiasAdd
+    BroadcastTo Cast ConcatV2 Const Cumsum DenseBincount DisableCopyOnRead Einsum Equal
+    Erf Exp ExpandDims Fill FloorDiv GatherNd GatherV2 Greater GreaterEqual Identity If
+    Less LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max
+    Maximum Mean MergeV2Checkpoints Minimum Mul Neg NoOp NotEqual OneHot OnesLike Pack
+    Pad PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange
+    RaggedTensorToTensor Range Rank ReadVariableOp RealDiv Relu Reshape RestoreV2 Rsqrt
+    SaveV2 Select SelectV2 Shape ShardedFilename Sigmoid Size Slice Softmax Split SplitV
+    Sqrt Square SquaredDifference Squeeze StatefulPartitionedCall StatelessIf
+    StaticRegexFullMatch StaticRegexReplace StopGradient StridedSlice StringJoin
+    StringLength StringLower StringSplitV2 Sub Sum Tanh TensorScatterUpdate Tile TopKV2
+    Transpose UnicodeDecode UnicodeEncode UnicodeTranscode Unique Unpack
+    UnsortedSegmentJoin UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum
+    UpperBound VarHandleOp Where ZerosLike
+"""
+ALLOWED = set(_NAMES.split())
+OF_TENSORFLOW_TEXT = {"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}
+
+
+def operations(version_dir):
+    """The names of all operations, and all functions that are bound to XLA."""
+    model = saved_model_pb2.SavedModel()
+    path = pathlib.Path(version_dir) / "saved_model.pb"
+    model.ParseFromString(path.read_bytes())
+    graph = model.meta_graphs[0].graph_def
+    nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
+    owners = [*nodes, *graph.library.function]
+    compiled = [
+        owner
+        for owner in owners
+        if "_XlaMustCompile" in owner.attr and owner.attr["_XlaMustCompile"].b
+    ]
+    functions = {function.signature.name for function in graph.library.function}
+    return {node.op for node in nodes} - functions, compiled
