@@ -19,7 +19,7 @@ import pytest
 
 from data_pipeline import tokenization
 from serving import predictor
-from tests import tiny
+from tests import tiny, tiny_questions
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -254,6 +254,12 @@ SHORT = {
         "--predict_batch_size=64",
         "--max_seq_length=16",
     ],
+    "run_squad.py": [
+        "--num_train_epochs=1",
+        "--train_batch_size=4",
+        "--max_seq_length=24",
+        "--max_query_length=4",
+    ],
     "run_pretraining.py": [
         "--num_train_steps=2",
         "--num_warmup_steps=1",
@@ -299,10 +305,14 @@ def write_published_tables(directory):
 def environment(model_dir, tmp_path):
     """What a reader would export before the commands."""
     write_published_tables(tmp_path / "tables")
+    for name in ("train", "dev"):
+        path = tmp_path / "questions" / f"{name}-v1.1.json"
+        tiny_questions.version_1(path, 8)
     return {
         "$BERT_BASE_DIR": str(model_dir),
         "$GLUE_DIR": str(tmp_path / "tables"),
         "$XNLI_DIR": str(tmp_path / "tables"),
+        "$SQUAD_DIR": str(tmp_path / "questions"),
         # The run before in the same page, which trains what is then asked.
         "$TRAINED_CLASSIFIER": str(tmp_path / "tmp" / "mrpc_output"),
     }
@@ -346,13 +356,16 @@ def runnable(page):
     return [
         (name, arguments)
         for name, arguments in found
-        if name in names and not needs_cluster(arguments)
+        if name in names and not needs_more_machines(arguments)
     ]
 
 
-def needs_cluster(arguments):
+def needs_more_machines(arguments):
+    """Whether a command wants a cluster or a TPU."""
     runners = [word for word in arguments if word.startswith("--beam_option=--runner=")]
-    return any("DirectRunner" not in word for word in runners)
+    return "--use_tpu=True" in arguments or any(
+        "DirectRunner" not in word for word in runners
+    )
 
 
 @pytest.mark.parametrize("page", [name for name in PAGE_NAMES if runnable(name)])
@@ -377,6 +390,7 @@ def test_commands_of_page_run(page, environment, model_dir, tmp_path, monkeypatc
         ("pretraining", "build_vocab"),
         ("pretraining", "create_pretraining_data"),
         ("pretraining", "run_pretraining"),
+        ("squad", "run_squad"),
     ],
 )
 def test_page_names_every_flag(page, script):
@@ -407,6 +421,7 @@ MODEL = (
     "--vocab_file=$BERT_BASE_DIR/vocab.txt "
     "--bert_config_file=$BERT_BASE_DIR/bert_config.json "
 )
+TPU = "--output_dir=gs://some_bucket/squad_large/ --use_tpu=True --tpu_name=$TPU_NAME"
 WEIGHTS = "--init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --max_seq_length=128 "
 PRETRAINING_COMMANDS = {
     "create_pretraining_data.py": "--input_file=./sample_text.txt "
@@ -420,6 +435,24 @@ PRETRAINING_COMMANDS = {
     "--max_seq_length=128 --max_predictions_per_seq=20 --num_train_steps=20 "
     "--num_warmup_steps=10 --learning_rate=2e-5",
 }
+SQUAD_COMMANDS = [
+    f"--vocab_file=$BERT_{size}_DIR/vocab.txt "
+    f"--bert_config_file=$BERT_{size}_DIR/bert_config.json "
+    f"--init_checkpoint=$BERT_{size}_DIR/bert_model.ckpt --do_train={trains} "
+    f"--train_file=$SQUAD_DIR/train-{version}.json --do_predict=True "
+    f"--predict_file=$SQUAD_DIR/dev-{version}.json --train_batch_size={batch} "
+    "--learning_rate=3e-5 --num_train_epochs=2.0 --max_seq_length=384 "
+    f"--doc_stride=128 {rest}"
+    for size, trains, version, batch, rest in (
+        ("BASE", True, "v1.1", 12, "--output_dir=/tmp/squad_base/"),
+        ("LARGE", True, "v1.1", 24, TPU),
+        ("LARGE", True, "v2.0", 24, f"{TPU} --version_2_with_negative=True"),
+        (
+            *("LARGE", False, "v2.0", 24),
+            f"{TPU} --version_2_with_negative=True --null_score_diff_threshold=$THRESH",
+        ),
+    )
+]
 ORIGINAL_COMMANDS = [
     "--task_name=MRPC --do_train=true --do_eval=true --data_dir=$GLUE_DIR/MRPC "
     + MODEL
@@ -443,8 +476,10 @@ ORIGINAL_COMMANDS = [
     [
         *(("run_classifier.py", command) for command in ORIGINAL_COMMANDS),
         *PRETRAINING_COMMANDS.items(),
+        *(("run_squad.py", command) for command in SQUAD_COMMANDS),
     ],
 )
 def test_original_commands_are_printed_word_for_word(script, command):
-    printed = programs((ROOT / "README.md").read_text("utf-8"))
+    pages = [ROOT / "README.md", ROOT / "docs" / "squad.md"]
+    printed = [found for page in pages for found in programs(page.read_text("utf-8"))]
     assert (script, command.split()) in printed

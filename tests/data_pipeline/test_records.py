@@ -1,12 +1,13 @@
 """Tests of data_pipeline/records.py."""
 
+import json
 import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline import packing, records
+from data_pipeline import packing, records, squad, squad_features, tokenization
 
 PACKED = packing.Packed(
     tokens=np.array([101, 7, 8, 102, 101, 7, 102, 9, 102], np.int32),
@@ -23,6 +24,11 @@ ORIGINAL_SPEC = {
     "label_ids": SCALAR,
     "is_real_example": SCALAR,
 }
+
+
+def write(path, label_ids):
+    columns = {"label_ids": label_ids, "is_real_example": np.ones(2, np.int32)}
+    records.write(path, PACKED, columns, 6)
 
 
 def written(path):
@@ -45,7 +51,7 @@ def test_spec_is_the_originals():
 
 def test_records_hold_padded_features(tmp_path):
     path = tmp_path / "train.tf_record"
-    records.write_split(path, PACKED, np.array([2, 0], np.int32), 6)
+    write(path, np.array([2, 0], np.int32))
     assert parsed(path, ORIGINAL_SPEC) == [
         {
             "input_ids": [101, 7, 8, 102, 0, 0],
@@ -67,21 +73,12 @@ def test_records_hold_padded_features(tmp_path):
 
 def test_records_equal_the_batches_features(tmp_path):
     path = tmp_path / "eval.tf_record"
-    records.write_split(path, PACKED, np.array([2, 0], np.int32), 6)
+    write(path, np.array([2, 0], np.int32))
     tokens = tf.RaggedTensor.from_row_splits(PACKED.tokens, PACKED.splits)
     features = packing.pad(tokens, PACKED.first_lengths, 6)
     for i, row in enumerate(parsed(path, records.classifier_spec(6))):
         for name, values in features.items():
             assert row[name] == values[i].numpy().tolist()
-
-
-def test_test_splits_get_label_zero(tmp_path):
-    """The original gives every test example the first label."""
-    path = tmp_path / "predict.tf_record"
-    records.write_split(path, PACKED, None, 6)
-    rows = parsed(path, ORIGINAL_SPEC)
-    assert [row["label_ids"] for row in rows] == [0, 0]
-    assert [row["is_real_example"] for row in rows] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +91,7 @@ def test_test_splits_get_label_zero(tmp_path):
 )
 def test_other_labels_are_floats(tmp_path, label_ids):
     path = tmp_path / "train.tf_record"
-    records.write_split(path, PACKED, label_ids, 6)
+    write(path, label_ids)
     shape = label_ids.shape[1:] or (1,)
     spec = {"label_ids": tf.io.FixedLenFeature(shape, tf.float32)}
     rows = [np.array(row["label_ids"]) for row in parsed(path, spec)]
@@ -103,7 +100,7 @@ def test_other_labels_are_floats(tmp_path, label_ids):
 
 def test_interrupted_writing_leaves_the_former_file(tmp_path, monkeypatch):
     path = tmp_path / "train.tf_record"
-    records.write_split(path, PACKED, None, 6)
+    write(path, np.array([0, 0], np.int32))
     before = path.read_bytes()
 
     def interrupted(*_, **__):
@@ -111,7 +108,7 @@ def test_interrupted_writing_leaves_the_former_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        records.write_split(path, PACKED, np.array([1, 1], np.int32), 6)
+        write(path, np.array([1, 1], np.int32))
     assert path.read_bytes() == before
 
 
@@ -134,3 +131,45 @@ def test_splits_get_the_originals_file_names(tmp_path):
         "eval.tf_record": [1, 1],
         "predict.tf_record": [0, 0],
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "file"),
+    [
+        ("train", squad.read_for_training, "train.tf_record"),
+        ("predict", squad.read_for_prediction, "eval.tf_record"),
+    ],
+)
+def test_squad_records_hold_the_originals_features(
+    name, read, file, shared_file, tmp_path, monkeypatch
+):
+    golden = json.loads(
+        shared_file(f"golden/squad/features-{name}.json").read_text("utf-8")
+    )
+    path = shared_file("golden/squad/dev-small-v2.json")
+    vocab_file = shared_file("data/vocab/bert-base-uncased-vocab.txt")
+    questions = read(str(path), version_2_with_negative=True)
+    limits = ("max_seq_length", "doc_stride", "max_query_length")
+    windows = squad_features.make_windows(
+        questions,
+        tokenization.BertTokenizer.from_file(str(vocab_file)),
+        **{limit: golden[limit] for limit in limits},
+    )
+    monkeypatch.setattr(records, "_CHUNK_ROWS", 7)
+    records.write_squad(str(tmp_path), questions, windows, 128)
+    # run_squad.py, input_fn_builder; the reader does not look at is_impossible.
+    names = {"unique_ids": "unique_id"}
+    if name == "train":
+        names |= {f"{end}_positions": f"{end}_position" for end in ("start", "end")}
+        names["is_impossible"] = "is_impossible"
+    sequence = tf.io.FixedLenFeature([128], tf.int64)
+    inputs = ("input_ids", "input_mask", "segment_ids")
+    spec = {key: sequence for key in inputs} | {key: SCALAR for key in names}
+    found = parsed(tmp_path / file, spec)
+    names |= {key: key for key in inputs}
+    assert found == [
+        {key: feature[original] for key, original in names.items()}
+        for feature in golden["features"]
+    ]
+    (record, *_) = written(tmp_path / file)
+    assert set(tf.train.Example.FromString(record).features.feature) == set(names)

@@ -1,0 +1,170 @@
+r"""Times SQuAD fine-tuning and featurising, and a peer's training in turn with it.
+
+    python benchmarks/squad.py --train_file=sample_data/questions/train.json \
+        --pretrained=models/minilm \
+        --peer_python=/path/to/python-with-transformers
+
+Both sides train the same weights on windows of the same questions in batches of 16,
+ours grouped by length, Hugging Face's padded to the longest of each random batch. Sides
+take turns, each in a process of its own. Prints one JSON object: windows a second
+without start-up and first steps, the ratio of each pair, what share of the machine's
+measured matrix-product peak the useful work took, and questions featurised a second.
+"""
+
+import json
+import os
+import pathlib
+import sys
+import time
+
+import numpy as np
+from absl import app, flags
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import turns  # noqa: E402
+
+FLAGS = flags.FLAGS
+WARM_UP_STEPS = 10
+MAX_QUERY_LENGTH = 64
+
+
+def time_ours():
+    """Windows a second of this project's loop, and questions made into windows."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
+    from benchmarks import classifier, layers
+    from data_pipeline import batching, squad, squad_data, squad_features, tokenization
+    from modeling import checkpoint, config, losses, models, pretrained
+    from training import optimizer, steps
+
+    files = pretrained.locate(FLAGS.pretrained)
+    tokenizer = tokenization.BertTokenizer.from_file(files.vocab_file)
+    questions = squad.read_for_training(
+        FLAGS.train_file, version_2_with_negative=True, multiple_answers="first"
+    )
+    limits = {
+        "max_seq_length": FLAGS.max_seq_length,
+        "doc_stride": FLAGS.doc_stride,
+        "max_query_length": MAX_QUERY_LENGTH,
+    }
+    squad_features.make_windows(questions, tokenizer, **limits)  # first calls are slow
+    begin = time.perf_counter()
+    windows = squad_features.make_windows(questions, tokenizer, **limits)
+    featurised = len(questions) / (time.perf_counter() - begin)
+    data = squad_data.Data(questions, windows)
+    net = config.BertConfig.from_json_file(files.config_file)
+    model = models.BertSpanPredictor(net)
+    model.build()
+    checkpoint.load(model, files.checkpoint)
+    adam = optimizer.BertAdam()
+    adam.build(model.trainable_variables)
+    order = batching.training_order(
+        windows.packed.lengths,
+        batch_size=FLAGS.batch_size,
+        num_steps=WARM_UP_STEPS + FLAGS.steps,
+        seed=1,
+    )
+    train = steps.train_function(
+        model,
+        adam,
+        losses.span(),
+        tf.distribute.get_strategy(),
+        seed=1,
+        jit_compile=False,
+    )
+    batches = iter(data.batches(order, None))
+    step = tf.constant(0, tf.int64)
+    rates = tf.fill([max(WARM_UP_STEPS, FLAGS.steps)], 1e-5)
+    train(batches, rates, tf.constant(WARM_UP_STEPS), step)
+    begin = time.perf_counter()
+    tokens = float(train(batches, rates, tf.constant(FLAGS.steps), step)["tokens"])
+    seconds = time.perf_counter() - begin
+    peak = layers.peak_gflops()
+    gflop = 6 * classifier.block_weights(net) * tokens / 1e9
+    return {
+        "windows_per_second": FLAGS.steps * FLAGS.batch_size / seconds,
+        "tokens_per_second": tokens / seconds,
+        "share_of_peak": gflop / seconds / peak,
+        "questions_featurised_per_second": featurised,
+    }
+
+
+def time_hugging_face():
+    """Windows a second of transformers with PyTorch on the same questions."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(os.cpu_count())
+    tokenizer = transformers.BertTokenizerFast.from_pretrained(FLAGS.pretrained)
+    model = transformers.BertForQuestionAnswering.from_pretrained(FLAGS.pretrained)
+    model.train()
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    rows = _windows(tokenizer)
+    rng = np.random.default_rng(1)
+    seconds, tokens, warm_up = 0.0, 0, 3
+    for step in range(warm_up + FLAGS.peer_steps):
+        chosen = [rows[i] for i in rng.integers(len(rows), size=FLAGS.batch_size)]
+        batch = tokenizer.pad(chosen, return_tensors="pt")
+        begin = time.perf_counter()
+        places = torch.zeros(FLAGS.batch_size, dtype=torch.long)
+        outputs = model(**batch, start_positions=places, end_positions=places)
+        outputs.loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        adam.step()
+        adam.zero_grad()
+        if step >= warm_up:
+            seconds += time.perf_counter() - begin
+            tokens += int(batch["attention_mask"].sum())
+    return {
+        "windows_per_second": FLAGS.peer_steps * FLAGS.batch_size / seconds,
+        "tokens_per_second": tokens / seconds,
+    }
+
+
+def _windows(tokenizer):
+    """Input ids and segments of all windows, as Hugging Face's example cuts them."""
+    entries = json.loads(pathlib.Path(FLAGS.train_file).read_text("utf-8"))["data"]
+    pairs = [
+        (question["question"], paragraph["context"])
+        for entry in entries
+        for paragraph in entry["paragraphs"]
+        for question in paragraph["qas"]
+    ]
+    texts, contexts = zip(*pairs, strict=True)
+    found = tokenizer(
+        list(texts),
+        list(contexts),
+        truncation="only_second",
+        max_length=FLAGS.max_seq_length,
+        # The shared part of two windows, where ours is the step between them.
+        stride=max(FLAGS.max_seq_length - MAX_QUERY_LENGTH - 3 - FLAGS.doc_stride, 0),
+        return_overflowing_tokens=True,
+    )
+    return [
+        {"input_ids": ids, "token_type_ids": kinds}
+        for ids, kinds in zip(found["input_ids"], found["token_type_ids"], strict=True)
+    ]
+
+
+def main(_):
+    """Times one side, or both in turn."""
+    handed_on = (
+        *("pretrained", "train_file", "max_seq_length", "doc_stride"),
+        *("batch_size", "steps", "peer_steps"),
+    )
+    turns.main(__file__, time_ours, time_hugging_face, handed_on, "windows_per_second")
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("pretrained", "models/minilm", "Directory of the weights.")
+    flags.DEFINE_string("train_file", None, "SQuAD json.", required=True)
+    flags.DEFINE_integer("max_seq_length", 384, "Tokens of a window.")
+    flags.DEFINE_integer("doc_stride", 128, "Tokens between two windows.")
+    flags.DEFINE_integer("batch_size", 16, "Windows a step.")
+    flags.DEFINE_integer("steps", 40, "Steps of ours that are timed.")
+    flags.DEFINE_integer("peer_steps", 15, "Steps of the peer that are timed.")
+    turns.define_flags()
+    app.run(main)

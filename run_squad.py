@@ -1,0 +1,249 @@
+"""Fine-tunes BERT on questions about texts, answers such questions and scores answers.
+
+Takes every flag of google-research/bert's run_squad.py, for SQuAD 1.1 and 2.0: see
+docs/squad.md.
+"""
+
+import functools
+import os
+from typing import Any, NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+
+from absl import app, flags, logging
+
+from data_pipeline import (
+    batching,
+    casing,
+    records,
+    squad,
+    squad_answers,
+    squad_data,
+    tokenization,
+)
+from modeling import checkpoint, losses, models, pretrained
+from modeling import config as config_lib
+from training import (
+    devices,
+    evaluation,
+    loop,
+    reporting,
+    run,
+    run_flags,
+    seeds,
+    squad_flags,
+    steps,
+)
+from training import flags as shared_flags
+
+FLAGS = flags.FLAGS
+ACTIONS = ("do_train", "do_predict", "do_export")
+
+
+class Parts(NamedTuple):
+    """Everything that is read and checked before the work starts."""
+
+    files: shared_flags.ModelFiles
+    config: config_lib.BertConfig
+    tokenizer: tokenization.BertTokenizer
+    settings: squad_answers.Settings
+    train: squad_data.Data | None
+    dev: squad_data.Data | None
+    plan: loop.Plan | None
+    strategy: Any
+    pad_to: int | None
+
+
+def define_flags():
+    shared_flags.define_model_flags(max_seq_length=384)
+    shared_flags.define_training_flags()
+    shared_flags.define_fine_tuning_flags()
+    shared_flags.define_device_flags()
+    shared_flags.define_action_flags(*ACTIONS)
+    squad_flags.define(squad_answers.ALIGNERS)
+
+
+def prepare():
+    """Reads and checks all input; a ValueError says what is wrong with it."""
+    shared_flags.check_actions(*ACTIONS)
+    shared_flags.check_fine_tuning()
+    squad_flags.check_files()
+    files = shared_flags.model_files(pretrained.locate)
+    config = pretrained.read_config(files.config_file)
+    tokenizer = tokenization.BertTokenizer.from_file(
+        files.vocab_file, files.do_lower_case
+    )
+    pretrained.check_sizes(config, tokenizer.vocab_size, files, FLAGS.max_seq_length)
+    if FLAGS.check_case:
+        casing.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+    settings = squad_answers.Settings(
+        do_lower_case=tokenizer.do_lower_case, **squad_flags.answer_settings()
+    )
+    train, dev, plan = read_train(tokenizer), read_dev(tokenizer), None
+    if train:
+        names = squad_data.score_names(dev, settings) if FLAGS.evaluate_steps else ()
+        plan = run_flags.plan(len(train.questions), names)
+    strategy = shared_flags.strategy()
+    shared_flags.check_batch_size(strategy)
+    pad_to = FLAGS.max_seq_length if shared_flags.has_static_shapes() else None
+    return Parts(
+        *(files, config, tokenizer, settings, train, dev, plan, strategy, pad_to)
+    )
+
+
+def read_train(tokenizer):
+    """The questions of --train_file as windows, or None."""
+    if not FLAGS.do_train:
+        return None
+    questions = squad.read_for_training(
+        FLAGS.train_file,
+        version_2_with_negative=FLAGS.version_2_with_negative,
+        multiple_answers=FLAGS.multiple_answers,
+    )
+    return as_windows("train", squad.shuffled(questions), tokenizer)
+
+
+def read_dev(tokenizer):
+    """The questions of --predict_file as windows, or None."""
+    if not (FLAGS.do_predict or (FLAGS.do_train and FLAGS.evaluate_steps)):
+        return None
+    questions = squad.read_for_prediction(
+        FLAGS.predict_file, version_2_with_negative=FLAGS.version_2_with_negative
+    )
+    return as_windows("predict", questions, tokenizer)
+
+
+def as_windows(name, questions, tokenizer):
+    report = reporting.Meter(f"{name}: windows", "question")
+    return squad_data.load(
+        name, questions, tokenizer, report=report, **squad_flags.limits()
+    )
+
+
+def build_model(parts, output_dir, resumes):
+    """The model, where its weights are from, and the step they were trained for."""
+    with parts.strategy.scope():
+        model = models.BertSpanPredictor(parts.config)
+        model.build()
+    path = output_dir if resumes else parts.files.init_checkpoint
+    return model, *pretrained.load_weights(
+        model, path, trains=FLAGS.do_train, resumes=resumes
+    )
+
+
+def answerer(parts, model):
+    """A function batch_size -> answers to all questions and their scores."""
+    predict = steps.predict_function(
+        model,
+        parts.strategy,
+        jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
+    )
+
+    def answer(batch_size):
+        size = devices.fitting_batch_size(batch_size, parts.strategy)
+        order = batching.evaluation_order(parts.dev.windows.packed.lengths, size)
+        batches = parts.dev.batches(order, parts.pad_to)
+        logits = evaluation.predict(predict, batches, order, parts.strategy)
+        answers = squad_data.answer(
+            parts.dev, logits, parts.tokenizer.vocab, parts.settings, parts.pad_to
+        )
+        return answers, squad_data.score(parts.dev, answers)
+
+    return answer
+
+
+def train(parts, model, answer, run_seed, output_dir, origin):
+    """Trains; leaves the last, or with --evaluate_steps the best, weights in place."""
+    order = batching.training_order(
+        parts.train.windows.packed.lengths,
+        batch_size=FLAGS.train_batch_size,
+        num_steps=parts.plan.num_train_steps,
+        seed=run_seed,
+        group_by_length=FLAGS.group_by_length and not parts.pad_to,
+    )
+    with parts.strategy.scope():
+        optimizer = run_flags.optimizer()
+
+    def batches_from(step):
+        return parts.train.batches(order[step:], parts.pad_to)
+
+    def evaluate():
+        return answer(FLAGS.eval_batch_size)[1]
+
+    settings = run.Run(
+        output_dir=output_dir,
+        strategy=parts.strategy,
+        jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
+        variables=checkpoint.google_variables(model),
+        write=checkpoint.write_google,
+        load=functools.partial(checkpoint.load, model),
+        origin=origin,
+        seed=run_seed,
+        evaluate=evaluate if FLAGS.evaluate_steps else None,
+        **run_flags.run_settings(),
+    )
+    objective = losses.span()
+    return run.train(settings, model, optimizer, objective, batches_from, parts.plan)
+
+
+def predict(parts, answer, output_dir, global_step):
+    """Writes predictions.json and the files beside it; returns scores, if any."""
+    answers, scores = answer(FLAGS.predict_batch_size)
+    squad_answers.write(output_dir, answers)
+    print(f"predictions: {os.path.join(output_dir, squad_answers.PREDICTIONS_FILE)}")
+    if not scores:
+        print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")
+        return {}
+    results = {**scores, "global_step": global_step}
+    run.record(output_dir, global_step, scores, results)
+    return results
+
+
+def run_once(parts, run_seed, output_dir):
+    """One run with one seed in one directory; returns its scores."""
+    model, origin, global_step = run.start(
+        output_dir,
+        functools.partial(build_model, parts, output_dir),
+        identity=identify(parts, run_seed) if FLAGS.do_train else {},
+        files=pretrained.files(parts.config, parts.tokenizer),
+        **run_flags.start_settings(run_seed),
+    )
+    for data in filter(None, (parts.train, parts.dev)):
+        records.write_squad(
+            output_dir, data.questions, data.windows, FLAGS.max_seq_length
+        )
+    answer = answerer(parts, model)
+    results = {}
+    if FLAGS.do_train:
+        global_step = train(parts, model, answer, run_seed, output_dir, origin)
+    if FLAGS.do_predict:
+        results = predict(parts, answer, output_dir, global_step)
+    for name in sorted(results):
+        print(f"  {name} = {results[name]!s}")
+    return results
+
+
+def identify(parts, run_seed):
+    """What another run must share to be continued by this one."""
+    return {
+        "data": parts.train.digest(),
+        **run_flags.identity(parts.config.to_dict(), run_seed),
+    }
+
+
+def main(_):
+    shared_flags.quiet_libraries()
+    if FLAGS.verbose_logging:
+        logging.set_verbosity(logging.DEBUG)
+    with shared_flags.one_line_errors():
+        parts = prepare()
+    one_run = functools.partial(run_once, parts)
+    if FLAGS.seeds:
+        seeds.run_all(one_run, shared_flags.seeds(), FLAGS.output_dir)
+    else:
+        one_run(FLAGS.seed, FLAGS.output_dir)
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,375 @@
+"""run_squad.py from end to end, on a tiny model and questions made for it."""
+
+import json
+import random
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline import squad_scores
+from tests import tiny, tiny_questions
+from training import loop
+
+LIMITS = ("--max_seq_length=24", "--max_query_length=4", "--doc_stride=8")
+ACTIONS = ("--do_train", "--do_predict")
+# Enough to learn which words are answers, in some seconds.
+LEARN = ("--learning_rate=2e-3", "--num_train_epochs=12", "--train_batch_size=8")
+# Enough to have something that differs from the initial weights.
+BRIEF = ("--learning_rate=1e-3", "--num_train_epochs=1", "--train_batch_size=8")
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    return tiny.write_model(tmp_path_factory.mktemp("uncased_model"))
+
+
+@pytest.fixture(scope="module")
+def small_model_dir(tmp_path_factory):
+    """One layer, for tests in which the network does not matter."""
+    path = tmp_path_factory.mktemp("small_uncased_model")
+    return tiny.write_model(path, num_hidden_layers=1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A directory with train.json and dev.json, and the same of version 2."""
+    path = tmp_path_factory.mktemp("questions")
+    for version, write in (
+        ("", tiny_questions.version_1),
+        ("2", tiny_questions.version_2),
+    ):
+        write(path / f"train{version}.json", 60)
+        write(path / f"dev{version}.json", 20, start=60)
+    return path
+
+
+def files(data, version=""):
+    return (
+        f"--train_file={data}/train{version}.json",
+        f"--predict_file={data}/dev{version}.json",
+    )
+
+
+def squad(model, output_dir, *arguments):
+    places = (f"--pretrained={model}", f"--output_dir={output_dir}")
+    return tiny.run_script("run_squad", *places, *LIMITS, *arguments)
+
+
+def run(*arguments):
+    """Runs the script, which must end well; returns what it printed."""
+    done = squad(*arguments)
+    assert done.code == 0, done.err
+    return done
+
+
+@pytest.fixture(scope="module")
+def trained(model_dir, data, tmp_path_factory):
+    """(directory, output) of a whole run."""
+    path = tmp_path_factory.mktemp("trained")
+    return path, run(model_dir, path, *files(data), *ACTIONS, *LEARN)
+
+
+@pytest.fixture(scope="module")
+def trained_2(model_dir, data, tmp_path_factory):
+    """The same for version 2."""
+    path = tmp_path_factory.mktemp("trained_2")
+    more = ("--version_2_with_negative", *ACTIONS, *LEARN)
+    return path, run(model_dir, path, *files(data, "2"), *more)
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def answers_of(path):
+    """{id: right answers} of a file of questions."""
+    return {
+        qa["id"]: [answer["text"] for answer in qa["answers"]]
+        for paragraph in read(path)["data"][0]["paragraphs"]
+        for qa in paragraph["qas"]
+    }
+
+
+def test_whole_run_learns_and_leaves_the_files_of_the_original(trained, data):
+    path, done = trained
+    found = set(tiny.listing(path))
+    events = {name.split("/")[0] for name in found if "tfevents" in name}
+    assert events == {"train", "eval"}
+    assert {
+        "predictions.json",
+        "nbest_predictions.json",
+        "train.tf_record",
+        "eval.tf_record",
+        "model.ckpt-90.index",
+        "checkpoint",
+    } < found
+    assert "null_odds.json" not in found
+    results = tiny.eval_results(path)
+    assert results["exact_match"] > 80 and results["f1"] >= results["exact_match"]
+    assert results["global_step"] == 90  # int(60 / 8 * 12)
+    expected = squad_scores.score_v1(
+        answers_of(data / "dev.json"), read(path / "predictions.json")
+    )
+    assert {name: results[name] for name in expected} == pytest.approx(expected)
+    assert f"  f1 = {results['f1']}" in done.out
+    assert "newly initialised: cls/squad/output_weights, cls/squad" in done.out
+    (event_file,) = path.glob("eval/*tfevents*")
+    tags = {
+        value.tag: float(tf.make_ndarray(value.tensor))
+        for event in tf.compat.v1.train.summary_iterator(str(event_file))
+        for value in event.summary.value
+    }
+    assert tags == pytest.approx({f"eval/{k}": v for k, v in expected.items()})
+
+
+def test_answers_stand_in_the_order_of_the_file(trained, data):
+    path, _ = trained
+    ids = list(answers_of(data / "dev.json"))
+    best = read(path / "nbest_predictions.json")
+    assert list(read(path / "predictions.json")) == list(best) == ids
+    assert all(1 <= len(entries) <= 20 for entries in best.values())
+    for entries in best.values():
+        shares = [entry["probability"] for entry in entries]
+        assert sum(shares) == pytest.approx(1) and shares == sorted(shares)[::-1]
+
+
+def records_of(path, *more):
+    sequence = tf.io.FixedLenFeature([24], tf.int64)
+    scalar = tf.io.FixedLenFeature([], tf.int64)
+    names = ("input_ids", "input_mask", "segment_ids")
+    spec = {name: sequence for name in names}
+    spec |= {name: scalar for name in ("unique_ids", *more)}
+    return [
+        {k: v.numpy() for k, v in tf.io.parse_single_example(record, spec).items()}
+        for record in tf.data.TFRecordDataset(str(path))
+    ]
+
+
+def test_tf_records_hold_the_originals_features(trained, model_dir, data):
+    path, _ = trained
+    vocab = (model_dir / "vocab.txt").read_text().split()
+    more = ("start_positions", "end_positions", "is_impossible")
+    rows = records_of(path / "train.tf_record", *more)
+    assert [row["unique_ids"] for row in rows] == list(
+        range(1_000_000_000, 1_000_000_000 + len(rows))
+    )
+    assert len(rows) > 60  # long contexts have several windows
+    ids = list(answers_of(data / "train.json"))
+    random.Random(12345).shuffle(ids)
+    found = [
+        vocab[row["input_ids"][row["start_positions"]]]
+        for row in rows
+        if row["start_positions"]
+    ]
+    signs = [answers_of(data / "train.json")[name][0] for name in ids]
+    # Of overlapping windows two can show an answer.
+    compact = [sign for i, sign in enumerate(found) if i == 0 or found[i - 1] != sign]
+    assert len(found) >= 60 and set(found) == set(signs)
+    expected = [s for i, s in enumerate(signs) if i == 0 or signs[i - 1] != s]
+    assert compact == expected
+    assert not any(row["is_impossible"] for row in rows)
+    for row in rows:
+        length = row["input_mask"].sum()
+        assert not row["input_ids"][length:].any()
+        assert vocab[row["input_ids"][0]] == "[CLS]"
+    dev = records_of(path / "eval.tf_record")
+    assert dev[0]["unique_ids"] == 1_000_000_000
+
+
+def test_predictions_equal_those_of_the_run(trained, data, tmp_path):
+    path, _ = trained
+    done = run(path, tmp_path, files(data)[1], "--do_predict")
+    for name in ("predictions.json", "nbest_predictions.json"):
+        assert (tmp_path / name).read_bytes() == (path / name).read_bytes()
+    assert "weights: " in done.out and "model.ckpt-90" in done.out
+    assert not (tmp_path / "run.json").exists()
+    assert tiny.eval_results(tmp_path) == tiny.eval_results(path)
+
+
+def test_padding_and_batch_size_do_not_change_answers(trained, data, tmp_path):
+    path, _ = trained
+    more = ("--do_predict", "--pad_to_max_length", "--predict_batch_size=5")
+    run(path, tmp_path, files(data)[1], *more)
+    assert read(tmp_path / "predictions.json") == read(path / "predictions.json")
+    name = "nbest_predictions.json"
+    first, second = (
+        [entries[0]["start_logit"] for entries in read(place / name).values()]
+        for place in (path, tmp_path)
+    )
+    np.testing.assert_allclose(first, second, atol=1e-5)
+    assert np.ptp(first) > 0.01
+
+
+def test_version_2_gives_no_answer_where_there_is_none(trained_2, data):
+    path, done = trained_2
+    predicted, odds = read(path / "predictions.json"), read(path / "null_odds.json")
+    assert list(odds) == list(predicted)
+    gold = answers_of(data / "dev2.json")
+    expected = squad_scores.score_v2(gold, predicted, odds)
+    results = tiny.eval_results(path)
+    assert {name: results[name] for name in expected} == pytest.approx(expected)
+    assert results["HasAns_total"] == 13 and results["NoAns_total"] == 7
+    assert results["best_f1"] > 80 and "best_f1_thresh" in done.out
+    assert all(bool(predicted[name]) == (odds[name] <= 0) for name in odds)
+
+
+def test_threshold_decides_on_no_answer(trained_2, data, tmp_path):
+    path, _ = trained_2
+    more = ("--do_predict", "--version_2_with_negative")
+    for name, threshold, is_answered in (("a", -1000, False), ("b", 1000, True)):
+        given = f"--null_score_diff_threshold={threshold}"
+        run(path, tmp_path / name, files(data, "2")[1], *more, given)
+        texts = read(tmp_path / name / "predictions.json").values()
+        assert {bool(text) for text in texts} == {is_answered}
+        nulls = read(tmp_path / name / "null_odds.json")
+        assert nulls == read(path / "null_odds.json")
+
+
+RESUMABLE = (*ACTIONS, *BRIEF, "--save_checkpoints_steps=3", "--log_steps=1")
+
+
+def test_interrupted_run_ends_as_the_uninterrupted_one(
+    small_model_dir, data, tmp_path, monkeypatch
+):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    run(small_model_dir, whole, *files(data), *RESUMABLE)
+    ordinary = loop.Plan.next_stop
+
+    def stop_at_5(plan, step):
+        if step == 5:
+            raise KeyboardInterrupt
+        return ordinary(plan, step)
+
+    monkeypatch.setattr(loop.Plan, "next_stop", stop_at_5)
+    with pytest.raises(KeyboardInterrupt):
+        run(small_model_dir, parts, *files(data), *RESUMABLE)
+    monkeypatch.undo()
+    done = run(small_model_dir, parts, *files(data), *RESUMABLE)
+    assert "training: step 3 to 7" in done.out
+    first, second = (
+        tf.train.load_checkpoint(str(path / "model.ckpt-7")) for path in (whole, parts)
+    )
+    for name in first.get_variable_to_shape_map():
+        np.testing.assert_array_equal(
+            first.get_tensor(name), second.get_tensor(name), err_msg=name
+        )
+    for name in ("predictions.json", "nbest_predictions.json", "eval_results.txt"):
+        assert (whole / name).read_bytes() == (parts / name).read_bytes()
+
+
+def test_best_checkpoint_is_used_and_training_stops_early(
+    small_model_dir, data, tmp_path
+):
+    """With a rate that ruins the weights an early evaluation stays the best."""
+    more = ("--evaluate_steps=2", "--early_stopping_patience=3", "--learning_rate=0.5")
+    more += ("--num_train_epochs=5", "--warmup_proportion=0.2")
+    arguments = (*files(data), *ACTIONS, "--train_batch_size=8", *more)
+    done = run(small_model_dir, tmp_path, *arguments)
+    step, score = re.search(r"^best: step (\d+) with (\S+);", done.out, re.M).groups()
+    assert f"no better f1 than {score} (step {step}) in 3 evaluations" in done.err
+    results = tiny.eval_results(tmp_path)
+    assert results["global_step"] == int(step)
+    assert results["f1"] == pytest.approx(float(score), abs=1e-4)
+
+
+def test_questions_without_answers_are_answered_and_not_scored(
+    trained, tmp_path, small_model_dir, data
+):
+    paragraphs = [tiny_questions.question(n, answers=[]) for n in range(3)]
+    blind = tiny_questions.write(tmp_path / "blind.json", paragraphs)
+    out = tmp_path / "out"
+    done = run(trained[0], out, f"--predict_file={blind}", "--do_predict")
+    assert "has no right answers, so nothing is scored" in done.out
+    assert len(read(out / "predictions.json")) == 3
+    assert not (out / "eval_results.txt").exists()
+    given = (files(data)[0], f"--predict_file={blind}", "--do_train", *BRIEF)
+    refused = squad(small_model_dir, tmp_path / "b", *given, "--evaluate_steps=1")
+    assert refused.code == 2 and "leave out --evaluate_steps" in refused.err
+
+
+def test_several_answers_are_trained_with_when_asked(small_model_dir, data, tmp_path):
+    paragraphs = read(data / "train.json")["data"][0]["paragraphs"][:16]
+    for paragraph in paragraphs[:4]:
+        other = {"text": paragraph["context"].split()[0], "answer_start": 0}
+        paragraph["qas"][0]["answers"].append(other)
+    path = tiny_questions.write(tmp_path / "several.json", paragraphs)
+    given = (f"--train_file={path}", "--do_train", *BRIEF)
+    refused = squad(small_model_dir, tmp_path / "no", *given)
+    assert refused.code == 2 and "has 2 answers, and training takes" in refused.err
+    for choice, count in (("first", 16), ("all", 18)):
+        more = f"--multiple_answers={choice}"
+        done = run(small_model_dir, tmp_path / choice, *given, more)
+        # Two of the four have the sign as their first word: the same answer twice.
+        assert re.search(rf"^train: {count} questions from ", done.out, re.M), done.out
+
+
+BAD_INPUT = {
+    "no action": ((), ["At least one of `do_train`, `do_predict` or `do_export`"]),
+    "no train file": (("--do_train",), ["`train_file` must be specified"]),
+    "no predict file": (("--do_predict",), ["`predict_file` must be specified"]),
+    "absent": (("--do_predict", "--predict_file={0}/no.json"), ["no.json: no such"]),
+    "not json": (("--do_predict", "--predict_file={0}/bad.json"), ["is not JSON"]),
+    "no head": (
+        ("--do_predict", "--predict_file={1}/dev.json"),
+        ["cls/squad/output_weights"],
+    ),
+    "query": (
+        ("--do_predict", "--predict_file={1}/dev.json", "--max_query_length=21"),
+        ["--max_query_length=21", "--max_seq_length=24"],
+    ),
+    "too long": (
+        ("--do_predict", "--predict_file={1}/dev.json", "--max_seq_length=64"),
+        ["64", "48"],
+    ),
+    "stride": (
+        ("--do_predict", "--predict_file={1}/dev.json", "--doc_stride=0"),
+        ["--doc_stride=0"],
+    ),
+    "metric": (
+        (
+            *("--do_train", "--train_file={1}/train.json", "--evaluate_steps=1"),
+            *("--predict_file={1}/dev.json", "--best_metric=accuracy"),
+        ),
+        ["--best_metric=accuracy", "f1, exact_match"],
+    ),
+    "no answer found": (
+        ("--do_train", "--train_file={0}/lost.json"),
+        ["none of 1 questions is left"],
+    ),
+    "version 2 without the flag": (
+        ("--do_train", "--train_file={1}/train2.json"),
+        ["'q0' has 0 answers", "--version_2_with_negative"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_INPUT)
+def test_bad_input_is_one_line_and_writes_nothing(
+    name, small_model_dir, data, tmp_path
+):
+    arguments, wanted = BAD_INPUT[name]
+    (tmp_path / "bad.json").write_text("{")
+    lost = tiny_questions.question(1)
+    lost["qas"][0]["answers"][0]["text"] = "nowhere"
+    tiny_questions.write(tmp_path / "lost.json", [lost])
+    arguments = [argument.format(tmp_path, data) for argument in arguments]
+    done = squad(small_model_dir, tmp_path / "out", *arguments)
+    assert done.code == 2, done.out
+    last = done.err.splitlines()[-1]
+    assert last.startswith("error: ") and "Traceback" not in done.err
+    assert all(text in last for text in wanted), last
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_version_is_warned_of(trained, data, tmp_path, caplog):
+    cases = (("", ("--version_2_with_negative",), "SQuAD 1.1"), ("2", (), "SQuAD 2.0"))
+    for version, more, said in cases:
+        caplog.clear()
+        place = tmp_path / (version or "1")
+        run(trained[0], place, files(data, version)[1], "--do_predict", *more)
+        assert said in caplog.text
+    caplog.clear()
+    run(trained[0], tmp_path / "right", files(data)[1], "--do_predict")
+    assert "SQuAD" not in caplog.text

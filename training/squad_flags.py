@@ -1,0 +1,88 @@
+"""Flags of questions and answers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+FLAGS = flags.FLAGS
+
+
+def define(aligners: Sequence[str]) -> None:
+    """Which questions, how contexts are cut, and how answers are chosen.
+
+    Args:
+        aligners: the ways from tokens to text, that of the original first.
+    """
+    string, integer, boolean = (
+        flags.DEFINE_string,
+        flags.DEFINE_integer,
+        flags.DEFINE_bool,
+    )
+    string("train_file", None, "SQuAD json for training.")
+    string("predict_file", None, "SQuAD json to answer, and to score if it can be.")
+    flags.DEFINE_enum(
+        "multiple_answers",
+        "",
+        ["", "first", "all"],
+        "What to train with of several answers to one question: the first, or each as "
+        "a question of its own. Without the flag they are refused, as in the original.",
+    )
+    integer("doc_stride", 128, "Tokens from one window of a context to the next.")
+    integer("max_query_length", 64, "Most tokens of a question; the rest is cut off.")
+    integer("n_best_size", 20, "Starts, ends and answers that are kept.", 1)
+    integer("max_answer_length", 30, "Most tokens of an answer.", 1)
+    boolean("version_2_with_negative", False, "Some questions have no answer.")
+    flags.DEFINE_float(
+        "null_score_diff_threshold",
+        0.0,
+        "No answer is given if its score exceeds that of the best answer by more.",
+    )
+    flags.DEFINE_enum(
+        "answer_aligner",
+        aligners[0],
+        aligners,
+        "How the text of an answer is found: as the original does it, or by the places "
+        "of words, which suits text without spaces.",
+    )
+    boolean(
+        "verbose_logging",
+        False,
+        "Print whatever answer could not be found in its context as it was spelled.",
+    )
+
+
+def limits() -> dict[str, int]:
+    """How contexts are cut, by the names of the flags."""
+    names = ("max_seq_length", "doc_stride", "max_query_length")
+    return {name: getattr(FLAGS, name) for name in names}
+
+
+def answer_settings() -> dict[str, Any]:
+    """How answers are chosen, but for the case of the model."""
+    return {
+        "n_best_size": FLAGS.n_best_size,
+        "max_answer_length": FLAGS.max_answer_length,
+        "version_2_with_negative": FLAGS.version_2_with_negative,
+        "null_score_diff_threshold": FLAGS.null_score_diff_threshold,
+        "aligner": FLAGS.answer_aligner,
+    }
+
+
+def check_files() -> None:
+    """Refuses actions whose file is not named.
+
+    Raises:
+        ValueError: names the flag.
+    """
+    if FLAGS.do_train and not FLAGS.train_file:
+        raise ValueError(
+            "If `do_train` is True, then `train_file` must be specified: set "
+            "--train_file to a SQuAD json"
+        )
+    if (FLAGS.do_predict or FLAGS.evaluate_steps) and not FLAGS.predict_file:
+        flag = "do_predict" if FLAGS.do_predict else "evaluate_steps"
+        raise ValueError(
+            f"If `{flag}` is set, then `predict_file` must be specified: set "
+            "--predict_file to a SQuAD json"
+        )
