@@ -270,10 +270,7 @@ def main(_):
     with shared_flags.one_line_errors():
         parts = prepare()
     one_run = functools.partial(run_once, parts)
-    if FLAGS.seeds:
-        seeds.run_all(one_run, shared_flags.seeds(), FLAGS.output_dir)
-    else:
-        one_run(FLAGS.seed, FLAGS.output_dir)
+    seeds.run(one_run, FLAGS.seed, shared_flags.seeds(), FLAGS.output_dir)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,12 @@ from data_pipeline import (
     squad,
     squad_answers,
     squad_data,
+    squad_graph,
     tokenization,
 )
 from modeling import checkpoint, losses, models, pretrained
 from modeling import config as config_lib
+from serving import export, question_answering
 from training import (
     devices,
     evaluation,
@@ -79,10 +81,11 @@ def prepare():
     settings = squad_answers.Settings(
         do_lower_case=tokenizer.do_lower_case, **squad_flags.answer_settings()
     )
-    train, dev, plan = read_train(tokenizer), read_dev(tokenizer), None
-    if train:
-        names = squad_data.score_names(dev, settings) if FLAGS.evaluate_steps else ()
-        plan = run_flags.plan(len(train.questions), names)
+    evaluates = FLAGS.do_train and FLAGS.evaluate_steps
+    train = read("train", tokenizer) if FLAGS.do_train else None
+    dev = read("predict", tokenizer) if FLAGS.do_predict or evaluates else None
+    names = squad_data.score_names(dev, settings) if evaluates else ()
+    plan = run_flags.plan(len(train.questions), names) if train else None
     strategy = shared_flags.strategy()
     shared_flags.check_batch_size(strategy)
     pad_to = FLAGS.max_seq_length if shared_flags.has_static_shapes() else None
@@ -91,33 +94,21 @@ def prepare():
     )
 
 
-def read_train(tokenizer):
-    """The questions of --train_file as windows, or None."""
-    if not FLAGS.do_train:
-        return None
-    questions = squad.read_for_training(
-        FLAGS.train_file,
-        version_2_with_negative=FLAGS.version_2_with_negative,
-        multiple_answers=FLAGS.multiple_answers,
-    )
-    return as_windows("train", squad.shuffled(questions), tokenizer)
-
-
-def read_dev(tokenizer):
-    """The questions of --predict_file as windows, or None."""
-    if not (FLAGS.do_predict or (FLAGS.do_train and FLAGS.evaluate_steps)):
-        return None
-    questions = squad.read_for_prediction(
-        FLAGS.predict_file, version_2_with_negative=FLAGS.version_2_with_negative
-    )
-    return as_windows("predict", questions, tokenizer)
-
-
-def as_windows(name, questions, tokenizer):
+def read(name, tokenizer):
+    """The questions of --train_file or --predict_file, as windows."""
+    version = {"version_2_with_negative": FLAGS.version_2_with_negative}
+    if name == "train":
+        multiple = FLAGS.multiple_answers
+        questions = squad.shuffled(
+            squad.read_for_training(
+                FLAGS.train_file, multiple_answers=multiple, **version
+            )
+        )
+    else:
+        questions = squad.read_for_prediction(FLAGS.predict_file, **version)
     report = reporting.Meter(f"{name}: windows", "question")
-    return squad_data.load(
-        name, questions, tokenizer, report=report, **squad_flags.limits()
-    )
+    limits = squad_flags.limits()
+    return squad_data.load(name, questions, tokenizer, report=report, **limits)
 
 
 def build_model(parts, output_dir, resumes):
@@ -199,6 +190,17 @@ def predict(parts, answer, output_dir, global_step):
     return results
 
 
+def export_model(parts, model, output_dir):
+    """Writes output_dir/export/<n>: question and context in, answer out."""
+    module = question_answering.QuestionAnswerer(
+        squad_graph.encoder(parts.tokenizer, **squad_flags.limits()),
+        functools.partial(model, training=False),
+        squad_graph.chooser(parts.settings),
+        [variable.value for variable in model.variables],
+    )
+    print(f"exported: {export.save(module, os.path.join(output_dir, 'export'), {})}")
+
+
 def run_once(parts, run_seed, output_dir):
     """One run with one seed in one directory; returns its scores."""
     model, origin, global_step = run.start(
@@ -220,6 +222,8 @@ def run_once(parts, run_seed, output_dir):
         results = predict(parts, answer, output_dir, global_step)
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
+    if FLAGS.do_export:
+        export_model(parts, model, output_dir)
     return results
 
 
@@ -238,10 +242,7 @@ def main(_):
     with shared_flags.one_line_errors():
         parts = prepare()
     one_run = functools.partial(run_once, parts)
-    if FLAGS.seeds:
-        seeds.run_all(one_run, shared_flags.seeds(), FLAGS.output_dir)
-    else:
-        one_run(FLAGS.seed, FLAGS.output_dir)
+    seeds.run(one_run, FLAGS.seed, shared_flags.seeds(), FLAGS.output_dir)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from data_pipeline import features, packing, squad, tokenization
+from data_pipeline import features, packing, squad, stretches, tokenization
 
 FIRST_UNIQUE_ID = 1_000_000_000
 # Contexts or questions handled at a time: enough to keep NumPy busy, little to hold.
@@ -127,10 +127,12 @@ def token_grids(windows: Windows, length: int) -> tuple[np.ndarray, np.ndarray]:
     """
     parts = windows.part_lengths
     rows = np.repeat(np.arange(len(windows)), parts)
-    columns = _ranges(windows.packed.first_lengths, parts)
+    columns = stretches.ranges(windows.packed.first_lengths, parts)
     begins = windows.document_starts + windows.window_starts
     words = np.full((len(windows), length), -1, features.INTEGER)
-    words[rows, columns] = windows.documents.token_words[_ranges(begins, parts)]
+    words[rows, columns] = windows.documents.token_words[
+        stretches.ranges(begins, parts)
+    ]
     is_max = words >= 0
     # Most questions have one window, in which every token counts.
     for window in np.flatnonzero(_num_siblings(windows)):
@@ -225,8 +227,11 @@ def tokenize_contexts(contexts, tokenizer: tokenization.BertTokenizer) -> Docume
         pieces.append(tokens.row_lengths().numpy())
         words.append([len(found) for found in split])
     word_lengths, context_lengths = np.concatenate(pieces), np.concatenate(words)
-    word_tokens, word_splits = _splits(word_lengths), _splits(context_lengths)
-    numbers = _ranges(np.zeros_like(context_lengths), context_lengths)
+    word_tokens, word_splits = (
+        stretches.splits(word_lengths),
+        stretches.splits(context_lengths),
+    )
+    numbers = stretches.ranges(np.zeros_like(context_lengths), context_lengths)
     return Documents(
         tokens=np.concatenate(ids).astype(features.INTEGER),
         splits=word_tokens[word_splits],
@@ -251,11 +256,11 @@ def _windows_of(rows, questions, documents, tokenizer, limits) -> Windows:
     counts[document_lengths == 0] = 0
 
     owner = np.repeat(np.arange(len(rows)), counts)  # [N], from here on by window
-    window_index = _ranges(np.zeros_like(counts), counts)
+    window_index = stretches.ranges(np.zeros_like(counts), counts)
     starts = window_index * stride[owner]
     lengths = np.minimum(room[owner], document_lengths[owner] - starts)
     document_starts = documents.splits[contexts[owner]]
-    tokens, splits = _joined(
+    tokens, splits = stretches.joined(
         (np.array([tokenizer.cls_id]), np.zeros_like(owner), np.ones_like(owner)),
         (query_ids, query_starts[owner], query_lengths[owner]),
         (np.array([tokenizer.sep_id]), np.zeros_like(owner), np.ones_like(owner)),
@@ -310,7 +315,7 @@ def _answer_tokens(rows, questions, documents, tokenizer):
     places = np.maximum(last - first + 2 - lengths, 0)
     places[lengths == 0] = 0
     owner = np.repeat(np.arange(len(rows)), places)
-    place = _ranges(first, places)  # each place where an answer would fit
+    place = stretches.ranges(first, places)  # each place where an answer would fit
     for offset in range(lengths.max(initial=0)):
         known = offset >= lengths[owner]
         same = documents.tokens[np.where(known, 0, place + offset)]
@@ -320,33 +325,3 @@ def _answer_tokens(rows, questions, documents, tokenizer):
     first[found] = place[index]
     last[found] = first[found] + lengths[found] - 1
     return np.stack([first, last], axis=1) - documents.splits[contexts, None]
-
-
-def _splits(lengths):
-    """Where stretches of these lengths begin and the last ends, int64 [N + 1]."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
-
-
-def _ranges(starts, lengths):
-    """The numbers starts[i] .. starts[i] + lengths[i] - 1 for each i, end to end."""
-    ends = np.cumsum(lengths, dtype=np.int64)
-    shift = np.asarray(starts, np.int64) - ends + lengths
-    return np.repeat(shift, lengths) + np.arange(ends[-1] if len(ends) else 0)
-
-
-def _joined(*pieces):
-    """Rows made of several pieces each.
-
-    Args:
-        *pieces: (values, starts, lengths) each; row i has
-            values[starts[i]:starts[i] + lengths[i]] of each, in this order.
-
-    Returns:
-        int32 values of all rows, end to end, and int64 [N + 1] where they begin.
-    """
-    lengths = np.stack([piece[2] for piece in pieces], axis=1)  # [N, pieces]
-    places = _splits(lengths.ravel())[:-1].reshape(lengths.shape)
-    joined = np.empty(lengths.sum(), features.INTEGER)
-    for column, (values, starts, counts) in enumerate(pieces):
-        joined[_ranges(places[:, column], counts)] = values[_ranges(starts, counts)]
-    return joined, _splits(lengths.sum(axis=1))

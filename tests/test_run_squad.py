@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline import squad_scores
+from serving import predictor
 from tests import tiny, tiny_questions
 from training import loop
 
@@ -213,6 +214,27 @@ def test_version_2_gives_no_answer_where_there_is_none(trained_2, data):
     assert results["HasAns_total"] == 13 and results["NoAns_total"] == 7
     assert results["best_f1"] > 80 and "best_f1_thresh" in done.out
     assert all(bool(predicted[name]) == (odds[name] <= 0) for name in odds)
+
+
+def test_export_answers_as_the_script_does(trained_2, data, tmp_path):
+    more = ("--do_predict", "--do_export", "--answer_aligner=words")
+    more += ("--version_2_with_negative",)
+    done = run(trained_2[0], tmp_path, files(data, "2")[1], *more)
+    assert f"exported: {tmp_path}/export/1\n" in done.out
+    paragraphs = read(data / "dev2.json")["data"][0]["paragraphs"]
+    contexts = [paragraph["context"] for paragraph in paragraphs]
+    answers = predictor.Predictor(str(tmp_path / "export")).predict(
+        [paragraph["qas"][0]["question"] for paragraph in paragraphs], contexts
+    )
+    expected = read(tmp_path / "predictions.json")
+    assert [answer["answer"] for answer in answers] == list(expected.values())
+    assert set(expected.values()) == {"", "great", "okay"}
+    for answer, context in zip(answers, contexts, strict=True):
+        if answer["answer"]:
+            assert context[answer["start"] : answer["end"]] == answer["answer"]
+    odds = list(read(tmp_path / "null_odds.json").values())
+    found = [answer["null_odds"] for answer in answers]
+    np.testing.assert_allclose(found, odds, atol=1e-4)
 
 
 def test_threshold_decides_on_no_answer(trained_2, data, tmp_path):

@@ -1,0 +1,270 @@
+"""An exported question answerer against run_squad.py's way to the same answers."""
+
+import functools
+import json
+import pathlib
+import subprocess
+import sys
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline import (
+    packing,
+    squad_answers,
+    squad_features,
+    squad_graph,
+    tokenization,
+)
+from modeling import config, models
+from serving import export, predictor, question_answering
+from tests import served_answers
+from tests.serving import exported_ops
+
+PIECES = "the fair opens on monday tue ##s ##day in par ##is who when ? . - ( ) 東 京"
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
+TOKENIZER = tokenization.BertTokenizer(VOCAB)
+LENGTHS = {"max_seq_length": 16, "doc_stride": 4, "max_query_length": 5}
+CONFIG = config.BertConfig(
+    vocab_size=len(VOCAB),
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=16,
+    type_vocab_size=2,
+    initializer_range=0.5,
+)
+LONG = "The fair\topens  (on Monday) in\xa0Páris.  東京 Tuesday - the fair. Who? " * 3
+ROWS = [
+    ("When?", LONG),
+    ("Who opens the fair in Paris on Monday?", LONG),
+    ("", LONG),
+    ("who", "PARIS"),
+    ("who", ""),
+    ("who", " \t\u200b"),
+    ("fair", "Tu\u0301esdays\r\n(fai\xadr)"),
+    ("when", "東京 - 東 京 \N{FERRIS WHEEL}."),
+    ("Monday?", "the fair " * 9 + "opens"),
+]
+
+
+class Exported(NamedTuple):
+    """A model, how its answers are chosen, and where it lies."""
+
+    model: models.BertSpanPredictor
+    settings: squad_answers.Settings
+    version_dir: str
+
+    def signature(self, name="serving_default"):
+        return loaded(self.version_dir).signatures[name]
+
+    def predict(self, *columns):
+        return answering(self.version_dir).predict(*columns)
+
+
+@functools.cache  # loading takes longer than asking
+def loaded(version_dir):
+    return tf.saved_model.load(version_dir)
+
+
+@functools.cache
+def answering(version_dir):
+    return predictor.Predictor(version_dir)
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(3)
+    model = models.BertSpanPredictor(CONFIG)
+    model.build()
+    kernel = model.span.logits.kernel  # wider than a head is born
+    kernel.assign(tf.random.stateless_normal(kernel.shape, [1, 2]))
+    return model
+
+
+def make(model, directory, **settings):
+    """As run_squad.py does it."""
+    settings = squad_answers.Settings(aligner="words", **settings)
+    module = question_answering.QuestionAnswerer(
+        squad_graph.encoder(TOKENIZER, **LENGTHS),
+        lambda features: model(features, training=False),
+        squad_graph.chooser(settings),
+        [variable.value for variable in model.variables],
+    )
+    return Exported(model, settings, export.save(module, str(directory), {}))
+
+
+@pytest.fixture(scope="module")
+def version_1(model, tmp_path_factory):
+    return make(model, tmp_path_factory.mktemp("v1"))
+
+
+@pytest.fixture(scope="module")
+def version_2(model, tmp_path_factory):
+    return make(
+        model,
+        tmp_path_factory.mktemp("v2"),
+        version_2_with_negative=True,
+        null_score_diff_threshold=-1.0,
+        n_best_size=4,
+        max_answer_length=6,
+    )
+
+
+def expected(exported, rows):
+    """(answers of run_squad.py, number of windows of each question)."""
+    questions = served_answers.ask(rows)
+    windows = squad_features.make_windows(questions, TOKENIZER, **LENGTHS)
+    packed = windows.packed
+    tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
+    features = packing.pad(tokens, packed.first_lengths, 16)
+    logits = exported.model(features, training=False)
+    real = features["input_mask"].numpy() > 0
+    answers = squad_answers.choose(
+        squad_answers.inputs_of(questions, windows, 16),
+        np.where(real, logits["start_logits"], -np.inf),
+        np.where(real, logits["end_logits"], -np.inf),
+        VOCAB,
+        exported.settings,
+    )
+    return answers, np.bincount(windows.question_index, minlength=len(rows))
+
+
+@pytest.mark.parametrize("version", ["version_1", "version_2"])
+def test_answers_are_those_of_run_squad(request, version):
+    exported = request.getfixturevalue(version)
+    answers, num_windows = expected(exported, ROWS)
+    served = exported.predict(*zip(*ROWS, strict=True))
+    served_answers.assert_equal(served, answers, ROWS)
+    assert num_windows.max() > 5 and (num_windows == 0).sum() == 2
+    texts = [row["answer"] for row in served]
+    assert len(set(texts)) > 4  # there is something to tell apart
+    assert texts[4] == texts[5] == ""
+    if version == "version_2":  # with both kinds of answers
+        assert 2 < texts.count("") < len(texts) - 2
+
+
+def test_other_settings_give_other_answers(version_1, version_2):
+    """The twin of the test above: thresholds and limits do arrive in the graph."""
+    columns = list(zip(*ROWS, strict=True))
+    first, second = (exported.predict(*columns) for exported in (version_1, version_2))
+    differ = [a["answer"] != b["answer"] for a, b in zip(first, second, strict=True)]
+    assert any(differ)
+    answers, _ = expected(version_1, ROWS)
+    with pytest.raises(AssertionError):
+        served_answers.assert_equal(second, answers, ROWS)
+
+
+def test_batch_does_not_matter(version_2):
+    whole = version_2.predict(*zip(*ROWS, strict=True))
+    for (question, context), row in zip(ROWS, whole, strict=True):
+        (alone,) = version_2.predict([question], [context])
+        assert alone == pytest.approx(row, abs=served_answers.ROUNDING)
+
+
+@pytest.mark.parametrize("version", ["version_1", "version_2"])
+def test_nothing_is_asked(request, version):
+    exported = request.getfixturevalue(version)
+    assert exported.predict([], []) == []
+    # One question, and no window: the network has nothing to do either.
+    (row,) = exported.predict(["who"], ["\u200b"])
+    none = {"answer": "", "start": -1, "end": -1, "score": 0.0, "probability": 1.0}
+    assert row == none | ({"null_odds": 1e6} if version == "version_2" else {})
+
+
+def test_contexts_and_questions_go_together(version_1):
+    answer = version_1.signature()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many contexts as"):
+        answer(question=tf.constant(["who", "when"]), context=tf.constant(["fair"]))
+    with pytest.raises(ValueError, match="2 and 1 texts given for question, context"):
+        version_1.predict(["who", "when"], ["fair"])
+    with pytest.raises(ValueError, match="takes question, context for each example, 1"):
+        version_1.predict(["who"])
+
+
+def test_invalid_bytes_do_not_count(version_1):
+    (row,) = version_1.predict(["who"], [b"\xff\xfe Paris \xe6\x9d"])
+    assert (row["answer"], row["start"], row["end"]) == ("Paris", 1, 6)
+
+
+def test_signatures_say_what_they_take_and_give(version_1, version_2):
+    def taken(exported, name):
+        inputs = exported.signature(name).structured_input_signature[1]
+        return {k: (v.shape.as_list(), v.dtype.name) for k, v in inputs.items()}
+
+    def given(exported, name):
+        outputs = exported.signature(name).structured_outputs
+        return {k: (v.shape.rank, v.dtype.name) for k, v in outputs.items()}
+
+    text, ids = ([None], "string"), ([None, None], "int32")
+    assert taken(version_1, "serving_default") == {"question": text, "context": text}
+    assert taken(version_1, "ids") == {
+        "input_ids": ids,
+        "input_mask": ids,
+        "segment_ids": ids,
+    }
+    outputs = {
+        "answer": (1, "string"),
+        "start": (1, "int32"),
+        "end": (1, "int32"),
+        "score": (1, "float32"),
+        "probability": (1, "float32"),
+    }
+    assert given(version_1, "serving_default") == outputs
+    outputs["null_odds"] = (1, "float32")
+    assert given(version_2, "serving_default") == outputs
+    logits = (2, "float32")
+    assert given(version_1, "ids") == {"start_logits": logits, "end_logits": logits}
+
+
+def test_ids_give_the_logits(version_1):
+    encode = squad_graph.encoder(TOKENIZER, **LENGTHS)
+    windows = encode(*map(tf.constant, zip(*ROWS, strict=True)))
+    logits = version_1.model(windows.features, training=False)
+    by_ids = version_1.signature("ids")
+    served = by_ids(**windows.features)
+    for name in ("start_logits", "end_logits"):
+        np.testing.assert_allclose(
+            served[name], logits[name], atol=served_answers.ROUNDING
+        )
+    unmasked = dict(windows.features)
+    unmasked["input_mask"] = tf.ones_like(unmasked["input_mask"])
+    moved = by_ids(**unmasked)["start_logits"] - logits["start_logits"]
+    assert np.abs(moved).max() > 1e-3
+
+
+@pytest.mark.parametrize("version", ["version_1", "version_2"])
+def test_only_known_operations_are_exported(request, version):
+    exported = request.getfixturevalue(version)
+    found, compiled = exported_ops.operations(exported.version_dir)
+    assert found - exported_ops.ALLOWED == exported_ops.OF_TENSORFLOW_TEXT
+    assert not compiled  # a server may lack XLA
+
+
+def test_command_prints_answers(version_2):
+    root = pathlib.Path(export.__file__).parents[1]
+    command = [sys.executable, "-m", "serving.predictor", "--json"]
+    rows = [("Who?", "Paris  fair"), ("When?", "")]
+    done = subprocess.run(
+        [*command, f"--export_dir={version_2.version_dir}", *map("\t".join, rows)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row.pop("question") for row in printed] == ["Who?", "When?"]
+    served_answers.assert_equal(printed, expected(version_2, rows)[0], rows)
+
+
+def test_answers_as_lines():
+    answer = {"answer": "on\n Monday", "start": 4, "end": 14, "probability": 0.75}
+    line = predictor._line("When?", answer)
+    assert line == "When?\n    on Monday  0.750"
+    none = {"answer": "", "start": -1, "end": -1, "probability": 0.5}
+    assert predictor._line("When?", none) == "When?\n    (no answer)  0.500"
