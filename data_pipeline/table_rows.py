@@ -75,8 +75,17 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def _lines(path: str) -> Iterator[tuple[int, str]]:
-    """Yields number and text of each line; a line ends at LF and nothing else."""
+def lines(path: str) -> Iterator[tuple[int, str]]:
+    """Yields number and text of each line; a line ends at LF and nothing else.
+
+    Args:
+        path: anything that `tf.io.gfile` opens, plain or gzip; UTF-8, of which a
+            byte-order mark at the beginning is dropped.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file cannot be read or is not UTF-8.
+    """
     number, rest = 0, b""
     try:
         with tf.io.gfile.GFile(path, "rb") as raw:
@@ -110,13 +119,13 @@ def _decode(path: str, number: int, line: bytes) -> str:
 
 
 def _tsv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
-    for number, line in _lines(path):
+    for number, line in lines(path):
         line = line.replace("\r", "")
         yield number, line.split("\t") if line else None
 
 
 def _csv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
-    reader = csv.reader((line + "\n" for _, line in _lines(path)), strict=True)
+    reader = csv.reader((line + "\n" for _, line in lines(path)), strict=True)
     number = 1
     try:
         for row in reader:
@@ -130,7 +139,7 @@ def _csv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
 
 
 def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
-    for number, line in _lines(path):
+    for number, line in lines(path):
         try:
             row = json.loads(line) if line.strip() else None
         except json.JSONDecodeError as error:

@@ -117,6 +117,25 @@ def span():
     return Objective(counts, totals)
 
 
+def tagger():
+    """Mean cross-entropy of the tokens that have a label (BERT section 5.3).
+
+    Features: label_ids [B, S] int, negative where a token has no label. Outputs:
+    logits [B, S, C].
+    """
+
+    def counts(features):
+        is_labelled = features["label_ids"] >= 0  # [B, S]
+        return {"tagger_loss": ops.sum(ops.cast(is_labelled, "float32"))}
+
+    def totals(features, outputs):
+        label_ids = features["label_ids"]
+        losses = cross_entropy(outputs["logits"], ops.maximum(label_ids, 0))  # [B, S]
+        return {"tagger_loss": ops.sum(ops.where(label_ids >= 0, losses, 0.0))}
+
+    return Objective(counts, totals)
+
+
 def pretraining(has_sentence_task=True):
     """Masked-LM loss plus next-sentence loss (run_pretraining.py), and accuracies.
 

@@ -23,10 +23,13 @@ FLAG_MODULES = {
     "training/run_flags.py",
     "training/squad_flags.py",
     "training/table_flags.py",
+    "training/tagger_flags.py",
 }
 # Their tests start in milliseconds and they serve where no TensorFlow is installed.
 PLAIN_MODULES = {
     "data_pipeline.labels",
+    "data_pipeline.tag_schemes",
+    "data_pipeline.tag_sets",
     "modeling.config",
     "training.metrics",
     "training.schedule",

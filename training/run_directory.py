@@ -30,6 +30,7 @@ _OWN_PATTERNS = (
     "predictions.json",
     "nbest_predictions.json",
     "null_odds.json",
+    "test_tags.*",
 )
 _OWN_DIRECTORIES = ("train", "eval", "export")
 

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from modeling import losses
 
@@ -91,6 +92,45 @@ def test_span_loss_is_half_of_both_ends():
     end = xent((-LOGITS[0]).tolist(), 1) + xent((-LOGITS[1]).tolist(), 1)
     parts = total_and_count(losses.span(), features, outputs)
     assert parts == {"span_loss": (pytest.approx((start + end) / 2), 2.0)}
+
+
+def tagged_batch():
+    features = {"label_ids": np.array([[-1, 1, 0], [-1, 2, -1]], np.int32)}
+    logits = np.stack([np.roll(LOGITS[[0, 1, 0]], i, axis=1) for i in range(2)])
+    return features, {"logits": logits}
+
+
+def test_tagger_loss_is_a_mean_over_labelled_tokens():
+    features, outputs = tagged_batch()
+    rows = outputs["logits"].tolist()
+    total = xent(rows[0][1], 1) + xent(rows[0][2], 0) + xent(rows[1][1], 2)
+    parts = total_and_count(losses.tagger(), features, outputs)
+    assert parts == {"tagger_loss": (pytest.approx(total), 3.0)}
+
+
+def test_tokens_without_a_label_do_not_matter():
+    features, outputs = tagged_batch()
+    tagger = losses.tagger()
+    expected = total_and_count(tagger, features, outputs)
+    for place, is_equal in (((0, 0), True), ((1, 2), True), ((1, 1), False)):
+        changed = {"logits": outputs["logits"].copy()}
+        changed["logits"][place] = [1e4, -1e4, 5.0]
+        assert (total_and_count(tagger, features, changed) == expected) is is_equal
+    nothing = {"label_ids": np.full((2, 3), -1, np.int32)}
+    assert total_and_count(tagger, nothing, outputs) == {"tagger_loss": (0.0, 0.0)}
+
+
+def test_tokens_without_a_label_have_no_gradient():
+    features, outputs = tagged_batch()
+    logits = tf.Variable(outputs["logits"])
+    with tf.GradientTape() as tape:
+        totals = losses.tagger().totals(features, {"logits": logits})
+    gradient = tape.gradient(totals["tagger_loss"], logits).numpy()
+    assert np.isfinite(gradient).all()
+    assert (np.abs(gradient).sum(-1) > 0).tolist() == [
+        [False, True, True],
+        [False, True, False],
+    ]
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 1)])

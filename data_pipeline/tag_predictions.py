@@ -1,0 +1,145 @@
+"""Writes predicted tags: in the form of the file they are for, and as spans."""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from data_pipeline import table_rows, tag_schemes, tagged_text
+
+Tags = Sequence[Sequence[str]]  # of each sentence
+SPANS_FILE = "test_predictions.jsonl"
+# In the form of the input, by its format.
+_TAGS_FILES = {
+    "conll": "test_tags.conll",
+    "seq": "test_tags.seq.out",
+    "jsonl": "test_tags.jsonl",
+}
+
+
+def write_all(
+    directory: str,
+    sentences: tagged_text.Sentences,
+    tags: Tags,
+    probabilities: Sequence[Sequence[float]],
+    scheme: str,
+) -> list[str]:
+    """Writes predictions in both forms; arguments as for `write` and `write_spans`.
+
+    Returns:
+        The paths of the two files.
+    """
+    tf.io.gfile.makedirs(directory)
+    paths = [
+        os.path.join(directory, _TAGS_FILES[sentences.file_format]),
+        os.path.join(directory, SPANS_FILE),
+    ]
+    write(paths[0], sentences, tags)
+    write_spans(paths[1], sentences, tags, probabilities, scheme)
+    return paths
+
+
+def write(path: str, sentences: tagged_text.Sentences, tags: Tags) -> None:
+    """Writes the file that was read once more, with predicted tags.
+
+    Columns: each row has one more, behind the others; comments and blank lines stay.
+    seq.in: the tags of each line, which is a seq.out. JSONL: "tags" is what is
+    predicted, and "given" what was there. Read again, each gives the predicted tags.
+
+    Args:
+        path: of the file to write.
+        sentences: as `tagged_text.read` gave them; their file is read again.
+        tags: one a word.
+    """
+    lines = {
+        "conll": _with_column,
+        "seq": _lines_of_tags,
+        "jsonl": _with_tags,
+    }[sentences.file_format](sentences, tags)
+    with tf.io.gfile.GFile(path, "w") as file:
+        for line in lines:
+            file.write(f"{line}\n")
+
+
+def _with_column(sentences: tagged_text.Sentences, tags: Tags) -> Iterator[str]:
+    found = {
+        line: tag
+        for sentence_lines, sentence_tags in zip(sentences.lines, tags, strict=True)
+        for line, tag in zip(sentence_lines, sentence_tags, strict=True)
+    }
+    for number, line in table_rows.lines(sentences.path):
+        line = line.rstrip("\r")
+        if number in found:
+            line = f"{line}{sentences.separator}{found[number]}"
+        yield line
+
+
+def _lines_of_tags(sentences: tagged_text.Sentences, tags: Tags) -> Iterator[str]:
+    found = _by_line(sentences, tags)
+    for number, _ in table_rows.lines(sentences.path):
+        yield " ".join(found.get(number, ()))
+
+
+def _with_tags(sentences: tagged_text.Sentences, tags: Tags) -> Iterator[str]:
+    found = _by_line(sentences, tags)
+    for number, row in table_rows.file_rows(sentences.path, "jsonl"):
+        assert isinstance(row, dict)
+        if row.get(tagged_text.TAGS_KEY) is not None:
+            row["given"] = row[tagged_text.TAGS_KEY]
+        row[tagged_text.TAGS_KEY] = list(found.get(number, ()))
+        yield json.dumps(row, ensure_ascii=False)
+
+
+def _by_line(sentences: tagged_text.Sentences, tags: Tags) -> dict[int, Sequence[str]]:
+    first = (lines[0] for lines in sentences.lines)
+    return dict(zip(first, tags, strict=True))
+
+
+def write_spans(
+    path: str,
+    sentences: tagged_text.Sentences,
+    tags: Tags,
+    probabilities: Sequence[Sequence[float]],
+    scheme: str,
+) -> None:
+    """Writes one JSON object a sentence: its words, their tags, and the spans.
+
+    {"words": [...], "tags": [...], "probabilities": [...], "spans": [{"start": 0,
+    "end": 2, "type": "person", "text": "Ada Byron", "probability": 0.98}]}, and
+    "given", the tags of the file, where it has some. A span is words[start:end]; its
+    probability is the product of its words', rounded like all to 6 digits. Without
+    spans where the scheme is "plain".
+
+    Args:
+        path: of the file to write.
+        sentences: N of them.
+        tags: one a word, as predicted.
+        probabilities: of each of these tags, 0..1.
+        scheme: of the tags.
+    """
+    with tf.io.gfile.GFile(path, "w") as file:
+        for index, words in enumerate(sentences.words):
+            row: dict[str, Any] = {
+                "words": words,
+                "tags": list(tags[index]),
+                "probabilities": [round(float(p), 6) for p in probabilities[index]],
+            }
+            if scheme != tag_schemes.PLAIN:
+                row["spans"] = [
+                    {
+                        "start": span.start,
+                        "end": span.end,
+                        "type": span.type,
+                        "text": " ".join(words[span.start : span.end]),
+                        "probability": round(
+                            math.prod(probabilities[index][span.start : span.end]), 6
+                        ),
+                    }
+                    for span in tag_schemes.spans(tags[index], scheme)
+                ]
+            if sentences.tags is not None:
+                row["given"] = sentences.tags[index]
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")

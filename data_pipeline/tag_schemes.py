@@ -1,0 +1,170 @@
+"""How tags of words spell spans: BIO, IOB1, BIOES, BILOU and BMES; or none does.
+
+A tag is a letter, a hyphen and a type ("B-place"), the letter alone, or "O" for a word
+outside all spans. Spans are read by the rule of conlleval, the script of the CoNLL
+tasks: a word begins a span if its letter says so, or if the word before it is outside,
+ends its span, or has another type. Plain Python.
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+OUTSIDE = "O"
+PLAIN = "plain"  # each tag for itself, such as parts of speech
+# Of each scheme the letters of a word that begins a span, is inside, ends it, and is a
+# span alone; those with two letters say nothing of the end.
+_LETTERS = {
+    "BIO": "BI",  # IOB2
+    "IOB1": "BI",  # B only between two neighbours of one type
+    "BIOES": "BIES",
+    "BILOU": "BILU",
+    "BMES": "BMES",
+}
+SCHEMES = (*_LETTERS, PLAIN)
+_ROLES = "BIES"
+
+
+class Span(NamedTuple):
+    """Words start .. end - 1 of a sentence, which are one thing.
+
+    Attributes:
+        start: first word, from 0.
+        end: the word behind the last.
+        type: what it is; "" where the tags do not say.
+    """
+
+    start: int
+    end: int
+    type: str
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def parse(tag: str, scheme: str) -> tuple[str, str]:
+    """The role of a word, a letter of "BIES" or "O", and the type of its span.
+
+    Raises:
+        ValueError: the tag is not of the scheme, which has spans.
+    """
+    if tag == OUTSIDE:
+        return OUTSIDE, ""
+    letter, hyphen, kind = tag.partition("-")
+    place = _LETTERS[scheme].find(letter) if len(letter) == 1 else -1
+    if place < 0 or bool(hyphen) != bool(kind):
+        letters = ", ".join(f"{known}-type" for known in _LETTERS[scheme])
+        raise ValueError(
+            f"tag {tag!r} is not of the scheme {scheme} ({letters} or O); correct it, "
+            "or choose another --tag_scheme"
+        )
+    return _ROLES[place], kind
+
+
+def fits(tag: str, scheme: str) -> bool:
+    """Whether a tag is one of a scheme's; every tag is one of "plain"."""
+    try:
+        return scheme == PLAIN or bool(parse(tag, scheme))
+    except ValueError:
+        return False
+
+
+def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
+    """The scheme of tags.
+
+    BIO and IOB1 have the same tags: it is IOB1 where spans begin with I and each B
+    stands where I would continue the span before it.
+
+    Args:
+        sentences: the tags of each. If only their names are known, give each as a
+            sentence of its own, which leaves BIO for IOB1 where there is a B.
+
+    Returns:
+        One of `SCHEMES`; "plain" where no other explains all tags.
+    """
+    sentences = list(sentences)
+    names = {tag for tags in sentences for tag in tags} - {OUTSIDE}
+    found = [
+        scheme
+        for scheme in _LETTERS
+        if names and all(fits(name, scheme) for name in names)
+    ]
+    if not found:
+        return PLAIN
+    if found[0] != "BIO":
+        return found[0]
+    needless_b = starting_i = False
+    for tags in sentences:
+        previous = OUTSIDE, ""
+        for role, kind in (parse(tag, "BIO") for tag in tags):
+            continues = previous[0] != OUTSIDE and previous[1] == kind
+            needless_b |= role == "B" and not continues
+            starting_i |= role == "I" and not continues
+            previous = role, kind
+    return "IOB1" if starting_i and not needless_b else "BIO"
+
+
+def spans(tags: Sequence[str], scheme: str) -> list[Span]:
+    """The spans of a sentence, from left to right; none where the scheme is "plain".
+
+    Raises:
+        ValueError: a tag is not of the scheme.
+    """
+    found: list[Span] = []
+    if scheme == PLAIN:
+        return found
+    start = -1  # of the span that is open
+    before, kind_before = OUTSIDE, ""
+    for place, tag in enumerate(tags):
+        role, kind = parse(tag, scheme)
+        begins = role in "BS" or (
+            role != OUTSIDE and (before in "OES" or kind != kind_before)
+        )
+        if start >= 0 and (begins or role == OUTSIDE):
+            found.append(Span(start, place, kind_before))
+            start = -1
+        if begins:
+            start = place
+        before, kind_before = role, kind
+    if start >= 0:
+        found.append(Span(start, len(tags), kind_before))
+    return found
+
+
+def tags_of(found: Iterable[Span], length: int, scheme: str) -> list[str]:
+    """The tags that spell spans.
+
+    Args:
+        found: spans from left to right, none within another.
+        length: words of the sentence.
+        scheme: one that has spans.
+    """
+    tags = [OUTSIDE] * length
+    letters = _LETTERS[scheme]
+    begin, inside = letters[0], letters[1]
+    end, single = (letters[2], letters[3]) if len(letters) == 4 else (inside, begin)
+    last = Span(-1, -1, "")
+    for span in found:
+        spelled = [inside] * (span.end - span.start)
+        spelled[-1] = end
+        spelled[0] = single if len(spelled) == 1 else begin
+        touches = last.end == span.start and last.type == span.type
+        if scheme == "IOB1" and not touches:
+            spelled[0] = inside
+        suffix = f"-{span.type}" if span.type else ""
+        tags[span.start : span.end] = [letter + suffix for letter in spelled]
+        last = span
+    return tags
+
+
+def repair(tags: Sequence[str], scheme: str) -> tuple[list[str], int]:
+    """The same spans as the scheme spells them, such as B where a span began with I.
+
+    Returns:
+        The tags and how many of them are others than before.
+
+    Raises:
+        ValueError: a tag is not of the scheme.
+    """
+    if scheme == PLAIN:
+        return list(tags), 0
+    repaired = tags_of(spans(tags, scheme), len(tags), scheme)
+    return repaired, sum(map(str.__ne__, tags, repaired))

@@ -1,0 +1,248 @@
+"""Fine-tunes BERT to tag words, evaluates, predicts with and exports the tagger.
+
+Slot filling, entities, parts of speech (BERT section 5.3): see docs/tagging.md.
+"""
+
+import functools
+import os
+from typing import Any, NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+
+import keras
+import tensorflow as tf
+from absl import app, flags
+
+from data_pipeline import (
+    batching,
+    casing,
+    classification,
+    labels,
+    tag_predictions,
+    tag_schemes,
+    tag_sets,
+    tagged_data,
+    tagged_text,
+    tokenization,
+)
+from modeling import checkpoint, losses, models, pretrained
+from modeling import config as config_lib
+from training import (
+    devices,
+    evaluation,
+    loop,
+    run,
+    run_flags,
+    seeds,
+    steps,
+    tagger_flags,
+)
+from training import flags as shared_flags
+
+FLAGS = flags.FLAGS
+ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
+
+
+class Parts(NamedTuple):
+    """Everything that is read and checked before the work starts."""
+
+    files: shared_flags.ModelFiles
+    config: config_lib.BertConfig
+    tokenizer: tokenization.BertTokenizer
+    tag_set: tag_sets.TagSet
+    data: dict[str, tagged_data.Data]
+    plan: loop.Plan | None
+    strategy: Any
+    pad_to: int | None
+
+
+def define_flags():
+    shared_flags.define_model_flags(max_seq_length=128)
+    shared_flags.define_training_flags()
+    shared_flags.define_fine_tuning_flags()
+    shared_flags.define_device_flags()
+    shared_flags.define_action_flags(*ACTIONS)
+    tagger_flags.define(tagged_text.FORMATS, tag_schemes.SCHEMES)
+
+
+def prepare():
+    """Reads and checks all input; a ValueError says what is wrong with it."""
+    shared_flags.check_actions(*ACTIONS)
+    shared_flags.check_fine_tuning()
+    files = shared_flags.model_files(pretrained.locate)
+    config = pretrained.read_config(files.config_file)
+    tokenizer = tokenization.BertTokenizer.from_file(
+        files.vocab_file, files.do_lower_case
+    )
+    pretrained.check_sizes(config, tokenizer.vocab_size, files, FLAGS.max_seq_length)
+    if FLAGS.check_case:
+        casing.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+    evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.evaluate_steps)
+    wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
+    paths = {split: tagger_flags.path(split) for split in wanted if wanted[split]}
+    splits = tagged_data.read(paths, tagged_text.Layout(**tagger_flags.layout()))
+    names = labels.read_labels(FLAGS.labels, tf.io.gfile.GFile) if FLAGS.labels else ()
+    tag_set = tagged_data.find_tag_set(
+        splits.get("train"),
+        names=names,
+        scheme=tagger_flags.tag_scheme(),
+        known=classification.find_label_map(FLAGS.output_dir, files.init_checkpoint),
+        open_file=tf.io.gfile.GFile,
+    )
+    data = tagged_data.load(
+        splits,
+        tag_set,
+        tokenizer,
+        accepts_unknown=FLAGS.accept_unknown_tags,
+        **tagger_flags.windows(),
+    )
+    plan = None
+    if FLAGS.do_train:
+        num_windows = len(data["train"].windows)
+        plan = run_flags.plan(num_windows, tagged_data.score_names(tag_set))
+    strategy = shared_flags.strategy()
+    shared_flags.check_batch_size(strategy)
+    pad_to = FLAGS.max_seq_length if shared_flags.has_static_shapes() else None
+    return Parts(files, config, tokenizer, tag_set, data, plan, strategy, pad_to)
+
+
+def build_model(parts, output_dir, resumes):
+    """The model, where its weights are from, and the step they were trained for."""
+    with parts.strategy.scope():
+        model = models.BertTagger(parts.config, len(parts.tag_set.names))
+        model.build()
+    path = output_dir if resumes else parts.files.init_checkpoint
+    return model, *pretrained.load_weights(
+        model, path, trains=FLAGS.do_train, resumes=resumes
+    )
+
+
+def best_tags(model, features, training):
+    """The likeliest tag of each token and its probability; [B, S] each."""
+    probabilities = keras.ops.softmax(model(features, training=training)["logits"])
+    return {
+        "ids": keras.ops.argmax(probabilities, axis=-1),
+        "probabilities": keras.ops.max(probabilities, axis=-1),
+    }
+
+
+def tagger(parts, model):
+    """A function split, batch_size -> tagged_data.Tagged, with the current weights."""
+    predict = steps.predict_function(
+        functools.partial(best_tags, model),
+        parts.strategy,
+        jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
+    )
+
+    def tag(split, batch_size):
+        data = parts.data[split]
+        size = devices.fitting_batch_size(batch_size, parts.strategy)
+        order = batching.evaluation_order(data.windows.packed.lengths, size)
+        batches = data.batches(order, parts.pad_to)
+        outputs = evaluation.predict(predict, batches, order, parts.strategy)
+        return tagged_data.decide(data, outputs, parts.tag_set)
+
+    return tag
+
+
+def train(parts, model, tag, run_seed, output_dir, origin):
+    """Trains; leaves the last, or with --evaluate_steps the best, weights in place."""
+    data = parts.data["train"]
+    order = batching.training_order(
+        data.windows.packed.lengths,
+        batch_size=FLAGS.train_batch_size,
+        num_steps=parts.plan.num_train_steps,
+        seed=run_seed,
+        group_by_length=FLAGS.group_by_length and not parts.pad_to,
+    )
+    with parts.strategy.scope():
+        optimizer = run_flags.optimizer()
+
+    def batches_from(step):
+        return data.batches(order[step:], parts.pad_to)
+
+    def evaluate():
+        return tag("dev", FLAGS.eval_batch_size).scores
+
+    settings = run.Run(
+        output_dir=output_dir,
+        strategy=parts.strategy,
+        jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
+        variables=checkpoint.google_variables(model),
+        write=checkpoint.write_google,
+        load=functools.partial(checkpoint.load, model),
+        origin=origin,
+        seed=run_seed,
+        evaluate=evaluate if FLAGS.evaluate_steps else None,
+        **run_flags.run_settings(),
+    )
+    objective = losses.tagger()
+    return run.train(settings, model, optimizer, objective, batches_from, parts.plan)
+
+
+def evaluate(tag, output_dir, global_step):
+    """Writes eval_results.txt; returns what it holds."""
+    tagged = tag("dev", FLAGS.eval_batch_size)
+    results = {**tagged.results("eval"), "global_step": global_step}
+    run.record(output_dir, global_step, tagged.scores, results)
+    return results
+
+
+def predict(parts, tag, output_dir):
+    """Writes predictions in both forms; returns scores, if any."""
+    tagged, sentences = (
+        tag("test", FLAGS.predict_batch_size),
+        parts.data["test"].sentences,
+    )
+    for path in tag_predictions.write_all(
+        output_dir, sentences, tagged.tags, tagged.probabilities, parts.tag_set.scheme
+    ):
+        print(f"predictions: {path}")
+    return tagged.results("test")
+
+
+def run_once(parts, run_seed, output_dir):
+    """One run with one seed in one directory; returns its scores."""
+    model, origin, global_step = run.start(
+        output_dir,
+        functools.partial(build_model, parts, output_dir),
+        identity=identify(parts, run_seed) if FLAGS.do_train else {},
+        files={
+            **pretrained.files(parts.config, parts.tokenizer),
+            labels.MAP_FILE: tag_sets.map_text(parts.tag_set),
+        },
+        **run_flags.start_settings(run_seed),
+    )
+    tag = tagger(parts, model)
+    results = {}
+    if FLAGS.do_train:
+        global_step = train(parts, model, tag, run_seed, output_dir, origin)
+    if FLAGS.do_eval:
+        results.update(evaluate(tag, output_dir, global_step))
+    if FLAGS.do_predict:
+        results.update(predict(parts, tag, output_dir))
+    for name in sorted(results):
+        print(f"  {name} = {results[name]!s}")
+    return results
+
+
+def identify(parts, run_seed):
+    """What another run must share to be continued by this one."""
+    return {
+        "data": parts.data["train"].digest(),
+        "labels": list(parts.tag_set.names),
+        **run_flags.identity(parts.config.to_dict(), run_seed),
+    }
+
+
+def main(_):
+    shared_flags.quiet_libraries()
+    with shared_flags.one_line_errors():
+        parts = prepare()
+    one_run = functools.partial(run_once, parts)
+    seeds.run(one_run, FLAGS.seed, shared_flags.seeds(), FLAGS.output_dir)
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

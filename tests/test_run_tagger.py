@@ -1,0 +1,344 @@
+"""run_tagger.py from end to end, on a tiny model and sentences made for it."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline import tag_scores, tagged_text
+from tests import tiny, tiny_tags
+from training import loop
+
+ACTIONS = ("--do_train", "--do_eval", "--do_predict")
+# Enough to learn which words are tagged how, in some seconds.
+LEARN = ("--learning_rate=3e-3", "--num_train_epochs=30", "--train_batch_size=8")
+BRIEF = ("--learning_rate=1e-3", "--num_train_epochs=1", "--train_batch_size=8")
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    return tiny.write_model(tmp_path_factory.mktemp("uncased_model"))
+
+
+@pytest.fixture(scope="module")
+def small_model_dir(tmp_path_factory):
+    """One layer, for tests in which the network does not matter."""
+    path = tmp_path_factory.mktemp("small_uncased_model")
+    return tiny.write_model(path, num_hidden_layers=1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny_tags.write_splits(tmp_path_factory.mktemp("tags"))
+
+
+def files(data, *splits, ending="conll"):
+    splits = splits or ("train", "dev", "test")
+    return [f"--{split}_file={data}/{split}.{ending}" for split in splits]
+
+
+def tagger(model, output_dir, *arguments):
+    places = (f"--pretrained={model}", f"--output_dir={output_dir}")
+    return tiny.run_script("run_tagger", *places, "--max_seq_length=16", *arguments)
+
+
+def run(*arguments):
+    """Runs the script, which must end well; returns what it printed."""
+    done = tagger(*arguments)
+    assert done.code == 0, done.err
+    return done
+
+
+@pytest.fixture(scope="module")
+def trained(model_dir, data, tmp_path_factory):
+    """(directory, output) of a whole run."""
+    path = tmp_path_factory.mktemp("trained")
+    return path, run(model_dir, path, *files(data), *ACTIONS, *LEARN)
+
+
+def tags_of(path):
+    layout = tagged_text.Layout()
+    return tagged_text.read(str(path), layout, tags_required=True).tags
+
+
+def test_whole_run_learns_and_leaves_its_files(trained, data):
+    path, done = trained
+    found = set(tiny.listing(path))
+    events = {name.split("/")[0] for name in found if "tfevents" in name}
+    assert events == {"train", "eval"}
+    assert {
+        "bert_config.json",
+        "checkpoint",
+        "eval_results.txt",
+        "label_map.json",
+        "model.ckpt-180.index",
+        "run.json",
+        "test_predictions.jsonl",
+        "test_tags.conll",
+        "vocab.txt",
+    } < found
+    results = tiny.eval_results(path)
+    assert results["eval_f1"] > 0.9 and results["global_step"] == 180
+    kinds = {name.removeprefix("eval_f1_") for name in results if "_f1_" in name}
+    assert kinds == set(tiny.LABELS)
+    tags = json.loads((path / "label_map.json").read_text())
+    assert tags["0"] == "O" and tags["tag_scheme"] == "BIO" and len(tags) == 9
+    # The scores printed of the test sentences are those of the file that is written.
+    scores = tag_scores.score(
+        tags_of(data / "test.conll"), tags_of(path / "test_tags.conll"), "BIO"
+    )
+    for name, value in scores.items():
+        assert f"  test_{name} = {value}\n" in done.out
+    assert scores["f1"] > 0.8
+    assert "newly initialised: output_weights, output_bias" in done.out
+
+
+def test_predictions_stand_beside_the_input(trained, data):
+    path, _ = trained
+    given = (data / "test.conll").read_text().splitlines()
+    written = (path / "test_tags.conll").read_text().splitlines()
+    assert len(written) == len(given)
+    for before, after in zip(given, written, strict=True):
+        if before and not before.startswith("-DOCSTART-"):
+            assert after.rsplit(" ", 1)[0] == before
+        else:
+            assert after == before
+    rows = tiny.predictions(path)
+    assert [row["words"] for row in rows] == [w for w, _ in tiny_tags.sentences(10, 60)]
+    assert [row["tags"] for row in rows] == tags_of(path / "test_tags.conll")
+    assert [row["given"] for row in rows] == [t for _, t in tiny_tags.sentences(10, 60)]
+    for row in rows:
+        assert len(row["probabilities"]) == len(row["words"])
+        assert 0.15 < min(row["probabilities"]) <= max(row["probabilities"]) <= 1
+        for span in row["spans"]:
+            words = row["words"][span["start"] : span["end"]]
+            assert span["text"] == " ".join(words)
+            assert row["tags"][span["start"]] == f"B-{span['type']}"
+    assert sum(len(row["spans"]) for row in rows) > 10
+
+
+def test_long_sentences_lose_no_word(trained, tmp_path):
+    rows = [tiny_tags.sentence(3, length=40), tiny_tags.sentence(4, length=5)]
+    path = tiny_tags.write_conll(tmp_path / "long.conll", rows)
+    out = tmp_path / "out"
+    done = run(trained[0], out, f"--test_file={path}", "--do_predict")
+    assert re.search(r"^test: 2 sentences, 45 words from .*; [4-9] windows", done.out)
+    (first, second) = tiny.predictions(out)
+    assert len(first["tags"]) == 40 and len(second["tags"]) == 5
+    # 14 tokens fit: what lies beyond the first window is tagged like the rest of it.
+    right = np.array(first["tags"]) == np.array(first["given"])
+    assert right[14:].mean() > 0.8 and set(first["given"][14:]) > {"O"}
+
+
+def test_document_context_changes_windows_not_words(trained, data, tmp_path):
+    more = ("--do_predict", *files(data, "test"))
+    done = run(trained[0], tmp_path, *more, "--document_context")
+    assert len(tiny.predictions(tmp_path)) == 10
+    mean = float(re.search(r"windows, (\S+) tokens on average", done.out)[1])
+    assert mean > 14  # of 16; alone they have 9.4
+    before = [row["probabilities"] for row in tiny.predictions(trained[0])]
+    after = [row["probabilities"] for row in tiny.predictions(tmp_path)]
+    assert list(map(len, before)) == list(map(len, after)) and before != after
+
+
+def test_predictions_equal_those_of_the_run(trained, data, tmp_path):
+    path, _ = trained
+    more = (*files(data, "dev", "test"), "--do_eval", "--do_predict")
+    done = run(path, tmp_path, *more, "--predict_batch_size=3")
+    for name in ("test_tags.conll", "eval_results.txt"):
+        assert (tmp_path / name).read_bytes() == (path / name).read_bytes()
+    assert "model.ckpt-180" in done.out
+    padded = run(path, tmp_path / "padded", *more, "--pad_to_max_length")
+    assert "windows, " in padded.out
+    name = "test_tags.conll"
+    assert (tmp_path / "padded" / name).read_bytes() == (path / name).read_bytes()
+
+
+@pytest.mark.parametrize("form", ["seq", "jsonl"])
+def test_other_formats_give_the_same_predictions(trained, form, tmp_path):
+    rows = tiny_tags.sentences(10, 60)
+    if form == "seq":
+        place = tmp_path / "test"
+        place.mkdir()
+        for name, column in (("seq.in", 0), ("seq.out", 1)):
+            text = "".join(" ".join(row[column]) + "\n" for row in rows)
+            (place / name).write_text(text)
+    else:
+        place = tmp_path / "test.jsonl"
+        lines = [json.dumps({"words": words, "tags": tags}) for words, tags in rows]
+        place.write_text("\n".join(lines) + "\n")
+    out = tmp_path / "out"
+    run(trained[0], out, f"--test_file={place}", "--do_predict")
+    expected = tiny.predictions(trained[0])
+    assert tiny.predictions(out) == expected
+    if form == "seq":
+        text = (out / "test_tags.seq.out").read_text()
+        assert [line.split() for line in text.splitlines()] == [
+            row["tags"] for row in expected
+        ]
+    else:
+        assert tags_of(out / "test_tags.jsonl") == [row["tags"] for row in expected]
+
+
+def test_words_without_tags_are_tagged_and_not_scored(trained, tmp_path):
+    rows = tiny_tags.sentences(10, 60)
+    path = tiny_tags.write_conll(tmp_path / "blind.txt", rows, has_tags=False)
+    out = tmp_path / "out"
+    done = run(trained[0], out, f"--test_file={path}", "--do_predict")
+    assert "test_f1" not in done.out
+    rows = [
+        {k: v for k, v in row.items() if k != "given"}
+        for row in tiny.predictions(trained[0])
+    ]
+    assert tiny.predictions(out) == rows
+
+
+def test_plain_tags_are_scored_by_accuracy(small_model_dir, data, tmp_path):
+    kinds = {"O": "WORD", "B": "SIGN", "I": "MORE"}
+    for split in ("train", "dev"):
+        text = (data / f"{split}.conll").read_text()
+        text = re.sub(r"(O|B-\w+|I-\w+)$", lambda m: kinds[m[1][0]], text, flags=re.M)
+        (tmp_path / f"{split}.conll").write_text(text)
+    arguments = (*files(tmp_path, "train", "dev"), "--do_train", "--do_eval", *BRIEF)
+    run(small_model_dir, tmp_path / "out", *arguments, "--num_train_epochs=6")
+    results = tiny.eval_results(tmp_path / "out")
+    assert set(results) == {"eval_accuracy", "global_step"}
+    assert results["eval_accuracy"] > 0.8
+
+
+def test_interrupted_run_ends_as_the_uninterrupted_one(
+    small_model_dir, data, tmp_path, monkeypatch
+):
+    arguments = (*files(data), *ACTIONS, *BRIEF)
+    arguments += ("--save_checkpoints_steps=2", "--log_steps=1")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    run(small_model_dir, whole, *arguments)
+    ordinary = loop.Plan.next_stop
+
+    def stop_at_5(plan, step):
+        if step == 5:
+            raise KeyboardInterrupt
+        return ordinary(plan, step)
+
+    monkeypatch.setattr(loop.Plan, "next_stop", stop_at_5)
+    with pytest.raises(KeyboardInterrupt):
+        run(small_model_dir, parts, *arguments)
+    monkeypatch.undo()
+    done = run(small_model_dir, parts, *arguments)
+    assert "training: step 4 to 6" in done.out
+    first, second = (
+        tf.train.load_checkpoint(str(path / "model.ckpt-6")) for path in (whole, parts)
+    )
+    for name in first.get_variable_to_shape_map():
+        np.testing.assert_array_equal(
+            first.get_tensor(name), second.get_tensor(name), err_msg=name
+        )
+    for name in ("test_predictions.jsonl", "test_tags.conll", "eval_results.txt"):
+        assert (whole / name).read_bytes() == (parts / name).read_bytes()
+
+
+def test_best_checkpoint_is_used_and_training_stops_early(
+    small_model_dir, data, tmp_path
+):
+    """With a rate that ruins the weights an early evaluation stays the best."""
+    arguments = (*files(data), *ACTIONS, *LEARN, "--best_metric=accuracy")
+    arguments += ("--evaluate_steps=2", "--early_stopping_patience=3")
+    arguments += ("--learning_rate=0.5", "--warmup_proportion=0.1")
+    done = run(small_model_dir, tmp_path, *arguments)
+    step, score = re.search(r"^best: step (\d+) with (\S+);", done.out, re.M).groups()
+    assert f"no better accuracy than {score} (step {step}) in 3" in done.err
+    results = tiny.eval_results(tmp_path)
+    assert results["global_step"] == int(step)
+    assert results["eval_accuracy"] == pytest.approx(float(score), abs=1e-4)
+
+
+def test_broken_schemes_are_respelled_and_counted(small_model_dir, tmp_path):
+    rows = [
+        (words, [t.replace("B-", "I-") for t in tags])
+        for words, tags in tiny_tags.sentences(16)
+    ]
+    path = tiny_tags.write_conll(tmp_path / "train.conll", rows)
+    given = (f"--train_file={path}", "--do_train", *BRIEF, "--tag_scheme=BIO")
+    done = run(small_model_dir, tmp_path / "out", *given)
+    count = sum(tag != "O" for _, tags in tiny_tags.sentences(16) for tag in tags)
+    begun = sum(t.startswith("B-") for _, tags in tiny_tags.sentences(16) for t in tags)
+    assert 0 < begun < count
+    assert f"{begun} tags respelled by the scheme BIO" in done.out
+    names = json.loads((tmp_path / "out" / "label_map.json").read_text()).values()
+    assert "B-good" in names
+
+
+def test_seeds_are_summarised(small_model_dir, data, tmp_path):
+    more = ("--do_train", "--do_eval", *BRIEF, "--seeds=1,2")
+    done = run(small_model_dir, tmp_path, *files(data, "train", "dev"), *more)
+    assert re.search(r"^  eval_f1 = 0\.\d{4} \+- 0\.\d{4}$", done.out, re.M)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "seed-1",
+        "seed-2",
+        "seeds.json",
+    }
+
+
+BAD_INPUT = {
+    "no action": ((), ["At least one of `do_train`"]),
+    "no file": (("--do_train",), ["--train_file is not set"]),
+    "absent": (("--do_train", "--train_file={0}/none"), ["none: no such file"]),
+    "columns": (
+        ("--do_train", "--train_file={0}/short.conll"),
+        ["short.conll:2", "1 column"],
+    ),
+    "unknown tag": (
+        (
+            *("--do_train", "--train_file={1}/train.conll"),
+            *("--do_eval", "--dev_file={0}/odd.conll"),
+        ),
+        ["odd.conll:1", "'B-odd'", "B-good"],
+    ),
+    "numbers": (
+        ("--do_train", "--train_file={0}/seq.in"),
+        ["seq.out:1", "2 tags for 3 words"],
+    ),
+    "no head": (
+        ("--do_predict", "--test_file={1}/test.conll"),
+        ["nothing says what the tags are"],
+    ),
+    "stride": (
+        ("--do_train", "--train_file={1}/train.conll", "--window_stride=15"),
+        ["--window_stride=15", "14"],
+    ),
+    "metric": (
+        ("--do_train", "--train_file={1}/train.conll", "--best_metric=mcc"),
+        ["--best_metric=mcc", "f1, precision, recall, accuracy"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_INPUT)
+def test_bad_input_is_one_line_and_writes_nothing(
+    name, small_model_dir, data, tmp_path
+):
+    arguments, wanted = BAD_INPUT[name]
+    (tmp_path / "short.conll").write_text("sea O\nfilm\n")
+    (tmp_path / "odd.conll").write_text("sea B-odd\n")
+    (tmp_path / "seq.in").write_text("the sea was\n")
+    (tmp_path / "seq.out").write_text("O O\n")
+    arguments = [text.format(tmp_path, data) for text in arguments]
+    done = tagger(small_model_dir, tmp_path / "out", *arguments)
+    assert done.code == 2, done.out
+    last = done.err.splitlines()[-1]
+    assert last.startswith("error: ") and "Traceback" not in done.err
+    assert all(text in last for text in wanted), last
+    assert not (tmp_path / "out").exists()
+
+
+def test_unknown_tags_count_as_wrong_when_accepted(trained, data, tmp_path):
+    text = (data / "dev.conll").read_text().replace("B-good", "B-odd")
+    (tmp_path / "dev.conll").write_text(text.replace("I-good", "I-odd"))
+    more = (*files(tmp_path, "dev"), "--do_eval")
+    assert tagger(trained[0], tmp_path / "no", *more).code == 2
+    run(trained[0], tmp_path / "yes", *more, "--accept_unknown_tags")
+    results = tiny.eval_results(tmp_path / "yes")
+    assert results["eval_f1_odd"] == 0.0 and results["eval_f1_bad"] > 0.8
+    assert results["eval_f1"] < tiny.eval_results(trained[0])["eval_f1"]
