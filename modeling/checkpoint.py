@@ -1,27 +1,28 @@
-"""Reading and writing weights: Google's checkpoints and Hugging Face's directories.
+"""Reading and writing weights: Google's checkpoints, Hugging Face's directories, Keras.
 
 The file that resumes a run, the file that initialises the next one and the file that
 google-research/bert reads are one format: a TensorFlow name-based checkpoint.
 """
 
 import dataclasses
-import json
 import os
 import re
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 import tensorflow as tf
 
-from modeling import names
+from modeling import hugging_face, keras_files, names
 
-WEIGHTS_FILE = "model.safetensors"
 # Training state beside the weights (contract of the original's optimizer).
 _STATE = re.compile(r"(^|/)(adam_m|adam_v)(_\d+)?$|^global_step$|^_CHECKPOINTABLE")
-# Buffers and tied copies in Hugging Face's files that hold no weights of their own.
-_BUFFERS = re.compile(r"position_ids$|^cls\.predictions\.decoder\.(weight|bias)$")
-_OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+_POOLER = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
+_HUGGING_FACE_FILES = (hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE)
+_UNREAD_FILES = {
+    "flax_model.msgpack",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "tf_model.h5",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,55 +90,39 @@ class _GoogleFile:
         return bool(_STATE.search(key))
 
 
-class _HuggingFaceFile:
-    """model.safetensors; names completed and modernised."""
+class _KerasFile:
+    """A .keras or .weights.h5 file; names are the paths of its model's variables."""
 
-    def __init__(self, directory):
-        self.source = os.path.join(directory, WEIGHTS_FILE)
-        try:
-            self._file = safetensors.safe_open(self.source, framework="numpy")
-        except (OSError, safetensors.SafetensorError) as error:
-            raise ValueError(
-                f"{self.source}: not a readable safetensors file ({error}); "
-                "copy it again"
-            ) from error
-        self._stored = {self._modern(key): key for key in list(self._file.keys())}
-        self.shapes = {
-            key: tuple(self._file.get_slice(stored).get_shape())
-            for key, stored in self._stored.items()
-        }
-
-    @staticmethod
-    def _modern(key):
-        for old, new in _OLD_NORMS.items():
-            key = key.replace(old, new)
-        # A bare encoder (BertModel, sentence-transformers) leaves out the prefix.
-        bare = key.startswith(("embeddings.", "encoder.", "pooler."))
-        return f"bert.{key}" if bare else key
+    def __init__(self, path, config):
+        self.source = path
+        rows = named_variables(keras_files.load(path, config))
+        self._values = {name.path: variable for name, variable in rows}
+        self.shapes = {key: tuple(value.shape) for key, value in self._values.items()}
 
     def global_step(self):
         return None
 
     def read(self, name):
-        value = self._file.get_tensor(self._stored[name.hugging_face])
-        return value.T if name.is_transposed else value
+        return np.asarray(self._values[name.path])
 
     def key(self, name):
-        return name.hugging_face
+        return name.path
 
     def is_state(self, key):
-        return bool(_BUFFERS.search(key))
+        return False
 
 
 def find(path):
     """The checkpoint that a user's path means.
 
     Args:
-        path: a prefix (`bert_model.ckpt`, also with .index behind it), a directory of
-            Google's zip, of a run, or of Hugging Face.
+        path: a prefix (`bert_model.ckpt`, also with .index behind it), a .keras or
+            .weights.h5 file, or the directory of a release, of a run, of Hugging Face
+            or of such a file.
 
     Returns:
-        A prefix, or the directory that holds model.safetensors.
+        A prefix, a .keras or .weights.h5 file, or the directory that holds
+        model.safetensors or its shards.
 
     Raises:
         ValueError: nothing is there; says what was looked for.
@@ -146,7 +131,9 @@ def find(path):
     prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
     if tf.io.gfile.exists(prefix + ".index"):
         return prefix
-    if os.path.basename(path) == WEIGHTS_FILE:
+    if keras_files.is_keras(path) and tf.io.gfile.exists(path):
+        return path
+    if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
     if not tf.io.gfile.isdir(path):
         raise ValueError(
@@ -155,12 +142,15 @@ def find(path):
         )
     if latest := tf.train.latest_checkpoint(path):
         return latest
-    if tf.io.gfile.exists(os.path.join(path, WEIGHTS_FILE)):
+    if any(tf.io.gfile.exists(os.path.join(path, n)) for n in _HUGGING_FACE_FILES):
         return path
     pattern = os.path.join(path, "*.index")
     prefixes = [p[: -len(".index")] for p in tf.io.gfile.glob(pattern)]
     if len(prefixes) == 1:
         return prefixes[0]
+    for name in () if prefixes else (keras_files.MODEL_FILE, keras_files.WEIGHTS_FILE):
+        if tf.io.gfile.exists(os.path.join(path, name)):
+            return os.path.join(path, name)
     raise ValueError(
         f"{path}: {_what_is_wrong_with(path, prefixes)}; give a prefix such as "
         "DIR/bert_model.ckpt, or a directory with one checkpoint or model.safetensors"
@@ -171,15 +161,35 @@ def _what_is_wrong_with(path, prefixes):
     if prefixes:
         return f"{len(prefixes)} checkpoints there ({', '.join(sorted(prefixes))})"
     present = set(tf.io.gfile.listdir(path))
-    if present & {"pytorch_model.bin", "tf_model.h5", "model.safetensors.index.json"}:
-        return "weights only in a format that is not read (save as model.safetensors)"
+    if unread := sorted(present & _UNREAD_FILES):
+        return (
+            f"{unread[0]} is not read (save as model.safetensors first, where PyTorch "
+            "and transformers are installed: from_pretrained, then save_pretrained)"
+        )
     return "no checkpoint in this directory"
 
 
-def open_file(path):
-    """Opens the checkpoint at `path` (as in `find`) for reading."""
+def open_file(path, config=None):
+    """Opens a checkpoint for reading.
+
+    Args:
+        path: as in `find`.
+        config: config.BertConfig, which only a .weights.h5 needs.
+
+    Returns:
+        Has source, global_step() and shapes, {key: shape}; `key` gives the key of a
+        names.Name, `read` its array as a model holds it, and `is_state` says whether
+        a key belongs to no model.
+
+    Raises:
+        ValueError: nothing there can be read.
+    """
     found = find(path)
-    return _HuggingFaceFile(found) if tf.io.gfile.isdir(found) else _GoogleFile(found)
+    if tf.io.gfile.isdir(found):
+        return hugging_face.WeightsFile(found)
+    if keras_files.is_keras(found):
+        return _KerasFile(found, config)
+    return _GoogleFile(found)
 
 
 def load(model, path):
@@ -198,7 +208,7 @@ def load(model, path):
         ValueError: no checkpoint, no variable in common, or a shape that differs;
             names the file, the variable and both shapes.
     """
-    file = open_file(path)
+    file = open_file(path, model.config)
     rows = named_variables(model)
     assigned, missing, used = [], [], set()
     for name, variable in rows:
@@ -260,9 +270,11 @@ def load_trained(model, path):
             "--init_checkpoint to the checkpoint of a run"
         )
     report = load(model, path)
-    if report.missing:
+    # Hugging Face's files of spans and tags have no pooler.
+    unread = () if model.reads_pooler else _POOLER
+    if needed := [name for name in report.missing if name not in unread]:
         raise ValueError(
-            f"{report.source}: lacks {', '.join(report.missing)}, so it is not a "
+            f"{report.source}: lacks {', '.join(needed)}, so it is not a "
             "trained model of this task and number of labels; add --do_train, or set "
             "--init_checkpoint to the checkpoint of a run"
         )
@@ -316,7 +328,9 @@ def save_google(prefix, model, global_step=None):
     write_google(prefix, tensors)
 
 
-def save_hugging_face(directory, model, *, vocab_file=None, labels=()):
+def save_hugging_face(
+    directory, model, *, vocab_file=None, labels=(), problem_type="", left_out=()
+):
     """Writes config.json, model.safetensors and vocab.txt for Hugging Face.
 
     Args:
@@ -324,22 +338,14 @@ def save_hugging_face(directory, model, *, vocab_file=None, labels=()):
         model: a built model of modeling.models.
         vocab_file: copied to vocab.txt, if given.
         labels: names of the classes, in the order of their ids.
+        problem_type: "classification", "multi_label" or "regression", if given.
+        left_out: Google names of variables that are not to be written.
     """
-    os.makedirs(directory, exist_ok=True)
-    tensors = {}
-    for name, variable in named_variables(model):
-        value = np.asarray(variable)
-        tensors[name.hugging_face] = np.ascontiguousarray(
-            value.T if name.is_transposed else value
-        )
-    safetensors.numpy.save_file(
-        tensors, os.path.join(directory, WEIGHTS_FILE), metadata={"format": "pt"}
-    )
-    raw = model.config.to_hugging_face()
-    if labels:
-        raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
-        raw["label2id"] = {label: i for i, label in enumerate(labels)}
-    with open(os.path.join(directory, "config.json"), "w", encoding="utf-8") as file:
-        file.write(json.dumps(raw, indent=2, sort_keys=True) + "\n")
+    rows = [
+        (name, np.asarray(variable))
+        for name, variable in named_variables(model)
+        if name.google not in left_out
+    ]
+    hugging_face.write(directory, model.config, rows, labels, problem_type)
     if vocab_file:
         tf.io.gfile.copy(vocab_file, os.path.join(directory, "vocab.txt"), True)

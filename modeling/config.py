@@ -18,17 +18,22 @@ _TOLERATED = frozenset(
         "pooler_type",
         # Hugging Face
         "_name_or_path",
+        "add_cross_attention",
         "architectures",
+        "bos_token_id",
         "classifier_dropout",
         "dtype",
+        "eos_token_id",
         "gradient_checkpointing",
         "id2label",
+        "is_decoder",
         "label2id",
         "model_type",
         "output_past",
         "pad_token_id",
         "position_embedding_type",
         "problem_type",
+        "tie_word_embeddings",
         "torch_dtype",
         "transformers_version",
         "use_cache",
@@ -213,5 +218,9 @@ def _translated_from_hugging_face(raw: dict[str, Any]) -> dict[str, Any]:
     if kind != "absolute":
         raise ValueError(
             f"position_embedding_type is {kind!r}; only 'absolute' is supported"
+        )
+    if raw.get("is_decoder"):
+        raise ValueError(
+            "is_decoder is true; only encoders, which look to both sides, can be read"
         )
     return {"type_vocab_size": 2, "layer_norm_eps": 1e-12, **raw}

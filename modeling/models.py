@@ -1,14 +1,22 @@
 """Encoder and heads joined: what a script builds, trains, saves and exports.
 
 Every model takes the dict of features and an optional dropout seed, and returns a
-dict of named outputs. They are ordinary Keras models: `compile` and `fit` work.
+dict of named outputs. They are ordinary Keras models: `compile`, `fit`, `save` and,
+where this module is imported, `keras.models.load_model` work.
 """
+
+import dataclasses
 
 import keras
 
+from modeling import config as config_lib
 from modeling import encoder, heads
 
+# Under `PACKAGE>BertClassifier` and so on a .keras file names its class.
+PACKAGE = "bert"
 
+
+@keras.saving.register_keras_serializable(PACKAGE)
 class BertModel(keras.Model):
     """An encoder under the name `bert`, and the dropout seed of `fit`.
 
@@ -16,6 +24,9 @@ class BertModel(keras.Model):
         {input_ids, input_mask, segment_ids} each [B, S] int -> the dict of
         `encoder.BertEncoder`
     """
+
+    # Whether the outputs depend on the pooler.
+    reads_pooler = True
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -27,6 +38,18 @@ class BertModel(keras.Model):
     def build(self, input_shape=None):
         """Creates every variable; input shapes do not matter."""
         self.bert.build((None, None))
+
+    def get_config(self):
+        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        shape = config_lib.BertConfig(**config["config"])
+        return super().from_config({**config, "config": shape}, custom_objects)
+
+    def build_from_config(self, config):
+        """Creates every variable, whatever shapes the saved model was built with."""
+        self.build()
 
     def dropout_seed(self, training, seed):
         """The seed of this call: the caller's, a fresh one in `fit`, or None."""
@@ -47,6 +70,7 @@ class BertModel(keras.Model):
         return self.encode(features, self.dropout_seed(training, seed))
 
 
+@keras.saving.register_keras_serializable(PACKAGE)
 class BertClassifier(BertModel):
     """One label, several labels or one number a text; run_classifier.py.
 
@@ -56,11 +80,15 @@ class BertClassifier(BertModel):
 
     def __init__(self, config, num_classes, **kwargs):
         super().__init__(config, **kwargs)
+        self.num_classes = num_classes
         self.classifier = heads.ClassifierHead(num_classes, name="classifier")
 
     def build(self, input_shape=None):
         super().build(input_shape)
         self.classifier.build((None, self.config.hidden_size))
+
+    def get_config(self):
+        return {**super().get_config(), "num_classes": self.num_classes}
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
@@ -68,6 +96,7 @@ class BertClassifier(BertModel):
         return {"logits": self.classifier(pooled, seed=seed)}
 
 
+@keras.saving.register_keras_serializable(PACKAGE)
 class BertTagger(BertModel):
     """One label a token (BERT section 5.3).
 
@@ -75,13 +104,19 @@ class BertTagger(BertModel):
         {input_ids, input_mask, segment_ids} [B, S] -> {"logits": [B, S, C]} float32
     """
 
+    reads_pooler = False
+
     def __init__(self, config, num_classes, **kwargs):
         super().__init__(config, **kwargs)
+        self.num_classes = num_classes
         self.tagger = heads.TaggerHead(num_classes, name="tagger")
 
     def build(self, input_shape=None):
         super().build(input_shape)
         self.tagger.build((None, None, self.config.hidden_size))
+
+    def get_config(self):
+        return {**super().get_config(), "num_classes": self.num_classes}
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
@@ -89,6 +124,7 @@ class BertTagger(BertModel):
         return {"logits": self.tagger(sequence, seed=seed)}
 
 
+@keras.saving.register_keras_serializable(PACKAGE)
 class BertSpanPredictor(BertModel):
     """Where an answer starts and ends (BERT section 4.2); run_squad.py.
 
@@ -96,6 +132,8 @@ class BertSpanPredictor(BertModel):
         {input_ids, input_mask, segment_ids} [B, S]
         -> {"start_logits": [B, S], "end_logits": [B, S]} float32
     """
+
+    reads_pooler = False
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
@@ -111,6 +149,7 @@ class BertSpanPredictor(BertModel):
         return {"start_logits": start, "end_logits": end}
 
 
+@keras.saving.register_keras_serializable(PACKAGE)
 class BertPretrainer(BertModel):
     """Masked words and the next sentence (BERT section 3.1); run_pretraining.py.
 
@@ -143,3 +182,28 @@ class BertPretrainer(BertModel):
             ),
             "next_sentence_logits": self.next_sentence(outputs["pooled_output"]),
         }
+
+
+HEADS = {
+    "none": BertModel,
+    "pretraining": BertPretrainer,
+    "classifier": BertClassifier,
+    "tagger": BertTagger,
+    "span": BertSpanPredictor,
+}
+# Those that take a number of classes.
+CLASS_HEADS = ("classifier", "tagger")
+
+
+def build(head, num_classes, config):
+    """The model with one of `HEADS`, its variables made.
+
+    Args:
+        head: a name in `HEADS`.
+        num_classes: C of `CLASS_HEADS`; the others have none.
+        config: config.BertConfig.
+    """
+    classes = (num_classes,) if head in CLASS_HEADS else ()
+    model = HEADS[head](config, *classes)
+    model.build()
+    return model

@@ -270,6 +270,22 @@ def test_trained_model_must_have_its_head(tiny_config, golden_dir, golden_config
     assert checkpoint.load_trained(pretrainer, golden_dir).missing == ()
 
 
+@pytest.mark.parametrize(("kind", "is_whole"), [("span", True), ("classifier", False)])
+def test_trained_model_needs_the_pooler_only_where_it_reads_it(
+    tiny_config, tmp_path, kind, is_whole
+):
+    """Hugging Face's files of spans and of tags have none."""
+    model = random_model(tiny_config, kind)
+    pooler = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
+    checkpoint.save_hugging_face(tmp_path, model, left_out=pooler)
+    again = random_model(tiny_config, kind, seed=2)
+    if is_whole:
+        assert checkpoint.load_trained(again, tmp_path).missing == pooler
+    else:
+        with pytest.raises(ValueError, match=r"lacks bert/pooler/dense/kernel, bert"):
+            checkpoint.load_trained(again, tmp_path)
+
+
 def test_nothing_in_common_is_refused(tiny_config, tmp_path):
     checkpoint.write_google(tmp_path / "a.ckpt", {"resnet/w": np.zeros(2, np.float32)})
     with pytest.raises(ValueError, match="none of its 1 variables belongs to a BERT"):

@@ -116,8 +116,16 @@ def test_hub_id_is_downloaded(hub, tmp_path):
 
     hub.snapshot_download = snapshot_download
     assert pretrained.locate("google-bert/bert-base-uncased").checkpoint == str(folder)
-    files = "bert_config.json config.json model.safetensors tokenizer_config.json"
-    assert asked == [("google-bert/bert-base-uncased", [*files.split(), "vocab.txt"])]
+    files = """bert_config.json config.json model-*-of-*.safetensors model.safetensors
+        model.safetensors.index.json tokenizer.json tokenizer_config.json vocab.txt"""
+    assert asked == [("google-bert/bert-base-uncased", files.split())]
+
+
+def test_directory_need_not_be_complete_to_be_looked_into(tmp_path):
+    found = pretrained.look_in(tmp_path)
+    assert found == pretrained.Pretrained("", "", str(tmp_path), None)
+    write(tmp_path / "config.json", "{}")
+    assert pretrained.look_in(tmp_path).config_file == f"{tmp_path}/config.json"
 
 
 def test_hub_that_refuses(hub):

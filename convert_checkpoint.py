@@ -1,0 +1,249 @@
+"""Converts weights between Google's, Hugging Face's and Keras' files, heads included.
+
+See docs/checkpoints.md.
+"""
+
+import json
+import os
+from typing import NamedTuple
+
+if __name__ == "__main__":  # TensorFlow reads these when it is imported
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # nothing here needs a GPU
+
+import keras
+from absl import app, flags
+
+from data_pipeline import (
+    added_tokens,
+    casing,
+    classification,
+    label_maps,
+    labels,
+    tokenization,
+)
+from modeling import (
+    checkpoint,
+    conversion,
+    hugging_face,
+    keras_files,
+    models,
+    output_directory,
+    pretrained,
+)
+from training import flags as shared_flags
+from training import run_directory
+
+FLAGS = flags.FLAGS
+SEED = 0  # of what the input lacks and a Keras file must have
+# What --overwrite may replace.
+OWN_FILES = (
+    *pretrained.CONFIG_FILES,
+    pretrained.VOCAB_FILE,
+    pretrained.TOKENIZER_FILE,
+    labels.MAP_FILE,
+    *conversion.WRITTEN,
+)
+
+
+class Parts(NamedTuple):
+    """What is read."""
+
+    source: conversion.Converted
+    tokenizer: tokenization.BertTokenizer | None
+    classes: label_maps.Classes | None
+
+
+def define_flags():
+    string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
+    string(
+        "input",
+        None,
+        "The weights: the directory of a release, of a run or of Hugging Face, the "
+        "prefix of a checkpoint, or a .keras or .weights.h5 file.",
+    )
+    enum("to", None, conversion.FORMATS, "The format to write.")
+    string("output_dir", None, "Directory to write, new or empty.")
+    enum("keras_file", "keras", ["keras", "weights"], ".keras or .weights.h5.")
+    enum(
+        "head",
+        "auto",
+        ["auto", *models.HEADS],
+        "Head to convert; auto finds it from the names in the input. A classifier and "
+        "a tagger have the same names: say tagger, where nothing beside them does.",
+    )
+    string(
+        "pretrained",
+        None,
+        "Directory, or id on Hugging Face's hub, of config and vocabulary, and without "
+        "--input of the weights. By default they lie beside --input.",
+    )
+    string("bert_config_file", None, "bert_config.json or config.json.")
+    string("vocab_file", None, "The vocabulary the model was trained on.")
+    boolean(
+        "do_lower_case",
+        True,
+        "Whether the model is uncased, where nothing beside the weights says it.",
+    )
+    boolean("check_case", True, "Refuse a vocabulary that contradicts --do_lower_case.")
+    string("add_tokens", None, "File of tokens to add to the vocabulary, one a line.")
+    flags.DEFINE_integer(
+        "resize_embeddings",
+        0,
+        "Rows that the word embeddings get; 0 for as many as the vocabulary needs.",
+        lower_bound=0,
+    )
+    boolean("overwrite", False, "Replace an earlier conversion in --output_dir.")
+    for required in ("to", "output_dir"):
+        flags.mark_flag_as_required(required)
+
+
+def find_files():
+    """The input and what lies beside it; "" for a file that there is not."""
+    if not FLAGS.input and not FLAGS.pretrained:
+        raise ValueError("--input is missing; name a checkpoint or its directory")
+    path = checkpoint.find(FLAGS.input) if FLAGS.input else ""
+    beside = path if os.path.isdir(path) else os.path.dirname(path) or "."
+    found = pretrained.look_in(FLAGS.pretrained or beside)
+    path = path or checkpoint.find(found.checkpoint)
+    # It has the tokens that were added, which vocab.txt has not.
+    tokenizer_file = os.path.join(found.checkpoint, hugging_face.TOKENIZER_FILE)
+    if not os.path.exists(tokenizer_file):
+        tokenizer_file = found.vocab_file
+    config_file = path if path.endswith(".keras") else found.config_file
+    lowers = FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None
+    return pretrained.Pretrained(
+        FLAGS.bert_config_file or config_file,
+        FLAGS.vocab_file or tokenizer_file,
+        path,
+        found.do_lower_case if lowers is None else lowers,
+    )
+
+
+def read_config(files):
+    """The config of the input, which a .keras file holds itself."""
+    if not files.config_file:
+        raise ValueError(
+            f"{files.checkpoint}: there is no {' or '.join(pretrained.CONFIG_FILES)} "
+            "beside it; give --bert_config_file"
+        )
+    if files.config_file == files.checkpoint:
+        return keras_files.stored_config(files.checkpoint)
+    return pretrained.read_config(files.config_file)
+
+
+def read_tokenizer(files, config):
+    """The tokenizer of the input, or None where it has none."""
+    if not files.vocab_file:
+        print("vocabulary: none found, so none is written; --vocab_file names one")
+        return None
+    lowers = FLAGS.do_lower_case
+    if files.vocab_file.endswith(".json"):
+        vocab, lowers = hugging_face.tokenizer_vocabulary(files.vocab_file)
+    else:
+        vocab = tokenization.read_vocab(files.vocab_file)
+    if files.do_lower_case is not None:
+        lowers = files.do_lower_case
+    tokenizer = tokenization.BertTokenizer(vocab, lowers)
+    pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
+    if FLAGS.check_case:
+        casing.check_case(tokenizer, files.vocab_file, files.checkpoint)
+    return tokenizer
+
+
+def find_classes(path, source):
+    """What the classes are called, from label_map.json or the config; or None."""
+    if source.head not in models.CLASS_HEADS:
+        return None
+    num_classes = source.model.num_classes
+    if path:
+        return label_maps.read(path, num_classes)
+    kind, names = hugging_face.labels_in(source.model.config, num_classes)
+    if not names and kind != "regression":
+        return None
+    return label_maps.named(names, kind if source.head == "classifier" else "")
+
+
+def prepare():
+    """Reads and checks all input; a ValueError says what is wrong with it."""
+    files = find_files()
+    output_directory.check(
+        FLAGS.output_dir,
+        own_files=OWN_FILES,
+        overwrite=FLAGS.overwrite,
+        inputs=[files.checkpoint],
+    )
+    config = read_config(files)
+    tokenizer = read_tokenizer(files, config)
+    label_map = classification.find_label_map(files.checkpoint)
+    is_tagger = FLAGS.head == "auto" and label_map and label_maps.is_of_tags(label_map)
+    head = "tagger" if is_tagger else FLAGS.head
+    source = conversion.read(files.checkpoint, config, head)
+    return Parts(source, tokenizer, find_classes(label_map, source))
+
+
+def grow(model, tokenizer):
+    """The two with the tokens and rows that are to be added, if any."""
+    if FLAGS.add_tokens:
+        if not tokenizer:
+            raise ValueError("--add_tokens needs a vocabulary; give --vocab_file")
+        tokenizer, never = added_tokens.add(tokenizer, FLAGS.add_tokens)
+        if never:
+            print(f"added, but no text becomes them: {labels.listing(never)}")
+    entries = tokenizer.vocab_size if tokenizer else 0
+    rows = conversion.num_rows(model.config, entries, FLAGS.resize_embeddings)
+    if added := rows - model.config.vocab_size:
+        print(f"word embeddings: {added} rows added, for {entries} tokens now {rows}")
+    return conversion.grow(model, rows), tokenizer
+
+
+def write(parts, model, tokenizer, directory):
+    """Writes the weights and what goes with them."""
+    is_bare = FLAGS.to == "keras" and FLAGS.keras_file == "weights"
+    conversion.write(
+        directory,
+        model,
+        keras_files.WEIGHTS_FILE if is_bare else FLAGS.to,
+        labels=parts.classes.names if parts.classes else (),
+        problem_type=getattr(parts.classes, "problem_type", ""),  # tags have none
+        left_out=parts.source.report.missing,
+    )
+    config = conversion.described(model, parts.source.report.missing)
+    texts = {pretrained.CONFIG_FILES[0]: config.to_json_string()}
+    if tokenizer:
+        texts = pretrained.files(config, tokenizer)
+    if parts.classes:
+        texts[labels.MAP_FILE] = label_maps.text(parts.classes)
+    if FLAGS.to == "hugging_face":
+        del texts[pretrained.CONFIG_FILES[0]]  # config.json lies there already
+        if tokenizer:
+            raw = hugging_face.tokenizer_config(config, tokenizer.do_lower_case)
+            texts[pretrained.TOKENIZER_FILE] = json.dumps(raw, indent=2) + "\n"
+    for name, text in texts.items():
+        run_directory.write_text(os.path.join(directory, name), text)
+
+
+def main(_):
+    shared_flags.quiet_libraries()
+    keras.utils.set_random_seed(SEED)
+    with shared_flags.one_line_errors():
+        parts = prepare()
+        source = parts.source
+        print(source)
+        if FLAGS.to == "keras" and source.report.missing:
+            print("a Keras file holds what is missing, too: values drawn at random")
+        model, tokenizer = grow(source.model, parts.tokenizer)
+        with output_directory.complete(FLAGS.output_dir) as directory:
+            write(parts, model, tokenizer, directory)
+            config = pretrained.read_config(pretrained.look_in(directory).config_file)
+            again = conversion.read(directory, config, source.head)
+            largest = conversion.compare(
+                source.model, again.model, source.report.missing
+            )
+    print(f"largest difference, before and after: weights 0, outputs {largest:g}")
+    print(f"wrote {FLAGS.output_dir} ({FLAGS.to})")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

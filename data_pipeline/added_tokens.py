@@ -1,0 +1,45 @@
+"""Tokens of one's own behind those of a vocabulary."""
+
+import tensorflow as tf
+
+from data_pipeline import tokenization, vocabulary
+
+
+def add(
+    tokenizer: tokenization.BertTokenizer, path: str
+) -> tuple[tokenization.BertTokenizer, list[str]]:
+    """Appends the tokens of a file to a vocabulary; the ids of the others stay.
+
+    Args:
+        tokenizer: of the vocabulary.
+        path: of the file, one token a line, as in a vocab.txt.
+
+    Returns:
+        A tokenizer that knows them, and those of them that it never makes from text:
+        what it cuts (punctuation), or lower-cases. Their ids can still be put in.
+
+    Raises:
+        ValueError: a token is empty, holds white space, or is known already; names
+            file and line. Or the file cannot be read.
+    """
+    tokens = tokenization.read_vocab(path)
+    known = {token: f"id {i}" for i, token in enumerate(tokenizer.vocab)}
+    for line, token in enumerate(tokens, start=1):
+        if len(token.split()) != 1:
+            raise ValueError(
+                f"{path}:{line}: {token!r} is not one token; give one a line, without "
+                "white space"
+            )
+        if token in known:
+            raise ValueError(
+                f"{path}:{line}: {token!r} is known already, {known[token]}; remove it"
+            )
+        known[token] = f"line {line}"
+    ids = {token: tokenizer.vocab_size + i for i, token in enumerate(tokens)}
+    longer = tokenization.BertTokenizer(
+        [*tokenizer.vocab, *tokens], tokenizer.do_lower_case
+    )
+    # A piece inside of words is no text by itself.
+    words = [token for token in tokens if not token.startswith(vocabulary.JOINER)]
+    made = longer.tokenize(tf.constant(words, tf.string)).to_list()
+    return longer, [w for w, got in zip(words, made, strict=True) if got != [ids[w]]]

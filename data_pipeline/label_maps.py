@@ -1,0 +1,64 @@
+"""What the classes of a trained head are called, whichever task it is for.
+
+A classifier's label_map.json is that of `labels`, a tagger's that of `tag_sets`.
+"""
+
+import json
+from collections.abc import Sequence
+
+from data_pipeline import labels, tag_schemes, tag_sets
+
+Classes = labels.LabelSet | tag_sets.TagSet
+
+
+def is_of_tags(path: str) -> bool:
+    """Whether a label_map.json is a tagger's; False where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return "tag_scheme" in json.loads(file.read())
+    except ValueError:
+        return False
+
+
+def read(path: str, num_classes: int) -> Classes:
+    """Reads a label_map.json.
+
+    Args:
+        path: of the file.
+        num_classes: C of the head that it goes with.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not such a file, or that of another head.
+    """
+    is_tags = is_of_tags(path)
+    classes = tag_sets.read_map(path) if is_tags else labels.read_label_map(path)
+    if max(1, len(classes.names)) != num_classes:  # a regression has no names
+        raise ValueError(
+            f"{path}: has {len(classes.names)} labels, but the head has {num_classes} "
+            "classes; give the files of one model"
+        )
+    return classes
+
+
+def named(names: Sequence[str], problem_type: str) -> Classes:
+    """The classes of a head of which only the names are known.
+
+    Args:
+        names: in the order of their ids.
+        problem_type: one of labels.PROBLEM_TYPES, or "" for tags.
+
+    Raises:
+        ValueError: these cannot be the names of that.
+    """
+    if problem_type:
+        return labels.LabelSet(tuple(names), problem_type)
+    scheme = tag_schemes.find_scheme([[name] for name in names])
+    return tag_sets.TagSet(tuple(names), scheme)
+
+
+def text(classes: Classes) -> str:
+    """The text of label_map.json."""
+    if isinstance(classes, tag_sets.TagSet):
+        return tag_sets.map_text(classes)
+    return labels.label_map_text(classes)

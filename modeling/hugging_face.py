@@ -1,0 +1,302 @@
+"""Hugging Face's directories: weights, whole or in shards, config and vocabulary.
+
+Their library is not needed for any of it. Read is what its versions have written since
+2018, written is what the current one writes.
+"""
+
+import dataclasses
+import json
+import os
+import re
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+WEIGHTS_FILE = "model.safetensors"
+# Names the shards of a large model, and which of them holds which variable.
+INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
+SHARDS = "model-*-of-*.safetensors"
+TOKENIZER_FILE = "tokenizer.json"
+# Buffers and tied copies, which hold no weights of their own.
+_BUFFERS = re.compile(
+    r"(position_ids|token_type_ids)$|^cls\.predictions\.decoder\.(weight|bias)$"
+)
+_OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+# Either of the two may be the one that a file keeps.
+_TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+TAGGER = "BertForTokenClassification"
+# By the head's place in a model of modeling.models.
+_ARCHITECTURES = {
+    (): "BertModel",
+    ("classifier",): "BertForSequenceClassification",
+    ("tagger",): TAGGER,
+    ("span",): "BertForQuestionAnswering",
+    ("masked_lm", "next_sentence"): "BertForPreTraining",
+    ("masked_lm",): "BertForMaskedLM",
+    ("next_sentence",): "BertForNextSentencePrediction",
+}
+ARCHITECTURES = frozenset(_ARCHITECTURES.values())
+# What a config says of the file it lay beside, not of the network.
+_OF_THE_FILE = frozenset(
+    {
+        "_name_or_path",
+        "architectures",
+        "dtype",
+        "id2label",
+        "label2id",
+        "problem_type",
+        "torch_dtype",
+        "transformers_version",
+    }
+)
+# LabelSet's problem types and theirs.
+_PROBLEM_TYPES = {
+    "classification": "single_label_classification",
+    "multi_label": "multi_label_classification",
+    "regression": "regression",
+}
+_PLACEHOLDER = "LABEL_{}"
+
+
+class WeightsFile:
+    """model.safetensors or its shards; names completed and modernised.
+
+    Attributes:
+        source: the file that was opened.
+        shapes: {name as the current library writes it: shape as stored}.
+    """
+
+    def __init__(self, directory):
+        self.source = os.path.join(directory, WEIGHTS_FILE)
+        if os.path.exists(self.source):
+            file = _open(self.source)
+            stored = {key: (file, key) for key in list(file.keys())}
+        else:
+            self.source = os.path.join(directory, INDEX_FILE)
+            stored = _open_shards(self.source)
+        self._stored = {_modern(key): place for key, place in stored.items()}
+        for copy, original in _TIED.items():
+            if copy in self._stored and original not in self._stored:
+                self._stored[original] = self._stored[copy]
+        self.shapes = {
+            name: tuple(file.get_slice(key).get_shape())
+            for name, (file, key) in self._stored.items()
+        }
+
+    def global_step(self):
+        """None: these files hold none."""
+        return None
+
+    def read(self, name):
+        """The array of a names.Name as this project holds it, in the dtype stored.
+
+        Raises:
+            ValueError: it is part of a masked-LM head that is not tied to the word
+                embeddings, as the one here is.
+        """
+        if name.path == "masked_lm/bias":
+            self._check_ties()
+        value = self._array(name.hugging_face)
+        return value.T if name.is_transposed else value
+
+    def key(self, name):
+        """What a names.Name is called in `shapes`."""
+        return name.hugging_face
+
+    def is_state(self, key):
+        """Whether a name stands for no weights of its own."""
+        return bool(_BUFFERS.search(key))
+
+    def _array(self, key):
+        file, stored = self._stored[key]
+        return file.get_tensor(stored)
+
+    def _check_ties(self):
+        for copy, original in _TIED.items():
+            if copy in self.shapes and not np.array_equal(
+                self._array(copy), self._array(original)
+            ):
+                raise ValueError(
+                    f"{self.source}: {copy} differs from {original}; a masked-LM head "
+                    "with a table of its own has no counterpart here: leave it out "
+                    "with --head=none"
+                )
+
+
+def _open(path):
+    try:
+        return safetensors.safe_open(path, framework="numpy")
+    except (OSError, safetensors.SafetensorError) as error:
+        raise ValueError(
+            f"{path}: not a readable safetensors file ({error}); copy it again"
+        ) from error
+
+
+def _open_shards(index):
+    """{name: (open shard, name)} of a model.safetensors.index.json."""
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ValueError(f"{index}: there is no weight_map in it; copy it again")
+    directory = os.path.dirname(index)
+    shards = {
+        shard: _open(os.path.join(directory, shard))
+        for shard in sorted(set(weight_map.values()))
+    }
+    held = {shard: set(file.keys()) for shard, file in shards.items()}
+    for key, shard in weight_map.items():
+        if key not in held[shard]:
+            raise ValueError(
+                f"{os.path.join(directory, shard)}: lacks {key}, which {INDEX_FILE} "
+                "places there; copy both again"
+            )
+    return {key: (shards[shard], key) for key, shard in weight_map.items()}
+
+
+def _modern(key):
+    for old, new in _OLD_NORMS.items():
+        key = key.replace(old, new)
+    # A bare encoder (BertModel, sentence-transformers) leaves out the prefix.
+    bare = key.startswith(("embeddings.", "encoder.", "pooler."))
+    return f"bert.{key}" if bare else key
+
+
+def write(directory, config, rows, labels=(), problem_type=""):
+    """Writes config.json and model.safetensors; makes the directory.
+
+    Args:
+        directory: where to.
+        config: config.BertConfig.
+        rows: pairs of names.Name and float32 array, as a model holds it.
+        labels: names of the classes, in the order of their ids. A classifier or tagger
+            without gets placeholders, because Hugging Face counts them.
+        problem_type: "classification", "multi_label", "regression" or "".
+    """
+    os.makedirs(directory, exist_ok=True)
+    tensors = {
+        name.hugging_face: np.ascontiguousarray(
+            value.T if name.is_transposed else value
+        )
+        for name, value in rows
+    }
+    # Their library refuses a file that does not say which library it is for.
+    safetensors.numpy.save_file(
+        tensors, os.path.join(directory, WEIGHTS_FILE), metadata={"format": "pt"}
+    )
+    raw = described(config, [name for name, _ in rows]).to_hugging_face()
+    labels = labels or [
+        _PLACEHOLDER.format(i)
+        for name, value in rows
+        if name.path in ("classifier/logits/bias", "tagger/logits/bias")
+        for i in range(len(value))
+    ]
+    if labels:
+        raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        raw["label2id"] = {label: i for i, label in enumerate(labels)}
+    if problem_type:
+        raw["problem_type"] = _PROBLEM_TYPES[problem_type]
+    with open(os.path.join(directory, "config.json"), "w", encoding="utf-8") as file:
+        file.write(json.dumps(raw, indent=2, sort_keys=True) + "\n")
+
+
+def described(config, variables):
+    """A config that says with which head it goes, by the key `architectures`.
+
+    Args:
+        config: config.BertConfig.
+        variables: a names.Name of each variable beside it.
+
+    Returns:
+        A config.BertConfig without what it said of another file.
+    """
+    extra = {k: v for k, v in config.extra.items() if k not in _OF_THE_FILE}
+    heads = sorted({name.path.split("/")[0] for name in variables} - {"bert"})
+    extra["architectures"] = [_ARCHITECTURES[tuple(heads)]]
+    return dataclasses.replace(config, extra=extra)
+
+
+def labels_in(config, num_classes):
+    """What a config says of the classes, by its keys id2label and problem_type.
+
+    Args:
+        config: config.BertConfig.
+        num_classes: C of the head.
+
+    Returns:
+        "classification", "multi_label" or "regression", which a single number means
+        where nothing is said; and the names in the order of their ids, () for
+        regression and where there are only placeholders.
+
+    Raises:
+        ValueError: the ids are not those of the head.
+    """
+    ours = {theirs: name for name, theirs in _PROBLEM_TYPES.items()}
+    usual = "regression" if num_classes == 1 else "classification"
+    problem_type = ours.get(config.extra.get("problem_type"), usual)
+    listed = config.extra.get("id2label") or {}
+    if problem_type == "regression" or not listed:
+        return problem_type, ()
+    if listed.keys() != {str(i) for i in range(num_classes)}:
+        raise ValueError(
+            f"id2label of the config has the keys {', '.join(sorted(listed))}, but the "
+            f"head has {num_classes} classes; give the config file of this checkpoint"
+        )
+    names = tuple(str(listed[str(i)]) for i in range(num_classes))
+    is_named = any(name != _PLACEHOLDER.format(i) for i, name in enumerate(names))
+    return problem_type, names if is_named else ()
+
+
+def tokenizer_vocabulary(path):
+    """The vocabulary in a tokenizer.json, which newer releases have for a vocab.txt.
+
+    Returns:
+        V tokens in the order of their ids, and whether text is lower-cased.
+
+    Raises:
+        ValueError: it is no tokenizer of word pieces, or an id is missing.
+    """
+    raw = read_json(path)
+    model = raw.get("model") or {}
+    if model.get("type", "WordPiece") != "WordPiece" or "vocab" not in model:
+        raise ValueError(
+            f"{path}: not a tokenizer of word pieces; give --vocab_file=vocab.txt"
+        )
+    ids = dict(model["vocab"])
+    ids.update((token["content"], token["id"]) for token in raw["added_tokens"])
+    tokens = sorted(ids, key=ids.__getitem__)
+    if [ids[token] for token in tokens] != list(range(len(tokens))):
+        raise ValueError(
+            f"{path}: the ids of its {len(tokens)} tokens are not 0, 1, ...; give "
+            "--vocab_file=vocab.txt"
+        )
+    return tokens, bool((raw.get("normalizer") or {}).get("lowercase", False))
+
+
+def tokenizer_config(config, do_lower_case):
+    """The keys of a tokenizer_config.json beside a vocab.txt."""
+    return {
+        "do_lower_case": do_lower_case,
+        "model_max_length": config.max_position_embeddings,
+        "strip_accents": None,  # as do_lower_case says
+        "tokenize_chinese_chars": True,
+        "tokenizer_class": "BertTokenizer",
+    }
+
+
+def read_json(path):
+    """The object in a JSON file.
+
+    Raises:
+        ValueError: it cannot be read, or holds something else.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            raw = json.load(file)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
+    if not isinstance(raw, dict):
+        raise ValueError(f"{path}: the file holds no JSON object; copy it again")
+    return raw

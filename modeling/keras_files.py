@@ -1,0 +1,123 @@
+"""Keras' own files of a model of modeling.models: .keras and .weights.h5.
+
+A .keras file holds config, head and weights. A .weights.h5 holds weights alone; the
+config lies beside it, and the head is found from the names of its groups.
+"""
+
+import json
+import os
+import zipfile
+
+import h5py
+import keras
+
+from modeling import config as config_lib
+from modeling import models
+
+MODEL_FILE = "model.keras"
+WEIGHTS_FILE = "model.weights.h5"
+MODEL_ENDING = ".keras"
+ENDINGS = (MODEL_ENDING, ".weights.h5")
+# Keras names a group after the attribute or, where it meets the list of layers first,
+# after the class.
+_GROUPS = {
+    "classifier": ("classifier", "classifier_head"),
+    "tagger": ("tagger", "tagger_head"),
+    "span": ("span", "span_head"),
+    "pretraining": ("masked_lm", "masked_lm_head"),
+}
+
+
+def is_keras(path):
+    """Whether a path is that of such a file, by its ending."""
+    return os.fspath(path).endswith(ENDINGS)
+
+
+def load(path, config=None):
+    """The model in a file.
+
+    Args:
+        path: ends in .keras or .weights.h5.
+        config: config.BertConfig of a .weights.h5; a .keras file has its own.
+
+    Returns:
+        A built model of modeling.models.
+
+    Raises:
+        ValueError: the file cannot be read, or holds another kind of model, or its
+            weights do not fit the config.
+    """
+    if path.endswith(MODEL_ENDING):
+        stored_config(path)
+        # Not compiled: what trained it is no part of the model.
+        return _read(path, lambda: keras.models.load_model(path, compile=False))
+    if config is None:
+        raise ValueError(
+            f"{path}: the file holds weights alone; put its bert_config.json beside "
+            "it, or give --bert_config_file"
+        )
+    model = models.build(*_read(path, lambda: _head(path)), config)
+    _read(path, lambda: model.load_weights(path))
+    return model
+
+
+def save(model, path):
+    """Writes a model under a name that ends in .keras or .weights.h5."""
+    if path.endswith(MODEL_ENDING):
+        model.save(path)
+    else:
+        model.save_weights(path)
+
+
+def stored_config(path):
+    """The config.BertConfig in a .keras file.
+
+    Raises:
+        ValueError: not a .keras file of a model of modeling.models.
+    """
+
+    def read():
+        with zipfile.ZipFile(path) as archive:
+            raw = json.loads(archive.read("config.json"))
+        return raw["registered_name"], raw["config"]
+
+    name, raw = _read(path, read)
+    known = {f"{models.PACKAGE}>{kind.__name__}" for kind in models.HEADS.values()}
+    if name not in known:
+        raise ValueError(
+            f"{path}: holds a Keras model {name}, which is none of modeling/models.py "
+            f"({', '.join(sorted(known))})"
+        )
+    return _read(path, lambda: config_lib.BertConfig(**raw["config"]))
+
+
+def _head(path):
+    """The head that the groups of a .weights.h5 tell of, and its width or None."""
+    with h5py.File(path) as file:
+        found = []
+        file.visit(found.append)
+        for head, groups in _GROUPS.items():
+            for name in found:
+                if name.split("/")[-1] in groups:
+                    kernel = f"{name}/logits/vars/0"
+                    return head, file[kernel].shape[0] if kernel in file else None
+    return "none", None
+
+
+def _read(path, read):
+    """What `read` returns; what it cannot read becomes an error of one line."""
+    try:
+        return read()
+    except (
+        OSError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        zipfile.BadZipFile,
+    ) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"{path}: not a readable Keras file of this model ({reason:.200}); copy it "
+            "again, with the bert_config.json that it was saved with"
+        ) from error

@@ -1,0 +1,65 @@
+"""A directory that is there as a whole or not at all."""
+
+import contextlib
+import fnmatch
+import os
+import shutil
+
+
+def check(path, *, own_files, overwrite, inputs=()):
+    """Refuses a directory that would cost somebody files.
+
+    Args:
+        path: of the directory that is to be written.
+        own_files: patterns of the names that may be replaced.
+        overwrite: whether they may.
+        inputs: files and directories that are read.
+
+    Raises:
+        ValueError: it is a file, it is not empty, or it holds something else.
+    """
+    path = os.path.realpath(path)
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise ValueError(f"--output_dir={path} is a file; name a directory, new or not")
+    held = sorted(os.listdir(path)) if os.path.isdir(path) else []
+    if held and not overwrite:
+        raise ValueError(
+            f"--output_dir={path} is not empty (it holds {held[0]}); choose another "
+            "directory, or add --overwrite to replace what is there"
+        )
+    for name in held:
+        if not any(fnmatch.fnmatch(name, pattern) for pattern in own_files):
+            raise ValueError(
+                f"--output_dir={path} holds {name}, which no conversion has written, "
+                "and is not replaced; choose another directory"
+            )
+    for source in inputs:
+        if held and os.path.commonpath([path, os.path.realpath(source)]) == path:
+            raise ValueError(
+                f"--output_dir={path} holds {source}, which is to be converted; "
+                "choose another directory"
+            )
+
+
+@contextlib.contextmanager
+def complete(path):
+    """Gives a temporary directory, which becomes `path` when all went well.
+
+    Args:
+        path: what lies there is replaced; see `check`.
+    """
+    path = os.path.realpath(path)
+    temporary, replaced = f"{path}.incomplete", f"{path}.replaced"
+    if os.path.isdir(replaced) and not os.path.exists(path):  # killed between renames
+        os.rename(replaced, path)
+    for left in (temporary, replaced):
+        shutil.rmtree(left, ignore_errors=True)
+    os.makedirs(temporary)
+    try:
+        yield temporary
+        if os.path.isdir(path):
+            os.rename(path, replaced)
+        os.rename(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    shutil.rmtree(replaced, ignore_errors=True)

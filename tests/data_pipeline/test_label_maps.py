@@ -1,0 +1,47 @@
+"""Tests of data_pipeline/label_maps.py."""
+
+import json
+
+import pytest
+
+from data_pipeline import label_maps, labels, tag_sets
+
+CLASSES = [
+    labels.LabelSet(("bad", "good")),
+    labels.LabelSet(("a",), "multi_label", ";"),
+    labels.LabelSet((), "regression"),
+    tag_sets.TagSet(("O", "B-X", "I-X"), "BIO"),
+]
+
+
+@pytest.mark.parametrize("classes", CLASSES, ids=str)
+def test_classes_are_read_as_they_were_written(tmp_path, classes):
+    path = tmp_path / "label_map.json"
+    path.write_text(label_maps.text(classes), encoding="utf-8")
+    assert label_maps.read(str(path), len(classes.names) or 1) == classes
+    with pytest.raises(ValueError, match="but the head has 7 classes"):
+        label_maps.read(str(path), 7)
+    assert label_maps.is_of_tags(str(path)) is isinstance(classes, tag_sets.TagSet)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"0": "a", "2": "b"}'])
+def test_what_is_no_label_map(tmp_path, text):
+    path = tmp_path / "label_map.json"
+    path.write_text(text)
+    assert not label_maps.is_of_tags(str(path))
+    with pytest.raises(ValueError, match="not a label map"):
+        label_maps.read(str(path), 2)
+    path.write_text(json.dumps({"0": "O", "1": "B-X", "tag_scheme": "none"}))
+    with pytest.raises(ValueError, match="not a map of tags"):
+        label_maps.read(str(path), 2)
+
+
+def test_classes_from_names_alone():
+    assert label_maps.named(["a", "b"], "multi_label") == labels.LabelSet(
+        ("a", "b"), "multi_label"
+    )
+    assert label_maps.named(["B-X", "I-X", "O"], "").scheme == "BIO"
+    assert label_maps.named(["O", "B-X", "E-X", "S-X"], "").scheme == "BIOES"
+    assert label_maps.named(["NOUN", "VERB"], "").scheme == "plain"
+    with pytest.raises(ValueError, match="2 tags or more"):
+        label_maps.named(["O"], "")

@@ -1,0 +1,435 @@
+"""convert_checkpoint.py from end to end, on a network of 2 layers x 32."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+from modeling import checkpoint, models, pretrained
+from modeling import config as config_lib
+from tests import tiny
+
+pytestmark = pytest.mark.filterwarnings(  # see tests/modeling/test_keras_files.py
+    "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"
+)
+LABELS = ("bad", "good", "so so")
+DATA = "bert_model.ckpt.data-00000-of-00001"
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    return tiny.write_model(tmp_path_factory.mktemp("release") / "uncased")
+
+
+def convert(source, target, output_dir, *arguments):
+    """The script on --input=source; returns what it printed."""
+    done = convert_anyhow(source, target, output_dir, *arguments)
+    assert done.code == 0, done.err
+    assert f"wrote {output_dir} ({target})" in done.out
+    assert "largest difference, before and after: weights 0, outputs" in done.out
+    return done.out
+
+
+def convert_anyhow(source, target, output_dir, *arguments):
+    return tiny.run_script(
+        "convert_checkpoint",
+        f"--input={source}",
+        f"--to={target}",
+        f"--output_dir={output_dir}",
+        *arguments,
+    )
+
+
+def refusal(source, output_dir, *arguments, to="google"):
+    """The one line of an error, after which nothing lies there that did not before."""
+    before = tiny.listing(output_dir.parent)
+    done = convert_anyhow(source, to, output_dir, *arguments)
+    assert done.code == 2
+    assert tiny.listing(output_dir.parent) == before
+    assert done.err.startswith("error: ") and done.err.count("\n") == 1
+    return done.err
+
+
+def stored(prefix):
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {
+        name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
+    }
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def run_directory(release, folder, head="classifier", num_classes=3, label_map=None):
+    """What a run leaves: a checkpoint with moments, and the files beside it."""
+    folder.mkdir()
+    for name in ("bert_config.json", "vocab.txt"):
+        shutil.copy(release / name, folder)
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    if label_map is not None:
+        (folder / "label_map.json").write_text(json.dumps(label_map))
+    config = config_lib.BertConfig.from_json_file(release / "bert_config.json")
+    model = models.build(head, num_classes, config)
+    weights = checkpoint.google_variables(model)
+    moments = {f"{name}/adam_m": value for name, value in weights.items()}
+    state = {"global_step": np.int64(7)}
+    checkpoint.write_google(folder / "model.ckpt-7", {**weights, **moments, **state})
+    (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-7"\n')
+    return {name: np.asarray(value) for name, value in weights.items()}
+
+
+def test_release_goes_through_all_formats(release, tmp_path):
+    """Google, Hugging Face, .keras, .weights.h5, Google: every bit is kept."""
+    out = convert(release, "hugging_face", tmp_path / "hf")
+    assert "head: pretraining" in out
+    assert "converted: 46 variables (encoder 37, pooler 2, " in out
+    assert "weights 0, outputs 0\n" in out
+    assert names(tmp_path / "hf") == [
+        "config.json",
+        "model.safetensors",
+        "tokenizer_config.json",
+        "vocab.txt",
+    ]
+    convert(tmp_path / "hf", "keras", tmp_path / "k")
+    assert "model.keras" in names(tmp_path / "k")
+    convert(tmp_path / "k", "keras", tmp_path / "w", "--keras_file=weights")
+    assert "model.weights.h5" in names(tmp_path / "w")
+    convert(tmp_path / "w" / "model.weights.h5", "google", tmp_path / "g")
+    assert (tmp_path / "g" / DATA).read_bytes() == (release / DATA).read_bytes()
+    assert (tmp_path / "g" / "vocab.txt").read_bytes() == (
+        release / "vocab.txt"
+    ).read_bytes()
+    config = config_lib.BertConfig.from_json_file(tmp_path / "g" / "bert_config.json")
+    before = config_lib.BertConfig.from_json_file(release / "bert_config.json")
+    assert dataclasses.replace(config, extra={}) == before
+    # "uncased" in the name of the release has become a file, which says it for good.
+    for folder in ("hf", "k", "w", "g"):
+        found = pretrained.locate(tmp_path / folder)
+        assert found.do_lower_case is True
+
+
+def test_tokenizer_of_hugging_face_is_told_everything(release, tmp_path):
+    convert(release, "hugging_face", tmp_path / "hf", "--nodo_lower_case")
+    raw = json.loads((tmp_path / "hf" / "tokenizer_config.json").read_text())
+    assert raw == {
+        "do_lower_case": False,
+        "model_max_length": 48,
+        "strip_accents": None,
+        "tokenize_chinese_chars": True,
+        "tokenizer_class": "BertTokenizer",
+    }
+    raw = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert raw["architectures"] == ["BertForPreTraining"]
+    assert raw["hidden_act"] == "gelu_new"
+    assert "id2label" not in raw
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "theirs"),
+    [
+        ("classification", "single_label_classification"),
+        ("multi_label", "multi_label_classification"),
+    ],
+)
+def test_labels_go_there_and_back(release, tmp_path, problem_type, theirs):
+    label_map = {str(i): name for i, name in enumerate(LABELS)}
+    label_map["problem_type"] = problem_type
+    weights = run_directory(release, tmp_path / "run", label_map=label_map)
+    out = convert(tmp_path / "run", "hugging_face", tmp_path / "hf")
+    assert "left out: 42 of training" in out
+    raw = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert raw["id2label"] == {"0": "bad", "1": "good", "2": "so so"}
+    assert raw["label2id"] == {"bad": 0, "good": 1, "so so": 2}
+    assert raw["problem_type"] == theirs
+    assert raw["architectures"] == ["BertForSequenceClassification"]
+    (tmp_path / "hf" / "label_map.json").unlink()  # as in a directory of theirs
+    convert(tmp_path / "hf", "google", tmp_path / "g")
+    again = json.loads((tmp_path / "g" / "label_map.json").read_text())
+    assert {key: again[key] for key in label_map} == label_map
+    # Neither moments nor the step: 42 of 83 names are gone.
+    back = stored(tmp_path / "g" / "bert_model.ckpt")
+    assert back.keys() == weights.keys()
+    for name, value in weights.items():
+        np.testing.assert_array_equal(back[name], value)
+
+
+def test_single_number_is_regression(release, tmp_path):
+    run_directory(release, tmp_path / "run", num_classes=1)
+    convert(tmp_path / "run", "hugging_face", tmp_path / "hf")
+    raw = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert raw["problem_type"] == "regression"
+    assert raw["id2label"] == {"0": "LABEL_0"}  # whose number is what they count
+    label_map = json.loads((tmp_path / "hf" / "label_map.json").read_text())
+    assert label_map == {"problem_type": "regression"}
+
+
+def test_classes_without_names_are_counted(release, tmp_path):
+    run_directory(release, tmp_path / "run", num_classes=5)
+    convert(tmp_path / "run", "hugging_face", tmp_path / "hf")
+    raw = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert list(raw["id2label"].values()) == [f"LABEL_{i}" for i in range(5)]
+    convert(tmp_path / "hf", "google", tmp_path / "g")
+    assert "label_map.json" not in names(tmp_path / "g")
+
+
+def test_tagger_is_named_once(release, tmp_path):
+    """Then `architectures` says it in every format."""
+    label_map = {"0": "O", "1": "B-PLACE", "2": "I-PLACE"}
+    run_directory(release, tmp_path / "run", "tagger", label_map=label_map)
+    (tmp_path / "run" / "label_map.json").unlink()
+    convert(tmp_path / "run", "google", tmp_path / "g", "--head=tagger")
+    out = convert(tmp_path / "g", "hugging_face", tmp_path / "hf")
+    assert "head: tagger" in out
+    raw = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert raw["architectures"] == ["BertForTokenClassification"]
+    assert list(raw["id2label"].values()) == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    assert "head: tagger" in convert(tmp_path / "hf", "keras", tmp_path / "k")
+    assert "head: tagger" in convert(tmp_path / "k", "google", tmp_path / "last")
+
+
+def test_run_of_a_tagger_says_so_by_its_tags(release, tmp_path):
+    label_map = {"0": "O", "1": "B-PLACE", "2": "I-PLACE"}
+    whole = {**label_map, "problem_type": "tagging", "tag_scheme": "BIO"}
+    run_directory(release, tmp_path / "run", "tagger", label_map=whole)
+    out = convert(tmp_path / "run", "hugging_face", tmp_path / "hf")
+    assert "head: tagger" in out
+    raw = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert raw["architectures"] == ["BertForTokenClassification"]
+    assert raw["id2label"] == label_map
+    assert "problem_type" not in raw
+    (tmp_path / "hf" / "label_map.json").unlink()  # as in a directory of theirs
+    convert(tmp_path / "hf", "google", tmp_path / "g")
+    assert json.loads((tmp_path / "g" / "label_map.json").read_text()) == whole
+
+
+def test_converted_models_are_used_by_the_scripts(release, tmp_path):
+    label_map = {str(i): name for i, name in enumerate(tiny.LABELS)}
+    run_directory(release, tmp_path / "run", label_map=label_map)
+    tables = tiny.write_tables(tmp_path / "tables")
+    found = []
+    for target in ("google", "hugging_face", "keras"):
+        convert(tmp_path / "run", target, tmp_path / target)
+        done = tiny.run_classifier(
+            f"--pretrained={tmp_path / target}",
+            f"--test_file={tables / 'test.tsv'}",
+            "--text_a_column=text",
+            "--label_column=label",
+            "--do_predict",
+            "--max_seq_length=32",
+            f"--output_dir={tmp_path / f'predicted_{target}'}",
+        )
+        assert done.code == 0, done.err
+        assert "41 of 41 variables assigned" in done.out
+        found.append(tiny.predictions(tmp_path / f"predicted_{target}"))
+    assert found[0] == found[1] == found[2]
+
+
+def test_hugging_faces_exact_gelu_keeps_its_name(release, tmp_path):
+    convert(release, "hugging_face", tmp_path / "hf")
+    path = tmp_path / "hf" / "config.json"
+    raw = json.loads(path.read_text())
+    path.write_text(json.dumps({**raw, "hidden_act": "gelu", "dtype": "float16"}))
+    convert(tmp_path / "hf", "google", tmp_path / "g")
+    raw = json.loads((tmp_path / "g" / "bert_config.json").read_text())
+    assert raw["hidden_act"] == "gelu_erf" and "dtype" not in raw
+    convert(tmp_path / "g", "hugging_face", tmp_path / "last")
+    raw = json.loads((tmp_path / "last" / "config.json").read_text())
+    assert raw["hidden_act"] == "gelu"
+
+
+def test_pooler_that_is_missing(release, tmp_path):
+    """Left out of both formats of names; a Keras file holds values for it."""
+    run_directory(release, tmp_path / "run", "span", None)
+    convert(tmp_path / "run", "hugging_face", tmp_path / "hf")
+    path = tmp_path / "hf" / "model.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    tensors = {key: v for key, v in tensors.items() if "pooler" not in key}
+    safetensors.numpy.save_file(tensors, path)
+    out = convert(tmp_path / "hf", "google", tmp_path / "g")
+    assert "missing: bert/pooler/dense/kernel, bert/pooler/dense/bias\n" in out
+    assert len(stored(tmp_path / "g" / "bert_model.ckpt")) == 39
+    out = convert(tmp_path / "hf", "keras", tmp_path / "k")
+    assert "a Keras file holds what is missing, too: values drawn at random" in out
+    assert "missing:" not in convert(tmp_path / "k", "google", tmp_path / "last")
+
+
+def test_tokens_are_added(release, tmp_path):
+    (tmp_path / "tokens.txt").write_text("parcel\n[E1]\n")
+    before = (release / "vocab.txt").read_text().splitlines()
+    out = convert(
+        release, "google", tmp_path / "g", f"--add_tokens={tmp_path}/tokens.txt"
+    )
+    assert "added, but no text becomes them: ['[E1]']" in out
+    size = len(before) + 2
+    assert f"word embeddings: 2 rows added, for {size} tokens now {size}" in out
+    vocab = (tmp_path / "g" / "vocab.txt").read_text().splitlines()
+    assert vocab == [*before, "parcel", "[E1]"]
+    raw = json.loads((tmp_path / "g" / "bert_config.json").read_text())
+    assert raw["vocab_size"] == size
+    old, new = (
+        stored(folder / "bert_model.ckpt") for folder in (release, tmp_path / "g")
+    )
+    table = "bert/embeddings/word_embeddings"
+    np.testing.assert_array_equal(new[table][:-2], old[table])
+    np.testing.assert_allclose(new[table][-1], old[table].mean(axis=0), rtol=1e-4)
+    assert new["cls/predictions/output_bias"].shape == (size,)
+    convert(
+        tmp_path / "g",
+        "hugging_face",
+        tmp_path / "hf",
+        f"--resize_embeddings={size + 9}",
+    )
+    raw = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert raw["vocab_size"] == size + 9
+    assert "largest" in convert(tmp_path / "hf", "google", tmp_path / "last")
+
+
+def test_vocabulary_in_a_tokenizer_json(release, tmp_path):
+    """What transformers 5 writes: no vocab.txt, and added tokens apart."""
+    convert(release, "hugging_face", tmp_path / "hf")
+    size = len((release / "vocab.txt").read_text().splitlines())
+    vocab = [*tiny.SPECIAL, *(f"w{i}" for i in range(size - len(tiny.SPECIAL)))]
+    (tmp_path / "hf" / "vocab.txt").unlink()
+    (tmp_path / "hf" / "tokenizer_config.json").unlink()
+    raw = {
+        "normalizer": {"type": "BertNormalizer", "lowercase": False},
+        "model": {
+            "type": "WordPiece",
+            "vocab": {token: i for i, token in enumerate(vocab[:-1])},
+        },
+        "added_tokens": [
+            {"id": 0, "content": vocab[0]},
+            {"id": size - 1, "content": vocab[-1]},
+        ],
+    }
+    (tmp_path / "hf" / "tokenizer.json").write_text(json.dumps(raw))
+    convert(tmp_path / "hf", "google", tmp_path / "g")
+    assert (tmp_path / "g" / "vocab.txt").read_text().splitlines() == vocab
+    assert pretrained.locate(tmp_path / "g").do_lower_case is False
+
+
+def test_parts_that_lie_apart(release, golden, tmp_path):
+    """A checkpoint without vocabulary; then with the three files named one by one."""
+    out = convert(golden / "bert_model.ckpt", "keras", tmp_path / "k")
+    assert "vocabulary: none found, so none is written" in out
+    assert names(tmp_path / "k") == ["bert_config.json", "model.keras"]
+    convert(tmp_path / "k" / "model.keras", "google", tmp_path / "g")
+    assert (tmp_path / "g" / DATA).read_bytes() == (golden / DATA).read_bytes()
+    shutil.copy(release / "bert_model.ckpt.index", tmp_path)
+    shutil.copy(release / DATA, tmp_path)
+    apart = (
+        f"--bert_config_file={release}/bert_config.json",
+        f"--vocab_file={release}/vocab.txt",
+    )
+    convert(tmp_path / "bert_model.ckpt", "google", tmp_path / "one", *apart)
+    convert(
+        tmp_path / "bert_model.ckpt",
+        "google",
+        tmp_path / "two",
+        f"--pretrained={release}",
+    )
+    listed = tiny.listing(tmp_path / "two")
+    assert listed == tiny.listing(tmp_path / "one")
+    assert set(listed) >= {"bert_config.json", "vocab.txt", "tokenizer_config.json"}
+
+
+@pytest.fixture(scope="module")
+def golden(request):
+    return request.config.rootpath / "tests" / "golden" / "tiny_uncased"
+
+
+def test_nothing_is_overwritten_unasked(release, tmp_path):
+    convert(release, "google", tmp_path / "out")
+    again = tiny.listing(tmp_path / "out")
+    error = refusal(release, tmp_path / "out", to="hugging_face")
+    assert "is not empty (it holds bert_config.json)" in error
+    assert tiny.listing(tmp_path / "out") == again
+    convert(release, "hugging_face", tmp_path / "out", "--overwrite")
+    assert "model.safetensors" in names(tmp_path / "out")
+    assert DATA not in names(tmp_path / "out")
+    error = refusal(tmp_path / "out", tmp_path / "out", "--overwrite")
+    assert "which is to be converted" in error
+    (tmp_path / "out" / "diary.txt").touch()
+    error = refusal(release, tmp_path / "out", "--overwrite")
+    assert "holds diary.txt, which no conversion has written" in error
+
+
+def test_minilm_goes_to_google_and_back(minilm_dir, tmp_path):
+    out = convert(minilm_dir, "google", tmp_path / "g")
+    assert "head: none\nconverted: 103 variables (encoder 101, pooler 2)" in out
+    assert (tmp_path / "g" / "vocab.txt").read_bytes() == (
+        minilm_dir / "vocab.txt"
+    ).read_bytes()
+    convert(tmp_path / "g", "hugging_face", tmp_path / "hf")
+    tensors = safetensors.numpy.load_file(tmp_path / "hf" / "model.safetensors")
+    before = safetensors.numpy.load_file(minilm_dir / "model.safetensors")
+    del before["embeddings.position_ids"]  # a buffer
+    assert tensors.keys() == {f"bert.{key}" for key in before}
+    for key, value in before.items():
+        np.testing.assert_array_equal(tensors[f"bert.{key}"], value)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "tf_model.h5"])
+def test_formats_that_are_not_read(release, tmp_path, name):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    shutil.copy(release / "bert_config.json", folder)
+    (folder / name).touch()
+    error = refusal(folder, tmp_path / "out")
+    assert f"{name} is not read (save as model.safetensors first" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--head=span"], "has no such head (it has: pretraining)"),
+        (["--resize_embeddings=3"], "none is taken away"),
+        (["--add_tokens=gone.txt"], "gone.txt"),
+        (["--vocab_file={tokens}"], "they belong to different models"),
+        (["--bert_config_file=gone.json"], "gone.json: no such file"),
+        (["--output_dir={tokens}"], "is a file; name a directory"),
+    ],
+)
+def test_wrong_flags_are_one_line(release, tmp_path, arguments, complaint):
+    tokens = tmp_path / "tokens.txt"
+    special = [f"{token}\n" for token in tiny.SPECIAL]
+    tokens.write_text("".join([*special, *(f"w{i}\n" for i in range(300))]))
+    arguments = [argument.format(tokens=tokens) for argument in arguments]
+    assert complaint in refusal(release, tmp_path / "out", *arguments)
+
+
+def test_wrong_input_is_one_line(release, tmp_path):
+    out = tmp_path / "out"
+    assert "no checkpoint there" in refusal(tmp_path / "gone", out)
+    assert "no checkpoint in this directory" in refusal(tmp_path, out)
+    broken = tmp_path / "broken"
+    shutil.copytree(release, broken)
+    data = (broken / DATA).read_bytes()
+    (broken / DATA).write_bytes(data[:1000])
+    assert "not a readable TensorFlow checkpoint" in refusal(broken, out)
+    (broken / DATA).write_bytes(data)
+    (broken / "bert_config.json").unlink()
+    assert "give --bert_config_file" in refusal(broken, out)
+    raw = json.loads((release / "bert_config.json").read_text())
+    (broken / "bert_config.json").write_text(json.dumps({**raw, "vocab_size": 70}))
+    assert "the model wants [70, 32]" in refusal(broken, out)
+    done = tiny.run_script("convert_checkpoint", "--to=keras", f"--output_dir={out}")
+    assert done.code == 2 and "--input is missing" in done.err
+
+
+def test_labels_of_another_head(release, tmp_path):
+    label_map = {"0": "a", "1": "b"}
+    run_directory(release, tmp_path / "run", label_map=label_map)
+    error = refusal(tmp_path / "run", tmp_path / "out")
+    assert "label_map.json: has 2 labels, but the head has 3 classes" in error
+    (tmp_path / "run" / "label_map.json").unlink()
+    path = tmp_path / "run" / "bert_config.json"
+    raw = json.loads(path.read_text())
+    path.write_text(json.dumps({**raw, "id2label": label_map}))
+    error = refusal(tmp_path / "run", tmp_path / "out")
+    assert "id2label of the config has the keys 0, 1, but the head has 3" in error
