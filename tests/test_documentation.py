@@ -241,6 +241,13 @@ def test_broken_links_are_found(tmp_path):
 # Appended to the flags of a script: the last value of a flag counts.
 SHORT = {
     "build_vocab.py": ["--num_workers=1"],
+    "convert_checkpoint.py": [],
+    "extract_features.py": ["--max_seq_length=16"],
+    "run_tagger.py": [
+        "--num_train_epochs=1",
+        "--train_batch_size=6",
+        "--max_seq_length=16",
+    ],
     "create_pretraining_data.py": [
         "--max_seq_length=16",
         "--max_predictions_per_seq=3",
@@ -320,7 +327,8 @@ def environment(model_dir, tmp_path):
 
 def relocated(argument, environment, model_dir, directory):
     """An argument with its places moved and its variables filled in."""
-    written = r"^(--\w+_(?:dir|file)=|--pretrained=|--init_checkpoint=)/?(tmp|output)/"
+    places = r"--\w+_(?:dir|file)=|--pretrained=|--init_checkpoint=|--input="
+    written = rf"^({places})/?(tmp|output)/"
     argument = re.sub(written, rf"\1{directory}/\2/", argument)
     argument = argument.replace("models/minilm", str(model_dir))
     argument = argument.replace("configs/bert_tiny", f"{model_dir}/bert_config")
@@ -391,6 +399,9 @@ def test_commands_of_page_run(page, environment, model_dir, tmp_path, monkeypatc
         ("pretraining", "create_pretraining_data"),
         ("pretraining", "run_pretraining"),
         ("squad", "run_squad"),
+        ("tagging", "run_tagger"),
+        ("features", "extract_features"),
+        ("checkpoints", "convert_checkpoint"),
     ],
 )
 def test_page_names_every_flag(page, script):

@@ -1,0 +1,203 @@
+r"""Times extract_features.py on real text, and the original's way in turn with it.
+
+    python benchmarks/features.py --pretrained=models/minilm \
+        --input_file=sentences.txt
+
+The stand-in for the original has our network, too, and does with it what the original
+does: every line is padded to --max_seq_length, all chosen layers come back whole, and
+json.dumps writes numbers that Python has rounded one by one. Both write JSON lines of
+the layers -1 to -4. Ours is also timed with one mean vector a line, as .npz. Sides take
+turns, each in a process of its own. Prints one JSON object: lines a second without
+start-up and first batches, medians, and the ratio of each pair.
+"""
+
+import functools
+import itertools
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from absl import app, flags
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+FLAGS = flags.FLAGS
+LAYERS = (-1, -2, -3, -4)
+# Enough for a stretch with batches of two lengths, so that nothing is traced later.
+WARM_UP_LINES = 100
+
+
+class Bench:
+    """The parts that all sides share."""
+
+    def __init__(self):
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        from data_pipeline import tokenization
+        from modeling import checkpoint, models, pretrained
+
+        files = pretrained.locate(FLAGS.pretrained)
+        self.config = pretrained.read_config(files.config_file)
+        self.tokenizer = tokenization.BertTokenizer.from_file(files.vocab_file)
+        self.model = models.BertModel(self.config)
+        self.model.build()
+        checkpoint.load(self.model, files.checkpoint)
+
+    def lines(self, path):
+        """The lines of a file, and how many there are."""
+        from data_pipeline import text_lines
+
+        lines = text_lines.TextLines(str(path), self.tokenizer, FLAGS.max_seq_length)
+        return lines, lines.measure()
+
+    def predict_function(self, **choice):
+        """The compiled network with the chosen vectors, as the script builds it."""
+        import tensorflow as tf
+
+        import extract_features
+        from modeling import vectors
+        from training import steps
+
+        chosen = vectors.choose(self.config, **choice)
+        predict = functools.partial(extract_features.outputs_of, self.model, chosen)
+        strategy = tf.distribute.get_strategy()
+        return steps.predict_function(predict, strategy, jit_compile=False), chosen
+
+
+def time_ours(warm_up, path, output_format, **choice):
+    """Lines a second of what extract_features.py does."""
+    import tensorflow as tf
+
+    import extract_features
+    from data_pipeline import feature_files
+    from training import extraction
+
+    bench = Bench()
+    predict, chosen = bench.predict_function(**choice)
+    of_tokens = chosen.pooling == "none"
+    limit = extract_features.MAX_WAITING_VALUES // (len(chosen.names) * chosen.width)
+    for source in (warm_up, path):
+        lines, size = bench.lines(source)
+        layout = feature_files.Layout(
+            num_lines=size.num_lines,
+            num_tokens=size.num_tokens,
+            layers=chosen.names,
+            width=chosen.width,
+            of_tokens=of_tokens,
+            vocab=bench.tokenizer.vocab,
+        )
+        begin = time.perf_counter()
+        batches = lines.batches(FLAGS.batch_size, max_tokens=limit, pad_to=None)
+        target = str(path) + ".out"
+        with feature_files.writer(target, output_format, layout) as write:
+            for results in extraction.in_input_order(
+                predict,
+                batches,
+                tf.distribute.get_strategy(),
+                report=lambda *_, **__: None,
+                of_tokens=of_tokens,
+            ):
+                write(results)
+    return size.num_lines / (time.perf_counter() - begin)
+
+
+def time_original(path):
+    """Lines a second of the stand-in for the original."""
+    bench = Bench()
+    predict, _ = bench.predict_function(layers=LAYERS)
+    lines, size = bench.lines(path)
+    batches = lines.batches(
+        FLAGS.batch_size, max_tokens=1 << 30, pad_to=FLAGS.max_seq_length
+    )
+    is_first, seconds = True, 0.0
+    with open(f"{path}.out", "w", encoding="utf-8") as file:
+        for batch in itertools.chain(batches.take(1), batches):
+            begin = time.perf_counter()
+            outputs = {name: value.numpy() for name, value in predict(batch).items()}
+            for row, number in enumerate(outputs["unique_ids"].tolist()):
+                if number >= 0:
+                    file.write(original_line(bench, outputs, row, number))
+            if not is_first:  # it was traced
+                seconds += time.perf_counter() - begin
+            is_first = False
+    return size.num_lines / seconds
+
+
+def original_line(bench, outputs, row, number):
+    """One line of JSON as the standard library writes it."""
+    length = int(outputs["input_mask"][row].sum())
+    tokens = bench.tokenizer.ids_to_tokens(outputs["input_ids"][row, :length])
+    found = []
+    for place, token in enumerate(tokens):
+        layers = []
+        for index, layer in zip(LAYERS, outputs["values"][row, place], strict=True):
+            rounded = [round(float(value), 6) for value in layer.flat]
+            layers.append({"index": index, "values": rounded})
+        found.append({"token": token, "layers": layers})
+    return json.dumps({"linex_index": number, "features": found}) + "\n"
+
+
+def time_side(side):
+    """Lines a second of one side, on as many lines as it is given."""
+    texts = pathlib.Path(FLAGS.input_file).read_text(encoding="utf-8").splitlines()
+    count = FLAGS.original_lines if side == "original" else FLAGS.num_lines
+    with tempfile.TemporaryDirectory() as directory:
+        paths = [pathlib.Path(directory, name) for name in ("warm_up", "lines")]
+        for path, number in zip(paths, (WARM_UP_LINES, count), strict=True):
+            path.write_text("\n".join(texts[:number]) + "\n", encoding="utf-8")
+        if side == "original":
+            return time_original(paths[1])
+        if side == "mean_npz":
+            return time_ours(*paths, "npz", layers=(-1,), pooling="mean")
+        return time_ours(*paths, "jsonl", layers=LAYERS)
+
+
+def in_process(side):
+    """The same, in a process of its own."""
+    names = ("pretrained", "input_file", "max_seq_length", "batch_size")
+    names += ("num_lines", "original_lines")
+    arguments = [f"--{name}={FLAGS[name].value}" for name in names]
+    done = subprocess.run(
+        [sys.executable, __file__, f"--side={side}", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main(_):
+    """Times one side, or all in turn."""
+    if FLAGS.side:
+        print(json.dumps(time_side(FLAGS.side)))
+        return
+    rates = {side: [] for side in SIDES}
+    for _ in range(FLAGS.rounds):
+        for side, found in rates.items():
+            found.append(in_process(side))
+    pairs = zip(rates["ours"], rates["original"], strict=True)
+    results = {
+        "lines_per_second": {
+            side: round(statistics.median(found), 1) for side, found in rates.items()
+        },
+        "ratios": [round(ours / original, 2) for ours, original in pairs],
+    }
+    print(json.dumps(results, indent=2))
+
+
+SIDES = ("ours", "original", "mean_npz")
+
+if __name__ == "__main__":
+    flags.DEFINE_string("pretrained", "models/minilm", "Directory of the weights.")
+    flags.DEFINE_string("input_file", None, "A text a line.", required=True)
+    flags.DEFINE_integer("max_seq_length", 128, "Tokens that the original pads to.")
+    flags.DEFINE_integer("batch_size", 32, "Lines a batch.")
+    flags.DEFINE_integer("num_lines", 2000, "Lines of ours that are timed.")
+    flags.DEFINE_integer("original_lines", 192, "Lines of the original.")
+    flags.DEFINE_integer("rounds", 3, "Turns of each side.")
+    flags.DEFINE_enum("side", None, SIDES, "Internal: time one.")
+    app.run(main)

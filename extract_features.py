@@ -1,0 +1,224 @@
+"""Computes the vectors that BERT's layers give to the tokens of texts, or to texts.
+
+Takes every flag of google-research/bert's extract_features.py; see docs/features.md for
+those that are new.
+"""
+
+import functools
+import os
+import time
+from typing import Any, NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+
+from absl import app, flags
+
+from data_pipeline import (
+    casing,
+    feature_files,
+    features,
+    file_patterns,
+    text_lines,
+    tokenization,
+)
+from modeling import checkpoint, models, pretrained, vectors
+from modeling import config as config_lib
+from training import devices, extraction, reporting, run_directory, steps
+from training import flags as shared_flags
+
+FLAGS = flags.FLAGS
+# Values that may wait until those of earlier lines are there: 128 MB.
+MAX_WAITING_VALUES = 1 << 25
+
+
+class Parts(NamedTuple):
+    """Everything that is read and checked before the work starts."""
+
+    files: shared_flags.ModelFiles
+    config: config_lib.BertConfig
+    lines: text_lines.TextLines
+    size: text_lines.Size
+    choice: vectors.Choice
+    strategy: Any
+
+
+def define_flags():
+    string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
+    shared_flags.define_model_flags(max_seq_length=128, output_dir=False)
+    shared_flags.define_device_flags()
+    string("input_file", None, "Texts, one example a line; `A ||| B` is a pair.")
+    string("output_file", None, "Where the vectors go; replaced if it is there.")
+    flags.DEFINE_list(
+        "layers",
+        "-1,-2,-3,-4",
+        "Layers whose vectors are wanted: 0 is the first, -1 the last.",
+    )
+    flags.DEFINE_integer("batch_size", 32, "Lines a batch.", lower_bound=1)
+    boolean(
+        "use_one_hot_embeddings",
+        False,
+        "Accepted and ignored: another way to compute the same vectors.",
+    )
+    enum(
+        "combine",
+        vectors.SEPARATE,
+        [vectors.SEPARATE, *vectors.COMBINATIONS],
+        "Instead of --layers: one vector, made as in Table 7 of BERT's paper.",
+    )
+    flags.DEFINE_list(
+        "layer_weights", [], "Weights of the layers that are summed, the last first."
+    )
+    enum(
+        "pooling",
+        "none",
+        vectors.POOLINGS,
+        "Vectors of tokens, of [CLS] alone, or means over the tokens of a line.",
+    )
+    boolean("normalize", False, "Scale every vector to the length 1.")
+    enum(
+        "output_format",
+        "jsonl",
+        list(feature_files.FORMATS),
+        "JSON lines as the original writes them, NumPy's .npz, or TFRecords.",
+    )
+    for required in ("input_file", "output_file"):
+        flags.mark_flag_as_required(required)
+
+
+def numbers(name, kind):
+    """The values of a list flag as numbers."""
+    try:
+        return [kind(value) for value in FLAGS[name].value]
+    except ValueError as error:
+        raise ValueError(
+            f"--{name}={','.join(FLAGS[name].value)} are not numbers ({error}); "
+            "separate them by commas"
+        ) from error
+
+
+def prepare():
+    """Reads and checks all input; a ValueError says what is wrong with it."""
+    files = shared_flags.model_files(pretrained.locate)
+    config = pretrained.read_config(files.config_file)
+    if FLAGS.combine != vectors.SEPARATE and FLAGS["layers"].present:
+        raise ValueError(
+            f"--combine={FLAGS.combine} names its layers itself; leave out --layers or "
+            "--combine"
+        )
+    choice = vectors.choose(
+        config,
+        layers=numbers("layers", int),
+        combine=FLAGS.combine,
+        weights=numbers("layer_weights", float),
+        pooling=FLAGS.pooling,
+        normalize=FLAGS.normalize,
+    )
+    tokenizer = tokenization.BertTokenizer.from_file(
+        files.vocab_file, files.do_lower_case
+    )
+    pretrained.check_sizes(config, tokenizer.vocab_size, files, FLAGS.max_seq_length)
+    if FLAGS.check_case:
+        casing.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+    if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):
+        raise ValueError(
+            f"--output_file={FLAGS.output_file} is --input_file and would be "
+            "overwritten; choose another name"
+        )
+    lines = text_lines.TextLines(FLAGS.input_file, tokenizer, FLAGS.max_seq_length)
+    size = lines.measure()
+    run_directory.check_writable(FLAGS.output_file)
+    return Parts(files, config, lines, size, choice, shared_flags.strategy())
+
+
+def build_model(parts):
+    """The encoder with its weights, all of which must be there but the pooler's."""
+    with parts.strategy.scope():
+        model = models.BertModel(parts.config)
+        model.build()
+    if not parts.files.init_checkpoint:
+        raise ValueError(
+            "--init_checkpoint is missing; set it, or set --pretrained to the "
+            "directory of a model"
+        )
+    report = checkpoint.load(model, parts.files.init_checkpoint)
+    if needed := [name for name in report.missing if "/pooler/" not in name]:
+        raise ValueError(
+            f"{report.source}: lacks {', '.join(needed)}; choose another checkpoint, "
+            "or the config file that belongs to this one"
+        )
+    print(f"weights: {report.source}: {len(report.assigned)} variables assigned")
+    return model
+
+
+def outputs_of(model, choice, batch, training):
+    """What leaves the devices: the chosen vectors, and whose they are."""
+    outputs = model(batch, training=training)
+    names = (features.UNIQUE_IDS, features.INPUT_IDS, features.INPUT_MASK)
+    values = vectors.compute(outputs, batch[features.INPUT_MASK], choice)
+    return {"values": values, **{name: batch[name] for name in names}}
+
+
+def extract(parts, model):
+    """Writes the vectors of all lines."""
+    choice, size = parts.choice, parts.size
+    of_tokens = choice.pooling == "none"
+    pad_to = FLAGS.max_seq_length if FLAGS.use_tpu else None
+    predict = steps.predict_function(
+        functools.partial(outputs_of, model, choice),
+        parts.strategy,
+        jit_compile=devices.compiles_steps(parts.strategy, pad_to),
+    )
+    batches = parts.lines.batches(
+        devices.fitting_batch_size(FLAGS.batch_size, parts.strategy),
+        max_tokens=MAX_WAITING_VALUES // (len(choice.names) * choice.width),
+        pad_to=pad_to,
+    )
+    layout = feature_files.Layout(
+        num_lines=size.num_lines,
+        num_tokens=size.num_tokens,
+        layers=choice.names,
+        width=choice.width,
+        of_tokens=of_tokens,
+        vocab=parts.lines.tokenizer.vocab,
+    )
+    meter = reporting.Meter("extracting", "token")
+    meter(0, size.num_tokens, lines=0)
+    with feature_files.writer(FLAGS.output_file, FLAGS.output_format, layout) as write:
+        for results in extraction.in_input_order(
+            predict,
+            batches,
+            parts.strategy,
+            report=lambda done, **counts: meter(done, size.num_tokens, **counts),
+            of_tokens=of_tokens,
+        ):
+            write(results)
+
+
+def main(_):
+    shared_flags.quiet_libraries()
+    with shared_flags.one_line_errors():
+        parts = prepare()
+        size = parts.size
+        print(
+            f"input: {size.num_lines} lines from {FLAGS.input_file}, "
+            f"{size.num_tokens / size.num_lines:.1f} tokens on average, "
+            f"{size.num_truncated} cut to {FLAGS.max_seq_length}",
+            flush=True,
+        )
+        model = build_model(parts)
+    started = time.monotonic()
+    try:
+        extract(parts, model)
+    except (OSError, KeyboardInterrupt) as error:  # the message is for users
+        with shared_flags.one_line_errors():
+            raise error
+    seconds = time.monotonic() - started
+    print(
+        f"features: {FLAGS.output_file}, {size.num_lines / seconds:.1f} lines and "
+        f"{size.num_tokens / seconds:.0f} tokens a second"
+    )
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

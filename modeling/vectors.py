@@ -1,0 +1,148 @@
+"""Vectors of tokens and of texts, from the layers of an encoder (BERT section 5.3)."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from keras import ops
+
+EMBEDDING = "embedding"
+_LAST_4 = (-1, -2, -3, -4)
+_ALL = "all layers"
+# What one vector a token is made of, in the order of Table 7 of the paper: layers as
+# the original counts them, and whether they are summed or put end to end.
+COMBINATIONS: dict[str, tuple[Any, str]] = {
+    EMBEDDING: (EMBEDDING, "sum"),
+    "second_to_last": ((-2,), "sum"),
+    "last": ((-1,), "sum"),
+    "sum_last_4": (_LAST_4, "sum"),
+    "concat_last_4": (_LAST_4, "concat"),
+    "sum_all": (_ALL, "sum"),
+}
+SEPARATE = "none"  # as a combination: each layer has a vector of its own
+POOLINGS = ("none", "cls", "mean")
+# Vectors shorter than this are not scaled up to length 1.
+_MIN_NORM = 1e-12
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which vectors are wanted, checked against a network.
+
+    Attributes:
+        names: K, of the vectors of a token or text: indices of layers, or the name of
+            a combination.
+        width: W, values of a vector.
+        states: indices into the embedding output and the L layers behind it.
+        merge: separate, concat or sum.
+        weights: of the states, for sum.
+        pooling: none for vectors of tokens; cls or mean for vectors of texts.
+        is_normalized: whether every vector is scaled to the length 1.
+    """
+
+    names: tuple[int | str, ...]
+    width: int
+    states: tuple[int, ...]
+    merge: str
+    weights: tuple[float, ...]
+    pooling: str
+    is_normalized: bool
+
+
+def choose(
+    config,
+    *,
+    layers: Sequence[int] = _LAST_4,
+    combine: str = SEPARATE,
+    weights: Sequence[float] = (),
+    pooling: str = "none",
+    normalize: bool = False,
+) -> Choice:
+    """Checks what is wanted of a network.
+
+    Args:
+        config: config.BertConfig.
+        layers: wanted with SEPARATE: 0 is the first, -1 the last of the L layers.
+        combine: SEPARATE or a name in COMBINATIONS.
+        weights: one for each layer that is summed, the last layer's first; none for a
+            plain sum.
+        pooling: one of POOLINGS.
+        normalize: scale every vector to the length 1.
+
+    Raises:
+        ValueError: the network has no such layer, or the weights do not fit.
+    """
+    depth = config.num_hidden_layers
+    merge = "separate"
+    if combine != SEPARATE:
+        layers, merge = COMBINATIONS[combine]
+        if layers == _ALL:
+            layers = tuple(range(-1, -depth - 1, -1))
+    if layers == EMBEDDING:
+        states: tuple[int, ...] = (0,)
+    else:
+        _check_layers(layers, combine, depth)
+        states = tuple(1 + layer % depth for layer in layers)
+    if weights and (merge != "sum" or len(states) == 1):
+        raise ValueError(
+            f"--layer_weights has no meaning with --combine={combine}; leave it out, "
+            "or choose sum_last_4 or sum_all"
+        )
+    if weights and len(weights) != len(states):
+        raise ValueError(
+            f"--layer_weights has {len(weights)} numbers, --combine={combine} sums "
+            f"{len(states)} layers; give one for each, the last layer's first"
+        )
+    return Choice(
+        names=tuple(layers) if merge == "separate" else (combine,),
+        width=config.hidden_size * (len(states) if merge == "concat" else 1),
+        states=states,
+        merge=merge,
+        weights=tuple(weights) or (1.0,) * len(states),
+        pooling=pooling,
+        is_normalized=normalize,
+    )
+
+
+def _check_layers(layers, combine, depth):
+    if not layers:
+        raise ValueError("--layers is empty; give numbers such as -1,-2")
+    for layer in layers:
+        if not -depth <= layer < depth:
+            flag = f"--combine={combine} needs" if combine != SEPARATE else "--layers:"
+            raise ValueError(
+                f"{flag} layer {layer}, and the network has {depth} (num_hidden_layers "
+                f"in its config): {-depth}..-1 from the last to the first, or "
+                f"0..{depth - 1}; choose among these"
+            )
+
+
+def compute(outputs, input_mask, choice: Choice):
+    """The chosen vectors.
+
+    Args:
+        outputs: what encoder.BertEncoder returns.
+        input_mask: int [B, S], 1 for tokens, [CLS] and [SEP] among them.
+        choice: what to compute; layers that it does not need may go uncomputed.
+
+    Returns:
+        float32 [B, S, K, W], or [B, K, W] where tokens are pooled.
+    """
+    states = [outputs["embedding_output"], *outputs["layer_outputs"]]
+    chosen = [ops.cast(states[i], "float32") for i in choice.states]  # each [B, S, D]
+    if choice.merge == "separate":
+        values = ops.stack(chosen, axis=2)  # [B, S, K, D]
+    elif choice.merge == "concat":
+        values = ops.concatenate(chosen, axis=-1)[:, :, None]  # [B, S, 1, K * D]
+    else:
+        pairs = zip(choice.weights, chosen, strict=True)
+        values = sum(weight * state for weight, state in pairs)[:, :, None]
+    if choice.pooling == "cls":
+        values = values[:, 0]  # [B, K, W]
+    elif choice.pooling == "mean":
+        mask = ops.cast(input_mask, "float32")[:, :, None, None]  # [B, S, 1, 1]
+        values = ops.sum(values * mask, axis=1) / ops.sum(mask, axis=1)  # [B, K, W]
+    if choice.is_normalized:
+        norm = ops.sqrt(ops.sum(values * values, axis=-1, keepdims=True))
+        values = values / ops.maximum(norm, _MIN_NORM)
+    return values

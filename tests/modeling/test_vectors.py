@@ -1,0 +1,122 @@
+"""modeling/vectors.py against NumPy, on outputs made up for it."""
+
+import numpy as np
+import pytest
+
+from modeling import config, vectors
+
+DEPTH, WIDTH = 5, 6
+MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], np.int32)
+
+
+@pytest.fixture(scope="module")
+def net():
+    return config.BertConfig(
+        vocab_size=9, hidden_size=WIDTH, num_hidden_layers=DEPTH, num_attention_heads=2
+    )
+
+
+@pytest.fixture(scope="module")
+def outputs():
+    rng = np.random.default_rng(4)
+    states = rng.normal(size=(DEPTH + 1, 2, 4, WIDTH)).astype(np.float32)
+    return {"embedding_output": states[0], "layer_outputs": list(states[1:])}
+
+
+def computed(net, outputs, **wanted):
+    return np.asarray(vectors.compute(outputs, MASK, vectors.choose(net, **wanted)))
+
+
+def test_layers_are_counted_as_the_original_does(net, outputs):
+    layers = outputs["layer_outputs"]
+    found = computed(net, outputs, layers=(-1, 0, 4, -5))
+    wanted = np.stack([layers[i] for i in (4, 0, 4, 0)], axis=2)
+    np.testing.assert_array_equal(found, wanted)
+    assert vectors.choose(net, layers=(-1, 0)).names == (-1, 0)
+
+
+def test_combinations_are_those_of_the_paper(net, outputs):
+    first, layers = outputs["embedding_output"], outputs["layer_outputs"]
+    wanted = {
+        "embedding": first,
+        "second_to_last": layers[3],
+        "last": layers[4],
+        "sum_last_4": layers[1] + layers[2] + layers[3] + layers[4],
+        "concat_last_4": np.concatenate(layers[:0:-1], axis=-1),
+        "sum_all": sum(layers),
+    }
+    assert wanted.keys() == vectors.COMBINATIONS.keys()
+    for name, value in wanted.items():
+        found = computed(net, outputs, combine=name)
+        np.testing.assert_allclose(found[:, :, 0], value, atol=1e-5, err_msg=name)
+        choice = vectors.choose(net, combine=name)
+        assert (choice.names, choice.width) == ((name,), value.shape[-1])
+
+
+def test_weights_count_from_the_last_layer(net, outputs):
+    layers = outputs["layer_outputs"]
+    found = computed(net, outputs, combine="sum_last_4", weights=(1, 2, 3, 4))
+    wanted = layers[4] + 2 * layers[3] + 3 * layers[2] + 4 * layers[1]
+    np.testing.assert_allclose(found[:, :, 0], wanted, atol=1e-5)
+    found = computed(net, outputs, combine="sum_all", weights=(0, 0, 0, 0, 2))
+    np.testing.assert_allclose(found[:, :, 0], 2 * layers[0], atol=1e-5)
+
+
+def test_mean_leaves_padding_out(net, outputs):
+    layer = outputs["layer_outputs"][4]
+    found = computed(net, outputs, layers=(-1,), pooling="mean")
+    wanted = np.stack([layer[0].mean(axis=0), layer[1, :2].mean(axis=0)])
+    np.testing.assert_allclose(found[:, 0], wanted, atol=1e-6)
+    assert not np.allclose(found[1, 0], layer[1].mean(axis=0), atol=1e-2)
+
+
+def test_cls_is_the_first_token(net, outputs):
+    found = computed(net, outputs, layers=(-1, -2), pooling="cls")
+    layers = outputs["layer_outputs"]
+    wanted = np.stack([layers[4][:, 0], layers[3][:, 0]], axis=1)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("pooling", vectors.POOLINGS)
+def test_vectors_are_scaled_to_length_one(net, outputs, pooling):
+    wanted = {"combine": "concat_last_4", "pooling": pooling}
+    plain = computed(net, outputs, **wanted)
+    found = computed(net, outputs, normalize=True, **wanted)
+    norm = np.linalg.norm(plain, axis=-1, keepdims=True)
+    assert np.abs(norm - 1).min() > 0.1
+    np.testing.assert_allclose(found, plain / norm, atol=1e-6)
+
+
+def test_vectors_of_nothing_stay(net):
+    zeros = np.zeros((2, 4, WIDTH), np.float32)
+    outputs = {"embedding_output": zeros, "layer_outputs": [zeros] * DEPTH}
+    assert not computed(net, outputs, normalize=True).any()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"layers": (5,)}, r"--layers: layer 5, and the network has 5 .*0\.\.4"),
+        ({"layers": (-1, -6)}, r"--layers: layer -6, .*-5\.\.-1"),
+        ({"layers": ()}, "--layers is empty"),
+        ({"weights": (1.0,)}, "no meaning with --combine=none"),
+        ({"combine": "last", "weights": (1.0,)}, "no meaning with --combine=last"),
+        ({"combine": "concat_last_4", "weights": (1.0,) * 4}, "no meaning"),
+        ({"combine": "sum_last_4", "weights": (1.0, 2.0)}, "2 numbers, .*sums 4"),
+        ({"combine": "sum_all", "weights": (1.0,) * 4}, "4 numbers, .*sums 5"),
+    ],
+)
+def test_what_the_network_does_not_have_is_refused(net, wanted, message):
+    with pytest.raises(ValueError, match=message):
+        vectors.choose(net, **wanted)
+
+
+def test_shallow_networks_lack_four_layers():
+    net = config.BertConfig(
+        vocab_size=9, hidden_size=WIDTH, num_hidden_layers=3, num_attention_heads=2
+    )
+    with pytest.raises(
+        ValueError, match=r"--combine=sum_last_4 needs layer -4, .*has 3"
+    ):
+        vectors.choose(net, combine="sum_last_4")
+    assert vectors.choose(net, combine="sum_all").states == (3, 2, 1)

@@ -1,0 +1,349 @@
+"""extract_features.py from end to end: against the original's recorded output, against
+sentence-transformers' vectors, and on the small model of tests/tiny.py.
+
+tests/golden/extract_features/ holds what the original wrote for input.txt with the
+network beside it (length 32, layers -1 to -3).
+
+minilm_sentences.npz was made once, on a CPU, with transformers 5.23.0 and PyTorch
+2.15.0: the last layer of all-MiniLM-L6-v2, its mean over the tokens of each of eight
+texts written for this, scaled to the length 1, which is what sentence-transformers
+does with this model. It holds texts, vectors float32 [8, 384] and num_tokens.
+"""
+
+import itertools
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import extract_features
+from tests import tiny
+
+HERE = pathlib.Path(__file__).parent
+GOLDEN = HERE / "golden"
+DOCS = HERE.parent / "docs" / "features.md"
+TEXT = (
+    "the film was great\n\na b c ||| the sea\nreally awful and very very bad shop\nz\n"
+)
+LENGTHS = [6, 2, 8, 9, 3]  # of tokens
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("uncased_model")
+    return tiny.write_model(path, num_hidden_layers=4)
+
+
+@pytest.fixture
+def input_file(tmp_path):
+    path = tmp_path / "input.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def run(*arguments):
+    return tiny.run_script("extract_features", *arguments)
+
+
+def extract(model_dir, input_file, name, *arguments):
+    """Runs the script, which must end well; returns the path of its output."""
+    path = input_file.with_name(name)
+    done = run(
+        f"--pretrained={model_dir}",
+        f"--input_file={input_file}",
+        f"--output_file={path}",
+        "--max_seq_length=16",
+        *arguments,
+    )
+    assert done.code == 0, done.err
+    return path
+
+
+def objects(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def vectors_of(path):
+    """Arrays [S, K, W] of each line of JSON."""
+    return [
+        np.array(
+            [[v["values"] for v in token["layers"]] for token in line["features"]],
+            np.float32,
+        )
+        for line in objects(path)
+    ]
+
+
+@pytest.fixture(scope="module")
+def arrays(model_dir, tmp_path_factory):
+    """A function from arguments to the arrays of an .npz file."""
+    directory = tmp_path_factory.mktemp("arrays")
+    (directory / "input.txt").write_text(TEXT)
+
+    def call(*arguments, name="a.npz"):
+        path = extract(
+            model_dir,
+            directory / "input.txt",
+            name,
+            "--output_format=npz",
+            *arguments,
+        )
+        with np.load(path) as found:
+            return dict(found)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def all_layers(arrays):
+    """The arrays of the embedding output and of layers 0 to 3, [T, 5, D]."""
+    embedding = arrays("--combine=embedding")["values"]
+    found = arrays("--layers=0,1,2,3")
+    return {**found, "values": np.concatenate([embedding, found["values"]], axis=1)}
+
+
+def test_output_is_the_originals(minilm_dir, tmp_path):
+    model = GOLDEN / "tiny_uncased"
+    path = tmp_path / "output.jsonl"
+    done = run(
+        f"--input_file={GOLDEN}/extract_features/input.txt",
+        f"--output_file={path}",
+        f"--bert_config_file={model}/bert_config.json",
+        f"--init_checkpoint={model}/bert_model.ckpt",
+        f"--vocab_file={minilm_dir}/vocab.txt",  # the uncased one
+        "--layers=-1,-2,-3",
+        "--max_seq_length=32",
+        "--batch_size=2",
+        "--use_tpu=False",
+        "--num_tpu_cores=8",
+        "--use_one_hot_embeddings=True",
+    )
+    assert done.code == 0, done.err
+    expected = GOLDEN / "extract_features" / "expected.jsonl"
+    number = r"-?\d+(?:\.\d+)?(?:e-\d+)?"  # indices and values
+    texts = [file.read_text("ascii") for file in (path, expected)]
+    numbers = [np.array(re.findall(number, text), float) for text in texts]
+    # Keys, tokens, order, spaces and line ends are equal, and every value nearly so.
+    assert re.sub(number, "0", texts[0]) == re.sub(number, "0", texts[1])
+    np.testing.assert_allclose(*numbers, atol=1e-4)
+    for line in texts[0].splitlines():
+        assert json.dumps(json.loads(line)) == line
+    assert "5 lines from" in done.out and "1 cut to 32" in done.out
+
+
+def test_vectors_of_sentences_are_those_of_sentence_transformers(minilm_dir, tmp_path):
+    with np.load(HERE / "minilm_sentences.npz") as reference:
+        texts, wanted = reference["texts"].tolist(), reference["vectors"]
+    (tmp_path / "input.txt").write_text("\n".join(texts), encoding="utf-8")
+    found = {}
+    for pooling in ("mean", "cls"):
+        path = tmp_path / f"{pooling}.npz"
+        done = run(
+            f"--pretrained={minilm_dir}",
+            f"--input_file={tmp_path}/input.txt",
+            f"--output_file={path}",
+            "--output_format=npz",
+            "--layers=-1",
+            f"--pooling={pooling}",
+            "--normalize",
+            "--batch_size=3",
+        )
+        assert done.code == 0, done.err
+        found[pooling] = np.load(path)["values"][:, 0]
+    np.testing.assert_allclose(found["mean"], wanted, atol=1e-4)
+    assert np.abs(found["cls"] - wanted).max() > 1e-2
+
+
+def test_defaults_are_the_originals(model_dir, input_file):
+    found = objects(extract(model_dir, input_file, "a.jsonl"))
+    assert [line["linex_index"] for line in found] == [0, 1, 2, 3, 4]
+    assert [len(line["features"]) for line in found] == LENGTHS
+    tokens = [token["token"] for token in found[2]["features"]]
+    assert tokens == ["[CLS]", "a", "b", "c", "[SEP]", "the", "sea", "[SEP]"]
+    token = found[0]["features"][0]
+    assert [layer["index"] for layer in token["layers"]] == [-1, -2, -3, -4]
+
+
+def test_layers_count_from_both_ends(arrays, all_layers):
+    found = arrays("--layers=-1,0,3")
+    wanted = all_layers["values"][:, [4, 1, 4]]
+    np.testing.assert_allclose(found["values"], wanted, atol=1e-6)
+    assert found["layers"].tolist() == ["-1", "0", "3"]
+
+
+@pytest.mark.parametrize(
+    ("combine", "weights", "wanted"),
+    [
+        ("last", (), lambda layers: layers[:, 4]),
+        ("second_to_last", (), lambda layers: layers[:, 3]),
+        ("sum_last_4", (), lambda layers: layers[:, 1:].sum(axis=1)),
+        ("sum_all", (), lambda layers: layers[:, 1:].sum(axis=1)),
+        ("sum_last_4", (0, 0, 1, 2), lambda layers: layers[:, 2] + 2 * layers[:, 1]),
+        ("concat_last_4", (), lambda layers: layers[:, :0:-1].reshape(len(layers), -1)),
+    ],
+)
+def test_layers_are_combined(arrays, all_layers, combine, weights, wanted):
+    flags = [f"--layer_weights={','.join(map(str, weights))}"] if weights else []
+    found = arrays(f"--combine={combine}", *flags)
+    assert found["layers"].tolist() == [combine]
+    wanted = wanted(all_layers["values"])
+    np.testing.assert_allclose(found["values"][:, 0], wanted, atol=1e-5)
+
+
+def test_vectors_of_lines_are_means_of_tokens(arrays, all_layers):
+    splits = all_layers["splits"].tolist()
+    assert np.diff(splits).tolist() == LENGTHS
+    means = [
+        all_layers["values"][start:end, [4, 3]].mean(axis=0)
+        for start, end in itertools.pairwise(splits)
+    ]
+    found = arrays("--layers=-1,-2", "--pooling=mean")
+    np.testing.assert_allclose(found["values"], means, atol=1e-5)
+    found = arrays("--layers=-1,-2", "--pooling=mean", "--normalize")
+    norm = np.linalg.norm(means, axis=-1, keepdims=True)
+    np.testing.assert_allclose(found["values"], means / norm, atol=1e-5)
+
+
+def test_cls_is_the_first_token(arrays, all_layers):
+    found = arrays("--layers=-1", "--pooling=cls")["values"]
+    first = all_layers["values"][all_layers["splits"][:-1], 4:]
+    np.testing.assert_allclose(found, first, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 2, 64])
+def test_batches_and_stretches_do_not_matter(arrays, all_layers, monkeypatch, size):
+    # At most that many tokens of five layers wait.
+    monkeypatch.setattr(extract_features, "MAX_WAITING_VALUES", 32 * 4 * 5 * size)
+    found = arrays("--layers=0,1,2,3", f"--batch_size={size}")
+    wanted = all_layers["values"][:, 1:]
+    np.testing.assert_allclose(found["values"], wanted, atol=1e-5)
+    np.testing.assert_array_equal(found["input_ids"], all_layers["input_ids"])
+
+
+def test_json_has_the_values_of_the_arrays(model_dir, input_file, all_layers):
+    path = extract(model_dir, input_file, "a.jsonl", "--layers=0,1,2,3")
+    found = np.concatenate(vectors_of(path))
+    np.testing.assert_allclose(found, all_layers["values"][:, 1:], atol=1e-6)
+
+
+def snippets():
+    return re.findall(r"^```python\n(.*?)^```", DOCS.read_text("utf-8"), re.M | re.S)
+
+
+def test_documented_code_reads_every_format(model_dir, tmp_path, monkeypatch, arrays):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "output").mkdir()
+    input_file = tmp_path / "output" / "input.txt"
+    input_file.write_text(TEXT)
+    tokens = arrays("--combine=last")["values"][:, 0]
+    lines = arrays("--layers=-1", "--pooling=mean", "--normalize")["values"][:, 0]
+    last = ("--layers=-1",)
+    extract(model_dir, input_file, "tokens.jsonl", *last)
+    for name in ("npz", "tfrecord"):
+        pooled = (*last, "--pooling=mean", "--normalize", f"--output_format={name}")
+        extract(model_dir, input_file, f"tokens.{name}", *last, pooled[-1])
+        extract(model_dir, input_file, f"sentences.{name}", *pooled)
+    wanted = {"tokens": tokens, "sentences": lines}
+    seen = []
+    for code in snippets():
+        names: dict = {}
+        exec(code, names)
+        for name in wanted.keys() & names.keys():
+            value = np.concatenate([np.reshape(v, (-1, 32)) for v in names[name]])
+            np.testing.assert_allclose(value, wanted[name], atol=1e-5, err_msg=code)
+            seen.append(name)
+    assert sorted(seen) == ["sentences", "sentences", "tokens", "tokens", "tokens"]
+
+
+def test_pooler_is_not_needed_and_other_weights_are(model_dir, input_file, tmp_path):
+    reader = tf.train.load_checkpoint(str(model_dir / "bert_model.ckpt"))
+    names = [n for n in reader.get_variable_to_shape_map() if n.startswith("bert/")]
+    bare = [name for name in names if "/pooler/" not in name]
+    less = [name for name in bare if "layer_2/output/dense" not in name]
+    for prefix, kept in (("bare", bare), ("less", less)):
+        tf.raw_ops.SaveV2(
+            prefix=str(tmp_path / prefix),
+            tensor_names=kept,
+            shape_and_slices=[""] * len(kept),
+            tensors=[reader.get_tensor(name) for name in kept],
+        )
+    extract(model_dir, input_file, "a", f"--init_checkpoint={tmp_path}/bare")
+    done = run(
+        f"--pretrained={model_dir}",
+        f"--init_checkpoint={tmp_path}/less",
+        f"--input_file={input_file}",
+        f"--output_file={tmp_path}/b",
+        "--max_seq_length=16",
+    )
+    assert (done.code, (tmp_path / "b").exists()) == (2, False)
+    assert "lacks bert/encoder/layer_2/output/dense/" in done.err
+
+
+def refused(model_dir, input_file, *arguments):
+    """The message of a run that ends before it writes."""
+    path = input_file.with_name("refused")
+    done = run(
+        f"--pretrained={model_dir}",
+        f"--input_file={input_file}",
+        f"--output_file={path}",
+        "--max_seq_length=16",
+        *arguments,
+    )
+    assert done.code == 2
+    assert not list(path.parent.glob("refused*"))
+    assert done.err.count("\n") == 1
+    return done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--input_file=no.txt"], "error: no.txt: no such file"),
+        (["--layers=-1,x"], "--layers=-1,x are not numbers"),
+        (["--layers=4"], "--layers: layer 4, and the network has 4"),
+        (["--layers=-1", "--combine=last"], "leave out --layers or --combine"),
+        (["--layer_weights=1,x"], "--layer_weights=1,x are not numbers"),
+        (["--combine=sum_last_4", "--layer_weights=1"], "has 1 numbers"),
+        (["--max_seq_length=49"], "sequence length 49"),
+        (["--bert_config_file=no.json"], "no.json"),
+        (["--vocab_file=no.txt"], "no.txt: the vocabulary cannot be read"),
+        (["--init_checkpoint=no.ckpt"], "no.ckpt: no checkpoint there"),
+    ],
+)
+def test_wrong_flags_are_refused(model_dir, input_file, arguments, message):
+    assert message in refused(model_dir, input_file, *arguments)
+
+
+def test_wrong_files_are_refused(model_dir, input_file, tmp_path):
+    assert "is --input_file" in refused(
+        model_dir, input_file, f"--output_file={tmp_path}/./input.txt"
+    )
+    assert input_file.read_text() == TEXT
+    assert "is a directory" in refused(
+        model_dir, input_file, f"--output_file={tmp_path}"
+    )
+    input_file.write_text("")
+    assert "input.txt: is empty" in refused(model_dir, input_file)
+
+
+def test_weights_must_be_named(model_dir, input_file, tmp_path):
+    done = run(
+        f"--bert_config_file={model_dir}/bert_config.json",
+        f"--vocab_file={model_dir}/vocab.txt",
+        f"--input_file={input_file}",
+        f"--output_file={tmp_path}/a",
+        "--max_seq_length=16",
+    )
+    assert (done.code, "--init_checkpoint is missing" in done.err) == (2, True)
+
+
+def test_failure_while_writing_is_one_line(model_dir, input_file, monkeypatch):
+    def full(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "no space left")
+
+    monkeypatch.setattr(tf.io.gfile, "rename", full)
+    message = refused(model_dir, input_file, "--layers=-1")
+    assert "refused: cannot be written (no space left)" in message
