@@ -13,9 +13,6 @@ from modeling import checkpoint, models, pretrained
 from modeling import config as config_lib
 from tests import tiny
 
-pytestmark = pytest.mark.filterwarnings(  # see tests/modeling/test_keras_files.py
-    "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"
-)
 LABELS = ("bad", "good", "so so")
 DATA = "bert_model.ckpt.data-00000-of-00001"
 

@@ -151,8 +151,10 @@ def flags_of(script):
     """Defines the flags of a script such as run_classifier anew; gives their names."""
     _forget_flags(script)
     importlib.import_module(script).define_flags()
-    yield [flag.name for flag in _defined_flags(script)]
-    _forget_flags(script)
+    try:
+        yield [flag.name for flag in _defined_flags(script)]
+    finally:
+        _forget_flags(script)
 
 
 def _defined_flags(script):

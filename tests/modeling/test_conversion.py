@@ -16,9 +16,6 @@ import safetensors.numpy
 
 from modeling import checkpoint, config, conversion, models
 
-pytestmark = pytest.mark.filterwarnings(  # see test_keras_files.py
-    "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"
-)
 REFERENCE = pathlib.Path(__file__).with_name("hugging_face_heads.npz")
 # head: parts of the names of its weights, {output here: output there}
 HEADS = {

@@ -8,11 +8,6 @@ import pytest
 
 from modeling import checkpoint, config, keras_files, models
 
-# Keras 3 writes files through numpy.array(variable), whose keyword `copy` the variables
-# of TensorFlow 2.21 do not know yet.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"
-)
 HEADS = [
     (head, 3 if head in ("classifier", "tagger") else None) for head in models.HEADS
 ]
