@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 
-import keras
 import tensorflow as tf
 from absl import app, flags
 
@@ -18,6 +17,7 @@ from data_pipeline import (
     casing,
     classification,
     labels,
+    tag_graph,
     tag_predictions,
     tag_schemes,
     tag_sets,
@@ -27,6 +27,7 @@ from data_pipeline import (
 )
 from modeling import checkpoint, losses, models, pretrained
 from modeling import config as config_lib
+from serving import export, tagging
 from training import (
     devices,
     evaluation,
@@ -77,10 +78,8 @@ def prepare():
     pretrained.check_sizes(config, tokenizer.vocab_size, files, FLAGS.max_seq_length)
     if FLAGS.check_case:
         casing.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
-    evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.evaluate_steps)
-    wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
-    paths = {split: tagger_flags.path(split) for split in wanted if wanted[split]}
-    splits = tagged_data.read(paths, tagged_text.Layout(**tagger_flags.layout()))
+    layout = tagged_text.Layout(**tagger_flags.layout())
+    splits = tagged_data.read(tagger_flags.paths(), layout)
     names = labels.read_labels(FLAGS.labels, tf.io.gfile.GFile) if FLAGS.labels else ()
     tag_set = tagged_data.find_tag_set(
         splits.get("train"),
@@ -94,7 +93,8 @@ def prepare():
         tag_set,
         tokenizer,
         accepts_unknown=FLAGS.accept_unknown_tags,
-        **tagger_flags.windows(),
+        document_context=FLAGS.document_context,
+        **tagger_flags.limits(),
     )
     plan = None
     if FLAGS.do_train:
@@ -112,27 +112,18 @@ def build_model(parts, output_dir, resumes):
         model = models.BertTagger(parts.config, len(parts.tag_set.names))
         model.build()
     path = output_dir if resumes else parts.files.init_checkpoint
-    return model, *pretrained.load_weights(
-        model, path, trains=FLAGS.do_train, resumes=resumes
-    )
-
-
-def best_tags(model, features, training):
-    """The likeliest tag of each token and its probability; [B, S] each."""
-    probabilities = keras.ops.softmax(model(features, training=training)["logits"])
-    return {
-        "ids": keras.ops.argmax(probabilities, axis=-1),
-        "probabilities": keras.ops.max(probabilities, axis=-1),
-    }
+    found = pretrained.load_weights(model, path, trains=FLAGS.do_train, resumes=resumes)
+    return model, *found
 
 
 def tagger(parts, model):
     """A function split, batch_size -> tagged_data.Tagged, with the current weights."""
-    predict = steps.predict_function(
-        functools.partial(best_tags, model),
-        parts.strategy,
-        jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
-    )
+
+    def best_tags(features, training):
+        return tag_graph.best_tags(model(features, training=training)["logits"])
+
+    jit_compile = devices.compiles_steps(parts.strategy, parts.pad_to)
+    predict = steps.predict_function(best_tags, parts.strategy, jit_compile=jit_compile)
 
     def tag(split, batch_size):
         data = parts.data[split]
@@ -190,27 +181,34 @@ def evaluate(tag, output_dir, global_step):
 
 def predict(parts, tag, output_dir):
     """Writes predictions in both forms; returns scores, if any."""
-    tagged, sentences = (
-        tag("test", FLAGS.predict_batch_size),
-        parts.data["test"].sentences,
-    )
-    for path in tag_predictions.write_all(
-        output_dir, sentences, tagged.tags, tagged.probabilities, parts.tag_set.scheme
-    ):
+    tagged = tag("test", FLAGS.predict_batch_size)
+    sentences = parts.data["test"].sentences
+    predicted = tagged.tags, tagged.probabilities, parts.tag_set.scheme
+    for path in tag_predictions.write_all(output_dir, sentences, *predicted):
         print(f"predictions: {path}")
     return tagged.results("test")
 
 
+def export_model(parts, model, files, output_dir):
+    """Writes output_dir/export/<n>: text or words in, tags out."""
+    module = tagging.WordTagger(
+        tag_graph.split_words,
+        tag_graph.encoder(parts.tokenizer, **tagger_flags.limits()),
+        functools.partial(model, training=False),
+        tag_graph.chooser(parts.tag_set),
+        [variable.value for variable in model.variables],
+    )
+    print(f"exported: {export.save(module, os.path.join(output_dir, 'export'), files)}")
+
+
 def run_once(parts, run_seed, output_dir):
     """One run with one seed in one directory; returns its scores."""
+    label_map = {labels.MAP_FILE: tag_sets.map_text(parts.tag_set)}
     model, origin, global_step = run.start(
         output_dir,
         functools.partial(build_model, parts, output_dir),
         identity=identify(parts, run_seed) if FLAGS.do_train else {},
-        files={
-            **pretrained.files(parts.config, parts.tokenizer),
-            labels.MAP_FILE: tag_sets.map_text(parts.tag_set),
-        },
+        files=pretrained.files(parts.config, parts.tokenizer) | label_map,
         **run_flags.start_settings(run_seed),
     )
     tag = tagger(parts, model)
@@ -223,6 +221,8 @@ def run_once(parts, run_seed, output_dir):
         results.update(predict(parts, tag, output_dir))
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
+    if FLAGS.do_export:
+        export_model(parts, model, label_map, output_dir)
     return results
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from data_pipeline import normalization, squad, tokenization
 
 # What str.strip takes away; Unicode has no white space beyond these.
-_SPACES = [point for point in range(0x3001) if chr(point).isspace()]
+SPACES = [point for point in range(0x3001) if chr(point).isspace()]
 
 
 class Contexts(NamedTuple):
@@ -42,7 +42,7 @@ def tokenize(contexts, tokenizer: tokenization.BertTokenizer) -> Contexts:
     contexts = tf.strings.unicode_transcode(contexts, "UTF-8", "UTF-8", errors="ignore")
     rows = tf.strings.unicode_decode(tf.strings.join([contexts, " "]), "UTF-8")
     points = rows.values  # [K]
-    is_ink = ~_is_any(points, [ord(blank) for blank in squad.BLANKS])
+    is_ink = ~is_any(points, [ord(blank) for blank in squad.BLANKS])
     before = tf.concat([[False], is_ink[:-1]], axis=0)
     word_starts = tf.where(is_ink & ~before)[:, 0]  # [W]
     word_ends = tf.where(~is_ink & before)[:, 0]
@@ -98,7 +98,7 @@ def _places(points, words, word_starts, word_ends, tokens, tokenizer):
     ends = tf.searchsorted(written[1:], end, "right", tf.int64)
     ends = tf.where(is_known, tf.minimum(ends, word_ends), word_ends)
 
-    is_space = _is_any(points, _SPACES)
+    is_space = is_any(points, SPACES)
     ink = tf.where(~is_space)[:, 0]
     inks = _sums(~is_space)
     begins = tf.gather(ink, tf.gather(inks, begins))
@@ -114,7 +114,8 @@ def _widths(points, do_lower_case):
     return tf.gather(tf.strings.length(joined, "UTF8_CHAR"), index)
 
 
-def _is_any(points, wanted):
+def is_any(points, wanted):
+    """Whether each of int32 [K] is one of some numbers; bool [K]."""
     return tf.reduce_any(points[:, tf.newaxis] == tf.constant(wanted), axis=1)
 
 

@@ -103,6 +103,18 @@ def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
     return tf.ragged.boolean_mask(words, tf.strings.length(words) <= MAX_WORD_BYTES)
 
 
+def stands_alone(characters: tf.Tensor) -> tf.Tensor:
+    """Whether each is a word of its own wherever it stands: punctuation, CJK.
+
+    Args:
+        characters: [B] string, one character each, in UTF-8.
+
+    Returns:
+        bool [B].
+    """
+    return tf.strings.regex_full_match(characters, f"[{_LONE}]")
+
+
 def _normalize(texts, do_lower_case):
     """Steps 1 and 2 of the chain, and words that are too long made unspellable."""
     sound = tf.strings.regex_full_match(texts, _SOUND)

@@ -157,3 +157,19 @@ def pad(tokens, first_lengths, length=None):
         features.INPUT_MASK: tf.cast(is_real, tf.int32),
         features.SEGMENT_IDS: tf.cast(is_second, tf.int32),
     }
+
+
+def with_a_column(grids):
+    """A column for [0, 0], which no network takes, in a graph whose batch may be empty.
+
+    Args:
+        grids: what `pad` gives.
+
+    Returns:
+        The same, with S at least 1.
+    """
+
+    def widened(grid):
+        return tf.pad(grid, [[0, 0], [0, tf.cast(tf.shape(grid)[1] == 0, tf.int32)]])
+
+    return {name: widened(grid) for name, grid in grids.items()}

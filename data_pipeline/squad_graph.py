@@ -104,8 +104,7 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
         sep_id=tokenizer.sep_id,
         max_seq_length=max_seq_length,
     )
-    padded = packing.pad(tokens, first_lengths)
-    padded = {name: _at_least_one(grid) for name, grid in padded.items()}
+    padded = packing.with_a_column(packing.pad(tokens, first_lengths))
     column = tf.range(tf.shape(padded[features.INPUT_IDS], tf.int64)[1])
     column -= tf.cast(first_lengths, tf.int64)[:, tf.newaxis]  # [N, S]
     place = column + starts[:, tf.newaxis]  # in the context
@@ -119,11 +118,6 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
         is_max_context=is_context & is_max,
         contexts=contexts,
     )
-
-
-def _at_least_one(grid):
-    """Columns for [0, 0], which no network takes: a batch may have no window."""
-    return tf.pad(grid, [[0, 0], [0, tf.cast(tf.shape(grid)[1] == 0, tf.int32)]])
 
 
 def _is_max_context(place, number, room, stride, lengths, counts):

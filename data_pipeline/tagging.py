@@ -110,10 +110,9 @@ def make_windows(
     Raises:
         ValueError: a length leaves no room, or the stride skips tokens.
     """
-    room = _room(max_seq_length, stride)
+    room, step = limits(max_seq_length, stride)
     tokens, word_tokens, num_cut = _tokenize(sentences, tokenizer, room)
     word_splits = stretches.splits([len(words) for words in sentences.words])
-    step = stride or (room + 1) // 2
     sentence, begin, end = _cut(word_tokens, word_splits, room, step)
     chosen = _best_windows(word_tokens, begin, end)
     # Where windows follow closely, one may be the best for no word.
@@ -140,8 +139,16 @@ def make_windows(
     )
 
 
-def _room(max_seq_length, stride):
-    """Tokens of a window beside the special ones, checked."""
+def limits(max_seq_length: int, stride: int) -> tuple[int, int]:
+    """Tokens of a window beside the special ones, and from one window to the next.
+
+    Args:
+        max_seq_length: of a window, in tokens, the special ones included.
+        stride: in tokens; 0 for half a window.
+
+    Raises:
+        ValueError: a length leaves no room, or the stride skips tokens.
+    """
     room = max_seq_length - 2  # [CLS] and [SEP]
     if room < 1:
         raise ValueError(
@@ -153,7 +160,7 @@ def _room(max_seq_length, stride):
             f"--window_stride={stride} is outside 0..{room}, the --max_seq_length="
             f"{max_seq_length} without [CLS] and [SEP]; give 0 for half a window"
         )
-    return room
+    return room, stride or (room + 1) // 2
 
 
 def _tokenize(sentences, tokenizer, room):

@@ -1,7 +1,8 @@
 """Trained models as SavedModels that take raw text; for TF Serving.
 
 A tf.Module whose `signatures()` are its named functions is what `save` takes. Here is
-the classifier's; `serving/question_answering.py` has that of run_squad.py.
+the classifier's; `serving/question_answering.py` has that of run_squad.py, and
+`serving/tagging.py` that of run_tagger.py.
 """
 
 import os

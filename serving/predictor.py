@@ -2,6 +2,7 @@ r"""Asks an exported model, in this process; stays loaded between questions.
 
 python -m serving.predictor --export_dir=output/demo/export "some text" "another"
 python -m serving.predictor --export_dir=output/squad/export $'question\tcontext'
+python -m serving.predictor --export_dir=output/tags/export "a sentence"
 """
 
 import json
@@ -16,17 +17,21 @@ import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer
 
 from serving import export
 
-# What lies beside a classifier.
+# What lies beside a classifier or tagger.
 LABELS_FILE = "label_map.json"
+# Outputs of a tagger, [B, W] each.
+_OF_WORDS = ("words", "tags", "probabilities", "starts", "ends")
+# The tag of a word that is nothing in particular.
+_OUTSIDE = "O"
 
 
 class Predictor:
-    """A SavedModel of run_classifier.py or run_squad.py, loaded once, asked often.
+    """A SavedModel of a classifier, question answerer or tagger; loaded once.
 
     Attributes:
         export_dir: the version that was loaded.
-        labels: names of a classifier's labels, in the order of its probabilities; else
-            empty.
+        labels: names of a classifier's labels, in the order of its probabilities, or of
+            a tagger's tags, in the order of their ids; else empty.
         text_names: what an example consists of, such as question and context.
     """
 
@@ -54,7 +59,7 @@ class Predictor:
         self.text_names = sorted(names, key=lambda name: (name != "question", name))
 
     def predict(self, *texts):
-        """Labels some texts, or answers some questions.
+        """Labels some texts, tags their words, or answers some questions.
 
         Args:
             texts: one list of strings, or two of equal length: for pairs, or questions
@@ -64,7 +69,9 @@ class Predictor:
             A dict an example. Of a classifier: `label` and `probabilities` by name, or
             `score`. Of a question answerer: `answer`, "" for none, `start` and `end`,
             its characters in the context, and `score`, `probability` and, where a
-            question may have no answer, `null_odds`.
+            question may have no answer, `null_odds`. Of a tagger: `words` of the text,
+            `tags`, `probabilities`, and `starts` and `ends`, characters in the text; a
+            list each.
 
         Raises:
             ValueError: the model takes another number of texts, or lists differ in
@@ -83,6 +90,8 @@ class Predictor:
         columns = (tf.constant(column, tf.string) for column in texts)
         arguments = dict(zip(self.text_names, columns, strict=True))
         results = {k: v.numpy() for k, v in self._signature(**arguments).items()}
+        if "tags" in results:
+            return _tagged(results)
         return _answers(results) if "answer" in results else self._labelled(results)
 
     def _labelled(self, results):
@@ -100,7 +109,7 @@ class Predictor:
 
 
 def _read_labels(directory):
-    """The names of label_map.json; none where the model is no classifier."""
+    """The names of label_map.json; none where the model has no such names."""
     path = os.path.join(directory, LABELS_FILE)
     if not tf.io.gfile.exists(path):
         return []
@@ -116,6 +125,18 @@ def _answers(results):
     columns["answer"] = [answer.decode() for answer in columns["answer"]]
     rows = zip(*columns.values(), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _tagged(results):
+    """A dict for each row of a tagger's outputs, without what pads it."""
+    answers = []
+    for i, words in enumerate(results["words"]):
+        count = sum(word != b"" for word in words)
+        row = {name: results[name][i, :count].tolist() for name in _OF_WORDS}
+        for name in ("words", "tags"):
+            row[name] = [value.decode() for value in row[name]]
+        answers.append(row)
+    return answers
 
 
 def _texts(arguments):
@@ -153,6 +174,10 @@ def _main(argv, export_dir, as_json):
 
 
 def _line(text, answer):
+    if "tags" in answer:
+        pairs = zip(answer["words"], answer["tags"], strict=True)
+        found = [f"{word}/{tag}" for word, tag in pairs if tag != _OUTSIDE]
+        return f"{text}\n    {' '.join(found) or '(no tags)'}"
     if "answer" in answer:
         found = " ".join(answer["answer"].split()) or "(no answer)"
         return f"{text}\n    {found}  {answer['probability']:.3f}"

@@ -182,6 +182,30 @@ def test_other_formats_give_the_same_predictions(trained, form, tmp_path):
         assert tags_of(out / "test_tags.jsonl") == [row["tags"] for row in expected]
 
 
+def test_export_answers_as_the_predictions_say(trained, tmp_path):
+    rows = [*tiny_tags.sentences(10, 60), tiny_tags.sentence(3, length=40)]
+    path = tiny_tags.write_conll(tmp_path / "test.conll", rows)
+    more = (f"--test_file={path}", "--do_predict", "--do_export", "--window_stride=5")
+    done = run(trained[0], tmp_path, *more)
+    version = tmp_path / "export" / "1"
+    assert f"exported: {version}\n" in done.out
+    name = "label_map.json"
+    map_beside = (version / "assets.extra" / name).read_bytes()
+    assert map_beside == (trained[0] / name).read_bytes()
+    tag = tf.saved_model.load(str(version)).signatures["words"]
+    cells = [[*words, *[""] * (40 - len(words))] for words, _ in rows]
+    found = {name: values.numpy() for name, values in tag(tf.constant(cells)).items()}
+    predicted = tiny.predictions(tmp_path)
+    assert len(predicted) == len(rows)
+    for i, row in enumerate(predicted):
+        count = len(row["words"])
+        assert [tag.decode() for tag in found["tags"][i, :count]] == row["tags"]
+        np.testing.assert_allclose(
+            found["probabilities"][i, :count], row["probabilities"], atol=1e-5
+        )
+        assert set(found["tags"][i, count:]) <= {b""}
+
+
 def test_words_without_tags_are_tagged_and_not_scored(trained, tmp_path):
     rows = tiny_tags.sentences(10, 60)
     path = tiny_tags.write_conll(tmp_path / "blind.txt", rows, has_tags=False)

@@ -55,21 +55,23 @@ def layout() -> dict[str, Any]:
     return {name: getattr(FLAGS, name) for name in names}
 
 
-def windows() -> dict[str, Any]:
-    """How sentences are cut."""
-    return {
-        "max_seq_length": FLAGS.max_seq_length,
-        "stride": FLAGS.window_stride,
-        "document_context": FLAGS.document_context,
-    }
+def limits() -> dict[str, Any]:
+    """How long sentences are cut, in tokens."""
+    return {"max_seq_length": FLAGS.max_seq_length, "stride": FLAGS.window_stride}
 
 
-def path(split: str) -> str:
-    """The file of a split.
+def paths() -> dict[str, str]:
+    """The file of each split that the actions of this run need.
 
     Raises:
         ValueError: none is named.
     """
+    evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.evaluate_steps)
+    wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
+    return {split: _path(split) for split in SPLITS if wanted[split]}
+
+
+def _path(split):
     if value := getattr(FLAGS, f"{split}_file"):
         return value
     raise ValueError(

@@ -17,9 +17,9 @@ _NAMES = """
     RaggedTensorToTensor Range Rank ReadVariableOp RealDiv Relu Reshape RestoreV2 Rsqrt
     SaveV2 Select SelectV2 Shape ShardedFilename Sigmoid Size Slice Softmax Split SplitV
     Sqrt Square SquaredDifference Squeeze StatefulPartitionedCall StatelessIf
-    StaticRegexFullMatch StaticRegexReplace StopGradient StridedSlice StringJoin
-    StringLength StringLower StringSplitV2 Sub Sum Tanh TensorScatterUpdate Tile TopKV2
-    Transpose UnicodeDecode UnicodeEncode UnicodeTranscode Unique Unpack
+    StatelessWhile StaticRegexFullMatch StaticRegexReplace StopGradient StridedSlice
+    StringJoin StringLength StringLower StringSplitV2 Sub Sum Tanh TensorScatterUpdate
+    Tile TopKV2 Transpose UnicodeDecode UnicodeEncode UnicodeTranscode Unique Unpack
     UnsortedSegmentJoin UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum
     UpperBound VarHandleOp Where ZerosLike
 """

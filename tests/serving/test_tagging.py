@@ -1,0 +1,263 @@
+"""An exported tagger against run_tagger.py's way to the same tags."""
+
+import functools
+import json
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline import (
+    packing,
+    tag_graph,
+    tag_sets,
+    tagged_data,
+    tagged_text,
+    tokenization,
+)
+from data_pipeline import tagging as windows_lib
+from modeling import config, models
+from serving import export, predictor, tagging
+from tests.serving import exported_ops
+
+PIECES = "the fair of par ##is opens on mon ##day , . ' s 東 京"
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
+TOKENIZER = tokenization.BertTokenizer(VOCAB)
+LIMITS = {"max_seq_length": 12, "stride": 4}
+TAG_SET = tag_sets.TagSet(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
+CONFIG = config.BertConfig(
+    vocab_size=len(VOCAB),
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=12,
+    type_vocab_size=2,
+    initializer_range=0.5,
+)
+ROUNDING = 1e-5  # of float32; two graphs multiply matrices of different padding
+LONG = "The fair of Paris , the fair on Monday . Mondayss of Oslo 's fair 東 京 opens"
+SENTENCES = [
+    LONG.split() * 3,
+    ["Paris"],
+    [],
+    [*["of"] * 25, "\u200b", "on" * 30],
+    ["Páris", "opens", "on", "Mondays"],
+]
+NOTHING = {"words": [], "tags": [], "probabilities": [], "starts": [], "ends": []}
+TEXTS = [" ".join(row) for row in SENTENCES]
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(3)
+    model = models.BertTagger(CONFIG, len(TAG_SET.names))
+    model.build()
+    kernel = model.tagger.logits.kernel  # wider than a head is born
+    kernel.assign(tf.random.stateless_normal(kernel.shape, [1, 2]))
+    return model
+
+
+def make(model, tag_set=TAG_SET, **limits):
+    """As run_tagger.py does it."""
+    return tagging.WordTagger(
+        tag_graph.split_words,
+        tag_graph.encoder(TOKENIZER, **{**LIMITS, **limits}),
+        functools.partial(model, training=False),
+        tag_graph.chooser(tag_set),
+        [variable.value for variable in model.variables],
+    )
+
+
+@pytest.fixture(scope="module")
+def version_dir(model, tmp_path_factory):
+    files = {"label_map.json": tag_sets.map_text(TAG_SET)}
+    return export.save(make(model), str(tmp_path_factory.mktemp("tagger")), files)
+
+
+@functools.cache  # loading takes longer than asking
+def loaded(version_dir):
+    return tf.saved_model.load(version_dir).signatures
+
+
+@functools.cache
+def asking(version_dir):
+    return predictor.Predictor(version_dir)
+
+
+def grid(rows):
+    width = max(map(len, rows), default=0)
+    cells = [[*row, *[""] * (width - len(row))] for row in rows]
+    return tf.reshape(tf.constant(cells, tf.string), [len(rows), width])
+
+
+def served(version_dir, rows):
+    """(tags, probabilities) of each sentence, by the signature `words`."""
+    return by_sentence(loaded(version_dir)["words"](words=grid(rows)), rows)
+
+
+def by_sentence(found, rows):
+    found = {name: values.numpy() for name, values in found.items()}
+    assert found["words"].tolist() == grid(rows).numpy().tolist()
+    for i, row in enumerate(rows):
+        assert set(found["tags"][i, len(row) :]) <= {b""}
+        assert not found["probabilities"][i, len(row) :].any()
+    return (
+        [
+            [tag.decode() for tag in found["tags"][i, : len(row)]]
+            for i, row in enumerate(rows)
+        ],
+        [found["probabilities"][i, : len(row)] for i, row in enumerate(rows)],
+    )
+
+
+def expected(model, rows):
+    """What run_tagger.py says of these words, and the windows of each sentence."""
+    sentences = tagged_text.Sentences(
+        path="a.conll",
+        tag_path="a.conll",
+        file_format="conll",
+        words=rows,
+        tags=None,
+        documents=np.zeros(len(rows), np.int32),
+        lines=[[1] * len(row) for row in rows],
+    )
+    windows = windows_lib.make_windows(sentences, TOKENIZER, **LIMITS)
+    logits = model(packing.grids(windows.packed, LIMITS["max_seq_length"]))["logits"]
+    probabilities = keras.ops.softmax(logits)
+    outputs = {
+        "ids": np.argmax(logits, axis=-1),
+        "probabilities": np.max(probabilities, axis=-1),
+    }
+    data = tagged_data.Data(sentences, windows)
+    counts = np.bincount(windows.sentence_index, minlength=len(rows))
+    return tagged_data.decide(data, outputs, TAG_SET), counts
+
+
+def assert_tagged(found, wanted):
+    tags, probabilities = found
+    assert tags == wanted.tags
+    for row, values in zip(probabilities, wanted.probabilities, strict=True):
+        np.testing.assert_allclose(row, values, atol=ROUNDING)
+
+
+def test_tags_are_those_of_run_tagger(model, version_dir):
+    wanted, num_windows = expected(model, SENTENCES)
+    assert_tagged(served(version_dir, SENTENCES), wanted)
+    assert num_windows.max() > 5 and num_windows[2] == 0
+    assert len({tag for row in wanted.tags for tag in row}) > 3
+
+
+def test_other_windows_give_other_tags(model):
+    """The twin of the test above: limits and the names of tags arrive in the graph."""
+    wanted, _ = expected(model, SENTENCES)
+    plain = tag_sets.TagSet(("a", "b", "c", "d", "e"), "plain")
+    found = make(model, plain, stride=9).tag_words(grid(SENTENCES))
+    tags, probabilities = by_sentence(found, SENTENCES)
+    assert {tag for row in tags for tag in row} <= set(plain.names)
+    assert np.abs(probabilities[0] - wanted.probabilities[0]).max() > 1e-3
+
+
+def test_batch_does_not_matter(version_dir):
+    tags, probabilities = served(version_dir, SENTENCES)
+    for i, row in enumerate(SENTENCES):
+        alone = served(version_dir, [row])
+        assert alone[0] == [tags[i]]
+        np.testing.assert_allclose(alone[1][0], probabilities[i], atol=ROUNDING)
+
+
+def test_texts_are_tagged_like_their_words(model, version_dir):
+    rows = asking(version_dir).predict(TEXTS)
+    wanted, _ = expected(model, [row["words"] for row in rows])
+    found = [row["tags"] for row in rows], [row["probabilities"] for row in rows]
+    assert_tagged(found, wanted)
+    assert rows[1]["words"] == ["Paris"] and rows[2]["words"] == []
+    for text, row in zip(TEXTS, rows, strict=True):
+        places = zip(row["starts"], row["ends"], strict=True)
+        assert [text[start:end] for start, end in places] == row["words"]
+
+
+def test_nothing_is_tagged(version_dir):
+    signatures = loaded(version_dir)
+    outputs = signatures["serving_default"](text=tf.constant([], tf.string))
+    assert {tuple(values.shape) for values in outputs.values()} == {(0, 0)}
+    outputs = signatures["serving_default"](text=tf.constant(["", " \n"]))
+    assert {tuple(values.shape) for values in outputs.values()} == {(2, 0)}
+    assert served(version_dir, []) == ([], [])
+    assert asking(version_dir).predict([]) == []
+    assert asking(version_dir).predict([""]) == [NOTHING]
+
+
+def test_signatures_say_what_they_take_and_give(version_dir):
+    def taken(name):
+        inputs = loaded(version_dir)[name].structured_input_signature[1]
+        return {k: (v.shape.as_list(), v.dtype.name) for k, v in inputs.items()}
+
+    def given(name):
+        outputs = loaded(version_dir)[name].structured_outputs
+        return {k: (v.shape.rank, v.dtype.name) for k, v in outputs.items()}
+
+    ids = ([None, None], "int32")
+    assert taken("serving_default") == {"text": ([None], "string")}
+    assert taken("words") == {"words": ([None, None], "string")}
+    assert taken("ids") == {"input_ids": ids, "input_mask": ids, "segment_ids": ids}
+    outputs = {
+        "words": (2, "string"),
+        "tags": (2, "string"),
+        "probabilities": (2, "float32"),
+    }
+    assert given("words") == outputs
+    places = {"starts": (2, "int32"), "ends": (2, "int32")}
+    assert given("serving_default") == {**outputs, **places}
+    assert given("ids") == {"logits": (3, "float32")}
+
+
+def test_ids_give_the_logits(model, version_dir):
+    features = tag_graph.encoder(TOKENIZER, **LIMITS)(grid(SENTENCES)).features
+    logits = model(features, training=False)["logits"]
+    by_ids = loaded(version_dir)["ids"]
+    np.testing.assert_allclose(by_ids(**features)["logits"], logits, atol=ROUNDING)
+    unmasked = {**features, "input_mask": tf.ones_like(features["input_mask"])}
+    assert np.abs(by_ids(**unmasked)["logits"] - logits).max() > 1e-3
+
+
+def test_only_known_operations_are_exported(version_dir):
+    found, compiled = exported_ops.operations(version_dir)
+    assert found - exported_ops.ALLOWED == exported_ops.OF_TENSORFLOW_TEXT
+    assert not compiled  # a server may lack XLA
+
+
+def test_tags_lie_beside_the_model(version_dir):
+    path = f"{version_dir}/assets.extra/label_map.json"
+    assert tag_sets.read_map(path) == TAG_SET
+
+
+def test_command_prints_tags(model, version_dir):
+    root = pathlib.Path(export.__file__).parents[1]
+    command = [sys.executable, "-m", "serving.predictor", "--json"]
+    texts = ["The fair opens on Monday.", ""]
+    done = subprocess.run(
+        [*command, f"--export_dir={version_dir}", *texts],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert first["text"] == texts[0] and second == {"text": "", **NOTHING}
+    assert first["words"] == ["The", "fair", "opens", "on", "Monday", "."]
+    wanted, _ = expected(model, [first["words"]])
+    assert_tagged(([first["tags"]], [first["probabilities"]]), wanted)
+
+
+def test_tags_as_lines():
+    answer = {"words": ["to", "New", "York"], "tags": ["O", "B-place", "I-place"]}
+    line = predictor._line("to New York", answer)
+    assert line == "to New York\n    New/B-place York/I-place"
+    none = {"words": ["to"], "tags": ["O"]}
+    assert predictor._line("to", none) == "to\n    (no tags)"
