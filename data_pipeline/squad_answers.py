@@ -93,11 +93,13 @@ class Answers(NamedTuple):
 
     Attributes:
         predictions: the answer, "" for none.
+        best: the best answer, whether or not it is withheld; "" where none is proposed.
         nbest: dicts of text, probability, start_logit and end_logit, best first.
         null_odds: the higher, the likelier there is no answer; None for SQuAD 1.1.
     """
 
     predictions: dict[str, str]
+    best: dict[str, str]
     nbest: dict[str, list[dict[str, Any]]]
     null_odds: dict[str, float] | None
 
@@ -151,7 +153,7 @@ def choose(
     """
     _check(inputs, start_logits, end_logits)
     texts = _Texts(inputs, vocab, settings)
-    answers = Answers({}, {}, {} if settings.version_2_with_negative else None)
+    answers = Answers({}, {}, {}, {} if settings.version_2_with_negative else None)
     order = np.argsort(inputs.question_index, kind="stable")
     bounds = np.searchsorted(
         inputs.question_index[order], np.arange(len(inputs.question_ids) + 1)
@@ -168,6 +170,7 @@ def choose(
         )
         answers.nbest[question_id] = _with_probabilities(entries)
         best = next((text for text in entries if text), None)
+        answers.best[question_id] = best or ""
         if answers.null_odds is None:
             answers.predictions[question_id] = next(iter(entries))
             continue

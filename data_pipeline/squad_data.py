@@ -130,14 +130,20 @@ def answer(
 def score(data: Data, answers: squad_answers.Answers) -> dict[str, float]:
     """The official scores of the file's version; {} where right answers are not known.
 
-    They are known if each question has one or is marked to have none.
+    They are known if each question has one or is marked to have none. Thresholds are
+    looked for among the best answers, those that are withheld included: the official
+    script, given predictions.json, cannot find one above the present one.
     """
     questions = data.questions
     if not _has_right_answers(questions):
         return {}
     gold = dict(zip(questions.ids, questions.answer_texts, strict=True))
     if questions.has_marks:
-        return squad_scores.score_v2(gold, answers.predictions, answers.null_odds)
+        scores = squad_scores.score_v2(gold, answers.predictions)
+        if answers.null_odds is not None:
+            unwithheld = squad_scores.score_v2(gold, answers.best, answers.null_odds)
+            scores |= {k: v for k, v in unwithheld.items() if k.startswith("best_")}
+        return scores
     return squad_scores.score_v1(gold, answers.predictions)
 
 

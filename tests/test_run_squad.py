@@ -208,7 +208,13 @@ def test_version_2_gives_no_answer_where_there_is_none(trained_2, data):
     predicted, odds = read(path / "predictions.json"), read(path / "null_odds.json")
     assert list(odds) == list(predicted)
     gold = answers_of(data / "dev2.json")
-    expected = squad_scores.score_v2(gold, predicted, odds)
+    nbest = read(path / "nbest_predictions.json")
+    best = {
+        name: next((entry["text"] for entry in entries if entry["text"]), "")
+        for name, entries in nbest.items()
+    }
+    expected = squad_scores.score_v2(gold, best, odds)
+    expected |= squad_scores.score_v2(gold, predicted)
     results = tiny.eval_results(path)
     assert {name: results[name] for name in expected} == pytest.approx(expected)
     assert results["HasAns_total"] == 13 and results["NoAns_total"] == 7

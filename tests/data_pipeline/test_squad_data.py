@@ -62,6 +62,21 @@ def test_answers_are_scored(data):
     assert squad_data.score(data, worse)["exact_match"] == 0.0
 
 
+def test_threshold_is_looked_for_among_withheld_answers(tokenizer, tmp_path):
+    path = tiny_questions.version_2(tmp_path / "dev.json", 6)
+    data = load(tokenizer, path)
+    logits = right_logits(data)
+    for values in logits.values():
+        values[:, 0] = 10.0  # no answer is better than the right one, by little
+    settings = squad_answers.Settings(version_2_with_negative=True)
+    answers = squad_data.answer(data, logits, VOCAB, settings)
+    assert set(answers.predictions.values()) == {""}
+    assert set(answers.best.values()) > set(tiny_questions.SIGNS[1:])
+    scores = squad_data.score(data, answers)
+    assert scores["HasAns_f1"] == 0.0 and scores["best_f1"] == 100.0
+    assert scores["best_f1_thresh"] == 2.0  # 2 * 10 - 2 * 9
+
+
 def test_padding_takes_no_place_unless_all_windows_are_padded_alike(data):
     logits = right_logits(data)
     is_padding = np.arange(24) >= data.windows.packed.lengths[:, None]
