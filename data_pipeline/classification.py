@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -185,10 +184,8 @@ class Data:
     def digest(self, split: str) -> str:
         """A short text that differs where tokens or labels of a split differ."""
         packed = self.packed[split]
-        value = zlib.crc32(packed.tokens.tobytes())
-        value = zlib.crc32(packed.splits.tobytes(), value)
-        value = zlib.crc32(np.asarray(self.label_ids[split]).tobytes(), value)
-        return f"{len(packed)} examples, digest {value:08x}"
+        digest = packing.digest(packed, self.label_ids[split])
+        return f"{len(packed)} examples, digest {digest}"
 
 
 def load(

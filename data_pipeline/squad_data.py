@@ -1,7 +1,6 @@
 """Files of questions, to what run_squad.py trains with, answers and scores."""
 
 import dataclasses
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import tensorflow as tf
 from data_pipeline import (
     batching,
     features,
+    packing,
     squad,
     squad_answers,
     squad_features,
@@ -50,15 +50,11 @@ class Data:
 
     def digest(self) -> str:
         """A short text that differs where windows or answers differ."""
-        packed, value = self.windows.packed, 0
-        for array in (
-            packed.tokens,
-            packed.splits,
-            self.windows.start_positions,
-            self.windows.end_positions,
-        ):
-            value = zlib.crc32(np.ascontiguousarray(array).tobytes(), value)
-        return f"{len(packed)} windows, digest {value:08x}"
+        windows = self.windows
+        digest = packing.digest(
+            windows.packed, windows.start_positions, windows.end_positions
+        )
+        return f"{len(windows)} windows, digest {digest}"
 
 
 def load(

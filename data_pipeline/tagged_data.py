@@ -1,7 +1,6 @@
 """The tagged sentences of a run: read, checked, cut into windows, scored."""
 
 import dataclasses
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import tensorflow as tf
 
 from data_pipeline import (
     batching,
+    packing,
     tag_schemes,
     tag_scores,
     tag_sets,
@@ -39,15 +39,9 @@ class Data:
 
     def digest(self) -> str:
         """A short text that differs where windows or tags differ."""
-        packed, value = self.windows.packed, 0
-        for array in (
-            packed.tokens,
-            packed.splits,
-            self.windows.word_places,
-            self.windows.tag_ids,
-        ):
-            value = zlib.crc32(np.ascontiguousarray(array).tobytes(), value)
-        return f"{len(packed)} windows, digest {value:08x}"
+        windows = self.windows
+        digest = packing.digest(windows.packed, windows.word_places, windows.tag_ids)
+        return f"{len(windows)} windows, digest {digest}"
 
 
 @dataclasses.dataclass(frozen=True)
