@@ -5,6 +5,8 @@ batch it would have seen, by skipping to a row of a table. Batches hold texts of
 similar length and are padded to their longest: nothing is paid for padding.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -59,6 +61,34 @@ def evaluation_order(lengths, batch_size):
     order = np.argsort(lengths, kind="stable").astype(np.int32)
     filling = np.full(-len(order) % batch_size, -1, np.int32)
     return np.concatenate([order, filling]).reshape(-1, batch_size)
+
+
+def named(names: Sequence[str], limit: int = 8) -> str:
+    """The first names and the number of the others, for a message: a, b and 24 more.
+
+    Args:
+        names: of the examples of a batch, say.
+        limit: how many to write out.
+    """
+    others = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {others} more" if others > 0 else "")
+
+
+def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
+    """Which of the windows of its text each is, such as "window 2 of 3".
+
+    Args:
+        owners: int [N], the text of each window; it never falls.
+        indices: int [B], windows.
+    """
+    first, behind = (
+        np.searchsorted(owners, owners[indices], side=side)
+        for side in ("left", "right")
+    )
+    return [
+        f"window {number} of {count}"
+        for number, count in zip(indices - first + 1, behind - first, strict=True)
+    ]
 
 
 def batches(packed, order, *, targets=None, pad_to=None):

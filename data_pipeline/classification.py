@@ -187,6 +187,23 @@ class Data:
         digest = packing.digest(packed, self.label_ids[split])
         return f"{len(packed)} examples, digest {digest}"
 
+    def names(self, split: str, indices: np.ndarray) -> list[str]:
+        """What examples are called, for a message.
+
+        Args:
+            split: which one.
+            indices: int [B], as in a row of batching.training_order.
+
+        Returns:
+            B texts such as "train.tsv:17 (id 42)": the line, or in a TensorFlow data
+            set the example, counted from 1; and the id that its table has.
+        """
+        table = self.tables[split]
+        return [
+            f"{table.path}:{table.lines[i]} (id {table.example_ids[i]})"
+            for i in indices
+        ]
+
 
 def load(
     source: Source,

@@ -9,11 +9,13 @@ import numpy as np
 import tensorflow as tf
 
 from data_pipeline import (
+    batching,
     features,
     file_patterns,
     metadata,
     pretraining_records,
     record_order,
+    stretches,
 )
 
 # Files whose metadata are read at the same time; most of it is waiting for a disk.
@@ -109,8 +111,8 @@ def open_records(
     _check_vocabulary(contents, known, vocab_size, spare_rows, vocab)
     if not sum(content.count for content in contents):
         raise ValueError(
-            f"--{flag}: there is no record in {_named(files)}; make them again with "
-            "create_pretraining_data.py from more text"
+            f"--{flag}: there is no record in {batching.named(files, 1)}; make "
+            "them again with create_pretraining_data.py from more text"
         )
     return Source(
         files=tuple(files),
@@ -120,11 +122,6 @@ def open_records(
         max_seq_length=max_seq_length,
         max_predictions_per_seq=max_predictions_per_seq,
     )
-
-
-def _named(files):
-    """The first of some files and the number of the others."""
-    return files[0] + (f" and {len(files) - 1} more" if len(files) > 1 else "")
 
 
 def _agreed(contents, flag):
@@ -228,11 +225,41 @@ def training_batches(
     Raises:
         ValueError: the records are not masked, and there is no `mask`.
     """
-    records = record_order.windows(
-        source.files, source.counts, seed, start_step * batch_size
-    ).rebatch(batch_size, drop_remainder=True)
+    read = record_order.records_of(source.files)
+    records = _in_order(read, source, batch_size, seed, start_step)
     records = records.take(max(num_steps - start_step, 0))
     return _batches(source, records, seed, start_step, mask)
+
+
+def batch_names(source: Source, *, batch_size: int, seed: int, step: int) -> list[str]:
+    """Where the records of one training batch stand; no file is opened for it.
+
+    Args:
+        source: where the records are.
+        batch_size: B, as for `training_batches`.
+        seed: as for `training_batches`.
+        step: which batch, counted from 0 as its start_step is.
+
+    Returns:
+        B texts such as "records/part-3:17", file and number of the record in it, from
+        0, in the order of the batch.
+    """
+    read = record_order.numbers_of(source.counts)
+    (batch,) = _in_order(read, source, batch_size, seed, step).take(1)
+    begins = stretches.splits(source.counts)
+    files = np.searchsorted(begins, batch, side="right") - 1
+    numbers = batch.numpy() - begins[files]
+    return [
+        f"{source.files[file]}:{number}"
+        for file, number in zip(files, numbers, strict=True)
+    ]
+
+
+def _in_order(read, source, batch_size, seed, start_step):
+    """Batches for ever, from a step on, of what `read` gives of each record."""
+    start = start_step * batch_size
+    windows = record_order.windows(read, source.counts, seed, start)
+    return windows.rebatch(batch_size, drop_remainder=True)
 
 
 def evaluation_batches(
@@ -310,8 +337,8 @@ def _batches(source, records, seed, start_step, mask):
     """Parses batches of records, and masks them where they are not."""
     if not source.has_masks and mask is None:
         raise ValueError(
-            f"the records of {_named(source.files)} hold unmasked text, which is "
-            "masked while training; give the --vocab_file they were made with"
+            f"the records of {batching.named(source.files, 1)} hold unmasked text, "
+            "which is masked while training; give the --vocab_file they were made with"
         )
     dataset = records.map(_parser(source), num_parallel_calls=1)
     if not source.has_masks:

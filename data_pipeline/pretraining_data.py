@@ -38,6 +38,12 @@ class Data:
             mask=None if self.train.has_masks else self.mask,
         )
 
+    def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
+        """As pretraining.batch_names, of the records to train on."""
+        return pretraining.batch_names(
+            self.train, batch_size=batch_size, seed=seed, step=step
+        )
+
     def evaluation_batches(self, batch_size: int, num_batches: int) -> tf.data.Dataset:
         """As pretraining.evaluation_batches."""
         return pretraining.evaluation_batches(

@@ -8,6 +8,8 @@ of files without opening them.
 import numpy as np
 import tensorflow as tf
 
+from data_pipeline import stretches
+
 # Files read at the same time; the original's number of parallel readers.
 GROUP_FILES = 4
 # Records that are shuffled together: some megabytes.
@@ -16,40 +18,71 @@ WINDOW_RECORDS = 4096
 _READ_BYTES = 1 << 22
 
 
-def windows(files, counts, seed, start):
-    """Serialized records for ever, from a position on; epoch after epoch.
+def records_of(files):
+    """For `windows`: the serialized records of a file, strings.
+
+    Args:
+        files: paths of TFRecord files.
+    """
+    files = tf.constant(files)
+
+    def read(index):
+        return tf.data.TFRecordDataset(files[index], buffer_size=_READ_BYTES)
+
+    return read
+
+
+def numbers_of(counts):
+    """For `windows`: the numbers of a file's records, int64, without opening it.
+
+    All records are counted from 0, those of one file behind those of the one before.
+
+    Args:
+        counts: number of records in each file.
+    """
+    begins = tf.constant(stretches.splits(counts))
+
+    def number(index):
+        return tf.data.Dataset.range(begins[index], begins[index + 1])
+
+    return number
+
+
+def windows(read, counts, seed, start):
+    """What is read of each record, for ever, from a position on; epoch after epoch.
 
     In each epoch the files are shuffled and read in groups of four, one record of each
     after another; of this stream, each window of 4,096 records is shuffled. An epoch
     has every record once, and its last window ends with it.
 
     Args:
-        files: paths of TFRecord files.
-        counts: number of records in each; one at least is there.
+        read: `records_of` or `numbers_of` the files: index of a file -> tf.data.Dataset
+            of one value a record.
+        counts: number of records in each file; one at least is there.
         seed: an int; equal seeds give equal orders.
         start: how many records to leave out.
 
     Returns:
-        tf.data.Dataset of string [WINDOW_RECORDS]; at the start and at the end of an
+        tf.data.Dataset of [WINDOW_RECORDS] values; at the start and at the end of an
         epoch fewer.
 
     Differs from google-research/bert: training records are shuffled within windows of
     4,096 instead of a buffer of 100, and in an order that follows from the seed, so
     that a resumed run goes on with the records it would have seen.
     """
-    files, counts = tf.constant(files), np.asarray(counts)
+    counts = np.asarray(counts)
     epoch, position = divmod(start, int(counts.sum()))
     later = tf.data.Dataset.range(epoch + 1, np.iinfo(np.int64).max)
-    return _epoch(files, counts, seed, epoch, position).concatenate(
-        later.flat_map(lambda number: _epoch(files, counts, seed, number, 0))
+    return _epoch(read, counts, seed, epoch, position).concatenate(
+        later.flat_map(lambda number: _epoch(read, counts, seed, number, 0))
     )
 
 
-def _epoch(files, counts, seed, epoch, position):
+def _epoch(read, counts, seed, epoch, position):
     """Windows of one epoch without its first `position` records.
 
     Args:
-        files: string [F].
+        read: as in `windows`.
         counts: int [F], a NumPy array.
         seed: an int.
         epoch: an int; where `position` is 0 also an int64 scalar of a graph.
@@ -63,9 +96,8 @@ def _epoch(files, counts, seed, epoch, position):
     if window:
         before = window * WINDOW_RECORDS
         passed, surplus = _passed_groups(counts[order.numpy()], before)
-    groups = tf.data.Dataset.from_tensor_slices(tf.gather(files, order))
-    groups = groups.batch(GROUP_FILES).skip(passed)
-    records = groups.flat_map(_in_turn).skip(surplus)
+    groups = tf.data.Dataset.from_tensor_slices(order).batch(GROUP_FILES).skip(passed)
+    records = groups.flat_map(lambda group: _in_turn(read, group)).skip(surplus)
 
     def shuffle(number, records):
         number_seed = tf.random.experimental.stateless_fold_in(epoch_seed, number)
@@ -92,10 +124,8 @@ def _passed_groups(counts, position):
     return passed, position - (int(ends[passed - 1]) if passed else 0)
 
 
-def _in_turn(files):
+def _in_turn(read, group):
     """One record of each file after another; longer files go on alone."""
     # Without parallel calls, which take three times as long for records that small.
-    return tf.data.Dataset.from_tensor_slices(files).interleave(
-        lambda file: tf.data.TFRecordDataset(file, buffer_size=_READ_BYTES),
-        cycle_length=GROUP_FILES,
-    )
+    files = tf.data.Dataset.from_tensor_slices(group)
+    return files.interleave(read, cycle_length=GROUP_FILES)

@@ -56,6 +56,22 @@ class Data:
         )
         return f"{len(windows)} windows, digest {digest}"
 
+    def names(self, indices: np.ndarray) -> list[str]:
+        """What windows are called, for a message.
+
+        Args:
+            indices: int [B], as in a row of batching.training_order.
+
+        Returns:
+            B texts such as "train.json: question 5733be (window 2 of 3)".
+        """
+        owners = self.windows.question_index
+        parts = batching.window_names(owners, indices)
+        return [
+            f"{self.questions.path}: question {self.questions.ids[owner]} ({part})"
+            for owner, part in zip(owners[indices], parts, strict=True)
+        ]
+
 
 def load(
     split: str,

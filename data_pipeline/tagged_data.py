@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from data_pipeline import (
     batching,
+    labels,
     packing,
     tag_schemes,
     tag_scores,
@@ -42,6 +43,23 @@ class Data:
         windows = self.windows
         digest = packing.digest(windows.packed, windows.word_places, windows.tag_ids)
         return f"{len(windows)} windows, digest {digest}"
+
+    def names(self, indices: np.ndarray) -> list[str]:
+        """What windows are called, for a message.
+
+        Args:
+            indices: int [B], as in a row of batching.training_order.
+
+        Returns:
+            B texts such as "train.conll:17 (window 1 of 2)": the line where the
+            sentence begins that words are predicted of, and which of its windows it is.
+        """
+        owners = self.windows.sentence_index
+        parts = batching.window_names(owners, indices)
+        return [
+            f"{self.sentences.path}:{self.sentences.lines[owner][0]} ({part})"
+            for owner, part in zip(owners[indices], parts, strict=True)
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +159,12 @@ def repaired(
     try:
         pairs = [tag_schemes.repair(tags, scheme) for tags in sentences.tags or []]
     except ValueError as error:
-        raise ValueError(f"{sentences.tag_path}: {error}") from error
+        odd = (
+            f"{sentences.tag_path}:{line}"
+            for line, tag in sentences.tagged_words()
+            if not tag_schemes.fits(tag, scheme)
+        )
+        raise ValueError(f"{next(odd)}: {error}") from error
     tags = [tags for tags, _ in pairs]
     count = sum(count for _, count in pairs)
     return dataclasses.replace(sentences, tags=tags), count
@@ -202,14 +225,33 @@ def find_tag_set(
         open_file: opens it, as `open` does.
 
     Raises:
-        ValueError: nothing says what the tags are.
+        ValueError: nothing says what the tags are, or names or scheme are others than
+            those of the trained run.
     """
     if train is not None:
         scheme = scheme or tag_schemes.find_scheme(train.tags or [])
-        return tag_sets.find(repaired(train, scheme)[0], names=names, scheme=scheme)
-    if known:
-        return tag_sets.read_map(known, open_file)
-    raise ValueError(
-        "without training sentences nothing says what the tags are; give a checkpoint "
-        "that has a label_map.json beside it"
-    )
+        found = tag_sets.find(repaired(train, scheme)[0], names=names, scheme=scheme)
+        if silent := found.placeholders():
+            print(
+                f"labels: {labels.listing(silent)} are not of the scheme {scheme}; "
+                f"they keep their ids, and where one is predicted "
+                f"{tag_schemes.OUTSIDE} is written"
+            )
+        return found
+    if not known:
+        raise ValueError(
+            "without training sentences nothing says what the tags are; give a "
+            "checkpoint that has a label_map.json beside it (convert_checkpoint.py "
+            "writes one)"
+        )
+    found = tag_sets.read_map(known, open_file)
+    for flag, asked, has in (
+        ("labels", ",".join(names), ",".join(found.names)),
+        ("tag_scheme", scheme, found.scheme),
+    ):
+        if asked and asked != has:
+            raise ValueError(
+                f"--{flag}={asked:.80} is not what the model was trained with, "
+                f"{has:.80} ({known}); leave the flag out"
+            )
+    return found

@@ -93,6 +93,36 @@ def test_evaluation_order_has_every_example_once():
     assert batching.evaluation_order(LENGTHS, 103).shape == (1, 103)
 
 
+@pytest.mark.parametrize(
+    ("names", "limit", "expected"),
+    [
+        ("", 3, ""),
+        ("a", 3, "a"),
+        ("abc", 3, "a, b, c"),
+        ("abcd", 3, "a, b, c and 1 more"),
+        ("abcdef", 1, "a and 5 more"),
+    ],
+)
+def test_names_are_cut_to_the_first(names, limit, expected):
+    assert batching.named(list(names), limit) == expected
+
+
+def test_eight_names_are_written_out():
+    names = [f"a:{number}" for number in range(32)]
+    expected = "a:0, a:1, a:2, a:3, a:4, a:5, a:6, a:7 and 24 more"
+    assert batching.named(names) == expected
+
+
+def test_windows_are_counted_within_their_text():
+    owners = np.array([0, 2, 2, 2, 5, 5])  # texts 1, 3 and 4 have none
+    assert batching.window_names(owners, np.array([3, 0, 5, 1])) == [
+        "window 3 of 3",
+        "window 1 of 1",
+        "window 2 of 2",
+        "window 1 of 3",
+    ]
+
+
 @pytest.fixture
 def packed():
     lengths = np.array([3, 5, 4, 9])

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline import classification, labels, packing, tables, tokenization
+from data_pipeline import (
+    classification,
+    labels,
+    packing,
+    table_rows,
+    tables,
+    tokenization,
+)
 
 ORIGINAL = pathlib.Path(__file__).parent / "original_tasks"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "##s", "."]
@@ -119,6 +126,48 @@ def test_digest_tells_rows_apart(source, tokenizer):
     relabelled = [*ROWS[:2], ("good good good", "neg")]
     others = [ROWS[::-1], relabelled, [*ROWS[:2], ("good good bad", "pos")]]
     assert len({digest(ROWS), *map(digest, others)}) == 4
+
+
+def test_examples_are_named_by_line_and_id(source, tokenizer):
+    layout = {"text_a": "text", "label": "label", "example_id": "id"}
+    rows = [("a film", "pos", "x9"), ("bad", "neg", "x4"), ("good", "pos", "x7")]
+    made = source(header=("text", "label", "id"), layout=layout, train=rows, dev=ROWS)
+    made.files["dev"] = write(
+        pathlib.Path(made.files["dev"]), rows[:1], ("text", "label", "id")
+    )
+    data = load(made, ["train", "dev"], tokenizer)
+    path = made.files["train"]
+    names = data.names("train", np.array([2, 0, 2], np.int32))
+    assert names == [f"{path}:4 (id x7)", f"{path}:2 (id x9)", f"{path}:4 (id x7)"]
+    assert data.names("dev", np.array([0])) == [f"{made.files['dev']}:2 (id x9)"]
+
+
+def test_examples_of_a_task_are_named_by_guid(tokenizer):
+    folder = ORIGINAL / "mrpc"
+    task = classification.Source(task_name="MRPC", data_dir=str(folder))
+    data = load(task, ["train", "dev"], tokenizer)
+    path = folder / "train.tsv"
+    assert data.names("train", np.array([1, 0])) == [
+        f"{path}:3 (id train-2)",
+        f"{path}:2 (id train-1)",
+    ]
+    lines = path.read_text("utf-8").split("\n")
+    assert lines[2].split("\t")[3] == data.tables["train"].text_a[1]
+
+
+def test_examples_of_tfds_are_named_by_split_and_number(tokenizer, monkeypatch):
+    rows = [{"text": text, "label": label, "idx": 40} for text, label in ROWS]
+
+    def read(path, name, split, data_dir):
+        return ["text", "label", "idx"], enumerate(rows, start=1)
+
+    monkeypatch.setattr(table_rows, "tfds_rows", read)
+    made = classification.Source(tfds_name="reviews", files={"train": "train[:3]"})
+    data = load(made, ["train"], tokenizer)
+    assert data.names("train", np.array([2, 0])) == [
+        "tfds:reviews:train[:3]:3 (id 2)",
+        "tfds:reviews:train[:3]:1 (id 0)",
+    ]
 
 
 def test_labels_come_from_the_most_specific_source(source, tmp_path):

@@ -323,6 +323,62 @@ def test_a_replica_gets_the_batches(source, unmasked):
         assert_equal(read(distributed), read(dataset))
 
 
+# Naming what a batch holds.
+
+
+def record_at(place):
+    """The bytes of the record that a name such as "part-3:5" stands for."""
+    file, number = place.rsplit(":", 1)
+    (record,) = tf.data.TFRecordDataset(file).skip(int(number)).take(1)
+    return record.numpy()
+
+
+def serialized(batch):
+    """The records of a batch, as bytes."""
+    numbers = tiny_records.number_of(batch["input_ids"]).tolist()
+    return [tiny_records.serialized(tiny_records.values(n)) for n in numbers]
+
+
+# Each of 10 steps of 7 records, with files of 9, 4, 7, 3 and 6: the first epoch ends
+# within step 4 and the second within step 8.
+def test_names_of_a_batch_are_the_places_of_its_records(source):
+    batches = train(source, 10, batch_size=7)
+    named = [
+        pretraining.batch_names(source, batch_size=7, seed=1, step=step)
+        for step in range(10)
+    ]
+    for batch, names in zip(batches, named, strict=True):
+        assert list(map(record_at, names)) == serialized(batch)
+    every = list(itertools.chain.from_iterable(named))
+    wanted = {
+        f"{file}:{number}"
+        for file, count in zip(source.files, COUNTS, strict=True)
+        for number in range(count)
+    }
+    assert set(every[:TOTAL]) == set(every[TOTAL : 2 * TOTAL]) == wanted
+    assert every[:TOTAL] != every[TOTAL : 2 * TOTAL]
+
+
+@pytest.mark.parametrize("changes", [{"step": 4}, {"seed": 2}])
+def test_names_are_those_of_this_batch_alone(source, changes):
+    given = {"batch_size": 7, "seed": 1, "step": 3}
+    (batch,) = train(source, 4, batch_size=7, start_step=3)
+    other = pretraining.batch_names(source, **given | changes)
+    assert list(map(record_at, other)) != serialized(batch)
+    names = pretraining.batch_names(source, **given)
+    assert list(map(record_at, names)) == serialized(batch)
+
+
+def test_names_need_no_file(source, tmp_path):
+    moved = copied(source, tmp_path)
+    names = pretraining.batch_names(moved, batch_size=7, seed=1, step=4)
+    for file in moved.files:
+        pathlib.Path(file).unlink()
+    assert pretraining.batch_names(moved, batch_size=7, seed=1, step=4) == names
+    with pytest.raises(tf.errors.NotFoundError):
+        train(moved, 5, batch_size=7, start_step=4)
+
+
 # Masking while training.
 
 

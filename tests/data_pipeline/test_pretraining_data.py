@@ -98,6 +98,22 @@ def test_held_out_records_may_be_masked_where_the_others_are_not(load):
     np.testing.assert_array_equal(batch["input_ids"], tiny.records(12)["input_ids"])
 
 
+def test_batch_is_named_by_the_records_to_train_on(load, directory):
+    data = load(input_file="plain", eval_input_file="masked")
+    names = data.batch_names(5, 3, 2)  # records 10 to 14 of epochs of 8
+    assert len(names) == 5
+    assert all(name.startswith(f"{directory / 'plain'}:") for name in names)
+    ids = tiny.records(8, is_masked=False)["input_ids"]
+    (batch,) = data.training_batches(5, 3, 2, 3)
+    for name, hidden, positions in zip(
+        names, batch["input_ids"], batch["masked_lm_positions"], strict=True
+    ):
+        shown = ~np.isin(np.arange(16), positions)
+        true = ids[int(name.rsplit(":", 1)[1])]
+        np.testing.assert_array_equal(np.asarray(hidden)[shown], true[shown])
+    assert data.batch_names(5, 3, 1) != names
+
+
 @pytest.mark.parametrize(
     ("names", "tokenizer", "asked", "message"),
     [

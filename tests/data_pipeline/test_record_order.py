@@ -39,7 +39,8 @@ def write_files(directory):
 
 
 def windows(files, seed=1, start=0):
-    for window in record_order.windows(files, COUNTS, seed, start):
+    read = record_order.records_of(files)
+    for window in record_order.windows(read, COUNTS, seed, start):
         yield [record.decode() for record in window.numpy()]
 
 
@@ -106,6 +107,24 @@ def test_windows_are_shuffled(files, four_epochs, monkeypatch):
     plain = stream(files, TOTAL)
     assert plain[:6] == ["a0", "b0", "c0", "a1", "b1", "c1"]
     assert plain != four_epochs[:TOTAL]
+
+
+# Records are numbered through all files, also where one of them is empty.
+@pytest.mark.parametrize("start", [0, 17, 61])
+def test_numbers_come_in_the_order_of_the_records(four_epochs, start):
+    records = [
+        f"{name}{number}"
+        for name, count in zip("abcdefg", COUNTS, strict=True)
+        for number in range(count)
+    ]
+    read = record_order.numbers_of(COUNTS)
+    found = itertools.chain.from_iterable(
+        window.numpy() for window in record_order.windows(read, COUNTS, 1, start)
+    )
+    wanted = four_epochs[start:]
+    assert [records[number] for number in itertools.islice(found, len(wanted))] == (
+        wanted
+    )
 
 
 def test_passed_groups_are_not_opened(tmp_path):

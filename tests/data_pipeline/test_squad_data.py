@@ -124,6 +124,22 @@ def test_digest_tells_data_apart(tokenizer, tmp_path):
     assert len(digests) == 3
 
 
+def test_windows_are_named_by_question(tokenizer, tmp_path):
+    path = tiny_questions.version_1(tmp_path / "train.json", 3, start=15)
+    data = load(tokenizer, path, squad.read_for_training)
+    questions = [data.questions.ids[i] for i in data.windows.question_index]
+    assert len(set(questions)) == 3 and len(questions) == 6
+    names = data.names(np.arange(6))
+    assert sorted(names) == [
+        f"{path}: question q{number} (window {part} of 2)"
+        for number in (15, 16, 17)
+        for part in (1, 2)
+    ]
+    for name, question in zip(names, questions, strict=True):
+        assert f"question {question} " in name
+    assert data.names(np.array([3, 0], np.int32)) == [names[3], names[0]]
+
+
 def test_context_that_the_tokenizer_deletes_is_refused(tokenizer, tmp_path):
     question = tiny_questions.question(1, answers=[])
     question["context"] = "\u200b\u200b"
