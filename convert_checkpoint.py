@@ -36,8 +36,7 @@ from training import run_directory
 
 FLAGS = flags.FLAGS
 SEED = 0  # of what the input lacks and a Keras file must have
-# What --overwrite may replace.
-OWN_FILES = (
+OWN_FILES = (  # what --overwrite may replace
     *pretrained.CONFIG_FILES,
     pretrained.VOCAB_FILE,
     pretrained.TOKENIZER_FILE,
@@ -94,8 +93,7 @@ def define_flags():
         lower_bound=0,
     )
     boolean("overwrite", False, "Replace an earlier conversion in --output_dir.")
-    for required in ("to", "output_dir"):
-        flags.mark_flag_as_required(required)
+    flags.mark_flags_as_required(["to", "output_dir"])
 
 
 def find_files():
@@ -111,12 +109,12 @@ def find_files():
     if not os.path.exists(tokenizer_file):
         tokenizer_file = found.vocab_file
     config_file = path if path.endswith(".keras") else found.config_file
-    lowers = FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None
+    is_given = FLAGS["do_lower_case"].present
     return pretrained.Pretrained(
         FLAGS.bert_config_file or config_file,
         FLAGS.vocab_file or tokenizer_file,
         path,
-        found.do_lower_case if lowers is None else lowers,
+        FLAGS.do_lower_case if is_given else found.do_lower_case,
     )
 
 
@@ -142,6 +140,8 @@ def read_tokenizer(files, config):
         vocab, lowers = hugging_face.tokenizer_vocabulary(files.vocab_file)
     else:
         vocab = tokenization.read_vocab(files.vocab_file)
+        if not FLAGS.vocab_file:  # which is taken as it is
+            vocab = hugging_face.with_added_tokens(vocab, files.vocab_file, config)
     if files.do_lower_case is not None:
         lowers = files.do_lower_case
     tokenizer = tokenization.BertTokenizer(vocab, lowers)

@@ -29,6 +29,7 @@ from modeling import checkpoint, heads, losses, models, pretrained
 from modeling import config as config_lib
 from serving import export
 from training import (
+    device_flags,
     devices,
     evaluation,
     loop,
@@ -56,12 +57,17 @@ class Parts(NamedTuple):
     strategy: Any
     pad_to: int | None
 
+    @property
+    def writes(self):
+        """Whether this process leaves something behind; of several, one does."""
+        return devices.is_chief(self.strategy)
+
 
 def define_flags():
     shared_flags.define_model_flags(max_seq_length=128)
     shared_flags.define_training_flags()
     shared_flags.define_fine_tuning_flags()
-    shared_flags.define_device_flags()
+    device_flags.define()
     table_flags.define(labels.PROBLEM_TYPES)
     shared_flags.define_action_flags("do_train", "do_eval", "do_predict", "do_export")
     flags.DEFINE_bool("write_tf_records", True, "Write features as the original does.")
@@ -71,6 +77,7 @@ def prepare():
     """Reads and checks all input; a ValueError says what is wrong with it."""
     shared_flags.check_actions("do_train", "do_eval", "do_predict", "do_export")
     shared_flags.check_fine_tuning()
+    strategy = device_flags.set_up()
     files = shared_flags.model_files(pretrained.locate)
     config = pretrained.read_config(files.config_file)
     tokenizer = tokenization.BertTokenizer.from_file(
@@ -94,21 +101,24 @@ def prepare():
     )
     weights, plan = None, None
     if FLAGS.do_train:
+        device_flags.check_batch_size(strategy)
         scores = (*data.metrics, "loss")
         plan = run_flags.plan(len(data.packed["train"]), scores)
         weights = FLAGS.class_weights and labels.class_weights(
             FLAGS.class_weights, data.label_ids["train"], data.label_set
         )
-    strategy = shared_flags.strategy()
-    shared_flags.check_batch_size(strategy)
-    pad_to = FLAGS.max_seq_length if shared_flags.has_static_shapes() else None
+    pad_to = FLAGS.max_seq_length if device_flags.has_static_shapes() else None
     return Parts(files, config, tokenizer, data, weights, plan, strategy, pad_to)
 
 
 def build_model(parts, output_dir, resumes):
     """The model, where its weights are from, and the step they were trained for."""
     with parts.strategy.scope():
-        model = models.BertClassifier(parts.config, parts.data.label_set.num_outputs)
+        model = models.BertClassifier(
+            parts.config,
+            parts.data.label_set.num_outputs,
+            recompute=FLAGS.recompute,
+        )
         model.build()
     path = output_dir if resumes else parts.files.init_checkpoint
     return model, *pretrained.load_weights(
@@ -120,9 +130,7 @@ def scorer(parts, model):
     """A function split, batch_size -> predictions.Scored, with the current weights."""
     data = parts.data
     predict = steps.predict_function(
-        model,
-        parts.strategy,
-        jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
+        model, parts.strategy, jit_compile=device_flags.compiles(parts.strategy)
     )
 
     def score(split, batch_size):
@@ -151,14 +159,8 @@ def train(parts, model, score, run_seed, output_dir, origin):
     """Trains; leaves the last, or with --evaluate_steps the best, weights in place."""
     packed, label_ids = parts.data.packed["train"], parts.data.label_ids["train"]
     order = batching.training_order(
-        packed.lengths,
-        batch_size=FLAGS.train_batch_size,
-        num_steps=parts.plan.num_train_steps,
-        seed=run_seed,
-        group_by_length=FLAGS.group_by_length and not parts.pad_to,
+        packed.lengths, **run_flags.order_settings(parts.plan, run_seed)
     )
-    with parts.strategy.scope():
-        optimizer = run_flags.optimizer()
 
     def batches_from(step):
         targets = {features.LABEL_IDS: label_ids}
@@ -166,23 +168,19 @@ def train(parts, model, score, run_seed, output_dir, origin):
             packed, order[step:], targets=targets, pad_to=parts.pad_to
         )
 
-    def evaluate():
-        return score("dev", FLAGS.eval_batch_size).scores
-
-    settings = run.Run(
-        output_dir=output_dir,
+    return run_flags.train(
+        model,
+        losses.classifier(parts.data.problem_type, parts.class_weights),
+        parts.plan,
+        batches_from,
         strategy=parts.strategy,
-        jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
-        variables=checkpoint.google_variables(model),
-        write=checkpoint.write_google,
-        load=functools.partial(checkpoint.load, model),
+        evaluate=lambda: score("dev", FLAGS.eval_batch_size).scores,
+        name_batch=lambda step: batching.named(parts.data.names("train", order[step])),
+        store=checkpoint.store(model),
+        output_dir=output_dir,
         origin=origin,
         seed=run_seed,
-        evaluate=evaluate if FLAGS.evaluate_steps else None,
-        **run_flags.run_settings(),
     )
-    objective = losses.classifier(parts.data.problem_type, parts.class_weights)
-    return run.train(settings, model, optimizer, objective, batches_from, parts.plan)
 
 
 def export_model(parts, model, output_dir):
@@ -208,22 +206,24 @@ def export_model(parts, model, output_dir):
     print(f"exported: {path}")
 
 
-def evaluate(score, output_dir, global_step):
+def evaluate(parts, score, output_dir, global_step):
     """Writes eval_results.txt; returns what it holds."""
     scored = score("dev", FLAGS.eval_batch_size)
     results = scored.results("eval")
     results["loss"] = results.pop("eval_batch_loss")
     results["global_step"] = global_step
-    run.record(output_dir, global_step, scored.scores, results)
+    if parts.writes:
+        run.record(output_dir, global_step, scored.scores, results)
     return results
 
 
 def predict(parts, score, output_dir):
     """Writes test_results.tsv and test_predictions.jsonl; returns scores, if any."""
     scored = score("test", FLAGS.predict_batch_size)
-    predictions.write(
-        output_dir, parts.data.tables["test"], parts.data.label_set, scored
-    )
+    if parts.writes:
+        table, label_set = parts.data.tables["test"], parts.data.label_set
+        with shared_flags.one_line_errors():
+            predictions.write(output_dir, table, label_set, scored)
     return scored.results("test")
 
 
@@ -237,22 +237,24 @@ def run_once(parts, run_seed, output_dir):
             **pretrained.files(parts.config, parts.tokenizer),
             labels.MAP_FILE: labels.label_map_text(parts.data.label_set),
         },
+        strategy=parts.strategy,
         **run_flags.start_settings(run_seed),
     )
     results = {}
-    if FLAGS.write_tf_records:
+    if FLAGS.write_tf_records and parts.writes:
         records.write_classifier(output_dir, parts.data, FLAGS.max_seq_length)
     score = scorer(parts, model)
     if FLAGS.do_train:
         global_step = train(parts, model, score, run_seed, output_dir, origin)
     if FLAGS.do_eval:
-        results.update(evaluate(score, output_dir, global_step))
+        results.update(evaluate(parts, score, output_dir, global_step))
     if FLAGS.do_predict:
         results.update(predict(parts, score, output_dir))
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
-    if FLAGS.do_export:
+    if FLAGS.do_export and parts.writes:
         export_model(parts, model, output_dir)
+    devices.wait_for_all(parts.strategy, "write results and exports")
     return results
 
 
@@ -270,7 +272,7 @@ def main(_):
     with shared_flags.one_line_errors():
         parts = prepare()
     one_run = functools.partial(run_once, parts)
-    seeds.run(one_run, FLAGS.seed, shared_flags.seeds(), FLAGS.output_dir)
+    seeds.run(one_run, FLAGS.seed, shared_flags.seeds(), FLAGS.output_dir, parts.writes)
 
 
 if __name__ == "__main__":

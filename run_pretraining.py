@@ -15,10 +15,18 @@ import keras
 import tensorflow as tf
 from absl import app, flags
 
-from data_pipeline import blanks, casing, masking, pretraining_data, tokenization
+from data_pipeline import (
+    batching,
+    blanks,
+    casing,
+    masking,
+    pretraining_data,
+    tokenization,
+)
 from modeling import checkpoint, losses, models, pretrained
 from modeling import config as config_lib
 from training import (
+    device_flags,
     devices,
     evaluation,
     loop,
@@ -44,11 +52,16 @@ class Parts(NamedTuple):
     plan: loop.Plan
     strategy: Any
 
+    @property
+    def writes(self):
+        """Whether this process leaves something behind; of several, one does."""
+        return devices.is_chief(self.strategy)
+
 
 def define_flags():
     shared_flags.define_model_flags(max_seq_length=128)
     shared_flags.define_training_flags()
-    shared_flags.define_device_flags()
+    device_flags.define()
     shared_flags.define_action_flags("do_train", "do_eval")
     pretraining_flags.define(sorted(masking.GROUP_LENGTHS))
 
@@ -56,6 +69,7 @@ def define_flags():
 def prepare():
     """Reads and checks all input; a ValueError says what is wrong with it."""
     shared_flags.check_actions("do_train", "do_eval")
+    strategy = device_flags.set_up()
     files = shared_flags.model_files(pretrained.locate, needs_vocab=False)
     config = pretrained.read_config(files.config_file)
     tokenizer = None
@@ -79,15 +93,15 @@ def prepare():
         spare_rows=pretrained.SPARE_ROWS,
         masks_are_asked_for=pretraining_flags.masks_are_asked_for(),
     )
-    strategy = shared_flags.strategy()
-    shared_flags.check_batch_size(strategy)
+    if FLAGS.do_train:
+        device_flags.check_batch_size(strategy)
     return Parts(files, config, tokenizer, data, pretraining_flags.plan(), strategy)
 
 
 def build_model(parts, resumes):
     """The model, where its weights are from, and the step they were trained for."""
     with parts.strategy.scope():
-        model = models.BertPretrainer(parts.config)
+        model = models.BertPretrainer(parts.config, recompute=FLAGS.recompute)
         model.build()
     path = FLAGS.output_dir if resumes else parts.files.init_checkpoint
     return model, *pretrained.load_weights(
@@ -97,7 +111,7 @@ def build_model(parts, resumes):
 
 def evaluator(parts, model, objective):
     """A function that gives scores, and a text, of the current weights."""
-    compiled = devices.compiles_steps(parts.strategy, FLAGS.max_seq_length)
+    compiled = device_flags.compiles(parts.strategy)
     evaluate_batch = steps.evaluate_function(
         model, objective, parts.strategy, jit_compile=compiled
     )
@@ -136,33 +150,36 @@ def train(parts, model, objective, evaluate, origin):
             FLAGS.train_batch_size, FLAGS.seed, step, FLAGS.num_train_steps
         )
 
-    with parts.strategy.scope():
-        optimizer = run_flags.optimizer()
-    settings = run.Run(
-        output_dir=FLAGS.output_dir,
+    def name_batch(step):
+        names = parts.data.batch_names(FLAGS.train_batch_size, FLAGS.seed, step)
+        return batching.named(names)
+
+    return run_flags.train(
+        model,
+        objective,
+        parts.plan,
+        batches_from,
         strategy=parts.strategy,
-        jit_compile=devices.compiles_steps(parts.strategy, FLAGS.max_seq_length),
-        variables=checkpoint.google_variables(model),
-        write=checkpoint.write_google,
-        load=functools.partial(checkpoint.load, model),
+        evaluate=evaluate,
+        name_batch=name_batch,
+        store=checkpoint.store(model),
+        output_dir=FLAGS.output_dir,
         origin=origin,
         seed=FLAGS.seed,
         length_flag="--num_train_steps",
-        evaluate=evaluate if FLAGS.evaluate_steps else None,
-        **run_flags.run_settings(),
     )
-    return run.train(settings, model, optimizer, objective, batches_from, parts.plan)
 
 
-def report(evaluate, global_step):
+def report(parts, evaluate, global_step):
     """Evaluates, writes eval_results.txt and prints what it holds."""
     scores = evaluate()
     results = {k: v for k, v in scores.items() if not isinstance(v, str)}
     results["global_step"] = global_step
-    path = run.record(FLAGS.output_dir, global_step, scores, results)
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
-    print(f"evaluation: {path}")
+    if parts.writes:
+        path = run.record(FLAGS.output_dir, global_step, scores, results)
+        print(f"evaluation: {path}")
 
 
 def identify(parts):
@@ -185,10 +202,10 @@ def files_beside(parts):
 
 @contextlib.contextmanager
 def damaged_records_named(parts):
-    """Turns TensorFlow's error about a damaged file into one line that names it."""
+    """Turns an error about a damaged or absent file into one line that names it."""
     try:
         yield
-    except tf.errors.OpError as error:
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
         if not (said := parts.data.explain(error)):
             raise
         with shared_flags.one_line_errors():
@@ -202,8 +219,9 @@ def main(_):
     model, origin, global_step = run.start(
         FLAGS.output_dir,
         functools.partial(build_model, parts),
-        identity=identify(parts),
+        identity=identify(parts) if FLAGS.do_train else {},
         files=files_beside(parts),
+        strategy=parts.strategy,
         **run_flags.start_settings(FLAGS.seed),
     )
     objective = losses.pretraining(parts.data.train.sentence_task != "none")
@@ -212,7 +230,8 @@ def main(_):
         if FLAGS.do_train:
             global_step = train(parts, model, objective, evaluate, origin)
         if FLAGS.do_eval:
-            report(evaluate, global_step)
+            report(parts, evaluate, global_step)
+    devices.wait_for_all(parts.strategy, "write the results")
     print(f"output: {FLAGS.output_dir}")
 
 

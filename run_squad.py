@@ -26,6 +26,7 @@ from modeling import checkpoint, losses, models, pretrained
 from modeling import config as config_lib
 from serving import export, question_answering
 from training import (
+    device_flags,
     devices,
     evaluation,
     loop,
@@ -55,12 +56,17 @@ class Parts(NamedTuple):
     strategy: Any
     pad_to: int | None
 
+    @property
+    def writes(self):
+        """Whether this process leaves something behind; of several, one does."""
+        return devices.is_chief(self.strategy)
+
 
 def define_flags():
     shared_flags.define_model_flags(max_seq_length=384)
     shared_flags.define_training_flags()
     shared_flags.define_fine_tuning_flags()
-    shared_flags.define_device_flags()
+    device_flags.define()
     shared_flags.define_action_flags(*ACTIONS)
     squad_flags.define(squad_answers.ALIGNERS)
 
@@ -69,6 +75,7 @@ def prepare():
     """Reads and checks all input; a ValueError says what is wrong with it."""
     shared_flags.check_actions(*ACTIONS)
     shared_flags.check_fine_tuning()
+    strategy = device_flags.set_up()
     squad_flags.check_files()
     files = shared_flags.model_files(pretrained.locate)
     config = pretrained.read_config(files.config_file)
@@ -86,9 +93,9 @@ def prepare():
     dev = read("predict", tokenizer) if FLAGS.do_predict or evaluates else None
     names = squad_data.score_names(dev, settings) if evaluates else ()
     plan = run_flags.plan(len(train.questions), names) if train else None
-    strategy = shared_flags.strategy()
-    shared_flags.check_batch_size(strategy)
-    pad_to = FLAGS.max_seq_length if shared_flags.has_static_shapes() else None
+    if FLAGS.do_train:
+        device_flags.check_batch_size(strategy)
+    pad_to = FLAGS.max_seq_length if device_flags.has_static_shapes() else None
     return Parts(
         *(files, config, tokenizer, settings, train, dev, plan, strategy, pad_to)
     )
@@ -114,7 +121,7 @@ def read(name, tokenizer):
 def build_model(parts, output_dir, resumes):
     """The model, where its weights are from, and the step they were trained for."""
     with parts.strategy.scope():
-        model = models.BertSpanPredictor(parts.config)
+        model = models.BertSpanPredictor(parts.config, recompute=FLAGS.recompute)
         model.build()
     path = output_dir if resumes else parts.files.init_checkpoint
     return model, *pretrained.load_weights(
@@ -125,9 +132,7 @@ def build_model(parts, output_dir, resumes):
 def answerer(parts, model):
     """A function batch_size -> answers to all questions and their scores."""
     predict = steps.predict_function(
-        model,
-        parts.strategy,
-        jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
+        model, parts.strategy, jit_compile=device_flags.compiles(parts.strategy)
     )
 
     def answer(batch_size):
@@ -145,48 +150,39 @@ def answerer(parts, model):
 
 def train(parts, model, answer, run_seed, output_dir, origin):
     """Trains; leaves the last, or with --evaluate_steps the best, weights in place."""
+    lengths = parts.train.windows.packed.lengths
     order = batching.training_order(
-        parts.train.windows.packed.lengths,
-        batch_size=FLAGS.train_batch_size,
-        num_steps=parts.plan.num_train_steps,
-        seed=run_seed,
-        group_by_length=FLAGS.group_by_length and not parts.pad_to,
+        lengths, **run_flags.order_settings(parts.plan, run_seed)
     )
-    with parts.strategy.scope():
-        optimizer = run_flags.optimizer()
-
-    def batches_from(step):
-        return parts.train.batches(order[step:], parts.pad_to)
-
-    def evaluate():
-        return answer(FLAGS.eval_batch_size)[1]
-
-    settings = run.Run(
-        output_dir=output_dir,
+    return run_flags.train(
+        model,
+        losses.span(),
+        parts.plan,
+        lambda step: parts.train.batches(order[step:], parts.pad_to),
         strategy=parts.strategy,
-        jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
-        variables=checkpoint.google_variables(model),
-        write=checkpoint.write_google,
-        load=functools.partial(checkpoint.load, model),
+        evaluate=lambda: answer(FLAGS.eval_batch_size)[1],
+        name_batch=lambda step: batching.named(parts.train.names(order[step])),
+        store=checkpoint.store(model),
+        output_dir=output_dir,
         origin=origin,
         seed=run_seed,
-        evaluate=evaluate if FLAGS.evaluate_steps else None,
-        **run_flags.run_settings(),
     )
-    objective = losses.span()
-    return run.train(settings, model, optimizer, objective, batches_from, parts.plan)
 
 
 def predict(parts, answer, output_dir, global_step):
     """Writes predictions.json and the files beside it; returns scores, if any."""
     answers, scores = answer(FLAGS.predict_batch_size)
-    squad_answers.write(output_dir, answers)
-    print(f"predictions: {os.path.join(output_dir, squad_answers.PREDICTIONS_FILE)}")
+    if parts.writes:
+        with shared_flags.one_line_errors():
+            squad_answers.write(output_dir, answers)
+        path = os.path.join(output_dir, squad_answers.PREDICTIONS_FILE)
+        print(f"predictions: {path}")
     if not scores:
         print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")
         return {}
     results = {**scores, "global_step": global_step}
-    run.record(output_dir, global_step, scores, results)
+    if parts.writes:
+        run.record(output_dir, global_step, scores, results)
     return results
 
 
@@ -208,9 +204,10 @@ def run_once(parts, run_seed, output_dir):
         functools.partial(build_model, parts, output_dir),
         identity=identify(parts, run_seed) if FLAGS.do_train else {},
         files=pretrained.files(parts.config, parts.tokenizer),
+        strategy=parts.strategy,
         **run_flags.start_settings(run_seed),
     )
-    for data in filter(None, (parts.train, parts.dev)):
+    for data in filter(None, (parts.train, parts.dev)) if parts.writes else ():
         records.write_squad(
             output_dir, data.questions, data.windows, FLAGS.max_seq_length
         )
@@ -222,8 +219,9 @@ def run_once(parts, run_seed, output_dir):
         results = predict(parts, answer, output_dir, global_step)
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
-    if FLAGS.do_export:
+    if FLAGS.do_export and parts.writes:
         export_model(parts, model, output_dir)
+    devices.wait_for_all(parts.strategy, "write results and exports")
     return results
 
 
@@ -242,7 +240,7 @@ def main(_):
     with shared_flags.one_line_errors():
         parts = prepare()
     one_run = functools.partial(run_once, parts)
-    seeds.run(one_run, FLAGS.seed, shared_flags.seeds(), FLAGS.output_dir)
+    seeds.run(one_run, FLAGS.seed, shared_flags.seeds(), FLAGS.output_dir, parts.writes)
 
 
 if __name__ == "__main__":

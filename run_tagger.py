@@ -29,6 +29,7 @@ from modeling import checkpoint, losses, models, pretrained
 from modeling import config as config_lib
 from serving import export, tagging
 from training import (
+    device_flags,
     devices,
     evaluation,
     loop,
@@ -56,12 +57,17 @@ class Parts(NamedTuple):
     strategy: Any
     pad_to: int | None
 
+    @property
+    def writes(self):
+        """Whether this process leaves something behind; of several, one does."""
+        return devices.is_chief(self.strategy)
+
 
 def define_flags():
     shared_flags.define_model_flags(max_seq_length=128)
     shared_flags.define_training_flags()
     shared_flags.define_fine_tuning_flags()
-    shared_flags.define_device_flags()
+    device_flags.define()
     shared_flags.define_action_flags(*ACTIONS)
     tagger_flags.define(tagged_text.FORMATS, tag_schemes.SCHEMES)
 
@@ -70,6 +76,7 @@ def prepare():
     """Reads and checks all input; a ValueError says what is wrong with it."""
     shared_flags.check_actions(*ACTIONS)
     shared_flags.check_fine_tuning()
+    strategy = device_flags.set_up()
     files = shared_flags.model_files(pretrained.locate)
     config = pretrained.read_config(files.config_file)
     tokenizer = tokenization.BertTokenizer.from_file(
@@ -98,18 +105,18 @@ def prepare():
     )
     plan = None
     if FLAGS.do_train:
+        device_flags.check_batch_size(strategy)
         num_windows = len(data["train"].windows)
         plan = run_flags.plan(num_windows, tagged_data.score_names(tag_set))
-    strategy = shared_flags.strategy()
-    shared_flags.check_batch_size(strategy)
-    pad_to = FLAGS.max_seq_length if shared_flags.has_static_shapes() else None
+    pad_to = FLAGS.max_seq_length if device_flags.has_static_shapes() else None
     return Parts(files, config, tokenizer, tag_set, data, plan, strategy, pad_to)
 
 
 def build_model(parts, output_dir, resumes):
     """The model, where its weights are from, and the step they were trained for."""
     with parts.strategy.scope():
-        model = models.BertTagger(parts.config, len(parts.tag_set.names))
+        num_tags = len(parts.tag_set.names)
+        model = models.BertTagger(parts.config, num_tags, recompute=FLAGS.recompute)
         model.build()
     path = output_dir if resumes else parts.files.init_checkpoint
     found = pretrained.load_weights(model, path, trains=FLAGS.do_train, resumes=resumes)
@@ -122,8 +129,8 @@ def tagger(parts, model):
     def best_tags(features, training):
         return tag_graph.best_tags(model(features, training=training)["logits"])
 
-    jit_compile = devices.compiles_steps(parts.strategy, parts.pad_to)
-    predict = steps.predict_function(best_tags, parts.strategy, jit_compile=jit_compile)
+    compiled = device_flags.compiles(parts.strategy)
+    predict = steps.predict_function(best_tags, parts.strategy, jit_compile=compiled)
 
     def tag(split, batch_size):
         data = parts.data[split]
@@ -140,42 +147,29 @@ def train(parts, model, tag, run_seed, output_dir, origin):
     """Trains; leaves the last, or with --evaluate_steps the best, weights in place."""
     data = parts.data["train"]
     order = batching.training_order(
-        data.windows.packed.lengths,
-        batch_size=FLAGS.train_batch_size,
-        num_steps=parts.plan.num_train_steps,
-        seed=run_seed,
-        group_by_length=FLAGS.group_by_length and not parts.pad_to,
+        data.windows.packed.lengths, **run_flags.order_settings(parts.plan, run_seed)
     )
-    with parts.strategy.scope():
-        optimizer = run_flags.optimizer()
-
-    def batches_from(step):
-        return data.batches(order[step:], parts.pad_to)
-
-    def evaluate():
-        return tag("dev", FLAGS.eval_batch_size).scores
-
-    settings = run.Run(
-        output_dir=output_dir,
+    return run_flags.train(
+        model,
+        losses.tagger(),
+        parts.plan,
+        lambda step: data.batches(order[step:], parts.pad_to),
         strategy=parts.strategy,
-        jit_compile=devices.compiles_steps(parts.strategy, parts.pad_to),
-        variables=checkpoint.google_variables(model),
-        write=checkpoint.write_google,
-        load=functools.partial(checkpoint.load, model),
+        evaluate=lambda: tag("dev", FLAGS.eval_batch_size).scores,
+        name_batch=lambda step: batching.named(data.names(order[step])),
+        store=checkpoint.store(model),
+        output_dir=output_dir,
         origin=origin,
         seed=run_seed,
-        evaluate=evaluate if FLAGS.evaluate_steps else None,
-        **run_flags.run_settings(),
     )
-    objective = losses.tagger()
-    return run.train(settings, model, optimizer, objective, batches_from, parts.plan)
 
 
-def evaluate(tag, output_dir, global_step):
+def evaluate(parts, tag, output_dir, global_step):
     """Writes eval_results.txt; returns what it holds."""
     tagged = tag("dev", FLAGS.eval_batch_size)
     results = {**tagged.results("eval"), "global_step": global_step}
-    run.record(output_dir, global_step, tagged.scores, results)
+    if parts.writes:
+        run.record(output_dir, global_step, tagged.scores, results)
     return results
 
 
@@ -184,8 +178,10 @@ def predict(parts, tag, output_dir):
     tagged = tag("test", FLAGS.predict_batch_size)
     sentences = parts.data["test"].sentences
     predicted = tagged.tags, tagged.probabilities, parts.tag_set.scheme
-    for path in tag_predictions.write_all(output_dir, sentences, *predicted):
-        print(f"predictions: {path}")
+    if parts.writes:
+        with shared_flags.one_line_errors():
+            paths = tag_predictions.write_all(output_dir, sentences, *predicted)
+        print("\n".join(f"predictions: {path}" for path in paths))
     return tagged.results("test")
 
 
@@ -209,6 +205,7 @@ def run_once(parts, run_seed, output_dir):
         functools.partial(build_model, parts, output_dir),
         identity=identify(parts, run_seed) if FLAGS.do_train else {},
         files=pretrained.files(parts.config, parts.tokenizer) | label_map,
+        strategy=parts.strategy,
         **run_flags.start_settings(run_seed),
     )
     tag = tagger(parts, model)
@@ -216,13 +213,14 @@ def run_once(parts, run_seed, output_dir):
     if FLAGS.do_train:
         global_step = train(parts, model, tag, run_seed, output_dir, origin)
     if FLAGS.do_eval:
-        results.update(evaluate(tag, output_dir, global_step))
+        results.update(evaluate(parts, tag, output_dir, global_step))
     if FLAGS.do_predict:
         results.update(predict(parts, tag, output_dir))
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
-    if FLAGS.do_export:
+    if FLAGS.do_export and parts.writes:
         export_model(parts, model, label_map, output_dir)
+    devices.wait_for_all(parts.strategy, "write results and exports")
     return results
 
 
@@ -240,7 +238,7 @@ def main(_):
     with shared_flags.one_line_errors():
         parts = prepare()
     one_run = functools.partial(run_once, parts)
-    seeds.run(one_run, FLAGS.seed, shared_flags.seeds(), FLAGS.output_dir)
+    seeds.run(one_run, FLAGS.seed, shared_flags.seeds(), FLAGS.output_dir, parts.writes)
 
 
 if __name__ == "__main__":

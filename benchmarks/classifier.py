@@ -50,7 +50,7 @@ def time_ours():
     from benchmarks import layers
     from data_pipeline import batching, classification, tables, tokenization
     from modeling import checkpoint, config, losses, models, pretrained
-    from training import optimizer, steps
+    from training import loss_scale, optimizer, steps
 
     files = pretrained.locate(FLAGS.pretrained)
     texts = read_texts()
@@ -91,9 +91,12 @@ def time_ours():
         tf.constant(0, tf.int64),
         tf.fill([max(WARM_UP_STEPS, FLAGS.steps)], 1e-5),
     )
-    train(batches, rates, tf.constant(WARM_UP_STEPS), step)
+    scaling = loss_scale.of({})
+    train(batches, rates, tf.constant(WARM_UP_STEPS), step, scaling)
     begin = time.perf_counter()
-    tokens = float(train(batches, rates, tf.constant(FLAGS.steps), step)["tokens"])
+    tokens = float(
+        train(batches, rates, tf.constant(FLAGS.steps), step, scaling)[0]["tokens"]
+    )
     seconds = time.perf_counter() - begin
     peak = layers.peak_gflops()
     return {

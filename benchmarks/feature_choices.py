@@ -13,6 +13,7 @@ spans, or accuracy where tags have none), means over --seeds and each of them.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -34,7 +35,6 @@ sys.path.insert(0, str(ROOT))
 from data_pipeline import (  # noqa: E402
     batching,
     features,
-    stretches,
     tag_schemes,
     tag_scores,
     tagged_data,
@@ -51,48 +51,37 @@ LEARNING_RATE = 1e-3
 
 
 class WeightedSum(keras.layers.Layer):
-    """A mean of the layers with learned weights, at first equal.
+    """A mean of K vectors with learned weights, at first equal; of one, that one.
 
-    Call shapes: [B, S, L + 1, D], of the embeddings and L layers -> [B, S, D].
+    Call shapes: [B, S, K, D] -> [B, S, D].
     """
 
     def build(self, shape):
-        self.logits = self.add_weight((shape[2] - 1,), "zeros", name="logits")
+        num_vectors = shape[2]
+        self.logits = self.add_weight(
+            (num_vectors,), "zeros", trainable=num_vectors > 1, name="logits"
+        )
 
-    def call(self, states):
-        return ops.einsum("l,bsld->bsd", ops.softmax(self.logits), states[:, :, 1:])
+    def call(self, inputs):
+        return ops.einsum("k,bskd->bsd", tf.nn.softmax(self.logits), inputs)
 
 
 class Tagger(keras.Model):
     """Reads a sentence of vectors both ways.
 
-    Call shapes: [B, S, L + 1, D], zeros behind each sentence -> logits [B, S, C].
+    Call shapes: [B, S, K, D], zeros behind each sentence -> logits [B, S, C].
     """
 
-    def __init__(self, merge, num_tags):
+    def __init__(self, num_tags):
         super().__init__()
-        self.merge = merge
+        self.merge = WeightedSum()
         lstm = keras.layers.LSTM(FLAGS.units, return_sequences=True)
         self.reader = keras.layers.Bidirectional(lstm)
         self.head = keras.layers.Dense(num_tags)
 
-    def call(self, states):
-        mask = ops.any(ops.not_equal(states[:, :, 0], 0), axis=-1)
-        return self.head(self.reader(self.merge(states), mask=mask))
-
-
-def merge_of(name, config):
-    """What makes one vector a word of what all layers say of it."""
-    if name == WEIGHTED_SUM:
-        return WeightedSum()
-    choice = vectors.choose(config, combine=name)
-
-    def merge(states):
-        first, *others = ops.unstack(states, axis=2)
-        outputs = {"embedding_output": first, "layer_outputs": others}
-        return vectors.compute(outputs, None, choice)[:, :, 0]
-
-    return merge
+    def call(self, inputs):
+        mask = ops.any(ops.not_equal(inputs[:, :, 0], 0), axis=-1)  # [B, S]
+        return self.head(self.reader(self.merge(inputs), mask=mask))
 
 
 def read():
@@ -116,12 +105,13 @@ def read():
 
 
 def states_function(model):
-    """The network with what embeddings and layers say of each token."""
+    """The network with what embeddings and layers say of each token, float16."""
 
     def all_states(batch, training):
         outputs = model(batch, training=training)
         states = [outputs["embedding_output"], *outputs["layer_outputs"]]
-        return {"states": ops.stack(states, axis=2)}  # [B, S, L + 1, D]
+        states = ops.stack(states, axis=2)  # [B, S, L + 1, D]
+        return {"states": ops.cast(states, "float16")}
 
     return steps.predict_function(
         all_states, tf.distribute.get_strategy(), jit_compile=False
@@ -129,40 +119,63 @@ def states_function(model):
 
 
 def word_states(predict, windows):
-    """What embeddings and layers say of each word, float32 [W, L + 1, D]."""
-    packed, places = windows.packed, windows.word_places
-    window = np.searchsorted(packed.splits, places, side="right") - 1
-    words = np.argsort(window, kind="stable")  # window after window
-    splits = stretches.splits(np.bincount(window, minlength=len(windows)))
+    """What embeddings and layers say of each word, float16 [W, L + 1, D].
+
+    Half the memory, for a rounding that is far below what training adds.
+    """
+    packed, num_words = windows.packed, len(windows.word_places)
+    # A tag of its own for each word, so that the batches say which word stands where.
+    numbers = np.arange(num_words, dtype=features.INTEGER)
+    numbered = dataclasses.replace(windows, tag_ids=numbers)
     order = batching.evaluation_order(packed.lengths, FLAGS.batch_size)
-    found = np.empty(0, np.float32)
-    for indices, batch in zip(order, batching.batches(packed, order), strict=True):
+    found = np.empty(0, np.float16)
+    for batch in batching.batches(packed, order, targets=numbered.targets()):
         states = predict(batch)["states"].numpy()
+        words = batch[features.LABEL_IDS].numpy()  # [B, S]
+        is_word = words != features.IGNORED
         if not found.size:
-            found = np.empty((len(places), *states.shape[2:]), np.float32)
-        for row, index in enumerate(indices[indices >= 0]):
-            mine = words[splits[index] : splits[index + 1]]
-            found[mine] = states[row, places[mine] - packed.splits[index]]
+            found = np.empty((num_words, *states.shape[2:]), states.dtype)
+        found[words[is_word]] = states[is_word]
     return found
+
+
+def inputs_of(name, config, states):
+    """What a tagger reads of each word, [W, K, D].
+
+    Args:
+        name: of a choice.
+        config: of the network.
+        states: [W, L + 1, D], of `word_states`.
+
+    Returns:
+        The one vector of a fixed choice, float32; of WEIGHTED_SUM the L layers.
+    """
+    if name == WEIGHTED_SUM:
+        return states[:, 1:]
+    first, *others = np.split(states, states.shape[1], axis=1)  # [W, 1, D] each
+    outputs = {"embedding_output": first, "layer_outputs": others}
+    choice = vectors.choose(config, combine=name)
+    return vectors.compute(outputs, None, choice)[:, 0]
 
 
 class Sentences:
     """The sentences of a split as the tagger takes them."""
 
-    def __init__(self, data, states):
+    def __init__(self, data, inputs):
         self.given = data.sentences.tags
         splits = data.windows.word_splits
         self.lengths = np.diff(splits)
-        self.states = tf.RaggedTensor.from_row_splits(states, splits)
+        self.inputs = tf.RaggedTensor.from_row_splits(inputs, splits)
         self.tag_ids = tf.RaggedTensor.from_row_splits(data.windows.tag_ids, splits)
 
     def batches(self, order):
-        """Pairs of [B, S, L + 1, D] and [B, S], in an order as of batching."""
+        """Pairs of float32 [B, S, K, D] and [B, S], in an order as of batching."""
 
         def gather(indices):
             indices = tf.maximum(indices, 0)
-            states = tf.gather(self.states, indices).to_tensor()
-            return states, tf.gather(self.tag_ids, indices).to_tensor(features.IGNORED)
+            inputs = tf.gather(self.inputs, indices).to_tensor()
+            tag_ids = tf.gather(self.tag_ids, indices).to_tensor(features.IGNORED)
+            return tf.cast(inputs, tf.float32), tag_ids
 
         return tf.data.Dataset.from_tensor_slices(order).map(gather).prefetch(2)
 
@@ -170,8 +183,8 @@ class Sentences:
         """The usual score of what a tagger says, 0..1."""
         order = batching.evaluation_order(self.lengths, FLAGS.batch_size)
         found = [None] * len(self.lengths)
-        for indices, (states, _) in zip(order, self.batches(order), strict=True):
-            ids = tf.argmax(predict(states), axis=-1).numpy()
+        for indices, (inputs, _) in zip(order, self.batches(order), strict=True):
+            ids = tf.argmax(predict(inputs), axis=-1).numpy()
             for row, index in enumerate(indices[indices >= 0]):
                 found[index] = ids[row, : self.lengths[index]]
         scheme = tag_set.scheme
@@ -180,10 +193,10 @@ class Sentences:
         return scores[tagged_data.score_names(tag_set)[0]]
 
 
-def train(name, config, tag_set, splits, seed):
+def train(tag_set, splits, seed):
     """Trains and scores one tagger; returns what is reported of it."""
     keras.utils.set_random_seed(seed)
-    tagger = Tagger(merge_of(name, config), len(tag_set.names))
+    tagger = Tagger(len(tag_set.names))
     tagger.compile(
         optimizer=keras.optimizers.Adam(LEARNING_RATE),
         loss=keras.losses.SparseCategoricalCrossentropy(
@@ -206,8 +219,8 @@ def train(name, config, tag_set, splits, seed):
             weights = tagger.get_weights()
     tagger.set_weights(weights)
     best["test"] = splits["test"].score(predict, tag_set)
-    if name == WEIGHTED_SUM:
-        weights = ops.softmax(tagger.merge.logits).numpy()[::-1]
+    weights = tf.nn.softmax(tagger.merge.logits).numpy()[::-1]
+    if len(weights) > 1:
         best["weights_last_first"] = [round(float(weight), 3) for weight in weights]
     return best
 
@@ -218,15 +231,16 @@ def main(_):
     with contextlib.redirect_stdout(sys.stderr):
         config, model, tag_set, data = read()
     predict = states_function(model)
-    splits = {
-        name: Sentences(part, word_states(predict, part.windows))
-        for name, part in data.items()
-    }
+    states = {split: word_states(predict, part.windows) for split, part in data.items()}
     results = {"score": tagged_data.score_names(tag_set)[0]}
     results["seconds_of_features"] = round(time.perf_counter() - begin)
     for name in FLAGS.choices:
         begin = time.perf_counter()
-        runs = [train(name, config, tag_set, splits, int(seed)) for seed in FLAGS.seeds]
+        splits = {
+            split: Sentences(part, inputs_of(name, config, states[split]))
+            for split, part in data.items()
+        }
+        runs = [train(tag_set, splits, int(seed)) for seed in FLAGS.seeds]
         found = {k: round(statistics.mean(r[k] for r in runs), 4) for k in SPLITS[1:]}
         found["seconds"] = round(time.perf_counter() - begin)
         results[name] = {**found, "runs": runs}

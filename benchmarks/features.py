@@ -16,8 +16,6 @@ import itertools
 import json
 import os
 import pathlib
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,7 +24,12 @@ from absl import app, flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+
+from benchmarks import turns  # noqa: E402
+
 FLAGS = flags.FLAGS
+SIDES = ("ours", "original", "mean_npz")
+RATE = "lines_per_second"
 LAYERS = (-1, -2, -3, -4)
 # Enough for a stretch with batches of two lengths, so that nothing is traced later.
 WARM_UP_LINES = 100
@@ -107,6 +110,7 @@ def time_ours(warm_up, path, output_format, **choice):
 
 def time_original(path):
     """Lines a second of the stand-in for the original."""
+    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "0"  # TensorFlow's default, as there
     bench = Bench()
     predict, _ = bench.predict_function(layers=LAYERS)
     lines, size = bench.lines(path)
@@ -142,7 +146,7 @@ def original_line(bench, outputs, row, number):
 
 
 def time_side(side):
-    """Lines a second of one side, on as many lines as it is given."""
+    """What one side does of as many lines as it is given."""
     texts = pathlib.Path(FLAGS.input_file).read_text(encoding="utf-8").splitlines()
     count = FLAGS.original_lines if side == "original" else FLAGS.num_lines
     with tempfile.TemporaryDirectory() as directory:
@@ -150,46 +154,24 @@ def time_side(side):
         for path, number in zip(paths, (WARM_UP_LINES, count), strict=True):
             path.write_text("\n".join(texts[:number]) + "\n", encoding="utf-8")
         if side == "original":
-            return time_original(paths[1])
-        if side == "mean_npz":
-            return time_ours(*paths, "npz", layers=(-1,), pooling="mean")
-        return time_ours(*paths, "jsonl", layers=LAYERS)
-
-
-def in_process(side):
-    """The same, in a process of its own."""
-    names = ("pretrained", "input_file", "max_seq_length", "batch_size")
-    names += ("num_lines", "original_lines")
-    arguments = [f"--{name}={FLAGS[name].value}" for name in names]
-    done = subprocess.run(
-        [sys.executable, __file__, f"--side={side}", *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+            rate = time_original(paths[1])
+        elif side == "mean_npz":
+            rate = time_ours(*paths, "npz", layers=(-1,), pooling="mean")
+        else:
+            rate = time_ours(*paths, "jsonl", layers=LAYERS)
+    return {RATE: rate}
 
 
 def main(_):
     """Times one side, or all in turn."""
-    if FLAGS.side:
-        print(json.dumps(time_side(FLAGS.side)))
-        return
-    rates = {side: [] for side in SIDES}
-    for _ in range(FLAGS.rounds):
-        for side, found in rates.items():
-            found.append(in_process(side))
-    pairs = zip(rates["ours"], rates["original"], strict=True)
-    results = {
-        "lines_per_second": {
-            side: round(statistics.median(found), 1) for side, found in rates.items()
-        },
-        "ratios": [round(ours / original, 2) for ours, original in pairs],
-    }
-    print(json.dumps(results, indent=2))
+    handed_on = (
+        *("pretrained", "input_file", "max_seq_length", "batch_size"),
+        *("num_lines", "original_lines"),
+    )
+    sides = {side: functools.partial(time_side, side) for side in SIDES}
+    pythons = dict.fromkeys(SIDES, sys.executable)
+    turns.compare(__file__, sides, pythons, handed_on, RATE)
 
-
-SIDES = ("ours", "original", "mean_npz")
 
 if __name__ == "__main__":
     flags.DEFINE_string("pretrained", "models/minilm", "Directory of the weights.")
@@ -198,6 +180,5 @@ if __name__ == "__main__":
     flags.DEFINE_integer("batch_size", 32, "Lines a batch.")
     flags.DEFINE_integer("num_lines", 2000, "Lines of ours that are timed.")
     flags.DEFINE_integer("original_lines", 192, "Lines of the original.")
-    flags.DEFINE_integer("rounds", 3, "Turns of each side.")
-    flags.DEFINE_enum("side", None, SIDES, "Internal: time one.")
+    turns.define_side_flags(SIDES)
     app.run(main)

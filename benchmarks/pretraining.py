@@ -65,7 +65,7 @@ def time_ours():
 
     from benchmarks import layers
     from modeling import losses, models, pretrained
-    from training import optimizer, steps
+    from training import loss_scale, optimizer, steps
 
     net = pretrained.read_config(FLAGS.bert_config_file)
     model = models.BertPretrainer(net)
@@ -86,9 +86,10 @@ def time_ours():
     }
     batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
     step, rates = tf.constant(0, tf.int64), tf.fill([FLAGS.steps + 1], 1e-5)
-    train(batches, rates, tf.constant(WARM_UP_STEPS), step)
+    scaling = loss_scale.of({})
+    train(batches, rates, tf.constant(WARM_UP_STEPS), step, scaling)
     begin = time.perf_counter()
-    train(batches, rates, tf.constant(FLAGS.steps), step)
+    train(batches, rates, tf.constant(FLAGS.steps), step, scaling)
     seconds = (time.perf_counter() - begin) / FLAGS.steps
     peak = layers.peak_gflops()
     return {

@@ -38,7 +38,7 @@ def time_ours():
     from benchmarks import classifier, layers
     from data_pipeline import batching, squad, squad_data, squad_features, tokenization
     from modeling import checkpoint, config, losses, models, pretrained
-    from training import optimizer, steps
+    from training import loss_scale, optimizer, steps
 
     files = pretrained.locate(FLAGS.pretrained)
     tokenizer = tokenization.BertTokenizer.from_file(files.vocab_file)
@@ -78,9 +78,12 @@ def time_ours():
     batches = iter(data.batches(order, None))
     step = tf.constant(0, tf.int64)
     rates = tf.fill([max(WARM_UP_STEPS, FLAGS.steps)], 1e-5)
-    train(batches, rates, tf.constant(WARM_UP_STEPS), step)
+    scaling = loss_scale.of({})
+    train(batches, rates, tf.constant(WARM_UP_STEPS), step, scaling)
     begin = time.perf_counter()
-    tokens = float(train(batches, rates, tf.constant(FLAGS.steps), step)["tokens"])
+    tokens = float(
+        train(batches, rates, tf.constant(FLAGS.steps), step, scaling)[0]["tokens"]
+    )
     seconds = time.perf_counter() - begin
     peak = layers.peak_gflops()
     gflop = 6 * classifier.block_weights(net) * tokens / 1e9

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from data_pipeline import tokenization, vocabulary
+from data_pipeline import table_rows, tokenization, vocabulary
 
 
 def add(
@@ -19,10 +19,13 @@ def add(
         what it cuts (punctuation), or lower-cases. Their ids can still be put in.
 
     Raises:
+        FileNotFoundError: no such file.
         ValueError: a token is empty, holds white space, or is known already; names
-            file and line. Or the file cannot be read.
+            file and line. Or the file cannot be read, or is empty.
     """
-    tokens = tokenization.read_vocab(path)
+    tokens = [line.strip() for _, line in table_rows.lines(path)]
+    if not tokens:
+        raise ValueError(f"{path}: is empty; give the tokens to add, one a line")
     known = {token: f"id {i}" for i, token in enumerate(tokenizer.vocab)}
     for line, token in enumerate(tokens, start=1):
         if len(token.split()) != 1:

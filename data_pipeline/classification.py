@@ -270,7 +270,7 @@ def featurize(
         encode: what `encoder` returns.
         max_seq_length: the limit given to it, to count what it cuts.
     """
-    compiled = tf.function(encode, reduce_retracing=True)
+    compiled = tf.function(encode, reduce_retracing=True, autograph=False)
     parts = []
     for start in range(0, len(table.text_a), _CHUNK_ROWS):
         rows = slice(start, start + _CHUNK_ROWS)

@@ -51,10 +51,10 @@ def _words(values):
     millionths = np.rint(values.astype(np.float64) * _ONE)
     is_negative = np.signbit(values).astype(np.int32)  # of -0.0, too
     size = np.abs(millionths).astype(np.int32)
-    whole, fraction = np.divmod(size, np.int32(_ONE))
+    whole = size // np.int32(_ONE)  # vectorized, which divmod is not
     words = np.empty((len(values), 2), np.uint64)
-    words[:, 0] = wholes[whole + is_negative * np.int32(_LIMIT + 1)]
-    words[:, 1] = fractions[fraction]
+    words[:, 0] = wholes.take(whole + is_negative * np.int32(_LIMIT + 1))
+    words[:, 1] = fractions.take(size - whole * np.int32(_ONE))
     tiny = np.flatnonzero((size > 0) & (size < _EXPONENT_BELOW))
     words[tiny, 0] = wholes[_LIMIT + is_negative[tiny] * (_LIMIT + 1)]
     words[tiny, 1] = small[size[tiny]]

@@ -16,7 +16,7 @@ def is_of_tags(path: str) -> bool:
     try:
         with open(path, "rb") as file:
             return "tag_scheme" in json.loads(file.read())
-    except ValueError:
+    except (ValueError, TypeError):
         return False
 
 
@@ -51,10 +51,22 @@ def named(names: Sequence[str], problem_type: str) -> Classes:
     Raises:
         ValueError: these cannot be the names of that.
     """
+    try:
+        return _named(names, problem_type)
+    except ValueError as error:
+        raise ValueError(
+            f"the classes are called {labels.listing(names)}: {error}"
+        ) from error
+
+
+def _named(names, problem_type):
     if problem_type:
         return labels.LabelSet(tuple(names), problem_type)
-    scheme = tag_schemes.find_scheme([[name] for name in names])
-    return tag_sets.TagSet(tuple(names), scheme)
+    # PAD beside B-place says nothing of the scheme; NOUN beside X is all there is.
+    spelled = [name for name in names if not tag_schemes.is_placeholder(name)]
+    has_types = any("-" in name for name in spelled)
+    scheme = tag_schemes.find_scheme([[name] for name in spelled or names])
+    return tag_sets.TagSet(tuple(names), scheme if has_types else tag_schemes.PLAIN)
 
 
 def text(classes: Classes) -> str:

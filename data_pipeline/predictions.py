@@ -2,12 +2,12 @@
 
 import json
 import os
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from data_pipeline import labels, tables
+from data_pipeline import labels, tables, whole_files
 
 
 class Scored(NamedTuple):
@@ -45,47 +45,53 @@ def decide(
     return np.argmax(probabilities, axis=-1).astype(np.int32)
 
 
-def write_test_results(path: str, scored: Scored) -> None:
-    """test_results.tsv of run_classifier.py: a line an example, a column a class."""
-    rows: Any = scored.probabilities.astype(np.float32)
-    with tf.io.gfile.GFile(path, "w") as file:
-        for row in rows:
-            file.write("\t".join(map(str, row)) + "\n")
-
-
 def write(
     directory: str, table: tables.Table, label_set: labels.LabelSet, scored: Scored
 ) -> None:
-    """Writes test_results.tsv; beside it test_predictions.jsonl and the label list."""
-    tf.io.gfile.makedirs(directory)
-    write_test_results(os.path.join(directory, "test_results.tsv"), scored)
+    """Writes test_results.tsv; beside it test_predictions.jsonl and the label list.
+
+    Raises:
+        OSError: they cannot be written; then none of them is.
+    """
     path = os.path.join(directory, "test_predictions.jsonl")
-    write_rows(path, table, label_set, scored)
-    with tf.io.gfile.GFile(os.path.join(directory, labels.MAP_FILE), "w") as file:
-        file.write(labels.label_map_text(label_set))
+    whole_files.write(
+        {
+            os.path.join(directory, "test_results.tsv"): result_lines(scored),
+            path: prediction_lines(table, label_set, scored),
+            os.path.join(directory, labels.MAP_FILE): [
+                labels.label_map_text(label_set)
+            ],
+        }
+    )
     print(f"predictions: {path}")
     if warning := lone_class_warning(label_set, scored):
         print(f"warning: {warning}")
 
 
-def write_rows(
-    path: str, table: tables.Table, label_set: labels.LabelSet, scored: Scored
-) -> None:
+def result_lines(scored: Scored) -> Iterator[str]:
+    """test_results.tsv of run_classifier.py: a line an example, a column a class."""
+    probabilities: Any = scored.probabilities.astype(np.float32)
+    for row in probabilities:
+        yield "\t".join(map(str, row)) + "\n"
+
+
+def prediction_lines(
+    table: tables.Table, label_set: labels.LabelSet, scored: Scored
+) -> Iterator[str]:
     """One JSON object an example: id, texts, what is predicted, with what probability.
 
     The given label stands beside it, where the table has one.
     """
-    with tf.io.gfile.GFile(path, "w") as file:
-        for i, example_id in enumerate(table.example_ids):
-            row: dict[str, Any] = {"id": example_id, "text_a": table.text_a[i]}
-            if table.text_b is not None:
-                row["text_b"] = table.text_b[i]
-            row.update(
-                _prediction(label_set, scored.probabilities[i], scored.predictions[i])
-            )
-            if table.labels is not None:
-                row["given"] = table.labels[i]
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    for i, example_id in enumerate(table.example_ids):
+        row: dict[str, Any] = {"id": example_id, "text_a": table.text_a[i]}
+        if table.text_b is not None:
+            row["text_b"] = table.text_b[i]
+        row.update(
+            _prediction(label_set, scored.probabilities[i], scored.predictions[i])
+        )
+        if table.labels is not None:
+            row["given"] = table.labels[i]
+        yield json.dumps(row, ensure_ascii=False) + "\n"
 
 
 def _prediction(

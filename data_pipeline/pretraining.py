@@ -21,6 +21,7 @@ from data_pipeline import (
 # Files whose metadata are read at the same time; most of it is waiting for a disk.
 _READERS = 16
 _UNFINISHED = ".incomplete"
+_AGAIN = "copy the file again, or make it again"
 
 Mask = Callable[[np.ndarray, np.ndarray, np.random.Generator], dict[str, np.ndarray]]
 
@@ -302,16 +303,15 @@ def explain(error: Exception, source: Source) -> str | None:
     Returns:
         None where the error is none of reading, or all files can be read after all.
     """
-    if not isinstance(error, tf.errors.DataLossError | tf.errors.InvalidArgumentError):
-        return None
-    if isinstance(error, tf.errors.InvalidArgumentError) and not any(
-        f"Key: {name}" in error.message for name in _spec(source)
-    ):
-        return None  # of the network, say; not of parsing a record
+    if isinstance(error, tf.errors.NotFoundError):
+        gone = [file for file in source.files if not tf.io.gfile.exists(file)]
+        return f"{gone[0]}: is not there any more; {_AGAIN}" if gone else None
+    if not pretraining_records.is_of_a_record(error, _spec(source)):
+        return None  # of the network, say
     for file in source.files:
         damage = pretraining_records.find_damage(file, _parser(source))
         if damage:
-            return f"{damage}; copy the file again, or make it again"
+            return f"{damage}; {_AGAIN}"
     return None
 
 

@@ -24,6 +24,8 @@ _FRAME_BYTES = 8 + 4 + 4
 _BLOCK_BYTES = 1 << 22
 # Records that `find_damage` parses at a time.
 _SCANNED_RECORDS = 1024
+# How TensorFlow begins on a record that is no tf.train.Example; its bytes follow.
+_NO_EXAMPLE = "Could not parse example input"
 # What TensorFlow writes before and behind the message of a kernel.
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
 
@@ -113,7 +115,7 @@ def _as_found(file, size):
     except tf.errors.DataLossError as error:
         raise ValueError(
             f"{file}: is no TFRecord file, or its first record is damaged; give "
-            "uncompressed files of create_pretraining_data.py"
+            "uncompressed files of create_pretraining_data.py, or copy it again"
         ) from error
     count = count_records(file, size)
     probed = [
@@ -227,6 +229,20 @@ def spec(max_seq_length, max_predictions_per_seq):
     }
 
 
+def is_of_a_record(error, names):
+    """Whether an error of reading or parsing may come from what a file holds.
+
+    Args:
+        error: what iterating over batches raised. A UnicodeDecodeError, too: TensorFlow
+            quotes a record that is no tf.train.Example, and Python decodes the message.
+        names: the features that are parsed.
+    """
+    if isinstance(error, tf.errors.InvalidArgumentError):
+        said = [f"{word}: {name}" for word in ("Key", "Feature") for name in names]
+        return any(text in error.message for text in (_NO_EXAMPLE, *said))
+    return isinstance(error, tf.errors.DataLossError | UnicodeDecodeError)
+
+
 def find_damage(file, parse):
     """Reads a whole file; says where it is damaged, or None.
 
@@ -240,7 +256,10 @@ def find_damage(file, parse):
     try:
         for _ in parsed:
             number += _SCANNED_RECORDS
-    except tf.errors.OpError as error:
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        reason = "one is no tf.train.Example"
+        if isinstance(error, tf.errors.OpError) and _NO_EXAMPLE not in error.message:
+            reason = _reason(error)
         last = number + _SCANNED_RECORDS - 1
-        return f"{file}: damaged between records {number} and {last} ({_reason(error)})"
+        return f"{file}: damaged between records {number} and {last} ({reason})"
     return None

@@ -17,9 +17,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from data_pipeline import answer_text, features, packing, squad, squad_features
+from data_pipeline import (
+    answer_text,
+    features,
+    packing,
+    squad,
+    squad_features,
+    whole_files,
+)
 
 PREDICTIONS_FILE = "predictions.json"
 NBEST_FILE = "nbest_predictions.json"
@@ -182,17 +188,20 @@ def choose(
 
 
 def write(directory: str, answers: Answers) -> None:
-    """Writes the files of the original; each is whole under its name or absent."""
-    tf.io.gfile.makedirs(directory)
+    """Writes the files of the original.
+
+    Raises:
+        OSError: one cannot be written; then none of them is.
+    """
     written = {PREDICTIONS_FILE: answers.predictions, NBEST_FILE: answers.nbest}
     if answers.null_odds is not None:
         written[NULL_ODDS_FILE] = answers.null_odds
-    paths = [os.path.join(directory, name) for name in written]
-    for path, values in zip(paths, written.values(), strict=True):
-        with tf.io.gfile.GFile(f"{path}.incomplete", "w") as file:
-            file.write(json.dumps(values, indent=4) + "\n")
-    for path in paths:
-        tf.io.gfile.rename(f"{path}.incomplete", path, overwrite=True)
+    whole_files.write(
+        {
+            os.path.join(directory, name): [json.dumps(values, indent=4) + "\n"]
+            for name, values in written.items()
+        }
+    )
 
 
 def _check(inputs, start_logits, end_logits):

@@ -269,7 +269,7 @@ def _speller(tag_set):
     """
     if tag_set.scheme == tag_schemes.PLAIN:
         return lambda ids, sentence: tf.gather(tag_set.names, ids)
-    parsed = [tag_schemes.parse(name, tag_set.scheme) for name in tag_set.names]
+    parsed = [tag_schemes.parse(name, tag_set.scheme) for name in tag_set.spoken()]
     kinds = sorted({kind for _, kind in parsed})
     spellings = [_spellings(kind, tag_set.scheme) for kind in kinds]
     kind_index = [kinds.index(kind) for _, kind in parsed]

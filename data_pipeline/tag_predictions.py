@@ -6,9 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import tensorflow as tf
-
-from data_pipeline import table_rows, tag_schemes, tagged_text
+from data_pipeline import table_rows, tag_schemes, tagged_text, whole_files
 
 Tags = Sequence[Sequence[str]]  # of each sentence
 SPANS_FILE = "test_predictions.jsonl"
@@ -27,41 +25,46 @@ def write_all(
     probabilities: Sequence[Sequence[float]],
     scheme: str,
 ) -> list[str]:
-    """Writes predictions in both forms; arguments as for `write` and `write_spans`.
+    """Writes predictions in both forms; arguments as for `tag_lines` and `span_lines`.
 
     Returns:
         The paths of the two files.
+
+    Raises:
+        OSError: one cannot be written; then neither is.
     """
-    tf.io.gfile.makedirs(directory)
-    paths = [
-        os.path.join(directory, _TAGS_FILES[sentences.file_format]),
-        os.path.join(directory, SPANS_FILE),
-    ]
-    write(paths[0], sentences, tags)
-    write_spans(paths[1], sentences, tags, probabilities, scheme)
-    return paths
+    tags_file = os.path.join(directory, _TAGS_FILES[sentences.file_format])
+    spans_file = os.path.join(directory, SPANS_FILE)
+    whole_files.write(
+        {
+            tags_file: tag_lines(sentences, tags),
+            spans_file: span_lines(sentences, tags, probabilities, scheme),
+        }
+    )
+    return [tags_file, spans_file]
 
 
-def write(path: str, sentences: tagged_text.Sentences, tags: Tags) -> None:
-    """Writes the file that was read once more, with predicted tags.
+def tag_lines(sentences: tagged_text.Sentences, tags: Tags) -> Iterator[str]:
+    """Reads the file of the sentences once more, and puts predicted tags in.
 
     Columns: each row has one more, behind the others; comments and blank lines stay.
     seq.in: the tags of each line, which is a seq.out. JSONL: "tags" is what is
     predicted, and "given" what was there. Read again, each gives the predicted tags.
 
     Args:
-        path: of the file to write.
         sentences: as `tagged_text.read` gave them; their file is read again.
         tags: one a word.
+
+    Yields:
+        Lines, with their line feeds.
     """
     lines = {
         "conll": _with_column,
         "seq": _lines_of_tags,
         "jsonl": _with_tags,
     }[sentences.file_format](sentences, tags)
-    with tf.io.gfile.GFile(path, "w") as file:
-        for line in lines:
-            file.write(f"{line}\n")
+    for line in lines:
+        yield f"{line}\n"
 
 
 def _with_column(sentences: tagged_text.Sentences, tags: Tags) -> Iterator[str]:
@@ -98,14 +101,13 @@ def _by_line(sentences: tagged_text.Sentences, tags: Tags) -> dict[int, Sequence
     return dict(zip(first, tags, strict=True))
 
 
-def write_spans(
-    path: str,
+def span_lines(
     sentences: tagged_text.Sentences,
     tags: Tags,
     probabilities: Sequence[Sequence[float]],
     scheme: str,
-) -> None:
-    """Writes one JSON object a sentence: its words, their tags, and the spans.
+) -> Iterator[str]:
+    """One JSON object a sentence: its words, their tags, and the spans.
 
     {"words": [...], "tags": [...], "probabilities": [...], "spans": [{"start": 0,
     "end": 2, "type": "person", "text": "Ada Byron", "probability": 0.98}]}, and
@@ -114,32 +116,33 @@ def write_spans(
     spans where the scheme is "plain".
 
     Args:
-        path: of the file to write.
         sentences: N of them.
         tags: one a word, as predicted.
         probabilities: of each of these tags, 0..1.
         scheme: of the tags.
+
+    Yields:
+        N lines, with their line feeds.
     """
-    with tf.io.gfile.GFile(path, "w") as file:
-        for index, words in enumerate(sentences.words):
-            row: dict[str, Any] = {
-                "words": words,
-                "tags": list(tags[index]),
-                "probabilities": [round(float(p), 6) for p in probabilities[index]],
-            }
-            if scheme != tag_schemes.PLAIN:
-                row["spans"] = [
-                    {
-                        "start": span.start,
-                        "end": span.end,
-                        "type": span.type,
-                        "text": " ".join(words[span.start : span.end]),
-                        "probability": round(
-                            math.prod(probabilities[index][span.start : span.end]), 6
-                        ),
-                    }
-                    for span in tag_schemes.spans(tags[index], scheme)
-                ]
-            if sentences.tags is not None:
-                row["given"] = sentences.tags[index]
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    for index, words in enumerate(sentences.words):
+        row: dict[str, Any] = {
+            "words": words,
+            "tags": list(tags[index]),
+            "probabilities": [round(float(p), 6) for p in probabilities[index]],
+        }
+        if scheme != tag_schemes.PLAIN:
+            row["spans"] = [
+                {
+                    "start": span.start,
+                    "end": span.end,
+                    "type": span.type,
+                    "text": " ".join(words[span.start : span.end]),
+                    "probability": round(
+                        math.prod(probabilities[index][span.start : span.end]), 6
+                    ),
+                }
+                for span in tag_schemes.spans(tags[index], scheme)
+            ]
+        if sentences.tags is not None:
+            row["given"] = sentences.tags[index]
+        yield json.dumps(row, ensure_ascii=False) + "\n"

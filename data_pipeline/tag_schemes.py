@@ -53,8 +53,8 @@ def parse(tag: str, scheme: str) -> tuple[str, str]:
     if place < 0 or bool(hyphen) != bool(kind):
         letters = ", ".join(f"{known}-type" for known in _LETTERS[scheme])
         raise ValueError(
-            f"tag {tag!r} is not of the scheme {scheme} ({letters} or O); correct it, "
-            "or choose another --tag_scheme"
+            f"tag {tag!r:.80} is not of the scheme {scheme} ({letters} or O); correct "
+            "it, check --tag_column, or choose another --tag_scheme"
         )
     return _ROLES[place], kind
 
@@ -65,6 +65,11 @@ def fits(tag: str, scheme: str) -> bool:
         return scheme == PLAIN or bool(parse(tag, scheme))
     except ValueError:
         return False
+
+
+def is_placeholder(tag: str) -> bool:
+    """Whether a tag is of no scheme that has spans, such as PAD in a list of tags."""
+    return not any(fits(tag, scheme) for scheme in _LETTERS)
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> str:

@@ -34,13 +34,16 @@ class TaggedWords(Protocol):
 class TagSet:
     """What a tagger predicts for each word.
 
+    Lists of tags that other programs have written may begin with PAD and UNK. Such
+    placeholders keep their ids; what is predicted as one of them is "O".
+
     Attributes:
         names: C tags, in the order of their ids.
         scheme: one of `tag_schemes.SCHEMES`.
 
     Raises:
-        ValueError: at construction: fewer than two tags, one twice, one that is not of
-            the scheme, or no such scheme.
+        ValueError: at construction: fewer than two tags beside placeholders, one twice,
+            one of another scheme, or no such scheme.
     """
 
     names: tuple[str, ...]
@@ -53,17 +56,32 @@ class TagSet:
                 f"--tag_scheme={self.scheme} is not one of "
                 f"{', '.join(tag_schemes.SCHEMES)}"
             )
-        if len(self.names) < 2:
+        placeholders = self.placeholders()
+        if len(self.names) - len(placeholders) < 2:
+            scheme = "" if self.scheme == tag_schemes.PLAIN else f" of {self.scheme}"
             raise ValueError(
-                f"a tagger needs 2 tags or more, not {list(self.names)}; name all with "
-                "--labels"
+                f"a tagger needs 2 tags{scheme} or more, not "
+                f"{labels.listing(self.names)}; name all with --labels"
             )
         name, count = collections.Counter(self.names).most_common(1)[0]
         if count > 1:
             raise ValueError(f"tag {name!r} is named {count} times; once is enough")
         if self.scheme != tag_schemes.PLAIN:
-            for name in self.names:
+            for name in set(self.names).difference(placeholders):
                 tag_schemes.parse(name, self.scheme)
+
+    def placeholders(self) -> tuple[str, ...]:
+        """Names of no scheme; none where each tag is for itself."""
+        if self.scheme == tag_schemes.PLAIN:
+            return ()
+        return tuple(filter(tag_schemes.is_placeholder, self.names))
+
+    def spoken(self) -> tuple[str, ...]:
+        """C tags, what is said where an id is predicted: "O" for placeholders."""
+        silent = self.placeholders()
+        return tuple(
+            tag_schemes.OUTSIDE if name in silent else name for name in self.names
+        )
 
     def encode(
         self, sentences: TaggedWords, *, accepts_unknown: bool = False
@@ -98,12 +116,14 @@ class TagSet:
         hint = f"; closest: {close[0]!r}" if close else ""
         return (
             f"tag {tag!r:.80} is not one of {labels.listing(self.names)}{hint}; "
-            "correct it, check --tag_column, or name every tag with --labels"
+            "correct it, check --tag_column, or name every tag with --labels to train "
+            "(to score it as wrong: --accept_unknown_tags)"
         )
 
     def decode(self, ids: Iterable[Sequence[int]]) -> list[list[str]]:
         """The tags of sentences, from the ids of their words."""
-        return [[self.names[index] for index in row] for row in ids]
+        spoken = self.spoken()
+        return [[spoken[index] for index in row] for row in ids]
 
 
 def find(
@@ -122,6 +142,12 @@ def find(
     if not names:
         found = {tag for _, tag in sentences.tagged_words()}
         names = sorted(found, key=lambda tag: (tag != tag_schemes.OUTSIDE, tag))
+        if len(names) == 1:
+            raise ValueError(
+                f"{sentences.tag_path}: every word has the tag {names[0]!r:.80}, and "
+                "there is nothing to learn; check --tag_column, or name the tags with "
+                "--labels"
+            )
     return TagSet(tuple(names), scheme or tag_schemes.find_scheme(sentences.tags or []))
 
 

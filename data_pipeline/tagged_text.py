@@ -115,6 +115,11 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     if file_format == "seq":
         if tf.io.gfile.isdir(path):
             path = os.path.join(path, "seq.in")
+            if not tf.io.gfile.exists(path):
+                raise FileNotFoundError(
+                    f"{path}: no such file; name a file, or a directory that holds "
+                    "seq.in and seq.out"
+                )
         tag_path = _tag_path(path, tags_required)
         found = _lines_of_words(path, tag_path)
     elif file_format == "jsonl":
@@ -260,12 +265,12 @@ def words_of(place: str, row: dict[str, Any]) -> list[str]:
     if key is None:
         raise ValueError(f"{place}: none of {', '.join(_WORDS_KEYS)}; give it one")
     value = row[key]
-    if key != "text":
-        _check_texts(place, key, value)
-        return list(value)
-    if not isinstance(value, str):
-        raise ValueError(f"{place}: text is {value!r:.60}; write one string")
-    return value.split()
+    if key == "text":
+        if not isinstance(value, str):
+            raise ValueError(f"{place}: text is {value!r:.60}; write one string")
+        value = value.split()
+    _check_texts(place, key, value)
+    return list(value)
 
 
 def _check_texts(place: str, key: str, value: Any) -> None:
@@ -273,3 +278,10 @@ def _check_texts(place: str, key: str, value: Any) -> None:
         raise ValueError(
             f"{place}: {key} is {value!r:.60}; write a list of strings, none empty"
         )
+    try:
+        "".join(value).encode("utf-8")
+    except UnicodeEncodeError as error:  # "\ud83d" is JSON, and no text
+        raise ValueError(
+            f"{place}: {key} has {error.object[error.start]!a}, half of a pair that "
+            "stands for one character; write both halves, or the character itself"
+        ) from None

@@ -122,7 +122,9 @@ class BertTokenizer:
         with tf.init_scope(), tf.device("CPU:0"):
             self._entries = _distinct(self.vocab, ids)
         self._tokenize_rows = tf.function(
-            self._rows_to_ids, input_signature=[tf.TensorSpec([None], tf.string)]
+            self._rows_to_ids,
+            input_signature=[tf.TensorSpec([None], tf.string)],
+            autograph=False,
         )
 
     @classmethod

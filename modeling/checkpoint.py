@@ -5,8 +5,11 @@ google-research/bert reads are one format: a TensorFlow name-based checkpoint.
 """
 
 import dataclasses
+import functools
 import os
 import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +26,10 @@ _UNREAD_FILES = {
     "pytorch_model.bin.index.json",
     "tf_model.h5",
 }
+
+
+# Names in a message; a network has hundreds.
+_LISTED_NAMES = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +166,7 @@ def find(path):
 
 def _what_is_wrong_with(path, prefixes):
     if prefixes:
-        return f"{len(prefixes)} checkpoints there ({', '.join(sorted(prefixes))})"
+        return f"{len(prefixes)} checkpoints there ({first_of(sorted(prefixes))})"
     present = set(tf.io.gfile.listdir(path))
     if unread := sorted(present & _UNREAD_FILES):
         return (
@@ -274,11 +281,18 @@ def load_trained(model, path):
     unread = () if model.reads_pooler else _POOLER
     if needed := [name for name in report.missing if name not in unread]:
         raise ValueError(
-            f"{report.source}: lacks {', '.join(needed)}, so it is not a "
+            f"{report.source}: lacks {first_of(needed)}, so it is not a "
             "trained model of this task and number of labels; add --do_train, or set "
             "--init_checkpoint to the checkpoint of a run"
         )
     return report
+
+
+def first_of(listed):
+    """The first of some names and the number of the others: a, b, c, d and 24 more."""
+    others = len(listed) - _LISTED_NAMES
+    more = f" and {others} more" if others > 0 else ""
+    return ", ".join(listed[:_LISTED_NAMES]) + more
 
 
 def named_variables(model):
@@ -293,6 +307,25 @@ def named_variables(model):
 def google_variables(model):
     """{Google name: variable}, for saving, slots included under `<name>/adam_m`."""
     return {name.google: variable for name, variable in named_variables(model)}
+
+
+class Store(NamedTuple):
+    """How a run saves a model and loads it again.
+
+    Attributes:
+        variables: {Google name: variable}.
+        write: as write_google.
+        load: gives the model the weights of a checkpoint, by its prefix.
+    """
+
+    variables: dict[str, Any]
+    write: Callable[[Any, Any], None]
+    load: Callable[[Any], Any]
+
+
+def store(model):
+    """The Store of a built model."""
+    return Store(google_variables(model), write_google, functools.partial(load, model))
 
 
 def write_google(prefix, tensors):

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+import numbers
 import os
 from collections.abc import Callable
 from typing import Any
@@ -98,8 +100,9 @@ class BertConfig:
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        heads = self.num_attention_heads
-        if heads < 1 or self.hidden_size % heads:
+        for field in dataclasses.fields(self):
+            _check_number(field.name, field.type, getattr(self, field.name))
+        if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size={self.hidden_size} is not a multiple of "
                 f"num_attention_heads={self.num_attention_heads}; correct the config"
@@ -117,8 +120,9 @@ class BertConfig:
         A dict with a `model_type` is Hugging Face's, any other one Google's.
 
         Raises:
-            ValueError: vocab_size is missing, the activation is unknown, or the
-                file describes another architecture than BERT.
+            ValueError: vocab_size is missing, a value is no number where one has to be,
+                the activation is unknown, or the file describes another architecture
+                than BERT.
         """
         raw = dict(raw)
         is_hugging_face = "model_type" in raw
@@ -146,6 +150,7 @@ class BertConfig:
 
         Raises:
             FileNotFoundError: no such file.
+            OSError: it cannot be read; a directory, say.
             ValueError: the file is not JSON, or as in `from_dict`; names the file.
         """
         try:
@@ -159,7 +164,12 @@ class BertConfig:
                 f"{os.fspath(path)}: no such file; give the bert_config.json that lies "
                 "beside the checkpoint"
             ) from error
-        except (ValueError, TypeError) as error:
+        except OSError as error:
+            raise OSError(
+                f"{os.fspath(path)}: cannot be read ({error}); give the file "
+                "bert_config.json that lies beside the checkpoint"
+            ) from error
+        except ValueError as error:
             raise ValueError(f"{os.fspath(path)}: {error}") from error
 
     def unknown_keys(self) -> list[str]:
@@ -198,9 +208,20 @@ class BertConfig:
         }
 
 
-def _activation(name: str | None, is_hugging_face: bool) -> str:
+def _check_number(key: str, kind: Any, value: Any) -> None:
+    """Refuses "32" for 32: what is no number, or none that such a key can have."""
+    wanted = {int: "a whole number of 1 or more", float: "a number of 0 or more"}
+    if kind not in wanted:
+        return
+    kinds, least = (numbers.Integral, 1) if kind is int else (numbers.Real, 0)
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if not is_number or not least <= value < math.inf:
+        raise ValueError(f"{key}={value!r} is not {wanted[kind]}; correct the config")
+
+
+def _activation(name: Any, is_hugging_face: bool) -> str:
     known = _HUGGING_FACE_ACTIVATIONS if is_hugging_face else _GOOGLE_ACTIVATIONS
-    lowered = (name or "").lower()
+    lowered = "" if name is None else str(name).lower()
     if lowered not in known:
         raise ValueError(
             f"Unsupported activation: {name}; hidden_act must be one of {sorted(known)}"

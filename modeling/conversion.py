@@ -148,7 +148,8 @@ def find_head(file, config, asked="auto"):
     rows = zip(_MARKS, names.table([path for _, path in _MARKS]), strict=True)
     keys = {(head, path): file.key(name) for (head, path), name in rows}
     held = {head: key for (head, _), key in keys.items() if key in file.shapes}
-    told = (config.extra.get("architectures") or [""])[0]
+    told = config.extra.get("architectures") or ""
+    told = told if isinstance(told, str) else str(next(iter(told)))
     if held.get("classifier") and held.get("classifier") == held.get("tagger"):
         is_tagger = asked == "tagger" or (
             asked != "classifier" and told == hugging_face.TAGGER

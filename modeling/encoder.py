@@ -11,20 +11,24 @@ class BertEncoder(keras.layers.Layer):
     Call shapes:
         input_ids, input_mask, segment_ids [B, S] int -> dict of
             embedding_output [B, S, D], layer_outputs L x [B, S, D],
-            sequence_output [B, S, D] (the last layer), pooled_output [B, D].
+            sequence_output [B, S, D] (the last layer), pooled_output [B, D] float32.
 
-    `seed` (int64 [2]) draws dropout; without it the encoder is deterministic.
+    `seed` (int64 [2]) draws dropout; without it the encoder is deterministic. With
+    `recompute` training keeps what enters and leaves a block, and computes what is
+    inside once more for the gradient (Chen et al., 2016): less memory, more time.
     """
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config, recompute=False, **kwargs):
         super().__init__(**kwargs)
         self.config = config
+        self.recompute = recompute
         self.embeddings = layers.Embeddings(config, name="embeddings")
         self.blocks = [
             layers.EncoderBlock(config, index, name=f"block_{index}")
             for index in range(config.num_hidden_layers)
         ]
-        self.pooler = layers.dense(config, config.hidden_size, "pooler")
+        # In float32, because rounding its tanh to 1 would end its gradient.
+        self.pooler = layers.dense(config, config.hidden_size, "pooler", "float32")
 
     def build(self, input_shape, *_):
         hidden_shape = (*input_shape, self.config.hidden_size)
@@ -36,11 +40,20 @@ class BertEncoder(keras.layers.Layer):
     def call(self, input_ids, input_mask, segment_ids, seed=None):
         hidden = self.embeddings(input_ids, segment_ids, seed=seed)  # [B, S, D]
         outputs = {"embedding_output": hidden, "layer_outputs": []}
-        adder = layers.mask_adder(input_mask, self.compute_dtype)
+        adder = layers.mask_adder(input_mask)
         for block in self.blocks:
-            hidden = block(hidden, adder, seed=seed)
+            hidden = self._run(block, hidden, adder, seed)
             outputs["layer_outputs"].append(hidden)
         outputs["sequence_output"] = hidden
         # The first token, [CLS], stands for the sequence.
         outputs["pooled_output"] = keras.ops.tanh(self.pooler(hidden[:, 0]))  # [B, D]
         return outputs
+
+    def _run(self, block, hidden, adder, seed):
+        def run(hidden):
+            return block(hidden, adder, seed=seed)
+
+        if seed is None or not self.recompute:
+            return run(hidden)
+        # The seed is no state, so masks are the same in both passes.
+        return keras.remat(run)(hidden)

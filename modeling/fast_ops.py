@@ -28,8 +28,8 @@ def dropout(x, rate, seed, site):
         site: number of this place in the network, so that places differ.
 
     Returns:
-        A tensor like `x`. Equal seeds and sites give equal masks, on every device,
-        which makes a resumed run equal to an uninterrupted one.
+        A tensor like `x`. Equal seeds and sites give equal masks, on every device and
+        for every type, which makes a resumed run equal to an uninterrupted one.
     """
     dropped = round(rate * 2**16)
     if seed is None or dropped == 0:
@@ -45,12 +45,17 @@ def dropout(x, rate, seed, site):
     )
     numbers = tf.reshape(tf.bitcast(pairs, tf.uint16), [-1])[:size]
     is_kept = tf.reshape(numbers, tf.shape(x)) >= tf.constant(dropped, tf.uint16)
-    scale = tf.constant(1.0 / (1.0 - dropped / 2**16), x.dtype)
-    return tf.where(is_kept, x * scale, tf.zeros([], x.dtype))
+    scale = tf.constant(1.0 / (1.0 - dropped / 2**16), tf.float32)
+    # bfloat16 has no number near 1 / 0.9: the mean would shrink by 0.16 %.
+    scaled = tf.cast(x, tf.float32) * scale
+    return tf.cast(tf.where(is_kept, scaled, tf.zeros([])), x.dtype)
 
 
 def gelu(x, *, approximate, fused):
     """Gaussian error linear unit (Hendrycks and Gimpel, 2016).
+
+    Computed in float32 and rounded once. In bfloat16 itself the result is off by up to
+    75 % where 1 + tanh is small, and the fused functions take twice the time.
 
     Args:
         x: any shape, floating point.
@@ -59,8 +64,13 @@ def gelu(x, *, approximate, fused):
             exported graphs, whose server may lack XLA.
     """
     if not fused:
-        return tf.nn.gelu(x, approximate=approximate)
+        return _gelu(x, approximate)
     return _fused_gelu_tanh(x) if approximate else _fused_gelu_erf(x)
+
+
+def _gelu(x, approximate):
+    y = tf.nn.gelu(tf.cast(x, tf.float32), approximate=approximate)
+    return tf.cast(y, x.dtype)
 
 
 def _fused(function):
@@ -101,5 +111,5 @@ def _fused(function):
     return fused
 
 
-_fused_gelu_tanh = _fused(lambda x: tf.nn.gelu(x, approximate=True))
-_fused_gelu_erf = _fused(lambda x: tf.nn.gelu(x, approximate=False))
+_fused_gelu_tanh = _fused(lambda x: _gelu(x, approximate=True))
+_fused_gelu_erf = _fused(lambda x: _gelu(x, approximate=False))

@@ -1,6 +1,8 @@
 """What turns an encoder's output into the answers of a task.
 
-A head takes `sequence_output` or `pooled_output`, never an encoder.
+A head takes `sequence_output` or `pooled_output`, never an encoder. Under every policy
+of Keras logits are float32; only the masked-LM head, whose matrices are large, computes
+them in the half type of a mixed one.
 """
 
 import keras
@@ -23,7 +25,7 @@ class OutputProjection(keras.layers.Layer):
     """
 
     def __init__(self, units, stddev=HEAD_STDDEV, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(dtype="float32", **kwargs)
         self.units = units
         self.stddev = stddev
 
@@ -38,8 +40,7 @@ class OutputProjection(keras.layers.Layer):
         )
 
     def call(self, inputs):
-        logits = ops.matmul(inputs, ops.transpose(self.kernel)) + self.bias
-        return ops.cast(logits, "float32")
+        return ops.matmul(inputs, ops.transpose(self.kernel)) + self.bias
 
 
 class MaskedLMHead(keras.layers.Layer):
@@ -63,7 +64,10 @@ class MaskedLMHead(keras.layers.Layer):
         self.transform.build(input_shape)
         self.norm.build(input_shape)
         self.bias = self.add_weight(
-            shape=(self.config.vocab_size,), initializer="zeros", name="bias"
+            shape=(self.config.vocab_size,),
+            initializer="zeros",
+            name="bias",
+            autocast=False,
         )
 
     def call(
@@ -74,8 +78,8 @@ class MaskedLMHead(keras.layers.Layer):
         hidden = self.transform(picked)
         hidden = self.norm(layers.activation(self.config, hidden, fused=training))
         table = ops.cast(word_embeddings, hidden.dtype)
-        logits = ops.matmul(hidden, ops.transpose(table)) + self.bias  # [B, P, V]
-        return ops.cast(logits, "float32")
+        logits = ops.matmul(hidden, ops.transpose(table))  # [B, P, V]
+        return ops.cast(logits, "float32") + self.bias
 
 
 class ClassifierHead(keras.layers.Layer):
@@ -86,7 +90,7 @@ class ClassifierHead(keras.layers.Layer):
     """
 
     def __init__(self, num_classes, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(dtype="float32", **kwargs)
         self.logits = OutputProjection(num_classes, name="logits")
 
     def build(self, input_shape):
@@ -113,7 +117,7 @@ class SpanHead(keras.layers.Layer):
     """
 
     def __init__(self, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(dtype="float32", **kwargs)
         self.logits = OutputProjection(2, name="logits")
 
     def build(self, input_shape):

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 
 import numpy as np
 import safetensors
@@ -17,7 +18,10 @@ WEIGHTS_FILE = "model.safetensors"
 # Names the shards of a large model, and which of them holds which variable.
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 SHARDS = "model-*-of-*.safetensors"
+_TYPES = ("F64", "F32", "F16", "BF16")  # of weights, as these files call them
 TOKENIZER_FILE = "tokenizer.json"
+# {token: id} of those that are not in the vocab.txt beside it.
+ADDED_TOKENS_FILE = "added_tokens.json"
 # Buffers and tied copies, which hold no weights of their own.
 _BUFFERS = re.compile(
     r"(position_ids|token_type_ids)$|^cls\.predictions\.decoder\.(weight|bias)$"
@@ -113,6 +117,11 @@ class WeightsFile:
 
     def _array(self, key):
         file, stored = self._stored[key]
+        if (kind := file.get_slice(stored).get_dtype()) not in _TYPES:
+            raise ValueError(
+                f"{self.source}: {key} is of type {kind}, as in a quantized model, and "
+                f"not of {', '.join(_TYPES)}; give the model that was quantized"
+            )
         return file.get_tensor(stored)
 
     def _check_ties(self):
@@ -139,8 +148,12 @@ def _open(path):
 def _open_shards(index):
     """{name: (open shard, name)} of a model.safetensors.index.json."""
     weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise ValueError(f"{index}: there is no weight_map in it; copy it again")
+    has_files = isinstance(weight_map, dict) and weight_map
+    if not has_files or not all(isinstance(v, str) for v in weight_map.values()):
+        raise ValueError(
+            f"{index}: there is no weight_map in it that names the file of each "
+            "variable; copy it again"
+        )
     directory = os.path.dirname(index)
     shards = {
         shard: _open(os.path.join(directory, shard))
@@ -198,8 +211,11 @@ def write(directory, config, rows, labels=(), problem_type=""):
         raw["label2id"] = {label: i for i, label in enumerate(labels)}
     if problem_type:
         raw["problem_type"] = _PROBLEM_TYPES[problem_type]
-    with open(os.path.join(directory, "config.json"), "w", encoding="utf-8") as file:
+    config_file = os.path.join(directory, "config.json")
+    with open(config_file, "w", encoding="utf-8") as file:
         file.write(json.dumps(raw, indent=2, sort_keys=True) + "\n")
+    # Their library makes a file that nobody else may read.
+    shutil.copymode(config_file, os.path.join(directory, WEIGHTS_FILE))
 
 
 def described(config, variables):
@@ -239,10 +255,11 @@ def labels_in(config, num_classes):
     listed = config.extra.get("id2label") or {}
     if problem_type == "regression" or not listed:
         return problem_type, ()
-    if listed.keys() != {str(i) for i in range(num_classes)}:
+    keys = sorted(listed) if isinstance(listed, dict) else ["none"]
+    if set(keys) != {str(i) for i in range(num_classes)}:
         raise ValueError(
-            f"id2label of the config has the keys {', '.join(sorted(listed))}, but the "
-            f"head has {num_classes} classes; give the config file of this checkpoint"
+            f"id2label of the config has the keys {', '.join(keys)}, but the head has "
+            f"{num_classes} classes; give the config file of this checkpoint"
         )
     names = tuple(str(listed[str(i)]) for i in range(num_classes))
     is_named = any(name != _PLACEHOLDER.format(i) for i, name in enumerate(names))
@@ -259,20 +276,60 @@ def tokenizer_vocabulary(path):
         ValueError: it is no tokenizer of word pieces, or an id is missing.
     """
     raw = read_json(path)
-    model = raw.get("model") or {}
-    if model.get("type", "WordPiece") != "WordPiece" or "vocab" not in model:
+    try:
+        model, normalizer = raw["model"], raw.get("normalizer") or {}
+        is_known = model.get("type", "WordPiece") == "WordPiece"
+        added = {t["content"]: t["id"] for t in raw.get("added_tokens") or ()}
+        ids = {**model["vocab"], **added}
+        lowers = bool(normalizer.get("lowercase", False))
+    except (AttributeError, KeyError, TypeError):
+        is_known = False
+    if not is_known:
         raise ValueError(
             f"{path}: not a tokenizer of word pieces; give --vocab_file=vocab.txt"
         )
-    ids = dict(model["vocab"])
-    ids.update((token["content"], token["id"]) for token in raw["added_tokens"])
-    tokens = sorted(ids, key=ids.__getitem__)
-    if [ids[token] for token in tokens] != list(range(len(tokens))):
+    return _in_order(ids, 0, path), lowers
+
+
+def with_added_tokens(vocab, vocab_file, config):
+    """A vocabulary with the tokens of an added_tokens.json behind it, if there is one.
+
+    Older releases write the tokens there that their users have added to a vocab.txt.
+
+    Args:
+        vocab: tokens in the order of their ids.
+        vocab_file: where they are from; the other file is looked for beside it.
+        config: config.BertConfig.
+
+    Raises:
+        ValueError: the file cannot be read, its ids do not go on where those of `vocab`
+            end, or there are no embeddings for them.
+    """
+    path = os.path.join(os.path.dirname(vocab_file), ADDED_TOKENS_FILE)
+    if not os.path.exists(path):
+        return vocab
+    ids = read_json(path)
+    held = {token: i for i, token in enumerate(vocab)}
+    new = {token: i for token, i in ids.items() if held.get(token, -1) != i}
+    if new and len(vocab) + len(new) > config.vocab_size:
         raise ValueError(
-            f"{path}: the ids of its {len(tokens)} tokens are not 0, 1, ...; give "
-            "--vocab_file=vocab.txt"
+            f"{path}: adds {len(new)} tokens to {len(vocab)}, but the config says "
+            f"vocab_size={config.vocab_size}, so they have no embeddings; leave them "
+            f"out with --vocab_file={vocab_file}"
         )
-    return tokens, bool((raw.get("normalizer") or {}).get("lowercase", False))
+    return [*vocab, *_in_order(new, len(vocab), path)]
+
+
+def _in_order(ids, first, path):
+    """The tokens by their ids, which are `first` and those that follow it."""
+    if sorted(ids.values(), key=repr) != sorted(
+        range(first, first + len(ids)), key=repr
+    ):
+        raise ValueError(
+            f"{path}: the ids of its {len(ids)} tokens are not {first}, {first + 1}, "
+            "...; give --vocab_file=vocab.txt"
+        )
+    return sorted(ids, key=ids.__getitem__)
 
 
 def tokenizer_config(config, do_lower_case):

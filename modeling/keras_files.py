@@ -26,6 +26,7 @@ _GROUPS = {
     "span": ("span", "span_head"),
     "pretraining": ("masked_lm", "masked_lm_head"),
 }
+_BLOCKS = "blocks"  # the group of a network's layers
 
 
 def is_keras(path):
@@ -56,7 +57,14 @@ def load(path, config=None):
             f"{path}: the file holds weights alone; put its bert_config.json beside "
             "it, or give --bert_config_file"
         )
-    model = models.build(*_read(path, lambda: _head(path)), config)
+    head, num_classes, depth = _read(path, lambda: _shape(path))
+    if depth != config.num_hidden_layers:
+        raise ValueError(
+            f"{path}: holds {depth} layers of BERT, but its config says "
+            f"num_hidden_layers={config.num_hidden_layers}; give the config file of "
+            "this checkpoint"
+        )
+    model = models.build(head, num_classes, config)
     _read(path, lambda: model.load_weights(path))
     return model
 
@@ -79,7 +87,7 @@ def stored_config(path):
     def read():
         with zipfile.ZipFile(path) as archive:
             raw = json.loads(archive.read("config.json"))
-        return raw["registered_name"], raw["config"]
+        return raw["registered_name"] or raw["class_name"], raw["config"]
 
     name, raw = _read(path, read)
     known = {f"{models.PACKAGE}>{kind.__name__}" for kind in models.HEADS.values()}
@@ -91,17 +99,19 @@ def stored_config(path):
     return _read(path, lambda: config_lib.BertConfig(**raw["config"]))
 
 
-def _head(path):
-    """The head that the groups of a .weights.h5 tell of, and its width or None."""
+def _shape(path):
+    """The head that the groups of a .weights.h5 tell of, its width or None, and L."""
     with h5py.File(path) as file:
         found = []
         file.visit(found.append)
+        depth = sum(name.split("/")[-2:-1] == [_BLOCKS] for name in found)
         for head, groups in _GROUPS.items():
             for name in found:
                 if name.split("/")[-1] in groups:
                     kernel = f"{name}/logits/vars/0"
-                    return head, file[kernel].shape[0] if kernel in file else None
-    return "none", None
+                    width = file[kernel].shape[0] if kernel in file else None
+                    return head, width, depth
+    return "none", None, depth
 
 
 def _read(path, read):
@@ -116,8 +126,8 @@ def _read(path, read):
         AttributeError,
         zipfile.BadZipFile,
     ) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(
-            f"{path}: not a readable Keras file of this model ({reason:.200}); copy it "
+            f"{path}: not a readable Keras file of this model ({reason:.300}); copy it "
             "again, with the bert_config.json that it was saved with"
         ) from error

@@ -2,6 +2,10 @@
 
 Randomness is an argument: `seed` is an int64 [2] tensor in training and None
 otherwise, and None means no dropout. See modeling/__init__.py for the axes.
+
+Under a mixed policy of Keras (mixed_bfloat16, mixed_float16) variables stay float32
+and matrix products are done in the half type. Embeddings, softmax and norms are
+computed in float32, where small differences and sums over many terms decide.
 """
 
 import math
@@ -27,9 +31,18 @@ def layer_norm(config, name):
     return keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name=name)
 
 
-def dense(config, units, name):
-    """An affine map of the last axis, initialised as the original does."""
-    return keras.layers.Dense(units, kernel_initializer=weight_init(config), name=name)
+def dense(config, units, name, dtype=None):
+    """An affine map of the last axis, initialised as the original does.
+
+    Args:
+        config: of the network.
+        units: size of the last axis of the result.
+        name: of the layer.
+        dtype: a policy of Keras; None is the global one.
+    """
+    return keras.layers.Dense(
+        units, kernel_initializer=weight_init(config), name=name, dtype=dtype
+    )
 
 
 def activation(config, x, *, fused):
@@ -50,10 +63,11 @@ def activation(config, x, *, fused):
 class Embeddings(keras.layers.Layer):
     """Sum of word, segment and position embeddings (BERT section 3, Figure 2).
 
-    modeling.py: embedding_lookup and embedding_postprocessor.
+    modeling.py: embedding_lookup and embedding_postprocessor. The sum is float32 under
+    every policy: a table is never cast for its lookup, and its gradient is float32.
 
     Call shapes:
-        input_ids [B, S] int, segment_ids [B, S] int -> [B, S, D] float
+        input_ids [B, S] int, segment_ids [B, S] int -> [B, S, D] of the compute dtype
     """
 
     def __init__(self, config, **kwargs):
@@ -72,19 +86,19 @@ class Embeddings(keras.layers.Layer):
                 shape=(rows, config.hidden_size),
                 initializer=weight_init(config),
                 name=name,
+                autocast=False,
             )
             setattr(self, name, variable)
         self.norm.build((*input_shape, config.hidden_size))
 
     def call(self, input_ids, segment_ids, seed=None):
-        dtype = self.compute_dtype
         words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, D]
         # A product, not a gather: the gradient of two rows is summed, not scattered.
-        kinds = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=dtype)
+        kinds = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype="float32")
         kinds = ops.matmul(kinds, self.token_type_embeddings)  # [B, S, D]
         length = ops.shape(input_ids)[1]
-        positions = ops.cast(self.position_embeddings, dtype)[:length]  # [S, D]
-        hidden = self.norm(ops.cast(words, dtype) + kinds + positions)
+        positions = ops.cast(self.position_embeddings, "float32")[:length]  # [S, D]
+        hidden = self.norm(words + kinds + positions)
         return fast_ops.dropout(hidden, self.config.hidden_dropout_prob, seed, site=0)
 
 
@@ -95,11 +109,11 @@ class SelfAttention(keras.layers.Layer):
     [B, 1 or S, T] pattern of ones (attend) and zeros.
 
     Call shapes:
-        hidden [B, S, D], mask_adder [B, 1, 1 or S, T] -> [B, S, D]
+        hidden [B, S, D], mask_adder [B, 1, 1 or S, T] float32 -> [B, S, D]
     """
 
     def __init__(self, config, site, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # the mask adder stays float32
         self.config = config
         self.site = site
         self.query = dense(config, config.hidden_size, "query")
@@ -125,11 +139,15 @@ class SelfAttention(keras.layers.Layer):
         # Scaling the query instead of the scores: the same sum, S / K times cheaper.
         scale = 1.0 / math.sqrt(config.hidden_size // config.num_attention_heads)
         key = ops.transpose(key, (0, 1, 3, 2))  # [B, N, K, T]
-        scores = ops.matmul(query * scale, key) + mask_adder  # [B, N, S, T]
+        scores = ops.cast(ops.matmul(query * scale, key), "float32")  # [B, N, S, T]
         weights = fast_ops.dropout(
-            ops.softmax(scores), config.attention_probs_dropout_prob, seed, self.site
+            ops.softmax(scores + mask_adder),
+            config.attention_probs_dropout_prob,
+            seed,
+            self.site,
         )
-        mixed = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))  # [B, S, N, K]
+        mixed = ops.matmul(ops.cast(weights, value.dtype), value)  # [B, N, S, K]
+        mixed = ops.transpose(mixed, (0, 2, 1, 3))  # [B, S, N, K]
         return self.output_projection(ops.reshape(mixed, ops.shape(hidden)))
 
 
@@ -140,11 +158,11 @@ class EncoderBlock(keras.layers.Layer):
     et al.; later networks put it before.
 
     Call shapes:
-        hidden [B, S, D], mask_adder [B, 1, 1 or S, T] -> [B, S, D]
+        hidden [B, S, D], mask_adder [B, 1, 1 or S, T] float32 -> [B, S, D]
     """
 
     def __init__(self, config, index, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # the mask adder stays float32
         self.config = config
         self.site = 1 + index * SITES_PER_BLOCK
         self.attention = SelfAttention(config, self.site, name="attention")
@@ -169,16 +187,15 @@ class EncoderBlock(keras.layers.Layer):
         return self.ffn_norm(attended + outer)
 
 
-def mask_adder(input_mask, dtype):
+def mask_adder(input_mask):
     """0 for real keys and -10000 for padding, to be added to the scores.
 
     Args:
         input_mask: int [B, T], 1 for real tokens, or [B, S, T] for any pattern.
-        dtype: of the scores.
 
     Returns:
-        float [B, 1, 1 or S, T].
+        float32 [B, 1, 1 or S, T].
     """
-    mask = ops.cast(input_mask, dtype)
+    mask = ops.cast(input_mask, "float32")
     mask = mask[:, None, None, :] if len(input_mask.shape) == 2 else mask[:, None]
     return (1.0 - mask) * MASK_ADDER

@@ -64,6 +64,7 @@ def classifier_losses(problem_type, logits, label_ids):
     """
     if problem_type == "classification":
         return cross_entropy(logits, label_ids)
+    logits = ops.cast(logits, "float32")
     if problem_type == "regression":
         return ops.square(logits[:, 0] - label_ids)
     # max(x, 0) - x * z + log(1 + exp(-|x|)), which does not overflow.

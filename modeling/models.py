@@ -3,6 +3,9 @@
 Every model takes the dict of features and an optional dropout seed, and returns a
 dict of named outputs. They are ordinary Keras models: `compile`, `fit`, `save` and,
 where this module is imported, `keras.models.load_model` work.
+
+They compute in the policy that `keras.config.set_dtype_policy` set before they were
+made: float32, mixed_bfloat16 or mixed_float16. Variables and outputs are float32.
 """
 
 import dataclasses
@@ -20,18 +23,21 @@ PACKAGE = "bert"
 class BertModel(keras.Model):
     """An encoder under the name `bert`, and the dropout seed of `fit`.
 
+    Every model takes `recompute`, which is described in `encoder.BertEncoder`.
+
     Call shapes:
         {input_ids, input_mask, segment_ids} each [B, S] int -> the dict of
-        `encoder.BertEncoder`
+        `encoder.BertEncoder`, float32
     """
 
     # Whether the outputs depend on the pooler.
     reads_pooler = True
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config, *, recompute=False, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        self.bert = encoder.BertEncoder(config, name="bert")
+        self.recompute = recompute
+        self.bert = encoder.BertEncoder(config, recompute, name="bert")
         # Only `fit` draws from it; the training loop passes seeds of its own.
         self._seeds = keras.random.SeedGenerator(seed=0, name="fit_seed")
 
@@ -40,7 +46,11 @@ class BertModel(keras.Model):
         self.bert.build((None, None))
 
     def get_config(self):
-        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+        shape = dataclasses.asdict(self.config)
+        kept = {**super().get_config(), "config": shape, "recompute": self.recompute}
+        # The parts follow the policy of the process, so the whole must do so as well.
+        del kept["dtype"]
+        return kept
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -67,7 +77,8 @@ class BertModel(keras.Model):
         )
 
     def call(self, features, training=False, seed=None):
-        return self.encode(features, self.dropout_seed(training, seed))
+        outputs = self.encode(features, self.dropout_seed(training, seed))
+        return keras.tree.map_structure(lambda x: keras.ops.cast(x, "float32"), outputs)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -195,15 +206,16 @@ HEADS = {
 CLASS_HEADS = ("classifier", "tagger")
 
 
-def build(head, num_classes, config):
+def build(head, num_classes, config, *, recompute=False):
     """The model with one of `HEADS`, its variables made.
 
     Args:
         head: a name in `HEADS`.
         num_classes: C of `CLASS_HEADS`; the others have none.
         config: config.BertConfig.
+        recompute: as in `encoder.BertEncoder`.
     """
     classes = (num_classes,) if head in CLASS_HEADS else ()
-    model = HEADS[head](config, *classes)
+    model = HEADS[head](config, *classes, recompute=recompute)
     model.build()
     return model

@@ -16,11 +16,20 @@ def check(path, *, own_files, overwrite, inputs=()):
         inputs: files and directories that are read.
 
     Raises:
-        ValueError: it is a file, it is not empty, or it holds something else.
+        ValueError: it has no name, it or one above it is a file, it is not empty, or it
+            holds something else.
     """
-    path = os.path.realpath(path)
+    if not path:
+        raise ValueError("--output_dir is empty; name a directory, new or not")
+    path = above = os.path.realpath(path)
     if os.path.exists(path) and not os.path.isdir(path):
         raise ValueError(f"--output_dir={path} is a file; name a directory, new or not")
+    while not os.path.exists(above):
+        above = os.path.dirname(above)
+    if not os.path.isdir(above):
+        raise ValueError(
+            f"--output_dir={path}: {above} is a file; name a place below a directory"
+        )
     held = sorted(os.listdir(path)) if os.path.isdir(path) else []
     if held and not overwrite:
         raise ValueError(
@@ -47,19 +56,39 @@ def complete(path):
 
     Args:
         path: what lies there is replaced; see `check`.
+
+    Raises:
+        OSError: no directory can be made beside it, or take its name.
     """
     path = os.path.realpath(path)
     temporary, replaced = f"{path}.incomplete", f"{path}.replaced"
-    if os.path.isdir(replaced) and not os.path.exists(path):  # killed between renames
-        os.rename(replaced, path)
-    for left in (temporary, replaced):
-        shutil.rmtree(left, ignore_errors=True)
-    os.makedirs(temporary)
+    with _named(path):
+        if os.path.isdir(replaced) and not os.path.exists(path):  # killed at a rename
+            os.rename(replaced, path)
+        for left in (temporary, replaced):
+            shutil.rmtree(left, ignore_errors=True)
+        os.makedirs(temporary)
     try:
         yield temporary
-        if os.path.isdir(path):
-            os.rename(path, replaced)
-        os.rename(temporary, path)
+        with _named(path):
+            if os.path.isdir(path):
+                os.rename(path, replaced)
+            os.rename(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        if os.path.isdir(replaced) and not os.path.exists(path):
+            os.rename(replaced, path)
     shutil.rmtree(replaced, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _named(path):
+    """Says of an error of the file system what was to be done, and what may help."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"--output_dir={path}: cannot be written ({error.strerror}: "
+            f"{error.filename}); the directory above it has to be writable: name "
+            "another place"
+        ) from error

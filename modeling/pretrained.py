@@ -1,5 +1,6 @@
 """The three files of a pretrained model, by the directory that holds them."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -44,7 +45,8 @@ def locate(spec):
             google-bert/bert-base-uncased, which is downloaded once.
 
     Raises:
-        ValueError: neither, or a file is missing; names it.
+        ValueError: neither, or a file is missing; names it. Or an added_tokens.json has
+            tokens that the vocabulary lacks.
     """
     found = look_in(spec)
     if not found.config_file or not found.vocab_file:
@@ -54,6 +56,7 @@ def locate(spec):
             "release there, or give --bert_config_file, --vocab_file and "
             "--init_checkpoint one by one"
         )
+    _check_added_tokens(found)
     return dataclasses.replace(found, checkpoint=checkpoint.find(found.checkpoint))
 
 
@@ -67,7 +70,8 @@ def look_in(spec):
         A Pretrained whose checkpoint is the directory.
 
     Raises:
-        ValueError: there is no such directory, and no such model on the hub.
+        ValueError: there is no such directory, and no such model on the hub; or its
+            tokenizer_config.json cannot be read.
     """
     directory = os.fspath(spec)
     if not tf.io.gfile.isdir(directory):
@@ -125,12 +129,45 @@ def _lower_case(directory):
     """What tokenizer_config.json or the release's name says of upper case."""
     path = os.path.join(directory, TOKENIZER_FILE)
     if tf.io.gfile.exists(path):
-        with tf.io.gfile.GFile(path) as file:
-            return json.loads(file.read()).get("do_lower_case")
+        lowers = _read_json(path).get("do_lower_case")
+        if lowers is not None and not isinstance(lowers, bool):
+            raise ValueError(
+                f"{path}: do_lower_case is {lowers!r}; correct it to true or false"
+            )
+        return lowers
     name = os.path.basename(os.path.normpath(directory))
     if "uncased" in name:
         return True
     return False if "cased" in name else None
+
+
+def _check_added_tokens(found):
+    """Refuses a vocabulary that is not whole: text would lose the tokens it lacks."""
+    path = os.path.join(found.checkpoint, hugging_face.ADDED_TOKENS_FILE)
+    if not tf.io.gfile.exists(path):
+        return
+    with _open(found.vocab_file, "rb") as file:
+        known = set(file.read().decode("utf-8", "replace").split())
+    if lost := sorted(_read_json(path).keys() - known):
+        raise ValueError(
+            f"{path}: adds {checkpoint.first_of(lost)} to {VOCAB_FILE}, which lacks "
+            "them, so they would be split like other words; join the two files with "
+            f"convert_checkpoint.py --input={found.checkpoint} --to=hugging_face "
+            "--output_dir=NEW_DIR, or give --bert_config_file, --vocab_file and "
+            "--init_checkpoint one by one"
+        )
+
+
+def _read_json(path):
+    """The object in a local or remote JSON file, as hugging_face.read_json."""
+    try:
+        with _open(path, "rb") as file:
+            raw = json.loads(file.read())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
+    if not isinstance(raw, dict):
+        raise ValueError(f"{path}: the file holds no JSON object; copy it again")
+    return raw
 
 
 def _download(hub_id):
@@ -148,8 +185,8 @@ def _download(hub_id):
             "Hugging Face's hub needs a package: pip install huggingface_hub"
         ) from error
     weights = [hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE, hugging_face.SHARDS]
-    tokenizer = [VOCAB_FILE, TOKENIZER_FILE, hugging_face.TOKENIZER_FILE]
-    files = [*CONFIG_FILES, *tokenizer, *weights]
+    tokens = [VOCAB_FILE, hugging_face.ADDED_TOKENS_FILE, hugging_face.TOKENIZER_FILE]
+    files = [*CONFIG_FILES, TOKENIZER_FILE, *tokens, *weights]
     try:
         return huggingface_hub.snapshot_download(hub_id, allow_patterns=files)
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
@@ -163,7 +200,7 @@ def read_config(path):
     """The config.BertConfig at a local or remote path; says which keys mean nothing.
 
     Raises:
-        ValueError: as in BertConfig.from_json_file.
+        OSError, ValueError: as in BertConfig.from_json_file.
     """
     read = config_lib.BertConfig.from_json_file(path, _open)
     if unknown := read.unknown_keys():
@@ -173,11 +210,16 @@ def read_config(path):
     return read
 
 
+@contextlib.contextmanager
 def _open(path, mode):
-    """tf.io.gfile.GFile, with Python's error for a file that is not there."""
-    if not tf.io.gfile.exists(path):
-        raise FileNotFoundError(path)
-    return tf.io.gfile.GFile(path, mode)
+    """tf.io.gfile.GFile, with Python's errors for what cannot be read."""
+    try:
+        with tf.io.gfile.GFile(path, mode) as file:
+            yield file
+    except tf.errors.NotFoundError as error:
+        raise FileNotFoundError(path) from error
+    except tf.errors.OpError as error:  # of a directory, say
+        raise OSError(error.message) from error
 
 
 def check_sizes(config, vocab_size, files, max_seq_length):

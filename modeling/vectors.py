@@ -1,6 +1,7 @@
 """Vectors of tokens and of texts, from the layers of an encoder (BERT section 5.3)."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -92,6 +93,11 @@ def choose(
         raise ValueError(
             f"--layer_weights has {len(weights)} numbers, --combine={combine} sums "
             f"{len(states)} layers; give one for each, the last layer's first"
+        )
+    if not all(map(math.isfinite, weights)):
+        raise ValueError(
+            f"--layer_weights={','.join(map(str, weights))} are not all finite; give "
+            "numbers such as 0.4,0.3,0.2,0.1"
         )
     return Choice(
         names=tuple(layers) if merge == "separate" else (combine,),

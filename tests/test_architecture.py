@@ -19,6 +19,7 @@ ENTRY_POINTS = {"data_pipeline/tokenization.py", "serving/predictor.py"}
 # These define flags; everything else takes values.
 FLAG_MODULES = {
     "training/flags.py",
+    "training/device_flags.py",
     "training/pretraining_flags.py",
     "training/run_flags.py",
     "training/squad_flags.py",

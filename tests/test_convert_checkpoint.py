@@ -310,6 +310,28 @@ def test_vocabulary_in_a_tokenizer_json(release, tmp_path):
     assert pretrained.locate(tmp_path / "g").do_lower_case is False
 
 
+def test_tokens_that_were_added_to_a_vocab_txt(release, tmp_path):
+    """What transformers 4 writes for a slow tokenizer: the new ones in a file apart."""
+    (tmp_path / "new.txt").write_text("[E1]\n[E2]\n")
+    added = f"--add_tokens={tmp_path}/new.txt"
+    convert(release, "hugging_face", tmp_path / "hf", added)
+    vocab = (tmp_path / "hf" / "vocab.txt").read_text().splitlines()
+    text = "".join(f"{token}\n" for token in vocab[:-2])
+    (tmp_path / "hf" / "vocab.txt").write_text(text)
+    ids = {"[E2]": len(vocab) - 1, "[E1]": len(vocab) - 2}
+    (tmp_path / "hf" / "added_tokens.json").write_text(json.dumps(ids))
+    convert(tmp_path / "hf", "google", tmp_path / "g")
+    assert (tmp_path / "g" / "vocab.txt").read_text().splitlines() == vocab
+    # A vocabulary that is named is taken as it is.
+    named = f"--vocab_file={tmp_path}/hf/vocab.txt"
+    convert(tmp_path / "hf", "google", tmp_path / "named", named)
+    assert (tmp_path / "named" / "vocab.txt").read_text() == text
+    ids["[E1]"] += 5
+    (tmp_path / "hf" / "added_tokens.json").write_text(json.dumps(ids))
+    error = refusal(tmp_path / "hf", tmp_path / "out")
+    assert "added_tokens.json: the ids of its 2 tokens are not" in error
+
+
 def test_parts_that_lie_apart(release, golden, tmp_path):
     """A checkpoint without vocabulary; then with the three files named one by one."""
     out = convert(golden / "bert_model.ckpt", "keras", tmp_path / "k")
@@ -390,6 +412,8 @@ def test_formats_that_are_not_read(release, tmp_path, name):
         (["--vocab_file={tokens}"], "they belong to different models"),
         (["--bert_config_file=gone.json"], "gone.json: no such file"),
         (["--output_dir={tokens}"], "is a file; name a directory"),
+        (["--output_dir={tokens}/below"], "is a file; name a place below"),
+        (["--output_dir="], "--output_dir is empty"),
     ],
 )
 def test_wrong_flags_are_one_line(release, tmp_path, arguments, complaint):

@@ -369,10 +369,13 @@ def runnable(page):
 
 
 def needs_more_machines(arguments):
-    """Whether a command wants a cluster or a TPU."""
+    """Whether a command wants a cluster, a TPU, or a process of its own."""
     runners = [word for word in arguments if word.startswith("--beam_option=--runner=")]
-    return "--use_tpu=True" in arguments or any(
-        "DirectRunner" not in word for word in runners
+    if any("DirectRunner" not in word for word in runners):
+        return True
+    return any(
+        word == "--use_tpu=True" or word.startswith("--virtual_cpus") or "gs://" in word
+        for word in arguments
     )
 
 
@@ -406,6 +409,8 @@ def test_commands_of_page_run(page, environment, model_dir, tmp_path, monkeypatc
 )
 def test_page_names_every_flag(page, script):
     page = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    if "(distributed.md)" in page:  # where those of devices are, for all scripts
+        page += (ROOT / "docs" / "distributed.md").read_text("utf-8")
     with tiny.flags_of(script) as defined:
         unnamed = [name for name in defined if not re.search(rf"--{name}\b", page)]
     assert unnamed == []

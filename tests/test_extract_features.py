@@ -270,16 +270,23 @@ def test_pooler_is_not_needed_and_other_weights_are(model_dir, input_file, tmp_p
             shape_and_slices=[""] * len(kept),
             tensors=[reader.get_tensor(name) for name in kept],
         )
-    extract(model_dir, input_file, "a", f"--init_checkpoint={tmp_path}/bare")
-    done = run(
-        f"--pretrained={model_dir}",
-        f"--init_checkpoint={tmp_path}/less",
-        f"--input_file={input_file}",
-        f"--output_file={tmp_path}/b",
-        "--max_seq_length=16",
-    )
+
+    def run_on(prefix, output):
+        return run(
+            f"--pretrained={model_dir}",
+            f"--init_checkpoint={tmp_path}/{prefix}",
+            f"--input_file={input_file}",
+            f"--output_file={tmp_path}/{output}",
+            "--max_seq_length=16",
+        )
+
+    done = run_on("bare", "a")
+    assert done.code == 0, done.err
+    assert "newly initialised: bert/pooler/dense/kernel, bert/pooler/de" in done.out
+    done = run_on("less", "b")
     assert (done.code, (tmp_path / "b").exists()) == (2, False)
-    assert "lacks bert/encoder/layer_2/output/dense/" in done.err
+    named = "lacks bert/encoder/layer_2/output/dense/kernel and 1 more; choose"
+    assert named in done.err
 
 
 def refused(model_dir, input_file, *arguments):
@@ -302,6 +309,8 @@ def refused(model_dir, input_file, *arguments):
     ("arguments", "message"),
     [
         (["--input_file=no.txt"], "error: no.txt: no such file"),
+        (["--input_file="], "--input_file is empty; name a file"),
+        (["--output_file="], "--output_file is empty; name a file"),
         (["--layers=-1,x"], "--layers=-1,x are not numbers"),
         (["--layers=4"], "--layers: layer 4, and the network has 4"),
         (["--layers=-1", "--combine=last"], "leave out --layers or --combine"),

@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
+import pathlib
 import re
-import resource
 import shutil
 
 import keras
@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing import event_accumulator
 
-from data_pipeline import metadata
+from data_pipeline import metadata, pretraining_data
 from modeling import checkpoint, models
 from modeling import config as config_lib
-from tests import tiny
+from tests import full_disk, tiny
 from training import checkpoints, loop
 
 # Of the records of tests/tiny.py, and of a run that is over in a moment.
@@ -490,33 +490,53 @@ def test_loss_that_is_no_number_ends_the_run(model_dir, records_dir, tmp_path, c
     assert all(np.isfinite(value).all() for value in first.values())
 
 
-def test_damage_in_the_middle_of_a_file_is_named(model_dir, tmp_path):
+def flip_a_bit(file):
+    data = bytearray(file.read_bytes())
+    data[len(data) * 3 // 4] ^= 255
+    file.write_bytes(data)
+
+
+def replace_a_record(file):
+    """By bytes of the same number, which are no text and have the right checksum."""
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(file))]
+    records[20] = b"\xff" * len(records[20])
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for record in records:
+            writer.write(record)
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, replace_a_record, pathlib.Path.unlink])
+def test_damage_in_the_middle_of_a_file_is_named(
+    model_dir, tmp_path, monkeypatch, damage
+):
     """Such as no check of a whole corpus in advance can find."""
     file = tmp_path / "train-0.tfrecord"
     write_described(file, tiny.records(30), model_dir / "vocab.txt")
     arguments = arguments_of(model_dir, tmp_path, tmp_path / "out", "--do_train")
     run(*arguments, "--num_train_steps=2")
     before = variables_of(tmp_path / "out" / "model.ckpt-2")
-    data = bytearray(file.read_bytes())
-    data[len(data) * 3 // 4] ^= 255
-    file.write_bytes(data)
+    load = pretraining_data.load
+
+    def load_and_damage(*given, **named):
+        data = load(*given, **named)
+        damage(file)
+        return data
+
+    monkeypatch.setattr(pretraining_data, "load", load_and_damage)
     done = tiny.run_script("run_pretraining", *arguments, "--num_train_steps=40")
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith(f"error: {file}: "), done.err
-    assert "record" in done.err and "training: step 2 to 40" in done.out
+    assert "copy the file again" in done.err and "Traceback" not in done.err
+    assert "training: step 2 to 40" in done.out
     after = variables_of(tmp_path / "out" / "model.ckpt-2")
     assert all(np.array_equal(value, after[name]) for name, value in before.items())
 
 
 def test_full_disk_is_one_line(model_dir, records_dir, tmp_path):
-    out, limits = tmp_path / "out", resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
-    try:
-        done = tiny.run_script(
-            "run_pretraining", *arguments_of(model_dir, records_dir, out, "--do_train")
-        )
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    out = tmp_path / "out"
+    arguments = arguments_of(model_dir, records_dir, out, "--do_train")
+    with full_disk.full_disk(after=20_000):
+        done = tiny.run_script("run_pretraining", *arguments)
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith(f"error: {out}/model.ckpt-"), done.err
     assert "File too large" in done.err and "Traceback" not in done.err

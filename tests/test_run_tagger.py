@@ -328,6 +328,18 @@ BAD_INPUT = {
         ("--do_predict", "--test_file={1}/test.conll"),
         ["nothing says what the tags are"],
     ),
+    "other scheme": (
+        ("--do_train", "--train_file={0}/scheme.conll", "--tag_scheme=BIO"),
+        ["scheme.conll:3: tag 'NN' is not of the scheme BIO", "--tag_column"],
+    ),
+    "one tag": (
+        ("--do_train", "--train_file={0}/one.conll"),
+        ["one.conll: every word has the tag 'O'"],
+    ),
+    "directory": (
+        ("--do_train", "--train_file={0}"),
+        ["seq.in: no such file; name a file, or a directory that holds"],
+    ),
     "stride": (
         ("--do_train", "--train_file={1}/train.conll", "--window_stride=15"),
         ["--window_stride=15", "14"],
@@ -346,8 +358,11 @@ def test_bad_input_is_one_line_and_writes_nothing(
     arguments, wanted = BAD_INPUT[name]
     (tmp_path / "short.conll").write_text("sea O\nfilm\n")
     (tmp_path / "odd.conll").write_text("sea B-odd\n")
-    (tmp_path / "seq.in").write_text("the sea was\n")
-    (tmp_path / "seq.out").write_text("O O\n")
+    (tmp_path / "scheme.conll").write_text("sea O\n\nfilm NN\n")
+    (tmp_path / "one.conll").write_text("sea O\n\nfilm O\n")
+    if name == "numbers":
+        (tmp_path / "seq.in").write_text("the sea was\n")
+        (tmp_path / "seq.out").write_text("O O\n")
     arguments = [text.format(tmp_path, data) for text in arguments]
     done = tagger(small_model_dir, tmp_path / "out", *arguments)
     assert done.code == 2, done.out
@@ -366,3 +381,32 @@ def test_unknown_tags_count_as_wrong_when_accepted(trained, data, tmp_path):
     results = tiny.eval_results(tmp_path / "yes")
     assert results["eval_f1_odd"] == 0.0 and results["eval_f1_bad"] > 0.8
     assert results["eval_f1"] < tiny.eval_results(trained[0])["eval_f1"]
+
+
+def test_lists_of_tags_may_name_placeholders(small_model_dir, data, tmp_path):
+    spans = [f"{letter}-{name}" for name in tiny.LABELS for letter in "BI"]
+    names = ["PAD", "UNK", "O", *spans]
+    (tmp_path / "tags.txt").write_text("".join(f"{name}\n" for name in names))
+    labels = f"--labels={tmp_path}/tags.txt"
+    splits = ("train", "dev", "test")
+    done = run(
+        small_model_dir,
+        tmp_path / "out",
+        *files(data, *splits),
+        *ACTIONS,
+        *BRIEF,
+        labels,
+    )
+    assert "labels: ['PAD', 'UNK'] are not of the scheme BIO" in done.out
+    label_map = json.loads((tmp_path / "out" / "label_map.json").read_text())
+    assert [label_map[str(i)] for i in range(len(names))] == names
+    assert label_map["tag_scheme"] == "BIO"
+    rows = tiny.predictions(tmp_path / "out")
+    assert {tag for row in rows for tag in row["tags"]} <= set(names[2:])
+    # They belong to the model from now on: others are refused, these are not.
+    more = (*files(data, "dev"), "--do_eval")
+    run(tmp_path / "out", tmp_path / "again", *more, labels)
+    for flag in ("--labels=O,B-bad", "--tag_scheme=BIOES"):
+        done = tagger(tmp_path / "out", tmp_path / "no", *more, flag)
+        assert done.code == 2 and "not what the model was trained with" in done.err
+        assert done.err.splitlines()[-1].startswith(f"error: {flag}")

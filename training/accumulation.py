@@ -14,7 +14,7 @@ def check_batch_size(batch_size, micro_batches, replicas):
     Raises:
         ValueError: a part would not have a whole number of examples.
     """
-    if micro_batches > 1 and batch_size % (micro_batches * replicas):
+    if batch_size % (micro_batches * replicas):
         raise ValueError(
             f"--train_batch_size={batch_size} is the whole batch of one update and "
             f"cannot be cut into --gradient_accumulation_steps={micro_batches} equal "
@@ -28,76 +28,40 @@ def sum_of_parts(function, features, count):
 
     Args:
         function: (number of the part int64, its features) -> structure of tensors,
-            which may hold IndexedSlices and None.
+            which may hold None.
         features: dict of tensors [B, ...], where B is a multiple of `count`.
         count: parts, 2 or more.
 
     Returns:
-        The structure, each tensor summed over the parts. IndexedSlices are put one
-        after another, in the order of the batch, so that they are those of the whole
-        batch: their norm counts rows, not sums of rows.
+        The structure, each tensor summed over the parts.
     """
-    parts = {name: _cut(value, count) for name, value in features.items()}
+    parts = {name: cut(value, count) for name, value in features.items()}
 
     def part(number):
         micro_batch = {name: tf.gather(value, number) for name, value in parts.items()}
         return function(tf.cast(number, tf.int64), micro_batch)
 
     structure = part(tf.constant(0))
-    first = tf.nest.flatten(structure)
+    first = [leaf for leaf in tf.nest.flatten(structure) if leaf is not None]
     # Nothing else orders the parts, and all at once they would need all the memory.
-    with tf.control_dependencies(
-        tf.nest.flatten([leaf for leaf in first if leaf is not None], True)
-    ):
+    with tf.control_dependencies(first):
         second = tf.constant(1)
 
     def body(number, sums):
-        more = tf.nest.flatten(part(number))
-        pairs = zip(sums, more, strict=True)
-        return number + 1, [_added(total, leaf, number) for total, leaf in pairs]
+        more = [leaf for leaf in tf.nest.flatten(part(number)) if leaf is not None]
+        return number + 1, [a + b for a, b in zip(sums, more, strict=True)]
 
     _, sums = tf.while_loop(
-        lambda number, _: number < count,
-        body,
-        (second, [_started(leaf, count) for leaf in first]),
-        parallel_iterations=1,
+        lambda number, _: number < count, body, (second, first), parallel_iterations=1
     )
-    ended = [_ended(total, leaf) for total, leaf in zip(sums, first, strict=True)]
-    return tf.nest.pack_sequence_as(structure, ended)
+    found = iter(sums)
+    return tf.nest.map_structure(
+        lambda leaf: None if leaf is None else next(found), structure
+    )
 
 
-def _cut(value, count):
-    """[B, ...] -> [count, B / count, ...]."""
-    return tf.reshape(value, tf.concat([[count, -1], tf.shape(value)[1:]], axis=0))
-
-
-def _started(leaf, count):
-    """What a loop carries along for one tensor, after the first part."""
-    if leaf is None:
-        return ()
-    if isinstance(leaf, tf.IndexedSlices):
-        return tuple(
-            tf.TensorArray(part.dtype, count, element_shape=part.shape).write(0, part)
-            for part in (leaf.values, leaf.indices)
-        )
-    return leaf
-
-
-def _added(total, leaf, number):
-    if leaf is None:
-        return ()
-    if isinstance(leaf, tf.IndexedSlices):
-        return tuple(
-            array.write(number, part)
-            for array, part in zip(total, (leaf.values, leaf.indices), strict=True)
-        )
-    return total + leaf
-
-
-def _ended(total, leaf):
-    if leaf is None:
-        return None
-    if isinstance(leaf, tf.IndexedSlices):
-        values, indices = (array.concat() for array in total)
-        return tf.IndexedSlices(values, indices, leaf.dense_shape)
-    return total
+def cut(value, count):
+    """Equal parts of consecutive examples: [B, ...] -> [count, B / count, ...]."""
+    parts = tf.reshape(value, tf.concat([[count, -1], tf.shape(value)[1:]], axis=0))
+    size = value.shape[0] and value.shape[0] // count
+    return tf.ensure_shape(parts, [count, size, *value.shape[1:]])

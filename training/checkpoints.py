@@ -30,6 +30,7 @@ class RunCheckpoints:
         *,
         write: Callable[[str, Mapping[str, Any]], None],
         keep: int,
+        writes: bool = True,
     ):
         """Remembers what to save.
 
@@ -39,6 +40,7 @@ class RunCheckpoints:
             optimizer: a built optimizer with slots(), or None to save weights only.
             write: writes {name: array} under a prefix, whole or not at all.
             keep: how many checkpoints stay, the newest; the best stays beside them.
+            writes: False for a process that leaves writing to another, the chief.
         """
         self.directory = directory
         self.variables = dict(variables)
@@ -49,6 +51,7 @@ class RunCheckpoints:
                 self.variables[f"{names[id(variable)]}/adam_v"] = square
         self._write = write
         self._keep = keep
+        self._writes = writes
 
     def save(self, step: int, state: dict[str, Any]) -> str:
         """Writes `model.ckpt-<step>` and forgets the oldest; returns its prefix.
@@ -57,9 +60,10 @@ class RunCheckpoints:
             OSError: it cannot be written; the checkpoints before it stay.
         """
         prefix = os.path.join(self.directory, f"model.ckpt-{step}")
+        if not self._writes:
+            return prefix
         try:
-            with tf.io.gfile.GFile(f"{prefix}.json", "w") as file:
-                file.write(json.dumps(state, sort_keys=True))
+            _write_text(f"{prefix}.json", json.dumps(state, sort_keys=True))
             self._write(prefix, {**self.variables, GLOBAL_STEP: np.int64(step)})
         except tf.errors.OpError as error:
             reason = error.message.split("}} ")[-1].split(" [Op:")[0]
@@ -88,13 +92,14 @@ class RunCheckpoints:
         Raises:
             ValueError: none of them can be read, or one belongs to another model.
         """
-        for left in tf.io.gfile.glob(f"{self.directory}/model.ckpt-*.incomplete*"):
-            tf.io.gfile.remove(left)  # of a process that was killed while saving
+        if self._writes:
+            for left in tf.io.gfile.glob(f"{self.directory}/model.ckpt-*.incomplete*"):
+                tf.io.gfile.remove(left)  # of a process that was killed while saving
         prefixes = all_checkpoints(self.directory)
         for prefix in reversed(prefixes):
             try:
                 return self.load(prefix)
-            except (tf.errors.OpError, IndexError) as error:  # too short: the latter
+            except (tf.errors.OpError, IndexError, json.JSONDecodeError) as error:
                 logging.warning(
                     "%s cannot be read (%s); trying the one before", prefix, error
                 )
@@ -118,12 +123,12 @@ class RunCheckpoints:
                     "choose another --output_dir or add --overwrite_output_dir"
                 )
             values[name] = reader.get_tensor(name)
-        for name, variable in self.variables.items():
-            variable.assign(values[name])
         state = {}
         if tf.io.gfile.exists(f"{prefix}.json"):
             with tf.io.gfile.GFile(f"{prefix}.json") as file:
                 state = json.loads(file.read())
+        for name, variable in self.variables.items():
+            variable.assign(values[name])
         return int(reader.get_tensor(GLOBAL_STEP)), state
 
 
@@ -147,7 +152,11 @@ def _write_state(directory: str, prefixes: list[str], *, used: str) -> None:
     relative = [os.path.basename(prefix) for prefix in prefixes]
     lines = [f'model_checkpoint_path: "{os.path.basename(used)}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in relative]
-    temporary = os.path.join(directory, "checkpoint.incomplete")
+    _write_text(os.path.join(directory, "checkpoint"), "\n".join(lines) + "\n")
+
+
+def _write_text(path: str, text: str) -> None:
+    temporary = f"{path}.incomplete"
     with tf.io.gfile.GFile(temporary, "w") as file:
-        file.write("\n".join(lines) + "\n")
-    tf.io.gfile.rename(temporary, os.path.join(directory, "checkpoint"), overwrite=True)
+        file.write(text)
+    tf.io.gfile.rename(temporary, path, overwrite=True)

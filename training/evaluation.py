@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import tensorflow as tf
 
-from training import reporting
+from training import devices, reporting
 
 
 def predict(predict_function, batches, order, strategy):
@@ -24,13 +24,15 @@ def predict(predict_function, batches, order, strategy):
     indices = order.reshape(-1)
     is_real = indices >= 0
     results: dict[str, list[np.ndarray]] = {}
-    distributed = strategy.experimental_distribute_dataset(batches)
+    distributed = devices.distributed(strategy, batches)
     for features in reporting.progress(distributed, len(order), "predicting"):
         for name, value in predict_function(features).items():
             results.setdefault(name, []).append(value.numpy())
     outputs = {}
     for name, values in results.items():
-        stacked = np.concatenate(_equally_long(values))[is_real]
+        shares = np.stack(_equally_long(values))  # [steps, B / processes, ...]
+        whole = devices.whole_batches(strategy, shares)
+        stacked = whole.reshape(-1, *whole.shape[2:])[is_real]
         outputs[name] = np.empty_like(stacked)
         outputs[name][indices[is_real]] = stacked
     return outputs
@@ -70,7 +72,7 @@ def objective_scores(evaluate_function, batches, num_batches, strategy):
     loss = 0.0
     totals: dict[str, float] = collections.defaultdict(float)
     counts: dict[str, float] = collections.defaultdict(float)
-    distributed = strategy.experimental_distribute_dataset(batches)
+    distributed = devices.distributed(strategy, batches)
     for features in reporting.progress(distributed, num_batches, "evaluating"):
         found = tf.nest.map_structure(float, evaluate_function(features))
         pairs = dict(found["metrics"])
@@ -114,12 +116,17 @@ def first_batch(predict_function, batches, strategy):
     Returns:
         The features and the outputs, both dicts of arrays [B, ...].
     """
-    features = next(iter(strategy.experimental_distribute_dataset(batches)))
+    features = next(iter(devices.distributed(strategy, batches)))
     outputs = predict_function(features)
-    gathered = {
-        name: strategy.gather(value, axis=0) for name, value in features.items()
+    local = {
+        name: np.concatenate(strategy.experimental_local_results(value))
+        for name, value in features.items()
     }
+
+    def whole(shares):
+        return devices.whole_batches(strategy, np.asarray(shares)[None])[0]
+
     return tuple(
-        {name: value.numpy() for name, value in part.items()}
-        for part in (gathered, outputs)
+        {name: whole(value) for name, value in part.items()}
+        for part in (local, outputs)
     )

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from training import devices
+
 
 class Result(NamedTuple):
     """What came of one example.
@@ -44,7 +46,7 @@ def in_input_order(
     """
     waiting: dict[int, Result] = {}
     num_tokens = num_lines = next_id = 0
-    for batch in strategy.experimental_distribute_dataset(batches):
+    for batch in devices.distributed(strategy, batches):
         outputs = {k: v.numpy() for k, v in predict_function(batch).items()}
         lengths = outputs["input_mask"].sum(axis=1)
         for row, unique_id in enumerate(outputs["unique_ids"].tolist()):

@@ -5,14 +5,14 @@ a default that leaves the original's result as it is.
 """
 
 import contextlib
+import os
+import shlex
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import flags, logging
-
-from training import accumulation, devices
 
 FLAGS = flags.FLAGS
 # Exit code after Ctrl-C, as shells have it: 128 and the number of the signal.
@@ -167,18 +167,6 @@ def _define_saving_flags() -> None:
     )
 
 
-def define_device_flags() -> None:
-    """The original's TPU flags."""
-    flags.DEFINE_bool("use_tpu", False, "Run on a TPU.")
-    flags.DEFINE_string("tpu_name", None, "Name of the Cloud TPU, or local.")
-    flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU.")
-    flags.DEFINE_string("gcp_project", None, "Project of the Cloud TPU.")
-    flags.DEFINE_string("master", None, "Address of the TPU's master.")
-    flags.DEFINE_integer(
-        "num_tpu_cores", 8, "Accepted and ignored: the TPU says how many it has."
-    )
-
-
 _ACTIONS = {
     "do_train": "Whether to run training.",
     "do_eval": "Whether to run eval on the dev set.",
@@ -250,48 +238,29 @@ def model_files(
     return ModelFiles(config_file, vocab_file, checkpoint, lower)
 
 
-def strategy() -> Any:
-    """The tf.distribute strategy of the device flags."""
-    return devices.strategy_for(
-        use_tpu=FLAGS.use_tpu,
-        tpu_name=FLAGS.tpu_name,
-        tpu_zone=FLAGS.tpu_zone,
-        gcp_project=FLAGS.gcp_project,
-        master=FLAGS.master,
-    )
-
-
-def check_batch_size(strategy: Any) -> None:
-    """Refuses a batch that the devices and micro-batches cannot share equally.
-
-    Raises:
-        ValueError: says which multiple to choose.
-    """
-    accumulation.check_batch_size(
-        FLAGS.train_batch_size,
-        FLAGS.gradient_accumulation_steps,
-        strategy.num_replicas_in_sync,
-    )
-
-
 def seeds() -> list[int]:
     """The values of --seeds, which `check_fine_tuning` has checked."""
     return [int(seed) for seed in FLAGS.seeds]
 
 
-def has_static_shapes() -> bool:
-    """Whether every batch is padded to --max_seq_length."""
-    return FLAGS.pad_to_max_length or FLAGS.use_tpu
-
-
 def values() -> dict[str, object]:
     """Every flag of the script with its value, for run.json."""
-    return {
-        flag.name: flag.value
+    return {flag.name: flag.value for flag in _of_script()}
+
+
+def command() -> str:
+    """The command line that gives the flags these values, for run.json."""
+    given = [flag.serialize() for flag in _of_script() if flag.present]
+    return shlex.join(["python", os.path.basename(sys.argv[0]), *given])
+
+
+def _of_script() -> list[flags.Flag]:
+    return [
+        flag
         for module, defined in FLAGS.flags_by_module_dict().items()
         if module == sys.argv[0] or module.startswith("training.")
         for flag in defined
-    }
+    ]
 
 
 def quiet_libraries() -> None:

@@ -1,11 +1,16 @@
 """The training loop: one for every script, device and objective."""
 
+import contextlib
 import dataclasses
 import math
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+
+from training import interruption as interruption_lib
+from training import loss_scale
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,91 +51,171 @@ class Plan:
                 stops.append(step - step % period + period)
         return min(stops)
 
+    def evaluates_at(self, step: int) -> bool:
+        """Whether there is an evaluation at this step, in a run that has them."""
+        is_last = step == self.num_train_steps
+        return step > 0 and (is_last or step % self.evaluate_steps == 0)
 
-def train(
-    train_steps: Callable[..., dict[str, Any]],
-    batches: Any,
-    plan: Plan,
-    *,
-    step: int,
-    state: dict[str, Any],
-    checkpoints: Any,
-    reporter: Any,
-    evaluate: Callable[[], dict[str, Any]] | None = None,
-) -> dict[str, Any]:
-    """Trains from `step` to the end of the plan, saving and evaluating on the way.
+    def is_over(self, step: int, state: dict[str, Any]) -> bool:
+        """Whether the last step is reached, or early stopping ends the run."""
+        if 0 < self.patience <= state.get("evaluations_since_best", 0):
+            return True
+        return step >= self.num_train_steps
 
-    Args:
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Loop:
+    """What a loop works with.
+
+    Attributes:
         train_steps: what training.steps.train_function builds.
-        batches: dataset of the batches from `step` on.
         plan: when to do what.
-        step: steps done before.
-        state: {} for a new run, or what the resumed checkpoint had beside it.
         checkpoints: a training.checkpoints.RunCheckpoints.
         reporter: a training.reporting.Reporter.
         evaluate: scores of the current weights on held-out data, and texts to show.
-
-    Returns:
-        The final state: `step`, and with evaluation `best_step`, `best_score`.
-
-    Raises:
-        FloatingPointError: the loss is not finite; nothing is saved after it.
+        name_batch: which examples are in the batch of a step, counted from 0.
+        scales_loss: whether float16 gradients are scaled.
+        interruption: what asks it to stop, or None.
+        raises: whether an evaluation may be broken off; not where others take part.
     """
-    iterator = iter(batches)
-    state = dict(state)
-    saved_step = step
-    while step < plan.num_train_steps and not _is_over(state, plan):
-        end = plan.next_stop(step)
-        results = train_steps(
+
+    train_steps: Callable[..., Any]
+    plan: Plan
+    checkpoints: Any
+    reporter: Any
+    evaluate: Callable[[], dict[str, Any]] | None = None
+    name_batch: Callable[[int], str] | None = None
+    scales_loss: bool = False
+    interruption: Any = None
+    raises: bool = True
+
+    def is_due(self, step: int, state: dict[str, Any]) -> bool:
+        """Whether the evaluation of this step has been broken off, or is to come."""
+        if not self.evaluate or not self.plan.evaluates_at(step):
+            return False
+        return state.get("evaluated_step") != step
+
+    def train(self, batches: Any, step: int, state: dict[str, Any]) -> dict[str, Any]:
+        """Trains from `step` to the end of the plan, saving and evaluating on the way.
+
+        Args:
+            batches: dataset of the batches from `step` on.
+            step: steps done before.
+            state: {} for a new run, or what the resumed checkpoint had beside it.
+
+        Returns:
+            The final state: `step`, and with evaluation `evaluated_step`, and where one
+            is best `best_step`, `best_score`, `evaluations_since_best`.
+
+        Raises:
+            FloatingPointError: the loss is not finite; nothing is saved after it.
+            interruption.Stopped: asked to stop; everything is saved.
+        """
+        plan, state = self.plan, dict(state)
+        iterator = iter(batches)
+        if self.is_due(step, state):
+            state = self._evaluated(step, state)
+            self.checkpoints.save(step, state)
+        saved_step = step
+        while not plan.is_over(step, state):
+            step, state, is_stopped = self._advance(iterator, step, state, saved_step)
+            if is_stopped:
+                self._stop(step, state)
+            if self.is_due(step, state):
+                state = self._evaluated(step, state)
+            is_best = state.get("best_step") == step
+            if is_best or step % plan.save_steps == 0 or plan.is_over(step, state):
+                self.checkpoints.save(step, state)
+                saved_step = step
+        if step < plan.num_train_steps:
+            self.reporter.say(
+                f"stopped at step {step}: no better {plan.best_metric} than "
+                f"{state['best_score']:.4f} (step {state['best_step']}) in "
+                f"{state['evaluations_since_best']} evaluations"
+            )
+        return {**state, "step": step}
+
+    def _advance(
+        self, iterator: Any, step: int, state: dict[str, Any], saved_step: int
+    ) -> tuple[int, dict[str, Any], bool]:
+        """Goes on to the next stop; returns step, state and whether to stop there."""
+        results, scaling = self.train_steps(
             iterator,
-            tf.constant(plan.rates(step), tf.float32),
-            tf.constant(end - step, tf.int32),
+            tf.constant(self.plan.rates(step), tf.float32),
+            tf.constant(self.plan.next_stop(step) - step, tf.int32),
             tf.constant(step, tf.int64),
+            loss_scale.of(state),
         )
         results = {name: float(value) for name, value in results.items()}
-        _check_finite(results, f"{step + 1} to {end}", saved_step)
-        step = end
-        reporter.train(step, results, plan.learning_rate(step - 1))
-        is_last = step == plan.num_train_steps
-        if evaluate and (is_last or step % plan.evaluate_steps == 0):
-            scores = evaluate()
-            reporter.evaluated(step, scores)
-            state = _judged(state, step, scores, plan)
-        is_best = state.get("best_step") == step
-        if is_last or is_best or step % plan.save_steps == 0 or _is_over(state, plan):
-            checkpoints.save(step, state)
-            saved_step = step
-    if _is_over(state, plan):
-        reporter.say(
-            f"stopped at step {step}: no better {plan.best_metric} than "
-            f"{state['best_score']:.4f} (step {state['best_step']}) in "
-            f"{state['evaluations_since_best']} evaluations"
-        )
-    return {**state, "step": step}
+        done = int(results.pop("steps"))
+        step += done
+        is_stopped = results.pop("stop") != 0.0
+        skipped = results.pop("skipped")
+        self._check_finite(results, step, saved_step)
+        if self.scales_loss:
+            state = {**state, **loss_scale.to_state(scaling)}
+            results |= {"loss_scale": state["loss_scale"], "skipped_steps": skipped}
+            self._check_scale(state, step, saved_step)
+        if skipped < done:  # otherwise there are no results
+            self.reporter.train(step, results, self.plan.learning_rate(step - 1))
+        return step, state, is_stopped
 
+    def _check_finite(
+        self, results: dict[str, float], step: int, saved_step: int
+    ) -> None:
+        for name in ("loss", "gradient_norm"):
+            if not math.isfinite(results[name]):
+                raise FloatingPointError(
+                    f"the {name} is {results[name]} at step {step}, of the batch "
+                    f"{self._named(step)}; the last checkpoint is of step "
+                    f"{saved_step}: lower --learning_rate, or look at these examples, "
+                    "and go on from there"
+                )
 
-def _check_finite(results: dict[str, float], steps: str, saved_step: int) -> None:
-    for name in ("loss", "gradient_norm"):
-        if not math.isfinite(results[name]):
+    def _check_scale(self, state: dict[str, Any], step: int, saved_step: int) -> None:
+        if state["loss_scale"] < loss_scale.SMALLEST:
             raise FloatingPointError(
-                f"the {name} is {results[name]} in steps {steps}; the last checkpoint "
-                f"is of step {saved_step}: lower --learning_rate and go on from there"
+                f"the loss scale of float16 fell to {state['loss_scale']} at step "
+                f"{step}, of the batch {self._named(step)}: gradients overflow "
+                f"whatever it is; the last checkpoint is of step {saved_step}: lower "
+                "--learning_rate, use --mixed_precision=bfloat16, or look at these "
+                "examples"
             )
 
+    def _named(self, step: int) -> str:
+        """The examples in the batch of the step that has just been done."""
+        return self.name_batch(step - 1) if self.name_batch else "not known"
 
-def _judged(
-    state: dict[str, Any], step: int, scores: dict[str, Any], plan: Plan
-) -> dict[str, Any]:
-    """The state after an evaluation: which step is best, and for how long."""
-    if not plan.best_metric:
-        return state
-    score = float(scores[plan.best_metric])
-    sign = -1.0 if plan.best_metric.endswith("loss") else 1.0
-    if "best_score" not in state or sign * score > sign * state["best_score"]:
-        return {"best_step": step, "best_score": score, "evaluations_since_best": 0}
-    return {**state, "evaluations_since_best": state["evaluations_since_best"] + 1}
+    def _evaluated(self, step: int, state: dict[str, Any]) -> dict[str, Any]:
+        """The state after an evaluation: which step is best, and for how long."""
+        assert self.evaluate is not None
+        breaks_off: Any = contextlib.nullcontext()
+        if self.interruption and self.raises:
+            breaks_off = self.interruption.raised()
+        try:
+            with breaks_off:
+                scores = self.evaluate()
+        except interruption_lib.Stopped:
+            self._stop(step, state)
+        self.reporter.evaluated(step, scores)
+        state = {**state, "evaluated_step": step}
+        if not self.plan.best_metric:
+            return state
+        score = float(scores[self.plan.best_metric])
+        sign = -1.0 if self.plan.best_metric.endswith("loss") else 1.0
+        if "best_score" not in state or sign * score > sign * state["best_score"]:
+            best = {"best_step": step, "best_score": score}
+            return {**state, **best, "evaluations_since_best": 0}
+        since_best = state["evaluations_since_best"] + 1
+        return {**state, "evaluations_since_best": since_best}
 
-
-def _is_over(state: dict[str, Any], plan: Plan) -> bool:
-    """Whether early stopping ends the run."""
-    return 0 < plan.patience <= state.get("evaluations_since_best", 0)
+    def _stop(self, step: int, state: dict[str, Any]) -> None:
+        """Saves and ends the run, the same command can go on with it."""
+        path = self.checkpoints.save(step, state)
+        number = (self.interruption and self.interruption.number) or signal.SIGTERM
+        name = signal.Signals(number).name
+        self.reporter.say(
+            f"asked to stop ({name}): saved {path} at step {step} of "
+            f"{self.plan.num_train_steps}; the same command goes on from there"
+        )
+        raise interruption_lib.Stopped(number)

@@ -3,6 +3,8 @@
 import keras
 import tensorflow as tf
 
+from training import gradients as gradients_lib
+
 
 def is_decayed(path):
     """Whether weight decay applies to the variable at `path`.
@@ -89,27 +91,32 @@ class BertAdam(keras.optimizers.Optimizer):
         """Sums over replicas, clips and updates; what Keras' `fit` calls."""
         if trainable_variables is not None:
             self.build(list(trainable_variables))
-        grads = tf.distribute.get_replica_context().all_reduce(
-            tf.distribute.ReduceOp.SUM, list(grads)
+        grads = gradients_lib.sum_of_replicas(
+            [gradients_lib.summed(gradient) for gradient in grads]
         )
         self.apply_reduced(grads, self.learning_rate, self.iterations)
         self.iterations.assign_add(1)
 
-    def apply_reduced(self, gradients, learning_rate, step):
+    def apply_reduced(self, gradients, learning_rate, step, *, only_finite=False):
         """Clips gradients already summed over replicas, and updates every variable.
 
         To be called in a replica's context, on the variables given to `build`.
 
         Args:
-            gradients: one a variable, in that order, dense or IndexedSlices; None
-                leaves a variable and its moments alone.
+            gradients: one a variable, in that order, each a tensor, IndexedSlices or
+                gradients.Rows; None leaves a variable and its moments alone, undecayed,
+                as in optimization.py.
             learning_rate: float scalar.
             step: int scalar, updates done so far.
+            only_finite: change nothing where the global norm is not finite.
 
         Returns:
             The global norm before clipping, float32 scalar.
         """
-        norm = tf.linalg.global_norm(gradients)
+        gradients = [gradients_lib.summed(gradient) for gradient in gradients]
+        norm = gradients_lib.global_norm(gradients)
+        gradients = [gradients_lib.dense(gradient) for gradient in gradients]
+        is_finite = tf.math.is_finite(norm) if only_finite else None
         if self.max_norm:
             gradients, _ = tf.clip_by_global_norm(
                 gradients, self.max_norm, use_norm=norm
@@ -120,12 +127,12 @@ class BertAdam(keras.optimizers.Optimizer):
             powers = (self.beta_1**t, self.beta_2**t)
         tf.distribute.get_replica_context().merge_call(
             self._update_all,
-            args=(gradients, tf.cast(learning_rate, tf.float32)),
+            args=(gradients, tf.cast(learning_rate, tf.float32), is_finite),
             kwargs={"powers": powers},
         )
         return norm
 
-    def _update_all(self, strategy, gradients, learning_rate, powers):
+    def _update_all(self, strategy, gradients, learning_rate, is_finite, powers):
         for gradient, (variable, mean, square) in zip(
             gradients, self.slots(), strict=True
         ):
@@ -133,17 +140,22 @@ class BertAdam(keras.optimizers.Optimizer):
                 continue
             strategy.extended.update(
                 variable.value,
-                self._update_dense,
-                args=(gradient, mean.value, square.value, learning_rate),
+                self._update_where_finite,
+                args=(is_finite, gradient, mean.value, square.value, learning_rate),
                 kwargs={"decays": is_decayed(variable.path), "powers": powers},
                 group=False,
             )
 
-    def _update_dense(self, variable, gradient, *args, **kwargs):
-        if isinstance(gradient, tf.IndexedSlices):
-            # Every row moves at every step: the moments decay without a gradient too.
-            gradient = tf.convert_to_tensor(gradient)
-        self._update(variable, gradient, *args, **kwargs)
+    def _update_where_finite(self, variable, is_finite, *args, **kwargs):
+        if is_finite is None:
+            self._update(variable, *args, **kwargs)
+            return
+
+        def update():
+            self._update(variable, *args, **kwargs)
+            return True
+
+        tf.cond(is_finite, update, lambda: False)
 
     def _update(
         self, variable, gradient, mean, square, learning_rate, *, decays, powers

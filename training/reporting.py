@@ -14,16 +14,20 @@ _FILE_SECONDS = 10.0
 class Reporter:
     """Writes curves and texts to TensorBoard and a progress line to standard error."""
 
-    def __init__(self, directory, num_train_steps, start_step=0, stream=None):
+    def __init__(
+        self, directory, num_train_steps, start_step=0, *, writes=True, stream=None
+    ):
         """Opens nothing yet: event files appear with the first scalar.
 
         Args:
             directory: events go to its train/ and eval/.
             num_train_steps: the last step.
             start_step: where this process starts, for the time that is left.
+            writes: False for a process that leaves TensorBoard to another.
             stream: where the progress line goes; standard error by default.
         """
         self._directory = directory
+        self._writes = writes
         self._writers = {}
         self._total = num_train_steps
         self._start_step = start_step
@@ -40,6 +44,8 @@ class Reporter:
             step: the optimizer step.
             scalars: {name: number, or Markdown text}.
         """
+        if not self._writes:
+            return
         if kind not in self._writers:
             path = os.path.join(self._directory, kind)
             self._writers[kind] = tf.summary.create_file_writer(path)

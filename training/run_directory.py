@@ -98,6 +98,7 @@ def begin(
     overwrite: bool,
     identity: Mapping[str, Any],
     flags: Mapping[str, Any],
+    command: str,
     files: Mapping[str, str],
 ) -> None:
     """Makes the directory and writes run.json and the files that go with the weights.
@@ -107,6 +108,7 @@ def begin(
         overwrite: remove first what another run wrote there.
         identity: as in `resumes`.
         flags: every flag with its value.
+        command: what starts the run.
         files: {name: text}, such as bert_config.json, so that the directory can serve
             as --pretrained of a later run.
 
@@ -117,6 +119,7 @@ def begin(
         clear(directory)
     record = {
         "identity": dict(identity),
+        "command": command,
         "flags": dict(flags),
         "versions": {
             "python": platform.python_version(),

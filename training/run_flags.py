@@ -1,11 +1,11 @@
 """What the flags of training/flags.py say of a run that trains."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags as absl_flags
 
-from training import flags, lamb, loop, schedule
+from training import device_flags, flags, lamb, loop, run, schedule
 from training import optimizer as optimizer_lib
 
 FLAGS = absl_flags.FLAGS
@@ -92,22 +92,64 @@ def identity(config: Mapping[str, Any], run_seed: int) -> dict[str, Any]:
 def start_settings(run_seed: int) -> dict[str, Any]:
     """What the flags say to run.start, by the names of its arguments."""
     return {
+        "dtype_policy": device_flags.dtype_policy(),
         "seed": run_seed,
         "trains": FLAGS.do_train,
         "overwrite": FLAGS.overwrite_output_dir,
         "flags_of_run": flags.values(),
+        "command": flags.command(),
     }
 
 
-def run_settings() -> dict[str, Any]:
-    """What the flags say of a run.Run, by the names of its attributes."""
+def order_settings(plan: loop.Plan, run_seed: int) -> dict[str, Any]:
+    """What decides the order of labelled rows, beside their lengths."""
     return {
-        "keep": FLAGS.keep_checkpoint_max,
         "batch_size": FLAGS.train_batch_size,
-        "micro_batches": FLAGS.gradient_accumulation_steps,
+        "num_steps": plan.num_train_steps,
+        "seed": run_seed,
+        "group_by_length": FLAGS.group_by_length
+        and not device_flags.has_static_shapes(),
     }
 
 
-def optimizer() -> optimizer_lib.BertAdam:
-    """A new optimizer, to be made under the scope of the strategy."""
-    return _OPTIMIZERS[FLAGS.optimizer](bias_correction=FLAGS.adam_bias_correction)
+def train(
+    model: Any,
+    objective: Any,
+    plan: loop.Plan,
+    batches_from: Callable[[int], Any],
+    *,
+    strategy: Any,
+    evaluate: Callable[[], dict[str, Any]],
+    **what: Any,
+) -> int:
+    """Trains as the flags say.
+
+    Args:
+        model: a built model, like `objective`, `plan` and `batches_from` as run.train
+            takes it.
+        objective: what is minimised.
+        plan: when to do what.
+        batches_from: step -> dataset of the batches from that step on.
+        strategy: the tf.distribute.Strategy under whose scope the model was made.
+        evaluate: scores on held-out data, for --evaluate_steps.
+        **what: the attributes of run.Run that no flag decides.
+
+    Returns:
+        The step of the weights that the model has then.
+    """
+    with strategy.scope():
+        optimizer = _OPTIMIZERS[FLAGS.optimizer](
+            bias_correction=FLAGS.adam_bias_correction
+        )
+    settings = run.Run(
+        strategy=strategy,
+        jit_compile=device_flags.compiles(strategy),
+        keep=FLAGS.keep_checkpoint_max,
+        batch_size=FLAGS.train_batch_size,
+        micro_batches=FLAGS.gradient_accumulation_steps,
+        settings=device_flags.describe(model),
+        scales_loss=FLAGS.mixed_precision == "float16",
+        evaluate=evaluate if FLAGS.evaluate_steps else None,
+        **what,
+    )
+    return run.train(settings, model, optimizer, objective, batches_from, plan)

@@ -14,10 +14,11 @@ def run(
     seed: int,
     seeds: Sequence[int],
     output_dir: str,
+    writes: bool = True,
 ) -> None:
     """Runs once with --seed in --output_dir, or `run_all` where --seeds has some."""
     if seeds:
-        run_all(run_once, seeds, output_dir)
+        run_all(run_once, seeds, output_dir, writes)
     else:
         run_once(seed, output_dir)
 
@@ -26,6 +27,7 @@ def run_all(
     run_once: Callable[[int, str], Mapping[str, float]],
     seeds: Sequence[int],
     output_dir: str,
+    writes: bool = True,
 ) -> dict[str, dict[str, float]]:
     """Runs once with each seed, in `output_dir/seed-<n>`, and summarises the scores.
 
@@ -36,6 +38,7 @@ def run_all(
         run_once: seed, directory -> scores.
         seeds: one or more.
         output_dir: gets seeds.json: each seed's scores, their means and deviations.
+        writes: False for a process that leaves writing to another.
 
     Returns:
         {score: {"mean": ..., "deviation": ...}}.
@@ -53,7 +56,8 @@ def run_all(
         "summary": summary,
     }
     text = json.dumps(record, indent=2, sort_keys=True) + "\n"
-    run_directory.write_text(os.path.join(output_dir, SUMMARY_FILE), text)
+    if writes:
+        run_directory.write_text(os.path.join(output_dir, SUMMARY_FILE), text)
     print(f"over seeds {', '.join(map(str, seeds))}:")
     for name, values in summary.items():
         if name != "global_step":

@@ -1,14 +1,29 @@
 """What runs on the devices: some training steps, or one batch of predictions."""
 
+import functools
+
 import tensorflow as tf
 
-from training import accumulation
+from training import accumulation, loss_scale
+from training import gradients as gradients_lib
 
 SUM = tf.distribute.ReduceOp.SUM
+# Nothing here has Python's branches on tensors. Looking for them in all of Keras would
+# take longer than the rest of the time to the first step.
+_graph = functools.partial(tf.function, autograph=False)
 
 
 def train_function(
-    model, optimizer, objective, strategy, *, seed, jit_compile, micro_batches=1
+    model,
+    optimizer,
+    objective,
+    strategy,
+    *,
+    seed,
+    jit_compile,
+    micro_batches=1,
+    scales_loss=False,
+    stop=None,
 ):
     """Builds the compiled function that does training steps.
 
@@ -24,12 +39,18 @@ def train_function(
         jit_compile: compile the forward and backward pass with XLA.
         micro_batches: equal parts of a replica's batch whose gradients are summed
             before the one update; only one of them is in memory at a time.
+        scales_loss: for float16: gradients are those of a scaled loss, and a step where
+            they are not finite changes no weight.
+        stop: float32 variable of this process, not 0 where it is asked to stop. Seen
+            by any process, it ends the call of all after the same step.
 
     Returns:
-        A tf.function (iterator, rates [at least n] float32, n int32, step int64) ->
-        dict of float32 scalars: over these n steps the means of loss, of its parts and
-        of gradient_norm, the metrics, and the sums of examples and tokens. It is
-        traced anew where rates has another length, so fill it up.
+        A tf.function (iterator, rates [at least n] float32, n int32, step int64,
+        scaling a loss_scale.Scaling) -> (dict of float32 scalars, the next Scaling).
+        It does n `steps`, or fewer where it is asked to `stop` or a result is not
+        finite: means of loss, its parts and gradient_norm, metrics, and sums of
+        examples, tokens and `skipped` steps, which changed no weight, are over these.
+        It is traced anew where rates has another length, so fill it up.
     """
     replica_step = _replica_step(
         model,
@@ -39,96 +60,165 @@ def train_function(
         seed,
         _forward_backward(model, objective, jit_compile),
         micro_batches,
+        scales_loss,
     )
 
-    def one_step(iterator, rate, step):
-        results = strategy.run(replica_step, args=(next(iterator), rate, step))
-        return _sum_of_replicas(strategy, results)
+    return _steps(_one_step(strategy, replica_step, scales_loss, stop))
 
-    @tf.function
-    def steps(iterator, rates, count, step):
-        sums = one_step(iterator, rates[0], step)
-        for i in tf.range(1, count):
-            more = one_step(iterator, rates[i], step + tf.cast(i, tf.int64))
-            sums = tf.nest.map_structure(tf.add, sums, more)
-        divisor = tf.cast(count, tf.float32)
-        return {
-            **{name: value / divisor for name, value in sums["means"].items()},
-            **{
-                name: tf.math.divide_no_nan(total, number)
-                for name, (total, number) in sums["metrics"].items()
-            },
-            **sums["sums"],
-        }
+
+def _steps(one_step):
+    """What `train_function` returns."""
+
+    @_graph
+    def steps(iterator, rates, count, step, scaling):
+        def add_step(done, sums, scaling):
+            number = step + tf.cast(done, tf.int64)
+            more, scaling = one_step(iterator, rates[done], number, scaling)
+            return done + 1, tf.nest.map_structure(tf.add, sums, more), scaling
+
+        first = one_step(iterator, rates[0], step, scaling)
+        done, sums, scaling = tf.while_loop(
+            lambda done, sums, _: tf.logical_and(done < count, _goes_on(sums)),
+            add_step,
+            (tf.constant(1), *first),
+            parallel_iterations=1,
+        )
+        return _results(sums, tf.cast(done, tf.float32)), scaling
 
     return steps
 
 
-def _sum_of_replicas(strategy, results):
+def _one_step(strategy, replica_step, scales_loss, stop):
+    """One step on all replicas: iterator, rate, step, Scaling -> sums, Scaling."""
+
+    def one_step(iterator, rate, step, scaling):
+        wish = tf.constant(0.0) if stop is None else stop.read_value()
+        results = strategy.run(
+            replica_step, args=(next(iterator), rate, step, scaling.scale, wish)
+        )
+        sums = _of_first_replica(strategy, results)
+        if scales_loss:
+            scaling = loss_scale.updated(scaling, is_finite=sums["skipped"] == 0.0)
+        return sums, scaling
+
+    return one_step
+
+
+def _of_first_replica(strategy, results):
+    """What all replicas agree on."""
     return tf.nest.map_structure(
-        lambda value: strategy.reduce(SUM, value, axis=None), results
+        lambda value: strategy.experimental_local_results(value)[0], results
     )
 
 
-def _forward_backward(model, objective, jit_compile):
-    """Features, counts of the whole batch, dropout seed -> losses, metrics, gradients.
+def _goes_on(sums):
+    """Whether nobody asked to stop, and everything is finite."""
+    loss, norm = sums["means"]["loss"], sums["means"]["gradient_norm"]
+    is_finite = tf.math.is_finite(loss + norm)
+    return tf.logical_and(is_finite, sums["stop"] == 0.0)
 
-    Losses are parts of the whole batch's, so they add up like gradients. A variable
+
+def _results(sums, done):
+    """What `train_function` returns, of sums over steps and replicas."""
+    counted = tf.maximum(done - sums["skipped"], 1.0)
+    return {
+        **{name: value / counted for name, value in sums["means"].items()},
+        **{
+            name: tf.math.divide_no_nan(total, number)
+            for name, (total, number) in sums["metrics"].items()
+        },
+        **sums["sums"],
+        "skipped": sums["skipped"],
+        "stop": sums["stop"],
+        "steps": done,
+    }
+
+
+def _sum_of_replicas(structure):
+    """Sums scalars over all replicas in one exchange; to be called on each of them."""
+    vector = tf.stack(tf.nest.flatten(structure))
+    vector = tf.distribute.get_replica_context().all_reduce(SUM, vector)
+    return tf.nest.pack_sequence_as(structure, tf.unstack(vector))
+
+
+def _forward_backward(model, objective, jit_compile):
+    """Features, counts of the whole batch, dropout seed, scale -> what a part gives.
+
+    That is losses, metrics and gradients. Losses are parts of the whole batch's, so
+    they add up like gradients, which are those of the loss times the scale. A variable
     that the objective does not reach has the gradient None.
     """
     variables = [variable.value for variable in model.trainable_variables]
 
-    @tf.function(jit_compile=True if jit_compile else None)
-    def forward_backward(features, counts, dropout_seed):
+    @functools.partial(_graph, jit_compile=True if jit_compile else None)
+    def forward_backward(features, counts, dropout_seed, scale):
         with tf.GradientTape() as tape:
             outputs = model(features, training=True, seed=dropout_seed)
             totals = objective.totals(features, outputs)
             losses = {name: totals[name] / counts[name] for name in totals}
             loss = tf.add_n(list(losses.values()))
+            scaled = loss if scale is None else loss * scale
         metrics = objective.metrics(features, outputs)
-        return losses, metrics, tape.gradient(loss, variables)
+        found = tape.gradient(scaled, variables)
+        return losses, metrics, [gradients_lib.summed(value) for value in found]
 
     return forward_backward
 
 
 def _replica_step(
-    model, optimizer, objective, replicas, seed, forward_backward, micro_batches
+    model,
+    optimizer,
+    objective,
+    replicas,
+    seed,
+    forward_backward,
+    micro_batches,
+    scales_loss,
 ):
-    """One step as one replica does it: features, rate, step -> its share of results."""
+    """One step as one replica does it: features, rate, step, scale, stop -> sums."""
 
-    def replica_step(features, rate, step):
-        context = tf.distribute.get_replica_context()
-        # The count of the whole batch, so that gradients of replicas just add up.
-        counts = context.all_reduce(SUM, objective.counts(features))
-        replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
-        first_seed = (seed * replicas + replica) * micro_batches
-
+    def gradients_of(features, counts, first_seed, step, scale):
         def part(number, micro_batch):
             dropout_seed = tf.stack([first_seed + number, step])
-            return forward_backward(micro_batch, counts, dropout_seed)
+            return forward_backward(micro_batch, counts, dropout_seed, scale)
 
         if micro_batches == 1:
-            losses, metrics, gradients = part(0, features)
-        else:
-            losses, metrics, gradients = accumulation.sum_of_parts(
-                part, features, micro_batches
-            )
-        # As optimization.py: what has no gradient is left alone, undecayed.
-        reached = [i for i, value in enumerate(gradients) if value is not None]
-        reduced = context.all_reduce(SUM, [gradients[i] for i in reached])
-        for i, value in zip(reached, reduced, strict=True):
-            gradients[i] = value
-        norm = optimizer.apply_reduced(gradients, rate, step)
+            return part(0, features)
+        return accumulation.sum_of_parts(part, features, micro_batches)
+
+    def replica_step(features, rate, step, scale, stop):
+        context = tf.distribute.get_replica_context()
+        # The count of the whole batch, so that gradients of replicas just add up.
+        counts = _sum_of_replicas(objective.counts(features))
+        replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
+        first_seed = (seed * replicas + replica) * micro_batches
+        losses, metrics, gradients = gradients_of(
+            *(features, counts, first_seed, step, scale if scales_loss else None)
+        )
+        gradients = gradients_lib.sum_of_replicas(gradients)
+        if scales_loss:
+            gradients = [gradients_lib.divided(value, scale) for value in gradients]
+        norm = optimizer.apply_reduced(gradients, rate, step, only_finite=scales_loss)
+        means = {"loss": tf.add_n(list(losses.values())), **losses}
+        means["gradient_norm"] = norm / replicas
+        skipped = tf.constant(0.0)
+        if scales_loss:
+            is_applied = tf.math.is_finite(norm)
+            means = {name: tf.where(is_applied, v, 0.0) for name, v in means.items()}
+            skipped = tf.where(is_applied, 0.0, 1.0 / replicas)
         mask = features["input_mask"]
-        loss = tf.add_n(list(losses.values()))
-        return {
-            "means": {"loss": loss, **losses, "gradient_norm": norm / replicas},
-            "metrics": metrics,
-            "sums": {
-                "examples": tf.cast(tf.shape(mask)[0], tf.float32),
-                "tokens": tf.cast(tf.reduce_sum(mask), tf.float32),
-            },
-        }
+        return _sum_of_replicas(
+            {
+                "means": means,
+                "metrics": metrics,
+                "sums": {
+                    "examples": tf.cast(tf.shape(mask)[0], tf.float32),
+                    "tokens": tf.cast(tf.reduce_sum(mask), tf.float32),
+                },
+                "skipped": skipped,
+                "stop": stop,
+            }
+        )
 
     return replica_step
 
@@ -143,7 +233,7 @@ def evaluate_function(model, objective, strategy, *, jit_compile):
         ...}, "metrics": {name: (total, count)}}, float32 scalars of the whole batch.
     """
 
-    @tf.function(jit_compile=True if jit_compile else None)
+    @functools.partial(_graph, jit_compile=True if jit_compile else None)
     def forward(features):
         outputs = model(features, training=False)
         return {
@@ -152,9 +242,13 @@ def evaluate_function(model, objective, strategy, *, jit_compile):
             "metrics": objective.metrics(features, outputs),
         }
 
-    @tf.function(reduce_retracing=True)
+    def replica_evaluate(features):
+        return _sum_of_replicas(forward(features))
+
+    @functools.partial(_graph, reduce_retracing=True)
     def evaluate(features):
-        return _sum_of_replicas(strategy, strategy.run(forward, args=(features,)))
+        results = strategy.run(replica_evaluate, args=(features,))
+        return _of_first_replica(strategy, results)
 
     return evaluate
 
@@ -163,16 +257,25 @@ def predict_function(model, strategy, *, jit_compile):
     """Builds the compiled function that runs the model on one batch, without dropout.
 
     Returns:
-        A tf.function: features [B, ...] -> the model's dict of outputs, whole batch.
+        A tf.function: features [B, ...] -> the model's dict of outputs, of this
+        process's share of the batch.
     """
 
-    @tf.function(jit_compile=True if jit_compile else None)
+    @functools.partial(_graph, jit_compile=True if jit_compile else None)
     def forward(features):
         return model(features, training=False)
 
-    @tf.function(reduce_retracing=True)
+    def replica_predict(features):
+        # A function for each replica; `run` would share one, and its variables.
+        return forward(features)
+
+    @functools.partial(_graph, reduce_retracing=True)
     def predict(features):
-        outputs = strategy.run(forward, args=(features,))
-        return {name: strategy.gather(value, axis=0) for name, value in outputs.items()}
+        outputs = strategy.run(replica_predict, args=(features,))
+        # No exchange between devices, whose shapes must not change from call to call.
+        return {
+            name: tf.concat(strategy.experimental_local_results(value), axis=0)
+            for name, value in outputs.items()
+        }
 
     return predict

@@ -38,9 +38,20 @@ def test_tokens_that_text_never_becomes(tmp_path):
         ("mug\ntea cup\n", "tokens.txt:2: 'tea cup' is not one token"),
         ("mug\ncup\n", "tokens.txt:2: 'cup' is known already, id 7"),
         ("mug\nbowl\nmug\n", "tokens.txt:3: 'mug' is known already, line 1"),
-        ("", "empty"),
+        ("", "tokens.txt: is empty; give the tokens to add"),
     ],
 )
 def test_unusable_tokens_are_named(tmp_path, text, complaint):
     with pytest.raises(ValueError, match=complaint):
         add(tmp_path, text)
+
+
+def test_files_of_other_systems(tmp_path):
+    assert add(tmp_path, "\ufeffmug\r\nbowl\r\n")[0].vocab == [*VOCAB, "mug", "bowl"]
+    path = tmp_path / "tokens.txt"
+    path.write_bytes(b"mug\ncaf\xe9\n")
+    tokenizer = tokenization.BertTokenizer(VOCAB)
+    with pytest.raises(ValueError, match=r"tokens\.txt:2: byte 0xe9.*not UTF-8"):
+        added_tokens.add(tokenizer, str(path))
+    with pytest.raises(FileNotFoundError, match=r"gone\.txt: no such file"):
+        added_tokens.add(tokenizer, str(tmp_path / "gone.txt"))

@@ -24,7 +24,7 @@ def test_classes_are_read_as_they_were_written(tmp_path, classes):
     assert label_maps.is_of_tags(str(path)) is isinstance(classes, tag_sets.TagSet)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"0": "a", "2": "b"}'])
+@pytest.mark.parametrize("text", ["{", "[]", "3", '{"0": "a", "2": "b"}'])
 def test_what_is_no_label_map(tmp_path, text):
     path = tmp_path / "label_map.json"
     path.write_text(text)
@@ -43,5 +43,10 @@ def test_classes_from_names_alone():
     assert label_maps.named(["B-X", "I-X", "O"], "").scheme == "BIO"
     assert label_maps.named(["O", "B-X", "E-X", "S-X"], "").scheme == "BIOES"
     assert label_maps.named(["NOUN", "VERB"], "").scheme == "plain"
-    with pytest.raises(ValueError, match="2 tags or more"):
+    # A placeholder does not hide the scheme of the others, nor do letters make one.
+    assert label_maps.named(["PAD", "O", "B-X", "I-X"], "").scheme == "BIO"
+    assert label_maps.named(["X", "S", "B"], "").scheme == "plain"
+    with pytest.raises(ValueError, match=r"are called \['O'\]: .*2 tags or more"):
         label_maps.named(["O"], "")
+    with pytest.raises(ValueError, match=r"\['a', 'a'\]: label 'a' is named more"):
+        label_maps.named(["a", "a"], "classification")

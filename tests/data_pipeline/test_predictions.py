@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from data_pipeline import labels, predictions, tables
+from tests import full_disk, tiny
 
 CLASSES = labels.LabelSet(("no", "yes", "ja"))
 TOPICS = labels.LabelSet(("a", "b"), "multi_label")
@@ -56,18 +57,16 @@ def test_results_carry_their_split():
     assert part.results("eval") == {"eval_accuracy": 0.5, "eval_loss": 2}
 
 
-def test_test_results_are_the_originals_text(tmp_path):
+def test_test_results_are_the_originals_text():
     """run_classifier.py writes str() of each float32, a tab between, no header."""
-    path = tmp_path / "test_results.tsv"
     part = scored([[0.1, 0.9], [1 / 3, 2 / 3], [1e-7, 1]], [1, 1, 1])
-    predictions.write_test_results(str(path), part)
-    assert path.read_bytes() == b"0.1\t0.9\n0.33333334\t0.6666667\n1e-07\t1.0\n"
+    text = "".join(predictions.result_lines(part))
+    assert text == "0.1\t0.9\n0.33333334\t0.6666667\n1e-07\t1.0\n"
 
 
 def lines(tmp_path, rows, label_set, part):
-    path = tmp_path / "test_predictions.jsonl"
-    predictions.write_rows(str(path), rows, label_set, part)
-    text = path.read_text("utf-8")
+    predictions.write(str(tmp_path), rows, label_set, part)
+    text = (tmp_path / "test_predictions.jsonl").read_text("utf-8")
     assert text.endswith("\n") and text.count("\n") == len(rows.text_a)
     return text.splitlines()
 
@@ -120,6 +119,22 @@ def test_all_files_are_written_and_one_is_named(tmp_path, capsys):
     )
     predictions.write(str(tmp_path), table(), CLASSES, scored(np.eye(3)[:2], [1, 1]))
     assert "warning: every example is predicted as 'yes'" in capsys.readouterr().out
+
+
+def test_what_is_not_whole_replaces_nothing(tmp_path):
+    part = scored([[0.25, 0.5, 0.25], [1, 0, 0]], [1, 0])
+    predictions.write(str(tmp_path), table(), CLASSES, part)
+    before = tiny.listing(tmp_path)
+    other = scored([[1, 0, 0], [0, 1, 0]], [0, 1])
+    with (
+        full_disk.full_disk(after=20),
+        pytest.raises(OSError, match="cannot be written"),
+    ):
+        predictions.write(str(tmp_path), table(), CLASSES, other)
+    assert tiny.listing(tmp_path) == before
+    predictions.write(str(tmp_path), table(), CLASSES, other)
+    assert tiny.listing(tmp_path).keys() == before.keys()
+    assert tiny.listing(tmp_path) != before
 
 
 @pytest.mark.parametrize(

@@ -517,6 +517,37 @@ def test_file_with_a_record_of_another_length_is_named(tmp_path, source):
     assert text.startswith(f"{mixed.files[1]}: damaged between") and "segment" in text
 
 
+@pytest.mark.parametrize(
+    ("record", "kind"),
+    [
+        (b"\xff\xfe\xff\xff" * 9, UnicodeDecodeError),
+        (b"plain text", tf.errors.InvalidArgumentError),
+        (b"", tf.errors.InvalidArgumentError),
+    ],
+)
+def test_file_with_a_record_of_something_else_is_named(tmp_path, source, record, kind):
+    mixed = copied(source, tmp_path)
+    tiny_records.write(mixed.files[1], [tiny_records.values(2), record])
+    with pytest.raises(kind) as raised:
+        evaluate(mixed, 7)
+    text = pretraining.explain(raised.value, mixed)
+    assert text.startswith(f"{mixed.files[1]}: damaged between records 0 and 1023 (")
+    assert text.endswith("); copy the file again, or make it again")
+    assert pretraining.explain(raised.value, source) is None
+
+
+def test_file_that_was_removed_is_named(tmp_path, source):
+    removed = copied(source, tmp_path)
+    pathlib.Path(removed.files[3]).unlink()
+    error = fail(removed)
+    assert isinstance(error, tf.errors.NotFoundError)
+    assert pretraining.explain(error, removed) == (
+        f"{removed.files[3]}: is not there any more; copy the file again, or make it "
+        "again"
+    )
+    assert pretraining.explain(error, source) is None  # something else was absent
+
+
 def test_other_errors_are_not_explained_by_files(source):
     other = tf.errors.InvalidArgumentError(None, None, "indices[0] = 99 is not in")
     assert pretraining.explain(other, source) is None

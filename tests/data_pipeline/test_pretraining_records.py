@@ -97,7 +97,8 @@ def test_empty_file_is_refused_without_metadata(tmp_path):
 
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "a").write_text("This is plain text, not a record.\n")
-    assert "is no TFRecord file" in error_of(tmp_path / "a")
+    text = error_of(tmp_path / "a")
+    assert "is no TFRecord file" in text and text.endswith(", or copy it again")
 
 
 def test_other_records_are_refused(tmp_path):
@@ -209,3 +210,25 @@ def test_record_of_other_lengths_is_found(tmp_path):
     text = pretraining_records.find_damage(path, parse)
     assert text.startswith(f"{path}: damaged between records 0 and 1023 (")
     assert "Key: input_ids" in text and "\n" not in text
+
+
+# The first two are quoted in TensorFlow's message, one of them so that Python cannot
+# read it; the others are an Example, of no such features.
+STRANGERS = {
+    "plain": b"This is plain text.",
+    "binary": b"\xff\xfe\xff\xff" * 9,
+    "empty": b"",
+    "of another kind": tiny_records.serialized({"input_ids": [1]}),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_record_of_something_else_is_found(tmp_path, kind):
+    """With a checksum that is right, so that only parsing finds it."""
+    records = [tiny_records.values(0), STRANGERS[kind], tiny_records.values(2)]
+    path = tiny_records.write(tmp_path / "a", records)
+    text = pretraining_records.find_damage(path, parse)
+    assert text.startswith(f"{path}: damaged between records 0 and 1023 (")
+    is_example = kind in ("empty", "of another kind")
+    assert is_example != text.endswith("(one is no tf.train.Example)")
+    assert is_example == ("input_ids" in text) and "\n" not in text

@@ -218,3 +218,9 @@ def test_sentences_do_not_continue_each_other():
         ["B-x"],
         ["B-x", "I-x"],
     ]
+
+
+def test_placeholders_are_outside():
+    names = ("PAD", "O", "B-x", "I-x")
+    found = choose(tag_sets.TagSet(names, "BIO"), [2, 0, 3, 1, 0], [3, 2])[0]
+    assert found == [["B-x", "O", "B-x"], ["O", "O"]]

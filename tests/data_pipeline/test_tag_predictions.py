@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from data_pipeline import tag_predictions, tagged_text
+from data_pipeline import tag_predictions, tagged_text, whole_files
 
 PREDICTED = [["O", "B-x"], ["I-x"]]
 
@@ -22,7 +22,8 @@ def rewritten(tmp_path):
     def write(text, name="a.conll", again="b.conll"):
         (tmp_path / name).write_bytes(text.encode())
         sentences = read(tmp_path / name)
-        tag_predictions.write(str(tmp_path / again), sentences, PREDICTED)
+        lines = tag_predictions.tag_lines(sentences, PREDICTED)
+        whole_files.write({str(tmp_path / again): lines})
         if again != "seq.out":
             found = read(tmp_path / again, tags_required=True)
             assert (found.words, found.tags) == (sentences.words, PREDICTED)
@@ -38,6 +39,15 @@ def test_columns_get_one_more(rewritten):
     )
     assert rewritten("a b\tO\n#\tO\n \nc\tO") == "a b\tO\tO\n#\tO\tB-x\n \nc\tO\tI-x\n"
     assert rewritten("a\nb\n\nc\n") == "a O\nb B-x\n\nc I-x\n"
+
+
+def test_file_that_is_read_may_be_written(rewritten, tmp_path):
+    """As where the predictions of a run are tagged once more in its directory."""
+    word = "a" * 2_000_000  # a file of some kilobytes is read at once, and safe
+    text = f"{word} O\n{word} O\n\n{word} O\n"
+    wanted = f"{word} O O\n{word} O B-x\n\n{word} O I-x\n"
+    assert rewritten(text, "a.conll", "a.conll") == wanted
+    assert [path.name for path in tmp_path.iterdir()] == ["a.conll"]
 
 
 def test_lines_of_words_get_lines_of_tags(rewritten, tmp_path):
@@ -65,10 +75,9 @@ def test_objects_keep_what_was_given(rewritten):
 
 def spans(tmp_path, text, tags, probabilities, scheme):
     (tmp_path / "a.conll").write_text(text)
-    path = tmp_path / "spans.jsonl"
     sentences = read(tmp_path / "a.conll")
-    tag_predictions.write_spans(str(path), sentences, tags, probabilities, scheme)
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    lines = tag_predictions.span_lines(sentences, tags, probabilities, scheme)
+    return list(map(json.loads, lines))
 
 
 def test_spans_are_written_with_their_words(tmp_path):

@@ -100,6 +100,14 @@ def test_schemes_are_found(sentences, scheme):
     assert tag_schemes.find_scheme(s.split() for s in sentences.split("|")) == scheme
 
 
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [("PAD", True), ("[CLS]", True), ("b-x", True), ("S-x", False), ("O", False)],
+)
+def test_placeholders_are_of_no_scheme(tag, expected):
+    assert tag_schemes.is_placeholder(tag) is expected
+
+
 def test_types_may_have_hyphens():
     tags = ["B-creative-work", "I-creative-work"]
     assert tag_schemes.spans(tags, "BIO") == [(0, 2, "creative-work")]

@@ -32,8 +32,24 @@ def test_tags_may_be_given():
     found = tag_sets.find(sentences("B-x I-x O"), names=["B-x", "O", "I-x"])
     assert found == tag_sets.TagSet(("B-x", "O", "I-x"), "BIO")
     assert tag_sets.find(sentences("B-x O"), scheme="IOB1").scheme == "IOB1"
-    with pytest.raises(ValueError, match=r"'PAD' is not of the scheme BIO"):
-        tag_sets.find(sentences("B-x O"), names=["PAD", "O", "B-x"])
+    with pytest.raises(ValueError, match=r"'S-x' is not of the scheme BIO"):
+        tag_sets.find(sentences("B-x O"), names=["S-x", "O", "B-x"])
+    message = r"a\.conll: every word has the tag 'O', and there is nothing to learn"
+    with pytest.raises(ValueError, match=message):
+        tag_sets.find(sentences("O O", "O"))
+
+
+def test_placeholders_keep_their_ids_and_are_outside():
+    """PAD and UNK head the list of tags of many published data sets."""
+    names = ["PAD", "O", "B-x", "[CLS]"]
+    found = tag_sets.find(sentences("B-x O"), names=names)
+    assert found == tag_sets.TagSet(tuple(names), "BIO")
+    assert found.placeholders() == ("PAD", "[CLS]")
+    assert found.encode(sentences("O B-x")).tolist() == [1, 2]
+    assert found.decode([[0, 1, 2, 3]]) == [["O", "O", "B-x", "O"]]
+    # Where each tag is for itself, all are tags.
+    plain = tag_sets.TagSet(tuple(names), "plain")
+    assert plain.placeholders() == () and plain.decode([[0, 3]]) == [["PAD", "[CLS]"]]
 
 
 def test_ids_follow_the_names():
@@ -60,7 +76,9 @@ def test_unknown_tags_may_be_accepted():
 @pytest.mark.parametrize(
     ("names", "scheme", "message"),
     [
-        (["O"], "BIO", r"needs 2 tags or more, not \['O'\]"),
+        (["O"], "BIO", r"needs 2 tags of BIO or more, not \['O'\]"),
+        (["NN"], "plain", r"needs 2 tags or more, not \['NN'\]"),
+        (["NN", "VB", "O"], "BIO", r"needs 2 tags of BIO or more, not \['NN', 'VB'"),
         (["O", "B-x", "B-x"], "BIO", "tag 'B-x' is named 2 times"),
         (["O", "E-x"], "BIO", "'E-x' is not of the scheme BIO"),
         (["O", "B-x"], "bio", "--tag_scheme=bio is not one of BIO, IOB1"),

@@ -154,6 +154,12 @@ def seq(tmp_path):
     return write
 
 
+def test_directory_without_sentences(tmp_path):
+    """Neither file is there; the one that is looked for first is named."""
+    with pytest.raises(FileNotFoundError, match=r"seq\.in: no such file; name a file"):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["", "seq.in"])
 def test_pairs_of_lines(seq, name):
     place = seq("Ada in  Rome \n\nrain .\r\n", "B-per O B-loc\n\nO O\n") / name
@@ -231,6 +237,9 @@ def test_objects_without_tags(read_text):
             ": of lines 1 and 2 one has tags and one has none",
         ),
         ([{"words": []}], ": there is no sentence"),
+        ([{"words": ["a", "\ud83d"]}], r":1: words has '\\ud83d', half of a pair"),
+        ([{"text": "a \ude00"}], r":1: text has '\\ude00', half of a pair"),
+        ([{"words": ["a"], "tags": ["\ud83d"]}], r":1: tags has '\\ud83d', half of"),
     ],
 )
 def test_bad_objects_are_refused(read_text, rows, message):

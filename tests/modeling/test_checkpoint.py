@@ -270,6 +270,28 @@ def test_trained_model_must_have_its_head(tiny_config, golden_dir, golden_config
     assert checkpoint.load_trained(pretrainer, golden_dir).missing == ()
 
 
+def test_message_names_the_first_of_what_is_missing(tiny_config, tmp_path):
+    """Not all of the hundreds that a deep network may lack."""
+    model = random_model(tiny_config, "classifier")
+    word = "bert/embeddings/word_embeddings"
+    values = {word: np.asarray(checkpoint.google_variables(model)[word])}
+    checkpoint.write_google(tmp_path / "a.ckpt", values)
+    missing = checkpoint.load(model, tmp_path / "a.ckpt").missing
+    with pytest.raises(ValueError) as caught:
+        checkpoint.load_trained(model, tmp_path / "a.ckpt")
+    first = ", ".join(missing[:4])
+    others = len(missing) - 4
+    assert others > 4
+    assert f": lacks {first} and {others} more, so it is not" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(1, "0"), (4, "0, 1, 2, 3"), (5, "0, 1, 2, 3 and 1 more")]
+)
+def test_first_of_names(count, text):
+    assert checkpoint.first_of([str(i) for i in range(count)]) == text
+
+
 @pytest.mark.parametrize(("kind", "is_whole"), [("span", True), ("classifier", False)])
 def test_trained_model_needs_the_pooler_only_where_it_reads_it(
     tiny_config, tmp_path, kind, is_whole

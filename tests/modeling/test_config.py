@@ -157,7 +157,10 @@ def test_config_survives_either_format(activation):
         ("{", "Expecting property name"),
         ("[]", "the file holds no JSON object"),
         ('{"hidden_size": 12}', "the key vocab_size is missing"),
-        ('{"vocab_size": 9, "hidden_size": "big"}', "not all arguments|unsupported"),
+        (
+            '{"vocab_size": 9, "hidden_size": "32"}',
+            "hidden_size='32' is not a whole number of 1 or more; correct the config",
+        ),
     ],
 )
 def test_errors_name_the_file(tmp_path, text, message):
@@ -166,6 +169,44 @@ def test_errors_name_the_file(tmp_path, text, message):
     with pytest.raises(ValueError, match=message) as caught:
         config.BertConfig.from_json_file(path)
     assert str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("vocab_size", None, "a whole number of 1 or more"),
+        ("hidden_size", 12.0, "a whole number of 1 or more"),
+        ("num_attention_heads", True, "a whole number of 1 or more"),
+        ("num_attention_heads", 0, "a whole number of 1 or more"),
+        ("type_vocab_size", -2, "a whole number of 1 or more"),
+        ("num_hidden_layers", [2], "a whole number of 1 or more"),
+        ("hidden_dropout_prob", "0.1", "a number of 0 or more"),
+        ("hidden_dropout_prob", None, "a number of 0 or more"),
+        ("initializer_range", float("nan"), "a number of 0 or more"),
+        ("attention_probs_dropout_prob", -0.1, "a number of 0 or more"),
+    ],
+)
+def test_what_is_no_such_number_is_refused(key, value, wanted):
+    with pytest.raises(ValueError) as caught:
+        config.BertConfig.from_dict({**SIZES, key: value})
+    assert str(caught.value) == f"{key}={value!r} is not {wanted}; correct the config"
+
+
+def test_whole_numbers_are_numbers():
+    raw = {**SIZES, "hidden_dropout_prob": 0, "initializer_range": 1}
+    read = config.BertConfig.from_dict(raw)
+    assert (read.hidden_dropout_prob, read.initializer_range) == (0, 1)
+
+
+@pytest.mark.parametrize("value", [3, ["gelu"], True])
+def test_activation_that_is_no_name_is_refused(value):
+    with pytest.raises(ValueError, match="Unsupported activation: "):
+        config.BertConfig.from_dict({**SIZES, "hidden_act": value})
+
+
+def test_directory_is_no_config(tmp_path):
+    with pytest.raises(OSError, match=r"cannot be read .*; give the file bert_c"):
+        config.BertConfig.from_json_file(tmp_path)
 
 
 def test_config_needs_no_tensorflow():

@@ -190,6 +190,9 @@ def test_head_of_another_kind_must_be_named(tiny_config, tmp_path):
         conversion.read(tmp_path, told)
     assert conversion.read(tmp_path, told, "classifier").head == "classifier"
     assert conversion.read(tmp_path, told, "none").head == "none"
+    told = dataclasses.replace(tiny_config, extra={"architectures": "BertForTokenX"})
+    with pytest.raises(ValueError, match="a head of BertForTokenX, which is not"):
+        conversion.read(tmp_path, told)
 
 
 @pytest.mark.parametrize(

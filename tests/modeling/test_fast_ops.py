@@ -72,6 +72,30 @@ def test_gradient_flows_through_what_dropout_keeps():
     np.testing.assert_array_equal(gradient, y)
 
 
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+def test_dropout_of_half_types(dtype):
+    """The mask of float32, and no smaller mean where 1 / 0.9 cannot be written."""
+    seed = tf.constant([5, 7], tf.int64)
+    x = tf.cast(tf.random.stateless_normal(SHAPE, [1, 2]), dtype)
+    dropped = fast_ops.dropout(x, 0.1, seed, 2)
+    assert dropped.dtype == dtype
+    exact = fast_ops.dropout(tf.cast(x, tf.float32), 0.1, seed, 2)
+    is_kept = np.not_equal(exact, 0)
+    np.testing.assert_array_equal(
+        np.not_equal(tf.cast(dropped, tf.float32), 0), is_kept
+    )
+
+    def scale(values):
+        values, x32 = (tf.cast(v, tf.float64).numpy()[is_kept] for v in (values, x))
+        return values @ x32 / (x32 @ x32) * 0.9
+
+    # 18,000 values, each rounded by up to 2^-8 (bfloat16), to either side.
+    assert scale(dropped) == pytest.approx(1, abs=2e-4)
+    # The twin: what multiplying in bfloat16 does.
+    if dtype == tf.bfloat16:
+        assert scale(x * tf.constant(1 / 0.9, dtype)) < 1 - 1e-3
+
+
 def exact_gelu(x, *, approximate):
     if approximate:
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
@@ -123,3 +147,37 @@ def test_fused_gelu_works_in_a_graph_of_unknown_length():
 
     for length in (3, 5):
         np.testing.assert_allclose(gradient(tf.zeros([length, 8])), 0.5)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("approximate", [False, True])
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+def test_gelu_of_half_types_is_rounded_once(dtype, approximate, fused):
+    x = tf.cast(tf.linspace(-6.0, 6.0, 241), dtype)
+    upstream = tf.cast(tf.linspace(1.0, 2.0, 241), dtype)
+
+    def value_and_gradient(x, function):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return y, tape.gradient(y, x, tf.cast(upstream, x.dtype))
+
+    def plain(x):
+        return tf.nn.gelu(x, approximate=approximate)
+
+    exact = value_and_gradient(tf.cast(x, tf.float32), plain)
+    actual = value_and_gradient(
+        x, lambda x: fast_ops.gelu(x, approximate=approximate, fused=fused)
+    )
+    half = value_and_gradient(x, plain)
+    # Half a step, and what float32 loses where 1 + tanh(x) is small. What is below the
+    # smallest normal number of float16 may become zero.
+    near = {
+        "rtol": 2.0**-8 if dtype == tf.bfloat16 else 2.0**-11,
+        "atol": 1e-5 if dtype == tf.bfloat16 else 2.0**-14,
+    }
+    for ours, theirs, other in zip(actual, exact, half, strict=True):
+        assert ours.dtype == dtype
+        np.testing.assert_allclose(tf.cast(ours, tf.float32), theirs, **near)
+        # The twin: the same formula in the half type.
+        assert not np.allclose(tf.cast(other, tf.float32), theirs, **near)

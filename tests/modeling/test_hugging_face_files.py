@@ -80,7 +80,7 @@ def test_shards_that_are_not_whole(saved):
     with pytest.raises(ValueError, match="not a readable safetensors file") as caught:
         checkpoint.load(model, folder)
     assert weight_map[TABLE] in str(caught.value)
-    for text in ("{", "[]", "{}"):
+    for text in ("{", "[]", "{}", '{"weight_map": {"a": 3}}'):
         index.write_text(text)
         with pytest.raises(ValueError, match=r"index\.json: .*copy it again"):
             checkpoint.load(model, folder)
@@ -110,6 +110,27 @@ def test_half_precision_is_widened(saved, dtype):
     folder, model, tensors = saved
     rewrite(folder, {key: value.astype(dtype) for key, value in tensors.items()})
     assert_loads(folder, model, dtype)
+
+
+@pytest.mark.parametrize("kind", ["I8", "U8", "F8_E4M3"])
+def test_quantized_weights_are_refused(saved, kind):
+    folder, model, tensors = saved
+    key = "bert.encoder.layer.0.output.dense.weight"
+    rewrite(folder, {**tensors, key: tensors[key].astype(np.uint8)})
+    path = folder / "model.safetensors"
+    # NumPy has no such floats, so the header is changed, which says its own length.
+    before, after = b'"U8"', json.dumps(kind).encode()
+    content = path.read_bytes().replace(before, after)
+    length = int.from_bytes(content[:8], "little") + len(after) - len(before)
+    path.write_bytes(length.to_bytes(8, "little") + content[8:])
+    with pytest.raises(ValueError, match=f"{key} is of type {kind}, as in a quantized"):
+        checkpoint.load(model, folder)
+
+
+def test_weights_may_be_read_by_whoever_may_read_the_config(saved):
+    folder = saved[0]
+    modes = {(folder / n).stat().st_mode for n in ("config.json", "model.safetensors")}
+    assert len(modes) == 1
 
 
 def test_config_says_nothing_of_another_file(tiny_config):
@@ -152,6 +173,9 @@ def test_labels_of_another_head_are_refused(tiny_config, ids):
     config = dataclasses.replace(tiny_config, extra=extra)
     with pytest.raises(ValueError, match="but the head has 3 classes"):
         hugging_face.labels_in(config, 3)
+    config = dataclasses.replace(tiny_config, extra={"id2label": ["a", "b", "c"]})
+    with pytest.raises(ValueError, match="has the keys none, but the head has 3"):
+        hugging_face.labels_in(config, 3)
 
 
 def tokenizer_json(path, *, kind="WordPiece", added=3):
@@ -175,3 +199,53 @@ def test_vocabulary_of_a_tokenizer_json(tmp_path):
     path.write_text("{")
     with pytest.raises(ValueError, match="cannot be read"):
         hugging_face.tokenizer_vocabulary(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"added_tokens": ["x"]}, "not a tokenizer of word pieces"),
+        ({"added_tokens": [{"content": "x"}]}, "not a tokenizer of word pieces"),
+        ({"model": "x"}, "not a tokenizer of word pieces"),
+        ({"model": {"vocab": [["a", 0.5]]}}, "not a tokenizer of word pieces"),
+        ({"normalizer": "x"}, "not a tokenizer of word pieces"),
+        ({"model": {"vocab": {"a": "0"}}}, "ids of its 3 tokens"),
+        ({"model": {"vocab": {"a": 0, "b": 0}}}, "ids of its 4 tokens"),
+    ],
+)
+def test_odd_tokenizer_json_is_refused(tmp_path, change, message):
+    path = tokenizer_json(tmp_path / "tokenizer.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(ValueError, match=rf"tokenizer\.json: .*{message}"):
+        hugging_face.tokenizer_vocabulary(path)
+
+
+@pytest.mark.parametrize("added", [None, []])
+def test_tokenizer_json_without_added_tokens(tmp_path, added):
+    path = tokenizer_json(tmp_path / "tokenizer.json")
+    raw = json.loads(path.read_text())
+    path.write_text(json.dumps({**raw, "added_tokens": added}))
+    assert hugging_face.tokenizer_vocabulary(path)[0] == ["[PAD]", "a", "b"]
+
+
+def test_added_tokens_go_behind_the_vocabulary(tiny_config, tmp_path):
+    config = dataclasses.replace(tiny_config, vocab_size=4)
+    path = tmp_path / "added_tokens.json"
+    vocab_file = f"{tmp_path}/vocab.txt"
+
+    def found():
+        return hugging_face.with_added_tokens(["a", "b"], vocab_file, config)
+
+    assert found() == ["a", "b"]
+    path.write_text('{"<y>": 3, "a": 0, "<x>": 2}')
+    assert found() == ["a", "b", "<x>", "<y>"]
+    fewer = dataclasses.replace(config, vocab_size=3)
+    with pytest.raises(ValueError, match=r"tokens\.json: adds 2 tokens to 2, .*size=3"):
+        hugging_face.with_added_tokens(["a", "b"], vocab_file, fewer)
+    for text in ('{"<x>": 3}', '{"a": 1}', '{"<x>": "2"}', '{"<x>": 2, "<y>": 2}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"tokens\.json: the ids of .* not 2, 3,"):
+            found()
+    path.write_text("[]")
+    with pytest.raises(ValueError, match=r"tokens\.json: the file holds no JSON"):
+        found()

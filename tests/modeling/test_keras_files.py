@@ -1,5 +1,6 @@
 """Tests of modeling/keras_files.py, and of saving models the way Keras does it."""
 
+import dataclasses
 import zipfile
 
 import keras
@@ -100,6 +101,18 @@ def test_weights_need_a_config_that_fits(tiny_config, tmp_path):
         keras_files.load(path, other)
 
 
+@pytest.mark.parametrize(("head", "num_classes"), HEADS)
+@pytest.mark.parametrize("layers", [1, 3])
+def test_no_layer_is_lost_or_made_up(tiny_config, tmp_path, head, num_classes, layers):
+    """Keras would say nothing of a layer that the model lacks."""
+    path = f"{tmp_path}/m.weights.h5"
+    keras_files.save(random_model(tiny_config, head, num_classes), path)
+    other = dataclasses.replace(tiny_config, num_hidden_layers=layers)
+    message = f"holds 2 layers of BERT, but its config says num_hidden_layers={layers}"
+    with pytest.raises(ValueError, match=message):
+        keras_files.load(path, other)
+
+
 @pytest.mark.parametrize("ending", keras_files.ENDINGS)
 def test_damaged_file_says_so(tiny_config, tmp_path, ending):
     path = tmp_path / f"m{ending}"
@@ -114,7 +127,8 @@ def test_damaged_file_says_so(tiny_config, tmp_path, ending):
 def test_model_of_another_kind_is_refused(tmp_path):
     other = keras.Sequential([keras.Input([3]), keras.layers.Dense(2)])
     other.save(tmp_path / "a.keras")
-    with pytest.raises(ValueError, match=r"none of modeling/models\.py \(bert>Bert"):
+    message = r"a Keras model Sequential, .* none of modeling/models\.py \(bert>Bert"
+    with pytest.raises(ValueError, match=message):
         keras_files.load(f"{tmp_path}/a.keras")
     with zipfile.ZipFile(tmp_path / "b.keras", "w") as archive:
         archive.writestr("notes.txt", "")

@@ -121,7 +121,7 @@ def test_attention_is_the_formula(tiny_config):
     rng = np.random.default_rng(4)
     hidden = rng.normal(size=(2, 5, 16))
     mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
-    adder = layers.mask_adder(tf.constant(mask), "float32")
+    adder = layers.mask_adder(tf.constant(mask))
     actual = layer(tf.constant(hidden, tf.float32), adder)
 
     def affine(x, dense):
@@ -148,11 +148,11 @@ def test_mask_adder_takes_any_pattern(tiny_config):
     layer = layers.SelfAttention(tiny_config, site=1)
     layer.build((None, None, 16))
     hidden = tf.random.stateless_normal((1, 4, 16), [1, 2])
-    ones = layers.mask_adder(tf.ones((1, 4), tf.int32), "float32")
+    ones = layers.mask_adder(tf.ones((1, 4), tf.int32))
     assert ones.shape == (1, 1, 1, 4)
     assert np.all(np.asarray(ones) == 0)
     leftward = tf.linalg.band_part(tf.ones((1, 4, 4), tf.int32), -1, 0)
-    adder = layers.mask_adder(leftward, "float32")
+    adder = layers.mask_adder(leftward)
     assert adder.shape == (1, 1, 4, 4)
     np.testing.assert_array_equal(adder[0, 0], np.triu(np.full((4, 4), -1e4), k=1))
     # The first token sees itself alone, so the others cannot move it.

@@ -51,6 +51,48 @@ def test_file_is_no_directory(tmp_path):
     (tmp_path / "a.txt").touch()
     with pytest.raises(ValueError, match="is a file; name a directory"):
         check(tmp_path / "a.txt", overwrite=True)
+    with pytest.raises(ValueError, match=r"a\.txt is a file; name a place below a dir"):
+        check(tmp_path / "a.txt" / "b" / "c")
+    with pytest.raises(ValueError, match="--output_dir is empty; name a directory"):
+        check("")
+
+
+@pytest.mark.parametrize("name", ["makedirs", "rename"])
+def test_what_cannot_be_written_is_named(tmp_path, monkeypatch, name):
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "w.index").touch()
+
+    def refuse(path, *_):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(output_directory.os, name, refuse)
+    with (
+        pytest.raises(OSError, match=r"--output_dir=.*out: .*denied: .*another place"),
+        output_directory.complete(target) as folder,
+    ):
+        (tmp_path / folder / "a.txt").touch()
+    assert names(tmp_path) == ["out"] and names(target) == ["w.index"]
+
+
+def test_failure_between_the_renames_brings_the_old_one_back(tmp_path, monkeypatch):
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "w.index").touch()
+    rename = output_directory.os.rename
+
+    def busy(old, new):
+        if str(old).endswith(".incomplete"):
+            raise OSError(16, "Device or resource busy", old)
+        rename(old, new)
+
+    monkeypatch.setattr(output_directory.os, "rename", busy)
+    with (
+        pytest.raises(OSError, match="resource busy"),
+        output_directory.complete(target) as folder,
+    ):
+        (tmp_path / folder / "a.txt").touch()
+    assert names(tmp_path) == ["out"] and names(target) == ["w.index"]
 
 
 def test_what_was_there_is_replaced_as_a_whole(tmp_path):

@@ -66,6 +66,67 @@ def test_silent_tokenizer_config_leaves_it_open(tmp_path):
     assert pretrained.locate(folder).do_lower_case is None
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot be read (Expecting property name"),
+        ("[]", "the file holds no JSON object; copy it again"),
+        ('{"do_lower_case": "true"}', "do_lower_case is 'true'; correct it to true or"),
+        ('{"do_lower_case": 1}', "do_lower_case is 1; correct it to true or false"),
+    ],
+)
+def test_damaged_tokenizer_config_is_named(tmp_path, text, message):
+    folder = hugging_face_model(tmp_path / "model")
+    write(folder / "tokenizer_config.json", text)
+    with pytest.raises(ValueError) as caught:
+        pretrained.locate(folder)
+    said = str(caught.value)
+    assert said.startswith(f"{folder}/tokenizer_config.json: {message}")
+    write(folder / "tokenizer_config.json", '{"do_lower_case": null}')
+    assert pretrained.locate(folder).do_lower_case is None
+
+
+def test_tokens_that_the_vocabulary_lacks_are_refused(tmp_path):
+    folder = hugging_face_model(tmp_path / "model")
+    write(folder / "added_tokens.json", '{"[E1]": 4, "[CLS]": 2, "é": 5}')
+    with pytest.raises(ValueError) as caught:
+        pretrained.locate(folder)
+    said = str(caught.value)
+    assert said.startswith(f"{folder}/added_tokens.json: adds [E1], é to vocab.txt,")
+    assert f"convert_checkpoint.py --input={folder} --to=hugging_face" in said
+    assert pretrained.look_in(folder).vocab_file  # convert_checkpoint.py reads both
+    write(folder / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[E1]\né\n")
+    assert pretrained.locate(folder).vocab_file == f"{folder}/vocab.txt"
+
+
+@pytest.mark.parametrize("text", ["{}", '{"[CLS]": 2}'])
+def test_file_that_adds_no_token_is_fine(tmp_path, text):
+    folder = hugging_face_model(tmp_path / "model")
+    write(folder / "added_tokens.json", text)
+    assert pretrained.locate(folder).vocab_file == f"{folder}/vocab.txt"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "cannot be read"), ("[]", "holds no JSON object")]
+)
+def test_damaged_added_tokens_are_named(tmp_path, text, message):
+    folder = hugging_face_model(tmp_path / "model")
+    write(folder / "added_tokens.json", text)
+    with pytest.raises(ValueError, match=message) as caught:
+        pretrained.locate(folder)
+    assert str(caught.value).startswith(f"{folder}/added_tokens.json: ")
+
+
+def test_config_is_read_from_a_file(tmp_path):
+    write(tmp_path / "a.json", '{"vocab_size": 4}')
+    assert pretrained.read_config(tmp_path / "a.json").vocab_size == 4
+    with pytest.raises(FileNotFoundError, match="no such file; give the bert_config"):
+        pretrained.read_config(tmp_path / "b.json")
+    with pytest.raises(OSError, match=r"Is a directory\); give the file bert_c") as got:
+        pretrained.read_config(tmp_path)
+    assert str(got.value).startswith(f"{tmp_path}: cannot be read (")
+
+
 def test_run_directory_gives_its_newest_checkpoint(tmp_path):
     folder = google_release(tmp_path)
     for name in ("model.ckpt-5", "model.ckpt-10"):
@@ -116,8 +177,9 @@ def test_hub_id_is_downloaded(hub, tmp_path):
 
     hub.snapshot_download = snapshot_download
     assert pretrained.locate("google-bert/bert-base-uncased").checkpoint == str(folder)
-    files = """bert_config.json config.json model-*-of-*.safetensors model.safetensors
-        model.safetensors.index.json tokenizer.json tokenizer_config.json vocab.txt"""
+    files = """added_tokens.json bert_config.json config.json
+        model-*-of-*.safetensors model.safetensors model.safetensors.index.json
+        tokenizer.json tokenizer_config.json vocab.txt"""
     assert asked == [("google-bert/bert-base-uncased", files.split())]
 
 

@@ -104,6 +104,10 @@ def test_vectors_of_nothing_stay(net):
         ({"combine": "concat_last_4", "weights": (1.0,) * 4}, "no meaning"),
         ({"combine": "sum_last_4", "weights": (1.0, 2.0)}, "2 numbers, .*sums 4"),
         ({"combine": "sum_all", "weights": (1.0,) * 4}, "4 numbers, .*sums 5"),
+        (
+            {"combine": "sum_last_4", "weights": (1.0, float("nan"), 1.0, 1.0)},
+            "--layer_weights=1.0,nan,1.0,1.0 are not all finite",
+        ),
     ],
 )
 def test_what_the_network_does_not_have_is_refused(net, wanted, message):

@@ -56,7 +56,7 @@ def tiny_config():
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def build_classifier(tiny_config):
     """A function that builds the same small classifier again and again."""
 

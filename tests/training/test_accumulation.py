@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import losses
-from training import accumulation, optimizer, steps
+from training import accumulation, gradients, loss_scale, optimizer, steps
 
 STRATEGY = tf.distribute.get_strategy()
 
@@ -24,11 +24,12 @@ def train(model, objective, features, micro_batches, num_steps=3):
         jit_compile=False,
         micro_batches=micro_batches,
     )
-    results = run(
+    results, _ = run(
         iter(tf.data.Dataset.from_tensors(features).repeat()),
         tf.fill([num_steps], 0.01),
         tf.constant(num_steps),
         tf.constant(0, tf.int64),
+        loss_scale.of({}),
     )
     weights = {
         v.path.split("/", 1)[1]: np.asarray(v) for v in model.trainable_variables
@@ -148,10 +149,13 @@ def test_sums_of_every_kind():
 
     def function(number, part):
         first = part["x"][:, 0]  # [2]
-        rows = tf.IndexedSlices(
-            part["x"], tf.cast(first, tf.int32), tf.constant([11, 2])
+        slices = tf.IndexedSlices(
+            part["x"], tf.cast(first, tf.int32) // 8, tf.constant([3, 2])
         )
-        return {"sum": tf.reduce_sum(first), "none": None}, [rows, number]
+        return {"sum": tf.reduce_sum(first), "none": None}, [
+            gradients.summed(slices),
+            number,
+        ]
 
     @tf.function
     def add():
@@ -160,15 +164,40 @@ def test_sums_of_every_kind():
     sums, (rows, numbers) = add()
     assert float(sums["sum"]) == 0 + 2 + 4 + 6 + 8 + 10 and sums["none"] is None
     assert int(numbers) == 0 + 1 + 2
-    np.testing.assert_array_equal(rows.values, features["x"])
-    np.testing.assert_array_equal(rows.indices, [0, 2, 4, 6, 8, 10])
+    assert isinstance(rows, gradients.Rows)
+    # Rows 0 to 3 of x belong to row 0 of the table, 4 and 5 to row 1.
+    np.testing.assert_array_equal(rows.total, [[12, 16], [18, 20], [0, 0]])
+    assert float(rows.squares) == sum(i**2 for i in range(12))
 
 
-def test_batch_must_be_cut_equally():
-    accumulation.check_batch_size(32, 4, 2)
-    accumulation.check_batch_size(7, 1, 2)  # without parts the devices share as before
+def test_parts_are_consecutive_and_keep_what_is_known_of_shapes():
+    value = tf.reshape(tf.range(24), [6, 2, 2])
+    np.testing.assert_array_equal(
+        accumulation.cut(value, 3), np.arange(24).reshape(3, 2, 2, 2)
+    )
+
+    def shape_of(*shape):
+        specification = tf.TensorSpec(shape, tf.int32)
+        cut = tf.function(lambda value: accumulation.cut(value, 3))
+        return cut.get_concrete_function(specification).outputs[0].shape.as_list()
+
+    assert shape_of(6, 2) == [3, 2, 2]
+    assert shape_of(6, None) == [3, 2, None]
+    assert shape_of(None, 5) == [3, None, 5]
+    assert shape_of(6) == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "micro_batches", "replicas", "multiple"),
+    [(36, 4, 2, 8), (6, 4, 1, 4), (7, 1, 2, 2)],
+)
+def test_batch_must_be_cut_equally(batch_size, micro_batches, replicas, multiple):
+    """By the parts, by the devices alone, and by both together."""
+    accumulation.check_batch_size(3 * multiple, micro_batches, replicas)
     with pytest.raises(ValueError) as caught:
-        accumulation.check_batch_size(36, 4, 2)
-    text = str(caught.value)
-    for word in ("train_batch_size=36", "accumulation_steps=4", "multiple of 8"):
-        assert word in text
+        accumulation.check_batch_size(batch_size, micro_batches, replicas)
+    assert str(caught.value) == (
+        f"--train_batch_size={batch_size} is the whole batch of one update and cannot "
+        f"be cut into --gradient_accumulation_steps={micro_batches} equal parts on "
+        f"each of {replicas} replica(s); choose a multiple of {multiple}"
+    )

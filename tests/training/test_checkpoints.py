@@ -26,13 +26,14 @@ def parts(build_classifier):
     return build
 
 
-def saver(directory, model, adam, keep=5):
+def saver(directory, model, adam, keep=5, **changes):
     return checkpoints.RunCheckpoints(
         str(directory),
         checkpoint.google_variables(model),
         adam,
         write=checkpoint.write_google,
         keep=keep,
+        **changes,
     )
 
 
@@ -104,6 +105,19 @@ def test_checkpoint_file_names_the_newest(parts, tmp_path):
     assert len(state.all_model_checkpoint_paths) == 2
 
 
+@pytest.mark.parametrize("keep", [1, 2])
+def test_best_is_kept_however_many_come_after_it(parts, tmp_path, keep):
+    run = saver(tmp_path, *parts(1.0), keep=keep)
+    for step in range(1, 9):
+        run.save(step, {"best_step": 1})
+        # At no time is it gone.
+        assert "model.ckpt-1" in names(tmp_path)
+        assert tf.train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-1")
+    newest = [f"model.ckpt-{step}" for step in range(9 - keep, 9)]
+    assert names(tmp_path) == ["model.ckpt-1", *newest]
+    assert run.load(str(tmp_path / "model.ckpt-1")) == (1, {"best_step": 1})
+
+
 def test_former_best_is_forgotten(parts, tmp_path):
     run = saver(tmp_path, *parts(), keep=1)
     for step, best in ((2, 2), (4, 2), (6, 6), (8, 6)):
@@ -125,6 +139,49 @@ def test_damaged_newest_is_passed_over(parts, tmp_path, damage, caplog):
     model, adam = parts(9.0)
     assert saver(tmp_path, model, adam).restore() == (5, {"best_score": 1.0})
     assert first_values(adam) == [1.0, 1.25, 1.5]
+
+
+@pytest.mark.parametrize("left", ["", "{", '{"best_score": 2.0, "best_', "\0\0\0"])
+def test_state_that_is_cut_off_is_passed_over(parts, tmp_path, left, caplog):
+    """With all of its checkpoint: that one's weights are without their state."""
+    for value, step in ((1.0, 5), (2.0, 10)):
+        saver(tmp_path, *parts(value)).save(step, {"best_score": value})
+    (tmp_path / "model.ckpt-10.json").write_text(left)
+    model, adam = parts(9.0)
+    assert saver(tmp_path, model, adam).restore() == (5, {"best_score": 1.0})
+    assert first_values(adam) == [1.0, 1.25, 1.5]
+    assert f"{tmp_path}/model.ckpt-10 cannot be read (" in caplog.text
+    assert "; trying the one before" in caplog.text
+
+
+def test_state_is_written_whole_or_not_at_all(parts, tmp_path, monkeypatch):
+    run = saver(tmp_path, *parts(1.0))
+    run.save(5, {"best_step": 5})
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run.save(5, {"best_step": 4})
+    monkeypatch.undo()
+    assert (tmp_path / "model.ckpt-5.json").read_text() == '{"best_step": 5}'
+    assert run.restore() == (5, {"best_step": 5})
+
+
+def test_process_that_does_not_write_only_reads(parts, tmp_path):
+    """Of several processes the chief writes; the others restore what it wrote."""
+    silent = saver(tmp_path, *parts(2.0), writes=False)
+    assert silent.save(5, {"best_step": 5}) == str(tmp_path / "model.ckpt-5")
+    assert list(tmp_path.iterdir()) == []
+    saver(tmp_path, *parts(1.0)).save(5, {"best_step": 5})
+    half = tmp_path / "model.ckpt-10.incomplete.index"
+    half.touch()  # of a chief that is just saving
+    before = sorted(tmp_path.iterdir())
+    assert silent.restore() == (5, {"best_step": 5})
+    assert sorted(tmp_path.iterdir()) == before
+    saver(tmp_path, *parts(1.0)).restore()
+    assert not half.exists()
 
 
 def test_damage_everywhere_says_so(parts, tmp_path):

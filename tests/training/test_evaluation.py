@@ -1,13 +1,11 @@
-"""Tests of training/evaluation.py and training/devices.py, on one device."""
-
-import types
+"""Tests of training/evaluation.py on one device; on two: test_two_replicas.py."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from data_pipeline import batching, packing
-from training import devices, evaluation, steps
+from training import evaluation, steps
 
 STRATEGY = tf.distribute.get_strategy()
 
@@ -120,37 +118,3 @@ def test_objective_without_a_prediction_scores_zero():
     batches = tf.data.Dataset.from_tensor_slices({"x": [1.0]})
     scores = evaluation.objective_scores(evaluate, batches, 1, STRATEGY)
     assert scores == {"loss": 0.0, "word_loss": 0.0, "word_accuracy": 0.0}
-
-
-def test_one_device_is_described(monkeypatch):
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
-    monkeypatch.setattr(devices, "_usable_cores", lambda: range(3))
-    assert devices.describe(STRATEGY) == (
-        "devices: CPU with 3 cores, no GPU found; strategy: one device, 1 replica(s)"
-    )
-    gpu = types.SimpleNamespace(name="/device:GPU:0")
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [gpu])
-    assert devices.describe(STRATEGY) == (
-        "devices: 1 GPU; strategy: one device, 1 replica(s)"
-    )
-
-
-def test_one_device_needs_no_strategy(monkeypatch):
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
-    assert devices.strategy_for() is tf.distribute.get_strategy()
-    assert not devices.compiles_steps(STRATEGY, static_length=128)
-
-
-def test_steps_are_compiled_on_gpus_with_one_length(monkeypatch):
-    gpu = types.SimpleNamespace(name="/device:GPU:0")
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [gpu])
-    assert devices.compiles_steps(STRATEGY, static_length=128)
-    assert not devices.compiles_steps(STRATEGY, static_length=None)
-
-
-@pytest.mark.parametrize(
-    ("batch_size", "replicas", "fitting"), [(8, 1, 8), (8, 2, 8), (7, 2, 8), (1, 8, 8)]
-)
-def test_batch_size_is_a_multiple_of_the_replicas(batch_size, replicas, fitting):
-    strategy = types.SimpleNamespace(num_replicas_in_sync=replicas)
-    assert devices.fitting_batch_size(batch_size, strategy) == fitting

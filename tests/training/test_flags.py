@@ -3,8 +3,9 @@
 import types
 
 import pytest
+import tensorflow as tf
 
-from training import flags, lamb, optimizer, run_flags
+from training import device_flags, flags, lamb, optimizer, run, run_flags
 
 
 class CommandLine(dict):
@@ -23,7 +24,7 @@ def command_line(monkeypatch):
                 for name, value in values.items()
             }
         )
-        for module in (flags, run_flags):
+        for module in (flags, run_flags, device_flags):
             monkeypatch.setattr(module, "FLAGS", line)
 
     return give
@@ -111,25 +112,6 @@ def test_fine_tuning_is_checked(command_line, change, message):
     else:
         with pytest.raises(ValueError, match=message):
             flags.check_fine_tuning()
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [("adam", optimizer.BertAdam), ("lamb", lamb.BertLamb)]
-)
-def test_optimizer_is_the_named_one(command_line, name, kind):
-    for correct in (False, True):
-        command_line(optimizer=name, adam_bias_correction=correct)
-        made = run_flags.optimizer()
-        assert type(made) is kind and made.bias_correction is correct
-
-
-def test_batch_is_checked_against_devices_and_parts(command_line):
-    strategy = types.SimpleNamespace(num_replicas_in_sync=2)
-    command_line(train_batch_size=24, gradient_accumulation_steps=4)
-    flags.check_batch_size(strategy)
-    command_line(train_batch_size=20, gradient_accumulation_steps=4)
-    with pytest.raises(ValueError, match="--train_batch_size=20 is the whole batch"):
-        flags.check_batch_size(strategy)
 
 
 MODEL = {
@@ -248,3 +230,105 @@ def test_best_metric_must_be_a_score(command_line):
     command_line(**{**TRAINING, "best_metric": "mcc"})
     with pytest.raises(ValueError, match="--best_metric=mcc is none of the scores"):
         run_flags.plan(3668, ("accuracy", "f1", "loss"))
+
+
+RUN = {
+    "optimizer": "adam",
+    "adam_bias_correction": False,
+    "jit_compile": "false",
+    "keep_checkpoint_max": 7,
+    "train_batch_size": 24,
+    "gradient_accumulation_steps": 3,
+    "mixed_precision": None,
+    "recompute": False,
+    "deterministic": True,
+    "evaluate_steps": 5,
+}
+WHAT = {"output_dir": "out", "store": "store", "origin": "random", "seed": 4}
+MODEL_OF_RUN = types.SimpleNamespace(compute_dtype="float32", variable_dtype="float32")
+
+
+def evaluate():
+    return {}
+
+
+@pytest.fixture
+def trained(command_line, monkeypatch):
+    """A function from changes of RUN to what run.train gets for it."""
+    calls = []
+    monkeypatch.setattr(run, "train", lambda *found: calls.append(found) or 8)
+
+    def call(**changes):
+        command_line(**{**RUN, **changes})
+        strategy = tf.distribute.get_strategy()
+        done = run_flags.train(
+            *(MODEL_OF_RUN, "objective", "plan", "batches_from"),
+            strategy=strategy,
+            evaluate=evaluate,
+            **WHAT,
+        )
+        assert done == 8
+        settings, model, made, *others = calls.pop()
+        assert model is MODEL_OF_RUN and settings.strategy is strategy
+        assert others == ["objective", "batches_from", "plan"]
+        return settings, made
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("adam", optimizer.BertAdam), ("lamb", lamb.BertLamb)]
+)
+def test_optimizer_is_the_named_one(trained, name, kind):
+    for correct in (False, True):
+        _, made = trained(optimizer=name, adam_bias_correction=correct)
+        assert type(made) is kind and made.bias_correction is correct
+
+
+def test_run_is_what_the_flags_say(trained):
+    settings, _ = trained()
+    assert {name: getattr(settings, name) for name in WHAT} == WHAT
+    assert (settings.keep, settings.batch_size, settings.micro_batches) == (7, 24, 3)
+    assert settings.evaluate is evaluate and settings.jit_compile is False
+    assert settings.settings == "float32; deterministic"
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "value"),
+    [
+        ({"evaluate_steps": 0}, "evaluate", None),
+        ({"jit_compile": "true"}, "jit_compile", True),
+        ({"mixed_precision": "float16"}, "scales_loss", True),
+        ({"mixed_precision": "bfloat16"}, "scales_loss", False),
+        ({}, "scales_loss", False),
+        ({"recompute": True}, "settings", "float32; recompute; deterministic"),
+    ],
+    ids=str,
+)
+def test_run_follows_a_flag(trained, change, name, value):
+    assert getattr(trained(**change)[0], name) == value
+
+
+def test_start_and_order_are_what_the_flags_say(command_line, monkeypatch):
+    monkeypatch.setattr(flags, "values", lambda: {"do_train": True})
+    monkeypatch.setattr(flags, "command", lambda: "python run.py --do_train")
+    given = {"mixed_precision": "float16", "do_train": True}
+    command_line(**given, overwrite_output_dir=False)
+    assert run_flags.start_settings(3) == {
+        "dtype_policy": "mixed_float16",
+        "seed": 3,
+        "trains": True,
+        "overwrite": False,
+        "flags_of_run": {"do_train": True},
+        "command": "python run.py --do_train",
+    }
+    plan = types.SimpleNamespace(num_train_steps=9)
+    where = {"use_tpu": False, "distribution_strategy": "auto", "train_batch_size": 4}
+    for group, pad, grouped in ((True, False, True), (True, True, False), (False,) * 3):
+        command_line(**where, group_by_length=group, pad_to_max_length=pad)
+        assert run_flags.order_settings(plan, 3) == {
+            "batch_size": 4,
+            "num_steps": 9,
+            "seed": 3,
+            "group_by_length": grouped,
+        }

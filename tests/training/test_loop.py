@@ -1,8 +1,13 @@
 """Tests of training/loop.py with stand-ins for what runs, saves and reports."""
 
+import math
+import os
+import signal
+import time
+
 import pytest
 
-from training import loop
+from training import interruption, loop, loss_scale
 
 
 def plan(num_train_steps=10, save_steps=4, log_steps=100, **changes):
@@ -16,26 +21,39 @@ def plan(num_train_steps=10, save_steps=4, log_steps=100, **changes):
 
 
 class Stage:
-    """Remembers what the loop does; the loss is what `losses` says, by last step."""
+    """Remembers what the loop does.
 
-    def __init__(self, losses=(), scores=(), norm=1.0):
+    Losses and norms are those of `losses` and `norms` by step, the first being 1, and
+    a call ends where one is not finite or where `wish` is not 0.
+    """
+
+    def __init__(self, losses=(), scores=(), norms=(), wish=None):
         self.calls, self.saved, self.reported = [], [], []
-        self.evaluated_at, self.said = [], []
-        self.losses, self.scores, self.norm = dict(losses), list(scores), norm
+        self.evaluated_at, self.said, self.results = [], [], []
+        self.losses, self.norms, self.scores = dict(losses), dict(norms), list(scores)
+        self.wish = wish or (lambda step: 0.0)
 
-    def train_steps(self, iterator, rates, count, step):
+    def train_steps(self, iterator, rates, count, step, scaling):
         assert len(rates) == self.num_rates  # another length would be traced anew
-        batches = [next(iterator) for _ in range(int(count))]
+        step, batches, stop, loss, norm = int(step), [], 0.0, 1.0, 1.0
+        while len(batches) < int(count) and math.isfinite(loss + norm) and not stop:
+            batches.append(next(iterator))
+            done = step + len(batches)
+            stop = float(self.wish(done))
+            loss, norm = self.losses.get(done, 1.0), self.norms.get(done, 1.0)
         rates = (rates.numpy()[: len(batches)] * 16).tolist()
-        self.calls.append((int(step), batches, rates))
-        loss = self.losses.get(int(step) + len(batches), 1.0)
-        return {"loss": loss, "gradient_norm": self.norm, "examples": 1, "tokens": 1}
+        self.calls.append((step, batches, rates))
+        results = {"loss": loss, "gradient_norm": norm, "examples": 1, "tokens": 1}
+        halved = loss_scale.Scaling(scaling.scale / 2, scaling.good_steps + 3)
+        return {**results, "steps": len(batches), "stop": stop, "skipped": 1}, halved
 
     def save(self, step, state):
         self.saved.append((step, dict(state)))
+        return f"run/model.ckpt-{step}"
 
     def train(self, step, results, learning_rate):
         self.reported.append((step, learning_rate * 16))
+        self.results.append(results)
 
     def evaluated(self, step, scores):
         self.evaluated_at.append(step)
@@ -43,21 +61,22 @@ class Stage:
     def say(self, text):
         self.said.append(text)
 
-    def run(self, run_plan, step=0, state=None, evaluates=False):
+    def evaluate(self):
+        """The next score, which may be a function that gives it."""
+        score = self.scores.pop(0)
+        return {"accuracy": score() if callable(score) else score}
+
+    def run(self, run_plan, step=0, state=None, evaluates=False, **changes):
         self.num_rates = min(run_plan.log_steps, run_plan.max_steps_per_call)
-
-        def evaluate():
-            return {"accuracy": self.scores.pop(0)}
-
-        return loop.train(
-            self.train_steps,
-            range(step, 1000),
-            run_plan,
-            step=step,
-            state=state or {},
-            checkpoints=self,
-            reporter=self,
-            evaluate=evaluate if evaluates else None,
+        what = {
+            "train_steps": self.train_steps,
+            "plan": run_plan,
+            "checkpoints": self,
+            "reporter": self,
+            "evaluate": self.evaluate if evaluates else None,
+        }
+        return loop.Loop(**{**what, **changes}).train(
+            range(step, 1000), step, state or {}
         )
 
     @property
@@ -126,6 +145,7 @@ def test_best_checkpoint_is_saved_when_it_is_found():
     assert stage.evaluated_at == [3, 6, 9, 10]
     assert final == {
         "step": 10,
+        "evaluated_step": 10,
         "best_step": 6,
         "best_score": 0.7,
         "evaluations_since_best": 2,
@@ -138,19 +158,10 @@ def test_best_checkpoint_is_saved_when_it_is_found():
 def test_of_losses_the_lowest_is_best():
     stage = Stage(scores=[0.5, 0.7, 0.4, 0.6])
     run_plan = plan(save_steps=100, evaluate_steps=3, best_metric="accuracy")
-    losses = plan(save_steps=100, evaluate_steps=3, best_metric="loss")
     assert stage.run(run_plan, evaluates=True)["best_step"] == 6
-
-    final = loop.train(
-        stage.train_steps,
-        range(1000),
-        losses,
-        step=0,
-        state={},
-        checkpoints=stage,
-        reporter=stage,
-        evaluate=iter([{"loss": x} for x in (0.5, 0.7, 0.4, 0.6)]).__next__,
-    )
+    losses = plan(save_steps=100, evaluate_steps=3, best_metric="loss")
+    found = iter([{"loss": x} for x in (0.5, 0.7, 0.4, 0.6)])
+    final = Stage().run(losses, evaluate=found.__next__)
     assert final["best_step"] == 9 and final["best_score"] == 0.4
 
 
@@ -158,8 +169,9 @@ def test_without_a_metric_none_is_best():
     """Pretraining: what is evaluated decides nothing."""
     stage = Stage(scores=[0.5, 0.7, 0.4, 0.6])
     final = stage.run(plan(save_steps=100, evaluate_steps=3), evaluates=True)
-    assert stage.evaluated_at == [3, 6, 9, 10] and final == {"step": 10}
-    assert stage.saved == [(10, {})]
+    assert stage.evaluated_at == [3, 6, 9, 10]
+    assert final == {"step": 10, "evaluated_step": 10}
+    assert stage.saved == [(10, {"evaluated_step": 10})]
 
 
 def test_stops_early_and_says_so():
@@ -185,20 +197,167 @@ def test_patience_survives_a_resumed_run():
         20, save_steps=100, evaluate_steps=3, best_metric="accuracy", patience=2
     )
     state = {"best_step": 3, "best_score": 0.5, "evaluations_since_best": 1}
+    state["evaluated_step"] = 6
     assert stage.run(early, step=6, state=state, evaluates=True)["step"] == 9
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_loss_that_is_no_number_stops_and_saves_nothing(bad):
-    stage = Stage(losses={8: bad}, scores=[0.5, 0.6])
+    stage = Stage(losses={6: bad}, scores=[0.5, 0.6])
     with pytest.raises(FloatingPointError) as caught:
         stage.run(plan(evaluate_steps=4, best_metric="accuracy"), evaluates=True)
-    text = str(caught.value)
-    assert text.startswith(f"the loss is {bad} in steps 5 to 8; the last checkpoint is")
-    assert "of step 4" in text and "lower --learning_rate" in text
+    assert str(caught.value) == (
+        f"the loss is {bad} at step 6, of the batch not known; the last checkpoint is "
+        "of step 4: lower --learning_rate, or look at these examples, and go on from "
+        "there"
+    )
     assert stage.saved_steps == [4] and stage.evaluated_at == [4]
+    assert stage.reported == [(4, 3)]
 
 
 def test_gradient_that_is_no_number_stops_too():
-    with pytest.raises(FloatingPointError, match="the gradient_norm is nan in steps 1"):
-        Stage(norm=float("nan")).run(plan())
+    with pytest.raises(FloatingPointError, match="the gradient_norm is nan at step 3,"):
+        Stage(norms={3: float("nan")}).run(plan())
+
+
+def test_examples_of_a_bad_loss_are_named():
+    """Those of the batch of step 6, which is number 5 counted from 0."""
+    stage = Stage(losses={6: float("nan")})
+    with pytest.raises(FloatingPointError, match="step 6, of the batch train-5; the"):
+        stage.run(plan(), name_batch=lambda step: f"train-{step}")
+
+
+def test_resumed_run_names_the_checkpoint_it_came_from():
+    stage = Stage(losses={7: float("nan")})
+    with pytest.raises(FloatingPointError, match="last checkpoint is of step 5: lower"):
+        stage.run(plan(), step=5)
+
+
+def test_loss_scale_is_part_of_the_state():
+    """The stand-in halves it in each call and adds 3 to the good steps."""
+    stage = Stage()
+    final = stage.run(plan(), scales_loss=True)
+    assert final == {"step": 10, "loss_scale": 2.0**12, "good_steps": 9}
+    assert stage.saved[0] == (4, {"loss_scale": 2.0**14, "good_steps": 3})
+    shown = [(r["loss_scale"], r["skipped_steps"]) for r in stage.results]
+    assert shown == [(2.0**14, 1.0), (2.0**13, 1.0), (2.0**12, 1.0)]
+    resumed = Stage()
+    assert resumed.run(plan(), *stage.saved[0], scales_loss=True) == final
+
+
+def test_without_scaling_nothing_is_said_of_it():
+    stage = Stage()
+    stage.run(plan())
+    names = {"loss", "gradient_norm", "examples", "tokens"}
+    assert [set(results) for results in stage.results] == [names] * 3
+
+
+def test_scale_that_helps_nothing_stops_the_run():
+    stage, state = Stage(), {"loss_scale": 2.0, "good_steps": 0}
+    with pytest.raises(FloatingPointError) as caught:
+        stage.run(plan(), state=state, scales_loss=True)
+    assert str(caught.value) == (
+        "the loss scale of float16 fell to 0.5 at step 8, of the batch not known: "
+        "gradients overflow whatever it is; the last checkpoint is of step 4: lower "
+        "--learning_rate, use --mixed_precision=bfloat16, or look at these examples"
+    )
+    assert stage.saved_steps == [4]
+
+
+def test_run_that_is_asked_to_stop_saves_first():
+    stage = Stage(wish=lambda step: step == 6)
+    with pytest.raises(interruption.Stopped) as caught:
+        stage.run(plan())
+    assert caught.value.number == signal.SIGTERM
+    assert stage.saved == [(4, {}), (6, {})] and stage.reported[-1] == (6, 5)
+    assert stage.said == [
+        "asked to stop (SIGTERM): saved run/model.ckpt-6 at step 6 of 10; the same "
+        "command goes on from there"
+    ]
+    resumed = Stage()
+    assert resumed.run(plan(), *stage.saved[-1]) == {"step": 10}
+    assert resumed.calls == [(6, [6, 7], [6, 7]), (8, [8, 9], [8, 9])]
+
+
+@pytest.fixture
+def send():
+    """A function that sends a signal to this process, which survives it."""
+    before = [(n, signal.getsignal(n)) for n in interruption.SIGNALS]
+    for number, _ in before:
+        signal.signal(number, lambda *_: None)
+    yield lambda number=signal.SIGTERM: os.kill(os.getpid(), number)
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+SCORES = [0.5, 0.7, 0.6, 0.65]
+EVALUATED = plan(save_steps=100, evaluate_steps=3, best_metric="accuracy")
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_evaluation_is_broken_off_and_done_first_later(send, name):
+    """At step 6: the resumed run ends as one that nobody interrupted."""
+    number = signal.Signals[name]
+
+    def interrupted():
+        send(number)
+        time.sleep(20)
+
+    whole = Stage(scores=SCORES)
+    final = whole.run(EVALUATED, evaluates=True)
+    stage = Stage(scores=[SCORES[0], interrupted])
+    with (
+        interruption.Interruption() as watch,
+        pytest.raises(interruption.Stopped) as caught,
+    ):
+        stage.run(EVALUATED, evaluates=True, interruption=watch)
+    assert caught.value.number == number
+    assert stage.said == [
+        f"asked to stop ({name}): saved run/model.ckpt-6 at step 6 of 10; the same "
+        "command goes on from there"
+    ]
+    step, state = stage.saved[-1]
+    assert step == 6 and state["evaluated_step"] == state["best_step"] == 3
+    resumed = Stage(scores=SCORES[1:])
+    with interruption.Interruption() as watch:
+        again = resumed.run(EVALUATED, step, state, True, interruption=watch)
+    assert again == final and final["best_step"] == 6
+    assert resumed.evaluated_at == [6, 9, 10] and resumed.calls[0][0] == 6
+    assert stage.saved[:1] + resumed.saved == whole.saved
+
+
+def test_last_evaluation_is_done_even_if_no_step_is_left():
+    stage = Stage(scores=[0.9])
+    state = {"evaluated_step": 9, "best_step": 6, "best_score": 0.7}
+    final = stage.run(EVALUATED, 10, state, evaluates=True)
+    assert stage.calls == [] and stage.evaluated_at == [10]
+    assert final["best_step"] == 10 and final["best_score"] == 0.9
+    assert stage.saved == [(10, {k: v for k, v in final.items() if k != "step"})]
+
+
+def test_evaluation_that_others_take_part_in_is_finished(send):
+    """Then the next call stops after one step, which all of them do."""
+
+    def interrupted():
+        send()
+        while float(watch.wish) == 0.0:
+            time.sleep(0.01)
+        return SCORES[1]
+
+    stage = Stage(scores=[SCORES[0], interrupted], wish=lambda step: float(watch.wish))
+    with (
+        interruption.Interruption() as watch,
+        pytest.raises(interruption.Stopped),
+    ):
+        stage.run(EVALUATED, evaluates=True, interruption=watch, raises=False)
+    assert stage.evaluated_at == [3, 6] and stage.calls[-1] == (6, [6], [6])
+    step, state = stage.saved[-1]
+    assert step == 7 and state["evaluated_step"] == state["best_step"] == 6
+
+
+def test_evaluation_at_each_step_is_done_once():
+    """What is evaluated and saved is not evaluated again by a resumed run."""
+    stage = Stage(scores=[0.5, 0.7])
+    state = {"evaluated_step": 6, "best_step": 3, "best_score": 0.5}
+    stage.run(EVALUATED, 6, {**state, "evaluations_since_best": 1}, evaluates=True)
+    assert stage.evaluated_at == [9, 10]

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import checkpoint, losses, models
-from training import optimizer, schedule, steps
+from training import loss_scale, optimizer, schedule, steps
 
 # optimization.py: exclude_from_weight_decay.
 ORIGINAL_EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
@@ -40,11 +40,12 @@ def train_function(model, adam, objective, seed=1):
 
 def call(run, batches, rates, step=0, count=None):
     """Does some steps; `rates` may be longer than their count."""
-    results = run(
+    results, _ = run(
         batches,
         tf.constant(rates, tf.float32),
         tf.constant(len(rates) if count is None else count),
         tf.constant(step, tf.int64),
+        loss_scale.of({}),
     )
     return {name: float(value) for name, value in results.items()}
 

@@ -79,6 +79,20 @@ def test_texts_reach_tensorboard_and_not_the_terminal(tmp_path, clock):
     assert stream.getvalue().splitlines()[0] == "evaluation at step 20: loss 0.5000"
 
 
+def test_process_that_does_not_write_still_shows_its_progress(tmp_path, clock):
+    """Of several processes the chief writes for TensorBoard."""
+    stream = io.StringIO()
+    reporter = reporting.Reporter(str(tmp_path), 40, writes=False, stream=stream)
+    clock["now"] += 20
+    reporter.train(20, RESULTS, 1e-3)
+    reporter.evaluated(20, {"accuracy": 0.75, "blanks": "| a |"})
+    reporter.close()
+    assert list(tmp_path.iterdir()) == []
+    step, evaluation = stream.getvalue().splitlines()
+    assert step.startswith("step 20/40 (50 %)  loss 0.5000")
+    assert evaluation == "evaluation at step 20: accuracy 0.7500"
+
+
 def test_nothing_is_written_before_the_first_scalar(tmp_path):
     reporting.Reporter(str(tmp_path), 40).close()
     assert list(tmp_path.iterdir()) == []

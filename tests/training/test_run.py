@@ -1,6 +1,9 @@
-"""Tests of training/run.py: whole small runs, resumed and not."""
+"""Tests of training/run.py: whole small runs, resumed, interrupted and not."""
 
-import functools
+import os
+import signal
+import time
+import types
 
 import keras
 import numpy as np
@@ -8,47 +11,73 @@ import pytest
 import tensorflow as tf
 
 from modeling import checkpoint, losses
-from training import checkpoints, loop, optimizer, run
+from training import checkpoints, devices, interruption, loop, optimizer, run
 
 
 @pytest.fixture
 def train(build_classifier, classifier_batch, tmp_path):
     """A function that starts the same run as a new process would."""
-    dataset = tf.data.Dataset.from_tensors(classifier_batch).repeat()
 
-    def start(num_train_steps, directory="run", rate=0.01, seed=1):
+    def batches_from(step):
+        """Each step has its own batch: the examples moved on by one."""
+
+        def moved(number):
+            return {k: tf.roll(v, number, axis=0) for k, v in classifier_batch.items()}
+
+        return tf.data.Dataset.range(step, 1000).map(moved)
+
+    def start(
+        num_train_steps,
+        directory="run",
+        rate=0.01,
+        seed=1,
+        source=batches_from,
+        plan=None,
+        **changes,
+    ):
         keras.utils.clear_session()
         model = build_classifier()
         (tmp_path / directory).mkdir(exist_ok=True)
-        settings = run.Run(
-            output_dir=str(tmp_path / directory),
-            strategy=tf.distribute.get_strategy(),
-            jit_compile=False,
-            variables=checkpoint.google_variables(model),
-            write=checkpoint.write_google,
-            load=functools.partial(checkpoint.load, model),
-            origin="random",
-            keep=5,
-            batch_size=8,
-            seed=seed,
-        )
-        plan = loop.Plan(
-            num_train_steps=num_train_steps,
+        what = {
+            "output_dir": str(tmp_path / directory),
+            "strategy": tf.distribute.get_strategy(),
+            "jit_compile": False,
+            "store": checkpoint.store(model),
+            "origin": "random",
+            "keep": 5,
+            "batch_size": 8,
+            "seed": seed,
+            "settings": "float32",
+        }
+        run_plan = {
+            "num_train_steps": num_train_steps,
             # Of a schedule that does not know when the run is interrupted.
-            learning_rate=lambda step: rate / (1 + step),
-            save_steps=3,
-        )
+            "learning_rate": lambda step: rate / (1 + step),
+            "save_steps": 3,
+        }
         final = run.train(
-            settings,
+            run.Run(**{**what, **changes}),
             model,
             optimizer.BertAdam(),
             losses.classifier("classification"),
-            lambda step: dataset,
-            plan,
+            source,
+            loop.Plan(**{**run_plan, **(plan or {})}),
         )
         return final, [np.asarray(v) for v in model.trainable_variables]
 
+    start.batches_from = batches_from
     return start
+
+
+@pytest.fixture
+def send():
+    """A function that sends a signal to this process, which survives it."""
+    before = [(n, signal.getsignal(n)) for n in interruption.SIGNALS]
+    for number, _ in before:
+        signal.signal(number, lambda *_: None)
+    yield lambda number=signal.SIGTERM: os.kill(os.getpid(), number)
+    for number, handler in before:
+        signal.signal(number, handler)
 
 
 def stored(prefix):
@@ -84,8 +113,275 @@ def test_resumed_run_equals_an_uninterrupted_one(train, tmp_path, capsys):
     assert path.stat().st_mtime_ns == before
 
 
-def test_loss_that_is_no_number_ends_with_a_code_of_its_own(train, tmp_path):
+def assert_equal_checkpoints(first, second):
+    ones, others = stored(str(first)), stored(str(second))
+    assert ones.keys() == others.keys()
+    for name, value in ones.items():
+        np.testing.assert_array_equal(value, others[name], err_msg=name)
+    first, second = (path.with_name(f"{path.name}.json") for path in (first, second))
+    assert first.read_text() == second.read_text()
+
+
+EVALUATING = {"evaluate_steps": 4, "best_metric": "accuracy", "save_steps": 5}
+SCORES = {4: 0.5, 8: 0.75, 9: 0.25}
+
+
+def test_interrupted_run_ends_as_an_uninterrupted_one(train, send, tmp_path, capsys):
+    """Stopped by a signal within a call, then by one within an evaluation."""
+
+    def evaluate_with(*scores):
+        found = iter(scores)
+
+        def evaluate():
+            score = next(found)
+            return {"accuracy": score() if callable(score) else score}
+
+        return evaluate
+
+    def interrupting(step):
+        def pause(number, batch):
+            if number == 1:  # the steps after it see the wish
+                send()
+                time.sleep(0.5)
+
+        def passed(number, batch):
+            with tf.control_dependencies([tf.py_function(pause, [number, 0], [])]):
+                return tf.nest.map_structure(tf.identity, batch)
+
+        return train.batches_from(step).enumerate().map(passed)
+
+    def interrupted():
+        send(signal.SIGINT)
+        time.sleep(20)
+
+    final, weights = train(
+        *(9, "whole"), plan=EVALUATING, evaluate=evaluate_with(0.5, 0.75, 0.25)
+    )
+    assert final == 8  # the best
+    capsys.readouterr()
+
     with pytest.raises(SystemExit) as caught:
-        train(9, rate=float("inf"))
-    assert caught.value.code == run.NOT_FINITE
+        train(
+            *(9, "parts"),
+            plan=EVALUATING,
+            source=interrupting,
+            evaluate=evaluate_with(),
+        )
+    assert caught.value.code == 143
+    (prefix,) = checkpoints.all_checkpoints(str(tmp_path / "parts"))
+    step = int(prefix.rsplit("-", 1)[1])
+    assert step in (2, 3)  # the second may have looked before it took its batch
+    error = capsys.readouterr().err
+    assert (
+        f"asked to stop (SIGTERM): saved {prefix} at step {step} of 9; the same "
+        "command goes on from there\n"
+    ) in error
+
+    with pytest.raises(SystemExit) as caught:
+        train(*(9, "parts"), plan=EVALUATING, evaluate=evaluate_with(0.5, interrupted))
+    assert caught.value.code == 130
+    out, error = capsys.readouterr()
+    assert f"model.ckpt-{step} with its moments (resumed)" in out
+    assert "asked to stop (SIGINT): saved" in error and "at step 8 of 9;" in error
+
+    found, again = train(
+        *(9, "parts"), plan=EVALUATING, evaluate=evaluate_with(0.75, 0.25)
+    )
+    assert found == 8
+    for first, second in zip(weights, again, strict=True):
+        np.testing.assert_array_equal(first, second)
+    for step in (8, 9):
+        name = f"model.ckpt-{step}"
+        assert_equal_checkpoints(tmp_path / "whole" / name, tmp_path / "parts" / name)
+
+
+@pytest.fixture
+def quick(train, monkeypatch):
+    """`train` with steps that compute nothing, but for what `does` does."""
+
+    def start(*arguments, does=lambda step: None, loss=1.0, **changes):
+        def train_function(*_, stop, **__):
+            def train_steps(iterator, rates, count, step, scaling):
+                does(int(step))
+                results = {"loss": loss, "gradient_norm": 1.0, "skipped": 0.0}
+                results |= {"examples": 8.0, "tokens": 8.0, "stop": float(stop)}
+                done = 1 if results["stop"] else int(count)
+                return {**results, "steps": done}, scaling
+
+            return train_steps
+
+        monkeypatch.setattr(run.steps, "train_function", train_function)
+        return train(*arguments, **changes)
+
+    return start
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_signal_while_the_last_checkpoint_is_written(quick, send, tmp_path, name, code):
+    """It is written to its end, and there is nothing left to train."""
+
+    def written(store):
+        def write(prefix, values):
+            if prefix.endswith("-6"):
+                send(signal.Signals[name])
+            store.write(prefix, values)
+
+        return types.SimpleNamespace(
+            variables=store.variables, write=write, load=store.load
+        )
+
+    store = checkpoint.store
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as caught:
+        patch.setattr(checkpoint, "store", lambda model: written(store(model)))
+        quick(6)
+    assert caught.value.code == code
+    assert len(checkpoints.all_checkpoints(str(tmp_path / "run"))) == 2
+    assert quick(6, does=None)[0] == 6  # no step is done
+
+
+def test_handlers_are_those_of_before_when_a_run_ends(quick, send):
+    before = [signal.getsignal(number) for number in interruption.SIGNALS]
+    during = []
+    quick(3, does=lambda step: during.append(signal.getsignal(signal.SIGTERM)))
+    assert [signal.getsignal(number) for number in interruption.SIGNALS] == before
+    assert len(during) == 1 and during[0] is not before[0]
+
+
+def test_loss_that_is_no_number_ends_with_a_code_of_its_own(train, tmp_path, caplog):
+    with pytest.raises(SystemExit) as caught:
+        train(9, rate=float("inf"), name_batch=lambda step: f"rows {step}")
+    assert caught.value.code == run.NOT_FINITE == 3
     assert checkpoints.all_checkpoints(str(tmp_path / "run")) == []
+    # The rate of the first step makes the weights of the second what they are.
+    said = " is nan at step 2, of the batch rows 1; the last checkpoint is of step 0: "
+    assert said in caplog.text
+
+
+def lose(step):
+    if step:
+        raise tf.errors.UnavailableError(None, None, "Connection reset\nby peer", {})
+
+
+def test_lost_worker_is_said_with_what_to_do(quick, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(devices, "has_workers", lambda strategy: True)
+    for loses, origin in (
+        (lambda step: lose(1), "the beginning"),
+        (lose, f"{tmp_path}/run/model.ckpt-3"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            quick(9, does=loses)
+        assert caught.value.code == run.LOST_WORKER == 4
+        assert (
+            "another process of this run has ended, or cannot be reached (Connection "
+            "reset); start all of them again with the same command: it goes on from "
+            f"{origin}\n"
+        ) in caplog.text
+
+
+def test_error_of_one_process_alone_keeps_its_traceback(quick):
+    with pytest.raises(tf.errors.UnavailableError):
+        quick(9, does=lose)
+
+
+def test_checkpoint_that_cannot_be_written_is_one_line(quick, capsys):
+    store = checkpoint.store
+
+    def full(prefix, _):
+        raise tf.errors.ResourceExhaustedError(None, None, f"{prefix}; No space left")
+
+    def without_room(model):
+        found = store(model)
+        return types.SimpleNamespace(
+            variables=found.variables, write=full, load=found.load
+        )
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as caught:
+        patch.setattr(checkpoint, "store", without_room)
+        quick(6)
+    assert caught.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("error: ") and "No space left); make room there" in last
+
+
+def test_first_steps_are_timed_and_settings_announced(quick, capsys):
+    quick(6, settings="bfloat16, weights float32", micro_batches=2)
+    out, error = capsys.readouterr()
+    assert (
+        "precision: bfloat16, weights float32; XLA: off; batch: 8, 8 per replica in 2 "
+        "micro-batches\n"
+    ) in out
+    assert error.count("first 3 step(s) done after ") == 1
+
+
+@pytest.fixture
+def start(tmp_path):
+    """A function that calls run.start for a model that is only a name."""
+    before = keras.config.dtype_policy()
+
+    def call(build=lambda resumes: ("model", "random", 0), **changes):
+        what = {
+            "output_dir": str(tmp_path / "run"),
+            "strategy": tf.distribute.get_strategy(),
+            "dtype_policy": "float32",
+            "seed": 3,
+            "trains": True,
+            "overwrite": False,
+            "identity": {"seed": 3},
+            "flags_of_run": {"seed": 3},
+            "command": "python run.py --seed=3",
+            "files": {"vocab.txt": "a\n"},
+        }
+        return run.start(build=build, **{**what, **changes})
+
+    yield call
+    keras.config.set_dtype_policy(before)
+
+
+def test_model_is_made_with_the_runs_seed_and_precision(start):
+    def build(resumes):
+        drawn = keras.initializers.RandomNormal()((3,))
+        return np.asarray(drawn).tolist(), keras.config.dtype_policy().name, 0
+
+    first, policy, _ = start(build, dtype_policy="mixed_bfloat16")
+    assert policy == "mixed_bfloat16"
+    second, policy, _ = start(build)
+    assert policy == "float32" and first == second
+    assert start(build, seed=4)[0] != first
+
+
+@pytest.mark.parametrize("is_chief", [True, False])
+def test_only_the_chief_writes(start, tmp_path, monkeypatch, is_chief):
+    monkeypatch.setattr(devices, "is_chief", lambda strategy: is_chief)
+    assert start() == ("model", "random", 0)
+    assert (tmp_path / "run").exists() is is_chief
+    start(trains=False)
+    names = ["run.json", "vocab.txt"] if is_chief else []
+    assert sorted(path.name for path in tmp_path.glob("run/*")) == names
+
+
+def test_hosts_must_agree_before_anything_is_written(
+    start, tmp_path, monkeypatch, capsys
+):
+    seen = []
+
+    def disagreeing(strategy, number):
+        seen.append(number)
+        return np.array([number, number + 1])
+
+    monkeypatch.setattr(devices, "gathered", disagreeing)
+    for identity in ({"seed": 3}, {"seed": 4}):
+        with pytest.raises(SystemExit) as caught:
+            start(identity=identity)
+        assert caught.value.code == 2
+        assert capsys.readouterr().err.startswith(
+            "error: the hosts do not agree on model, data and output directory: "
+        )
+    assert not (tmp_path / "run").exists()
+    assert seen[0] != seen[1]  # it depends on what the run is
+
+
+def test_weights_of_a_run_that_does_not_train_are_named(start, capsys):
+    start(trains=False)
+    assert capsys.readouterr().out == "weights: random\n"
+    start()
+    assert capsys.readouterr().out == ""

@@ -19,6 +19,7 @@ def begin(directory, identity=None, **changes):
             "overwrite": False,
             "identity": IDENTITY if identity is None else identity,
             "flags": {"learning_rate": 5e-5, "seeds": []},
+            "command": "python run.py --seed=1",
             "files": {"bert_config.json": "{}\n", "vocab.txt": "a\n"},
             **changes,
         },
@@ -38,6 +39,7 @@ def test_begin_writes_what_goes_with_the_weights(tmp_path):
     record = json.loads(text)
     assert record["identity"] == IDENTITY
     assert record["flags"] == {"learning_rate": 5e-5, "seeds": []}
+    assert record["command"] == "python run.py --seed=1"
     assert record["versions"]["tensorflow"] == tf.__version__
     assert record["versions"]["keras"] == keras.__version__
     assert record["versions"]["numpy"] == np.__version__

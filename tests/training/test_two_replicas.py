@@ -48,6 +48,33 @@ def test_results_are_those_of_the_whole_batch(found):
     assert one["masked_lm_loss"] > 1  # there is something to train
 
 
+def test_objectives_of_all_tasks_are_shared(found):
+    """Tokens with a label are five times as many in the first half."""
+    one, two = found["1"]["tasks"], found["2"]["tasks"]
+    for first, second in zip(one["weights"], two["weights"], strict=True):
+        np.testing.assert_allclose(second, first, atol=1e-5)
+    assert one["results"] == pytest.approx(two["results"], rel=1e-4)
+    for name in ("classifier_loss", "span_loss", "tagger_loss"):
+        assert one["results"][name] > 1, name
+
+
+def test_overflow_on_one_replica_skips_the_step_on_all(found):
+    one, two = found["1"]["overflow"], found["2"]["overflow"]
+    assert one["state"] == pytest.approx(two["state"], rel=1e-6)
+    assert one["state"][0] < 0.98 and one["results"] == two["results"]
+    assert one["results"]["skipped"] == 1 and one["results"]["steps"] == 3
+    assert one["scaling"] == two["scaling"] == {"loss_scale": 2.0**14, "good_steps": 1}
+
+
+def test_replicas_get_consecutive_shares(found):
+    assert found["1"]["shares"] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]], [[8, 9, 10, 11]]]
+    assert found["2"]["shares"] == [
+        [[0, 1], [2, 3]],
+        [[4, 5], [6, 7]],
+        [[8, 9], [10, 11]],
+    ]
+
+
 def test_records_are_shared_by_the_replicas(found):
     one, two = found["1"]["records"], found["2"]["records"]
     assert one["sums"] == two["sums"]

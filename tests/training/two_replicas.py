@@ -17,7 +17,7 @@ import tensorflow as tf
 from data_pipeline import batching, packing, pretraining
 from modeling import checkpoint, config, losses, models
 from tests import tiny
-from training import devices, evaluation, optimizer, schedule, steps
+from training import devices, evaluation, loss_scale, optimizer, schedule, steps
 
 CONFIG = config.BertConfig(
     vocab_size=30,
@@ -53,29 +53,150 @@ def pretraining_batches():
     return tf.data.Dataset.from_tensor_slices(features)
 
 
-def pretrained_weights(strategy, micro_batches=1):
+def trained(strategy, build, objective, batches, rates, step=0, **options):
+    """The model, the slots of its optimizer, results and scaling after some steps."""
     with strategy.scope():
         keras.utils.set_random_seed(1)
-        model = models.BertPretrainer(CONFIG)
+        model = build()
         model.build()
         adam = optimizer.BertAdam()
         adam.build(model.trainable_variables)
     run = steps.train_function(
-        *(model, adam, losses.pretraining(), strategy),
-        seed=1,
+        *(model, adam, objective, strategy),
         jit_compile=False,
+        **{"seed": 1, **options},
+    )
+    results, scaling = run(
+        iter(devices.distributed(strategy, batches)),
+        tf.constant(rates, tf.float32),
+        tf.constant(len(rates)),
+        tf.constant(step, tf.int64),
+        loss_scale.of({}),
+    )
+    results = {name: float(value) for name, value in results.items()}
+    return model, adam.slots(), results, loss_scale.to_state(scaling)
+
+
+def pretrained_weights(strategy, micro_batches=1):
+    rate = schedule.linear_with_warmup(0.01, NUM_STEPS, 1)
+    model, _, results, _ = trained(
+        strategy,
+        lambda: models.BertPretrainer(CONFIG),
+        losses.pretraining(),
+        pretraining_batches(),
+        [rate(step) for step in range(NUM_STEPS)],
         micro_batches=micro_batches,
     )
-    batches = strategy.experimental_distribute_dataset(pretraining_batches())
-    rate = schedule.linear_with_warmup(0.01, NUM_STEPS, 1)
-    rates = tf.constant([rate(step) for step in range(NUM_STEPS)], tf.float32)
-    count = tf.constant(NUM_STEPS)
-    results = run(iter(batches), rates, count, tf.constant(0, tf.int64))
     weights = checkpoint.google_variables(model)
-    return (
-        {name: np.ravel(weights[name]).tolist() for name in sorted(weights)},
-        {name: float(value) for name, value in results.items()},
+    return {name: np.ravel(weights[name]).tolist() for name in sorted(weights)}, results
+
+
+class TaskModel(keras.Model):
+    """What the heads of the three tasks give, from a table and a kernel."""
+
+    def build(self, input_shape=None):
+        self.embeddings = self.add_weight(
+            shape=(30, 8), initializer="normal", name="embeddings"
+        )
+        self.kernel = self.add_weight(shape=(8, 3), initializer="normal", name="kernel")
+
+    def call(self, features, training=False, seed=None):
+        hidden = tf.gather(self.embeddings, features["input_ids"])  # [B, S, D]
+        logits = tf.einsum("bsd,dc->bsc", hidden, tf.convert_to_tensor(self.kernel))
+        return {
+            "classifier": {"logits": tf.reduce_sum(logits, axis=1)},
+            "span": {"start_logits": logits[..., 0], "end_logits": logits[..., 1]},
+            "tagger": {"logits": logits},
+        }
+
+
+def task_weights(strategy):
+    """Classifier, span and tagger at once: weights and results."""
+    tasks = {
+        "classifier": losses.classifier("classification"),
+        "span": losses.span(),
+        "tagger": losses.tagger(),
+    }
+
+    def parts(features, outputs=None):
+        found = {}
+        for name, task in tasks.items():
+            own = {**features, "label_ids": features.get(f"{name}_ids")}
+            part = task.totals(own, outputs[name]) if outputs else task.counts(own)
+            found |= part
+        return found
+
+    rng = np.random.default_rng(5)
+    shape = (NUM_STEPS, BATCH_SIZE)
+    tags = rng.integers(0, 3, (*shape, 6)).astype(np.int32)
+    tags[:, BATCH_SIZE // 2 :, 1:] = -1  # so the halves have different counts
+    features = {
+        "input_ids": rng.integers(1, 30, (*shape, 6)).astype(np.int32),
+        "input_mask": np.ones((*shape, 6), np.int32),
+        "classifier_ids": rng.integers(0, 3, shape).astype(np.int32),
+        "start_positions": rng.integers(0, 6, shape).astype(np.int32),
+        "end_positions": rng.integers(0, 6, shape).astype(np.int32),
+        "tagger_ids": tags,
+    }
+    model, _, results, _ = trained(
+        strategy,
+        TaskModel,
+        losses.Objective(parts, parts),
+        tf.data.Dataset.from_tensor_slices(features),
+        [0.01] * NUM_STEPS,
     )
+    weights = [np.ravel(v).tolist() for v in model.trainable_variables]
+    return {"weights": weights, "results": results}
+
+
+class FactorModel(keras.Model):
+    """Its output is one feature, times a weight of 1."""
+
+    def build(self, input_shape=None):
+        self.kernel = self.add_weight(shape=(), initializer="ones", name="kernel")
+
+    def call(self, features, training=False, seed=None):
+        return features["factors"] * self.kernel
+
+
+def steps_with_an_overflow(strategy):
+    """Three scaled steps; in the second one example of the last half overflows."""
+    factors = np.ones((3, BATCH_SIZE), np.float32)
+    factors[1, -1] = 1e36
+    features = {
+        "factors": factors,
+        "input_mask": np.ones((3, BATCH_SIZE, 2), np.int32),
+    }
+    _, slots, results, scaling = trained(
+        strategy,
+        FactorModel,
+        losses.Objective(
+            counts=lambda features: {
+                "mean": tf.cast(tf.size(features["factors"]), tf.float32)
+            },
+            totals=lambda features, outputs: {"mean": tf.reduce_sum(outputs)},
+        ),
+        tf.data.Dataset.from_tensor_slices(features),
+        [0.01] * 3,
+        scales_loss=True,
+    )
+    return {
+        "state": [float(np.asarray(part)) for part in slots[0]],
+        "results": results,
+        "scaling": scaling,
+    }
+
+
+def shares(strategy):
+    """What each replica gets of batches of four, by batch and replica."""
+    numbers = tf.data.Dataset.from_tensor_slices({"x": np.arange(12).reshape(3, 4)})
+    return [
+        [
+            value.numpy().tolist()
+            for value in strategy.experimental_local_results(batch["x"])
+        ]
+        for batch in devices.distributed(strategy, numbers)
+    ]
 
 
 def scores_of_records(strategy, directory):
@@ -96,7 +217,7 @@ def scores_of_records(strategy, directory):
 
     order = {"batch_size": 6, "seed": 1, "start_step": 1, "num_steps": 5}
     batches = pretraining.training_batches(source, **order)
-    batches = strategy.experimental_distribute_dataset(batches)
+    batches = devices.distributed(strategy, batches)
     scores = evaluation.objective_scores(
         steps.evaluate_function(
             model, losses.pretraining(), strategy, jit_compile=False
@@ -130,23 +251,15 @@ class SeedModel(keras.Model):
 
 def dropout_seeds(strategy):
     """Sums over replicas of (run and replica) and of step, as the model gets them."""
-    with strategy.scope():
-        model = SeedModel()
-        model.build()
-        adam = optimizer.BertAdam()
-        adam.build(model.trainable_variables)
     objective = losses.Objective(
         counts=lambda features: {"replica": tf.constant(0.5), "step": tf.constant(0.5)},
         totals=lambda features, outputs: {"replica": outputs[0], "step": outputs[1]},
     )
-    run = steps.train_function(
-        model, adam, objective, strategy, seed=7, jit_compile=False
-    )
     features = {"input_mask": np.ones((BATCH_SIZE, 2), np.int32)}
     batches = tf.data.Dataset.from_tensors(features).repeat()
-    batches = strategy.experimental_distribute_dataset(batches)
-    step = tf.constant(40, tf.int64)
-    results = run(iter(batches), tf.zeros(1), tf.constant(1), step)
+    _, _, results, _ = trained(
+        strategy, SeedModel, objective, batches, [0.0], step=40, seed=7
+    )
     # Divided by the count over all replicas.
     counts = 0.5 * strategy.num_replicas_in_sync
     return [float(results[name]) * counts for name in ("replica", "step")]
@@ -176,14 +289,10 @@ def predicted_logits(strategy):
 
 
 def main():
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    two = [tf.config.LogicalDeviceConfiguration()] * 2
-    tf.config.set_logical_device_configuration(cpu, two)
+    devices.split_cpu(2)
     found = {}
-    for strategy in (
-        tf.distribute.get_strategy(),
-        tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
-    ):
+    for kind in ("one_device", "mirrored"):
+        strategy = devices.strategy_for(kind)
         weights, results = pretrained_weights(strategy)
         parts_weights, _ = pretrained_weights(strategy, micro_batches=2)
         with tempfile.TemporaryDirectory() as directory:
@@ -195,6 +304,9 @@ def main():
             "weights_by_parts": parts_weights,
             "records": records,
             "seeds": dropout_seeds(strategy),
+            "tasks": task_weights(strategy),
+            "overflow": steps_with_an_overflow(strategy),
+            "shares": shares(strategy),
             "batch_size": size,
             "logits": logits,
             "describe": devices.describe(strategy),

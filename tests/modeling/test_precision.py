@@ -1,0 +1,318 @@
+"""Mixed precision and XLA: the same network in half types, and compiled.
+
+A half type rounds by one part in 2^8 (bfloat16) or 2^11 (float16). What is measured is
+up to 2 such roundings of the largest output, because a value is rounded some ten times
+on its way and roundings cancel; allowed are 5. Gradients keep a cosine of 0.9999;
+allowed is 0.999. A part that stays in float32 by mistake would show in the operations.
+"""
+
+import dataclasses
+import math
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import keras_files, layers, losses, models
+
+ROUNDING = {"mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-11}
+HALF = {"mixed_bfloat16": tf.bfloat16, "mixed_float16": tf.float16}
+ROUNDINGS, COSINE = 5, 0.999
+OBJECTIVES = {
+    "pretraining": losses.pretraining(),
+    "classifier": losses.classifier("classification"),
+    "tagger": losses.tagger(),
+    "span": losses.span(),
+}
+
+
+@pytest.fixture
+def set_policy():
+    """A function that sets the global policy; afterwards it is as it was."""
+    before = keras.config.dtype_policy()
+    yield keras.config.set_dtype_policy
+    keras.config.set_dtype_policy(before)
+
+
+@pytest.fixture(scope="module")
+def config(tiny_config):
+    """Smaller weights than tiny_config's, where a rounded score picks another key."""
+    return dataclasses.replace(
+        tiny_config,
+        hidden_size=32,
+        intermediate_size=64,
+        max_position_embeddings=48,
+        initializer_range=0.1,
+    )
+
+
+@pytest.fixture
+def features(tiny_features):
+    """Those of every objective."""
+    return {
+        **{name: tf.constant(value) for name, value in tiny_features.items()},
+        "start_positions": tf.constant([1, 2]),
+        "end_positions": tf.constant([3, 2]),
+    }
+
+
+def build(config, head):
+    """The same variables under every policy."""
+    keras.utils.set_random_seed(5)
+    return models.build(head, 3 if head in models.CLASS_HEADS else None, config)
+
+
+def step(model, head):
+    """(features, seed) -> outputs, loss and gradients."""
+    variables = [variable.value for variable in model.trainable_variables]
+
+    def run(features, seed):
+        labels = {
+            "classifier": tf.constant([1, 2]),
+            "tagger": features["segment_ids"] - 1 + features["input_mask"],
+        }
+        features = {**features, "label_ids": labels.get(head)}
+        with tf.GradientTape() as tape:
+            outputs = model(features, training=True, seed=seed)
+            if head == "none":
+                totals = [tf.reduce_sum(tf.sin(v)) for v in tf.nest.flatten(outputs)]
+            else:
+                totals = list(OBJECTIVES[head].totals(features, outputs).values())
+            loss = tf.add_n(totals)
+        return outputs, loss, tape.gradient(loss, variables)
+
+    return run
+
+
+def seed_of(number):
+    return tf.constant([1, number], tf.int64)
+
+
+def largest(tensors):
+    return max(float(tf.reduce_max(tf.abs(value))) for value in tensors)
+
+
+def worst_error(actual, expected):
+    """Of outputs, relative to the largest, and of the loss, relative to itself."""
+    found, wanted = (tf.nest.flatten(result[0]) for result in (actual, expected))
+    errors = [ours - theirs for ours, theirs in zip(found, wanted, strict=True)]
+    return max(
+        largest(errors) / largest(wanted),
+        largest([actual[1] - expected[1]]) / largest([expected[1]]),
+    )
+
+
+def cosines(model, actual, expected):
+    """{path: cosine} of the gradients that are there."""
+    # A softmax does not see what is added to all scores, nor that to all places of an
+    # answer: these true gradients are zero.
+    blind = ["/key/bias"]
+    if isinstance(model, models.BertSpanPredictor):
+        last = model.config.num_hidden_layers - 1
+        blind += [f"/block_{last}/ffn_norm/beta", "/span/logits/bias"]
+    found = {}
+    triples = zip(model.trainable_variables, actual[2], expected[2], strict=True)
+    for variable, *pair in triples:
+        assert (pair[0] is None) == (pair[1] is None), variable.path
+        if pair[0] is None or variable.path.endswith(tuple(blind)):
+            continue
+        ours, theirs = (np.ravel(tf.convert_to_tensor(value)) for value in pair)
+        size = np.linalg.norm(ours) * np.linalg.norm(theirs)
+        found[variable.path] = float(ours @ theirs / size)
+    return found
+
+
+@pytest.mark.parametrize("policy", ROUNDING)
+@pytest.mark.parametrize("head", models.HEADS)
+def test_half_types_give_nearly_the_same(config, features, set_policy, head, policy):
+    expected = step(build(config, head), head)(features, seed_of(5))
+    set_policy(policy)
+    model = build(config, head)
+    actual = step(model, head)(features, seed_of(5))
+    # With less nothing was computed in the half type at all.
+    error = worst_error(actual, expected) / ROUNDING[policy]
+    assert 0.02 < error < ROUNDINGS
+    found = cosines(model, actual, expected)
+    assert min(found.values()) > COSINE, min(found, key=found.get)
+    # The twin: what another dropout mask makes of both.
+    other = step(model, head)(features, seed_of(6))
+    assert min(cosines(model, other, expected).values()) < 0.9
+
+
+@pytest.mark.parametrize("policy", ["float32", *ROUNDING])
+@pytest.mark.parametrize("head", models.HEADS)
+def test_what_leaves_the_model_is_float32(config, features, set_policy, head, policy):
+    set_policy(policy)
+    model = build(config, head)
+    assert {v.dtype for v in model.trainable_variables} == {"float32"}
+    outputs, loss, gradients = step(model, head)(features, seed_of(5))
+    assert {v.dtype for v in tf.nest.flatten(outputs)} == {tf.float32}
+    assert {v.dtype for v in tf.nest.flatten(model(features))} == {tf.float32}
+    assert loss.dtype == tf.float32
+    gradients = dict(
+        zip((v.path for v in model.trainable_variables), gradients, strict=True)
+    )
+    for path, gradient in gradients.items():
+        if gradient is not None:
+            assert gradient.dtype == tf.float32, path
+            assert np.all(np.isfinite(tf.convert_to_tensor(gradient))), path
+    (word_table,) = (p for p in gradients if p.endswith("/word_embeddings"))
+    # The output layer of pretraining reaches every row.
+    is_sparse = isinstance(gradients[word_table], tf.IndexedSlices)
+    assert is_sparse == (head != "pretraining")
+
+
+def operations(config, features, head):
+    function = tf.function(step(build(config, head), head))
+    return function.get_concrete_function(features, seed_of(5)).graph.get_operations()
+
+
+def is_lookup(operation, table):
+    return operation.type == "GatherV2" and tuple(operation.inputs[0].shape) == table
+
+
+@pytest.mark.parametrize("policy", ["float32", *ROUNDING])
+def test_each_operation_has_its_type(config, features, set_policy, policy):
+    set_policy(policy)
+    found = operations(config, features, "tagger")
+
+    def types(kind, layer=""):
+        # Keras numbers the scope of a layer anew for each call.
+        place = re.compile(rf"/{layer}(_\d+)?/") if layer else re.compile("")
+        return {
+            operation.inputs[0].dtype
+            for operation in found
+            if operation.type == kind and place.search(operation.name)
+        }
+
+    half = HALF.get(policy, tf.float32)
+    assert types("BatchMatMulV2", "attention") == {half}
+    assert types("MatMul", "ffn_in") == {half}
+    for kind in ("Softmax", "Rsqrt", "SparseSoftmaxCrossEntropyWithLogits"):
+        assert types(kind) == {tf.float32}
+    assert types("MatMul", "logits") == {tf.float32}
+    table = (config.vocab_size, 32)
+    assert [op.inputs[0].dtype for op in found if is_lookup(op, table)] == [tf.float32]
+    casts = [op for op in found if op.type == "Cast" and op.inputs[0].dtype.is_floating]
+    # The rows of the word table are looked up, never cast as a whole.
+    tables = {table, (config.max_position_embeddings, 32)}
+    assert not tables & {tuple(v.shape) for v in build(config, "tagger").weights[5:]}
+    assert not [op for op in casts if tuple(op.inputs[0].shape) in tables]
+    assert bool(casts) == (policy != "float32")
+
+
+def test_masked_lm_head_casts_the_table(config, features, set_policy):
+    """The twin of the test above: it would see such a cast."""
+    set_policy("mixed_bfloat16")
+    found = operations(config, features, "pretraining")
+    table = (config.vocab_size, 32)
+    casts = [op for op in found if op.type == "Cast"]
+    assert [op for op in casts if tuple(op.inputs[0].shape) == table]
+
+
+@pytest.mark.parametrize("policy", ROUNDING)
+def test_norms_of_half_types_are_computed_in_float32(config, set_policy, policy):
+    set_policy(policy)
+    layer = layers.layer_norm(
+        dataclasses.replace(config, layer_norm_epsilon=1e-12), "n"
+    )
+    layer.build((None, 4))
+    half = HALF[policy]
+    # In float16 1e-12 is 0 and the square of 300 infinite.
+    x = tf.constant([[7, 7, 7, 7], [300, -300, 300, -300]], half)
+    result = layer(x)
+    assert result.dtype == half
+    np.testing.assert_array_equal(
+        tf.cast(result, tf.float32), [[0, 0, 0, 0], [1, -1, 1, -1]]
+    )
+    if half == tf.float16:
+        assert half.as_numpy_dtype(1e-12) == 0
+        with np.errstate(over="ignore"):
+            assert not np.isfinite(np.square(half.as_numpy_dtype(300)))
+
+
+@pytest.mark.parametrize("policy", ROUNDING)
+def test_padding_is_masked_in_half_types(config, features, set_policy, policy):
+    set_policy(policy)
+    model = build(config, "none")
+    other = dict(features)
+    is_real = tf.cast(features["input_mask"], tf.bool)
+    other["input_ids"] = tf.where(is_real, features["input_ids"], 33)
+    before = model(features)["sequence_output"]
+    after = model(other)["sequence_output"]
+    # Not a bit of it gets through exp(-10000).
+    np.testing.assert_array_equal(after[is_real], before[is_real])
+    assert largest([(after - before)[~is_real]]) > 0.01
+
+
+def test_pooler_keeps_the_gradient_of_large_sums(config, set_policy):
+    """tanh(4) is 0.9993, which bfloat16 rounds to 1, where its slope is zero."""
+    set_policy("mixed_bfloat16")
+    model = build(config, "none")
+    model.bert.pooler.bias.assign(tf.fill([32], 4.0))
+    model.bert.pooler.kernel.assign(tf.zeros([32, 32]))
+    ids = tf.ones([1, 3], tf.int32)
+    with tf.GradientTape() as tape:
+        pooled = model.bert(ids, ids, ids)["pooled_output"]
+        total = tf.reduce_sum(pooled)
+    slope = tape.gradient(total, model.bert.pooler.bias.value)
+    # float32: 1 - tanh^2 of numbers near 1 keeps four digits.
+    np.testing.assert_allclose(slope, 1 - math.tanh(4) ** 2, rtol=1e-3)
+    assert float(tf.cast(math.tanh(4), tf.bfloat16)) == 1.0
+
+
+@pytest.mark.parametrize(
+    "problem_type", ["classification", "regression", "multi_label"]
+)
+def test_losses_of_half_logits_are_float32(problem_type):
+    logits = tf.constant([[1.0, 2.0], [-3.0, 0.5]])
+    labels = {
+        "classification": tf.constant([1, 0]),
+        "regression": tf.constant([0.3, -3.1]),
+        "multi_label": tf.constant([[1.0, 0.0], [0.0, 1.0]]),
+    }[problem_type]
+    actual = losses.classifier_losses(
+        problem_type, tf.cast(logits, tf.bfloat16), labels
+    )
+    assert actual.dtype == tf.float32
+    # These logits are bfloat16 numbers, so that nothing is lost before the loss.
+    np.testing.assert_array_equal(
+        actual, losses.classifier_losses(problem_type, logits, labels)
+    )
+
+
+def test_keras_file_has_no_policy(config, features, set_policy, tmp_path):
+    """It holds float32 variables; the process that loads it decides how to compute."""
+    results = {}
+    for policy in ("float32", "mixed_bfloat16"):
+        set_policy(policy)
+        model = build(config, "classifier")
+        results[policy] = model(features)["logits"]
+        keras_files.save(model, f"{tmp_path}/{policy}.keras")
+    assert largest([results["float32"] - results["mixed_bfloat16"]]) > 0
+    for file in results:
+        for policy, expected in results.items():
+            set_policy(policy)
+            again = keras_files.load(f"{tmp_path}/{file}.keras")
+            np.testing.assert_array_equal(again(features)["logits"], expected)
+            assert again.dtype_policy.name == policy
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("head", models.HEADS)
+def test_xla_compiles_training(config, features, set_policy, head, policy):
+    set_policy(policy)
+    model = build(dataclasses.replace(config, num_hidden_layers=1), head)
+    compiled = tf.function(step(model, head), jit_compile=True)
+    expected = step(model, head)(features, seed_of(5))
+    actual = compiled(features, seed_of(5))
+    # XLA sums in another order, and does not round to half types in between.
+    is_half = policy in ROUNDING
+    limit = ROUNDINGS * ROUNDING[policy] if is_half else 1e-5
+    assert worst_error(actual, expected) < limit
+    found = cosines(model, actual, expected)
+    assert min(found.values()) > (COSINE if is_half else 1 - 1e-6)
+    other = compiled(features, seed_of(6))
+    assert min(cosines(model, other, expected).values()) < 0.9

@@ -1,0 +1,57 @@
+"""A training process is killed again and again, and nothing of its work is lost."""
+
+import random
+import signal
+import time
+
+import pytest
+
+from tests import forked, whole_runs
+
+# A run on masks that are drawn while it trains, with dropout: all that is random.
+NAME = "masking"
+STEPS = 300
+MOMENTS = 10
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = forked.Server(tmp_path_factory.mktemp("logs"))
+    yield server
+    server.close()
+
+
+def test_run_killed_at_ten_random_moments_ends_as_the_uninterrupted_one(
+    server, tmp_path
+):
+    data = whole_runs.write(tmp_path / "data")
+    flags = whole_runs.arguments(NAME, data, steps=STEPS, evaluates=False)
+
+    def start(directory, *more):
+        output = f"--output_dir={tmp_path / directory}"
+        return server.start(whole_runs.SCRIPTS[NAME], *flags, output, *more)
+
+    whole = start("whole")
+    draw = random.Random(5)
+    often = ("--save_checkpoints_steps=7", "--log_steps=3")
+    ends = []
+    for number in range(MOMENTS):
+        job = start("killed", *often)
+        # Most moments lie in training, some before it.
+        job.wait_for("training: step" if number % 4 == 3 else "first ")
+        time.sleep(draw.uniform(0.0, 0.3))
+        job.kill(signal.SIGTERM if number % 2 else signal.SIGKILL)
+        ends.append(job.code())
+        assert ends[-1] in (-signal.SIGKILL, -signal.SIGTERM, 143), job.text()
+    assert ends.count(-signal.SIGKILL) == 5 and 143 in ends
+    last = start("killed", *often)
+    assert last.code() == 0, last.text()
+    assert whole.code() == 0, whole.text()
+    found, expected = (
+        whole_runs.variables(tmp_path / directory, STEPS)
+        for directory in ("killed", "whole")
+    )
+    whole_runs.assert_equal(found, expected)
+    before = whole_runs.variables(tmp_path / "killed", STEPS - 6)  # a multiple of 7
+    assert whole_runs.largest_difference(before, expected) > 1e-4
+    assert not list((tmp_path / "killed").glob("*.incomplete*"))

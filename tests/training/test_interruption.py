@@ -1,0 +1,168 @@
+"""Tests of training/interruption.py with real signals to this process."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+import tensorflow as tf
+
+from training import interruption
+
+
+@pytest.fixture(autouse=True)
+def harmless():
+    """Handlers that a signal too many does not end the tests with; by signal."""
+
+    def ignore(*_):
+        pass
+
+    before = {n: signal.signal(n, ignore) for n in interruption.SIGNALS}
+    yield ignore
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def send(number=signal.SIGTERM):
+    os.kill(os.getpid(), number)
+
+
+def send_soon(number=signal.SIGTERM):
+    """From another thread, while this one is busy; returns that thread."""
+    timer = threading.Timer(0.1, send, (number,))
+    timer.start()
+    return timer
+
+
+def rounds_until(wish):
+    """A function most -> rounds done in one call of TensorFlow before `wish` is 1."""
+    matrix = tf.ones([100, 100]) / 100
+
+    @tf.function
+    def rounds(most):
+        done, value = 0, matrix
+        while done < most and wish == 0.0:
+            value = tf.linalg.matmul(value, matrix)
+            done += 1
+        return done, value
+
+    rounds(tf.constant(1))  # traced, so that the next call is all TensorFlow
+    return lambda most: int(rounds(tf.constant(most))[0])
+
+
+@pytest.mark.parametrize("number", interruption.SIGNALS)
+def test_signal_is_seen_within_one_call_of_tensorflow(number):
+    most = 1_000_000  # a minute or two
+    with interruption.Interruption() as watch:
+        rounds = rounds_until(watch.wish)
+        timer = send_soon(number)
+        done = rounds(most)
+        timer.join()
+        assert 0 < done < most
+        assert watch.number == number and float(watch.wish) == 1.0
+
+
+def test_handler_alone_would_not_be_seen():
+    """The twin: Python runs it after the call."""
+    wish = tf.Variable(0.0)
+    signal.signal(signal.SIGTERM, lambda *_: wish.assign(1.0))
+    rounds = rounds_until(wish)
+    timer = send_soon()
+    assert rounds(20_000) == 20_000
+    assert not timer.is_alive()  # it was sent meanwhile
+    assert float(wish) == 1.0
+
+
+def test_without_a_signal_nothing_is_wished():
+    with interruption.Interruption() as watch:
+        assert rounds_until(watch.wish)(1_000) == 1_000
+        assert watch.number is None
+
+
+def test_other_signals_are_none_of_its_business():
+    seen = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+    try:
+        with interruption.Interruption() as watch:
+            send(signal.SIGUSR1)
+            assert rounds_until(watch.wish)(1_000) == 1_000
+            assert watch.number is None and seen == [1]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_second_signal_is_the_usual_one():
+    with interruption.Interruption() as watch:
+        send(signal.SIGINT)
+        assert watch.number == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            send(signal.SIGINT)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_everything_is_left_as_it_was(harmless, is_sent):
+    receiver, sender = os.pipe()
+    os.set_blocking(sender, False)
+    threads = threading.enumerate()
+    before = signal.set_wakeup_fd(sender)
+    try:
+        with interruption.Interruption():
+            assert len(threading.enumerate()) == len(threads) + 1
+            if is_sent:
+                send()
+        assert signal.set_wakeup_fd(before) == sender
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(sender)
+        os.close(receiver)
+    assert threading.enumerate() == threads
+    for number in interruption.SIGNALS:
+        assert signal.getsignal(number) is harmless
+
+
+def test_other_threads_can_use_it_without_signals(harmless):
+    seen = []
+
+    def work():
+        with interruption.Interruption() as watch:
+            seen.extend(signal.getsignal(n) for n in interruption.SIGNALS)
+            seen.extend([watch.number, float(watch.wish)])
+            with watch.raised():
+                seen.append("evaluated")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [harmless, harmless, None, 0.0, "evaluated"]
+
+
+@pytest.mark.parametrize("number", interruption.SIGNALS)
+def test_python_code_can_be_broken_off(number):
+    started = time.monotonic()
+    with interruption.Interruption() as watch:
+        timer = send_soon(number)
+        with pytest.raises(interruption.Stopped) as caught, watch.raised():
+            time.sleep(20)
+        timer.join()
+    assert time.monotonic() - started < 10
+    assert caught.value.number == number
+    assert str(caught.value) == signal.Signals(number).name
+
+
+def test_signal_that_came_before_breaks_off_as_well():
+    done = []
+    with interruption.Interruption() as watch:
+        send()  # does not raise here
+        with pytest.raises(interruption.Stopped), watch.raised():
+            done.append("evaluated")
+    assert done == []
+
+
+def test_signal_after_it_breaks_nothing_off():
+    with interruption.Interruption() as watch:
+        with watch.raised():
+            pass
+        send()
+        assert watch.number == signal.SIGTERM

@@ -1,0 +1,120 @@
+"""The command lines of tiny runs of each script, over data that is written for them."""
+
+import pathlib
+
+import numpy as np
+
+from tests import tiny, tiny_questions, tiny_tags
+
+# What a command line begins with, by the name of the run.
+SCRIPTS = {
+    "classification": "run_classifier",
+    "questions": "run_squad",
+    "tagging": "run_tagger",
+    "pretraining": "run_pretraining",
+    "masking": "run_pretraining",
+}
+# A dropout that no config names. It depends on the number of replicas, and where runs
+# on one and on two are compared there must be none.
+NO_HEAD_DROPOUT = {"modeling.heads.HEAD_DROPOUT": 0.0}
+STEPS = 40
+BATCH_SIZE = 8
+
+
+def write(directory):
+    """Two models, with and without dropout, and the data of every run."""
+    directory = pathlib.Path(directory)
+    # XLA, which the gelu of training needs, takes its time.
+    tiny.write_model(directory / "model", hidden_act="relu")
+    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    tiny.write_model(directory / "still", hidden_act="relu", **none)
+    tiny.write_tables(directory)
+    tiny_tags.write_splits(directory)
+    tiny_questions.version_1(directory / "train.json", 40)
+    tiny_questions.version_1(directory / "dev.json", 12, start=40)
+    tiny.write_records(directory / "masked.tfrecord", tiny.records(50))
+    unmasked = tiny.records(50, is_masked=False)
+    tiny.write_records(directory / "unmasked.tfrecord", unmasked)
+    return directory
+
+
+def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
+    """The flags of one run, without --output_dir.
+
+    Args:
+        name: one of SCRIPTS.
+        directory: what `write` has filled.
+        model: "model", or "still" for no dropout.
+        steps: optimizer steps.
+        evaluates: whether it evaluates and predicts, too.
+    """
+    files = {
+        "classification": ("train.tsv", "dev.tsv", "test.tsv"),
+        "tagging": ("train.conll", "dev.conll", "test.conll"),
+        "questions": ("train.json", "dev.json", "dev.json"),
+    }.get(name)
+    found = [f"--pretrained={directory}/{model}", "--do_train"]
+    found += [f"--train_batch_size={BATCH_SIZE}", "--learning_rate=2e-3"]
+    if files:
+        rows = {"classification": 48, "tagging": 48, "questions": 40}[name]
+        found.append(f"--num_train_epochs={(steps + 0.5) * BATCH_SIZE / rows}")
+        found.append(f"--train_file={directory}/{files[0]}")
+        if name == "questions":
+            found += [f"--predict_file={directory}/{files[1]}", "--max_seq_length=32"]
+            found += ["--doc_stride=8", "--max_query_length=8"]
+        else:
+            found += [f"--dev_file={directory}/{files[1]}", "--max_seq_length=16"]
+            found += [f"--test_file={directory}/{files[2]}"]
+        if evaluates:
+            found += ["--do_predict"] + ["--do_eval"] * (name != "questions")
+        return found
+    kind = "masked" if name == "pretraining" else "unmasked"
+    found += [f"--input_file={directory}/{kind}.tfrecord", "--max_seq_length=16"]
+    found += ["--max_predictions_per_seq=3", "--num_warmup_steps=2"]
+    found += [f"--num_train_steps={steps}", "--max_eval_steps=5"]
+    return found + ["--do_eval"] * evaluates
+
+
+def variables(directory, step=STEPS):
+    """{name: array} of a checkpoint of a run."""
+    return _variables(f"{directory}/model.ckpt-{step}")
+
+
+def initial_variables(model):
+    """{name: array} of the weights of a model's directory."""
+    return _variables(f"{model}/bert_model.ckpt")
+
+
+def _variables(prefix):
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(prefix)
+    return {
+        name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
+    }
+
+
+def assert_equal(found, expected):
+    """Bit for bit: weights, moments, step."""
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+# Weights that have no gradient but rounding, which Adam enlarges: those that move the
+# scores of all keys alike, or, of all places of an answer.
+UNDECIDED = (
+    "self/key/bias",
+    "cls/squad/output_bias",
+    "layer_1/output/LayerNorm/beta",
+)
+
+
+def largest_difference(found, expected):
+    """Of any weight whose gradient is more than rounding."""
+    assert found.keys() == expected.keys()
+    return max(
+        float(np.abs(found[name] - value).max())
+        for name, value in expected.items()
+        if "adam_" not in name and not name.endswith(UNDECIDED)
+    )

@@ -1,0 +1,73 @@
+"""The processes of one run, one on each host, as TF_CONFIG names them."""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+VARIABLE = "TF_CONFIG"
+# Those that compute, in the order in which they are numbered. The first of all is the
+# chief, which writes.
+_TYPES = ("chief", "worker")
+_EXAMPLE = (
+    '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
+    '"task": {"type": "worker", "index": 0}}'
+)
+
+
+class Cluster(NamedTuple):
+    """Who computes, and which of them this process is.
+
+    Attributes:
+        addresses: host:port of every process, the chief's first.
+        task: number of this one, from 0.
+    """
+
+    addresses: tuple[str, ...]
+    task: int
+
+    @property
+    def name(self) -> str:
+        """This process, for people."""
+        role = "the chief" if self.task == 0 else f"chief: {self.addresses[0]}"
+        return f"worker {self.task} of {len(self.addresses)} ({role})"
+
+
+def read(environment: Mapping[str, str] = os.environ) -> Cluster | None:
+    """What TF_CONFIG says, or None where it names fewer than two processes.
+
+    Args:
+        environment: variables of this process.
+
+    Raises:
+        ValueError: it cannot be understood, or holds processes that do something else.
+    """
+    text = environment.get(VARIABLE, "")
+    if not text.strip():
+        return None
+    try:
+        record = json.loads(text)
+        cluster = {kind: list(found) for kind, found in record["cluster"].items()}
+        if any(isinstance(found, str) for found in record["cluster"].values()):
+            raise TypeError("addresses must be a list")  # text is one of letters
+        kind, index = record["task"]["type"], int(record["task"]["index"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{VARIABLE}={text!r} cannot be understood ({type(error).__name__}: "
+            f"{error}); it should look like {_EXAMPLE}"
+        ) from error
+    if strange := sorted({*cluster, kind} - {*_TYPES}):
+        raise ValueError(
+            f"{VARIABLE} has {', '.join(strange)}; a run has only "
+            f"{' and '.join(_TYPES)}, all of which compute: no parameter servers"
+        )
+    places = [(name, i) for name in _TYPES for i in range(len(cluster.get(name, ())))]
+    if (kind, index) not in places:
+        raise ValueError(
+            f"{VARIABLE}: task {kind} {index} is none of the cluster's: "
+            f"{', '.join(f'{name} {i}' for name, i in places)}"
+        )
+    if len(places) < 2:
+        return None
+    addresses = tuple(cluster[name][i] for name, i in places)
+    return Cluster(addresses, places.index((kind, index)))

@@ -1,0 +1,87 @@
+"""Signals that ask a run to stop: it saves first, and the same command goes on."""
+
+import contextlib
+import os
+import signal
+import threading
+
+import tensorflow as tf
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stopped(Exception):
+    """The run has been asked to stop.
+
+    Attributes:
+        number: of the signal; that of SIGTERM where another process had it.
+    """
+
+    def __init__(self, number):
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+class Interruption:
+    """Watches for SIGTERM, which announces that a machine is taken away, and Ctrl-C.
+
+    A context manager. Python handles a signal only between its own instructions, and
+    the many steps of one call of TensorFlow are one instruction. So a thread waits for
+    the byte that Python writes at once, and sets a variable that is read at each step.
+    A second signal ends the process as it does without this.
+
+    Attributes:
+        wish: float32 variable, 1 when it is asked to stop.
+        number: of the signal, or None.
+    """
+
+    def __init__(self):
+        with tf.device("CPU:0"):
+            self.wish = tf.Variable(0.0, trainable=False)
+        self.number = None
+        self._raises = False
+        self._undo = contextlib.ExitStack()
+
+    def __enter__(self):
+        if threading.current_thread() is not threading.main_thread():
+            return self  # where no signal can be handled, as in a notebook's thread
+        receiver, sender = os.pipe()
+        os.set_blocking(sender, False)
+        thread = threading.Thread(target=self._listen, args=(receiver,), daemon=True)
+        thread.start()
+        self._undo.callback(thread.join)
+        self._undo.callback(os.close, sender)  # ends the thread
+        wakeup = signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
+        self._undo.callback(signal.set_wakeup_fd, wakeup)
+        # Last, and undone first: what is handled is also heard by the thread.
+        for number in SIGNALS:
+            before = signal.signal(number, self._handle)
+            self._undo.callback(signal.signal, number, before)
+        return self
+
+    def __exit__(self, *_):
+        self._undo.close()
+
+    def _listen(self, receiver):
+        while data := os.read(receiver, 1):
+            if data[0] in SIGNALS:
+                self.wish.assign(1.0)
+        os.close(receiver)
+
+    def _handle(self, number, _):
+        self.number = number
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._raises:
+            raise Stopped(number)
+
+    @contextlib.contextmanager
+    def raised(self):
+        """Within it a signal raises Stopped at once, one that came before, too."""
+        self._raises = True
+        try:
+            if self.number is not None:
+                raise Stopped(self.number)
+            yield
+        finally:
+            self._raises = False

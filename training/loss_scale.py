@@ -1,0 +1,57 @@
+"""Dynamic loss scaling, which float16 needs (Micikevicius et al., 2018, section 3.2).
+
+Small gradients vanish in float16. So the loss is multiplied by a scale before the
+backward pass, and gradients are divided by it. Where that overflows, the step is
+skipped and the scale halved; after many steps without it is doubled.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+FIRST = 2.0**15
+# Good steps in a row after which the scale is doubled.
+GROWTH_STEPS = 2000
+# A scale below means that the numbers overflow whatever it is.
+SMALLEST = 1.0
+
+
+class Scaling(NamedTuple):
+    """Where the scale stands: what a resumed run needs to know.
+
+    Attributes:
+        scale: float32 scalar, a power of 2.
+        good_steps: int32 scalar, finite steps since it last changed.
+    """
+
+    scale: tf.Tensor
+    good_steps: tf.Tensor
+
+
+def of(state):
+    """The Scaling that a checkpoint's state names, or the first one."""
+    return Scaling(
+        tf.constant(state.get("loss_scale", FIRST), tf.float32),
+        tf.constant(state.get("good_steps", 0), tf.int32),
+    )
+
+
+def to_state(scaling):
+    """What `of` reads, as numbers for a JSON file."""
+    return {
+        "loss_scale": float(scaling.scale),
+        "good_steps": int(scaling.good_steps),
+    }
+
+
+def updated(scaling, is_finite):
+    """The Scaling after a step.
+
+    Args:
+        scaling: that of the step.
+        is_finite: bool scalar, whether all gradients were.
+    """
+    good_steps = tf.where(is_finite, scaling.good_steps + 1, 0)
+    grows = good_steps >= GROWTH_STEPS
+    factor = tf.where(is_finite, tf.where(grows, 2.0, 1.0), 0.5)
+    return Scaling(scaling.scale * factor, tf.where(grows, 0, good_steps))
