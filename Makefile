@@ -10,8 +10,8 @@ SAMPLES := sample_data/messages
 EXTRAS ?= dev$(if $(shell nvidia-smi -L 2>/dev/null),$(comma)gpu)
 comma := ,
 
-# More workers help on many cores; each costs a start of TensorFlow, about 6 s.
-PYTEST_WORKERS ?= 0
+# Each costs a start of TensorFlow, about 6 s, and 2 GB of memory; 0 for none.
+PYTEST_WORKERS ?= 2
 # For example: make test PYTEST_FLAGS='-m slow' or PYTEST_FLAGS='-k tokenization'
 PYTEST_FLAGS ?=
 
@@ -47,7 +47,7 @@ demo: setup
 	@echo "  other tasks, and every flag of this one: docs/classification.md"
 
 test: lint
-	$(PY) -m pytest -n $(PYTEST_WORKERS) $(PYTEST_FLAGS)
+	$(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_FLAGS)
 
 lint: setup
 	$(PY) -m ruff format --check .

@@ -79,24 +79,20 @@ def time_ours():
     )
     labels = np.zeros(len(texts), np.int32)
     train = steps.train_function(
-        model,
-        adam,
+        *(model, adam),
         losses.classifier("classification"),
         tf.distribute.get_strategy(),
         seed=1,
         jit_compile=False,
     )
     batches = iter(batching.batches(packed, order, targets={"label_ids": labels}))
-    step, rates = (
-        tf.constant(0, tf.int64),
-        tf.fill([max(WARM_UP_STEPS, FLAGS.steps)], 1e-5),
-    )
+    rates = tf.fill([max(WARM_UP_STEPS, FLAGS.steps)], 1e-5)
+    step = tf.constant(0, tf.int64)
     scaling = loss_scale.of({})
     train(batches, rates, tf.constant(WARM_UP_STEPS), step, scaling)
     begin = time.perf_counter()
-    tokens = float(
-        train(batches, rates, tf.constant(FLAGS.steps), step, scaling)[0]["tokens"]
-    )
+    found, _ = train(batches, rates, tf.constant(FLAGS.steps), step, scaling)
+    tokens = float(found["tokens"])
     seconds = time.perf_counter() - begin
     peak = layers.peak_gflops()
     return {

@@ -68,8 +68,7 @@ def time_ours():
         seed=1,
     )
     train = steps.train_function(
-        model,
-        adam,
+        *(model, adam),
         losses.span(),
         tf.distribute.get_strategy(),
         seed=1,
@@ -81,9 +80,8 @@ def time_ours():
     scaling = loss_scale.of({})
     train(batches, rates, tf.constant(WARM_UP_STEPS), step, scaling)
     begin = time.perf_counter()
-    tokens = float(
-        train(batches, rates, tf.constant(FLAGS.steps), step, scaling)[0]["tokens"]
-    )
+    found, _ = train(batches, rates, tf.constant(FLAGS.steps), step, scaling)
+    tokens = float(found["tokens"])
     seconds = time.perf_counter() - begin
     peak = layers.peak_gflops()
     gflop = 6 * classifier.block_weights(net) * tokens / 1e9

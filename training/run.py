@@ -300,7 +300,8 @@ def record(
     with contextlib.closing(reporting.Reporter(output_dir, step)) as reporter:
         reporter.write("eval", step, scores)
     path = os.path.join(output_dir, run_directory.RESULTS_FILE)
-    run_directory.write_results(path, results)
+    with flags.one_line_errors():
+        run_directory.write_results(path, results)
     return path
 
 

@@ -27,11 +27,11 @@ class Stage:
     a call ends where one is not finite or where `wish` is not 0.
     """
 
-    def __init__(self, losses=(), scores=(), norms=(), wish=None):
+    def __init__(self, losses=(), scores=(), norms=(), wish=None, skipped=0):
         self.calls, self.saved, self.reported = [], [], []
         self.evaluated_at, self.said, self.results = [], [], []
         self.losses, self.norms, self.scores = dict(losses), dict(norms), list(scores)
-        self.wish = wish or (lambda step: 0.0)
+        self.wish, self.skipped = wish or (lambda step: 0.0), skipped
 
     def train_steps(self, iterator, rates, count, step, scaling):
         assert len(rates) == self.num_rates  # another length would be traced anew
@@ -45,7 +45,8 @@ class Stage:
         self.calls.append((step, batches, rates))
         results = {"loss": loss, "gradient_norm": norm, "examples": 1, "tokens": 1}
         halved = loss_scale.Scaling(scaling.scale / 2, scaling.good_steps + 3)
-        return {**results, "steps": len(batches), "stop": stop, "skipped": 1}, halved
+        results |= {"steps": len(batches), "stop": stop, "skipped": self.skipped}
+        return results, halved
 
     def save(self, step, state):
         self.saved.append((step, dict(state)))
@@ -235,7 +236,7 @@ def test_resumed_run_names_the_checkpoint_it_came_from():
 
 def test_loss_scale_is_part_of_the_state():
     """The stand-in halves it in each call and adds 3 to the good steps."""
-    stage = Stage()
+    stage = Stage(skipped=1)
     final = stage.run(plan(), scales_loss=True)
     assert final == {"step": 10, "loss_scale": 2.0**12, "good_steps": 9}
     assert stage.saved[0] == (4, {"loss_scale": 2.0**14, "good_steps": 3})
@@ -243,6 +244,13 @@ def test_loss_scale_is_part_of_the_state():
     assert shown == [(2.0**14, 1.0), (2.0**13, 1.0), (2.0**12, 1.0)]
     resumed = Stage()
     assert resumed.run(plan(), *stage.saved[0], scales_loss=True) == final
+
+
+def test_steps_that_were_all_skipped_have_no_results():
+    stage = Stage(skipped=2)
+    stage.run(plan(), scales_loss=True)
+    # The last call is of two steps, the others of four.
+    assert [step for step, _ in stage.reported] == [4, 8]
 
 
 def test_without_scaling_nothing_is_said_of_it():
