@@ -68,8 +68,7 @@ def time_ours():
         seed=1,
     )
     train = steps.train_function(
-        *(model, adam),
-        losses.span(),
+        *(model, adam, losses.span()),
         tf.distribute.get_strategy(),
         seed=1,
         jit_compile=False,

@@ -4,6 +4,7 @@ import json
 import math
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -297,6 +298,34 @@ def test_interrupted_run_ends_as_the_uninterrupted_one(
         name = f"model.ckpt-{step}"
         assert_same_variables(tmp_path / name, uninterrupted / name)
     assert tiny.eval_results(tmp_path) == tiny.eval_results(uninterrupted)
+
+
+def test_command_of_run_json_trains_to_the_same_weights(uninterrupted, tmp_path):
+    command = json.loads((uninterrupted / "run.json").read_text())["command"]
+    program, script, *arguments = shlex.split(command)
+    assert (program, script) == ("python", "run_classifier")
+    assert f"--output_dir={uninterrupted}" in arguments
+    assert tiny.run_classifier(*arguments, f"--output_dir={tmp_path}").code == 0
+    assert_same_variables(tmp_path / "model.ckpt-12", uninterrupted / "model.ckpt-12")
+
+
+def test_rows_of_a_batch_with_a_loss_that_is_no_number_are_named(
+    small_model_dir, table_dir, tmp_path, caplog
+):
+    done = tiny.run_classifier(
+        f"--pretrained={small_model_dir}",
+        f"--output_dir={tmp_path}",
+        *files_of(table_dir),
+        *(*RESUMABLE, "--max_seq_length=16", "--learning_rate=1e30"),
+    )
+    assert done.code == 3
+    said = re.search(
+        rf"(loss|gradient_norm) is (nan|inf) at step (\d+), of the batch "
+        rf"{table_dir}/train.tsv:\d+ \(id \d+\), ",
+        caplog.text,
+    )
+    assert said and int(said[3]) <= 6, caplog.text
+    assert "the last checkpoint is of step 0" in caplog.text
 
 
 def test_finished_run_says_that_nothing_is_left(
