@@ -212,10 +212,8 @@ def damaged_records_named(parts):
             raise ValueError(said) from error
 
 
-def main(_):
-    shared_flags.quiet_libraries()
-    with shared_flags.one_line_errors():
-        parts = prepare()
+def run_once(parts):
+    """Trains and evaluates, as the flags say."""
     model, origin, global_step = run.start(
         FLAGS.output_dir,
         functools.partial(build_model, parts),
@@ -226,13 +224,20 @@ def main(_):
     )
     objective = losses.pretraining(parts.data.train.sentence_task != "none")
     evaluate = evaluator(parts, model, objective)
-    with damaged_records_named(parts):
-        if FLAGS.do_train:
-            global_step = train(parts, model, objective, evaluate, origin)
-        if FLAGS.do_eval:
-            report(parts, evaluate, global_step)
+    if FLAGS.do_train:
+        global_step = train(parts, model, objective, evaluate, origin)
+    if FLAGS.do_eval:
+        report(parts, evaluate, global_step)
     devices.wait_for_all(parts.strategy, "write the results")
     print(f"output: {FLAGS.output_dir}")
+
+
+def main(_):
+    shared_flags.quiet_libraries()
+    with shared_flags.one_line_errors():
+        parts = prepare()
+    with run.lost_workers_explained(parts.strategy), damaged_records_named(parts):
+        run_once(parts)
 
 
 if __name__ == "__main__":

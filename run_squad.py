@@ -240,7 +240,9 @@ def main(_):
     with shared_flags.one_line_errors():
         parts = prepare()
     one_run = functools.partial(run_once, parts)
-    seeds.run(one_run, FLAGS.seed, shared_flags.seeds(), FLAGS.output_dir, parts.writes)
+    values = shared_flags.seeds()
+    with run.lost_workers_explained(parts.strategy):
+        seeds.run(one_run, FLAGS.seed, values, FLAGS.output_dir, parts.writes)
 
 
 if __name__ == "__main__":

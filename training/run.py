@@ -267,20 +267,26 @@ def _stops_explained(run: Run) -> Iterator[None]:
         # The chief may still be writing, and it cannot go on where others are gone.
         devices.wait_for_all(run.strategy, "save")
         raise SystemExit(STOPPED + stopped.number) from None
-    except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
-        if not devices.has_workers(run.strategy):
-            raise
-        saved = checkpoints_lib.all_checkpoints(run.output_dir)
-        logging.error(
-            "another process of this run has ended, or cannot be reached (%s); start "
-            "all of them again with the same command: it goes on from %s",
-            error.message.split("\n")[0],
-            saved[-1] if saved else "the beginning",
-        )
-        raise SystemExit(LOST_WORKER) from None
     except OSError as error:  # of saving; the message is for users
         with flags.one_line_errors():
             raise error
+
+
+@contextlib.contextmanager
+def lost_workers_explained(strategy: Any) -> Iterator[None]:
+    """One line, and an exit code, where another process of the run is gone."""
+    try:
+        yield
+    except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
+        if not devices.has_workers(strategy):
+            raise
+        logging.error(
+            "another process of this run has ended, or cannot be reached (%s); see its "
+            "log, and start all of them again with the same command: it goes on from "
+            "the newest checkpoint",
+            error.message.split("\n")[0],
+        )
+        raise SystemExit(LOST_WORKER) from None
 
 
 def record(

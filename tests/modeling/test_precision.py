@@ -301,7 +301,13 @@ def test_keras_file_has_no_policy(config, features, set_policy, tmp_path):
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-@pytest.mark.parametrize("head", models.HEADS)
+@pytest.mark.parametrize(
+    "head",
+    [  # the pretrainer has all there is to compile
+        pytest.param(head, marks=[] if head == "pretraining" else [pytest.mark.slow])
+        for head in models.HEADS
+    ],
+)
 def test_xla_compiles_training(config, features, set_policy, head, policy):
     set_policy(policy)
     model = build(dataclasses.replace(config, num_hidden_layers=1), head)

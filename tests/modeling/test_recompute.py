@@ -149,6 +149,7 @@ def test_only_training_is_computed_twice(tiny_config, tiny_features):
     assert operations(True) == operations(False)
 
 
+@pytest.mark.slow
 def test_xla_computes_blocks_twice(shallow_config, tiny_features):
     """It merges equal operations, and must not merge the two passes."""
     features = constants(tiny_features)

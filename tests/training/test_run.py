@@ -257,30 +257,26 @@ def test_loss_that_is_no_number_ends_with_a_code_of_its_own(train, tmp_path, cap
     assert said in caplog.text
 
 
-def lose(step):
-    if step:
-        raise tf.errors.UnavailableError(None, None, "Connection reset\nby peer", {})
+def lose():
+    raise tf.errors.UnavailableError(None, None, "Connection reset\nby peer", {})
 
 
-def test_lost_worker_is_said_with_what_to_do(quick, tmp_path, monkeypatch, caplog):
+def test_lost_worker_is_said_with_what_to_do(monkeypatch, caplog):
     monkeypatch.setattr(devices, "has_workers", lambda strategy: True)
-    for loses, origin in (
-        (lambda step: lose(1), "the beginning"),
-        (lose, f"{tmp_path}/run/model.ckpt-3"),
-    ):
-        with pytest.raises(SystemExit) as caught:
-            quick(9, does=loses)
-        assert caught.value.code == run.LOST_WORKER == 4
-        assert (
-            "another process of this run has ended, or cannot be reached (Connection "
-            "reset); start all of them again with the same command: it goes on from "
-            f"{origin}\n"
-        ) in caplog.text
+    with pytest.raises(SystemExit) as caught, run.lost_workers_explained(None):
+        lose()
+    assert caught.value.code == run.LOST_WORKER == 4
+    assert (
+        "another process of this run has ended, or cannot be reached (Connection "
+        "reset); see its log, and start all of them again with the same command: it "
+        "goes on from the newest checkpoint\n"
+    ) in caplog.text
 
 
-def test_error_of_one_process_alone_keeps_its_traceback(quick):
-    with pytest.raises(tf.errors.UnavailableError):
-        quick(9, does=lose)
+def test_error_of_one_process_alone_keeps_its_traceback():
+    one = tf.distribute.get_strategy()
+    with pytest.raises(tf.errors.UnavailableError), run.lost_workers_explained(one):
+        lose()
 
 
 def test_checkpoint_that_cannot_be_written_is_one_line(quick, capsys):
