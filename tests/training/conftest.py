@@ -1,13 +1,16 @@
 """The recorded network of tests/golden/README.md, and small models to train."""
 
 import dataclasses
+import os
 import pathlib
+import signal
 
 import keras
 import numpy as np
 import pytest
 
 from modeling import checkpoint, config, models
+from training import interruption
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny_uncased"
 
@@ -99,3 +102,39 @@ def classifier_batch():
         "segment_ids": np.zeros_like(ids),
         "label_ids": labels,
     }
+
+
+@pytest.fixture(scope="session")
+def make_pretraining_features():
+    """A function (records, predictions) -> features of a batch of pretraining.
+
+    The second half has far fewer masked words than the first.
+    """
+
+    def make(count, predictions):
+        rng = np.random.default_rng(3)
+        weights = np.ones((count, predictions), np.float32)
+        weights[count // 2 :, 1:] = 0.0
+        words, places = (count, 6), (count, predictions)
+        return {
+            "input_ids": rng.integers(1, 30, words).astype(np.int32),
+            "input_mask": np.ones(words, np.int32),
+            "segment_ids": np.zeros(words, np.int32),
+            "masked_lm_positions": rng.integers(0, 6, places).astype(np.int32),
+            "masked_lm_ids": rng.integers(1, 30, places).astype(np.int32),
+            "masked_lm_weights": weights,
+            "next_sentence_labels": rng.integers(0, 2, count).astype(np.int32),
+        }
+
+    return make
+
+
+@pytest.fixture
+def send():
+    """A function that sends a signal to this process, which survives it."""
+    before = [(n, signal.getsignal(n)) for n in interruption.SIGNALS]
+    for number, _ in before:
+        signal.signal(number, lambda *_: None)
+    yield lambda number=signal.SIGTERM: os.kill(os.getpid(), number)
+    for number, handler in before:
+        signal.signal(number, handler)

@@ -38,20 +38,8 @@ def train(model, objective, features, micro_batches, num_steps=3):
 
 
 @pytest.fixture(scope="module")
-def pretraining_features():
-    """Eight records; the last ones have far fewer masked words than the first."""
-    rng = np.random.default_rng(3)
-    weights = np.ones((8, 4), np.float32)
-    weights[4:, 1:] = 0.0
-    return {
-        "input_ids": rng.integers(1, 30, (8, 6)).astype(np.int32),
-        "input_mask": np.ones((8, 6), np.int32),
-        "segment_ids": np.zeros((8, 6), np.int32),
-        "masked_lm_positions": rng.integers(0, 6, (8, 4)).astype(np.int32),
-        "masked_lm_ids": rng.integers(1, 30, (8, 4)).astype(np.int32),
-        "masked_lm_weights": weights,
-        "next_sentence_labels": rng.integers(0, 2, 8).astype(np.int32),
-    }
+def pretraining_features(make_pretraining_features):
+    return make_pretraining_features(8, 4)
 
 
 def assert_equal_runs(run, other):

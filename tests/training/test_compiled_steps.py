@@ -42,19 +42,8 @@ class Whole:
 
 
 @pytest.fixture(scope="module")
-def pretraining_features():
-    rng = np.random.default_rng(3)
-    weights = np.ones((4, 3), np.float32)
-    weights[2:, 1:] = 0.0
-    return {
-        "input_ids": rng.integers(1, 30, (4, 6)).astype(np.int32),
-        "input_mask": np.ones((4, 6), np.int32),
-        "segment_ids": np.zeros((4, 6), np.int32),
-        "masked_lm_positions": rng.integers(0, 6, (4, 3)).astype(np.int32),
-        "masked_lm_ids": rng.integers(1, 30, (4, 3)).astype(np.int32),
-        "masked_lm_weights": weights,
-        "next_sentence_labels": rng.integers(0, 2, 4).astype(np.int32),
-    }
+def pretraining_features(make_pretraining_features):
+    return make_pretraining_features(4, 3)
 
 
 def trained(model, objective, features, strategy, **options):

@@ -1,7 +1,6 @@
 """Tests of training/loop.py with stand-ins for what runs, saves and reports."""
 
 import math
-import os
 import signal
 import time
 
@@ -285,17 +284,6 @@ def test_run_that_is_asked_to_stop_saves_first():
     resumed = Stage()
     assert resumed.run(plan(), *stage.saved[-1]) == {"step": 10}
     assert resumed.calls == [(6, [6, 7], [6, 7]), (8, [8, 9], [8, 9])]
-
-
-@pytest.fixture
-def send():
-    """A function that sends a signal to this process, which survives it."""
-    before = [(n, signal.getsignal(n)) for n in interruption.SIGNALS]
-    for number, _ in before:
-        signal.signal(number, lambda *_: None)
-    yield lambda number=signal.SIGTERM: os.kill(os.getpid(), number)
-    for number, handler in before:
-        signal.signal(number, handler)
 
 
 SCORES = [0.5, 0.7, 0.6, 0.65]

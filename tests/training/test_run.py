@@ -1,6 +1,5 @@
 """Tests of training/run.py: whole small runs, resumed, interrupted and not."""
 
-import os
 import signal
 import time
 import types
@@ -67,17 +66,6 @@ def train(build_classifier, classifier_batch, tmp_path):
 
     start.batches_from = batches_from
     return start
-
-
-@pytest.fixture
-def send():
-    """A function that sends a signal to this process, which survives it."""
-    before = [(n, signal.getsignal(n)) for n in interruption.SIGNALS]
-    for number, _ in before:
-        signal.signal(number, lambda *_: None)
-    yield lambda number=signal.SIGTERM: os.kill(os.getpid(), number)
-    for number, handler in before:
-        signal.signal(number, handler)
 
 
 def stored(prefix):
