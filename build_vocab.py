@@ -13,10 +13,13 @@ if __name__ == "__main__":  # TensorFlow reads these when it is imported
 
 from absl import app, flags
 
-from data_pipeline import corpus, file_patterns, vocabulary, word_counts, workers
-from modeling import pretrained
-from training import flags as shared_flags
-from training import reporting, run_directory
+from contract import atomic_files
+from data_pipeline.corpus import byte_ranges, processes, word_counts, wordpiece_learning
+from data_pipeline.files import file_patterns
+from modeling.checkpoints import pretrained
+from training import errors
+from training.flags import shared_flags
+from training.results import reporting
 
 FLAGS = flags.FLAGS
 
@@ -36,7 +39,7 @@ def define_flags():
     )
     integer(
         "num_unused_tokens",
-        vocabulary.UNUSED_BEFORE_UNK,
+        wordpiece_learning.UNUSED_BEFORE_UNK,
         "Entries [unused0], [unused1], ... left free for tokens of one's own. With 99, "
         "[UNK], [CLS], [SEP] and [MASK] are 100 to 103, as in released vocabularies.",
         lower_bound=0,
@@ -87,7 +90,7 @@ def check_output(path, files):
         raise ValueError(
             f"{path} is to be written and is one of --input_file; choose another name"
         )
-    run_directory.check_writable(path)
+    atomic_files.check_writable(path)
 
 
 def learn(executor, files):
@@ -95,7 +98,7 @@ def learn(executor, files):
     with tempfile.TemporaryDirectory() as directory:
         plain = word_counts.plain_files(files, directory, executor)
         counts = word_counts.count(
-            corpus.Corpus.of(plain),
+            byte_ranges.Corpus.of(plain),
             executor,
             FLAGS.do_lower_case,
             reporting.Meter("counting", "range"),
@@ -105,7 +108,7 @@ def learn(executor, files):
             f"words seen less than {counts.dropped_below} times so far were dropped "
             f"while counting, to keep at most {word_counts.MAX_WORDS} in memory"
         )
-    vocab = vocabulary.learn(
+    vocab = wordpiece_learning.learn(
         counts,
         FLAGS.vocab_size,
         num_unused_tokens=FLAGS.num_unused_tokens,
@@ -122,25 +125,25 @@ def write(vocab, config):
             f"the text has no more pieces than make {len(vocab)} entries, less than "
             f"--vocab_size={FLAGS.vocab_size}"
         )
-    run_directory.write_text(FLAGS.output_file, "".join(f"{v}\n" for v in vocab))
+    atomic_files.write_text(FLAGS.output_file, "".join(f"{v}\n" for v in vocab))
     print(f"wrote {FLAGS.output_file}")
     if config:
         config = dataclasses.replace(config, vocab_size=len(vocab))
-        run_directory.write_text(FLAGS.output_config_file, config.to_json_string())
+        atomic_files.write_text(FLAGS.output_config_file, config.to_json_string())
         print(f"wrote {FLAGS.output_config_file}")
 
 
 def main(_):
     shared_flags.quiet_libraries()
-    workers_wanted = FLAGS.num_workers or workers.usable_cores()
-    with shared_flags.one_line_errors(), workers.start(workers_wanted) as executor:
-        files = corpus.find_files(FLAGS.input_file)
+    workers_wanted = FLAGS.num_workers or processes.usable_cores()
+    with errors.one_line_errors(), processes.start(workers_wanted) as executor:
+        files = byte_ranges.find_files(FLAGS.input_file)
         config = base_config()
         for path in filter(None, (FLAGS.output_file, FLAGS.output_config_file)):
             check_output(path, files)
         vocab, counts = learn(executor, files)
         write(vocab, config)
-    spelled = vocabulary.coverage(vocab, counts, FLAGS.do_lower_case)
+    spelled = wordpiece_learning.coverage(vocab, counts, FLAGS.do_lower_case)
     print(f"  words = {counts.num_words}")
     print(f"  different_words = {len(counts.words)}")
     print(f"  entries = {len(vocab)}")

@@ -14,33 +14,28 @@ if __name__ == "__main__":  # TensorFlow reads these when it is imported
 import keras
 from absl import app, flags
 
-from data_pipeline import (
-    added_tokens,
-    casing,
-    classification,
-    label_maps,
-    labels,
-    tokenization,
-)
-from modeling import (
+from contract import atomic_files, file_names, wording
+from data_pipeline import label_maps
+from data_pipeline.text import added_tokens, tokenization, vocabulary_checks
+from modeling import models
+from modeling.checkpoints import (
     checkpoint,
     conversion,
     hugging_face,
     keras_files,
-    models,
     output_directory,
     pretrained,
 )
-from training import flags as shared_flags
-from training import run_directory
+from training import errors
+from training.flags import shared_flags
 
 FLAGS = flags.FLAGS
 SEED = 0  # of what the input lacks and a Keras file must have
 OWN_FILES = (  # what --overwrite may replace
     *pretrained.CONFIG_FILES,
-    pretrained.VOCAB_FILE,
-    pretrained.TOKENIZER_FILE,
-    labels.MAP_FILE,
+    file_names.VOCAB,
+    file_names.TOKENIZER_CONFIG,
+    file_names.LABEL_MAP,
     *conversion.WRITTEN,
 )
 
@@ -147,7 +142,7 @@ def read_tokenizer(files, config):
     tokenizer = tokenization.BertTokenizer(vocab, lowers)
     pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
     if FLAGS.check_case:
-        casing.check_case(tokenizer, files.vocab_file, files.checkpoint)
+        vocabulary_checks.check_case(tokenizer, files.vocab_file, files.checkpoint)
     return tokenizer
 
 
@@ -175,7 +170,7 @@ def prepare():
     )
     config = read_config(files)
     tokenizer = read_tokenizer(files, config)
-    label_map = classification.find_label_map(files.checkpoint)
+    label_map = label_maps.find(files.checkpoint)
     is_tagger = FLAGS.head == "auto" and label_map and label_maps.is_of_tags(label_map)
     head = "tagger" if is_tagger else FLAGS.head
     source = conversion.read(files.checkpoint, config, head)
@@ -189,7 +184,7 @@ def grow(model, tokenizer):
             raise ValueError("--add_tokens needs a vocabulary; give --vocab_file")
         tokenizer, never = added_tokens.add(tokenizer, FLAGS.add_tokens)
         if never:
-            print(f"added, but no text becomes them: {labels.listing(never)}")
+            print(f"added, but no text becomes them: {wording.listing(never)}")
     entries = tokenizer.vocab_size if tokenizer else 0
     rows = conversion.num_rows(model.config, entries, FLAGS.resize_embeddings)
     if added := rows - model.config.vocab_size:
@@ -209,24 +204,24 @@ def write(parts, model, tokenizer, directory):
         left_out=parts.source.report.missing,
     )
     config = conversion.described(model, parts.source.report.missing)
-    texts = {pretrained.CONFIG_FILES[0]: config.to_json_string()}
+    texts = {file_names.BERT_CONFIG: config.to_json_string()}
     if tokenizer:
         texts = pretrained.files(config, tokenizer)
     if parts.classes:
-        texts[labels.MAP_FILE] = label_maps.text(parts.classes)
+        texts[file_names.LABEL_MAP] = label_maps.text(parts.classes)
     if FLAGS.to == "hugging_face":
-        del texts[pretrained.CONFIG_FILES[0]]  # config.json lies there already
+        del texts[file_names.BERT_CONFIG]  # config.json lies there already
         if tokenizer:
             raw = hugging_face.tokenizer_config(config, tokenizer.do_lower_case)
-            texts[pretrained.TOKENIZER_FILE] = json.dumps(raw, indent=2) + "\n"
+            texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"
     for name, text in texts.items():
-        run_directory.write_text(os.path.join(directory, name), text)
+        atomic_files.write_text(os.path.join(directory, name), text)
 
 
 def main(_):
     shared_flags.quiet_libraries()
     keras.utils.set_random_seed(SEED)
-    with shared_flags.one_line_errors():
+    with errors.one_line_errors():
         parts = prepare()
         source = parts.source
         print(source)

@@ -12,21 +12,20 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is im
 
 from absl import app, flags, logging
 
-from data_pipeline import (
-    casing,
-    corpus,
-    creation,
-    engines,
-    file_patterns,
-    jobs,
-    masking,
-    metadata,
+from contract import atomic_files
+from data_pipeline.corpus import byte_ranges, processes
+from data_pipeline.creation import (
+    creation_job,
+    creation_runners,
+    creation_tasks,
     pairing,
-    tokenization,
-    workers,
 )
-from training import flags as shared_flags
-from training import reporting, run_directory
+from data_pipeline.files import file_patterns
+from data_pipeline.pretraining import masking, record_metadata
+from data_pipeline.text import tokenization, vocabulary_checks
+from training import errors
+from training.flags import shared_flags
+from training.results import reporting
 
 FLAGS = flags.FLAGS
 LOGGED_EXAMPLES = 20  # as many as the original logs
@@ -64,7 +63,7 @@ def define_flags():
     flags.DEFINE_enum(
         "masking",
         "word_piece",
-        [*masking.GROUP_LENGTHS, metadata.UNMASKED],
+        [*masking.GROUP_LENGTHS, record_metadata.UNMASKED],
         "What is masked at once: a word piece, a whole word, a span of up to 10 words "
         "(SpanBERT), an n-gram of up to 3 (ALBERT); none leaves it to training.",
     )
@@ -109,7 +108,7 @@ def output_files(inputs):
             "choose another name"
         )
     for name in names:
-        run_directory.check_writable(name)
+        atomic_files.check_writable(name)
     return tuple(names)
 
 
@@ -123,18 +122,18 @@ def prepare():
                 "leave one of them out"
             )
         kind = "whole_word"
-    is_masked = kind != metadata.UNMASKED
+    is_masked = kind != record_metadata.UNMASKED
     has_default = not FLAGS["dupe_factor"].present
-    files = corpus.find_files(FLAGS.input_file)
+    files = byte_ranges.find_files(FLAGS.input_file)
     tokenizer = tokenization.BertTokenizer.from_file(
         FLAGS.vocab_file, FLAGS.do_lower_case
     )
     masking.pieces_of(tokenizer)
     if FLAGS.check_case:
-        casing.check_case(tokenizer, FLAGS.vocab_file, "")
+        vocabulary_checks.check_case(tokenizer, FLAGS.vocab_file, "")
     if is_masked:
         warn_of_few_predictions()
-    settings = metadata.Metadata(
+    settings = record_metadata.Metadata(
         max_seq_length=FLAGS.max_seq_length,
         max_predictions_per_seq=FLAGS.max_predictions_per_seq if is_masked else 0,
         masking=kind,
@@ -142,12 +141,12 @@ def prepare():
         sentence_task=FLAGS.sentence_task,
         do_lower_case=FLAGS.do_lower_case,
         vocab_size=tokenizer.vocab_size,
-        vocab_digest=metadata.vocab_digest(tokenizer.vocab),
+        vocab_digest=record_metadata.vocab_digest(tokenizer.vocab),
         dupe_factor=1 if not is_masked and has_default else FLAGS.dupe_factor,
         short_seq_prob=FLAGS.short_seq_prob,
         random_seed=FLAGS.random_seed,
     )
-    return jobs.Job(
+    return creation_job.Job(
         input_files=tuple(files),
         output_files=output_files(files),
         vocab_file=FLAGS.vocab_file,
@@ -173,12 +172,12 @@ def warn_of_few_predictions():
 def main(_):
     shared_flags.quiet_libraries()
     started = time.monotonic()
-    count = FLAGS.num_workers or workers.usable_cores()
+    count = FLAGS.num_workers or processes.usable_cores()
     local = 1 if FLAGS.engine == "beam" else count
     warm_up = functools.partial(
-        jobs.load_tokenizer, FLAGS.vocab_file, FLAGS.do_lower_case
+        creation_job.load_tokenizer, FLAGS.vocab_file, FLAGS.do_lower_case
     )
-    with shared_flags.one_line_errors(), workers.start(local, warm_up) as executor:
+    with errors.one_line_errors(), processes.start(local, warm_up) as executor:
         job = prepare()
         print(
             f"reading {len(job.input_files)} files, writing {len(job.output_files)}; "
@@ -186,15 +185,17 @@ def main(_):
             flush=True,
         )
         if FLAGS.engine == "beam":
-            done = engines.run_beam(job, FLAGS.beam_option)
+            done = creation_runners.run_beam(job, FLAGS.beam_option)
         else:
-            done = engines.run_local(job, executor, reporting.Meter("writing", "task"))
+            done = creation_runners.run_local(
+                job, executor, reporting.Meter("writing", "task")
+            )
     seconds = time.monotonic() - started
     for name, number in done.items():
         print(f"  {name} = {number}")
     print(f"  seconds = {seconds:.2f}")
     if logging.level_info():
-        for line in creation.describe(job, LOGGED_EXAMPLES):
+        for line in creation_tasks.describe(job, LOGGED_EXAMPLES):
             logging.info("%s", line)
     for path in job.output_files:
         print(f"wrote {path}")

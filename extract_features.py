@@ -17,25 +17,17 @@ os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "1")  # read by the first oper
 import keras
 from absl import app, flags
 
-from data_pipeline import (
-    casing,
-    feature_files,
-    features,
-    file_patterns,
-    text_lines,
-    tokenization,
-)
-from modeling import checkpoint, models, pretrained, vectors
+from contract import atomic_files, features, wording
+from data_pipeline.extraction import input_lines, vector_files
+from data_pipeline.files import file_patterns
+from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import config as config_lib
-from training import (
-    device_flags,
-    devices,
-    extraction,
-    reporting,
-    run_directory,
-    steps,
-)
-from training import flags as shared_flags
+from modeling import models, vectors
+from modeling.checkpoints import checkpoint, pretrained
+from training import errors, steps
+from training.distribution import devices
+from training.flags import device_flags, shared_flags
+from training.results import extraction, reporting
 
 FLAGS = flags.FLAGS
 # Values that may wait until those of earlier lines are there: 128 MB.
@@ -47,8 +39,8 @@ class Parts(NamedTuple):
 
     files: shared_flags.ModelFiles
     config: config_lib.BertConfig
-    lines: text_lines.TextLines
-    size: text_lines.Size
+    lines: input_lines.TextLines
+    size: input_lines.Size
     choice: vectors.Choice
     strategy: Any
 
@@ -89,7 +81,7 @@ def define_flags():
     enum(
         "output_format",
         "jsonl",
-        list(feature_files.FORMATS),
+        list(vector_files.FORMATS),
         "JSON lines as the original writes them, NumPy's .npz, or TFRecords.",
     )
     for required in ("input_file", "output_file"):
@@ -138,15 +130,15 @@ def prepare():
     )
     pretrained.check_sizes(config, tokenizer.vocab_size, files, FLAGS.max_seq_length)
     if FLAGS.check_case:
-        casing.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+        vocabulary_checks.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
     if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):
         raise ValueError(
             f"--output_file={FLAGS.output_file} is --input_file and would be "
             "overwritten; choose another name"
         )
-    lines = text_lines.TextLines(FLAGS.input_file, tokenizer, FLAGS.max_seq_length)
+    lines = input_lines.TextLines(FLAGS.input_file, tokenizer, FLAGS.max_seq_length)
     size = lines.measure()
-    run_directory.check_writable(FLAGS.output_file)
+    atomic_files.check_writable(FLAGS.output_file)
     return Parts(files, config, lines, size, choice, strategy)
 
 
@@ -158,10 +150,9 @@ def build_model(parts):
         model.build()
     report = checkpoint.load(model, parts.files.init_checkpoint)
     if needed := [name for name in report.missing if "/pooler/" not in name]:
-        more = f" and {len(needed) - 1} more" if len(needed) > 1 else ""
         raise ValueError(
-            f"{report.source}: lacks {needed[0]}{more}; choose another checkpoint, or "
-            "the config file that belongs to this one"
+            f"{report.source}: lacks {wording.first_of(needed)}; choose another "
+            "checkpoint, or the config file that belongs to this one"
         )
     print(f"weights: {report}")
     return model
@@ -190,7 +181,7 @@ def extract(parts, model):
         max_tokens=MAX_WAITING_VALUES // (len(choice.names) * choice.width),
         pad_to=pad_to,
     )
-    layout = feature_files.Layout(
+    layout = vector_files.Layout(
         num_lines=size.num_lines,
         num_tokens=size.num_tokens,
         layers=choice.names,
@@ -200,7 +191,7 @@ def extract(parts, model):
     )
     meter = reporting.Meter("extracting", "token")
     meter(0, size.num_tokens, lines=0)
-    with feature_files.writer(FLAGS.output_file, FLAGS.output_format, layout) as write:
+    with vector_files.writer(FLAGS.output_file, FLAGS.output_format, layout) as write:
         for results in extraction.in_input_order(
             predict,
             batches,
@@ -213,7 +204,7 @@ def extract(parts, model):
 
 def main(_):
     shared_flags.quiet_libraries()
-    with shared_flags.one_line_errors():
+    with errors.one_line_errors():
         parts = prepare()
         size = parts.size
         print(
@@ -227,7 +218,7 @@ def main(_):
     try:
         extract(parts, model)
     except (OSError, KeyboardInterrupt) as error:  # the message is for users
-        with shared_flags.one_line_errors():
+        with errors.one_line_errors():
             raise error
     seconds = time.monotonic() - started
     print(

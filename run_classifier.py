@@ -13,36 +13,22 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is im
 import numpy as np
 from absl import app, flags
 
-from data_pipeline import (
-    batching,
-    casing,
-    classification,
-    features,
-    labels,
-    packing,
-    predictions,
-    records,
-    tables,
-    tokenization,
-)
-from modeling import checkpoint, heads, losses, models, pretrained
+from contract import features, file_names, wording
+from data_pipeline import label_maps
+from data_pipeline.classification import label_sets, labelled_texts, predictions, tables
+from data_pipeline.examples import batching, feature_records, packing
+from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import config as config_lib
+from modeling import heads, losses, models
+from modeling.checkpoints import checkpoint, pretrained
 from serving import export
-from training import (
-    device_flags,
-    devices,
-    evaluation,
-    loop,
-    metrics,
-    run,
-    run_flags,
-    seeds,
-    steps,
-    table_flags,
-)
-from training import flags as shared_flags
+from training import errors, loop, run, seeds, steps
+from training.distribution import devices
+from training.flags import device_flags, run_flags, shared_flags, table_flags
+from training.results import evaluation, metrics
 
 FLAGS = flags.FLAGS
+NAMED_EXAMPLES = 8  # of a batch, in a message
 
 
 class Parts(NamedTuple):
@@ -51,7 +37,7 @@ class Parts(NamedTuple):
     files: shared_flags.ModelFiles
     config: config_lib.BertConfig
     tokenizer: tokenization.BertTokenizer
-    data: classification.Data
+    data: labelled_texts.Data
     class_weights: np.ndarray | None
     plan: loop.Plan | None
     strategy: Any
@@ -68,7 +54,7 @@ def define_flags():
     shared_flags.define_training_flags()
     shared_flags.define_fine_tuning_flags()
     device_flags.define()
-    table_flags.define(labels.PROBLEM_TYPES)
+    table_flags.define(label_sets.PROBLEM_TYPES)
     shared_flags.define_action_flags("do_train", "do_eval", "do_predict", "do_export")
     flags.DEFINE_bool("write_tf_records", True, "Write features as the original does.")
 
@@ -85,18 +71,16 @@ def prepare():
     )
     pretrained.check_sizes(config, tokenizer.vocab_size, files, FLAGS.max_seq_length)
     if FLAGS.check_case:
-        casing.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+        vocabulary_checks.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
     evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.evaluate_steps)
     wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
     layout = tables.Layout(**table_flags.layout())
-    data = classification.load(
-        classification.Source(layout=layout, **table_flags.source()),
+    data = labelled_texts.load(
+        labelled_texts.Source(layout=layout, **table_flags.source()),
         [split for split, is_wanted in wanted.items() if is_wanted],
         tokenizer,
         FLAGS.max_seq_length,
-        label_map=classification.find_label_map(
-            FLAGS.output_dir, files.init_checkpoint
-        ),
+        label_map=label_maps.find(FLAGS.output_dir, files.init_checkpoint),
         default_metrics=metrics.DEFAULTS,
     )
     weights, plan = None, None
@@ -104,7 +88,7 @@ def prepare():
         device_flags.check_batch_size(strategy)
         scores = (*data.metrics, "loss")
         plan = run_flags.plan(len(data.packed["train"]), scores)
-        weights = FLAGS.class_weights and labels.class_weights(
+        weights = FLAGS.class_weights and label_sets.class_weights(
             FLAGS.class_weights, data.label_ids["train"], data.label_set
         )
     pad_to = FLAGS.max_seq_length if device_flags.has_static_shapes() else None
@@ -175,7 +159,9 @@ def train(parts, model, score, run_seed, output_dir, origin):
         batches_from,
         strategy=parts.strategy,
         evaluate=lambda: score("dev", FLAGS.eval_batch_size).scores,
-        name_batch=lambda step: batching.named(parts.data.names("train", order[step])),
+        name_batch=lambda step: wording.first_of(
+            parts.data.names("train", order[step])
+        ),
         store=checkpoint.store(model),
         output_dir=output_dir,
         origin=origin,
@@ -201,7 +187,7 @@ def export_model(parts, model, output_dir):
         label_set.names if parts.data.problem_type == "classification" else (),
         2 if parts.data.has_pairs else 1,
     )
-    files = {labels.MAP_FILE: labels.label_map_text(label_set)}
+    files = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
     path = export.save(module, os.path.join(output_dir, "export"), files)
     print(f"exported: {path}")
 
@@ -222,7 +208,7 @@ def predict(parts, score, output_dir):
     scored = score("test", FLAGS.predict_batch_size)
     if parts.writes:
         table, label_set = parts.data.tables["test"], parts.data.label_set
-        with shared_flags.one_line_errors():
+        with errors.one_line_errors():
             predictions.write(output_dir, table, label_set, scored)
     return scored.results("test")
 
@@ -235,14 +221,14 @@ def run_once(parts, run_seed, output_dir):
         identity=identify(parts, run_seed) if FLAGS.do_train else {},
         files={
             **pretrained.files(parts.config, parts.tokenizer),
-            labels.MAP_FILE: labels.label_map_text(parts.data.label_set),
+            file_names.LABEL_MAP: label_sets.label_map_text(parts.data.label_set),
         },
         strategy=parts.strategy,
         **run_flags.start_settings(run_seed),
     )
     results = {}
     if FLAGS.write_tf_records and parts.writes:
-        records.write_classifier(output_dir, parts.data, FLAGS.max_seq_length)
+        feature_records.write_classifier(output_dir, parts.data, FLAGS.max_seq_length)
     score = scorer(parts, model)
     if FLAGS.do_train:
         global_step = train(parts, model, score, run_seed, output_dir, origin)
@@ -269,7 +255,7 @@ def identify(parts, run_seed):
 
 def main(_):
     shared_flags.quiet_libraries()
-    with shared_flags.one_line_errors():
+    with errors.one_line_errors():
         parts = prepare()
     one_run = functools.partial(run_once, parts)
     values = shared_flags.seeds()

@@ -15,29 +15,19 @@ import keras
 import tensorflow as tf
 from absl import app, flags
 
-from data_pipeline import (
-    batching,
-    blanks,
-    casing,
-    masking,
-    pretraining_data,
-    tokenization,
-)
-from modeling import checkpoint, losses, models, pretrained
+from contract import file_names, wording
+from data_pipeline.pretraining import cloze_table, masking, record_sets
+from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import config as config_lib
-from training import (
-    device_flags,
-    devices,
-    evaluation,
-    loop,
-    pretraining_flags,
-    run,
-    run_flags,
-    steps,
-)
-from training import flags as shared_flags
+from modeling import losses, models
+from modeling.checkpoints import checkpoint, pretrained
+from training import errors, loop, run, steps
+from training.distribution import devices
+from training.flags import device_flags, pretraining_flags, run_flags, shared_flags
+from training.results import evaluation
 
 FLAGS = flags.FLAGS
+NAMED_EXAMPLES = 8  # of a batch, in a message
 # Predictions shown for each blank.
 TOP_PREDICTIONS = 5
 
@@ -48,7 +38,7 @@ class Parts(NamedTuple):
     files: shared_flags.ModelFiles
     config: config_lib.BertConfig
     tokenizer: tokenization.BertTokenizer | None
-    data: pretraining_data.Data
+    data: record_sets.Data
     plan: loop.Plan
     strategy: Any
 
@@ -78,13 +68,15 @@ def prepare():
             files.vocab_file, files.do_lower_case
         )
         if FLAGS.check_case:
-            casing.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+            vocabulary_checks.check_case(
+                tokenizer, files.vocab_file, files.init_checkpoint
+            )
     vocab_size = tokenizer.vocab_size if tokenizer else config.vocab_size
     pretrained.check_sizes(config, vocab_size, files, FLAGS.max_seq_length)
     rule = masking.Rule(
         FLAGS.masking, FLAGS.masked_lm_prob, FLAGS.max_predictions_per_seq
     )
-    data = pretraining_data.load(
+    data = record_sets.load(
         pretraining_flags.files(),
         tokenizer,
         rule,
@@ -129,7 +121,7 @@ def evaluator(parts, model, objective):
         if parts.tokenizer is None:
             return scores
         features, words = evaluation.first_batch(predict, batches, parts.strategy)
-        text = blanks.table(features, words, parts.tokenizer.vocab)
+        text = cloze_table.table(features, words, parts.tokenizer.vocab)
         return {**scores, "fill_in_the_blank": text}
 
     return evaluate
@@ -152,7 +144,7 @@ def train(parts, model, objective, evaluate, origin):
 
     def name_batch(step):
         names = parts.data.batch_names(FLAGS.train_batch_size, FLAGS.seed, step)
-        return batching.named(names)
+        return wording.first_of(names, NAMED_EXAMPLES)
 
     return run_flags.train(
         model,
@@ -197,7 +189,7 @@ def files_beside(parts):
     """The files that belong beside the checkpoints of a run."""
     if parts.tokenizer:
         return pretrained.files(parts.config, parts.tokenizer)
-    return {pretrained.CONFIG_FILES[0]: parts.config.to_json_string()}
+    return {file_names.BERT_CONFIG: parts.config.to_json_string()}
 
 
 @contextlib.contextmanager
@@ -208,7 +200,7 @@ def damaged_records_named(parts):
     except (tf.errors.OpError, UnicodeDecodeError) as error:
         if not (said := parts.data.explain(error)):
             raise
-        with shared_flags.one_line_errors():
+        with errors.one_line_errors():
             raise ValueError(said) from error
 
 
@@ -234,7 +226,7 @@ def run_once(parts):
 
 def main(_):
     shared_flags.quiet_libraries()
-    with shared_flags.one_line_errors():
+    with errors.one_line_errors():
         parts = prepare()
     with run.lost_workers_explained(parts.strategy), damaged_records_named(parts):
         run_once(parts)

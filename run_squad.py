@@ -12,34 +12,26 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is im
 
 from absl import app, flags, logging
 
-from data_pipeline import (
-    batching,
-    casing,
-    records,
-    squad,
-    squad_answers,
-    squad_data,
-    squad_graph,
-    tokenization,
+from contract import file_names, wording
+from data_pipeline.examples import batching, feature_records
+from data_pipeline.squad import (
+    answer_choice,
+    answering_graph,
+    question_sets,
+    squad_files,
 )
-from modeling import checkpoint, losses, models, pretrained
+from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import config as config_lib
+from modeling import losses, models
+from modeling.checkpoints import checkpoint, pretrained
 from serving import export, question_answering
-from training import (
-    device_flags,
-    devices,
-    evaluation,
-    loop,
-    reporting,
-    run,
-    run_flags,
-    seeds,
-    squad_flags,
-    steps,
-)
-from training import flags as shared_flags
+from training import errors, loop, run, seeds, steps
+from training.distribution import devices
+from training.flags import device_flags, run_flags, shared_flags, squad_flags
+from training.results import evaluation, reporting
 
 FLAGS = flags.FLAGS
+NAMED_EXAMPLES = 8  # of a batch, in a message
 ACTIONS = ("do_train", "do_predict", "do_export")
 
 
@@ -49,9 +41,9 @@ class Parts(NamedTuple):
     files: shared_flags.ModelFiles
     config: config_lib.BertConfig
     tokenizer: tokenization.BertTokenizer
-    settings: squad_answers.Settings
-    train: squad_data.Data | None
-    dev: squad_data.Data | None
+    settings: answer_choice.Settings
+    train: question_sets.Data | None
+    dev: question_sets.Data | None
     plan: loop.Plan | None
     strategy: Any
     pad_to: int | None
@@ -68,7 +60,7 @@ def define_flags():
     shared_flags.define_fine_tuning_flags()
     device_flags.define()
     shared_flags.define_action_flags(*ACTIONS)
-    squad_flags.define(squad_answers.ALIGNERS)
+    squad_flags.define(answer_choice.ALIGNERS)
 
 
 def prepare():
@@ -84,14 +76,14 @@ def prepare():
     )
     pretrained.check_sizes(config, tokenizer.vocab_size, files, FLAGS.max_seq_length)
     if FLAGS.check_case:
-        casing.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
-    settings = squad_answers.Settings(
+        vocabulary_checks.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+    settings = answer_choice.Settings(
         do_lower_case=tokenizer.do_lower_case, **squad_flags.answer_settings()
     )
     evaluates = FLAGS.do_train and FLAGS.evaluate_steps
     train = read("train", tokenizer) if FLAGS.do_train else None
     dev = read("predict", tokenizer) if FLAGS.do_predict or evaluates else None
-    names = squad_data.score_names(dev, settings) if evaluates else ()
+    names = question_sets.score_names(dev, settings) if evaluates else ()
     plan = run_flags.plan(len(train.questions), names) if train else None
     if FLAGS.do_train:
         device_flags.check_batch_size(strategy)
@@ -106,16 +98,16 @@ def read(name, tokenizer):
     version = {"version_2_with_negative": FLAGS.version_2_with_negative}
     if name == "train":
         multiple = FLAGS.multiple_answers
-        questions = squad.shuffled(
-            squad.read_for_training(
+        questions = squad_files.shuffled(
+            squad_files.read_for_training(
                 FLAGS.train_file, multiple_answers=multiple, **version
             )
         )
     else:
-        questions = squad.read_for_prediction(FLAGS.predict_file, **version)
+        questions = squad_files.read_for_prediction(FLAGS.predict_file, **version)
     report = reporting.Meter(f"{name}: windows", "question")
     limits = squad_flags.limits()
-    return squad_data.load(name, questions, tokenizer, report=report, **limits)
+    return question_sets.load(name, questions, tokenizer, report=report, **limits)
 
 
 def build_model(parts, output_dir, resumes):
@@ -140,10 +132,10 @@ def answerer(parts, model):
         order = batching.evaluation_order(parts.dev.windows.packed.lengths, size)
         batches = parts.dev.batches(order, parts.pad_to)
         logits = evaluation.predict(predict, batches, order, parts.strategy)
-        answers = squad_data.answer(
+        answers = question_sets.answer(
             parts.dev, logits, parts.tokenizer.vocab, parts.settings, parts.pad_to
         )
-        return answers, squad_data.score(parts.dev, answers)
+        return answers, question_sets.score(parts.dev, answers)
 
     return answer
 
@@ -161,7 +153,9 @@ def train(parts, model, answer, run_seed, output_dir, origin):
         lambda step: parts.train.batches(order[step:], parts.pad_to),
         strategy=parts.strategy,
         evaluate=lambda: answer(FLAGS.eval_batch_size)[1],
-        name_batch=lambda step: batching.named(parts.train.names(order[step])),
+        name_batch=lambda step: wording.first_of(
+            parts.train.names(order[step]), NAMED_EXAMPLES
+        ),
         store=checkpoint.store(model),
         output_dir=output_dir,
         origin=origin,
@@ -173,9 +167,9 @@ def predict(parts, answer, output_dir, global_step):
     """Writes predictions.json and the files beside it; returns scores, if any."""
     answers, scores = answer(FLAGS.predict_batch_size)
     if parts.writes:
-        with shared_flags.one_line_errors():
-            squad_answers.write(output_dir, answers)
-        path = os.path.join(output_dir, squad_answers.PREDICTIONS_FILE)
+        with errors.one_line_errors():
+            answer_choice.write(output_dir, answers)
+        path = os.path.join(output_dir, file_names.SQUAD_PREDICTIONS)
         print(f"predictions: {path}")
     if not scores:
         print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")
@@ -189,9 +183,9 @@ def predict(parts, answer, output_dir, global_step):
 def export_model(parts, model, output_dir):
     """Writes output_dir/export/<n>: question and context in, answer out."""
     module = question_answering.QuestionAnswerer(
-        squad_graph.encoder(parts.tokenizer, **squad_flags.limits()),
+        answering_graph.encoder(parts.tokenizer, **squad_flags.limits()),
         functools.partial(model, training=False),
-        squad_graph.chooser(parts.settings),
+        answering_graph.chooser(parts.settings),
         [variable.value for variable in model.variables],
     )
     print(f"exported: {export.save(module, os.path.join(output_dir, 'export'), {})}")
@@ -208,7 +202,7 @@ def run_once(parts, run_seed, output_dir):
         **run_flags.start_settings(run_seed),
     )
     for data in filter(None, (parts.train, parts.dev)) if parts.writes else ():
-        records.write_squad(
+        feature_records.write_squad(
             output_dir, data.questions, data.windows, FLAGS.max_seq_length
         )
     answer = answerer(parts, model)
@@ -237,7 +231,7 @@ def main(_):
     shared_flags.quiet_libraries()
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)
-    with shared_flags.one_line_errors():
+    with errors.one_line_errors():
         parts = prepare()
     one_run = functools.partial(run_once, parts)
     values = shared_flags.seeds()

@@ -12,36 +12,30 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is im
 import tensorflow as tf
 from absl import app, flags
 
-from data_pipeline import (
-    batching,
-    casing,
-    classification,
-    labels,
-    tag_graph,
+from contract import file_names, wording
+from data_pipeline import label_maps
+from data_pipeline.examples import batching
+from data_pipeline.files import label_files
+from data_pipeline.tagging import (
+    sentence_sets,
     tag_predictions,
     tag_schemes,
     tag_sets,
-    tagged_data,
-    tagged_text,
-    tokenization,
+    tagged_files,
+    tagging_graph,
 )
-from modeling import checkpoint, losses, models, pretrained
+from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import config as config_lib
+from modeling import losses, models
+from modeling.checkpoints import checkpoint, pretrained
 from serving import export, tagging
-from training import (
-    device_flags,
-    devices,
-    evaluation,
-    loop,
-    run,
-    run_flags,
-    seeds,
-    steps,
-    tagger_flags,
-)
-from training import flags as shared_flags
+from training import errors, loop, run, seeds, steps
+from training.distribution import devices
+from training.flags import device_flags, run_flags, shared_flags, tagger_flags
+from training.results import evaluation
 
 FLAGS = flags.FLAGS
+NAMED_EXAMPLES = 8  # of a batch, in a message
 ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
 
 
@@ -52,7 +46,7 @@ class Parts(NamedTuple):
     config: config_lib.BertConfig
     tokenizer: tokenization.BertTokenizer
     tag_set: tag_sets.TagSet
-    data: dict[str, tagged_data.Data]
+    data: dict[str, sentence_sets.Data]
     plan: loop.Plan | None
     strategy: Any
     pad_to: int | None
@@ -69,7 +63,7 @@ def define_flags():
     shared_flags.define_fine_tuning_flags()
     device_flags.define()
     shared_flags.define_action_flags(*ACTIONS)
-    tagger_flags.define(tagged_text.FORMATS, tag_schemes.SCHEMES)
+    tagger_flags.define(tagged_files.FORMATS, tag_schemes.SCHEMES)
 
 
 def prepare():
@@ -84,18 +78,20 @@ def prepare():
     )
     pretrained.check_sizes(config, tokenizer.vocab_size, files, FLAGS.max_seq_length)
     if FLAGS.check_case:
-        casing.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
-    layout = tagged_text.Layout(**tagger_flags.layout())
-    splits = tagged_data.read(tagger_flags.paths(), layout)
-    names = labels.read_labels(FLAGS.labels, tf.io.gfile.GFile) if FLAGS.labels else ()
-    tag_set = tagged_data.find_tag_set(
+        vocabulary_checks.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+    layout = tagged_files.Layout(**tagger_flags.layout())
+    splits = sentence_sets.read(tagger_flags.paths(), layout)
+    names = (
+        label_files.read_labels(FLAGS.labels, tf.io.gfile.GFile) if FLAGS.labels else ()
+    )
+    tag_set = sentence_sets.find_tag_set(
         splits.get("train"),
         names=names,
         scheme=tagger_flags.tag_scheme(),
-        known=classification.find_label_map(FLAGS.output_dir, files.init_checkpoint),
+        known=label_maps.find(FLAGS.output_dir, files.init_checkpoint),
         open_file=tf.io.gfile.GFile,
     )
-    data = tagged_data.load(
+    data = sentence_sets.load(
         splits,
         tag_set,
         tokenizer,
@@ -107,7 +103,7 @@ def prepare():
     if FLAGS.do_train:
         device_flags.check_batch_size(strategy)
         num_windows = len(data["train"].windows)
-        plan = run_flags.plan(num_windows, tagged_data.score_names(tag_set))
+        plan = run_flags.plan(num_windows, sentence_sets.score_names(tag_set))
     pad_to = FLAGS.max_seq_length if device_flags.has_static_shapes() else None
     return Parts(files, config, tokenizer, tag_set, data, plan, strategy, pad_to)
 
@@ -124,10 +120,10 @@ def build_model(parts, output_dir, resumes):
 
 
 def tagger(parts, model):
-    """A function split, batch_size -> tagged_data.Tagged, with the current weights."""
+    """A function split, batch_size -> sentence_sets.Tagged."""
 
     def best_tags(features, training):
-        return tag_graph.best_tags(model(features, training=training)["logits"])
+        return tagging_graph.best_tags(model(features, training=training)["logits"])
 
     compiled = device_flags.compiles(parts.strategy)
     predict = steps.predict_function(best_tags, parts.strategy, jit_compile=compiled)
@@ -138,7 +134,7 @@ def tagger(parts, model):
         order = batching.evaluation_order(data.windows.packed.lengths, size)
         batches = data.batches(order, parts.pad_to)
         outputs = evaluation.predict(predict, batches, order, parts.strategy)
-        return tagged_data.decide(data, outputs, parts.tag_set)
+        return sentence_sets.decide(data, outputs, parts.tag_set)
 
     return tag
 
@@ -156,7 +152,9 @@ def train(parts, model, tag, run_seed, output_dir, origin):
         lambda step: data.batches(order[step:], parts.pad_to),
         strategy=parts.strategy,
         evaluate=lambda: tag("dev", FLAGS.eval_batch_size).scores,
-        name_batch=lambda step: batching.named(data.names(order[step])),
+        name_batch=lambda step: wording.first_of(
+            data.names(order[step]), NAMED_EXAMPLES
+        ),
         store=checkpoint.store(model),
         output_dir=output_dir,
         origin=origin,
@@ -179,7 +177,7 @@ def predict(parts, tag, output_dir):
     sentences = parts.data["test"].sentences
     predicted = tagged.tags, tagged.probabilities, parts.tag_set.scheme
     if parts.writes:
-        with shared_flags.one_line_errors():
+        with errors.one_line_errors():
             paths = tag_predictions.write_all(output_dir, sentences, *predicted)
         print("\n".join(f"predictions: {path}" for path in paths))
     return tagged.results("test")
@@ -188,10 +186,10 @@ def predict(parts, tag, output_dir):
 def export_model(parts, model, files, output_dir):
     """Writes output_dir/export/<n>: text or words in, tags out."""
     module = tagging.WordTagger(
-        tag_graph.split_words,
-        tag_graph.encoder(parts.tokenizer, **tagger_flags.limits()),
+        tagging_graph.split_words,
+        tagging_graph.encoder(parts.tokenizer, **tagger_flags.limits()),
         functools.partial(model, training=False),
-        tag_graph.chooser(parts.tag_set),
+        tagging_graph.chooser(parts.tag_set),
         [variable.value for variable in model.variables],
     )
     print(f"exported: {export.save(module, os.path.join(output_dir, 'export'), files)}")
@@ -199,7 +197,7 @@ def export_model(parts, model, files, output_dir):
 
 def run_once(parts, run_seed, output_dir):
     """One run with one seed in one directory; returns its scores."""
-    label_map = {labels.MAP_FILE: tag_sets.map_text(parts.tag_set)}
+    label_map = {file_names.LABEL_MAP: tag_sets.map_text(parts.tag_set)}
     model, origin, global_step = run.start(
         output_dir,
         functools.partial(build_model, parts, output_dir),
@@ -235,7 +233,7 @@ def identify(parts, run_seed):
 
 def main(_):
     shared_flags.quiet_libraries()
-    with shared_flags.one_line_errors():
+    with errors.one_line_errors():
         parts = prepare()
     one_run = functools.partial(run_once, parts)
     values = shared_flags.seeds()

@@ -23,7 +23,7 @@ from absl import app, flags
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import turns  # noqa: E402
+from benchmarks import turns
 
 FLAGS = flags.FLAGS
 WARM_UP_STEPS = 20
@@ -48,9 +48,13 @@ def time_ours():
     import tensorflow as tf
 
     from benchmarks import layers
-    from data_pipeline import batching, classification, tables, tokenization
-    from modeling import checkpoint, config, losses, models, pretrained
-    from training import loss_scale, optimizer, steps
+    from data_pipeline.classification import labelled_texts, tables
+    from data_pipeline.examples import batching
+    from data_pipeline.text import tokenization
+    from modeling import config, losses, models
+    from modeling.checkpoints import checkpoint, pretrained
+    from training import steps
+    from training.optimization import loss_scale, optimizer
 
     files = pretrained.locate(FLAGS.pretrained)
     texts = read_texts()
@@ -63,8 +67,8 @@ def time_ours():
         lines=[],
     )
     tokenizer = tokenization.BertTokenizer.from_file(files.vocab_file)
-    encode = classification.encoder(tokenizer, FLAGS.max_seq_length)
-    packed = classification.featurize(table, encode, FLAGS.max_seq_length)
+    encode = labelled_texts.encoder(tokenizer, FLAGS.max_seq_length)
+    packed = labelled_texts.featurize(table, encode, FLAGS.max_seq_length)
     net = config.BertConfig.from_json_file(files.config_file)
     model = models.BertClassifier(net, 2)
     model.build()

@@ -91,8 +91,10 @@ def run(directory, more, workers=()):
 
 def checkpoint_costs(directory):
     """Seconds and bytes of saving and restoring a model with its moments."""
-    from modeling import checkpoint, models, pretrained
-    from training import checkpoints, optimizer
+    from modeling import models
+    from modeling.checkpoints import checkpoint, pretrained
+    from training import checkpoints
+    from training.optimization import optimizer
 
     config = pretrained.read_config(pretrained.locate(FLAGS.pretrained).config_file)
     model = models.BertClassifier(config, 2)

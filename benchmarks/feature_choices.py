@@ -32,17 +32,16 @@ from keras import ops
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from data_pipeline import (  # noqa: E402
-    batching,
-    features,
-    tag_schemes,
-    tag_scores,
-    tagged_data,
-    tagged_text,
-    tokenization,
+from contract import features
+from data_pipeline.examples import batching
+from data_pipeline.tagging import sentence_sets, tag_schemes, tag_scores, tagged_files
+from data_pipeline.text import tokenization
+from modeling import (
+    models,
+    vectors,
 )
-from modeling import checkpoint, models, pretrained, vectors  # noqa: E402
-from training import steps  # noqa: E402
+from modeling.checkpoints import checkpoint, pretrained
+from training import steps
 
 FLAGS = flags.FLAGS
 SPLITS = ("train", "dev", "test")
@@ -92,12 +91,12 @@ def read():
         files.vocab_file, files.do_lower_case is not False
     )
     paths = {split: FLAGS[f"{split}_file"].value for split in SPLITS}
-    texts = tagged_data.read(paths, tagged_text.Layout())
-    tag_set = tagged_data.find_tag_set(
+    texts = sentence_sets.read(paths, tagged_files.Layout())
+    tag_set = sentence_sets.find_tag_set(
         texts["train"], names=(), scheme="", known="", open_file=open
     )
     limits = {"max_seq_length": FLAGS.max_seq_length}
-    data = tagged_data.load(texts, tag_set, tokenizer, accepts_unknown=True, **limits)
+    data = sentence_sets.load(texts, tag_set, tokenizer, accepts_unknown=True, **limits)
     model = models.BertModel(config)
     model.build()
     print(checkpoint.load(model, files.checkpoint))
@@ -190,7 +189,7 @@ class Sentences:
         scheme = tag_set.scheme
         tags = [tag_schemes.repair(row, scheme)[0] for row in tag_set.decode(found)]
         scores = tag_scores.score(self.given, tags, scheme)
-        return scores[tagged_data.score_names(tag_set)[0]]
+        return scores[sentence_sets.score_names(tag_set)[0]]
 
 
 def train(tag_set, splits, seed):
@@ -232,7 +231,7 @@ def main(_):
         config, model, tag_set, data = read()
     predict = states_function(model)
     states = {split: word_states(predict, part.windows) for split, part in data.items()}
-    results = {"score": tagged_data.score_names(tag_set)[0]}
+    results = {"score": sentence_sets.score_names(tag_set)[0]}
     results["seconds_of_features"] = round(time.perf_counter() - begin)
     for name in FLAGS.choices:
         begin = time.perf_counter()

@@ -26,7 +26,7 @@ from absl import app, flags
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import turns  # noqa: E402
+from benchmarks import turns
 
 FLAGS = flags.FLAGS
 SIDES = ("ours", "original", "mean_npz")
@@ -41,8 +41,9 @@ class Bench:
 
     def __init__(self):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        from data_pipeline import tokenization
-        from modeling import checkpoint, models, pretrained
+        from data_pipeline.text import tokenization
+        from modeling import models
+        from modeling.checkpoints import checkpoint, pretrained
 
         files = pretrained.locate(FLAGS.pretrained)
         self.config = pretrained.read_config(files.config_file)
@@ -53,9 +54,9 @@ class Bench:
 
     def lines(self, path):
         """The lines of a file, and how many there are."""
-        from data_pipeline import text_lines
+        from data_pipeline.extraction import input_lines
 
-        lines = text_lines.TextLines(str(path), self.tokenizer, FLAGS.max_seq_length)
+        lines = input_lines.TextLines(str(path), self.tokenizer, FLAGS.max_seq_length)
         return lines, lines.measure()
 
     def predict_function(self, **choice):
@@ -77,8 +78,8 @@ def time_ours(warm_up, path, output_format, **choice):
     import tensorflow as tf
 
     import extract_features
-    from data_pipeline import feature_files
-    from training import extraction
+    from data_pipeline.extraction import vector_files
+    from training.results import extraction
 
     bench = Bench()
     predict, chosen = bench.predict_function(**choice)
@@ -86,7 +87,7 @@ def time_ours(warm_up, path, output_format, **choice):
     limit = extract_features.MAX_WAITING_VALUES // (len(chosen.names) * chosen.width)
     for source in (warm_up, path):
         lines, size = bench.lines(source)
-        layout = feature_files.Layout(
+        layout = vector_files.Layout(
             num_lines=size.num_lines,
             num_tokens=size.num_tokens,
             layers=chosen.names,
@@ -97,7 +98,7 @@ def time_ours(warm_up, path, output_format, **choice):
         begin = time.perf_counter()
         batches = lines.batches(FLAGS.batch_size, max_tokens=limit, pad_to=None)
         target = str(path) + ".out"
-        with feature_files.writer(target, output_format, layout) as write:
+        with vector_files.writer(target, output_format, layout) as write:
             for results in extraction.in_input_order(
                 predict,
                 batches,

@@ -23,7 +23,7 @@ from absl import app, flags
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import turns  # noqa: E402
+from benchmarks import turns
 
 FLAGS = flags.FLAGS
 WARM_UP_STEPS = 3
@@ -64,8 +64,10 @@ def time_ours():
     import tensorflow as tf
 
     from benchmarks import layers
-    from modeling import losses, models, pretrained
-    from training import loss_scale, optimizer, steps
+    from modeling import losses, models
+    from modeling.checkpoints import pretrained
+    from training import steps
+    from training.optimization import loss_scale, optimizer
 
     net = pretrained.read_config(FLAGS.bert_config_file)
     model = models.BertPretrainer(net)

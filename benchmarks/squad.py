@@ -23,7 +23,7 @@ from absl import app, flags
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import turns  # noqa: E402
+from benchmarks import turns
 
 FLAGS = flags.FLAGS
 WARM_UP_STEPS = 10
@@ -36,13 +36,17 @@ def time_ours():
     import tensorflow as tf
 
     from benchmarks import classifier, layers
-    from data_pipeline import batching, squad, squad_data, squad_features, tokenization
-    from modeling import checkpoint, config, losses, models, pretrained
-    from training import loss_scale, optimizer, steps
+    from data_pipeline.examples import batching
+    from data_pipeline.squad import context_windows, question_sets, squad_files
+    from data_pipeline.text import tokenization
+    from modeling import config, losses, models
+    from modeling.checkpoints import checkpoint, pretrained
+    from training import steps
+    from training.optimization import loss_scale, optimizer
 
     files = pretrained.locate(FLAGS.pretrained)
     tokenizer = tokenization.BertTokenizer.from_file(files.vocab_file)
-    questions = squad.read_for_training(
+    questions = squad_files.read_for_training(
         FLAGS.train_file, version_2_with_negative=True, multiple_answers="first"
     )
     limits = {
@@ -50,11 +54,11 @@ def time_ours():
         "doc_stride": FLAGS.doc_stride,
         "max_query_length": MAX_QUERY_LENGTH,
     }
-    squad_features.make_windows(questions, tokenizer, **limits)  # first calls are slow
+    context_windows.make_windows(questions, tokenizer, **limits)  # first calls are slow
     begin = time.perf_counter()
-    windows = squad_features.make_windows(questions, tokenizer, **limits)
+    windows = context_windows.make_windows(questions, tokenizer, **limits)
     featurised = len(questions) / (time.perf_counter() - begin)
-    data = squad_data.Data(questions, windows)
+    data = question_sets.Data(questions, windows)
     net = config.BertConfig.from_json_file(files.config_file)
     model = models.BertSpanPredictor(net)
     model.build()

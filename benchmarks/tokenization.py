@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tensorflow as tf
 from absl import app, flags
 
-from data_pipeline import tokenization
+from data_pipeline.text import tokenization
 
 FLAGS = flags.FLAGS
 

@@ -4,11 +4,30 @@ A classifier's label_map.json is that of `labels`, a tagger's that of `tag_sets`
 """
 
 import json
+import os
 from collections.abc import Sequence
 
-from data_pipeline import labels, tag_schemes, tag_sets
+import tensorflow as tf
 
-Classes = labels.LabelSet | tag_sets.TagSet
+from contract import file_names, wording
+from data_pipeline.classification import label_sets
+from data_pipeline.tagging import tag_schemes, tag_sets
+
+Classes = label_sets.LabelSet | tag_sets.TagSet
+
+
+def find(*places: str) -> str:
+    """Path of the label_map.json that a run left in one of these places, or "".
+
+    Args:
+        places: directories or checkpoint prefixes, or "".
+    """
+    for place in places:
+        directory = place if tf.io.gfile.isdir(place) else os.path.dirname(place)
+        path = os.path.join(directory, file_names.LABEL_MAP)
+        if place and tf.io.gfile.exists(path):
+            return path
+    return ""
 
 
 def is_of_tags(path: str) -> bool:
@@ -32,7 +51,7 @@ def read(path: str, num_classes: int) -> Classes:
         ValueError: not such a file, or that of another head.
     """
     is_tags = is_of_tags(path)
-    classes = tag_sets.read_map(path) if is_tags else labels.read_label_map(path)
+    classes = tag_sets.read_map(path) if is_tags else label_sets.read_label_map(path)
     if max(1, len(classes.names)) != num_classes:  # a regression has no names
         raise ValueError(
             f"{path}: has {len(classes.names)} labels, but the head has {num_classes} "
@@ -46,7 +65,7 @@ def named(names: Sequence[str], problem_type: str) -> Classes:
 
     Args:
         names: in the order of their ids.
-        problem_type: one of labels.PROBLEM_TYPES, or "" for tags.
+        problem_type: one of label_sets.PROBLEM_TYPES, or "" for tags.
 
     Raises:
         ValueError: these cannot be the names of that.
@@ -55,13 +74,13 @@ def named(names: Sequence[str], problem_type: str) -> Classes:
         return _named(names, problem_type)
     except ValueError as error:
         raise ValueError(
-            f"the classes are called {labels.listing(names)}: {error}"
+            f"the classes are called {wording.listing(names)}: {error}"
         ) from error
 
 
 def _named(names, problem_type):
     if problem_type:
-        return labels.LabelSet(tuple(names), problem_type)
+        return label_sets.LabelSet(tuple(names), problem_type)
     # PAD beside B-place says nothing of the scheme; NOUN beside X is all there is.
     spelled = [name for name in names if not tag_schemes.is_placeholder(name)]
     has_types = any("-" in name for name in spelled)
@@ -73,4 +92,4 @@ def text(classes: Classes) -> str:
     """The text of label_map.json."""
     if isinstance(classes, tag_sets.TagSet):
         return tag_sets.map_text(classes)
-    return labels.label_map_text(classes)
+    return label_sets.label_map_text(classes)

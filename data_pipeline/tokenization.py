@@ -1,23 +1,11 @@
-"""Text to word-piece ids, in the graph and exactly as google-research/bert does it.
+"""Writes the tokens, or their ids, of each line of a text file.
 
-The chain, in the order in which the original works (BERT section 3 and its code):
-
-1. delete what is not UTF-8, U+0000, U+FFFD, controls (Cc) and formats (Cf), except tab,
-   newline and carriage return;
-2. for lower-casing models: `str.lower`, NFD, delete the non-spacing marks (Mn);
-3. split at white space, and around every punctuation mark and CJK ideograph;
-4. cut each word greedily into word pieces; a word of more than 200 characters, or one
-   that the vocabulary cannot spell, becomes [UNK].
-
-`data_pipeline/normalization.py` does the first two; the others are one operation.
-
-    python -m data_pipeline.tokenization --vocab_file=vocab.txt text.txt
+python -m data_pipeline.tokenization --vocab_file=vocab.txt text.txt
 """
 
-import functools
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 if __name__ == "__main__":  # TensorFlow reads these when it is imported
@@ -25,196 +13,10 @@ if __name__ == "__main__":  # TensorFlow reads these when it is imported
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
 
 import tensorflow as tf
-import tensorflow_text as text
 
-from data_pipeline import normalization
+from data_pipeline.text.tokenization import BertTokenizer
 
-BLOCK_BYTES = 1 << 20  # what the command line tokenizes at a time
-
-
-def read_vocab(vocab_file: str) -> list[str]:
-    """Reads a vocabulary: one token per line, the line number from 0 being its id.
-
-    Lines end at LF alone and are stripped of Unicode white space, so an entry that is
-    nothing but white space becomes the empty string and keeps its id.
-
-    Differs from google-research/bert: a UTF-8 byte order mark before the first token is
-    dropped.
-
-    Args:
-        vocab_file: local path or any address that `tf.io.gfile` reads.
-
-    Returns:
-        V tokens; a token that stands on several lines is there as many times.
-
-    Raises:
-        ValueError: the file cannot be read, is empty, or is not UTF-8.
-    """
-    try:
-        with tf.io.gfile.GFile(vocab_file, "rb") as file:
-            content = file.read().removeprefix(b"\xef\xbb\xbf")
-    except tf.errors.OpError as error:
-        raise ValueError(
-            f"{vocab_file}: the vocabulary cannot be read ({error.message}); give the "
-            "vocab.txt that lies beside the checkpoint"
-        ) from error
-    if not content.strip():
-        raise ValueError(
-            f"{vocab_file}: the vocabulary is empty (0 tokens); give the vocab.txt "
-            "that lies beside the checkpoint"
-        )
-    tokens = []
-    for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), start=1):
-        try:
-            tokens.append(line.decode("utf-8").strip())
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{vocab_file}:{number}: {line!r} is not UTF-8; save the vocabulary as "
-                "UTF-8"
-            ) from error
-    return tokens
-
-
-class BertTokenizer:
-    """Turns strings into word-piece ids, equal to google-research/bert's.
-
-    It consists of TensorFlow operations, so that one object serves eager code, tf.data
-    and an exported SavedModel. No special token is added, and none is recognised in the
-    text: "[MASK]" is five characters of text in brackets, as in the original.
-
-    Differs from google-research/bert: `pad_id` is the id of [PAD], and the original's
-    constant 0 only without such an entry.
-
-    Attributes:
-        vocab: the V tokens, the position being the id.
-        vocab_size: V.
-        do_lower_case: whether text is lower-cased and loses its accents.
-        pad_id: id that fills up a row.
-        unk_id: id of [UNK].
-        cls_id: id of [CLS].
-        sep_id: id of [SEP].
-        mask_id: id of [MASK], or None where the vocabulary has none.
-    """
-
-    def __init__(self, vocab: Sequence[str], do_lower_case: bool = True):
-        """Builds the tokenizer of a vocabulary.
-
-        Args:
-            vocab: V tokens, the position being the id; the last of equal tokens counts.
-            do_lower_case: False for cased checkpoints.
-
-        Raises:
-            ValueError: [UNK], [CLS] or [SEP] is missing, or everything else is.
-        """
-        self.vocab = list(vocab)
-        self.vocab_size = len(self.vocab)
-        self.do_lower_case = do_lower_case
-        ids = {token: index for index, token in enumerate(self.vocab)}
-        required = ("[UNK]", "[CLS]", "[SEP]")
-        if missing := [token for token in required if token not in ids]:
-            raise ValueError(
-                f"the vocabulary of {self.vocab_size} tokens lacks "
-                f"{', '.join(missing)}; give the vocab.txt of the checkpoint"
-            )
-        self.unk_id, self.cls_id, self.sep_id = (ids[token] for token in required)
-        self.pad_id = ids.get("[PAD]", 0)
-        self.mask_id = ids.get("[MASK]")
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._entries = _distinct(self.vocab, ids)
-        self._tokenize_rows = tf.function(
-            self._rows_to_ids,
-            input_signature=[tf.TensorSpec([None], tf.string)],
-            autograph=False,
-        )
-
-    @classmethod
-    def from_file(cls, vocab_file: str, do_lower_case: bool = True) -> "BertTokenizer":
-        """Builds the tokenizer of a vocab.txt; see `read_vocab` for the format.
-
-        Raises:
-            ValueError: the file cannot be read, is empty, is not UTF-8, or lacks [UNK],
-                [CLS], [SEP] or everything else.
-        """
-        vocab = read_vocab(vocab_file)
-        try:
-            return cls(vocab, do_lower_case)
-        except ValueError as error:
-            raise ValueError(f"{vocab_file}: {error}") from error
-
-    def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
-        """Cuts texts into word pieces.
-
-        Args:
-            texts: [B] or scalar string; UTF-8, of which invalid bytes are ignored.
-
-        Returns:
-            Ids, [B, (S)] int32 ragged; [S] int32 for a scalar.
-
-        Raises:
-            ValueError: `texts` has more than one axis, or an unknown number of them.
-        """
-        texts = tf.convert_to_tensor(texts, tf.string)
-        if texts.shape.rank not in (0, 1):
-            raise ValueError(
-                f"texts of shape {texts.shape} cannot be tokenized; give one string or "
-                "one axis of strings"
-            )
-        # Tracing takes most of a second, and saves nothing where texts are many.
-        eagerly = tf.executing_eagerly()
-        to_ids = self._rows_to_ids if eagerly else self._tokenize_rows
-        if texts.shape.rank == 0:
-            return to_ids(texts[tf.newaxis]).values  # [S]
-        return to_ids(texts)  # [B, (S)]
-
-    def ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Looks up the tokens of ids, in Python.
-
-        Raises:
-            ValueError: an id lies outside 0..V-1.
-        """
-        ids = [int(index) for index in ids]
-        for index in ids:
-            if not 0 <= index < self.vocab_size:
-                raise ValueError(
-                    f"id {index} is outside 0..{self.vocab_size - 1}; the ids come "
-                    "from another vocabulary"
-                )
-        return [self.vocab[index] for index in ids]
-
-    @functools.cached_property
-    def _word_pieces(self):
-        """Step 4. Made when it is needed, for that takes a tenth of a second."""
-        # Eagerly and on the CPU even where the caller is tracing a function.
-        with tf.init_scope(), tf.device("CPU:0"):
-            return text.FastWordpieceTokenizer(
-                self._entries,
-                max_bytes_per_word=normalization.MAX_WORD_BYTES,
-                token_out_type=tf.int32,
-                unknown_token=f"[{self.unk_id}]",
-            )
-
-    def _rows_to_ids(self, texts):
-        with tf.device("CPU:0"):  # where string operations are
-            texts = normalization.normalize(texts, self.do_lower_case)
-            return self._word_pieces.tokenize(texts)  # [B, (S)]
-
-
-def _distinct(vocab: Sequence[str], ids: dict[str, int]) -> list[str]:
-    """Replaces the entries that no text can contain, of which some would break the op.
-
-    They hide behind a later duplicate, are empty, or mix letters with what stands
-    alone; as does the stand-in "[7]" of entry 7, which thus equals none that are kept.
-    """
-    found = tf.strings.regex_full_match(vocab, normalization.WORD_PIECE).numpy()
-    if not found.any():
-        raise ValueError(
-            f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
-            "give the vocab.txt of the checkpoint"
-        )
-    return [
-        token if found[index] and ids[token] == index else f"[{index}]"
-        for index, token in enumerate(vocab)
-    ]
+BLOCK_BYTES = 1 << 20  # tokenized at a time
 
 
 def write_tokens(

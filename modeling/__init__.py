@@ -1,4 +1,7 @@
-"""The network: configuration, layers, heads, models, losses, checkpoints.
+"""The network: configuration, layers, heads, models, losses.
+
+In: features as contract/features.py names them. Out: sequence_output, pooled_output and
+the logits of a head; the weights and their files are checkpoints/'s.
 
 Axes, as written in the right margin of every file here:
 

@@ -15,10 +15,10 @@ if __name__ == "__main__":  # TensorFlow reads this when it is imported
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
 
+from contract import file_names
 from serving import export
 
 # What lies beside a classifier or tagger.
-LABELS_FILE = "label_map.json"
 # Outputs of a tagger, [B, W] each.
 _OF_WORDS = ("words", "tags", "probabilities", "starts", "ends")
 # The tag of a word that is nothing in particular.
@@ -110,7 +110,7 @@ class Predictor:
 
 def _read_labels(directory):
     """The names of label_map.json; none where the model has no such names."""
-    path = os.path.join(directory, LABELS_FILE)
+    path = os.path.join(directory, file_names.LABEL_MAP)
     if not tf.io.gfile.exists(path):
         return []
     with tf.io.gfile.GFile(path) as file:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_pipeline import squad
+from data_pipeline.squad import squad_files
 
 # Float32 rounding; two graphs multiply matrices of different padding.
 ROUNDING = 1e-5
@@ -12,7 +12,7 @@ ROUNDING = 1e-5
 def ask(rows):
     """The questions of a file with these (question, context)."""
     count = len(rows)
-    return squad.Questions(
+    return squad_files.Questions(
         path="questions.json",
         contexts=[context for _, context in rows],
         ids=[str(number) for number in range(count)],
@@ -30,7 +30,7 @@ def assert_equal(served, answers, rows):
 
     Args:
         served: a dict for each row, as serving.predictor gives them.
-        answers: squad_answers.Answers of `ask(rows)`.
+        answers: answer_choice.Answers of `ask(rows)`.
         rows: (question, context) each.
     """
     for key, (row, (_, context)) in enumerate(zip(served, rows, strict=True)):
@@ -40,7 +40,7 @@ def assert_equal(served, answers, rows):
             for entry in answers.nbest[str(key)]
         ]
         prediction = answers.predictions[str(key)].replace("empty", "")
-        assert " ".join(squad.split_words(row["answer"])) == prediction
+        assert " ".join(squad_files.split_words(row["answer"])) == prediction
         if prediction:
             assert context[row["start"] : row["end"]] == row["answer"]
         else:

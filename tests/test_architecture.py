@@ -5,6 +5,7 @@ none in the checkout, and it must find the planted mistake in a tree that has on
 """
 
 import ast
+import collections
 import graphlib
 import os
 import pathlib
@@ -14,27 +15,63 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGES = ("data_pipeline", "modeling", "serving", "training")
+# What they agree on; it imports nothing of ours, and all may import it.
+LEAF = "contract"
 # These may look at absl.flags inside a function: they are also commands.
 ENTRY_POINTS = {"data_pipeline/tokenization.py", "serving/predictor.py"}
-# These define flags; everything else takes values.
-FLAG_MODULES = {
-    "training/flags.py",
-    "training/device_flags.py",
-    "training/pretraining_flags.py",
-    "training/run_flags.py",
-    "training/squad_flags.py",
-    "training/table_flags.py",
-    "training/tagger_flags.py",
-}
+# Defines flags and reads them; everything else takes values.
+FLAG_FOLDER = "training/flags/"
 # Their tests start in milliseconds and they serve where no TensorFlow is installed.
 PLAIN_MODULES = {
-    "data_pipeline.labels",
-    "data_pipeline.tag_schemes",
-    "data_pipeline.tag_sets",
+    "data_pipeline.classification.label_sets",
+    "data_pipeline.tagging.tag_schemes",
+    "data_pipeline.tagging.tag_sets",
     "modeling.config",
-    "training.metrics",
-    "training.schedule",
+    "training.results.metrics",
+    "training.optimization.schedule",
 }
+# What a group of modules may import beside itself and the leaf; arrows point one way.
+_TASK = {"data_pipeline.text", "data_pipeline.examples", "data_pipeline.files"}
+ARROWS = {
+    "data_pipeline.text": {"data_pipeline.files"},
+    "data_pipeline.examples": set(),
+    "data_pipeline.files": set(),
+    "data_pipeline.corpus": {"data_pipeline.text", "data_pipeline.files"},
+    "data_pipeline.classification": _TASK,
+    "data_pipeline.squad": _TASK,
+    "data_pipeline.tagging": _TASK,
+    "data_pipeline.extraction": _TASK,
+    "data_pipeline.pretraining": _TASK,
+    "data_pipeline.creation": {
+        *_TASK,
+        "data_pipeline.corpus",
+        "data_pipeline.pretraining",
+    },
+    # A command, and a table of the files of two tasks.
+    "data_pipeline": {
+        "data_pipeline.text",
+        "data_pipeline.classification",
+        "data_pipeline.tagging",
+    },
+    "modeling": set(),
+    "modeling.checkpoints": {"modeling"},
+    "serving": set(),
+    "training.optimization": set(),
+    "training.distribution": {"training.optimization"},
+    "training.results": {"training.distribution"},
+    "training": {
+        "training.distribution",
+        "training.optimization",
+        "training.results",
+    },
+    "training.flags": {
+        "training",
+        "training.distribution",
+        "training.optimization",
+        "training.results",
+    },
+}
+FOLDER_FILES = 11  # modules in a folder of a package
 FRAMEWORKS = {"keras", "tensorflow", "tensorflow_datasets", "tensorflow_text"}
 PRIVATE_MODULES = ("keras.src", "tensorflow.python")
 # Names that refuse nothing, so that everything ends up there.
@@ -114,7 +151,9 @@ def crossing_imports(root):
     found = []
     for path, tree in sources(root):
         home = path.split("/")[0] if "/" in path else module_name(path)
-        if home in PACKAGES:
+        if home == LEAF:
+            barred = {*PACKAGES} | scripts(root)
+        elif home in PACKAGES:
             barred = ({*PACKAGES} - {home}) | scripts(root)
         elif home in scripts(root):
             barred = scripts(root) - {home}
@@ -123,6 +162,43 @@ def crossing_imports(root):
         names = {name for name in imports(path, tree) if is_within(name, *barred)}
         found += [f"{path} imports {name}" for name in sorted(names)]
     return found
+
+
+def group_of(module):
+    """The folder that a module lies in."""
+    return module.rpartition(".")[0]
+
+
+def unlisted_arrows(root):
+    """Imports from one group of modules to another that ARROWS does not allow."""
+    found = []
+    for module, targets in inner_arrows(root).items():
+        home = group_of(module)
+        if "." not in module or module in ARROWS:  # an __init__, which imports nothing
+            continue
+        if home not in ARROWS:
+            found.append(f"{home}: which groups may it import? say so in ARROWS")
+        allowed = {home, *ARROWS.get(home, ())}
+        found += [
+            f"{module} imports {target}: no arrow from {home} to {group_of(target)}"
+            for target in sorted(targets)
+            if target not in ARROWS and group_of(target) not in allowed
+        ]
+    return found
+
+
+def crowded_folders(root):
+    """Folders of a package in which nobody finds the room in one guess."""
+    counts = collections.Counter(
+        path.rpartition("/")[0]
+        for path, _ in sources(root)
+        if path.split("/")[0] in PACKAGES and not path.endswith("__init__.py")
+    )
+    return [
+        f"{folder} has {count} modules, the limit is {FOLDER_FILES}: split it by use"
+        for folder, count in counts.items()
+        if count > FOLDER_FILES
+    ]
 
 
 def circular_imports(root):
@@ -136,7 +212,7 @@ def circular_imports(root):
 def stray_flags(root):
     found = []
     for path, tree in sources(root):
-        if path.split("/")[0] not in PACKAGES or path in FLAG_MODULES:
+        if path.split("/")[0] not in PACKAGES or path.startswith(FLAG_FOLDER):
             continue
         for node in tree.body if path in ENTRY_POINTS else [tree]:
             if path in ENTRY_POINTS and isinstance(node, ast.FunctionDef | ast.If):
@@ -168,7 +244,8 @@ def busy_inits(root):
     return [
         f"{path} holds more or less than a docstring, so importing it does something"
         for path, tree in sources(root)
-        if path in {f"{package}/__init__.py" for package in PACKAGES}
+        if path.endswith("__init__.py")
+        and path.split("/")[0] in {*PACKAGES, LEAF}
         and not (len(tree.body) == 1 and ast.get_docstring(tree))
     ]
 
@@ -284,6 +361,7 @@ PLANTED = {
         {"training/loop.py": "import run_squad", "run_squad.py": ""},
         {"run_tagger.py": "from run_squad import main", "run_squad.py": ""},
         {"serving/a.py": "from .. import modeling"},
+        {"contract/a.py": "from modeling import heads"},
     ],
     circular_imports: [
         {
@@ -292,6 +370,15 @@ PLANTED = {
         },
         {"modeling/a.py": "from . import b", "modeling/b.py": "from .a import x"},
     ],
+    unlisted_arrows: [
+        {
+            "data_pipeline/text/a.py": "from data_pipeline.squad import b",
+            "data_pipeline/squad/b.py": "",
+        },
+        {"training/a.py": "from training.flags import b", "training/flags/b.py": ""},
+        {"modeling/new/a.py": ""},
+    ],
+    crowded_folders: [{f"serving/a{n}.py": "" for n in range(FOLDER_FILES + 1)}],
     stray_flags: [
         {"training/loop.py": "from absl import app, flags"},
         {"training/loop.py": "def f():\n    from absl import flags"},
@@ -309,8 +396,8 @@ PLANTED = {
     heavy_plain_modules: [
         {"modeling/config.py": "import keras"},
         {
-            "training/metrics.py": "from training import loop",
-            "training/loop.py": "from tensorflow import data",
+            "training/results/metrics.py": "from training.results import evaluation",
+            "training/results/evaluation.py": "from tensorflow import data",
         },
     ],
     long_code: [
@@ -344,7 +431,7 @@ INNOCENT = {
     "modeling/config.py": "import dataclasses",
     "modeling/heads.py": "import keras\n\nfrom modeling import config",
     "serving/predictor.py": "def main():\n    from absl import app, flags",
-    "training/flags.py": "from absl import flags",
+    "training/flags/a.py": "from absl import flags\n\nfrom training import loop",
     "training/loop.py": "class Loop(Base):\n    def call(self, x):\n        pass",
     "run_squad.py": "from absl import app, flags\n\nfrom modeling import heads",
     "tests/test_a.py": "import run_squad\nfrom modeling import heads",

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from modeling import checkpoint
+from modeling.checkpoints import checkpoint
 from tests import tiny
 
 

@@ -8,7 +8,8 @@ import sys
 import pytest
 import tensorflow as tf
 
-from data_pipeline import casing, corpus, tokenization, word_counts, workers
+from data_pipeline.corpus import byte_ranges, processes, word_counts
+from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import config
 from tests import tiny
 
@@ -72,7 +73,7 @@ def test_vocabulary_spells_its_corpus(corpus_file, tmp_path, lower):
     if lower:  # no capital is known, so that the other case must be worse
         assert unknown_share(vocab, False, lines) > 0.1
     tokenizer = tokenization.BertTokenizer(vocab, lower)
-    casing.check_case(tokenizer, "vocab.txt", "")
+    vocabulary_checks.check_case(tokenizer, "vocab.txt", "")
 
 
 def test_config_is_the_base_with_the_size_of_the_vocabulary(corpus_file, tmp_path):
@@ -98,8 +99,8 @@ def test_summary_says_how_the_corpus_is_spelled(corpus_file, tmp_path):
     )
     lines = dict(line.split(" = ") for line in done.out.splitlines() if " = " in line)
     with_all = word_counts.count(
-        corpus.Corpus.of([str(corpus_file)]),
-        workers.InThisProcess(),
+        byte_ranges.Corpus.of([str(corpus_file)]),
+        processes.InThisProcess(),
         True,
         lambda *_, **__: None,
     )

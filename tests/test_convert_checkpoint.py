@@ -9,8 +9,9 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-from modeling import checkpoint, models, pretrained
 from modeling import config as config_lib
+from modeling import models
+from modeling.checkpoints import checkpoint, pretrained
 from tests import tiny
 
 LABELS = ("bad", "good", "so so")

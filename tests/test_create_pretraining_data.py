@@ -17,7 +17,7 @@ import pytest
 from absl import flags
 from absl import logging as absl_logging
 
-from data_pipeline import metadata
+from data_pipeline.pretraining import record_metadata
 from tests import tiny, tiny_corpus
 
 
@@ -111,7 +111,7 @@ def test_records_have_the_features_of_the_original(place):
     ]
     assert f"  instances = {count}\n" in done.out
     assert f"wrote {place}/out.tfrecord\n" in done.out
-    said = metadata.read(f"{place}/out.tfrecord")
+    said = record_metadata.read(f"{place}/out.tfrecord")
     assert (said.num_instances, said.dupe_factor) == (count, 3)
     assert said.num_bytes == (place / "out.tfrecord").stat().st_size
 
@@ -136,14 +136,14 @@ def test_whole_word_flag_is_the_same_as_masking(place):
 
 def test_unmasked_records_use_the_text_once(place):
     assert tiny_corpus.create(place, masking="none", dupe_factor=None).code == 0
-    said = metadata.read(f"{place}/out.tfrecord")
+    said = record_metadata.read(f"{place}/out.tfrecord")
     assert (said.dupe_factor, said.max_predictions_per_seq) == (1, 0)
     assert said.masked_lm_prob == 0.0 and said.masking == "none"
     found = tiny_corpus.parse(tiny_corpus.raw(place / "out.tfrecord"))
     assert "masked_lm_ids" not in found
     assert not (found["input_ids"] == tiny_corpus.VOCAB.index("[MASK]")).any()
     tiny_corpus.create(place, masking="none", dupe_factor=4)
-    assert metadata.read(f"{place}/out.tfrecord").dupe_factor == 4
+    assert record_metadata.read(f"{place}/out.tfrecord").dupe_factor == 4
 
 
 def test_shards_and_lists_of_files(place):
@@ -156,7 +156,7 @@ def test_shards_and_lists_of_files(place):
     sizes = [len(records) for records in by_list]
     assert max(sizes) - min(sizes) <= 4 and min(sizes) > 100
     for name in [*names, *shards]:
-        said = metadata.read(f"{place}/{name}")
+        said = record_metadata.read(f"{place}/{name}")
         assert said.num_instances == len(tiny_corpus.raw(place / name))
     tiny_corpus.create(place, output="e,f", num_shards=2)
     assert {"e-00001-of-00002", "f-00000-of-00002"} <= set(tiny_corpus.listing(place))

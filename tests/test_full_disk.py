@@ -2,8 +2,11 @@
 
 import pytest
 
-from data_pipeline import predictions, squad_answers, tag_predictions, tag_sets
-from modeling import checkpoint, config, models
+from data_pipeline.classification import predictions
+from data_pipeline.squad import answer_choice
+from data_pipeline.tagging import tag_predictions, tag_sets
+from modeling import config, models
+from modeling.checkpoints import checkpoint
 from tests import full_disk, tiny, tiny_questions, tiny_tags
 
 TAGS = ["O", *(f"{letter}-{label}" for letter in "BI" for label in tiny.LABELS)]
@@ -16,7 +19,7 @@ SCRIPTS = {
         {"test_results.tsv", "test_predictions.jsonl", "label_map.json"},
     ),
     "run_squad": (
-        (squad_answers, "write"),
+        (answer_choice, "write"),
         models.BertSpanPredictor,
         ["--predict_file={}/dev.json", "--max_query_length=4", "--doc_stride=8"],
         {"predictions.json", "nbest_predictions.json"},

@@ -14,9 +14,10 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from data_pipeline import records
-from modeling import checkpoint, models
+from data_pipeline.examples import feature_records
 from modeling import config as config_lib
+from modeling import models
+from modeling.checkpoints import checkpoint
 from serving import predictor
 from tests import tiny
 from training import loop
@@ -152,7 +153,7 @@ def test_test_results_have_a_row_an_example_and_a_column_a_class(trained, table_
 
 
 def test_tf_records_hold_the_originals_features(trained):
-    spec = records.classifier_spec(16)
+    spec = feature_records.classifier_spec(16)
     counts = {}
     for name in ("train", "eval", "predict"):
         data = tf.data.TFRecordDataset(str(trained[0] / f"{name}.tf_record"))

@@ -12,9 +12,10 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing import event_accumulator
 
-from data_pipeline import metadata, pretraining_data
-from modeling import checkpoint, models
+from data_pipeline.pretraining import record_metadata, record_sets
 from modeling import config as config_lib
+from modeling import models
+from modeling.checkpoints import checkpoint
 from tests import full_disk, tiny
 from training import checkpoints, loop
 
@@ -360,7 +361,7 @@ def test_parts_of_a_batch_and_lamb(model_dir, records_dir, tmp_path):
 
 def described(records, **changes):
     """Metadata of records of tests/tiny.py, as they lie beside a file."""
-    known = metadata.Metadata(
+    known = record_metadata.Metadata(
         max_seq_length=16,
         max_predictions_per_seq=3,
         masking="word_piece",
@@ -383,11 +384,11 @@ def write_described(path, records, vocab_file, **changes):
     made = described(
         records,
         vocab_size=len(vocab),
-        vocab_digest=metadata.vocab_digest(vocab),
+        vocab_digest=record_metadata.vocab_digest(vocab),
         num_bytes=path.stat().st_size,
         **changes,
     )
-    metadata.write(str(path), made)
+    record_metadata.write(str(path), made)
 
 
 def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
@@ -516,14 +517,14 @@ def test_damage_in_the_middle_of_a_file_is_named(
     arguments = arguments_of(model_dir, tmp_path, tmp_path / "out", "--do_train")
     run(*arguments, "--num_train_steps=2")
     before = variables_of(tmp_path / "out" / "model.ckpt-2")
-    load = pretraining_data.load
+    load = record_sets.load
 
     def load_and_damage(*given, **named):
         data = load(*given, **named)
         damage(file)
         return data
 
-    monkeypatch.setattr(pretraining_data, "load", load_and_damage)
+    monkeypatch.setattr(record_sets, "load", load_and_damage)
     done = tiny.run_script("run_pretraining", *arguments, "--num_train_steps=40")
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith(f"error: {file}: "), done.err

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline import tag_scores, tagged_text
+from data_pipeline.tagging import tag_scores, tagged_files
 from tests import tiny, tiny_tags
 from training import loop
 
@@ -59,8 +59,8 @@ def trained(model_dir, data, tmp_path_factory):
 
 
 def tags_of(path):
-    layout = tagged_text.Layout()
-    return tagged_text.read(str(path), layout, tags_required=True).tags
+    layout = tagged_files.Layout()
+    return tagged_files.read(str(path), layout, tags_required=True).tags
 
 
 def test_whole_run_learns_and_leaves_its_files(trained, data):

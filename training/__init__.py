@@ -1,1 +1,5 @@
-"""One run: flags, devices, optimizer, schedule, loop, checkpoints, metrics."""
+"""One run: from a built model and batches to checkpoints and scores.
+
+In: a model of Keras, an objective, batches from any step on, and typed settings. Out: a
+directory with checkpoints, curves, scores and run.json, from which the run resumes.
+"""

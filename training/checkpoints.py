@@ -15,6 +15,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from contract import atomic_files, file_names
+
 GLOBAL_STEP = "global_step"
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
 
@@ -63,7 +65,7 @@ class RunCheckpoints:
         if not self._writes:
             return prefix
         try:
-            _write_text(f"{prefix}.json", json.dumps(state, sort_keys=True))
+            atomic_files.write_text(f"{prefix}.json", json.dumps(state, sort_keys=True))
             self._write(prefix, {**self.variables, GLOBAL_STEP: np.int64(step)})
         except tf.errors.OpError as error:
             reason = error.message.split("}} ")[-1].split(" [Op:")[0]
@@ -93,7 +95,9 @@ class RunCheckpoints:
             ValueError: none of them can be read, or one belongs to another model.
         """
         if self._writes:
-            for left in tf.io.gfile.glob(f"{self.directory}/model.ckpt-*.incomplete*"):
+            for left in tf.io.gfile.glob(
+                f"{self.directory}/{file_names.CHECKPOINT_PREFIX}-*{atomic_files.SUFFIX}*"
+            ):
                 tf.io.gfile.remove(left)  # of a process that was killed while saving
         prefixes = all_checkpoints(self.directory)
         for prefix in reversed(prefixes):
@@ -152,11 +156,6 @@ def _write_state(directory: str, prefixes: list[str], *, used: str) -> None:
     relative = [os.path.basename(prefix) for prefix in prefixes]
     lines = [f'model_checkpoint_path: "{os.path.basename(used)}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in relative]
-    _write_text(os.path.join(directory, "checkpoint"), "\n".join(lines) + "\n")
-
-
-def _write_text(path: str, text: str) -> None:
-    temporary = f"{path}.incomplete"
-    with tf.io.gfile.GFile(temporary, "w") as file:
-        file.write(text)
-    tf.io.gfile.rename(temporary, path, overwrite=True)
+    atomic_files.write_text(
+        os.path.join(directory, "checkpoint"), "\n".join(lines) + "\n"
+    )

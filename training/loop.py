@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from training import interruption as interruption_lib
-from training import loss_scale
+from training.optimization import loss_scale
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Loop:
         train_steps: what training.steps.train_function builds.
         plan: when to do what.
         checkpoints: a training.checkpoints.RunCheckpoints.
-        reporter: a training.reporting.Reporter.
+        reporter: a training.results.reporting.Reporter.
         evaluate: scores of the current weights on held-out data, and texts to show.
         name_batch: which examples are in the batch of a step, counted from 0.
         scales_loss: whether float16 gradients are scaled.

@@ -13,8 +13,11 @@ import keras
 import tensorflow as tf
 from absl import logging
 
+from contract import atomic_files, file_names
 from training import checkpoints as checkpoints_lib
-from training import devices, flags, interruption, loop, reporting, run_directory, steps
+from training import errors, interruption, loop, run_directory, steps
+from training.distribution import devices
+from training.results import reporting
 
 # Exit codes: of a run whose loss is not a number any more, and of one that has lost
 # another of its processes. One that is asked to stop has 128 and the signal's number.
@@ -99,7 +102,7 @@ def start(
     keras.utils.set_random_seed(seed)
     keras.config.set_dtype_policy(dtype_policy)
     overwrite &= trains
-    with flags.one_line_errors():
+    with errors.one_line_errors():
         resumes = run_directory.resumes(output_dir, identity, overwrite=overwrite)
         checksum = zlib.crc32(json.dumps([identity, resumes], sort_keys=True).encode())
         devices.check_agreement(strategy, checksum, "model, data and output directory")
@@ -115,8 +118,8 @@ def start(
                 files=files,
             )
         elif writes:
-            path = os.path.join(output_dir, run_directory.RESULTS_FILE)
-            run_directory.check_writable(path)
+            path = os.path.join(output_dir, file_names.EVAL_RESULTS)
+            atomic_files.check_writable(path)
         if not trains:
             print(f"weights: {built[1]}")
     devices.wait_for_all(strategy, "ready the output directory")
@@ -139,7 +142,7 @@ def train(
     Args:
         run: what the run is.
         model: a built model.
-        optimizer: a training.optimizer.BertAdam, not yet built.
+        optimizer: a training.optimization.optimizer.BertAdam, not yet built.
         objective: as in steps.train_function.
         batches_from: step -> dataset of the batches from that step on.
         plan: when to do what.
@@ -158,7 +161,7 @@ def train(
         keep=run.keep,
         writes=writes,
     )
-    with flags.one_line_errors():
+    with errors.one_line_errors():
         step, state = checkpoints.restore() or (0, {})
         devices.check_agreement(run.strategy, step, "the checkpoint to go on from")
     _announce(run, step, plan)
@@ -268,7 +271,7 @@ def _stops_explained(run: Run) -> Iterator[None]:
         devices.wait_for_all(run.strategy, "save")
         raise SystemExit(STOPPED + stopped.number) from None
     except OSError as error:  # of saving; the message is for users
-        with flags.one_line_errors():
+        with errors.one_line_errors():
             raise error
 
 
@@ -305,8 +308,8 @@ def record(
     """
     with contextlib.closing(reporting.Reporter(output_dir, step)) as reporter:
         reporter.write("eval", step, scores)
-    path = os.path.join(output_dir, run_directory.RESULTS_FILE)
-    with flags.one_line_errors():
+    path = os.path.join(output_dir, file_names.EVAL_RESULTS)
+    with errors.one_line_errors():
         run_directory.write_results(path, results)
     return path
 

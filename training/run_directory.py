@@ -1,36 +1,34 @@
 """The files of a run beside its checkpoints, and whose directory it is."""
 
-import contextlib
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from contract import atomic_files, file_names
 from training import checkpoints
 
-RUN_FILE = "run.json"
-RESULTS_FILE = "eval_results.txt"
 # What --overwrite_output_dir removes: what runs write, and nothing else.
 _OWN_PATTERNS = (
-    "model.ckpt-*",
+    f"{file_names.CHECKPOINT_PREFIX}-*",
     "checkpoint",
-    "*.incomplete*",
-    RUN_FILE,
-    RESULTS_FILE,
-    "test_results.tsv",
-    "test_predictions.jsonl",
-    "*.tf_record",
-    "label_map.json",
-    "predictions.json",
-    "nbest_predictions.json",
-    "null_odds.json",
-    "test_tags.*",
+    f"*{atomic_files.SUFFIX}*",
+    file_names.RUN,
+    file_names.EVAL_RESULTS,
+    file_names.TEST_RESULTS,
+    file_names.TEST_PREDICTIONS,
+    f"*{file_names.TF_RECORD_ENDING}",
+    file_names.LABEL_MAP,
+    file_names.SQUAD_PREDICTIONS,
+    file_names.SQUAD_NBEST,
+    file_names.SQUAD_NULL_ODDS,
+    f"{file_names.TEST_TAGS}.*",
 )
 _OWN_DIRECTORIES = ("train", "eval", "export")
 
@@ -53,7 +51,7 @@ def resumes(directory: str, identity: Mapping[str, Any], *, overwrite: bool) -> 
         )
     if overwrite:
         return False
-    path = os.path.join(directory, RUN_FILE)
+    path = os.path.join(directory, file_names.RUN)
     if tf.io.gfile.exists(path):
         before = _identity(path)
         differing = [
@@ -113,7 +111,7 @@ def begin(
             as --pretrained of a later run.
 
     Raises:
-        OSError: as in `write_text`.
+        OSError: as in `atomic_files.replacing`.
     """
     if overwrite:
         clear(directory)
@@ -129,65 +127,19 @@ def begin(
         },
         "git_revision": _git_revision(),
     }
-    texts = {**files, RUN_FILE: json.dumps(record, indent=2, sort_keys=True) + "\n"}
+    texts = {
+        **files,
+        file_names.RUN: json.dumps(record, indent=2, sort_keys=True) + "\n",
+    }
     for name, text in texts.items():
-        write_text(os.path.join(directory, name), text)
-
-
-def write_text(path: str, text: str) -> None:
-    """Writes a file, whole under its name or absent, and makes its directory.
-
-    Raises:
-        OSError: it cannot be written, or not as a whole.
-    """
-    temporary = f"{path}.incomplete"
-    with _removed_on_failure(temporary, path):
-        _write(temporary, text)
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-
-
-def check_writable(path: str) -> None:
-    """Refuses a path where no file can be written, before hours of work for it.
-
-    The directory is made where there is none.
-
-    Raises:
-        ValueError: it is a directory.
-        OSError: nothing can be written there.
-    """
-    if path.endswith("/") or tf.io.gfile.isdir(path):
-        raise ValueError(f"{path} is a directory; name the file to write in it")
-    trial = f"{path}.incomplete-trial"
-    with _removed_on_failure(trial, path):
-        _write(trial, "")
-        tf.io.gfile.remove(trial)
-
-
-def _write(path: str, text: str) -> None:
-    tf.io.gfile.makedirs(os.path.dirname(path) or ".")
-    with tf.io.gfile.GFile(path, "w") as file:
-        file.write(text)
-
-
-@contextlib.contextmanager
-def _removed_on_failure(temporary: str, path: str) -> Iterator[None]:
-    """Where the file that becomes `path` cannot be written, nothing of it stays."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.remove(temporary)
-        raise OSError(
-            f"{path}: cannot be written ({error.message}); make room there, or name "
-            "another place"
-        ) from error
+        atomic_files.write_text(os.path.join(directory, name), text)
 
 
 def write_results(path: str, results: Mapping[str, Any]) -> None:
     """eval_results.txt: sorted lines of `key = value`, as the original writes them."""
     # str, not format: a float32 is printed with the digits it has
     lines = [f"{key} = {results[key]!s}\n" for key in sorted(results)]
-    write_text(path, "".join(lines))
+    atomic_files.write_text(path, "".join(lines))
 
 
 def _git_revision() -> str | None:

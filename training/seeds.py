@@ -4,7 +4,8 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from training import metrics, run_directory
+from contract import atomic_files
+from training.results import metrics
 
 SUMMARY_FILE = "seeds.json"
 
@@ -57,7 +58,7 @@ def run_all(
     }
     text = json.dumps(record, indent=2, sort_keys=True) + "\n"
     if writes:
-        run_directory.write_text(os.path.join(output_dir, SUMMARY_FILE), text)
+        atomic_files.write_text(os.path.join(output_dir, SUMMARY_FILE), text)
     print(f"over seeds {', '.join(map(str, seeds))}:")
     for name, values in summary.items():
         if name != "global_step":

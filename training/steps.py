@@ -4,8 +4,8 @@ import functools
 
 import tensorflow as tf
 
-from training import accumulation, loss_scale
-from training import gradients as gradients_lib
+from training.optimization import accumulation, loss_scale
+from training.optimization import gradients as gradients_lib
 
 SUM = tf.distribute.ReduceOp.SUM
 # Nothing here has Python's branches on tensors. Looking for them in all of Keras would
@@ -29,7 +29,7 @@ def train_function(
 
     Args:
         model: called as model(features, training=True, seed=...).
-        optimizer: a training.optimizer.BertAdam built on the trainable variables.
+        optimizer: an optimizer.BertAdam built on the trainable variables.
         objective: has counts(features) and totals(features, outputs), both dicts of
             float32 scalars by part; the loss is the sum of total / count. Its
             metrics(features, outputs) are pairs of total and count by name.

@@ -4,12 +4,14 @@ import json
 
 import pytest
 
-from data_pipeline import label_maps, labels, tag_sets
+from data_pipeline import label_maps
+from data_pipeline.classification import label_sets
+from data_pipeline.tagging import tag_sets
 
 CLASSES = [
-    labels.LabelSet(("bad", "good")),
-    labels.LabelSet(("a",), "multi_label", ";"),
-    labels.LabelSet((), "regression"),
+    label_sets.LabelSet(("bad", "good")),
+    label_sets.LabelSet(("a",), "multi_label", ";"),
+    label_sets.LabelSet((), "regression"),
     tag_sets.TagSet(("O", "B-X", "I-X"), "BIO"),
 ]
 
@@ -37,7 +39,7 @@ def test_what_is_no_label_map(tmp_path, text):
 
 
 def test_classes_from_names_alone():
-    assert label_maps.named(["a", "b"], "multi_label") == labels.LabelSet(
+    assert label_maps.named(["a", "b"], "multi_label") == label_sets.LabelSet(
         ("a", "b"), "multi_label"
     )
     assert label_maps.named(["B-X", "I-X", "O"], "").scheme == "BIO"

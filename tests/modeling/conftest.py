@@ -5,7 +5,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from modeling import checkpoint, config, models
+from modeling import config, models
+from modeling.checkpoints import checkpoint
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny_uncased"
 

@@ -1,4 +1,4 @@
-"""Tests of modeling/hugging_face.py: the forms that its files have."""
+"""Tests of modeling/checkpoints/hugging_face.py: the forms that its files have."""
 
 import dataclasses
 import json
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from modeling import checkpoint, hugging_face, models
+from modeling import models
+from modeling.checkpoints import checkpoint, hugging_face
 
 DECODER = "cls.predictions.decoder"
 TABLE = "bert.embeddings.word_embeddings.weight"

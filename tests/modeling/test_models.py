@@ -1,11 +1,12 @@
-"""Tests of modeling/models.py, modeling/heads.py and modeling/names.py."""
+"""Tests of modeling/models.py, modeling/heads.py and modeling/checkpoints/names.py."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import heads, models, names
+from modeling import heads, models
+from modeling.checkpoints import names
 
 BUILDERS = {
     "classifier": lambda config: models.BertClassifier(config, 3),

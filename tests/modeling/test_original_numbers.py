@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import checkpoint, losses, models
+from modeling import losses, models
+from modeling.checkpoints import checkpoint
 
 ROUNDING = 1e-5
 

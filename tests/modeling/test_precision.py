@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import keras_files, layers, losses, models
+from modeling import layers, losses, models
+from modeling.checkpoints import keras_files
 
 ROUNDING = {"mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-11}
 HALF = {"mixed_bfloat16": tf.bfloat16, "mixed_float16": tf.float16}

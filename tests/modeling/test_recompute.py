@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import keras_files, models
+from modeling import models
+from modeling.checkpoints import keras_files
 
 LAYERS = 2
 

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline import classification, labels, packing, tokenization
+from contract import file_names
+from data_pipeline.classification import label_sets, labelled_texts
+from data_pipeline.examples import packing
+from data_pipeline.text import tokenization
 from modeling import config, heads, models
 from serving import export, predictor
 from tests.serving import exported_ops
@@ -29,9 +32,9 @@ CONFIG = config.BertConfig(
     initializer_range=0.5,
 )
 LABEL_SETS = {
-    "classification": labels.LabelSet(("no", "ja", "yes")),
-    "multi_label": labels.LabelSet(("a", "b"), "multi_label"),
-    "regression": labels.LabelSet((), "regression"),
+    "classification": label_sets.LabelSet(("no", "ja", "yes")),
+    "multi_label": label_sets.LabelSet(("a", "b"), "multi_label"),
+    "regression": label_sets.LabelSet((), "regression"),
 }
 TEXTS = ["a good film.", "", "Bad FILMS", "gut", "bad bad bad bad bad bad bad bad"]
 OTHERS = ["bad", "good film", "", "a", "good good good good good good good good"]
@@ -61,7 +64,7 @@ def make(problem_type, num_texts, export_dir):
     keras.utils.set_random_seed(4)
     model = models.BertClassifier(CONFIG, label_set.num_outputs)
     model.build()
-    encode = classification.encoder(tokenization.BertTokenizer(VOCAB), 12)
+    encode = labelled_texts.encoder(tokenization.BertTokenizer(VOCAB), 12)
     # Wider than a head is born, and centred, so that the answers differ.
     head = model.classifier.logits
     head.kernel.assign(tf.random.stateless_normal(head.kernel.shape, [1, 2]))
@@ -80,7 +83,7 @@ def make(problem_type, num_texts, export_dir):
         label_set.names if problem_type == "classification" else (),
         num_texts,
     )
-    files = {labels.MAP_FILE: labels.label_map_text(label_set)}
+    files = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
     path = export.save(module, str(export_dir), files)
     return Exported(model, encode, problem_type, pathlib.Path(path)), module
 
@@ -173,7 +176,7 @@ def test_versions_are_numbered_and_the_newest_is_taken(single):
     assert exported.version_dir.name == "1"
     (folder / "incomplete").mkdir()  # of an export that was interrupted
     assert export.latest_version(str(folder)) == 1
-    second = export.save(module, str(folder), {labels.MAP_FILE: "{}"})
+    second = export.save(module, str(folder), {file_names.LABEL_MAP: "{}"})
     assert second == str(folder / "2")
     assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
     assert export.latest_version(str(folder)) == 2
@@ -189,7 +192,7 @@ def test_labels_lie_beside_the_model(request, kind):
     exported = request.getfixturevalue(kind)
     exported = exported[0] if kind == "single" else exported
     path = exported.version_dir / "assets.extra" / "label_map.json"
-    assert labels.read_label_map(str(path)) == LABEL_SETS[exported.problem_type]
+    assert label_sets.read_label_map(str(path)) == LABEL_SETS[exported.problem_type]
 
 
 @pytest.mark.parametrize("kind", ["single", "pair", "number"])

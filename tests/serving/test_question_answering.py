@@ -12,13 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline import (
-    packing,
-    squad_answers,
-    squad_features,
-    squad_graph,
-    tokenization,
-)
+from data_pipeline.examples import packing
+from data_pipeline.squad import answer_choice, answering_graph, context_windows
+from data_pipeline.text import tokenization
 from modeling import config, models
 from serving import export, predictor, question_answering
 from tests import served_answers
@@ -56,7 +52,7 @@ class Exported(NamedTuple):
     """A model, how its answers are chosen, and where it lies."""
 
     model: models.BertSpanPredictor
-    settings: squad_answers.Settings
+    settings: answer_choice.Settings
     version_dir: str
 
     def signature(self, name="serving_default"):
@@ -88,11 +84,11 @@ def model():
 
 def make(model, directory, **settings):
     """As run_squad.py does it."""
-    settings = squad_answers.Settings(aligner="words", **settings)
+    settings = answer_choice.Settings(aligner="words", **settings)
     module = question_answering.QuestionAnswerer(
-        squad_graph.encoder(TOKENIZER, **LENGTHS),
+        answering_graph.encoder(TOKENIZER, **LENGTHS),
         lambda features: model(features, training=False),
-        squad_graph.chooser(settings),
+        answering_graph.chooser(settings),
         [variable.value for variable in model.variables],
     )
     return Exported(model, settings, export.save(module, str(directory), {}))
@@ -118,14 +114,14 @@ def version_2(model, tmp_path_factory):
 def expected(exported, rows):
     """(answers of run_squad.py, number of windows of each question)."""
     questions = served_answers.ask(rows)
-    windows = squad_features.make_windows(questions, TOKENIZER, **LENGTHS)
+    windows = context_windows.make_windows(questions, TOKENIZER, **LENGTHS)
     packed = windows.packed
     tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
     features = packing.pad(tokens, packed.first_lengths, 16)
     logits = exported.model(features, training=False)
     real = features["input_mask"].numpy() > 0
-    answers = squad_answers.choose(
-        squad_answers.inputs_of(questions, windows, 16),
+    answers = answer_choice.choose(
+        answer_choice.inputs_of(questions, windows, 16),
         np.where(real, logits["start_logits"], -np.inf),
         np.where(real, logits["end_logits"], -np.inf),
         VOCAB,
@@ -222,7 +218,7 @@ def test_signatures_say_what_they_take_and_give(version_1, version_2):
 
 
 def test_ids_give_the_logits(version_1):
-    encode = squad_graph.encoder(TOKENIZER, **LENGTHS)
+    encode = answering_graph.encoder(TOKENIZER, **LENGTHS)
     windows = encode(*map(tf.constant, zip(*ROWS, strict=True)))
     logits = version_1.model(windows.features, training=False)
     by_ids = version_1.signature("ids")

@@ -11,15 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline import (
-    packing,
-    tag_graph,
-    tag_sets,
-    tagged_data,
-    tagged_text,
-    tokenization,
-)
-from data_pipeline import tagging as windows_lib
+from data_pipeline.examples import packing
+from data_pipeline.tagging import sentence_sets, tag_sets, tagged_files, tagging_graph
+from data_pipeline.tagging import sentence_windows as windows_lib
+from data_pipeline.text import tokenization
 from modeling import config, models
 from serving import export, predictor, tagging
 from tests.serving import exported_ops
@@ -65,10 +60,10 @@ def model():
 def make(model, tag_set=TAG_SET, **limits):
     """As run_tagger.py does it."""
     return tagging.WordTagger(
-        tag_graph.split_words,
-        tag_graph.encoder(TOKENIZER, **{**LIMITS, **limits}),
+        tagging_graph.split_words,
+        tagging_graph.encoder(TOKENIZER, **{**LIMITS, **limits}),
         functools.partial(model, training=False),
-        tag_graph.chooser(tag_set),
+        tagging_graph.chooser(tag_set),
         [variable.value for variable in model.variables],
     )
 
@@ -117,7 +112,7 @@ def by_sentence(found, rows):
 
 def expected(model, rows):
     """What run_tagger.py says of these words, and the windows of each sentence."""
-    sentences = tagged_text.Sentences(
+    sentences = tagged_files.Sentences(
         path="a.conll",
         tag_path="a.conll",
         file_format="conll",
@@ -133,9 +128,9 @@ def expected(model, rows):
         "ids": np.argmax(logits, axis=-1),
         "probabilities": np.max(probabilities, axis=-1),
     }
-    data = tagged_data.Data(sentences, windows)
+    data = sentence_sets.Data(sentences, windows)
     counts = np.bincount(windows.sentence_index, minlength=len(rows))
-    return tagged_data.decide(data, outputs, TAG_SET), counts
+    return sentence_sets.decide(data, outputs, TAG_SET), counts
 
 
 def assert_tagged(found, wanted):
@@ -217,7 +212,7 @@ def test_signatures_say_what_they_take_and_give(version_dir):
 
 
 def test_ids_give_the_logits(model, version_dir):
-    features = tag_graph.encoder(TOKENIZER, **LIMITS)(grid(SENTENCES)).features
+    features = tagging_graph.encoder(TOKENIZER, **LIMITS)(grid(SENTENCES)).features
     logits = model(features, training=False)["logits"]
     by_ids = loaded(version_dir)["ids"]
     np.testing.assert_allclose(by_ids(**features)["logits"], logits, atol=ROUNDING)

@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from modeling import checkpoint, config, models
+from modeling import config, models
+from modeling.checkpoints import checkpoint
 from training import interruption
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny_uncased"

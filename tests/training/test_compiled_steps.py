@@ -11,7 +11,8 @@ import pytest
 import tensorflow as tf
 
 from modeling import losses
-from training import loss_scale, optimizer, steps
+from training import steps
+from training.optimization import loss_scale, optimizer
 
 NUM_STEPS = 3
 # What a TPU cannot do, or would ask the host for at each step.

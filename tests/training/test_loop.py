@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from training import interruption, loop, loss_scale
+from training import interruption, loop
+from training.optimization import loss_scale
 
 
 def plan(num_train_steps=10, save_steps=4, log_steps=100, **changes):

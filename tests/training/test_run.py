@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import checkpoint, losses
-from training import checkpoints, devices, interruption, loop, optimizer, run
+from modeling import losses
+from modeling.checkpoints import checkpoint
+from training import checkpoints, interruption, loop, run
+from training.distribution import devices
+from training.optimization import optimizer
 
 
 @pytest.fixture

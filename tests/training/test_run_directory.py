@@ -149,19 +149,6 @@ def test_results_are_sorted_lines(tmp_path):
     )
 
 
-def test_text_is_whole_or_absent(tmp_path, monkeypatch):
-    path = tmp_path / "a.txt"
-    run_directory.write_text(str(path), "first")
-
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_directory.write_text(str(path), "second")
-    assert path.read_text("utf-8") == "first"
-
-
 def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):
     calls = []
 
@@ -178,30 +165,3 @@ def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):
     assert capsys.readouterr().out == (
         "over seeds 1, 2, 3:\n  eval_accuracy = 0.5000 +- 0.2500\n"
     )
-
-
-def test_place_where_nothing_can_be_written_is_refused(tmp_path):
-    run_directory.check_writable(f"{tmp_path}/new/file.txt")
-    assert list((tmp_path / "new").iterdir()) == []
-    (tmp_path / "file").touch()
-    path = f"{tmp_path}/file/a/b"
-    for refused in (run_directory.check_writable, write_nothing):
-        with pytest.raises(OSError, match=f"^{path}: cannot be written .*another"):
-            refused(path)
-    for path in (f"{tmp_path}/new", f"{tmp_path}/absent/"):
-        with pytest.raises(ValueError, match="is a directory; name the file"):
-            run_directory.check_writable(path)
-
-
-def write_nothing(path):
-    run_directory.write_text(path, "")
-
-
-def test_file_that_is_not_whole_does_not_stay(tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
-
-    monkeypatch.setattr(tf.io.gfile, "rename", full)
-    with pytest.raises(OSError, match="No space left on device"):
-        run_directory.write_text(f"{tmp_path}/a.txt", "text")
-    assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 
 from modeling import losses
-from training import loop, loss_scale, optimizer, steps
+from training import loop, steps
+from training.optimization import loss_scale, optimizer
 
 STRATEGY = tf.distribute.get_strategy()
 # Times the first scale the square of the one overflows, the other itself; alone the

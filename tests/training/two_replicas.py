@@ -14,10 +14,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from data_pipeline import batching, packing, pretraining
-from modeling import checkpoint, config, losses, models
+from data_pipeline.examples import batching, packing
+from data_pipeline.pretraining import record_batches
+from modeling import config, losses, models
+from modeling.checkpoints import checkpoint
 from tests import tiny
-from training import devices, evaluation, loss_scale, optimizer, schedule, steps
+from training import steps
+from training.distribution import devices
+from training.optimization import loss_scale, optimizer, schedule
+from training.results import evaluation
 
 CONFIG = config.BertConfig(
     vocab_size=30,
@@ -202,7 +207,7 @@ def shares(strategy):
 def scores_of_records(strategy, directory):
     """Records read as run_pretraining.py does: sums of training, scores of held-out."""
     path = tiny.write_records(directory / "a.tfrecord", tiny.records(21))
-    source = pretraining.open_records(
+    source = record_batches.open_records(
         [str(path)], max_seq_length=16, max_predictions_per_seq=3, vocab_size=30
     )
     with strategy.scope():
@@ -216,19 +221,19 @@ def scores_of_records(strategy, directory):
         return strategy.reduce(steps.SUM, found, axis=None)
 
     order = {"batch_size": 6, "seed": 1, "start_step": 1, "num_steps": 5}
-    batches = pretraining.training_batches(source, **order)
+    batches = record_batches.training_batches(source, **order)
     batches = devices.distributed(strategy, batches)
     scores = evaluation.objective_scores(
         steps.evaluate_function(
             model, losses.pretraining(), strategy, jit_compile=False
         ),
-        pretraining.evaluation_batches(source, batch_size=4, num_batches=6),
+        record_batches.evaluation_batches(source, batch_size=4, num_batches=6),
         6,
         strategy,
     )
     features, outputs = evaluation.first_batch(
         steps.predict_function(model, strategy, jit_compile=False),
-        pretraining.evaluation_batches(source, batch_size=4, num_batches=1),
+        record_batches.evaluation_batches(source, batch_size=4, num_batches=1),
         strategy,
     )
     return {

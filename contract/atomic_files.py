@@ -1,0 +1,126 @@
+"""Files that are whole under their names, or absent, whenever a process ends.
+
+What grows lies beside its name, with a suffix that says so, and is renamed last. Every
+file that this project writes goes through here or, as a directory, through
+modeling/checkpoints/output_directory.py.
+"""
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+SUFFIX = ".incomplete"
+
+
+@contextlib.contextmanager
+def replacing(*paths: str, shared: bool = False) -> Iterator[list[str]]:
+    """Gives places to write to, which take their names when all went well.
+
+    Args:
+        *paths: anything that tf.io.gfile writes; replaced together, and in this order.
+            Directories are made.
+        shared: whether another process may be writing the same file.
+
+    Yields:
+        The path to write to for each of `paths`.
+
+    Raises:
+        OSError: one cannot be written. None has its name then, and, as after any other
+            exception, nothing else stays.
+    """
+    suffix = f"{SUFFIX}-{uuid.uuid4().hex[:12]}" if shared else SUFFIX
+    temporary = [f"{path}{suffix}" for path in paths]
+    try:
+        for directory in {os.path.dirname(path) or "." for path in paths}:
+            tf.io.gfile.makedirs(directory)
+        yield temporary
+        for source, path in zip(temporary, paths, strict=True):
+            tf.io.gfile.rename(source, path, overwrite=True)
+    except tf.errors.OpError as error:
+        named = (p for p, t in zip(paths, temporary, strict=True) if t in error.message)
+        raise _unwritable(next(named, paths[0]), error) from error
+    finally:
+        for left in filter(tf.io.gfile.exists, temporary):
+            tf.io.gfile.remove(left)
+
+
+def write(files: Mapping[str, Iterable[str]]) -> None:
+    """Writes text files that take their names together.
+
+    Args:
+        files: {path: parts of its text}, which may be read from the file that is
+            replaced.
+
+    Raises:
+        OSError: as in `replacing`.
+    """
+    with replacing(*files) as temporary:
+        for path, parts in zip(temporary, files.values(), strict=True):
+            with tf.io.gfile.GFile(path, "w") as file:
+                for part in parts:
+                    file.write(part)
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes one text file; raises as `replacing`."""
+    write({path: [text]})
+
+
+def write_bytes(path: str, data: bytes, *, shared: bool = False) -> None:
+    """Writes one file; as `replacing`."""
+    with (
+        replacing(path, shared=shared) as (temporary,),
+        tf.io.gfile.GFile(temporary, "wb") as file,
+    ):
+        file.write(data)
+
+
+def write_json(path: str, value: Mapping[str, Any], *, shared: bool = False) -> None:
+    """Writes an object on one line, keys sorted; as `replacing`."""
+    line = json.dumps(value, sort_keys=True) + "\n"
+    write_bytes(path, line.encode(), shared=shared)
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """Reads what `write_json` wrote."""
+    with tf.io.gfile.GFile(path) as file:
+        return json.loads(file.read())
+
+
+def check_writable(path: str) -> None:
+    """Refuses a path where no file can be written, before hours of work for it.
+
+    The directory is made where there is none.
+
+    Raises:
+        ValueError: it is a directory.
+        OSError: nothing can be written there.
+    """
+    if path.endswith("/") or tf.io.gfile.isdir(path):
+        raise ValueError(f"{path} is a directory; name the file to write in it")
+    trial = f"{path}{SUFFIX}-trial"
+    try:
+        tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+        with tf.io.gfile.GFile(trial, "w") as file:
+            file.write("")
+        remove(trial)
+    except tf.errors.OpError as error:
+        raise _unwritable(path, error) from error
+
+
+def remove(path: str) -> None:
+    """Removes a file, if it is there."""
+    if tf.io.gfile.exists(path):
+        tf.io.gfile.remove(path)
+
+
+def _unwritable(path: str, error: tf.errors.OpError) -> OSError:
+    return OSError(
+        f"{path}: cannot be written ({error.message}); make room there, or name "
+        "another place"
+    )

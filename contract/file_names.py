@@ -1,0 +1,20 @@
+"""Names of files that one package writes and another reads, replaces or removes."""
+
+# Of a run, as google-research/bert calls them; see docs/design.md.
+CHECKPOINT_PREFIX = "model.ckpt"
+EVAL_RESULTS = "eval_results.txt"
+TEST_RESULTS = "test_results.tsv"
+TEST_PREDICTIONS = "test_predictions.jsonl"
+TF_RECORD_ENDING = ".tf_record"
+SQUAD_PREDICTIONS = "predictions.json"
+SQUAD_NBEST = "nbest_predictions.json"
+SQUAD_NULL_ODDS = "null_odds.json"
+TEST_TAGS = "test_tags"  # with the ending of its format behind it
+RUN = "run.json"
+LABEL_MAP = "label_map.json"
+
+# Beside the weights of a pretrained model: Google's name of its config and ours.
+BERT_CONFIG = "bert_config.json"
+HUGGING_FACE_CONFIG = "config.json"
+VOCAB = "vocab.txt"
+TOKENIZER_CONFIG = "tokenizer_config.json"

@@ -1,0 +1,285 @@
+"""Label names to the numbers that a model learns, and the file that records them.
+
+Plain Python: functions that open files take what opens them, so that
+`tf.io.gfile.GFile` can be handed over for remote ones.
+"""
+
+import collections
+import dataclasses
+import difflib
+import json
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from contract import wording
+from data_pipeline.files import label_files
+
+# As a file writes it; a tuple is a JSON list (multi-label).
+Label = str | tuple[str, ...]
+
+PROBLEM_TYPES = ("classification", "multi_label", "regression")
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class LabelledRows(Protocol):
+    """What is needed here of a `tables.Table`."""
+
+    @property
+    def path(self) -> str:
+        """Where the rows come from, for messages."""
+
+    @property
+    def lines(self) -> list[int]:
+        """Line of each row in the file, for messages."""
+
+    @property
+    def labels(self) -> list[Label] | None:
+        """Label of each row; None where the file has none."""
+
+
+def is_number(text: Label) -> bool:
+    """Whether a label is a finite number."""
+    try:
+        return math.isfinite(float(str(text)))
+    except ValueError:
+        return False
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelSet:
+    """What a head predicts.
+
+    Attributes:
+        names: labels in the order of their ids; empty for regression.
+        problem_type: "classification" (one label a row), "multi_label" (any number)
+            or "regression" (a number).
+        separator: stands between the labels of a multi-label cell; an empty cell is a
+            row without any label.
+
+    Raises:
+        ValueError: at construction, where the three do not fit together.
+    """
+
+    names: tuple[str, ...]
+    problem_type: str = "classification"
+    separator: str = ","
+
+    def __post_init__(self) -> None:
+        """Checks that the three fit together."""
+        if self.problem_type not in PROBLEM_TYPES:
+            raise ValueError(
+                f"--problem_type={self.problem_type} is not one of "
+                f"{', '.join(PROBLEM_TYPES)}"
+            )
+        least = {"classification": 2, "multi_label": 1, "regression": 0}
+        if len(self.names) < least[self.problem_type]:
+            raise ValueError(
+                f"{self.problem_type} needs {least[self.problem_type]} labels or more, "
+                f"not {list(self.names)}; name all with --labels"
+            )
+        if self.problem_type == "regression" and self.names:
+            raise ValueError(
+                f"regression has no labels, but {wording.listing(self.names)} are "
+                "given; leave --labels out or choose another --problem_type"
+            )
+        if self.problem_type == "multi_label" and not self.separator:
+            raise ValueError(
+                "multi_label needs a separator between labels; set --label_separator"
+            )
+        repeated = [
+            name for name, n in collections.Counter(self.names).items() if n > 1
+        ]
+        if repeated:
+            raise ValueError(
+                f"label {repeated[0]!r} is named more than once; remove one"
+            )
+
+    @property
+    def num_outputs(self) -> int:
+        """Width C of the head's output; 1 for regression."""
+        return 1 if self.problem_type == "regression" else len(self.names)
+
+    def encode(self, table: LabelledRows) -> np.ndarray:
+        """Turns a table's labels into arrays.
+
+        Returns:
+            classification: int32 [N], ids; regression: float32 [N], as in the file;
+            multi_label: float32 [N, C], 1 for each label that the row has.
+
+        Raises:
+            ValueError: the table has no labels, a label is not in the set, or a
+                regression value is not a finite float32; names file and line.
+        """
+        if table.labels is None:
+            raise ValueError(
+                f"{table.path}: has no labels; pass --label_column if a column holds "
+                "them"
+            )
+        rows = list(zip(table.lines, table.labels, strict=True))
+        if self.problem_type == "regression":
+            values = [_number(table.path, line, label) for line, label in rows]
+            return np.array(values, np.float32)
+        ids = {name: index for index, name in enumerate(self.names)}
+        if self.problem_type == "classification":
+            return np.array(
+                [self._id(ids, table.path, line, label) for line, label in rows],
+                np.int32,
+            )
+        hot = np.zeros((len(rows), len(ids)), np.float32)
+        for index, (line, label) in enumerate(rows):
+            for name in split_labels(label, self.separator):
+                hot[index, self._id(ids, table.path, line, name)] = 1.0
+        return hot
+
+    def _id(self, ids: dict[str, int], path: str, line: int, label: Label) -> int:
+        if isinstance(label, tuple):
+            raise ValueError(
+                f"{path}:{line}: {list(label)} is a list of labels; pass "
+                "--problem_type=multi_label or give the row one label"
+            )
+        if label in ids:
+            return ids[label]
+        close = difflib.get_close_matches(label, self.names, n=1)
+        hint = f"; closest: {close[0]!r}" if close else ""
+        header = ", pass --has_header=true if the line is a header" if line == 1 else ""
+        raise ValueError(
+            f"{path}:{line}: label {label!r:.80} is not one of "
+            f"{wording.listing(self.names)}{hint}; correct the row or name every label "
+            f"with --labels{header}"
+        )
+
+
+def split_labels(label: Label, separator: str) -> tuple[str, ...]:
+    """The labels of one multi-label cell, without white space around each."""
+    if isinstance(label, tuple):
+        return label
+    if not label.strip():
+        return ()
+    return tuple(part.strip() for part in label.split(separator))
+
+
+def find_labels(
+    table: LabelledRows, problem_type: str, separator: str = ","
+) -> tuple[str, ...]:
+    """Collects the labels that occur, sorted; numbers in numeric order.
+
+    Args:
+        table: usually the training split.
+        problem_type: one of `PROBLEM_TYPES`; regression has no labels.
+        separator: between the labels of a multi-label cell.
+
+    Raises:
+        ValueError: no labels in the table, or an empty or list-valued label where
+            there has to be one; names file and line.
+    """
+    if problem_type == "regression":
+        return ()
+    if table.labels is None:
+        raise ValueError(f"{table.path}: has no labels to find; pass --label_column")
+    found: set[str] = set()
+    for line, label in zip(table.lines, table.labels, strict=True):
+        is_set = problem_type == "multi_label"
+        for name in split_labels(label, separator) if is_set else (label,):
+            if not isinstance(name, str) or not name:
+                raise ValueError(
+                    f"{table.path}:{line}: label {name!r:.80} is not one label; "
+                    "correct the row or pass --problem_type=multi_label"
+                )
+            found.add(name)
+    if all(is_number(name) for name in found):
+        return tuple(sorted(found, key=lambda name: (float(name), name)))
+    return tuple(sorted(found))
+
+
+def label_map_text(label_set: LabelSet) -> str:
+    """Which id is which label, as JSON: {"0": "negative", "1": "positive", ...}.
+
+    The keys "problem_type" and, for multi_label, "label_separator" say the rest that a
+    later run has to know.
+    """
+    content: dict[str, str] = {str(i): name for i, name in enumerate(label_set.names)}
+    content["problem_type"] = label_set.problem_type
+    if label_set.problem_type == "multi_label":
+        content["label_separator"] = label_set.separator
+    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+
+def read_label_map(path: str, open_file: Callable[..., Any] = open) -> LabelSet:
+    """Reads the text of `label_map_text`; without "problem_type" it is classification.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not such a file.
+    """
+    try:
+        content = json.loads(label_files.read_text(path, open_file))
+        problem_type = content.pop("problem_type", "classification")
+        separator = content.pop("label_separator", ",")
+        names = tuple(str(content.pop(str(i))) for i in range(len(content)))
+        return LabelSet(names, problem_type, separator)
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"{path}: not a label map ({type(error).__name__}: {error}); its keys are "
+            '"0", "1", ... and "problem_type"; restore it, or train again to write it'
+        ) from None
+
+
+def class_weights(spec: str, label_ids: np.ndarray, label_set: LabelSet) -> np.ndarray:
+    """How much an example of each class counts in the loss.
+
+    Args:
+        spec: "balanced", which is N / (C * examples of the class) as scikit-learn
+            defines it, or one positive number a class between commas, in id order.
+        label_ids: int [N], of the training split.
+        label_set: of a classification.
+
+    Returns:
+        float32 [C].
+
+    Raises:
+        ValueError: not a classification, a class without examples, or other than C
+            positive finite numbers.
+    """
+    if label_set.problem_type != "classification":
+        raise ValueError(
+            f"--class_weights={spec} needs a classification, not "
+            f"{label_set.problem_type}; leave it out"
+        )
+    names = label_set.names
+    if spec == "balanced":
+        counts = np.bincount(label_ids, minlength=len(names))
+        for name, count in zip(names, counts, strict=True):
+            if not count:
+                raise ValueError(
+                    f"--class_weights=balanced: class {name!r} has no training example;"
+                    " add some, take it out of --labels, or give numbers"
+                )
+        return (len(label_ids) / (len(names) * counts)).astype(np.float32)
+    parts = spec.split(",")
+    if len(parts) != len(names):
+        raise ValueError(
+            f"--class_weights={spec} has {len(parts)} numbers for {len(names)} classes;"
+            f" give one for each of {wording.listing(names)}, in this order"
+        )
+    for part in parts:
+        if not is_number(part) or float(part) <= 0:
+            raise ValueError(
+                f"--class_weights={spec}: {part!r} is not a positive number; correct it"
+            )
+    return np.array([float(part) for part in parts], np.float32)
+
+
+def _number(path: str, line: int, label: Label) -> float:
+    text = label if isinstance(label, str) else ""
+    # Beyond float32 it would become infinite on the way to the model.
+    if not is_number(text) or abs(float(text)) > _LARGEST:
+        shown = label if isinstance(label, str) else list(label)
+        header = ", pass --has_header=true if the line is a header" if line == 1 else ""
+        raise ValueError(
+            f"{path}:{line}: {shown!r:.80} is not a finite number, which regression "
+            f"needs; correct the row or choose another --problem_type{header}"
+        )
+    return float(text)

@@ -1,0 +1,307 @@
+"""Rows of text with labels, to what the model reads."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from data_pipeline.classification import label_sets, tables, tasks
+from data_pipeline.examples import packing
+from data_pipeline.files import label_files
+from data_pipeline.text import tokenization
+
+# Rows tokenized at a time: enough to keep the operations busy, little to hold.
+_CHUNK_ROWS = 8192
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the splits of a run come from: a task, files, or a TFDS data set.
+
+    Attributes:
+        task_name: a name in tasks.TASKS, read from data_dir; or "" for own files.
+        data_dir: directory of the task's files, or of the TFDS data set.
+        xnli_language: language of XNLI's texts.
+        files: {"train": path, "dev": path, "test": path}; for TFDS, split names.
+        tfds_name: name of a TensorFlow data set, or "".
+        layout: columns of own files.
+        label_spec: what --labels says, or "".
+        problem_type: of own files; a task knows its own.
+        separator: between the labels of one row, for multi_label.
+        allow_empty_text: keep rows without text.
+    """
+
+    task_name: str = ""
+    data_dir: str = ""
+    xnli_language: str = "zh"
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
+    tfds_name: str = ""
+    layout: tables.Layout = dataclasses.field(default_factory=tables.Layout)
+    label_spec: str = ""
+    problem_type: str = "classification"
+    separator: str = ","
+    allow_empty_text: bool = False
+
+    @property
+    def task(self) -> tasks.Task | None:
+        """The task's row, or None for own files."""
+        if not self.task_name:
+            return None
+        return tasks.task_named(self.task_name, self.xnli_language)
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether examples are two texts, as far as can be said without reading."""
+        layouts = (
+            [split.layout for split in self.task.splits.values()] if self.task else []
+        )
+        return any(layout.text_b is not None for layout in [self.layout, *layouts])
+
+    def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
+        """Reads "train", "dev" or "test"; a test split need not have labels.
+
+        Args:
+            split: which one.
+            like: a split read before. A test file without labels shows fewer signs of
+                a header, so it is taken to have one if that one has.
+
+        Raises:
+            ValueError: no such split was named, or its content is wrong.
+        """
+        if self.task and not self.data_dir:
+            raise ValueError(
+                f"--task_name={self.task_name} needs --data_dir; set it to the "
+                "directory with the task's files"
+            )
+        if self.task:
+            return tasks.read_split(self.task, self.data_dir, split)
+        if not self.files.get(split):
+            flag = "--tfds_" if self.tfds_name else "--"
+            unit = "split" if self.tfds_name else "file"
+            raise ValueError(
+                f"the {split} rows are needed and {flag}{split}_{unit} is not set; "
+                "set it, or name a task with --task_name and --data_dir"
+            )
+        arguments: dict[str, Any] = {
+            "labels_required": split != "test",
+            "allow_empty_text": self.allow_empty_text,
+        }
+        layout = self.layout
+        if like and split == "test" and layout.has_header is None:
+            layout = dataclasses.replace(layout, has_header=like.has_header)
+        if self.tfds_name:
+            return tables.read_tfds(
+                self.tfds_name,
+                self.files[split],
+                layout,
+                data_dir=self.data_dir or None,
+                **arguments,
+            )
+        return tables.read_table(self.files[split], layout, **arguments)
+
+    def label_set(self, train: tables.Table | None, known: str) -> label_sets.LabelSet:
+        """The labels: the task's, those of --labels, of a trained run, or found.
+
+        Args:
+            train: training rows, in which labels are looked for.
+            known: what `label_maps.find` found.
+
+        Raises:
+            ValueError: nothing says what the labels are.
+        """
+        if self.task:
+            return label_sets.LabelSet(self.task.labels, self.task.problem_type)
+        if self.label_spec:
+            names = label_files.read_labels(self.label_spec, tf.io.gfile.GFile)
+            return label_sets.LabelSet(names, self.problem_type, self.separator)
+        if train is not None:
+            names = label_sets.find_labels(train, self.problem_type, self.separator)
+            return label_sets.LabelSet(names, self.problem_type, self.separator)
+        if known:
+            return label_sets.read_label_map(known, tf.io.gfile.GFile)
+        raise ValueError(
+            "without training rows nothing says what the labels are; name them with "
+            "--labels, or give a checkpoint that has a label_map.json beside it"
+        )
+
+
+def encoder(
+    tokenizer: tokenization.BertTokenizer, max_seq_length: int
+) -> Callable[..., Any]:
+    """Text to packed tokens as one TensorFlow function, for training and serving alike.
+
+    Returns:
+        A function of text_a [B] string and text_b [B] or None, which returns what
+        packing.pack returns and the int32 [B] token counts before truncation.
+    """
+
+    def encode(text_a, text_b=None):
+        ids_a = tokenizer.tokenize(text_a)
+        ids_b = None if text_b is None else tokenizer.tokenize(text_b)
+        tokens, first_lengths = packing.pack(
+            ids_a,
+            ids_b,
+            cls_id=tokenizer.cls_id,
+            sep_id=tokenizer.sep_id,
+            max_seq_length=max_seq_length,
+        )
+        counts = ids_a.row_lengths() + (2 if ids_b is None else 3)
+        if ids_b is not None:
+            counts += ids_b.row_lengths()
+        return tokens, first_lengths, counts
+
+    return encode
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Data:
+    """The rows of a run, read, checked and packed; by split, "train", "dev", "test".
+
+    Attributes:
+        tables: the rows as they stand in the files.
+        packed: their tokens.
+        label_ids: their labels as `label_sets.LabelSet.encode` gives them, or None.
+        label_set: what the labels are.
+        metrics: names of the scores that people report for this task.
+        encode: text to packed tokens, see `encoder`.
+        has_pairs: whether an example is two texts.
+    """
+
+    tables: dict[str, tables.Table]
+    packed: dict[str, packing.Packed]
+    label_ids: dict[str, np.ndarray | None]
+    label_set: label_sets.LabelSet
+    metrics: tuple[str, ...]
+    encode: Callable[..., Any]
+    has_pairs: bool
+
+    @property
+    def problem_type(self) -> str:
+        """classification, multi_label or regression."""
+        return self.label_set.problem_type
+
+    def digest(self, split: str) -> str:
+        """A short text that differs where tokens or labels of a split differ."""
+        packed = self.packed[split]
+        digest = packing.digest(packed, self.label_ids[split])
+        return f"{len(packed)} examples, digest {digest}"
+
+    def names(self, split: str, indices: np.ndarray) -> list[str]:
+        """What examples are called, for a message.
+
+        Args:
+            split: which one.
+            indices: int [B], as in a row of batching.training_order.
+
+        Returns:
+            B texts such as "train.tsv:17 (id 42)": the line, or in a TensorFlow data
+            set the example, counted from 1; and the id that its table has.
+        """
+        table = self.tables[split]
+        return [
+            f"{table.path}:{table.lines[i]} (id {table.example_ids[i]})"
+            for i in indices
+        ]
+
+
+def load(
+    source: Source,
+    splits: Iterable[str],
+    tokenizer: tokenization.BertTokenizer,
+    max_seq_length: int,
+    *,
+    label_map: str,
+    default_metrics: Mapping[str, tuple[str, ...]],
+) -> Data:
+    """Reads, checks and packs the splits that a run needs.
+
+    Args:
+        source: where they come from.
+        splits: which of "train", "dev" and "test".
+        tokenizer: of the model.
+        max_seq_length: in tokens; longer texts are cut, and counted.
+        label_map: what `label_maps.find` found.
+        default_metrics: scores by problem type, for rows of no published task.
+
+    Raises:
+        ValueError: something is wrong with the rows; says where.
+    """
+    rows: dict[str, tables.Table] = {}
+    for split in splits:
+        rows[split] = source.read(split, like=next(iter(rows.values()), None))
+    pairs = {table.text_b is not None for table in rows.values()}
+    if len(pairs) > 1:
+        raise ValueError(
+            f"{', '.join(table.path for table in rows.values())}: some have pairs of "
+            "texts and some have single texts; check --text_b_column"
+        )
+    label_set = source.label_set(rows.get("train"), label_map)
+    label_ids = _encode_labels(rows, label_set)
+    encode = encoder(tokenizer, max_seq_length)
+    packed = {}
+    for split, table in rows.items():
+        packed[split] = part = featurize(table, encode, max_seq_length)
+        print(
+            f"{split}: {len(part)} examples from {table.path}, "
+            f"{part.lengths.mean():.1f} tokens on average, "
+            f"{part.num_truncated} cut to {max_seq_length}"
+        )
+    return Data(
+        tables=rows,
+        packed=packed,
+        label_ids=label_ids,
+        label_set=label_set,
+        metrics=source.task.metrics
+        if source.task
+        else default_metrics[label_set.problem_type],
+        encode=encode,
+        has_pairs=pairs.pop() if pairs else source.has_pairs,
+    )
+
+
+def featurize(
+    table: tables.Table, encode: Callable[..., Any], max_seq_length: int
+) -> packing.Packed:
+    """Packs every row of a table; convert_examples_to_features.
+
+    Args:
+        table: the rows.
+        encode: what `encoder` returns.
+        max_seq_length: the limit given to it, to count what it cuts.
+    """
+    compiled = tf.function(encode, reduce_retracing=True, autograph=False)
+    parts = []
+    for start in range(0, len(table.text_a), _CHUNK_ROWS):
+        rows = slice(start, start + _CHUNK_ROWS)
+        texts = [tf.constant(table.text_a[rows], tf.string)]
+        if table.text_b is not None:
+            texts.append(tf.constant(table.text_b[rows], tf.string))
+        tokens, first_lengths, counts = compiled(*texts)
+        cut = int(np.sum(counts.numpy() > max_seq_length))
+        part = packing.unpad(tokens, first_lengths)
+        parts.append(dataclasses.replace(part, num_truncated=cut))
+    return packing.concatenate(parts)
+
+
+def _encode_labels(
+    splits: dict[str, tables.Table], label_set: label_sets.LabelSet
+) -> dict[str, np.ndarray | None]:
+    """Label arrays of every split; None for a test split without usable labels.
+
+    Raises:
+        ValueError: a training or dev label is not in the set.
+    """
+    encoded: dict[str, np.ndarray | None] = {}
+    for split, table in splits.items():
+        try:
+            has_labels = split != "test" or table.labels is not None
+            encoded[split] = label_set.encode(table) if has_labels else None
+        except ValueError as error:
+            if split != "test":
+                raise
+            logging.warning("the test rows are not scored: %s", error)
+            encoded[split] = None
+    return encoded

@@ -1,0 +1,124 @@
+"""What a classifier says of each example, to decisions and files."""
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contract import atomic_files, file_names
+from data_pipeline.classification import label_sets, tables
+
+
+class Scored(NamedTuple):
+    """A split, predicted.
+
+    Attributes:
+        probabilities: float32 [N, C]; of regression the predicted numbers, [N, 1].
+        predictions: decisions, in the form of `label_sets.LabelSet.encode`.
+        scores: by name; {} where the labels are not known.
+    """
+
+    probabilities: np.ndarray
+    predictions: np.ndarray
+    scores: dict[str, Any]
+
+    def results(self, prefix: str) -> dict[str, Any]:
+        """The scores under names such as eval_accuracy."""
+        return {f"{prefix}_{name}": value for name, value in self.scores.items()}
+
+
+def decide(
+    label_set: label_sets.LabelSet, probabilities: np.ndarray, threshold: float
+) -> np.ndarray:
+    """Predictions from the model's probabilities, in the form of `LabelSet.encode`.
+
+    Args:
+        label_set: tells the problem type.
+        probabilities: [N, C]; for regression the predicted numbers, [N, 1].
+        threshold: of multi_label: a label is predicted from this probability on.
+    """
+    if label_set.problem_type == "regression":
+        return probabilities[:, 0]
+    if label_set.problem_type == "multi_label":
+        return (probabilities >= threshold).astype(np.float32)
+    return np.argmax(probabilities, axis=-1).astype(np.int32)
+
+
+def write(
+    directory: str, table: tables.Table, label_set: label_sets.LabelSet, scored: Scored
+) -> None:
+    """Writes test_results.tsv; beside it test_predictions.jsonl and the label list.
+
+    Raises:
+        OSError: they cannot be written; then none of them is.
+    """
+    path = os.path.join(directory, file_names.TEST_PREDICTIONS)
+    atomic_files.write(
+        {
+            os.path.join(directory, file_names.TEST_RESULTS): result_lines(scored),
+            path: prediction_lines(table, label_set, scored),
+            os.path.join(directory, file_names.LABEL_MAP): [
+                label_sets.label_map_text(label_set)
+            ],
+        }
+    )
+    print(f"predictions: {path}")
+    if warning := lone_class_warning(label_set, scored):
+        print(f"warning: {warning}")
+
+
+def result_lines(scored: Scored) -> Iterator[str]:
+    """test_results.tsv of run_classifier.py: a line an example, a column a class."""
+    probabilities: Any = scored.probabilities.astype(np.float32)
+    for row in probabilities:
+        yield "\t".join(map(str, row)) + "\n"
+
+
+def prediction_lines(
+    table: tables.Table, label_set: label_sets.LabelSet, scored: Scored
+) -> Iterator[str]:
+    """One JSON object an example: id, texts, what is predicted, with what probability.
+
+    The given label stands beside it, where the table has one.
+    """
+    for i, example_id in enumerate(table.example_ids):
+        row: dict[str, Any] = {"id": example_id, "text_a": table.text_a[i]}
+        if table.text_b is not None:
+            row["text_b"] = table.text_b[i]
+        row.update(
+            _prediction(label_set, scored.probabilities[i], scored.predictions[i])
+        )
+        if table.labels is not None:
+            row["given"] = table.labels[i]
+        yield json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _prediction(
+    label_set: label_sets.LabelSet, probabilities: np.ndarray, prediction: Any
+) -> dict[str, Any]:
+    if label_set.problem_type == "regression":
+        return {"score": float(prediction)}
+    named = {
+        name: round(float(value), 6)
+        for name, value in zip(label_set.names, probabilities, strict=True)
+    }
+    if label_set.problem_type == "multi_label":
+        chosen = [name for name, is_on in zip(named, prediction, strict=True) if is_on]
+        return {"labels": chosen, "probabilities": named}
+    return {"label": label_set.names[int(prediction)], "probabilities": named}
+
+
+def lone_class_warning(label_set: label_sets.LabelSet, scored: Scored) -> str | None:
+    """A sentence where every example gets the same class, a sign of a failed run."""
+    predictions = scored.predictions
+    if label_set.problem_type != "classification" or len(predictions) < 2:
+        return None
+    if np.ptp(predictions) > 0:
+        return None
+    return (
+        f"every example is predicted as {label_set.names[int(predictions[0])]!r}; "
+        "train longer, with another --learning_rate or --seed, or set "
+        "--class_weights=balanced"
+    )

@@ -1,0 +1,373 @@
+"""Reads labelled tables: TSV, CSV and JSONL files, and TensorFlow Datasets."""
+
+import collections
+import dataclasses
+import itertools
+import json
+from typing import Any
+
+from absl import logging
+
+from contract import wording
+from data_pipeline.classification import label_sets
+from data_pipeline.files import text_rows
+
+Label = label_sets.Label
+Key = int | str  # what finds a cell in a row
+
+# What headers usually call their columns, in any case; the first entry that is there
+# counts. Pairs stand before single texts, so that no second text is lost unnoticed.
+USUAL_TEXTS: tuple[tuple[str, ...], ...] = (
+    ("text_a", "text_b"),
+    ("sentence1", "sentence2"),
+    ("question1", "question2"),
+    ("premise", "hypothesis"),
+    ("question", "sentence"),
+    *((name,) for name in ("text", "sentence", "text_a", "sentence1", "review")),
+    *((name,) for name in ("content", "question")),
+)
+USUAL_LABELS = ("label", "labels", "gold_label", "class", "category", "score")
+
+_ROLES = ("text_a", "text_b", "label", "example_id")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where the texts, labels and ids stand in a file.
+
+    A column is a header's name (JSONL: a key; TensorFlow Datasets: a feature) or a
+    number counted from 0, also as a digit string; negative numbers count from the end.
+
+    Where `has_header` is None, line 1 is a header if a column is asked for by name, or
+    if its cell for text_a or label is a usual name (`USUAL_TEXTS`, `USUAL_LABELS`).
+    Where that finds none and the labels suggest one, the reader asks instead of
+    guessing: line 1's label is the only one that is no number, or that occurs once.
+
+    Attributes:
+        file_format: "tsv", "csv", "jsonl", or "auto" to go by the file's name.
+        has_header: whether line 1 holds names; without meaning for JSONL.
+        text_a: column of the first text; None takes both texts from `USUAL_TEXTS`.
+        text_b: column of the second text, if any.
+        label: column of the label; None takes it from `USUAL_LABELS`, if there.
+        example_id: column of the ids; None numbers the rows from "0".
+        keep_rows: (column, value); rows with another value there are left out.
+        skip_short_rows: leave rows with too few columns out, with one warning that
+            counts them, instead of raising.
+    """
+
+    file_format: str = "auto"
+    has_header: bool | None = None
+    text_a: Key | None = None
+    text_b: Key | None = None
+    label: Key | None = None
+    example_id: Key | None = None
+    keep_rows: tuple[Key, str] | None = None
+    skip_short_rows: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Table:
+    """The columns of one split, in the file's order; every list has one entry a row.
+
+    Attributes:
+        path: where the rows come from, for messages.
+        text_a: first texts.
+        text_b: second texts; None where there is no such column.
+        labels: labels as the file writes them; None where it has none. A JSON list is
+            a tuple (multi-label), so that a label may hold any separator.
+        example_ids: from the id column, else "0", "1", ...
+        lines: line in the file where each row begins, from 1, for messages.
+        has_header: whether line 1 was read as a header. A sibling without labels shows
+            fewer signs of one: read it with this value in its layout.
+    """
+
+    path: str
+    text_a: list[str]
+    text_b: list[str] | None
+    labels: list[Label] | None
+    example_ids: list[str]
+    lines: list[int]
+    has_header: bool = False
+
+
+def read_table(
+    path: str, layout: Layout, *, labels_required: bool, allow_empty_text: bool
+) -> Table:
+    """Reads one file: local or remote, plain or gzip (`.gz`), UTF-8.
+
+    TSV is read as the original's `DataProcessor._read_tsv` read it: a quote is an
+    ordinary character, only a line feed ends a line, and carriage returns are dropped
+    (TensorFlow's line reader did that). CSV has RFC 4180 quoting. JSONL has one object
+    a line. A byte-order mark is no part of the first cell.
+
+    Args:
+        path: anything that `tf.io.gfile` opens.
+        layout: where things stand.
+        labels_required: raise where there is no label column, instead of leaving
+            `Table.labels` None.
+        allow_empty_text: keep rows whose text is empty or white space.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file cannot be read, is empty, is not UTF-8, or lacks a column;
+            a row is blank, too short, or has an empty text.
+    """
+    path = str(path)
+    rows = text_rows.file_rows(path, layout.file_format)
+    line, first = next(rows, (0, None))
+    if first is None:
+        raise ValueError(f"{path}: the file is empty; give it one row per example")
+    has_header = isinstance(first, list) and _is_header(path, layout, first)
+    names = list(first) if has_header or isinstance(first, dict) else []
+    if not has_header:
+        rows = itertools.chain([(line, first)], rows)
+    keys = _choose_columns(path, layout, names, first, labels_required=labels_required)
+    table = _collect(path, rows, keys, layout, allow_empty_text=allow_empty_text)
+    if isinstance(first, list) and not has_header and layout.has_header is None:
+        _refuse_likely_header(table)
+    return dataclasses.replace(table, has_header=has_header)
+
+
+def read_tfds(
+    name: str,
+    split: str,
+    layout: Layout,
+    *,
+    data_dir: str | None = None,
+    labels_required: bool,
+    allow_empty_text: bool,
+) -> Table:
+    """Reads a split of a TensorFlow Datasets data set, preparing it on first use.
+
+    Class labels become their names; a class label of -1 is no label, as in splits
+    that are published without.
+
+    Args:
+        name: such as "glue/sst2".
+        split: such as "train" or "validation[:10%]".
+        layout: columns are names of features; the file options mean nothing here.
+        data_dir: where prepared data sets lie; None is the library's default.
+        labels_required: as in `read_table`.
+        allow_empty_text: as in `read_table`.
+
+    Returns:
+        A Table whose `lines` number the examples from 1, in stored order.
+
+    Raises:
+        ValueError: no such data set, split or feature, or a row that `read_table`
+            would refuse.
+    """
+    path = f"tfds:{name}:{split}"
+    names, rows = text_rows.tfds_rows(path, name, split, data_dir)
+    first = next(rows, None)
+    if first is None:
+        raise ValueError(f"{path}: the split is empty; choose another")
+    keys = _choose_columns(
+        path, layout, names, first[1], labels_required=labels_required
+    )
+    every = itertools.chain([first], rows)
+    return _collect(path, every, keys, layout, allow_empty_text=allow_empty_text)
+
+
+def _asked(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
+    """Each role's column as asked for; where rows are keyed, every column is a name."""
+    asked: dict[str, Key | None] = {role: getattr(layout, role) for role in _ROLES}
+    asked["keep_rows"] = layout.keep_rows[0] if layout.keep_rows else None
+    for role, column in asked.items():
+        if keyed and column is not None:
+            asked[role] = str(column)
+        elif isinstance(column, str) and column.removeprefix("-").isdecimal():
+            asked[role] = int(column)
+    return asked
+
+
+def _usual_names(names: list[str], usual: tuple[tuple[str, ...], ...]) -> list[str]:
+    """The first entry of `usual` whose names all occur, as `names` spells them."""
+    spelled = {name.lower(): name for name in reversed(names)}
+    found = (entry for entry in usual if all(name in spelled for name in entry))
+    return [spelled[name] for name in next(found, ())]
+
+
+def _is_header(path: str, layout: Layout, first: list[str]) -> bool:
+    """Whether a file's first row is a header, as far as that row tells."""
+    asked = _asked(layout, keyed=False)
+    by_name = [column for column in asked.values() if isinstance(column, str)]
+    if layout.has_header is False and by_name:
+        raise ValueError(
+            f"{path}: column {by_name[0]!r} is a name, but --has_header=false says "
+            "that there are none; give columns by number, from 0"
+        )
+    if layout.has_header is not None or by_name:
+        return layout.has_header is not False
+    if asked["text_a"] is None:
+        if _usual_names(first, USUAL_TEXTS):
+            return True
+        raise ValueError(
+            f"{path}:1: {wording.listing(first)} has no usual name of a text column "
+            "(text, sentence, text_a, sentence1, question, ...); pass --text_a_column "
+            "and --label_column, by name or by number from 0"
+        )
+    usual_texts = itertools.chain.from_iterable(USUAL_TEXTS)
+    return (
+        str(_cell(first, asked["text_a"])).lower() in usual_texts
+        or str(_cell(first, asked["label"])).lower() in USUAL_LABELS
+    )
+
+
+def _choose_columns(
+    path: str,
+    layout: Layout,
+    names: list[str],
+    first: text_rows.Row,
+    *,
+    labels_required: bool,
+) -> dict[str, Key]:
+    """The key of each role that is there; `first` is the header or else a row."""
+    keyed = isinstance(first, dict)
+    asked = _asked(layout, keyed=keyed)
+    if asked["text_a"] is None:
+        texts = _usual_names(names, USUAL_TEXTS)
+        if not texts or asked["text_b"] is not None:
+            raise ValueError(
+                f"{path}: the first text's column is not given and cannot be guessed "
+                f"from {wording.listing(names)}; pass --text_a_column"
+            )
+        asked.update(zip(("text_a", "text_b"), texts, strict=False))
+    if asked["label"] is None:
+        usual = _usual_names(names, tuple((name,) for name in USUAL_LABELS))
+        asked["label"] = usual[0] if usual else None
+    label = asked["label"]
+    if labels_required and label is None:
+        raise ValueError(
+            f"{path}: the label's column is not given and cannot be guessed from "
+            f"{wording.listing(names)}; pass --label_column"
+        )
+    by_name = isinstance(label, str) and not keyed
+    if not labels_required and (
+        label not in names if by_name else _cell(first, label) is None
+    ):
+        asked["label"] = None
+    return {
+        role: _key(path, role, column, names, keyed=keyed)
+        for role, column in asked.items()
+        if column is not None
+    }
+
+
+def _key(path: str, role: str, column: Key, names: list[str], *, keyed: bool) -> Key:
+    if isinstance(column, int):
+        return column
+    if names.count(column) != 1:
+        raise ValueError(
+            f"{path}: column {column!r} ({role}) is there {names.count(column)} times "
+            f"among {wording.listing(names)}; choose one that is there once, or a "
+            "number from 0"
+        )
+    return column if keyed else names.index(column)
+
+
+def _cell(row: Any, key: Key | None) -> Any:
+    """The value under a key, None where there is none."""
+    try:
+        return None if key is None else row[key]
+    except (IndexError, KeyError):
+        return None
+
+
+def _collect(
+    path: str,
+    rows: text_rows.NumberedRows,
+    keys: dict[str, Key],
+    layout: Layout,
+    *,
+    allow_empty_text: bool,
+) -> Table:
+    columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
+    lines: list[int] = []
+    short: list[int] = []
+    others: set[str] = set()
+    for line, row in rows:
+        place = f"{path}:{line}"
+        cells = {role: _cell(row, key) for role, key in keys.items()}
+        if any(value is None for value in cells.values()):
+            if not layout.skip_short_rows:
+                raise ValueError(f"{place}: {_lack(row, cells, keys)}")
+            short.append(line)
+            continue
+        if layout.keep_rows:
+            kept = _value(place, "keep_rows", cells["keep_rows"])
+            if kept != layout.keep_rows[1]:
+                others.add(str(kept))
+                continue
+        for role, column in columns.items():
+            value = _value(place, role, cells[role])
+            if not allow_empty_text and role.startswith("text") and not value.strip():
+                raise ValueError(
+                    f"{place}: {role} is empty; fill it, remove the row, or pass "
+                    "--allow_empty_text"
+                )
+            column.append(value)
+        lines.append(line)
+    if short:
+        logging.warning(
+            "%s: left out %d rows with too few columns, the first in line %d",
+            *(path, len(short), short[0]),
+        )
+    if not lines and layout.keep_rows and others:
+        raise ValueError(
+            f"{path}: no row has {layout.keep_rows[1]!r} in column "
+            f"{layout.keep_rows[0]}; choose one of {wording.listing(sorted(others))}"
+        )
+    if not lines:
+        raise ValueError(f"{path}: no rows but the header; give it one per example")
+    return Table(
+        path=path,
+        text_a=columns["text_a"],
+        text_b=columns.get("text_b"),
+        labels=columns.get("label"),
+        example_ids=columns.get("example_id") or [str(n) for n in range(len(lines))],
+        lines=lines,
+    )
+
+
+def _lack(row: text_rows.Row, cells: dict[str, Any], keys: dict[str, Key]) -> str:
+    role = next(role for role, value in cells.items() if value is None)
+    if isinstance(row, dict):
+        return f"no value under {keys[role]!r} ({role}); give the row one"
+    return (
+        f"{len(row)} columns, column {keys[role]} ({role}) is needed, counted from 0; "
+        "correct the row, or column and --file_format where all rows are alike"
+    )
+
+
+def _value(place: str, role: str, value: Any) -> Any:
+    """A JSON value as the text or label that it stands for."""
+    if isinstance(value, str):
+        return value
+    if role.startswith("text"):
+        raise ValueError(f"{place}: {role} is {value!r:.40}, no string; quote it")
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if isinstance(value, list) and role == "label":
+        return tuple(_value(place, "an item of label", item) for item in value)
+    raise ValueError(
+        f"{place}: {role} is {value!r:.40}; write a string, number, true or false"
+    )
+
+
+def _refuse_likely_header(table: Table) -> None:
+    """Raises where line 1, read as an example, is a header by its label."""
+    if (
+        not table.labels
+        or len(table.labels) == 1
+        or label_sets.is_number(table.labels[0])
+    ):
+        return
+    first, *others = table.labels
+    counts = collections.Counter(table.labels)
+    is_odd = all(label_sets.is_number(label) for label in others)
+    if is_odd or [name for name, count in counts.items() if count == 1] == [first]:
+        raise ValueError(
+            f"{table.path}:{table.lines[0]}: {first!r} is the label of no other row; "
+            "pass --has_header=true if the line is a header, else --has_header=false"
+        )

@@ -1,0 +1,250 @@
+"""The GLUE tasks and XNLI as rows of one table: files, columns, labels, metrics."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from data_pipeline.classification import tables
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """One split of a task.
+
+    Attributes:
+        files: paths below the data directory; the first that exists is read.
+        layout: where things stand in the file.
+        prefix: what the example ids begin with, as the original's guid does; "-" and
+            the id column follow, else the row's number, a header being row 0.
+    """
+
+    files: tuple[str, ...]
+    layout: tables.Layout
+    prefix: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """A published task.
+
+    Attributes:
+        name: its key in `TASKS`.
+        splits: by "train", "dev" and "test", as far as published.
+        labels: in the order of their ids; empty for regression.
+        problem_type: "classification" or "regression".
+        metrics: names of what people report for the task.
+        label_map: spellings in the files, to those in `labels`.
+    """
+
+    name: str
+    splits: Mapping[str, Split]
+    labels: tuple[str, ...] = ("0", "1")
+    problem_type: str = "classification"
+    metrics: tuple[str, ...] = ("accuracy",)
+    label_map: Mapping[tables.Label, tables.Label] = dataclasses.field(
+        default_factory=dict
+    )
+
+
+_SPLITS = ("train", "dev", "test")
+
+# The original's columns, by number: published headers differ in spelling.
+_COLA = tables.Layout(file_format="tsv", text_a=3, label=1)
+_COLA_TEST = tables.Layout(file_format="tsv", has_header=True, text_a=1)
+_MRPC = tables.Layout(file_format="tsv", has_header=True, text_a=3, text_b=4, label=0)
+_MNLI = tables.Layout(
+    file_format="tsv", has_header=True, text_a=8, text_b=9, label=-1, example_id=0
+)
+_NLI_LABELS = ("contradiction", "entailment", "neutral")
+_ENTAILMENT_LABELS = ("entailment", "not_entailment")
+
+
+def _mnli(half: str) -> dict[str, Split]:
+    """MNLI's splits with the matched or the mismatched half to evaluate on."""
+    test = dataclasses.replace(_MNLI, label=None)
+    return {
+        "train": Split(("train.tsv",), _MNLI, "train"),
+        "dev": Split((f"dev_{half}.tsv",), _MNLI, f"dev_{half}"),
+        "test": Split((f"test_{half}.tsv",), test, "test"),
+    }
+
+
+def _named(
+    text_a: str,
+    text_b: str | None = None,
+    label: str = "label",
+    *,
+    skip_short_rows: bool = False,
+) -> dict[str, Split]:
+    """The splits of a task whose files name their columns; test lacks the label."""
+    layout = tables.Layout(
+        file_format="tsv",
+        has_header=True,
+        text_a=text_a,
+        text_b=text_b,
+        label=label,
+        skip_short_rows=skip_short_rows,
+    )
+    return {name: Split((f"{name}.tsv",), layout, name) for name in _SPLITS}
+
+
+def _xnli(language: str) -> Task:
+    """XNLI in one of its languages.
+
+    Differs from google-research/bert: any language, not only Chinese, and the
+    labelled test split besides the two that `XnliProcessor` reads.
+    """
+    train = tables.Layout(
+        file_format="tsv", has_header=True, text_a=0, text_b=1, label=2
+    )
+    dev = dataclasses.replace(
+        train, text_a=6, text_b=7, label=1, keep_rows=(0, language)
+    )
+    train_file = f"multinli/multinli.train.{language}.tsv"
+    return Task(
+        name="xnli",
+        splits={
+            "train": Split((train_file,), train, "train"),
+            "dev": Split(("xnli.dev.tsv",), dev, "dev"),
+            "test": Split(("xnli.test.tsv",), dev, "test"),
+        },
+        labels=_NLI_LABELS,
+        # The translated training files say it one way, the others another.
+        label_map={"contradictory": "contradiction"},
+    )
+
+
+_ROWS = (
+    Task(
+        name="cola",
+        splits={
+            "train": Split(("train.tsv",), _COLA, "train"),
+            "dev": Split(("dev.tsv",), _COLA, "dev"),
+            "test": Split(("test.tsv",), _COLA_TEST, "test"),
+        },
+        metrics=("mcc", "accuracy"),
+    ),
+    Task(name="mnli", splits=_mnli("matched"), labels=_NLI_LABELS),
+    Task(name="mnli-mm", splits=_mnli("mismatched"), labels=_NLI_LABELS),
+    Task(
+        name="mrpc",
+        splits={
+            "train": Split(("train.tsv",), _MRPC, "train"),
+            "dev": Split(("dev.tsv",), _MRPC, "dev"),
+            "test": Split(
+                ("test.tsv",), dataclasses.replace(_MRPC, label=None), "test"
+            ),
+        },
+        metrics=("accuracy", "f1"),
+    ),
+    _xnli("zh"),
+    Task(name="sst-2", splits=_named("sentence")),
+    Task(
+        name="sts-b",
+        splits=_named("sentence1", "sentence2", "score"),
+        labels=(),
+        problem_type="regression",
+        metrics=("pearson", "spearman"),
+    ),
+    Task(
+        name="qqp",
+        # A few published rows are broken in two by a line feed inside a question.
+        splits=_named("question1", "question2", "is_duplicate", skip_short_rows=True),
+        metrics=("accuracy", "f1"),
+    ),
+    Task(name="qnli", splits=_named("question", "sentence"), labels=_ENTAILMENT_LABELS),
+    Task(
+        name="rte", splits=_named("sentence1", "sentence2"), labels=_ENTAILMENT_LABELS
+    ),
+    Task(name="wnli", splits=_named("sentence1", "sentence2")),
+    Task(
+        name="ax",
+        splits={
+            "test": Split(
+                ("diagnostic.tsv", "AX.tsv"),
+                _named("sentence1", "sentence2")["test"].layout,
+                "test",
+            )
+        },
+        labels=_NLI_LABELS,
+    ),
+)
+
+TASKS: Mapping[str, Task] = {task.name: task for task in _ROWS}
+
+_OTHER_NAMES = {
+    "mnlim": "mnli",
+    "mnlimatched": "mnli",
+    "mnlimismatched": "mnli-mm",
+    "diagnostic": "ax",
+}
+
+
+def task_named(name: str, xnli_language: str = "zh") -> Task:
+    """Finds a task, whatever the case, hyphens and underscores of its name.
+
+    Args:
+        name: such as "MRPC", "sst2", "sts_b" or "mnli-mismatched".
+        xnli_language: language code of the XNLI files; other tasks have none.
+
+    Raises:
+        ValueError: no task has that name.
+    """
+
+    def squeezed(text: str) -> str:
+        return text.lower().replace("-", "").replace("_", "")
+
+    keys = {squeezed(key): key for key in TASKS} | _OTHER_NAMES
+    if squeezed(name) not in keys:
+        raise ValueError(
+            f"Task not found: {name}; choose one of {sorted(TASKS)}, or leave the task "
+            "out and name files and columns"
+        )
+    key = keys[squeezed(name)]
+    return _xnli(xnli_language) if key == "xnli" else TASKS[key]
+
+
+def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
+    """Reads one split of a task as the original's processor of that task did.
+
+    Example ids are the original's guids. Empty texts are kept, as there.
+
+    Differs from google-research/bert: a test split without labels has `labels` None;
+    there each row got the first label ("0", or "contradiction") as a placeholder.
+
+    Args:
+        task: from `task_named`.
+        data_dir: directory with the published files.
+        split: "train", "dev" or "test".
+
+    Raises:
+        FileNotFoundError: the split's file is not in `data_dir`.
+        ValueError: the task has no such split, or `tables.read_table` refuses the file.
+    """
+    if split not in task.splits:
+        raise ValueError(
+            f"task {task.name} has no {split} split; it has {', '.join(task.splits)}"
+        )
+    row = task.splits[split]
+    paths = [os.path.join(data_dir, name) for name in row.files]
+    path = next((path for path in paths if tf.io.gfile.exists(path)), None)
+    if path is None:
+        raise FileNotFoundError(
+            f"{' or '.join(paths)}: no such file; put the {split} file of {task.name} "
+            "there or correct --data_dir"
+        )
+    table = tables.read_table(
+        path, row.layout, labels_required=split != "test", allow_empty_text=True
+    )
+    if row.layout.example_id is None:
+        rest = [str(line - 1) for line in table.lines]
+    else:
+        rest = table.example_ids
+    return dataclasses.replace(
+        table,
+        labels=table.labels
+        and [task.label_map.get(label, label) for label in table.labels],
+        example_ids=[f"{row.prefix}-{name}" for name in rest],
+    )

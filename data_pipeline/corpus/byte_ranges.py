@@ -1,0 +1,162 @@
+"""A text corpus: UTF-8 files, one sentence a line, a blank line between documents.
+
+A corpus is read in ranges of some hundred kilobytes that begin and end between two
+documents. Where a range begins is found by looking around its place in the file, so
+that no file is ever read as a whole and every worker can read any range.
+"""
+
+import dataclasses
+import gzip
+import re
+import zlib
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contract import atomic_files
+from data_pipeline.files import file_patterns
+
+RANGE_BYTES = 1 << 18
+# A document of more bytes than this is cut, at the end of a line where there is one.
+MAX_DOCUMENT_BYTES = 1 << 22
+_BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
+_BLOCK_BYTES = 1 << 20
+
+
+def find_files(patterns: str) -> list[str]:
+    """The files of text that --input_file names.
+
+    Raises:
+        ValueError: one of the names stands for no file.
+    """
+    wanted = "text files, separated by commas, or globs such as corpus/*.txt"
+    return file_patterns.find(patterns, flag="input_file", wanted=wanted)
+
+
+def is_packed(path: str) -> bool:
+    """Whether a file is gzip, which can only be read from its beginning."""
+    return path.endswith(".gz")
+
+
+def unpack(path: str, destination: str) -> None:
+    """Unpacks a gzip file; the result is whole under its name or absent.
+
+    Raises:
+        ValueError: it is truncated or no gzip file at all.
+    """
+    try:
+        with (
+            atomic_files.replacing(destination, shared=True) as (temporary,),
+            tf.io.gfile.GFile(path, "rb") as packed,
+            gzip.GzipFile(fileobj=packed) as source,
+            tf.io.gfile.GFile(temporary, "wb") as sink,
+        ):
+            sink.write(b"")  # without any writing there would be no file
+            while block := source.read(_BLOCK_BYTES):
+                sink.write(block)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(
+            f"{path}: not a whole gzip file ({error}); copy it again, or rename it if "
+            "it is plain text"
+        ) from error
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Plain text files, cut into ranges.
+
+    Attributes:
+        files: their paths.
+        sizes: their bytes.
+        range_files: int32 [R], the file of each range, as an index.
+        range_starts: int64 [R], about where in it the range begins.
+    """
+
+    files: tuple[str, ...]
+    sizes: tuple[int, ...]
+    range_files: np.ndarray
+    range_starts: np.ndarray
+
+    @classmethod
+    def of(cls, files: list[str], sizes: list[int] | None = None) -> "Corpus":
+        """Cuts files of so many bytes, by default what they have; reads none."""
+        if sizes is None:
+            sizes = [tf.io.gfile.stat(path).length for path in files]
+        counts = [-(-size // RANGE_BYTES) for size in sizes]
+        starts = [RANGE_BYTES * np.arange(count, dtype=np.int64) for count in counts]
+        return cls(
+            tuple(files),
+            tuple(sizes),
+            np.repeat(np.arange(len(files), dtype=np.int32), counts),
+            np.concatenate([np.zeros(0, np.int64), *starts]),
+        )
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(self.sizes)
+
+    def range_sizes(self, chosen: Any = slice(None)) -> np.ndarray:
+        """int64 [R], bytes of each range, or of those chosen, give or take a document.
+
+        Args:
+            chosen: indices of ranges, for the time that the others would take.
+        """
+        sizes = [self.sizes[file] for file in self.range_files[chosen].tolist()]
+        rest = np.array(sizes, np.int64) - self.range_starts[chosen]
+        return np.minimum(rest, RANGE_BYTES)
+
+    def groups(self, order: np.ndarray, max_bytes: int) -> list[np.ndarray]:
+        """Cuts a sequence of ranges into groups of about equal, bounded size.
+
+        Args:
+            order: int [K], the ranges.
+            max_bytes: that a group has at most, give or take a range.
+
+        Returns:
+            The fewest groups that are small enough, none of them empty.
+        """
+        ends = np.cumsum(self.range_sizes(order))
+        if not len(ends):
+            return []
+        count = -(-int(ends[-1]) // max_bytes)
+        # In floating point, for the product may not fit 64 bits.
+        numbers = ((ends - 1) / float(ends[-1]) * count).astype(np.int64)
+        cuts = np.flatnonzero(np.diff(numbers)) + 1
+        return np.split(order, cuts)
+
+    def read(self, index: int) -> bytes:
+        """The documents of one range; adjoining ranges neither overlap nor lack any.
+
+        Documents may be absent (all of them lie in the range before) or of many lines.
+        """
+        number = int(self.range_files[index])
+        start, size = int(self.range_starts[index]), self.sizes[number]
+        with tf.io.gfile.GFile(self.files[number], "rb") as file:
+            begin = _boundary(file, start, size)
+            end = _boundary(file, start + RANGE_BYTES, size)
+            file.seek(begin)
+            return bytes(file.read(end - begin))
+
+
+def _boundary(file, offset: int, size: int) -> int:
+    """Where the first document after an offset begins.
+
+    A pure function of the offset that never falls, so that the end of a range is the
+    beginning of the next.
+    """
+    if offset == 0 or offset >= size:
+        return min(offset, size)
+    file.seek(offset)
+    buffer = b""
+    while len(buffer) < MAX_DOCUMENT_BYTES:
+        block = file.read(RANGE_BYTES)
+        if not block:
+            return size
+        # A blank line may lie across two blocks.
+        start = max(len(buffer) - 256, 0)
+        buffer += block
+        if found := _BLANK_LINE.search(buffer, start):
+            return offset + found.end()
+    return offset + buffer.find(b"\n") + 1

@@ -1,0 +1,151 @@
+"""Runs the tasks of creation: on the cores of this machine, or on a cluster by Beam."""
+
+import collections
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
+from typing import Any
+
+import tensorflow as tf
+
+from data_pipeline.creation import creation_job, creation_tasks
+
+Totals = dict[str, int]  # keys: creation_tasks.COUNTS
+
+
+def run_local(
+    job: creation_job.Job, executor: futures.Executor, report: Callable[..., None]
+) -> Totals:
+    """Does what is left of a job on the workers of one machine.
+
+    Args:
+        job: what is asked for.
+        executor: of `processes.start`.
+        report: called now and then as report(done, total, instances=n), of tasks.
+
+    Returns:
+        {documents, sentences, tokens, instances: int}.
+
+    Raises:
+        ValueError: another unfinished job is in the way, or the corpus holds nothing.
+        OSError: a file cannot be read or written.
+    """
+    totals: collections.Counter[str] = collections.Counter()
+    with _failures_explained(job):
+        _results(
+            executor.submit(creation_job.unpack, job, i)
+            for i in creation_job.begin(job)
+        )
+        total = len(creation_job.settle(job).units) * job.num_lanes
+        for done, counts in enumerate(_written(job, executor), start=1):
+            totals.update(counts)
+            report(done, total, instances=totals["instances"])
+        _check_totals(job, totals)
+        files = range(len(job.output_files))
+        _results(executor.submit(creation_tasks.assemble, job, file) for file in files)
+        creation_job.end(job)
+    return dict(totals)
+
+
+@contextlib.contextmanager
+def _failures_explained(job: creation_job.Job) -> Iterator[None]:
+    """Says of TensorFlow's errors about files, and of Ctrl-C, how to go on."""
+    remedy = (
+        f"what is done stays in {job.work_dir}: run the same command again to go on "
+        "from there"
+    )
+    try:
+        yield
+    except (tf.errors.OpError, OSError) as error:
+        said = getattr(error, "message", str(error))
+        raise OSError(f"{said}; {remedy}") from error
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f"({remedy})") from error
+
+
+def _written(job: creation_job.Job, executor: futures.Executor) -> Iterator[Totals]:
+    """The result of each `creation_tasks.write`, unit by unit."""
+    plan = creation_job.load_plan(job)
+    # So many units are begun that no worker waits for the last task of one.
+    ahead = 1 + getattr(executor, "_max_workers", 1) // job.num_lanes
+    cuts: collections.deque[list[futures.Future]] = collections.deque()
+    writes: collections.deque[list[futures.Future]] = collections.deque()
+    begun = finished = 0
+    while finished < len(plan.units):
+        while begun < len(plan.units) and len(cuts) + len(writes) <= ahead:
+            parts = range(len(plan.parts(begun)))
+            cuts.append(
+                [executor.submit(creation_tasks.cut, job, begun, p) for p in parts]
+            )
+            begun += 1
+        if cuts and len(writes) < ahead:
+            _results(cuts.popleft())
+            unit, lanes = finished + len(writes), range(job.num_lanes)
+            writes.append(
+                [executor.submit(creation_tasks.write, job, unit, n) for n in lanes]
+            )
+            continue
+        for lane in writes.popleft():
+            yield lane.result()
+        creation_tasks.forget_parts(job, finished)
+        finished += 1
+
+
+def _results(submitted: Iterable[futures.Future]) -> list[Any]:
+    return [future.result() for future in list(submitted)]
+
+
+def _check_totals(job: creation_job.Job, totals: Totals) -> None:
+    if not totals.get("instances"):
+        creation_job.end(job)
+        raise ValueError(
+            f"--input_file: {len(job.input_files)} files hold no document with a "
+            "token, so there is nothing to train on; give UTF-8 text, one sentence a "
+            "line, blank lines between documents"
+        )
+
+
+def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
+    """Does the same as Apache Beam pipelines, on whatever runner the options name.
+
+    All paths must be such that every worker can read and write them, as gs:// is. The
+    records are those of `run_local`, byte for byte.
+
+    Args:
+        job: what is asked for.
+        options: command-line options of Beam, such as --runner=DataflowRunner.
+
+    Returns:
+        {documents, sentences, tokens, instances: int}.
+
+    Raises:
+        ValueError: apache-beam is not installed; as in `run_local` otherwise.
+        OSError: a file cannot be read or written.
+    """
+    try:
+        import apache_beam as beam
+        from apache_beam.options import pipeline_options
+    except ImportError as error:
+        raise ValueError(
+            "--engine=beam needs a package: pip install apache-beam, or its extra for "
+            "the runner, such as apache-beam[gcp]"
+        ) from error
+
+    def each(function, items):
+        """A pipeline that calls function(job, item) for every item, somewhere."""
+        if not items:
+            return
+        settings = pipeline_options.PipelineOptions(list(options))
+        with beam.Pipeline(options=settings) as pipeline:
+            begun = pipeline | beam.Create(list(items)) | beam.Reshuffle()
+            _ = begun | function.__name__ >> beam.Map(functools.partial(function, job))
+
+    with _failures_explained(job):
+        each(creation_job.unpack, creation_job.begin(job))
+        each(creation_tasks.write_unit, range(len(creation_job.settle(job).units)))
+        totals = creation_tasks.totals(job)
+        _check_totals(job, totals)
+        each(creation_tasks.assemble, range(len(job.output_files)))
+        creation_job.end(job)
+    return totals

@@ -1,0 +1,117 @@
+"""Which examples make which batch, and the batches as a tf.data pipeline.
+
+The order is a pure function of seed and lengths, so a resumed run goes on with the
+batch it would have seen, by skipping to a row of a table. Batches hold texts of
+similar length and are padded to their longest: nothing is paid for padding.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features
+from data_pipeline.examples import packing
+
+# Batches that are filled from one pool of texts sorted by length. A larger pool pads
+# less and mixes less; 64 leaves 2 % padding on one-sentence tasks.
+POOL_BATCHES = 64
+
+
+def training_order(lengths, *, batch_size, num_steps, seed, group_by_length=True):
+    """The examples of every training batch.
+
+    Epochs follow each other without a seam (the original repeats before it batches):
+    each is a new permutation, and a batch may hold the end of one and the start of
+    the next. Pools of consecutive examples are sorted by length, cut into batches,
+    and the batches shuffled.
+
+    Args:
+        lengths: int [N], tokens an example.
+        batch_size: examples a batch; every batch is full.
+        num_steps: number of batches.
+        seed: equal seeds give equal orders.
+        group_by_length: False leaves the order of the permutations.
+
+    Returns:
+        int32 [num_steps, batch_size], indices of examples.
+    """
+    rng = np.random.default_rng(seed)
+    total = num_steps * batch_size
+    epochs = -(-total // len(lengths))
+    stream = np.concatenate(
+        [rng.permutation(len(lengths)).astype(np.int32) for _ in range(epochs)]
+        or [np.zeros(0, np.int32)]
+    )[:total]
+    if not group_by_length:
+        return stream.reshape(num_steps, batch_size)
+    pools = []
+    for start in range(0, total, POOL_BATCHES * batch_size):
+        pool = stream[start : start + POOL_BATCHES * batch_size]
+        pool = pool[np.argsort(lengths[pool], kind="stable")]
+        pools.append(rng.permutation(pool.reshape(-1, batch_size)))
+    return np.concatenate(pools or [stream]).reshape(num_steps, batch_size)
+
+
+def evaluation_order(lengths, batch_size):
+    """All examples once, sorted by length, in full batches.
+
+    Returns:
+        int32 [number of batches, batch_size]; -1 fills up the last batch.
+    """
+    order = np.argsort(lengths, kind="stable").astype(np.int32)
+    filling = np.full(-len(order) % batch_size, -1, np.int32)
+    return np.concatenate([order, filling]).reshape(-1, batch_size)
+
+
+def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
+    """Which of the windows of its text each is, such as "window 2 of 3".
+
+    Args:
+        owners: int [N], the text of each window; it never falls.
+        indices: int [B], windows.
+    """
+    first, behind = (
+        np.searchsorted(owners, owners[indices], side=side)
+        for side in ("left", "right")
+    )
+    return [
+        f"window {number} of {count}"
+        for number, count in zip(indices - first + 1, behind - first, strict=True)
+    ]
+
+
+def batches(packed, order, *, targets=None, pad_to=None):
+    """Padded batches of features, in the given order.
+
+    Args:
+        packed: packing.Packed.
+        order: int32 [steps, B] of indices; -1 stands for any example.
+        targets: {feature name: what is to be learned}, [N, ...] each; where every
+            token has its own, a tf.RaggedTensor [N, (S)], filled up with IGNORED.
+        pad_to: length of every batch in tokens, or None for its longest.
+
+    Returns:
+        tf.data.Dataset of dicts: input_ids, input_mask, segment_ids int32 [B, S], and
+        the targets, [B, ...] or [B, S].
+    """
+    tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
+    first_lengths = tf.constant(packed.first_lengths)
+    targets = {
+        name: values if isinstance(values, tf.RaggedTensor) else tf.constant(values)
+        for name, values in (targets or {}).items()
+    }
+
+    def gather(indices):
+        indices = tf.maximum(indices, 0)
+        batch = packing.pad(
+            tf.gather(tokens, indices), tf.gather(first_lengths, indices), pad_to
+        )
+        for name, values in targets.items():
+            chosen = tf.gather(values, indices)
+            if isinstance(chosen, tf.RaggedTensor):
+                chosen = chosen.to_tensor(features.IGNORED, shape=[None, pad_to])
+            batch[name] = chosen
+        return batch
+
+    dataset = tf.data.Dataset.from_tensor_slices(order)
+    # Two batches ahead are enough, and no more threads than the model can spare.
+    return dataset.map(gather, num_parallel_calls=1).prefetch(2)

@@ -1,0 +1,189 @@
+"""Token ids of one or two texts to what the encoder reads.
+
+The packing rule of the original (convert_single_example, _truncate_seq_pair), for
+thousands of texts at a time.
+"""
+
+import dataclasses
+import zlib
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features
+
+
+@dataclasses.dataclass(frozen=True)
+class Packed:
+    """Packed sequences without padding, end to end.
+
+    Attributes:
+        tokens: int32 [sum of lengths], [CLS] A [SEP] or [CLS] A [SEP] B [SEP] each.
+        splits: int64 [N + 1]; sequence i is tokens[splits[i]:splits[i + 1]].
+        first_lengths: int32 [N], tokens of segment 0 ([CLS], A and the first [SEP]).
+        num_truncated: sequences that lost tokens to the length limit.
+    """
+
+    tokens: np.ndarray
+    splits: np.ndarray
+    first_lengths: np.ndarray
+    num_truncated: int = 0
+
+    @property
+    def lengths(self):
+        """int64 [N], tokens a sequence."""
+        return np.diff(self.splits)
+
+    def __len__(self):
+        return len(self.splits) - 1
+
+
+def digest(packed, *targets):
+    """Eight hexadecimal digits that differ where sequences or targets differ.
+
+    Args:
+        packed: Packed.
+        *targets: arrays of what is to be learned.
+    """
+    value = 0
+    for array in (packed.tokens, packed.splits, *targets):
+        value = zlib.crc32(np.ascontiguousarray(array).tobytes(), value)
+    return f"{value:08x}"
+
+
+def budgets(length_a, length_b, limit):
+    """Tokens that A and B keep when tokens are popped from the longer one.
+
+    Equal to _truncate_seq_pair, which pops one token at a time and, of two equally
+    long texts, from B.
+
+    Args:
+        length_a: int [N].
+        length_b: int [N].
+        limit: tokens both may have together.
+
+    Returns:
+        Two int arrays or tensors like the arguments.
+    """
+    half = limit - limit // 2  # the larger half goes to A
+    keep_a = tf.minimum(length_a, tf.maximum(limit - length_b, half))
+    return keep_a, tf.minimum(length_b, limit - keep_a)
+
+
+def _head(ragged, keep):
+    """The first `keep` values of each row."""
+    starts = ragged.row_starts()
+    wanted = tf.ragged.range(starts, starts + tf.cast(keep, starts.dtype))
+    return tf.gather(ragged.values, wanted)
+
+
+def pack(ids_a, ids_b, *, cls_id, sep_id, max_seq_length):
+    """[CLS] A [SEP] or [CLS] A [SEP] B [SEP] (BERT Figure 2), as TensorFlow ops.
+
+    Args:
+        ids_a: ragged int32 [B, (S)].
+        ids_b: the same, or None for single texts.
+        cls_id: id of [CLS].
+        sep_id: id of [SEP].
+        max_seq_length: in tokens, the special ones included. A single text keeps its
+            beginning; of a pair the longer text loses tokens first.
+
+    Returns:
+        ragged int32 [B, (S)] of tokens, and int32 [B] the length of segment 0.
+    """
+    rows = ids_a.nrows()
+    cls, sep = tf.fill([rows, 1], cls_id), tf.fill([rows, 1], sep_id)
+    length_a = tf.cast(ids_a.row_lengths(), tf.int32)
+    if ids_b is None:
+        keep_a = tf.minimum(length_a, max_seq_length - 2)
+        tokens = tf.concat([cls, _head(ids_a, keep_a), sep], axis=1)
+        return tokens, keep_a + 2
+    length_b = tf.cast(ids_b.row_lengths(), tf.int32)
+    keep_a, keep_b = budgets(length_a, length_b, max_seq_length - 3)
+    first, second = _head(ids_a, keep_a), _head(ids_b, keep_b)
+    return tf.concat([cls, first, sep, second, sep], axis=1), keep_a + 2
+
+
+def unpad(tokens, first_lengths):
+    """Packed, from the results of `pack` in one batch."""
+    return Packed(
+        tokens.values.numpy().astype(features.INTEGER),
+        tokens.row_splits.numpy().astype(np.int64),
+        first_lengths.numpy().astype(features.INTEGER),
+    )
+
+
+def concatenate(parts):
+    """One Packed of several, in order."""
+    ends = np.cumsum([0] + [part.splits[-1] for part in parts])
+    splits = [part.splits[1:] + end for part, end in zip(parts, ends[:-1], strict=True)]
+    return Packed(
+        np.concatenate([part.tokens for part in parts]),
+        np.concatenate([np.zeros(1, np.int64), *splits]),
+        np.concatenate([part.first_lengths for part in parts]),
+        sum(part.num_truncated for part in parts),
+    )
+
+
+def grids(packed, length, rows=slice(None)):
+    """What `pad` gives, of some or all sequences, as NumPy arrays.
+
+    Args:
+        packed: Packed.
+        length: S, in tokens, not less than that of any of them.
+        rows: a slice of sequences.
+
+    Returns:
+        {input_ids, input_mask, segment_ids}, each int32 [N, S].
+    """
+    lengths = packed.lengths[rows][:, np.newaxis]  # [N, 1]
+    first = packed.splits[:-1][rows][:1].sum()  # 0 where there is no row
+    positions = np.arange(length)
+    is_real = positions < lengths
+    is_second = is_real & (positions >= packed.first_lengths[rows][:, np.newaxis])
+    input_ids = np.zeros(is_real.shape, features.INTEGER)
+    input_ids[is_real] = packed.tokens[first : first + lengths.sum()]
+    return {
+        features.INPUT_IDS: input_ids,
+        features.INPUT_MASK: is_real.astype(features.INTEGER),
+        features.SEGMENT_IDS: is_second.astype(features.INTEGER),
+    }
+
+
+def pad(tokens, first_lengths, length=None):
+    """The three inputs of the encoder, padded to the longest or to `length`.
+
+    Args:
+        tokens: ragged int32 [B, (S)].
+        first_lengths: int32 [B].
+        length: S, in tokens; None for the longest of the batch.
+
+    Returns:
+        {input_ids, input_mask, segment_ids}, each int32 [B, S].
+    """
+    input_ids = tokens.to_tensor(shape=[None, length])  # [B, S]; [PAD] is 0
+    positions = tf.range(tf.shape(input_ids)[1])[None]  # [1, S]
+    lengths = tf.cast(tokens.row_lengths(), tf.int32)[:, None]  # [B, 1]
+    is_real = positions < lengths
+    is_second = tf.logical_and(is_real, positions >= first_lengths[:, None])
+    return {
+        features.INPUT_IDS: input_ids,
+        features.INPUT_MASK: tf.cast(is_real, tf.int32),
+        features.SEGMENT_IDS: tf.cast(is_second, tf.int32),
+    }
+
+
+def with_a_column(grids):
+    """A column for [0, 0], which no network takes, in a graph whose batch may be empty.
+
+    Args:
+        grids: what `pad` gives.
+
+    Returns:
+        The same, with S at least 1.
+    """
+
+    def widened(grid):
+        return tf.pad(grid, [[0, 0], [0, tf.cast(tf.shape(grid)[1] == 0, tf.int32)]])
+
+    return {name: widened(grid) for name, grid in grids.items()}

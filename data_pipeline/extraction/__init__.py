@@ -1,0 +1,5 @@
+"""Lines of text to files of vectors: extract_features.py.
+
+In: a line, or a pair of texts, an example. Out: batches by length, and JSON lines, npz
+or TFRecords in the order of the input.
+"""

@@ -1,0 +1,220 @@
+"""Lines of text, one example each, to batches of what the encoder reads.
+
+A line `A ||| B` is a pair of texts, any other line one text, and a blank line a text
+without a token; as in the original's extract_features.py. A file is never held as a
+whole: it is read in chunks, each of which is tokenized at once and cut into stretches
+whose lines are put into batches by length.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features
+from data_pipeline.examples import batching, packing
+from data_pipeline.files import text_rows
+from data_pipeline.text import tokenization
+
+SEPARATOR = " ||| "
+# Lines and characters tokenized at a time: enough to keep the operations busy and to
+# find lines of similar length, little to hold.
+_CHUNK_LINES = 8192
+_CHUNK_CHARACTERS = 1 << 22
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """How much there is to do.
+
+    Attributes:
+        num_lines: lines, blank ones included.
+        num_tokens: of all lines after cutting, with [CLS] and [SEP].
+        num_truncated: lines that are cut to the length limit.
+    """
+
+    num_lines: int
+    num_tokens: int
+    num_truncated: int
+
+
+@dataclasses.dataclass(frozen=True)
+class TextLines:
+    """A file of lines, and how they become tokens.
+
+    Attributes:
+        path: anything that `tf.io.gfile` opens, plain or gzip (.gz); UTF-8.
+        tokenizer: of the model.
+        max_seq_length: in tokens, [CLS] and [SEP] included; longer lines are cut.
+    """
+
+    path: str
+    tokenizer: tokenization.BertTokenizer
+    max_seq_length: int
+
+    def measure(self) -> Size:
+        """Reads the file once.
+
+        Raises:
+            OSError: no such file.
+            ValueError: it cannot be read, is not UTF-8, or has no line.
+        """
+        num_lines = num_tokens = num_truncated = 0
+        for packed in self._chunks():
+            num_lines += len(packed)
+            num_tokens += len(packed.tokens)
+            num_truncated += packed.num_truncated
+        if not num_lines:
+            raise ValueError(f"{self.path}: is empty; give a file with a text a line")
+        return Size(num_lines, num_tokens, num_truncated)
+
+    def batches(
+        self, batch_size: int, *, max_tokens: int, pad_to: int | None
+    ) -> tf.data.Dataset:
+        """All lines, in an order that wastes little on padding.
+
+        Args:
+            batch_size: B; every batch is full.
+            max_tokens: of a stretch. All lines of one come before those of the next,
+                so that whoever restores the order has to keep so many.
+            pad_to: length of every batch in tokens, or None for its longest line.
+
+        Returns:
+            Dicts: input_ids, input_mask, segment_ids int32 [B, S], and unique_ids
+            int64 [B], the number of the line from 0; -1 marks filling to be dropped.
+        """
+
+        def stretches():
+            first_line = 0
+            for packed in self._chunks():
+                for rows in _cut(packed.splits, max_tokens):
+                    yield _stretch(packed, rows, first_line, batch_size)
+                first_line += len(packed)
+
+        def padded(tokens, splits, first_lengths, order, unique_ids):
+            ragged = tf.RaggedTensor.from_row_splits(tokens, splits)
+
+            def gather(indices, ids):
+                chosen = tf.gather(ragged, indices), tf.gather(first_lengths, indices)
+                return {**packing.pad(*chosen, pad_to), features.UNIQUE_IDS: ids}
+
+            rows = tf.data.Dataset.from_tensor_slices((order, unique_ids))
+            return rows.map(gather)
+
+        vector, matrix = [None], [None, batch_size]
+        signature = (
+            tf.TensorSpec(vector, tf.int32),
+            tf.TensorSpec(vector, tf.int64),
+            tf.TensorSpec(vector, tf.int32),
+            tf.TensorSpec(matrix, tf.int32),
+            tf.TensorSpec(matrix, tf.int64),
+        )
+        dataset = tf.data.Dataset.from_generator(stretches, output_signature=signature)
+        return dataset.flat_map(padded).prefetch(2)
+
+    def _chunks(self) -> Iterator[packing.Packed]:
+        chunk: list[tuple[str, str]] = []
+        characters = 0
+        for _, line in text_rows.lines(self.path):
+            chunk.append(split(line))
+            characters += len(line)
+            if len(chunk) == _CHUNK_LINES or characters >= _CHUNK_CHARACTERS:
+                yield pack(chunk, self.tokenizer, self.max_seq_length)
+                chunk, characters = [], 0
+        if chunk:
+            yield pack(chunk, self.tokenizer, self.max_seq_length)
+
+
+def split(line: str) -> tuple[str, str]:
+    """The two texts of a line; the second is "" where it is one text.
+
+    Carriage returns vanish wherever they stand, as in the file reader of TensorFlow
+    that the original uses; of several separators the last one counts.
+    """
+    text = line.replace("\r", "").strip()
+    first, separator, second = text.rpartition(SEPARATOR)
+    return (first, second) if separator else (text, "")
+
+
+def pack(
+    pairs: list[tuple[str, str]],
+    tokenizer: tokenization.BertTokenizer,
+    max_seq_length: int,
+) -> packing.Packed:
+    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP] where B has a token.
+
+    Args:
+        pairs: of texts.
+        tokenizer: of the model.
+        max_seq_length: in tokens; what is longer is cut as `packing.pack` does.
+    """
+    ids_a, ids_b = map(tokenizer.tokenize, zip(*pairs, strict=True))
+    length_b = ids_b.row_lengths().numpy()
+    is_pair = length_b > 0
+    rows = np.concatenate([np.flatnonzero(~is_pair), np.flatnonzero(is_pair)])
+    num_single = len(rows) - int(is_pair.sum())
+    single, paired = rows[:num_single], rows[num_single:]
+    parts = [
+        _pack(tokenizer, max_seq_length, tf.gather(ids_a, single), None),
+        _pack(
+            tokenizer,
+            max_seq_length,
+            tf.gather(ids_a, paired),
+            tf.gather(ids_b, paired),
+        ),
+    ]
+    tokens, first_lengths = (
+        tf.concat(both, axis=0) for both in zip(*parts, strict=True)
+    )
+    back = np.argsort(rows)
+    packed = packing.unpad(tf.gather(tokens, back), tf.gather(first_lengths, back))
+    counts = ids_a.row_lengths().numpy() + length_b + 2 + is_pair
+    num_truncated = int(np.sum(counts > max_seq_length))
+    return dataclasses.replace(packed, num_truncated=num_truncated)
+
+
+def _pack(tokenizer, max_seq_length, ids_a, ids_b):
+    return packing.pack(
+        ids_a,
+        ids_b,
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+        max_seq_length=max_seq_length,
+    )
+
+
+def _cut(splits: np.ndarray, max_tokens: int) -> Iterator[slice]:
+    """Slices of rows with at most so many tokens together, or of one row."""
+    start = 0
+    while start < len(splits) - 1:
+        end = np.searchsorted(splits, splits[start] + max_tokens, side="right") - 1
+        end = max(int(end), start + 1)
+        yield slice(start, end)
+        start = end
+
+
+def _stretch(packed, rows, first_line, batch_size):
+    """Some rows of a chunk as arrays, and their batches by length.
+
+    Returns:
+        tokens, splits and first_lengths as in packing.Packed; int32 [steps, B] rows,
+        and int64 [steps, B] numbers of lines.
+    """
+    splits = packed.splits[rows.start : rows.stop + 1]
+    tokens = packed.tokens[splits[0] : splits[-1]]
+    order = batching.evaluation_order(np.diff(splits), batch_size).ravel()
+    # Filling goes to the shortest rows, where it costs least.
+    order = np.roll(order, np.sum(order < 0))
+    shortest = order[order >= 0][0]
+    unique_ids = np.where(
+        order < 0, -1, first_line + rows.start + order.astype(np.int64)
+    )
+    order = np.where(order < 0, shortest, order)
+    return (
+        tokens,
+        splits - splits[0],
+        packed.first_lengths[rows],
+        order.reshape(-1, batch_size),
+        unique_ids.reshape(-1, batch_size),
+    )

@@ -1,0 +1,280 @@
+"""Files of vectors, written as they come: JSON lines, NumPy's .npz, or TFRecords.
+
+docs/features.md says how each is read. A file appears under its name when it is whole.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features
+from data_pipeline.extraction import json_numbers
+
+# Names beside those of features.py; linex_index is spelled as the original does.
+LINE = "linex_index"
+VALUES = "values"
+SHAPE = "shape"
+SPLITS = "splits"
+LAYERS = "layers"
+
+Write = Callable[[Sequence[Any]], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What a file is going to hold.
+
+    Attributes:
+        num_lines: N.
+        num_tokens: T, of all lines together.
+        layers: K names, of the vectors of each token or line: indices, or what a
+            combination is called.
+        width: W, values of a vector.
+        of_tokens: whether there are vectors of each token, or of lines.
+        vocab: V tokens, the position being the id.
+    """
+
+    num_lines: int
+    num_tokens: int
+    layers: tuple[int | str, ...]
+    width: int
+    of_tokens: bool
+    vocab: Sequence[str]
+
+
+@contextlib.contextmanager
+def writer(path: str, output_format: str, layout: Layout) -> Iterator[Write]:
+    """Opens a file for writing.
+
+    Args:
+        path: anything that `tf.io.gfile` writes; replaced, if the end is reached.
+        output_format: a name in FORMATS.
+        layout: what it will hold.
+
+    Yields:
+        A function that takes the next lines: objects with unique_id, the number of the
+        line, input_ids int32 [S], and values float32 [S, K, W], or of lines [K, W].
+        They are written while the caller goes on with the lines behind them.
+
+    Raises:
+        OSError: it cannot be written; nothing of it stays.
+        ValueError: there were other lines than the layout says.
+    """
+    temporary = f"{path}.incomplete"
+    counts = {"lines": 0, "tokens": 0}
+
+    def counted(write, lines):
+        with _named(path):
+            write(lines)
+        counts["lines"] += len(lines)
+        counts["tokens"] += sum(len(line.input_ids) for line in lines)
+
+    callers = None
+    try:
+        with _named(path, lambda error: error is not callers):
+            with FORMATS[output_format](temporary, layout) as write:
+                with _in_background(lambda lines: counted(write, lines)) as write_later:
+                    try:
+                        yield write_later
+                    except BaseException as error:
+                        callers = error
+                        raise
+                _check_counts(path, counts, layout)
+            tf.io.gfile.rename(temporary, path, overwrite=True)
+    except BaseException:
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.remove(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def _named(path, is_ours=lambda error: True):
+    """Says of an error of the file system where it was, and what to do."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if not is_ours(error):
+            raise
+        raise OSError(
+            f"{path}: cannot be written ({error.message}); make room there, or name "
+            "another place"
+        ) from error
+
+
+def _check_counts(path, counts, layout):
+    """Refuses a file whose head promises what does not follow."""
+    if counts != {"lines": layout.num_lines, "tokens": layout.num_tokens}:
+        raise ValueError(
+            f"{path}: {counts['lines']} lines with {counts['tokens']} tokens came, "
+            f"{layout.num_lines} with {layout.num_tokens} were counted before; the "
+            "input has changed meanwhile: run the command again"
+        )
+
+
+@contextlib.contextmanager
+def _in_background(write: Write) -> Iterator[Write]:
+    """`write` in a thread, at most one call behind."""
+    pending: list[concurrent.futures.Future] = []
+
+    def write_later(lines):
+        if pending:
+            pending.pop().result()
+        pending.append(thread.submit(write, lines))
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        yield write_later
+        if pending:
+            pending.pop().result()
+
+
+@contextlib.contextmanager
+def _jsonl(path, layout):
+    """The original's: an object a line, equal to what json.dumps makes of it."""
+    names = [json.dumps(name) for name in layout.layers]
+    heads = [f'{{"index": {name}, "values": ['.encode() for name in names]
+    tokens = [json.dumps(token).encode() for token in layout.vocab]
+
+    def vectors(rows):
+        """K rows of numbers -> the list of layers."""
+        layers = [head + row + b"]}" for head, row in zip(heads, rows, strict=True)]
+        return b'"layers": [' + b", ".join(layers) + b"]}"
+
+    def line_of(result):
+        rows = json_numbers.rows_of_text(result.values.reshape(-1, layout.width))
+        start = f'{{"{LINE}": {result.unique_id}, '.encode()
+        if not layout.of_tokens:
+            return start + vectors(rows) + b"\n"
+        per_token = [
+            b'{"token": ' + tokens[index] + b", " + vectors(rows[at : at + len(heads)])
+            for index, at in zip(
+                result.input_ids, range(0, len(rows), len(heads)), strict=True
+            )
+        ]
+        return start + b'"features": [' + b", ".join(per_token) + b"]}\n"
+
+    with tf.io.gfile.GFile(path, "wb") as file:
+
+        def write(lines):
+            for result in lines:  # one by one: text is three times the size of values
+                file.write(line_of(result))
+
+        yield write
+
+
+@contextlib.contextmanager
+def _tfrecord(path, layout):
+    """A tf.train.Example a line: linex_index, shape, values, of tokens input_ids."""
+
+    def record(result):
+        example = tf.train.Example()
+        feature = example.features.feature
+        feature[LINE].int64_list.value.append(result.unique_id)
+        feature[SHAPE].int64_list.value.extend(result.values.shape)
+        if layout.of_tokens:
+            feature[features.INPUT_IDS].int64_list.value.extend(
+                result.input_ids.tolist()
+            )
+        # A FloatList in its binary form: 70 times as fast as from Python's numbers.
+        data = result.values.astype("<f4", copy=False).tobytes()
+        feature[VALUES].float_list.ParseFromString(b"\x0a" + _varint(len(data)) + data)
+        return example.SerializeToString()
+
+    with tf.io.TFRecordWriter(path) as file:
+
+        def write(lines):
+            for result in lines:
+                file.write(record(result))
+
+        yield write
+
+
+def _varint(number):
+    """A length as protocol buffers write it: 7 bits a byte, the lowest first."""
+    digits = bytearray()
+    while number >= 128:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*digits, number])
+
+
+@contextlib.contextmanager
+def _npz(path, layout):
+    """Arrays: values, layers, and of tokens input_ids and splits as in packing.Packed.
+
+    Values are written at once, for their number is known; ids, which are a thousandth
+    of them, wait in a temporary file.
+    """
+    rows = layout.num_tokens if layout.of_tokens else layout.num_lines
+    shape = (rows, len(layout.layers), layout.width)
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(tf.io.gfile.GFile(path, "wb"))
+        stream: Any = _Stream(file)
+        archive = stack.enter_context(zipfile.ZipFile(stream, "w"))
+        ids, ends = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+        num_tokens = 0
+
+        with _member(archive, VALUES, np.float32, shape) as member:
+
+            def write(lines):
+                nonlocal num_tokens
+                for result in lines:
+                    member.write(result.values.astype("<f4", copy=False).tobytes())
+                    ids.write(result.input_ids.astype("<i4", copy=False).tobytes())
+                    num_tokens += len(result.input_ids)
+                    ends.write(np.int64(num_tokens).astype("<i8").tobytes())
+
+            yield write
+        names = np.array(list(map(str, layout.layers)))
+        with _member(archive, LAYERS, names.dtype, names.shape) as member:
+            member.write(names.tobytes())
+        if not layout.of_tokens:
+            return
+        with _member(
+            archive, features.INPUT_IDS, np.int32, (layout.num_tokens,)
+        ) as member:
+            ids.seek(0)
+            shutil.copyfileobj(ids, member)
+        with _member(archive, SPLITS, np.int64, (layout.num_lines + 1,)) as member:
+            ends.seek(0)
+            member.write(bytes(8))
+            shutil.copyfileobj(ends, member)
+
+
+@contextlib.contextmanager
+def _member(archive, name, dtype, shape):
+    """An array of an .npz file, opened for its bytes."""
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        np.lib.format.write_array_header_1_0(
+            member,
+            {
+                "descr": np.dtype(dtype).str,
+                "fortran_order": False,
+                "shape": shape,
+            },
+        )
+        yield member
+
+
+class _Stream:
+    """A file that zipfile only writes to; GFile cannot go back in what it wrote."""
+
+    def __init__(self, file):
+        self._file = file
+        self.flush = file.flush
+
+    def write(self, data):
+        """Writes bytes; zipfile wants to know how many."""
+        self._file.write(data)
+        return len(data)
+
+
+FORMATS = {"jsonl": _jsonl, "npz": _npz, "tfrecord": _tfrecord}

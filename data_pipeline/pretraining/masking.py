@@ -1,0 +1,226 @@
+"""Hides tokens for the masked-LM task (BERT section 3.1, Task #1).
+
+create_pretraining_data.py, create_masked_lm_predictions, for thousands of sequences
+at a time. Tokens are chosen in groups: word pieces one by one, the pieces of a whole
+word, or runs of words. Groups are taken in random order as long as they fit what is
+left of the number to predict.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from contract import features
+from data_pipeline.text import tokenization
+
+MASK_SHARE = 0.8  # of the chosen tokens that become [MASK]
+KEEP_SHARE = 0.1  # that stay as they are; the rest become any entry
+
+# How many words a group has, as weights of 1, 2, ... words; None: word pieces alone.
+GROUP_LENGTHS: dict[str, tuple[float, ...] | None] = {
+    "word_piece": None,
+    "whole_word": (1.0,),
+    # SpanBERT: geometric with p = 0.2, of at most 10 words (section 3.1 there).
+    "span": tuple(0.2 * 0.8**i for i in range(10)),
+    # ALBERT: 1/n for n of at most 3 words (section 4.1 there).
+    "ngram": (1.0, 1 / 2, 1 / 3),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """Which tokens are predicted, and how many.
+
+    Attributes:
+        kind: a key of GROUP_LENGTHS.
+        masked_lm_prob: share of the tokens of a sequence, [CLS] and [SEP] counted.
+        max_predictions_per_seq: P, the most tokens of a sequence.
+    """
+
+    kind: str
+    masked_lm_prob: float
+    max_predictions_per_seq: int
+
+    def counts(self, lengths):
+        """Tokens to predict, int [N], in sequences of [N] tokens.
+
+        Halves are rounded to even, as Python's round does.
+        """
+        wanted = np.rint(np.asarray(lengths) * self.masked_lm_prob).astype(np.int32)
+        return np.minimum(self.max_predictions_per_seq, np.maximum(1, wanted))
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """What masking has to know of a vocabulary of V entries.
+
+    Attributes:
+        cls_id: never chosen.
+        sep_id: never chosen.
+        mask_id: replaces what is hidden.
+        vocab_size: V; a random replacement is any id below it.
+        is_continuation: bool [V], whether an entry begins with ##.
+    """
+
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    vocab_size: int
+    is_continuation: np.ndarray
+
+
+def pieces_of(tokenizer: Any) -> Pieces:
+    """The Pieces of a tokenization.BertTokenizer.
+
+    Raises:
+        ValueError: the vocabulary has no [MASK].
+    """
+    if tokenizer.mask_id is None:
+        raise ValueError(
+            f"the vocabulary of {tokenizer.vocab_size} tokens lacks [MASK]; give the "
+            "vocab.txt of a pretrained model, or make one with build_vocab.py"
+        )
+    return Pieces(
+        tokenizer.cls_id,
+        tokenizer.sep_id,
+        tokenizer.mask_id,
+        tokenizer.vocab_size,
+        np.array([tokenization.is_continuation(token) for token in tokenizer.vocab]),
+    )
+
+
+def mask(input_ids, lengths, rule, pieces, rng):
+    """Hides part of each sequence.
+
+    Of the chosen positions 80 % become [MASK], 10 % any vocabulary entry, and 10 %
+    keep their token.
+
+    Args:
+        input_ids: int32 [N, S], packed, padded.
+        lengths: int [N], tokens of each without padding.
+        rule: which and how many.
+        pieces: of the vocabulary.
+        rng: np.random.Generator, sole source of randomness.
+
+    Returns:
+        {input_ids int32 [N, S], masked_lm_positions int32 [N, P], ascending,
+        masked_lm_ids int32 [N, P], masked_lm_weights float32 [N, P]}; the last three
+        are 0 beyond the chosen ones. Positions never point at [CLS] or [SEP].
+    """
+    rows, width = input_ids.shape
+    is_candidate = np.arange(width) < np.asarray(lengths)[:, None]
+    is_candidate &= (input_ids != pieces.cls_id) & (input_ids != pieces.sep_id)
+    wanted = rule.counts(lengths)
+    if GROUP_LENGTHS[rule.kind] is None:
+        positions, counts = _choose_pieces(is_candidate, wanted, rule, rng)
+    else:
+        groups = _word_groups(input_ids, is_candidate, pieces)
+        if rule.kind != "whole_word":
+            groups = _join(groups, GROUP_LENGTHS[rule.kind], rng)
+        positions, counts = _choose_groups(groups, is_candidate, wanted, rule, rng)
+    is_chosen = np.arange(rule.max_predictions_per_seq) < counts[:, None]  # [N, P]
+    row = np.arange(rows)[:, None]
+    chosen_ids = np.where(is_chosen, input_ids[row, positions], 0)
+    fate = rng.random(positions.shape, np.float32)
+    anything = rng.integers(pieces.vocab_size, size=positions.shape, dtype=np.int32)
+    hidden = np.where(fate < MASK_SHARE, np.int32(pieces.mask_id), anything)
+    hidden = np.where(
+        (fate >= MASK_SHARE) & (fate < MASK_SHARE + KEEP_SHARE), chosen_ids, hidden
+    )
+    masked = input_ids.copy()
+    row, column = np.nonzero(is_chosen)
+    masked[row, positions[row, column]] = hidden[row, column]
+    return {
+        features.INPUT_IDS: masked,
+        features.MASKED_LM_POSITIONS: np.where(is_chosen, positions, 0),
+        features.MASKED_LM_IDS: chosen_ids,
+        features.MASKED_LM_WEIGHTS: is_chosen.astype(np.float32),
+    }
+
+
+def _random_order(is_candidate, count, rng):
+    """For each row `count` candidate columns in random order, then the others.
+
+    A key of 32 bits holds random bits above and the column below: one sort of plain
+    integers gives both.
+
+    Returns:
+        int32 [N, min(count, S)] of columns, and int [N] how many are candidates.
+    """
+    rows, width = is_candidate.shape
+    bits = max(width - 1, 1).bit_length()
+    keys = rng.integers(1 << 31, size=(rows, width), dtype=np.uint32)
+    keys >>= np.uint32(bits)
+    keys <<= np.uint32(bits)
+    keys |= np.arange(width, dtype=np.uint32)
+    keys |= np.where(is_candidate, np.uint32(0), np.uint32(1 << 31))
+    if count < width // 2:
+        keys = np.partition(keys, count - 1, axis=1)[:, :count]
+    keys.sort(axis=1)
+    columns = (keys & np.uint32((1 << bits) - 1)).astype(np.int32)
+    return columns[:, :count], is_candidate.sum(axis=1)
+
+
+def _choose_pieces(is_candidate, wanted, rule, rng):
+    """Ascending positions [N, P] and their number [N]; single word pieces."""
+    width = is_candidate.shape[1]
+    limit = rule.max_predictions_per_seq
+    columns, available = _random_order(is_candidate, min(limit, width), rng)
+    counts = np.minimum(wanted, available).astype(np.int32)
+    is_taken = np.arange(columns.shape[1]) < counts[:, None]
+    columns = np.where(is_taken, columns, width)  # so that they sort to the end
+    columns.sort(axis=1)
+    positions = np.zeros((len(columns), limit), np.int32)
+    positions[:, : columns.shape[1]] = np.where(is_taken, columns, 0)
+    return positions, counts
+
+
+def _word_groups(input_ids, is_candidate, pieces):
+    """int32 [N, S], the number of the word that each candidate belongs to, from 0.
+
+    A continuation belongs to the candidate before it, even across a [SEP].
+    """
+    begins = is_candidate & ~pieces.is_continuation[input_ids]
+    first = is_candidate.argmax(axis=1)
+    rows = np.arange(len(first))
+    begins[rows, first] = is_candidate[rows, first]
+    return np.cumsum(begins, axis=1, dtype=np.int32) - 1
+
+
+def _join(words, weights, rng):
+    """Joins neighbouring words to runs of random length; int32 [N, S] as before."""
+    rows, width = words.shape
+    weights = np.asarray(weights) / np.sum(weights)
+    sizes = rng.choice(len(weights), size=(rows, width), p=weights) + 1
+    ends = np.cumsum(sizes, axis=1)  # word number at which each run ends
+    starts_run = np.zeros((rows, width + 1), np.int32)
+    row, column = np.nonzero(ends <= width)
+    starts_run[row, ends[row, column]] = 1
+    run_of_word = np.cumsum(starts_run, axis=1, dtype=np.int32)  # [N, S + 1]
+    return np.take_along_axis(run_of_word, np.maximum(words, 0), axis=1)
+
+
+def _choose_groups(groups, is_candidate, wanted, rule, rng):
+    """Ascending positions [N, P] and their number [N]; whole groups that fit."""
+    rows, width = groups.shape
+    row = np.arange(rows)
+    flat = (row[:, None] * width + groups)[is_candidate]
+    sizes = np.bincount(flat, minlength=rows * width).reshape(rows, width)
+    order, available = _random_order(sizes > 0, width, rng)
+    sizes_in_order = np.take_along_axis(sizes, order, axis=1)
+    counts = np.zeros(rows, np.int64)
+    is_taken = np.zeros((rows, width), bool)  # by number of the group
+    for step in range(int(available.max(initial=0))):
+        size = sizes_in_order[:, step]
+        fits = (step < available) & (counts + size <= wanted)
+        is_taken[row, order[:, step]] = fits
+        counts += np.where(fits, size, 0)
+        if step % 16 == 15 and np.all(counts >= wanted):
+            break
+    is_chosen = is_candidate & np.take_along_axis(is_taken, np.maximum(groups, 0), 1)
+    positions = np.zeros((rows, rule.max_predictions_per_seq), np.int32)
+    found_row, found_column = np.nonzero(is_chosen)  # by row, ascending
+    place = np.arange(len(found_row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    positions[found_row, place] = found_column
+    return positions, counts.astype(np.int32)

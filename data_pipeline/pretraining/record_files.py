@@ -1,0 +1,266 @@
+"""One file of pretraining records: what it holds, how many, and how it is parsed.
+
+A file of create_pretraining_data.py says it in the metadata beside it. Others, such as
+those of the original, are looked into.
+"""
+
+import dataclasses
+import re
+import struct
+
+import tensorflow as tf
+from google.protobuf import message as protobuf
+
+from contract import features
+from data_pipeline.pretraining import record_metadata
+
+_SEQUENCES = features.ENCODER_INPUTS
+_INTEGER_PREDICTIONS = (features.MASKED_LM_POSITIONS, features.MASKED_LM_IDS)
+PREDICTIONS = (*_INTEGER_PREDICTIONS, features.MASKED_LM_WEIGHTS)
+# Records that are looked into where no metadata says what all of them hold.
+_PROBED_RECORDS = 100
+# The framing of a TFRecord: uint64 length and its checksum; data; their checksum.
+_LENGTH = struct.Struct("<Q")
+_FRAME_BYTES = 8 + 4 + 4
+_BLOCK_BYTES = 1 << 22
+# Records that `find_damage` parses at a time.
+_SCANNED_RECORDS = 1024
+# How TensorFlow begins on a record that is no tf.train.Example; its bytes follow.
+_NO_EXAMPLE = "Could not parse example input"
+# What TensorFlow writes before and behind the message of a kernel.
+_WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What one file holds; None is what nothing says.
+
+    Attributes:
+        file: its path.
+        count: number of records.
+        max_seq_length: in tokens.
+        max_predictions_per_seq: 0 where records hold unmasked text.
+        masking: as in record_metadata.Metadata.
+        sentence_task: as in record_metadata.Metadata; records without metadata are
+            taken for the original's, which say whether B is the next sentence.
+        do_lower_case: whether the text was lower-cased.
+        vocab_size: entries of the vocabulary.
+        vocab_digest: of the vocabulary, as record_metadata.vocab_digest computes it.
+        largest_id: the largest of the token ids that were looked at.
+    """
+
+    file: str
+    count: int
+    max_seq_length: int
+    max_predictions_per_seq: int
+    masking: str | None = None
+    sentence_task: str = "next"
+    do_lower_case: bool | None = None
+    vocab_size: int | None = None
+    vocab_digest: str | None = None
+    largest_id: int | None = None
+
+
+def describe(file: str) -> Contents:
+    """Reads the metadata of a file, or else counts and probes its records.
+
+    Raises:
+        ValueError: it cannot be read, is truncated, has another size than its metadata
+            says, or holds no pretraining records; names the file.
+    """
+    try:
+        size = tf.io.gfile.stat(file).length
+        if known := record_metadata.read(file):
+            return _as_said(file, size, known)
+        return _as_found(file, size)
+    except tf.errors.OpError as error:
+        raise ValueError(f"{file}: cannot be read ({_reason(error)})") from error
+
+
+def _reason(error):
+    """The message of a tf.errors.OpError in one line."""
+    return " ".join(_WRAPPING.sub("", error.message).split())
+
+
+def _as_said(file, size, known):
+    """The contents by the metadata, if the file still has the size of that time."""
+    if size != known.num_bytes:
+        raise ValueError(
+            f"{file}: has {size} bytes, but {file}{record_metadata.SUFFIX} says "
+            f"{known.num_bytes}; it is truncated or was changed: copy both files "
+            "again, or make them again with create_pretraining_data.py"
+        )
+    return Contents(
+        file=file,
+        count=known.num_instances,
+        max_seq_length=known.max_seq_length,
+        max_predictions_per_seq=known.max_predictions_per_seq,
+        masking=known.masking,
+        sentence_task=known.sentence_task,
+        do_lower_case=known.do_lower_case,
+        vocab_size=known.vocab_size,
+        vocab_digest=known.vocab_digest,
+    )
+
+
+def _as_found(file, size):
+    """The contents by the first records."""
+    if not size:
+        raise ValueError(
+            f"{file}: is empty, there is no record in it; leave it out, or make it "
+            "again with create_pretraining_data.py"
+        )
+    records = tf.data.TFRecordDataset(file)
+    try:
+        next(iter(records), None)
+    except tf.errors.DataLossError as error:
+        raise ValueError(
+            f"{file}: is no TFRecord file, or its first record is damaged; give "
+            "uncompressed files of create_pretraining_data.py, or copy it again"
+        ) from error
+    count = count_records(file, size)
+    probed = [
+        _measure(record.numpy(), f"{file}: record {number}")
+        for number, record in enumerate(records.take(_PROBED_RECORDS))
+    ]
+    lengths, predictions, largest = zip(*probed, strict=True)
+    for name, values in (
+        (features.INPUT_IDS, lengths),
+        (features.MASKED_LM_POSITIONS, predictions),
+    ):
+        for number, value in enumerate(values):
+            if value != values[0]:
+                raise ValueError(
+                    f"{file}: {name} has {values[0]} values in record 0, but {value} "
+                    f"in record {number}; make the file again with one setting"
+                )
+    return Contents(
+        file=file,
+        count=count,
+        max_seq_length=lengths[0],
+        max_predictions_per_seq=predictions[0],
+        masking=None if predictions[0] else record_metadata.UNMASKED,
+        largest_id=max(largest),
+    )
+
+
+def _measure(serialized, where):
+    """(tokens, predictions, largest token id) of one record, after a check of it."""
+    try:
+        found = tf.train.Example.FromString(serialized).features.feature
+    except protobuf.DecodeError as error:
+        raise ValueError(
+            f"{where} is no tf.train.Example; give files of create_pretraining_data.py"
+        ) from error
+    tokens = len(found[features.INPUT_IDS].int64_list.value)
+    is_masked = any(name in found for name in PREDICTIONS)
+    predictions = len(found[features.MASKED_LM_POSITIONS].int64_list.value)
+    wanted = [(name, "int64", tokens) for name in _SEQUENCES]
+    wanted.append((features.NEXT_SENTENCE_LABELS, "int64", 1))
+    if is_masked:
+        wanted += [(name, "int64", predictions) for name in _INTEGER_PREDICTIONS]
+        wanted.append((features.MASKED_LM_WEIGHTS, "float", predictions))
+    for name, kind, length in wanted:
+        values = getattr(found[name], f"{kind}_list").value
+        if not values:
+            raise ValueError(
+                f"{where} has no {name} of kind {kind}, so it is no pretraining "
+                "record; give files of create_pretraining_data.py"
+            )
+        if len(values) != length:
+            raise ValueError(
+                f"{where} has {len(values)} values of {name} where there should be "
+                f"{length}; make the file again with create_pretraining_data.py"
+            )
+    return tokens, predictions, max(found[features.INPUT_IDS].int64_list.value)
+
+
+def count_records(file: str, size: int) -> int:
+    """Counts records by their lengths alone, without looking at the data.
+
+    Args:
+        file: its path.
+        size: its bytes.
+
+    Raises:
+        ValueError: it ends within a record; names the byte where that begins.
+    """
+    count = position = begin = 0
+    block = b""
+    with tf.io.gfile.GFile(file, "rb") as source:
+        while position < size:
+            if position + _LENGTH.size > begin + len(block):
+                source.seek(position)
+                block, begin = source.read(_BLOCK_BYTES), position
+            following = size + 1
+            if position + _LENGTH.size <= begin + len(block):
+                (length,) = _LENGTH.unpack_from(block, position - begin)
+                following = position + length + _FRAME_BYTES
+            if following > size:
+                raise ValueError(
+                    f"{file}: record {count}, which begins at byte {position}, goes "
+                    f"beyond the end of the file at byte {size}; it is truncated or "
+                    "damaged: copy it again, or make it again with "
+                    "create_pretraining_data.py"
+                )
+            position = following
+            count += 1
+    return count
+
+
+def spec(max_seq_length, max_predictions_per_seq):
+    """How tf.io.parse_example reads such records.
+
+    Args:
+        max_seq_length: length of the three inputs, in tokens.
+        max_predictions_per_seq: length of the masked_lm features; 0 for records of
+            unmasked text, which lack them.
+    """
+    found = {name: (max_seq_length, tf.int64) for name in _SEQUENCES}
+    if max_predictions_per_seq:
+        for name in _INTEGER_PREDICTIONS:
+            found[name] = (max_predictions_per_seq, tf.int64)
+        found[features.MASKED_LM_WEIGHTS] = (max_predictions_per_seq, tf.float32)
+    return {
+        features.NEXT_SENTENCE_LABELS: tf.io.FixedLenFeature([], tf.int64),
+        **{
+            name: tf.io.FixedLenFeature([length], dtype)
+            for name, (length, dtype) in found.items()
+        },
+    }
+
+
+def is_of_a_record(error, names):
+    """Whether an error of reading or parsing may come from what a file holds.
+
+    Args:
+        error: what iterating over batches raised. A UnicodeDecodeError, too: TensorFlow
+            quotes a record that is no tf.train.Example, and Python decodes the message.
+        names: the features that are parsed.
+    """
+    if isinstance(error, tf.errors.InvalidArgumentError):
+        said = [f"{word}: {name}" for word in ("Key", "Feature") for name in names]
+        return any(text in error.message for text in (_NO_EXAMPLE, *said))
+    return isinstance(error, tf.errors.DataLossError | UnicodeDecodeError)
+
+
+def find_damage(file, parse):
+    """Reads a whole file; says where it is damaged, or None.
+
+    Args:
+        file: its path.
+        parse: string [N] -> anything; what is done with its records.
+    """
+    # No parallel calls: the first error is then that of the first bad record.
+    parsed = tf.data.TFRecordDataset(file).batch(_SCANNED_RECORDS).map(parse)
+    number = 0
+    try:
+        for _ in parsed:
+            number += _SCANNED_RECORDS
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        reason = "one is no tf.train.Example"
+        if isinstance(error, tf.errors.OpError) and _NO_EXAMPLE not in error.message:
+            reason = _reason(error)
+        last = number + _SCANNED_RECORDS - 1
+        return f"{file}: damaged between records {number} and {last} ({reason})"
+    return None

@@ -1,0 +1,86 @@
+"""What a file of pretraining records holds, in a small JSON file beside it.
+
+The original leaves it to the user to give run_pretraining.py the lengths that
+create_pretraining_data.py had; here the records say it themselves. Its records have
+no such file and are read as they are.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from contract import atomic_files
+
+SUFFIX = ".metadata.json"
+UNMASKED = "none"  # as masking: to be masked while training
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """How the records of one file were made.
+
+    Attributes:
+        max_seq_length: length of input_ids, input_mask and segment_ids, in tokens.
+        max_predictions_per_seq: length of the masked_lm features; 0 where records
+            hold unmasked text, to be masked while training.
+        masking: a kind of masking.Rule; UNMASKED for text to be masked while training.
+        masked_lm_prob: share of the tokens that are predicted, 0..1.
+        sentence_task: next, order or none: what next_sentence_labels mean.
+        do_lower_case: whether the text was lower-cased.
+        vocab_size: entries of the vocabulary.
+        vocab_digest: as `vocab_digest` computes it.
+        dupe_factor: times the text was used.
+        short_seq_prob: share of passes over a document with a shorter target.
+        random_seed: of everything that is drawn.
+        num_instances: records in this file.
+        num_bytes: size of this file.
+    """
+
+    max_seq_length: int
+    max_predictions_per_seq: int
+    masking: str
+    masked_lm_prob: float
+    sentence_task: str
+    do_lower_case: bool
+    vocab_size: int
+    vocab_digest: str
+    dupe_factor: int
+    short_seq_prob: float
+    random_seed: int
+    num_instances: int = 0
+    num_bytes: int = 0
+
+
+def vocab_digest(vocab: Sequence[str]) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of all tokens in order."""
+    text = "".join(f"{token}\n" for token in vocab)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+
+
+def write(records_file: str, metadata: Metadata) -> None:
+    """Writes `<records_file>.metadata.json`, whole under its name or absent."""
+    text = json.dumps(dataclasses.asdict(metadata), indent=2) + "\n"
+    atomic_files.write_text(f"{records_file}{SUFFIX}", text)
+
+
+def read(records_file: str) -> Metadata | None:
+    """What lies beside a file of records, or None where nothing does.
+
+    Raises:
+        ValueError: the metadata file cannot be understood.
+    """
+    path = f"{records_file}{SUFFIX}"
+    if not tf.io.gfile.exists(path):
+        return None
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            return Metadata(**json.loads(file.read()))
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{path}: cannot be read ({error}); it is written by "
+            "create_pretraining_data.py: make the records again, or delete it to read "
+            "the records without a check"
+        ) from error

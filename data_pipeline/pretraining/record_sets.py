@@ -1,0 +1,141 @@
+"""The records of a pretraining run: opened, checked, masked where they are not."""
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from data_pipeline.pretraining import masking, record_batches
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """What a run trains and evaluates on.
+
+    Attributes:
+        train: records to train on.
+        held_out: records to evaluate on; the same, where there are no others.
+        mask: what hides tokens of records that are not masked, or None.
+    """
+
+    train: record_batches.Source
+    held_out: record_batches.Source
+    mask: record_batches.Mask | None
+
+    def training_batches(
+        self, batch_size: int, seed: int, start_step: int, num_steps: int
+    ) -> tf.data.Dataset:
+        """As record_batches.training_batches."""
+        return record_batches.training_batches(
+            self.train,
+            batch_size=batch_size,
+            seed=seed,
+            start_step=start_step,
+            num_steps=num_steps,
+            mask=None if self.train.has_masks else self.mask,
+        )
+
+    def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
+        """As record_batches.batch_names, of the records to train on."""
+        return record_batches.batch_names(
+            self.train, batch_size=batch_size, seed=seed, step=step
+        )
+
+    def evaluation_batches(self, batch_size: int, num_batches: int) -> tf.data.Dataset:
+        """As record_batches.evaluation_batches."""
+        return record_batches.evaluation_batches(
+            self.held_out,
+            batch_size=batch_size,
+            num_batches=num_batches,
+            mask=None if self.held_out.has_masks else self.mask,
+        )
+
+    def digest(self) -> str:
+        """Tells training records of one run from those of another."""
+        names = [os.path.basename(file) for file in self.train.files]
+        text = repr((names, self.train.counts)).encode("utf-8")
+        digest = hashlib.sha256(text).hexdigest()[:16]
+        return f"{sum(self.train.counts)} records, digest {digest}"
+
+    def explain(self, error: Exception) -> str | None:
+        """Which file made reading fail, if that is what the error says."""
+        for source in dict.fromkeys((self.train, self.held_out)):
+            if said := record_batches.explain(error, source):
+                return said
+        return None
+
+
+def load(
+    specs: Mapping[str, str],
+    tokenizer: Any | None,
+    rule: masking.Rule,
+    *,
+    max_seq_length: int,
+    vocab_size: int,
+    spare_rows: int,
+    masks_are_asked_for: bool,
+) -> Data:
+    """Opens the records to train on, and those to evaluate on.
+
+    Args:
+        specs: {flag: its value}, the records to train on first and those to evaluate on
+            second, if they are others.
+        tokenizer: a tokenization.BertTokenizer, or None where no vocabulary is known.
+        rule: how records are masked that are not.
+        max_seq_length: of the flags, in tokens.
+        vocab_size: rows of the network's table.
+        spare_rows: how many it may have beyond the entries of the vocabulary.
+        masks_are_asked_for: whether the user has said how to mask.
+
+    Raises:
+        ValueError: as record_batches.open_records; or masks are needed and there is no
+            vocabulary, or there are masks and others are asked for.
+    """
+    sources = [
+        record_batches.open_records(
+            record_batches.find(spec, flag),
+            max_seq_length=max_seq_length,
+            max_predictions_per_seq=rule.max_predictions_per_seq,
+            vocab_size=vocab_size,
+            spare_rows=spare_rows,
+            vocab=tokenizer.vocab if tokenizer else None,
+            do_lower_case=tokenizer.do_lower_case if tokenizer else None,
+            flag=flag,
+        )
+        for flag, spec in specs.items()
+    ]
+    _check_sentence_task(dict(zip(specs, sources, strict=True)))
+    if all(source.has_masks for source in sources):
+        if masks_are_asked_for:
+            raise ValueError(
+                "--masking and --masked_lm_prob are for records that are not masked "
+                f"yet, but those of {sources[0].files[0]} are; leave the flags out, or "
+                "make records with create_pretraining_data.py --masking=none"
+            )
+        return Data(sources[0], sources[-1], None)
+    if tokenizer is None:
+        raise ValueError(
+            "the records are not masked, and masking them needs the vocabulary; set "
+            "--vocab_file to the one they were made with"
+        )
+    pieces = masking.pieces_of(tokenizer)
+
+    def mask(input_ids, lengths, rng):
+        return masking.mask(input_ids, lengths, rule, pieces, rng)
+
+    return Data(sources[0], sources[-1], mask)
+
+
+def _check_sentence_task(sources):
+    """Refuses held-out records whose next_sentence_labels mean something else."""
+    first = next(iter(sources.values()))
+    for flag, source in sources.items():
+        if source.sentence_task != first.sentence_task:
+            raise ValueError(
+                f"--{flag} has records with sentence_task={source.sentence_task}, "
+                f"--input_file with {first.sentence_task}; give records that were made "
+                "with the same settings"
+            )

@@ -1,0 +1,311 @@
+"""Questions to windows, and logits to answers, as TensorFlow operations for serving.
+
+The same windows as `context_windows` makes, and the same answers as `answer_choice`
+chooses with its aligner "words", for a batch of texts inside a SavedModel. An
+answer is cut out of its context as it was written.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from contract import features
+from data_pipeline.examples import packing
+from data_pipeline.squad import answer_choice, context_windows
+from data_pipeline.text import normalization, token_offsets, tokenization
+
+
+class Windows(NamedTuple):
+    """The N windows of B questions, in the order of the questions.
+
+    Attributes:
+        features: input_ids, input_mask and segment_ids, int32 [N, S]; S is the length
+            of the longest window.
+        question_index: int64 [N], the question of each.
+        token_index: int64 [N, S], which of all tokens in `contexts` stands there; 0
+            where none does.
+        is_context: bool [N, S], whether one does.
+        is_max_context: bool [N, S], as `context_windows.is_max_context`.
+        contexts: what the questions are about.
+    """
+
+    features: dict[str, tf.Tensor]
+    question_index: tf.Tensor
+    token_index: tf.Tensor
+    is_context: tf.Tensor
+    is_max_context: tf.Tensor
+    contexts: token_offsets.Contexts
+
+
+def encoder(
+    tokenizer: tokenization.BertTokenizer,
+    *,
+    max_seq_length: int,
+    doc_stride: int,
+    max_query_length: int,
+) -> Callable[[tf.Tensor, tf.Tensor], Windows]:
+    """Cuts contexts into windows as `context_windows.make_windows` does.
+
+    Args:
+        tokenizer: of the model.
+        max_seq_length: of a window, in tokens, the special ones included.
+        doc_stride: tokens from one window to the next, at most its part of the context.
+        max_query_length: tokens that a question keeps.
+
+    Returns:
+        A function of question [B] and context [B], strings in UTF-8 of which invalid
+        bytes are ignored. A context without tokens has no window.
+
+    Raises:
+        ValueError: a length leaves no room, or is not positive.
+    """
+    context_windows.check_lengths(max_seq_length, doc_stride, max_query_length)
+
+    def encode(question, context):
+        with tf.device("CPU:0"):  # where string operations are
+            tf.debugging.assert_equal(
+                *(tf.size(question), tf.size(context)),
+                message="give as many contexts as questions",
+            )
+            contexts = token_offsets.tokenize(context, tokenizer)
+            query = tokenizer.tokenize(question)[:, :max_query_length]
+            return _cut(contexts, query, tokenizer, max_seq_length, doc_stride)
+
+    return encode
+
+
+def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
+    """The windows of contexts behind their queries, ragged int32 [B, (S)]."""
+    room = max_seq_length - 3 - query.row_lengths()  # [CLS] and two [SEP]
+    stride = tf.minimum(room, doc_stride)
+    lengths = contexts.ids.row_lengths()
+    more = -(tf.minimum(room - lengths, 0) // stride)
+    counts = tf.where(lengths > 0, 1 + more, 0)  # [B]
+    owner = tf.repeat(tf.range(contexts.ids.nrows()), counts)  # [N]
+    number = tf.ragged.range(counts).flat_values
+    room, stride, lengths, counts = (
+        tf.gather(values, owner) for values in (room, stride, lengths, counts)
+    )
+    starts = number * stride
+    stops = tf.minimum(starts + room, lengths)
+    shift = tf.gather(contexts.ids.row_starts(), owner)
+    parts = tf.ragged.range(starts + shift, stops + shift)
+    tokens, first_lengths = packing.pack(
+        tf.gather(query, owner),
+        parts.with_flat_values(tf.gather(contexts.ids.values, parts.values)),
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+        max_seq_length=max_seq_length,
+    )
+    padded = packing.with_a_column(packing.pad(tokens, first_lengths))
+    column = tf.range(tf.shape(padded[features.INPUT_IDS], tf.int64)[1])
+    column -= tf.cast(first_lengths, tf.int64)[:, tf.newaxis]  # [N, S]
+    place = column + starts[:, tf.newaxis]  # in the context
+    is_context = (column >= 0) & (place < stops[:, tf.newaxis])
+    is_max = _is_max_context(place, number, room, stride, lengths, counts)
+    return Windows(
+        features=padded,
+        question_index=owner,
+        token_index=tf.where(is_context, place + shift[:, tf.newaxis], 0),
+        is_context=is_context,
+        is_max_context=is_context & is_max,
+        contexts=contexts,
+    )
+
+
+def _is_max_context(place, number, room, stride, lengths, counts):
+    """The rule of `context_windows.is_max_context`, for all windows; bool [N, S].
+
+    Args:
+        place: int64 [N, S], the token of the context that stands there.
+        number: int64 [N], counted from 0 for each question.
+        room: int64 [N], tokens of a context that fit into a window.
+        stride: int64 [N], tokens from one window to the next.
+        lengths: int64 [N], tokens of the context.
+        counts: int64 [N], windows of the question.
+    """
+    # Only windows that overlap can compete.
+    reach = tf.reduce_max(tf.concat([(room - 1) // stride, [0]], axis=0))
+    others = number[:, tf.newaxis] + tf.range(-reach, reach + 1)  # [N, M]
+    starts = others * stride[:, tf.newaxis]
+    stops = tf.minimum(starts + room[:, tf.newaxis], lengths[:, tf.newaxis])
+    is_window = (others >= 0) & (others < counts[:, tf.newaxis])
+    left = place[:, :, tf.newaxis] - starts[:, tf.newaxis]  # [N, S, M]
+    right = stops[:, tf.newaxis] - 1 - place[:, :, tf.newaxis]
+    context = tf.minimum(left, right)
+    scores = tf.cast(context, tf.float64)
+    scores += 0.01 * tf.cast(stops - starts, tf.float64)[:, tf.newaxis]
+    outside = (context < 0) | ~is_window[:, tf.newaxis]
+    scores = tf.where(outside, tf.constant(-1, tf.float64), scores)
+    return tf.argmax(scores, axis=2) == reach  # the first of equal ones
+
+
+def chooser(
+    settings: answer_choice.Settings,
+) -> Callable[[Windows, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
+    """Chooses answers as `answer_choice.choose` does with the aligner "words".
+
+    Texts are cut out of the context, so white space inside is as it was written.
+    Padding does not compete, whatever its logits are.
+
+    Args:
+        settings: how to choose; `aligner` is not looked at.
+
+    Returns:
+        A function of windows and their start and end logits, float32 [N, S]. It returns
+        what `answer_choice.choose` calls the prediction, [B] each:
+
+        * answer: string; "" for none.
+        * start, end: int32, its characters in the context; -1 for none.
+        * score: float32, the sum of its two logits.
+        * probability: float32, among the n best, no answer being one of them.
+        * null_odds: float32, the score of no answer minus that of the best other one;
+          only where `settings.version_2_with_negative`.
+    """
+
+    def choose(windows, start_logits, end_logits):
+        with tf.device("CPU:0"):
+            start = _masked(start_logits, windows)
+            end = _masked(end_logits, windows)
+            entries = _proposals(windows, start, end, settings)
+            entries = _n_best(entries, settings)
+            return _predictions(entries, windows.contexts, settings)
+
+    return choose
+
+
+class _Entries(NamedTuple):
+    """Answers that were proposed, [E] each.
+
+    Those of a question stand together, the best first, once they are `_n_best`. No
+    answer has the text "" and both places -1.
+    """
+
+    question: tf.Tensor
+    score: tf.Tensor
+    begin: tf.Tensor
+    end: tf.Tensor
+    text: tf.Tensor
+
+
+def _pick(entries, index):
+    return _Entries(*(tf.gather(values, index) for values in entries))
+
+
+def _masked(logits, windows):
+    is_real = windows.features[features.INPUT_MASK] > 0
+    return tf.where(is_real, tf.cast(logits, tf.float64), -math.inf)
+
+
+def _proposals(windows, start, end, settings):
+    """The spans of all windows that qualify, and for each question no answer."""
+    count = tf.minimum(settings.n_best_size, tf.shape(start)[1])
+    starts = tf.math.top_k(start, count).indices  # [N, n]; of equals the earlier
+    ends = tf.math.top_k(end, count).indices
+    first, last = starts[:, :, tf.newaxis], ends[:, tf.newaxis, :]
+    fits = (first <= last) & (last < first + settings.max_answer_length)  # [N, n, n]
+    can_start = tf.gather(windows.is_max_context, starts, batch_dims=1)
+    can_end = tf.gather(windows.is_context, ends, batch_dims=1)
+    fits &= can_start[:, :, tf.newaxis] & can_end[:, tf.newaxis, :]
+    window, i, j = tf.unstack(tf.where(fits), axis=1)  # [E]
+    first = tf.stack([window, _at(starts, window, i)], axis=1)
+    last = tf.stack([window, _at(ends, window, j)], axis=1)
+    contexts = windows.contexts
+    begins = tf.gather(contexts.begins, tf.gather_nd(windows.token_index, first))
+    ends = tf.gather(contexts.ends, tf.gather_nd(windows.token_index, last))
+    places = tf.RaggedTensor.from_row_lengths(
+        tf.gather(contexts.points, tf.ragged.range(begins, ends).values), ends - begins
+    )
+    spans = _Entries(
+        question=tf.gather(windows.question_index, window),
+        score=tf.gather_nd(start, first) + tf.gather_nd(end, last),
+        begin=begins,
+        end=ends,
+        text=tf.strings.unicode_encode(places, "UTF-8"),
+    )
+    if not settings.version_2_with_negative:
+        return spans
+    count = tf.size(contexts.starts, tf.int64)
+    scores = tf.reduce_sum(start[:, :1] + end[:, :1], axis=1)  # [N], of [CLS]
+    # The window where it is the least likely: any of them can hold the answer.
+    scores = tf.math.unsorted_segment_min(scores, windows.question_index, count)
+    has_windows = contexts.ids.row_lengths() > 0
+    scores = tf.where(has_windows, scores, 0)
+    return _joined(spans, _no_answer(tf.range(count), scores))
+
+
+def _no_answer(question, score):
+    place = -tf.ones_like(question)
+    text = tf.fill(tf.shape(question), "")
+    return _Entries(question, score, place, place, text)
+
+
+def _joined(first, second):
+    return _Entries(*(tf.concat(each, 0) for each in zip(first, second, strict=True)))
+
+
+def _at(values, row, column):
+    return tf.cast(tf.gather_nd(values, tf.stack([row, column], axis=1)), tf.int64)
+
+
+def _n_best(entries, settings):
+    """Of each question the best entries whose texts differ, and always no answer."""
+    order = tf.argsort(entries.score, direction="DESCENDING", stable=True)
+    by_question = tf.argsort(tf.gather(entries.question, order), stable=True)
+    entries = _pick(entries, tf.gather(order, by_question))
+    plain = tf.strings.regex_replace(
+        entries.text, f"[{normalization.CONTEXT_WHITESPACE}]+", " "
+    )
+    keys = tf.strings.join([tf.strings.as_string(entries.question), plain], " ")
+    distinct, index = tf.unique(keys)
+    place = tf.range(tf.size(keys))
+    entries = _pick(
+        entries, tf.math.unsorted_segment_min(place, index, tf.size(distinct))
+    )
+    # A question's first entry has rank 0.
+    place = tf.range(tf.size(distinct))
+    rank = place - tf.searchsorted(entries.question, entries.question)
+    is_kept = (rank < settings.n_best_size) | (entries.begin < 0)
+    return _pick(entries, tf.where(is_kept)[:, 0])
+
+
+def _predictions(entries, contexts, settings):
+    """The outputs of `chooser`, from the n best of all questions."""
+    count = tf.size(contexts.starts, tf.int64)  # B
+    top = tf.math.unsorted_segment_max(entries.score, entries.question, count)
+    weight = tf.exp(entries.score - tf.gather(top, entries.question))
+    total = tf.math.unsorted_segment_sum(weight, entries.question, count)
+    share = weight / tf.gather(total, entries.question)
+
+    size = tf.size(entries.question, tf.int64)
+
+    def first(is_wanted):
+        """The first entry of each question that is wanted, or `size`."""
+        index = tf.where(is_wanted)[:, 0]
+        owner = tf.gather(entries.question, index)
+        return tf.minimum(tf.math.unsorted_segment_min(index, owner, count), size)
+
+    # Where nothing was proposed the answer is this, which stands behind all entries.
+    zero = tf.zeros([1], tf.float64)
+    entries = _joined(entries, _no_answer(tf.constant([-1], tf.int64), zero))
+    share = tf.concat([share, zero + 1], axis=0)
+    chosen = best = first(entries.begin[:-1] >= 0)  # [B]
+    odds = {}
+    if settings.version_2_with_negative:
+        null = first(entries.begin[:-1] < 0)
+        value = tf.gather(entries.score, null) - tf.gather(entries.score, best)
+        value = tf.where(best < size, value, answer_choice.NO_PROPOSAL_ODDS)
+        chosen = tf.where(value > settings.null_score_diff_threshold, null, best)
+        odds["null_odds"] = tf.cast(value, tf.float32)
+    chosen_entries = _pick(entries, chosen)
+    shift = tf.where(chosen_entries.begin >= 0, contexts.starts, 0)
+    return {
+        "answer": chosen_entries.text,
+        "start": tf.cast(chosen_entries.begin - shift, tf.int32),
+        "end": tf.cast(chosen_entries.end - shift, tf.int32),
+        "score": tf.cast(chosen_entries.score, tf.float32),
+        "probability": tf.cast(tf.gather(share, chosen), tf.float32),
+        **odds,
+    }

@@ -1,0 +1,258 @@
+"""The tagged sentences of a run: read, checked, cut into windows, scored."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contract import wording
+from data_pipeline.examples import batching, packing
+from data_pipeline.tagging import (
+    sentence_windows,
+    tag_schemes,
+    tag_scores,
+    tag_sets,
+    tagged_files,
+)
+from data_pipeline.text import tokenization
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """The sentences of a split with their windows."""
+
+    sentences: tagged_files.Sentences
+    windows: sentence_windows.Windows
+
+    def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
+        """Padded batches of windows, with label_ids where tags are known.
+
+        Args:
+            order: int32 [steps, B], as in batching.batches.
+            pad_to: length of every batch, or None for its longest window.
+        """
+        targets = self.windows.targets()
+        packed = self.windows.packed
+        return batching.batches(packed, order, targets=targets, pad_to=pad_to)
+
+    def digest(self) -> str:
+        """A short text that differs where windows or tags differ."""
+        windows = self.windows
+        digest = packing.digest(windows.packed, windows.word_places, windows.tag_ids)
+        return f"{len(windows)} windows, digest {digest}"
+
+    def names(self, indices: np.ndarray) -> list[str]:
+        """What windows are called, for a message.
+
+        Args:
+            indices: int [B], as in a row of batching.training_order.
+
+        Returns:
+            B texts such as "train.conll:17 (window 1 of 2)": the line where the
+            sentence begins that words are predicted of, and which of its windows it is.
+        """
+        owners = self.windows.sentence_index
+        parts = batching.window_names(owners, indices)
+        return [
+            f"{self.sentences.path}:{self.sentences.lines[owner][0]} ({part})"
+            for owner, part in zip(owners[indices], parts, strict=True)
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tagged:
+    """What a model says of a split.
+
+    Attributes:
+        tags: a tag for each word of each sentence.
+        probabilities: how probable each is, 0..1.
+        scores: by name, {} where the right tags are not known.
+        type_scores: the same for each type of span.
+    """
+
+    tags: list[list[str]]
+    probabilities: list[list[float]]
+    scores: dict[str, float]
+    type_scores: dict[str, dict[str, float]]
+
+    def results(self, prefix: str) -> dict[str, float]:
+        """All scores under names such as eval_f1 and eval_f1_person."""
+        return {
+            **{f"{prefix}_{name}": value for name, value in self.scores.items()},
+            **{
+                f"{prefix}_{name}_{kind}": value
+                for kind, scores in self.type_scores.items()
+                for name, value in scores.items()
+            },
+        }
+
+
+def read(
+    paths: Mapping[str, str], layout: tagged_files.Layout
+) -> dict[str, tagged_files.Sentences]:
+    """The sentences of each split; those of "test" need no tags.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: as tagged_files.read.
+    """
+    return {
+        split: tagged_files.read(path, layout, tags_required=split != "test")
+        for split, path in paths.items()
+    }
+
+
+def load(
+    splits: Mapping[str, tagged_files.Sentences],
+    tag_set: tag_sets.TagSet,
+    tokenizer: tokenization.BertTokenizer,
+    *,
+    accepts_unknown: bool,
+    **limits: Any,
+) -> dict[str, Data]:
+    """Cuts the sentences of each split into windows, and says what came of it.
+
+    Args:
+        splits: what `read` returned.
+        tag_set: the tags that the model predicts.
+        tokenizer: of the model.
+        accepts_unknown: whether tags outside the set may be scored.
+        **limits: of sentence_windows.make_windows.
+
+    Raises:
+        ValueError: a tag is not in the set, or a limit leaves no room.
+    """
+    found = {}
+    for split, sentences in splits.items():
+        tag_ids, num_repaired = None, 0
+        if sentences.tags is not None:
+            is_lenient = accepts_unknown and split != "train"
+            spelled, num_repaired = repaired(sentences, tag_set.scheme)
+            tag_ids = tag_set.encode(spelled, accepts_unknown=is_lenient)
+        windows = sentence_windows.make_windows(
+            sentences, tokenizer, tag_ids=tag_ids, **limits
+        )
+        print(
+            f"{split}: {len(sentences)} sentences, {sentences.num_words} words from "
+            f"{sentences.path}; {len(windows)} windows, "
+            f"{windows.packed.lengths.mean():.1f} tokens on average; "
+            f"{sentences.num_skipped} empty sentences left out, "
+            f"{windows.packed.num_truncated} words cut to fit, "
+            f"{num_repaired} tags respelled by the scheme {tag_set.scheme}"
+        )
+        found[split] = Data(sentences, windows)
+    return found
+
+
+def repaired(
+    sentences: tagged_files.Sentences, scheme: str
+) -> tuple[tagged_files.Sentences, int]:
+    """The sentences with the same spans, spelled as the scheme does.
+
+    Returns:
+        They, and the number of tags that are others than before.
+
+    Raises:
+        ValueError: a tag is not of the scheme.
+    """
+    try:
+        pairs = [tag_schemes.repair(tags, scheme) for tags in sentences.tags or []]
+    except ValueError as error:
+        odd = (
+            f"{sentences.tag_path}:{line}"
+            for line, tag in sentences.tagged_words()
+            if not tag_schemes.fits(tag, scheme)
+        )
+        raise ValueError(f"{next(odd)}: {error}") from error
+    tags = [tags for tags, _ in pairs]
+    count = sum(count for _, count in pairs)
+    return dataclasses.replace(sentences, tags=tags), count
+
+
+def decide(
+    data: Data,
+    outputs: Mapping[str, np.ndarray],
+    tag_set: tag_sets.TagSet,
+) -> Tagged:
+    """One tag for each word, and the scores where right ones are known.
+
+    What a model predicts may break the scheme; the spans that conlleval reads in it
+    are then spelled as the scheme does.
+
+    Args:
+        data: the split.
+        outputs: "ids" int and "probabilities" float, both [N, S], of the likeliest tag
+            of each token.
+        tag_set: names of the tags.
+    """
+    ids = data.windows.by_sentence(data.windows.by_word(outputs["ids"]))
+    probabilities = data.windows.by_word(outputs["probabilities"])
+    scheme = tag_set.scheme
+    tags = [tag_schemes.repair(row, scheme)[0] for row in tag_set.decode(ids)]
+    scores: dict[str, float] = {}
+    type_scores: dict[str, dict[str, float]] = {}
+    if given := data.sentences.tags:
+        scores = tag_scores.score(given, tags, scheme)
+        if scheme != tag_schemes.PLAIN:
+            type_scores = tag_scores.score_types(given, tags, scheme)
+    by_sentence = data.windows.by_sentence(probabilities)
+    return Tagged(tags, by_sentence, scores, type_scores)
+
+
+def score_names(tag_set: tag_sets.TagSet) -> tuple[str, ...]:
+    """The scores by which a checkpoint can be the best; the first is the usual one."""
+    if tag_set.scheme == tag_schemes.PLAIN:
+        return ("accuracy",)
+    return "f1", "precision", "recall", "accuracy"
+
+
+def find_tag_set(
+    train: tagged_files.Sentences | None,
+    *,
+    names: Sequence[str],
+    scheme: str,
+    known: str,
+    open_file: Callable[..., Any],
+) -> tag_sets.TagSet:
+    """The tags: those of a trained run, of --labels, or found in training sentences.
+
+    Args:
+        train: training sentences, or None.
+        names: of --labels, or ().
+        scheme: of --tag_scheme, or "".
+        known: path of the label_map.json of a trained run, or "".
+        open_file: opens it, as `open` does.
+
+    Raises:
+        ValueError: nothing says what the tags are, or names or scheme are others than
+            those of the trained run.
+    """
+    if train is not None:
+        scheme = scheme or tag_schemes.find_scheme(train.tags or [])
+        found = tag_sets.find(repaired(train, scheme)[0], names=names, scheme=scheme)
+        if silent := found.placeholders():
+            print(
+                f"labels: {wording.listing(silent)} are not of the scheme {scheme}; "
+                f"they keep their ids, and where one is predicted "
+                f"{tag_schemes.OUTSIDE} is written"
+            )
+        return found
+    if not known:
+        raise ValueError(
+            "without training sentences nothing says what the tags are; give a "
+            "checkpoint that has a label_map.json beside it (convert_checkpoint.py "
+            "writes one)"
+        )
+    found = tag_sets.read_map(known, open_file)
+    for flag, asked, has in (
+        ("labels", ",".join(names), ",".join(found.names)),
+        ("tag_scheme", scheme, found.scheme),
+    ):
+        if asked and asked != has:
+            raise ValueError(
+                f"--{flag}={asked:.80} is not what the model was trained with, "
+                f"{has:.80} ({known}); leave the flag out"
+            )
+    return found

@@ -1,0 +1,149 @@
+"""Writes predicted tags: in the form of the file they are for, and as spans."""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from contract import atomic_files, file_names
+from data_pipeline.files import text_rows
+from data_pipeline.tagging import tag_schemes, tagged_files
+
+Tags = Sequence[Sequence[str]]  # of each sentence
+# In the form of the input, by its format.
+_TAGS_FILES = {
+    "conll": f"{file_names.TEST_TAGS}.conll",
+    "seq": f"{file_names.TEST_TAGS}.seq.out",
+    "jsonl": f"{file_names.TEST_TAGS}.jsonl",
+}
+
+
+def write_all(
+    directory: str,
+    sentences: tagged_files.Sentences,
+    tags: Tags,
+    probabilities: Sequence[Sequence[float]],
+    scheme: str,
+) -> list[str]:
+    """Writes predictions in both forms; arguments as for `tag_lines` and `span_lines`.
+
+    Returns:
+        The paths of the two files.
+
+    Raises:
+        OSError: one cannot be written; then neither is.
+    """
+    tags_file = os.path.join(directory, _TAGS_FILES[sentences.file_format])
+    spans_file = os.path.join(directory, file_names.TEST_PREDICTIONS)
+    atomic_files.write(
+        {
+            tags_file: tag_lines(sentences, tags),
+            spans_file: span_lines(sentences, tags, probabilities, scheme),
+        }
+    )
+    return [tags_file, spans_file]
+
+
+def tag_lines(sentences: tagged_files.Sentences, tags: Tags) -> Iterator[str]:
+    """Reads the file of the sentences once more, and puts predicted tags in.
+
+    Columns: each row has one more, behind the others; comments and blank lines stay.
+    seq.in: the tags of each line, which is a seq.out. JSONL: "tags" is what is
+    predicted, and "given" what was there. Read again, each gives the predicted tags.
+
+    Args:
+        sentences: as `tagged_files.read` gave them; their file is read again.
+        tags: one a word.
+
+    Yields:
+        Lines, with their line feeds.
+    """
+    lines = {
+        "conll": _with_column,
+        "seq": _lines_of_tags,
+        "jsonl": _with_tags,
+    }[sentences.file_format](sentences, tags)
+    for line in lines:
+        yield f"{line}\n"
+
+
+def _with_column(sentences: tagged_files.Sentences, tags: Tags) -> Iterator[str]:
+    found = {
+        line: tag
+        for sentence_lines, sentence_tags in zip(sentences.lines, tags, strict=True)
+        for line, tag in zip(sentence_lines, sentence_tags, strict=True)
+    }
+    for number, line in text_rows.lines(sentences.path):
+        line = line.rstrip("\r")
+        if number in found:
+            line = f"{line}{sentences.separator}{found[number]}"
+        yield line
+
+
+def _lines_of_tags(sentences: tagged_files.Sentences, tags: Tags) -> Iterator[str]:
+    found = _by_line(sentences, tags)
+    for number, _ in text_rows.lines(sentences.path):
+        yield " ".join(found.get(number, ()))
+
+
+def _with_tags(sentences: tagged_files.Sentences, tags: Tags) -> Iterator[str]:
+    found = _by_line(sentences, tags)
+    for number, row in text_rows.file_rows(sentences.path, "jsonl"):
+        assert isinstance(row, dict)
+        if row.get(tagged_files.TAGS_KEY) is not None:
+            row["given"] = row[tagged_files.TAGS_KEY]
+        row[tagged_files.TAGS_KEY] = list(found.get(number, ()))
+        yield json.dumps(row, ensure_ascii=False)
+
+
+def _by_line(sentences: tagged_files.Sentences, tags: Tags) -> dict[int, Sequence[str]]:
+    first = (lines[0] for lines in sentences.lines)
+    return dict(zip(first, tags, strict=True))
+
+
+def span_lines(
+    sentences: tagged_files.Sentences,
+    tags: Tags,
+    probabilities: Sequence[Sequence[float]],
+    scheme: str,
+) -> Iterator[str]:
+    """One JSON object a sentence: its words, their tags, and the spans.
+
+    {"words": [...], "tags": [...], "probabilities": [...], "spans": [{"start": 0,
+    "end": 2, "type": "person", "text": "Ada Byron", "probability": 0.98}]}, and
+    "given", the tags of the file, where it has some. A span is words[start:end]; its
+    probability is the product of its words', rounded like all to 6 digits. Without
+    spans where the scheme is "plain".
+
+    Args:
+        sentences: N of them.
+        tags: one a word, as predicted.
+        probabilities: of each of these tags, 0..1.
+        scheme: of the tags.
+
+    Yields:
+        N lines, with their line feeds.
+    """
+    for index, words in enumerate(sentences.words):
+        row: dict[str, Any] = {
+            "words": words,
+            "tags": list(tags[index]),
+            "probabilities": [round(float(p), 6) for p in probabilities[index]],
+        }
+        if scheme != tag_schemes.PLAIN:
+            row["spans"] = [
+                {
+                    "start": span.start,
+                    "end": span.end,
+                    "type": span.type,
+                    "text": " ".join(words[span.start : span.end]),
+                    "probability": round(
+                        math.prod(probabilities[index][span.start : span.end]), 6
+                    ),
+                }
+                for span in tag_schemes.spans(tags[index], scheme)
+            ]
+        if sentences.tags is not None:
+            row["given"] = sentences.tags[index]
+        yield json.dumps(row, ensure_ascii=False) + "\n"

@@ -1,0 +1,100 @@
+"""Scores of tags: precision, recall and F1 of spans, and the share of right tags.
+
+A span is right if its first word, its last word and its type are. Spans are found and
+counted by seqeval, by the rule of conlleval, the script of the CoNLL tasks. No
+TensorFlow.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from seqeval.metrics import sequence_labeling
+
+from data_pipeline.tagging import tag_schemes
+
+Tags = Sequence[Sequence[str]]  # of each sentence
+_NO_TYPE = "_"  # how seqeval calls it
+
+
+def score(given: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
+    """The scores of all sentences together, 0..1.
+
+    Args:
+        given: the right tags.
+        predicted: as many of the model.
+        scheme: of both.
+
+    Returns:
+        f1, precision, recall (micro averages over spans) and accuracy (of tags); the
+        last alone where the scheme is "plain". What is divided by zero is 0.
+
+    Raises:
+        ValueError: a tag is not of the scheme, or the numbers of words differ.
+    """
+    accuracy = float(sequence_labeling.accuracy_score(given, predicted))
+    if scheme == tag_schemes.PLAIN:
+        return {"accuracy": accuracy}
+    precision, recall, f1, _ = _spans(given, predicted, scheme, average="micro")
+    return {
+        "f1": float(f1),
+        "precision": float(precision),
+        "recall": float(recall),
+        "accuracy": accuracy,
+    }
+
+
+def score_types(
+    given: Tags, predicted: Tags, scheme: str
+) -> dict[str, dict[str, float]]:
+    """The scores of each type of span, 0..1.
+
+    Args:
+        given: the right tags.
+        predicted: as many of the model.
+        scheme: of both, not "plain".
+
+    Returns:
+        {type: {f1, precision, recall, support}}, sorted; support counts the right
+        spans.
+
+    Raises:
+        ValueError: as in `score`.
+    """
+    types = sorted(
+        {
+            span.type or _NO_TYPE
+            for tags in (*given, *predicted)
+            for span in tag_schemes.spans(tags, scheme)
+        }
+    )
+    if not types:
+        return {}
+    columns = _spans(given, predicted, scheme, average=None)
+    return {
+        kind: {
+            "f1": float(f1),
+            "precision": float(precision),
+            "recall": float(recall),
+            "support": int(support),
+        }
+        for kind, precision, recall, f1, support in zip(types, *columns, strict=True)
+    }
+
+
+def _spans(given: Tags, predicted: Tags, scheme: str, average: str | None) -> Any:
+    return sequence_labeling.precision_recall_fscore_support(
+        _respelled(given, scheme),
+        _respelled(predicted, scheme),
+        average=average,
+        zero_division=0,
+    )
+
+
+def _respelled(sentences: Tags, scheme: str) -> list[list[str]]:
+    """Tags in the letters that seqeval knows, B, I, E and S."""
+    spelled = {}
+    for tag in {tag for tags in sentences for tag in tags}:
+        role, kind = tag_schemes.parse(tag, scheme)
+        is_outside = role == tag_schemes.OUTSIDE
+        spelled[tag] = role if is_outside else f"{role}-{kind or _NO_TYPE}"
+    return [[spelled[tag] for tag in tags] for tags in sentences]

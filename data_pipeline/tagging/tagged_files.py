@@ -1,0 +1,286 @@
+"""Reads sentences with one tag a word: columns (CoNLL), seq.in and seq.out, JSONL.
+
+Columns have a word a line and a blank line between sentences. seq.in has a sentence a
+line and seq.out its tags. JSONL has a sentence a line: {"words": [...], "tags": [...]}.
+"""
+
+import dataclasses
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features
+from data_pipeline.files import text_rows
+from data_pipeline.tagging import conll
+
+FORMATS = ("conll", "seq", "jsonl")
+TAGS_KEY = "tags"
+_WORDS_KEYS = ("words", "tokens", "text")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How a file holds its words and tags.
+
+    Attributes:
+        file_format: one of `FORMATS`, or "auto" to go by the file's name, else by its
+            first line.
+        word_column: of columns, counted from 0, or from -1 at the end.
+        tag_column: the same; a file without it, or where it is the words', has no tags.
+    """
+
+    file_format: str = "auto"
+    word_column: int = 0
+    tag_column: int = -1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """The N sentences of a file, in its order; none is empty.
+
+    Attributes:
+        path: the file with the words.
+        tag_path: the file with the tags; the same one, except for seq.out.
+        file_format: one of `FORMATS`.
+        words: the words of each sentence.
+        tags: the tag of each word; None where the file has none.
+        documents: int32 [N], the document of each sentence; it never falls. A file
+            without marks between documents is one.
+        lines: line in the file of each word, from 1.
+        separator: what stands between two columns, a tab or a blank.
+        num_skipped: empty sentences that were left out.
+    """
+
+    path: str
+    tag_path: str
+    file_format: str
+    words: list[list[str]]
+    tags: list[list[str]] | None
+    documents: np.ndarray
+    lines: list[list[int]]
+    separator: str = " "
+    num_skipped: int = 0
+
+    def __len__(self):
+        return len(self.words)
+
+    @property
+    def num_words(self) -> int:
+        """Words of all sentences, W."""
+        return sum(map(len, self.words))
+
+    def tagged_words(self) -> Iterator[tuple[int, str]]:
+        """Yields line and tag of each word.
+
+        Raises:
+            ValueError: the file has no tags.
+        """
+        if self.tags is None:
+            raise ValueError(f"{self.path}: has no tags; give a file that has some")
+        for lines, tags in zip(self.lines, self.tags, strict=True):
+            yield from zip(lines, tags, strict=True)
+
+
+def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
+    """Reads one file: local or remote, plain or gzip (`.gz`), UTF-8.
+
+    Columns are parted by tabs if the first row has one, else by blanks. Blank lines and
+    lines of -DOCSTART- end a sentence, the latter a document as well. A line that
+    begins with "#" is a comment unless it has the columns of a row; if the word is "#"
+    alone and the first of a sentence, other rows must have its tag as well. Comments of
+    CoNLL-U that say `# newdoc` begin a document.
+
+    JSONL has its words under "words" or "tokens", a list, or under "text", which is
+    split at white space, and its tags under "tags".
+
+    Args:
+        path: the file; for seq.in and seq.out the former, or their directory. Without a
+            seq.out there are no tags.
+        layout: where things stand.
+        tags_required: raise where there are no tags, instead of leaving
+            `Sentences.tags` None.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file cannot be read, is not UTF-8, has no sentence, or lacks a
+            column; a sentence has other numbers of words and tags.
+    """
+    path = str(path)
+    file_format = _format(path, layout.file_format)
+    separator, tag_path = " ", None
+    if file_format == "seq":
+        if tf.io.gfile.isdir(path):
+            path = os.path.join(path, "seq.in")
+            if not tf.io.gfile.exists(path):
+                raise FileNotFoundError(
+                    f"{path}: no such file; name a file, or a directory that holds "
+                    "seq.in and seq.out"
+                )
+        tag_path = _tag_path(path, tags_required)
+        found = _lines_of_words(path, tag_path)
+    elif file_format == "jsonl":
+        found = _objects(path)
+    else:
+        columns = conll.find_columns(
+            path, layout.word_column, layout.tag_column, tags_required=tags_required
+        )
+        separator = columns.separator
+        found = conll.rows(path, columns)
+    return _collect(
+        path, tag_path or path, file_format, separator, found, tags_required
+    )
+
+
+def _format(path: str, asked: str) -> str:
+    if asked != "auto":
+        if asked not in FORMATS:
+            raise ValueError(
+                f"--file_format={asked} is not one of {', '.join(('auto', *FORMATS))}"
+            )
+        return asked
+    name = path.lower().removesuffix(".gz")
+    if name.endswith("seq.in") or tf.io.gfile.isdir(path):
+        return "seq"
+    if name.endswith((".json", ".jsonl")):
+        return "jsonl"
+    first = next((line for _, line in text_rows.lines(path) if line.strip()), "")
+    try:
+        return "jsonl" if isinstance(json.loads(first), dict) else "conll"
+    except json.JSONDecodeError:
+        return "conll"
+
+
+def _collect(
+    path: str,
+    tag_path: str,
+    file_format: str,
+    separator: str,
+    found: Iterable[conll.Sentence],
+    tags_required: bool,
+) -> Sentences:
+    sentences: list[conll.Sentence] = []
+    num_skipped = 0
+    first = None
+    for sentence in found:
+        if not sentence.words:
+            num_skipped += 1
+            continue
+        first = first or sentence
+        line = sentence.lines[0]
+        if sentence.tags is None and tags_required:
+            raise ValueError(f"{path}:{line}: has no tags; give every sentence some")
+        if (sentence.tags is None) != (first.tags is None):
+            raise ValueError(
+                f"{path}: of lines {first.lines[0]} and {line} one has tags and one "
+                "has none; give tags to all sentences, or to none"
+            )
+        sentences.append(sentence)
+    if first is None:
+        raise ValueError(
+            f"{path}: there is no sentence; give it one word a line with its tag, or "
+            'lines such as {"words": ["a", "b"], "tags": ["O", "O"]}'
+        )
+    return Sentences(
+        path=path,
+        tag_path=tag_path,
+        file_format=file_format,
+        words=[sentence.words for sentence in sentences],
+        tags=None
+        if first.tags is None
+        else [sentence.tags or [] for sentence in sentences],
+        documents=np.array([s.document for s in sentences], features.INTEGER),
+        lines=[sentence.lines for sentence in sentences],
+        separator=separator,
+        num_skipped=num_skipped,
+    )
+
+
+def _tag_path(path: str, tags_required: bool) -> str | None:
+    """Where the tags of a seq.in are; None where there are none."""
+    plain, zipped = re.fullmatch(r"(.*?)(\.gz)?", path, re.S).groups("")  # type: ignore[union-attr]
+    tag_path = f"{plain.removesuffix('in')}out{zipped}"
+    if not plain.endswith(".in"):
+        raise ValueError(
+            f"{path}: the name does not end in seq.in, so that of the tags' file is "
+            "not known; rename it, or choose another --file_format"
+        )
+    if tf.io.gfile.exists(tag_path):
+        return tag_path
+    if tags_required:
+        raise FileNotFoundError(f"{tag_path}: no such file; it has the tags of {path}")
+    return None
+
+
+def _lines_of_words(path: str, tag_path: str | None) -> Iterator[conll.Sentence]:
+    words_lines = text_rows.lines(path)
+    if tag_path is None:
+        for number, line in words_lines:
+            words = conll.cells(line)
+            yield conll.Sentence(0, words, None, [number] * len(words))
+        return
+    pairs = itertools.zip_longest(words_lines, text_rows.lines(tag_path))
+    for number, (words_line, tags_line) in enumerate(pairs, start=1):
+        words, tags = (
+            conll.cells(line[1]) if line else [] for line in (words_line, tags_line)
+        )
+        _check_numbers(f"{tag_path}:{number}", len(words), len(tags))
+        yield conll.Sentence(0, words, tags, [number] * len(words))
+
+
+def _check_numbers(place: str, num_words: int, num_tags: int) -> None:
+    if num_words != num_tags:
+        raise ValueError(
+            f"{place}: {num_tags} tags for {num_words} words; give each word one"
+        )
+
+
+def _objects(path: str) -> Iterator[conll.Sentence]:
+    for number, row in text_rows.file_rows(path, "jsonl"):
+        assert isinstance(row, dict)
+        words, tags = words_of(f"{path}:{number}", row), row.get(TAGS_KEY)
+        if tags is not None:
+            _check_texts(f"{path}:{number}", TAGS_KEY, tags)
+            _check_numbers(f"{path}:{number}", len(words), len(tags))
+        yield conll.Sentence(0, words, tags, [number] * len(words))
+
+
+def words_of(place: str, row: dict[str, Any]) -> list[str]:
+    """The words of a JSON object.
+
+    Args:
+        place: file and line, for messages.
+        row: has them under "words" or "tokens", or under "text" between white space.
+
+    Raises:
+        ValueError: it has not, or they are not text.
+    """
+    key = next((key for key in _WORDS_KEYS if row.get(key) is not None), None)
+    if key is None:
+        raise ValueError(f"{place}: none of {', '.join(_WORDS_KEYS)}; give it one")
+    value = row[key]
+    if key == "text":
+        if not isinstance(value, str):
+            raise ValueError(f"{place}: text is {value!r:.60}; write one string")
+        value = value.split()
+    _check_texts(place, key, value)
+    return list(value)
+
+
+def _check_texts(place: str, key: str, value: Any) -> None:
+    if not isinstance(value, list) or not all(isinstance(v, str) and v for v in value):
+        raise ValueError(
+            f"{place}: {key} is {value!r:.60}; write a list of strings, none empty"
+        )
+    try:
+        "".join(value).encode("utf-8")
+    except UnicodeEncodeError as error:  # "\ud83d" is JSON, and no text
+        raise ValueError(
+            f"{place}: {key} has {error.object[error.start]!a}, half of a pair that "
+            "stands for one character; write both halves, or the character itself"
+        ) from None

@@ -1,0 +1,51 @@
+"""Tokens of one's own behind those of a vocabulary."""
+
+import tensorflow as tf
+
+from data_pipeline.files import text_rows
+from data_pipeline.text import tokenization
+
+
+def add(
+    tokenizer: tokenization.BertTokenizer, path: str
+) -> tuple[tokenization.BertTokenizer, list[str]]:
+    """Appends the tokens of a file to a vocabulary; the ids of the others stay.
+
+    Args:
+        tokenizer: of the vocabulary.
+        path: of the file, one token a line, as in a vocab.txt.
+
+    Returns:
+        A tokenizer that knows them, and those of them that it never makes from text:
+        what it cuts (punctuation), or lower-cases. Their ids can still be put in.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: a token is empty, holds white space, or is known already; names
+            file and line. Or the file cannot be read, or is empty.
+    """
+    tokens = [line.strip() for _, line in text_rows.lines(path)]
+    if not tokens:
+        raise ValueError(f"{path}: is empty; give the tokens to add, one a line")
+    known = {token: f"id {i}" for i, token in enumerate(tokenizer.vocab)}
+    for line, token in enumerate(tokens, start=1):
+        if len(token.split()) != 1:
+            raise ValueError(
+                f"{path}:{line}: {token!r} is not one token; give one a line, without "
+                "white space"
+            )
+        if token in known:
+            raise ValueError(
+                f"{path}:{line}: {token!r} is known already, {known[token]}; remove it"
+            )
+        known[token] = f"line {line}"
+    ids = {token: tokenizer.vocab_size + i for i, token in enumerate(tokens)}
+    longer = tokenization.BertTokenizer(
+        [*tokenizer.vocab, *tokens], tokenizer.do_lower_case
+    )
+    # A piece inside of words is no text by itself.
+    words = [
+        token for token in tokens if not token.startswith(tokenization.CONTINUATION)
+    ]
+    made = longer.tokenize(tf.constant(words, tf.string)).to_list()
+    return longer, [w for w, got in zip(words, made, strict=True) if got != [ids[w]]]

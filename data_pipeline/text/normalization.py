@@ -1,0 +1,181 @@
+r"""Text as google-research/bert's word-piece step sees it: cleaned, and cut into words.
+
+These are the first three steps of `data_pipeline/text/tokenization.py`, as TensorFlow
+operations. Training, serving and the learning of vocabularies share them.
+
+Steps 1 and 2 are skipped for the lines that they cannot change, which are most lines of
+English text: lower-casing ASCII letters is then all that is left to do.
+
+TensorFlow's tables are those of Unicode 13 (lower-casing, mended below), 15 (classes)
+and 16 (NFD, punctuation). So with Python 3.11 (Unicode 14), 78 code points that are
+unassigned there come out differently, none that is assigned; and a capital sigma beside
+a letter or mark that is newer than Unicode 13 may take the other small form.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+import tensorflow_text as text
+
+MAX_WORD_CHARS = 200  # of the original's WordpieceTokenizer; longer words are [UNK]
+# What parts the words of a SQuAD context and of a text to tag, and nothing else does:
+# U+00A0, for one, is part of a word, though the tokenizer splits there.
+CONTEXT_WHITESPACE = " \t\r\n\u202f"
+MAX_WORD_BYTES = 4 * MAX_WORD_CHARS  # UTF-8 needs up to four bytes for a character
+
+# The patterns are RE2's, which takes a repetition of at most 1,000.
+_ASCII_SEPARATORS = r"\t\n\r -/:-@\[-`{-~"
+_CJK = (
+    r"\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}"
+    r"\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{f900}-\x{faff}\x{2f800}-\x{2fa1f}"
+)
+# Lines for which steps 1 and 2 come down to ASCII, and which have no long word.
+_PLAIN = (
+    rf"(?:[0-9A-Za-z]{{0,{MAX_WORD_CHARS}}}[{_ASCII_SEPARATORS}])*"
+    rf"[0-9A-Za-z]{{0,{MAX_WORD_CHARS}}}"
+)
+_DELETED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}\p{Cf}"
+_LONE = rf"\p{{P}}$+<=>^`|~{_CJK}"  # always a word of its own
+# What an entry of the vocabulary must look like to be found in a text at all.
+WORD_PIECE = rf"(?:##)?[^{_LONE}{_DELETED}\t\n\r\p{{Z}}]+|[{_LONE}]"
+# Finds every long word, and some runs of short ones, at a fraction of the price of
+# splitting into words: the separators are the frequent ones only.
+_LONG_RUN = (
+    rf"(?s).*[^{_ASCII_SEPARATORS}\x{{3000}}-\x{{303f}}\x{{4e00}}-\x{{9fff}}"
+    rf"\x{{ff01}}-\x{{ff0f}}]{{{MAX_WORD_CHARS + 1}}}.*"
+)
+_TOO_LONG = "x" * (MAX_WORD_BYTES + 1)
+
+# Where Unicode 14 to 17 put new capitals. TensorFlow lower-cases by Unicode 13.
+_NEW_CAPITAL_BLOCKS = (
+    range(0x1C89, 0x1C8A),
+    range(0x2C2F, 0x2C30),
+    range(0xA7C0, 0xA7F2),
+    range(0x10570, 0x10596),
+    range(0x10D50, 0x10D66),
+    range(0x16EA0, 0x16EB9),
+)
+_NEW_CAPITALS = [
+    point for block in _NEW_CAPITAL_BLOCKS for point in block if chr(point).isupper()
+]
+_NEW_CAPITAL = "".join(rf"\x{{{point:x}}}" for point in _NEW_CAPITALS)
+# Lines that `_mend` leaves alone. Excluding the surrogates makes RE2 strict: it lets
+# more than UTF-8 pass for "any character".
+_SOUND = rf"[^{_DELETED}{_NEW_CAPITAL}\x{{d800}}-\x{{dfff}}]*"
+
+
+def normalize(texts: tf.Tensor, do_lower_case: bool) -> tf.Tensor:
+    """Cleans texts, and where asked lower-cases them and takes their accents away.
+
+    A word of more than MAX_WORD_CHARS characters becomes another one of more than
+    MAX_WORD_BYTES bytes, for the word-piece operation counts bytes only.
+
+    Args:
+        texts: [B] string, of which bytes that are not UTF-8 are ignored.
+        do_lower_case: whether the model is uncased.
+
+    Returns:
+        [B] string, UTF-8.
+    """
+    if do_lower_case:
+        # Before anything reads the user's language: a Turkish one makes the UTF-8
+        # lower-casing below turn "I" into a dotless i.
+        texts = tf.strings.lower(texts)
+    plain = tf.strings.regex_full_match(texts, _PLAIN)
+    return _rewrite(
+        lambda rows: _normalize(rows, do_lower_case),
+        texts,
+        where=tf.logical_not(plain),
+    )
+
+
+def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
+    """Cuts texts into the words that `BertTokenizer` spells with word pieces.
+
+    Words of more than MAX_WORD_CHARS characters are left out: no vocabulary can spell
+    them.
+
+    Args:
+        texts: [B] string, of which bytes that are not UTF-8 are ignored.
+        do_lower_case: whether the model is uncased.
+
+    Returns:
+        [B, (W)] string: words, each punctuation mark and ideograph being one.
+    """
+    words = _split(normalize(texts, do_lower_case))
+    return tf.ragged.boolean_mask(words, tf.strings.length(words) <= MAX_WORD_BYTES)
+
+
+def stands_alone(characters: tf.Tensor) -> tf.Tensor:
+    """Whether each is a word of its own wherever it stands: punctuation, CJK.
+
+    Args:
+        characters: [B] string, one character each, in UTF-8.
+
+    Returns:
+        bool [B].
+    """
+    return tf.strings.regex_full_match(characters, f"[{_LONE}]")
+
+
+def _normalize(texts, do_lower_case):
+    """Steps 1 and 2 of the chain, and words that are too long made unspellable."""
+    sound = tf.strings.regex_full_match(texts, _SOUND)
+    texts = _rewrite(
+        lambda rows: _mend(rows, do_lower_case), texts, where=tf.logical_not(sound)
+    )
+    if do_lower_case:
+        texts = tf.strings.lower(texts, encoding="utf-8")
+        texts = text.normalize_utf8(texts, "NFD")
+        texts = tf.strings.regex_replace(texts, r"\p{Mn}+", "")
+    has_long_run = tf.strings.regex_full_match(texts, _LONG_RUN)
+    return _rewrite(_hide_long_words, texts, where=has_long_run)
+
+
+def _mend(texts, do_lower_case):
+    """Step 1, and of step 2 the capitals that TensorFlow does not know."""
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+    texts = tf.strings.regex_replace(texts, f"[{_DELETED}]+", "")
+    if not do_lower_case:
+        return texts
+    has_new = tf.strings.regex_full_match(texts, f"(?s).*[{_NEW_CAPITAL}].*")
+    return _rewrite(_lower_new_capitals, texts, where=has_new)
+
+
+def _lower_new_capitals(texts):
+    points = tf.strings.unicode_decode(texts, "UTF-8")
+    capitals = tf.constant(_NEW_CAPITALS)
+    lowered = tf.constant([ord(chr(point).lower()) for point in _NEW_CAPITALS])
+    values = points.flat_values
+    nearest = tf.minimum(tf.searchsorted(capitals, values), len(_NEW_CAPITALS) - 1)
+    is_capital = tf.gather(capitals, nearest) == values
+    values = tf.where(is_capital, tf.gather(lowered, nearest), values)
+    return tf.strings.unicode_encode(points.with_flat_values(values), "UTF-8")
+
+
+def _hide_long_words(texts):
+    """Replaces the words of too many characters by one of too many bytes, an [UNK]."""
+    words = _split(texts)
+    length = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
+    kept = tf.where(length > MAX_WORD_CHARS, _TOO_LONG, words.flat_values)
+    return tf.strings.reduce_join(words.with_flat_values(kept), axis=-1, separator=" ")
+
+
+def _split(texts):
+    """Step 3, which the word-piece operation does by itself: [B] to [B, (W)]."""
+    texts = tf.strings.regex_replace(texts, r"\p{Z}", " ")
+    return tf.strings.split(tf.strings.regex_replace(texts, f"[{_LONE}]", r" \0 "))
+
+
+def _rewrite(
+    function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor, *, where: tf.Tensor
+) -> tf.Tensor:
+    """Applies a function to some rows of [B] strings; where there are none, is free."""
+
+    def rewritten():
+        rows = tf.where(where)
+        return tf.tensor_scatter_nd_update(
+            texts, rows, function(tf.gather_nd(texts, rows))
+        )
+
+    return tf.cond(tf.reduce_any(where), rewritten, lambda: texts)

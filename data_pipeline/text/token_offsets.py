@@ -1,0 +1,124 @@
+"""Contexts to tokens that know where they come from, as TensorFlow operations.
+
+The offsets are those of `answer_text.Offsets`, for a batch of texts at a time.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from data_pipeline.text import normalization, tokenization
+
+# What str.strip takes away; Unicode has no white space beyond these.
+SPACES = [point for point in range(0x3001) if chr(point).isspace()]
+
+
+class Contexts(NamedTuple):
+    """The characters and tokens of B contexts, end to end.
+
+    Attributes:
+        points: int32 [K], the characters, with a blank behind each context.
+        starts: int64 [B], where each context begins in `points`.
+        ids: int32 ragged [B, (T)], the tokens; each word is tokenized by itself.
+        begins: int64 [sum of T], where in `points` the part of a word begins that a
+            token comes from: what the word-piece step saw as one word.
+        ends: int64 [sum of T], the place behind its last character.
+    """
+
+    points: tf.Tensor
+    starts: tf.Tensor
+    ids: tf.RaggedTensor
+    begins: tf.Tensor
+    ends: tf.Tensor
+
+
+def tokenize(contexts, tokenizer: tokenization.BertTokenizer) -> Contexts:
+    """Tokenizes the words of contexts, and finds where each token comes from.
+
+    Args:
+        contexts: [B] string.
+        tokenizer: of the model.
+    """
+    contexts = tf.strings.unicode_transcode(contexts, "UTF-8", "UTF-8", errors="ignore")
+    rows = tf.strings.unicode_decode(tf.strings.join([contexts, " "]), "UTF-8")
+    points = rows.values  # [K]
+    is_ink = ~is_any(points, [ord(blank) for blank in normalization.CONTEXT_WHITESPACE])
+    before = tf.concat([[False], is_ink[:-1]], axis=0)
+    word_starts = tf.where(is_ink & ~before)[:, 0]  # [W]
+    word_ends = tf.where(~is_ink & before)[:, 0]
+    words = tf.strings.unicode_encode(
+        tf.RaggedTensor.from_row_lengths(points[is_ink], word_ends - word_starts),
+        "UTF-8",
+    )
+    tokens = tokenizer.tokenize(words)  # [W, (T)]
+    begins, ends = _places(points, words, word_starts, word_ends, tokens, tokenizer)
+    owner = tf.gather(rows.value_rowids(), word_starts)
+    return Contexts(
+        points=points,
+        starts=rows.row_starts(),
+        ids=tf.RaggedTensor.from_value_rowids(
+            tokens.values, tf.gather(owner, tokens.value_rowids()), rows.nrows()
+        ),
+        begins=begins,
+        ends=ends,
+    )
+
+
+def _places(points, words, word_starts, word_ends, tokens, tokenizer):
+    """Where in `points` the part of each token lies: the rule of answer_text.Offsets.
+
+    Normalized and written characters are counted side by side, for all words together;
+    a word of which the counts differ has a part of unknown length, and counts whole.
+
+    Returns:
+        Begins and ends as in `Contexts`, without white space at the edges.
+    """
+    lower = tokenizer.do_lower_case
+    parts = normalization.split_words(words, lower)  # [W, (parts)]
+    spelled = _sums(tf.strings.length(parts.values, "UTF8_CHAR"))
+    written = _sums(_widths(points, lower))  # [K + 1]
+    spelled_splits = tf.gather(spelled, parts.row_splits)  # [W + 1]
+    base = tf.gather(written, word_starts)
+    is_known = tf.gather(written, word_ends) - base == (
+        spelled_splits[1:] - spelled_splits[:-1]
+    )
+    base -= spelled_splits[:-1]
+
+    word = tokens.value_rowids()  # [T], and so is all that follows
+    continues = [tokenization.is_continuation(token) for token in tokenizer.vocab]
+    begun = tf.cumsum(tf.cast(~tf.gather(continues, tokens.values), tf.int64))
+    part = begun - tf.gather(begun, tf.gather(tokens.row_starts(), word))
+    is_known = tf.gather(is_known, word) & (part < tf.gather(parts.row_lengths(), word))
+    part = tf.where(is_known, part + tf.gather(parts.row_starts(), word), 0)
+    start = tf.gather(spelled, part) + tf.gather(base, word)
+    end = tf.gather(spelled, tf.where(is_known, part + 1, 0)) + tf.gather(base, word)
+    word_ends = tf.gather(word_ends, word)
+    begins = tf.searchsorted(written[1:], start, "right", tf.int64)
+    begins = tf.where(is_known, begins, tf.gather(word_starts, word))
+    ends = tf.searchsorted(written[1:], end, "right", tf.int64)
+    ends = tf.where(is_known, tf.minimum(ends, word_ends), word_ends)
+
+    is_space = is_any(points, SPACES)
+    ink = tf.where(~is_space)[:, 0]
+    inks = _sums(~is_space)
+    begins = tf.gather(ink, tf.gather(inks, begins))
+    return begins, tf.gather(ink, tf.gather(inks, ends) - 1) + 1
+
+
+def _widths(points, do_lower_case):
+    """How many characters each becomes when it is normalized; int32 [K]."""
+    distinct, index = tf.unique(points)
+    letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
+    alone = normalization.split_words(letters, do_lower_case)
+    joined = tf.strings.reduce_join(alone, axis=-1)
+    return tf.gather(tf.strings.length(joined, "UTF8_CHAR"), index)
+
+
+def is_any(points, wanted):
+    """Whether each of int32 [K] is one of some numbers; bool [K]."""
+    return tf.reduce_any(points[:, tf.newaxis] == tf.constant(wanted), axis=1)
+
+
+def _sums(counts):
+    """[K] to int64 [K + 1], the sums of the first 0, 1, ... K of them."""
+    return tf.concat([[0], tf.cumsum(tf.cast(counts, tf.int64))], axis=0)

@@ -1,0 +1,350 @@
+"""One network in three formats: Google's, Hugging Face's and Keras'.
+
+What is converted is read into a model, which accounts for every name, and written from
+it. So each format needs a reader and a writer and none knows another.
+"""
+
+import collections
+import dataclasses
+import os
+import re
+from typing import Any
+
+import numpy as np
+import safetensors
+import tensorflow as tf
+
+from modeling import models
+from modeling.checkpoints import (
+    checkpoint,
+    hugging_face,
+    keras_files,
+    names,
+    pretrained,
+)
+
+FORMATS = ("google", "hugging_face", "keras")
+# The weights, by the name that releases give them.
+FILES = {
+    "google": "bert_model.ckpt",
+    "hugging_face": hugging_face.WEIGHTS_FILE,
+    "keras": keras_files.MODEL_FILE,
+}
+# Patterns of all names under which weights are written.
+WRITTEN = (*FILES.values(), f"{FILES['google']}.*", keras_files.WEIGHTS_FILE)
+# A variable of each head, whose name in a file tells of the head and whose rows are C.
+_MARKS = (
+    ("pretraining", "masked_lm/bias"),
+    ("pretraining", "next_sentence/bias"),
+    ("classifier", "classifier/logits/bias"),
+    ("tagger", "tagger/logits/bias"),
+    ("span", "span/logits/bias"),
+)
+# Outputs of equal weights differ at most by the order in which sums are made.
+TOLERANCE = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class Converted:
+    """A network that was read.
+
+    Attributes:
+        format: one of `FORMATS`.
+        head: a name in models.HEADS.
+        model: of modeling.models.
+        report: checkpoint.LoadReport.
+        num_states: names in the file that only training needs.
+    """
+
+    format: str
+    head: str
+    model: Any
+    report: checkpoint.LoadReport
+    num_states: int
+
+    def __str__(self):
+        """Lines that account for every name."""
+        told = self.report
+        parts = collections.Counter(
+            _part(name.path)
+            for name, _ in checkpoint.named_variables(self.model)
+            if name.google in told.assigned
+        )
+        counts = ", ".join(f"{part} {count}" for part, count in parts.items())
+        lines = [
+            f"input: {told.source} ({self.format}), head: {self.head}",
+            f"converted: {len(told.assigned)} variables ({counts})",
+        ]
+        if self.num_states:
+            lines.append(f"left out: {self.num_states} of training, buffers and copies")
+        for title, listed in (("left over", told.unused), ("missing", told.missing)):
+            if listed:
+                lines.append(f"{title}: {', '.join(listed)}")
+        return "\n".join(lines)
+
+
+def read(path, config, head="auto"):
+    """Reads a checkpoint with the head that it has.
+
+    Args:
+        path: as in checkpoint.find.
+        config: config.BertConfig.
+        head: a name in models.HEADS, or "auto" to find it from the names in the file.
+
+    Returns:
+        A Converted. The pooler and half of the heads for pretraining may be missing.
+
+    Raises:
+        ValueError: it cannot be read, is of another config, or lacks a part; it has
+            several heads, or not the one that is asked for.
+    """
+    file = checkpoint.open_file(path, config)
+    head, num_classes = find_head(file, config, head)
+    model = models.build(head, num_classes, config)
+    report = checkpoint.load(model, path)
+    rows = [name for name, _ in checkpoint.named_variables(model)]
+    has = {_part(name.path) for name in rows if name.google in report.assigned}
+    for name in rows:
+        part = _part(name.path)
+        if name.google in report.missing and (part in has or part == "encoder"):
+            raise ValueError(
+                f"{report.source}: lacks {name.google}, though it has others of the "
+                f"{part}; the file is not whole, or its config is of a deeper network"
+            )
+    if deeper := [n for n in report.unused if re.search(r"(layer[._]|block_)\d+", n)]:
+        raise ValueError(
+            f"{report.source}: has {deeper[0]}, but its config says num_hidden_layers="
+            f"{config.num_hidden_layers}; give the config file of this checkpoint"
+        )
+    found = checkpoint.find(path)
+    kind = "hugging_face" if tf.io.gfile.isdir(found) else "google"
+    return Converted(
+        "keras" if keras_files.is_keras(found) else kind,
+        head,
+        model,
+        report,
+        sum(file.is_state(key) for key in file.shapes),
+    )
+
+
+def _part(path):
+    """What a variable belongs to: encoder, pooler, or its head."""
+    if names.is_head(path):
+        return path.split("/")[0]
+    return "pooler" if path.startswith("bert/pooler/") else "encoder"
+
+
+def find_head(file, config, asked="auto"):
+    """The head whose variables a file holds.
+
+    A classifier and a tagger have the same names, except in Keras' files. The config's
+    `architectures` says which it is, and without that it is a classifier, for the
+    original has no tagger.
+
+    Args:
+        file: of checkpoint.open_file.
+        config: config.BertConfig.
+        asked: as `head` in `read`.
+
+    Returns:
+        A name in models.HEADS, and C of a classifier or tagger, None for the others.
+
+    Raises:
+        ValueError: as in `read`.
+    """
+    rows = zip(_MARKS, names.table([path for _, path in _MARKS]), strict=True)
+    keys = {(head, path): file.key(name) for (head, path), name in rows}
+    held = {head: key for (head, _), key in keys.items() if key in file.shapes}
+    told = config.extra.get("architectures") or ""
+    told = told if isinstance(told, str) else str(next(iter(told)))
+    if held.get("classifier") and held.get("classifier") == held.get("tagger"):
+        is_tagger = asked == "tagger" or (
+            asked != "classifier" and told == hugging_face.TAGGER
+        )
+        del held["classifier" if is_tagger else "tagger"]
+    if asked == "auto":
+        if len(held) > 1:
+            raise ValueError(
+                f"{file.source}: has several heads, {' and '.join(sorted(held))}; say "
+                "by --head which of them to convert"
+            )
+        if held and told and told not in hugging_face.ARCHITECTURES:
+            raise ValueError(
+                f"{file.source}: has a head of {told}, which is not known; say by "
+                "--head what it is, or --head=none for the encoder alone"
+            )
+        asked = next(iter(held), "none")
+    if asked != "none" and asked not in held:
+        raise ValueError(
+            f"--head={asked}: {file.source} has no such head (it has: "
+            f"{' and '.join(sorted(held)) or 'none'}); leave --head out to find it"
+        )
+    has_classes = asked in models.CLASS_HEADS
+    return asked, file.shapes[held[asked]][0] if has_classes else None
+
+
+def num_rows(config, num_tokens, asked=0):
+    """Rows that the word embeddings shall have.
+
+    Args:
+        config: config.BertConfig as it was read.
+        num_tokens: entries of the vocabulary, 0 where there is none.
+        asked: --resize_embeddings; 0 for as many as are needed.
+
+    Raises:
+        ValueError: rows would be lost, or tokens would have none, or more rows would
+            be spare than `pretrained` takes for those of one model.
+    """
+    least = max(config.vocab_size, num_tokens)
+    if asked and asked < least:
+        raise ValueError(
+            f"--resize_embeddings={asked}: there are {config.vocab_size} rows and "
+            f"{num_tokens} tokens, and none is taken away; give {least} or more"
+        )
+    if num_tokens and asked > num_tokens + pretrained.SPARE_ROWS:
+        raise ValueError(
+            f"--resize_embeddings={asked}: there are {num_tokens} tokens, and at most "
+            f"{pretrained.SPARE_ROWS} rows without one; name more in --add_tokens"
+        )
+    return asked or least
+
+
+def grow(model, vocab_size):
+    """The same network with rows for further tokens.
+
+    A new row is the mean of the rows before it, in the masked-LM bias too, so the logit
+    of a new token is the mean of all others and takes little from them.
+
+    Args:
+        model: of modeling.models.
+        vocab_size: V of the result, as `num_rows` gives it.
+
+    Returns:
+        A built model of the same class; the same model, where nothing is to be added.
+    """
+    if vocab_size == model.config.vocab_size:
+        return model
+    config = dataclasses.replace(model.config, vocab_size=vocab_size)
+    grown = type(model).from_config(
+        {**model.get_config(), "config": dataclasses.asdict(config)}
+    )
+    grown.build()
+    pairs = zip(_weights(model).items(), _weights(grown).values(), strict=True)
+    for (_, value), target in pairs:
+        value = np.asarray(value)
+        if more := target.shape[0] - len(value):
+            mean = value.mean(axis=0, dtype=np.float64).astype(np.float32)
+            value = np.concatenate([value, np.broadcast_to(mean, (more, *mean.shape))])
+        target.assign(value)
+    return grown
+
+
+def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
+    """Writes the weights of a model in one format, and config.json for Hugging Face.
+
+    Args:
+        directory: that exists.
+        model: of modeling.models.
+        target: one of `FORMATS`, or the name of a .weights.h5 file.
+        labels: names of the classes, in the order of their ids.
+        problem_type: as in hugging_face.write.
+        left_out: Google names of variables that have no value worth writing. Keras'
+            files hold them nevertheless.
+
+    Raises:
+        OSError: the files cannot be written.
+    """
+    try:
+        _write(directory, model, target, labels, problem_type, left_out)
+    except (tf.errors.OpError, safetensors.SafetensorError) as error:
+        reason = str(error).splitlines()[0]
+        raise OSError(
+            f"{directory}: cannot be written ({reason:.200}); make room there, or name "
+            "another place"
+        ) from error
+
+
+def _write(directory, model, target, labels, problem_type, left_out):
+    if target == "google":
+        values = checkpoint.google_variables(model)
+        kept = {name: value for name, value in values.items() if name not in left_out}
+        checkpoint.write_google(os.path.join(directory, FILES[target]), kept)
+    elif target == "hugging_face":
+        checkpoint.save_hugging_face(
+            directory,
+            model,
+            labels=labels,
+            problem_type=problem_type,
+            left_out=left_out,
+        )
+    else:
+        keras_files.save(model, os.path.join(directory, FILES.get(target, target)))
+
+
+def described(model, left_out=()):
+    """hugging_face.described of a model without what is left out of its files."""
+    rows = [name for name, _ in checkpoint.named_variables(model)]
+    return hugging_face.described(
+        model.config, [name for name in rows if name.google not in left_out]
+    )
+
+
+def compare(first, second, missing=()):
+    """Compares the weights of two models, and their outputs on one batch.
+
+    Args:
+        first: a model of modeling.models.
+        second: another; its vocabulary may have more rows, which are not compared.
+        missing: Google names of variables that `second` did not get; it gets them.
+
+    Returns:
+        The largest difference of an output.
+
+    Raises:
+        ValueError: a weight differs, the configs do in more than the size of the
+            vocabulary, or outputs differ by more than `TOLERANCE` or are not finite.
+    """
+    shape = dataclasses.replace(first.config, extra={})
+    if shape != dataclasses.replace(
+        second.config, extra={}, vocab_size=shape.vocab_size
+    ):
+        raise ValueError(f"the config was not kept: {shape} became {second.config}")
+    pairs = zip(_weights(first).items(), _weights(second).values(), strict=True)
+    for (name, value), other in pairs:
+        if name in missing:
+            other.assign(value)
+        ours, theirs = np.asarray(value), np.asarray(other)
+        if not np.array_equal(ours, theirs[: len(ours)], equal_nan=True):
+            raise ValueError(f"{name} was not kept; nothing is written")
+    batch = fixed_batch(first.config)
+    outputs = zip(_outputs(first, batch), _outputs(second, batch), strict=True)
+    largest = np.max([np.abs(x - y[..., : x.shape[-1]]).max() for x, y in outputs])
+    if not largest <= TOLERANCE:  # nor if it is no number
+        raise ValueError(
+            f"the outputs before and after differ by {largest}; nothing is written: "
+            "the weights may be damaged (not finite numbers); convert another copy"
+        )
+    return float(largest)
+
+
+def fixed_batch(config):
+    """Features that are always the same for one config: 4 texts of up to 32 tokens."""
+    rng = np.random.default_rng(0)
+    length = min(32, config.max_position_embeddings)
+    lengths = np.linspace(length, max(1, length // 4), 4).astype(int)[:, None]
+    mask = (np.arange(length)[None] < lengths).astype(np.int32)
+    segments = (np.arange(length)[None] >= lengths // 2).astype(np.int32)
+    return {
+        "input_ids": rng.integers(0, config.vocab_size, mask.shape, np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": np.minimum(segments, config.type_vocab_size - 1) * mask,
+        "masked_lm_positions": rng.integers(0, length // 4 or 1, (4, 2), np.int32),
+    }
+
+
+def _outputs(model, batch):
+    return [np.asarray(x) for x in tf.nest.flatten(model(batch, training=False))]
+
+
+def _weights(model):
+    return checkpoint.google_variables(model)

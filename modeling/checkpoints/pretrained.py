@@ -1,0 +1,255 @@
+"""The three files of a pretrained model, by the directory that holds them."""
+
+import contextlib
+import dataclasses
+import json
+import os
+
+import tensorflow as tf
+from absl import logging
+
+from contract import file_names, wording
+from modeling import config as config_lib
+from modeling.checkpoints import checkpoint, hugging_face
+
+CONFIG_FILES = (file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG)
+# Some releases round their table up to a multiple of 8 to 128 rows.
+SPARE_ROWS = 127
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+    """Where the parts lie; stands for three flags of the original.
+
+    Attributes:
+        config_file: bert_config.json or config.json.
+        vocab_file: vocab.txt.
+        checkpoint: a prefix, or a directory with model.safetensors.
+        do_lower_case: what the directory says of its vocabulary, or None.
+    """
+
+    config_file: str
+    vocab_file: str
+    checkpoint: str
+    do_lower_case: bool | None
+
+
+def locate(spec):
+    """Finds config, vocabulary and weights in a directory.
+
+    Args:
+        spec: directory of Google's zip (bert_config.json, vocab.txt, bert_model.ckpt),
+            of Hugging Face (config.json, vocab.txt, model.safetensors), of an earlier
+            run, or the id of a model on Hugging Face's hub such as
+            google-bert/bert-base-uncased, which is downloaded once.
+
+    Raises:
+        ValueError: neither, or a file is missing; names it. Or an added_tokens.json has
+            tokens that the vocabulary lacks.
+    """
+    found = look_in(spec)
+    if not found.config_file or not found.vocab_file:
+        missing = file_names.VOCAB if found.config_file else " or ".join(CONFIG_FILES)
+        raise ValueError(
+            f"--pretrained={spec}: there is no {missing} in it; unpack the whole "
+            "release there, or give --bert_config_file, --vocab_file and "
+            "--init_checkpoint one by one"
+        )
+    _check_added_tokens(found)
+    return dataclasses.replace(found, checkpoint=checkpoint.find(found.checkpoint))
+
+
+def look_in(spec):
+    """What there is of config and vocabulary in a directory; "" for what is not.
+
+    Args:
+        spec: as in `locate`.
+
+    Returns:
+        A Pretrained whose checkpoint is the directory.
+
+    Raises:
+        ValueError: there is no such directory, and no such model on the hub; or its
+            tokenizer_config.json cannot be read.
+    """
+    directory = os.fspath(spec)
+    if not tf.io.gfile.isdir(directory):
+        directory = _download(directory)
+
+    def first(names):
+        paths = [os.path.join(directory, name) for name in names]
+        return next((path for path in paths if tf.io.gfile.exists(path)), "")
+
+    return Pretrained(
+        first(CONFIG_FILES),
+        first([file_names.VOCAB]),
+        directory,
+        _lower_case(directory),
+    )
+
+
+def files(config, tokenizer):
+    """What `locate` looks for beside the weights: {file name: text}.
+
+    Args:
+        config: config.BertConfig.
+        tokenizer: has vocab and do_lower_case.
+    """
+    settings = {"do_lower_case": tokenizer.do_lower_case}
+    return {
+        file_names.BERT_CONFIG: config.to_json_string(),
+        file_names.VOCAB: "".join(f"{token}\n" for token in tokenizer.vocab),
+        file_names.TOKENIZER_CONFIG: json.dumps(settings) + "\n",
+    }
+
+
+def load_weights(model, path, *, trains, resumes):
+    """Gives a model the weights that a run begins with.
+
+    Args:
+        model: a built model.
+        path: --init_checkpoint or the directory of the run; "" for random weights.
+        trains: whether they are to be trained, and may lack a head.
+        resumes: whether `path` is a run that goes on, which will load its weights
+            together with their moments.
+
+    Returns:
+        Where the weights are from, for people, and the step they were trained for.
+
+    Raises:
+        ValueError: they are of another model; or nothing is trained and some are
+            missing.
+    """
+    if not trains:
+        report = checkpoint.load_trained(model, path)
+        return str(report), report.global_step or 0
+    if resumes or not path:
+        return "random: neither --init_checkpoint nor --pretrained is set", 0
+    return str(checkpoint.load(model, path)), 0
+
+
+def _lower_case(directory):
+    """What tokenizer_config.json or the release's name says of upper case."""
+    path = os.path.join(directory, file_names.TOKENIZER_CONFIG)
+    if tf.io.gfile.exists(path):
+        lowers = _read_json(path).get("do_lower_case")
+        if lowers is not None and not isinstance(lowers, bool):
+            raise ValueError(
+                f"{path}: do_lower_case is {lowers!r}; correct it to true or false"
+            )
+        return lowers
+    name = os.path.basename(os.path.normpath(directory))
+    if "uncased" in name:
+        return True
+    return False if "cased" in name else None
+
+
+def _check_added_tokens(found):
+    """Refuses a vocabulary that is not whole: text would lose the tokens it lacks."""
+    path = os.path.join(found.checkpoint, hugging_face.ADDED_TOKENS_FILE)
+    if not tf.io.gfile.exists(path):
+        return
+    with _open(found.vocab_file, "rb") as file:
+        known = set(file.read().decode("utf-8", "replace").split())
+    if lost := sorted(_read_json(path).keys() - known):
+        raise ValueError(
+            f"{path}: adds {wording.first_of(lost)} to {file_names.VOCAB}, which lacks "
+            "them, so they would be split like other words; join the two files with "
+            f"convert_checkpoint.py --input={found.checkpoint} --to=hugging_face "
+            "--output_dir=NEW_DIR, or give --bert_config_file, --vocab_file and "
+            "--init_checkpoint one by one"
+        )
+
+
+def _read_json(path):
+    """The object in a local or remote JSON file, as hugging_face.read_json."""
+    try:
+        with _open(path, "rb") as file:
+            raw = json.loads(file.read())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
+    if not isinstance(raw, dict):
+        raise ValueError(f"{path}: the file holds no JSON object; copy it again")
+    return raw
+
+
+def _download(hub_id):
+    """A model of Hugging Face's hub in the local cache."""
+    if hub_id.count("/") != 1 or hub_id.startswith((".", "/", "~")):
+        raise ValueError(
+            f"--pretrained={hub_id}: no such directory; give the directory of a "
+            "release, or the id of a model on Hugging Face's hub (owner/name)"
+        )
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise ValueError(
+            f"--pretrained={hub_id}: no such directory, and downloading it from "
+            "Hugging Face's hub needs a package: pip install huggingface_hub"
+        ) from error
+    weights = [hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE, hugging_face.SHARDS]
+    tokens = [
+        file_names.VOCAB,
+        hugging_face.ADDED_TOKENS_FILE,
+        hugging_face.TOKENIZER_FILE,
+    ]
+    files = [*CONFIG_FILES, file_names.TOKENIZER_CONFIG, *tokens, *weights]
+    try:
+        return huggingface_hub.snapshot_download(hub_id, allow_patterns=files)
+    except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
+        raise ValueError(
+            f"--pretrained={hub_id}: no such directory, and the hub does not give it "
+            f"({str(error).splitlines()[0]})"
+        ) from error
+
+
+def read_config(path):
+    """The config.BertConfig at a local or remote path; says which keys mean nothing.
+
+    Raises:
+        OSError, ValueError: as in BertConfig.from_json_file.
+    """
+    read = config_lib.BertConfig.from_json_file(path, _open)
+    if unknown := read.unknown_keys():
+        logging.warning(
+            "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)
+        )
+    return read
+
+
+@contextlib.contextmanager
+def _open(path, mode):
+    """tf.io.gfile.GFile, with Python's errors for what cannot be read."""
+    try:
+        with tf.io.gfile.GFile(path, mode) as file:
+            yield file
+    except tf.errors.NotFoundError as error:
+        raise FileNotFoundError(path) from error
+    except tf.errors.OpError as error:  # of a directory, say
+        raise OSError(error.message) from error
+
+
+def check_sizes(config, vocab_size, files, max_seq_length):
+    """Refuses a vocabulary or a length that the network has no embeddings for.
+
+    Args:
+        config: config.BertConfig.
+        vocab_size: entries of the vocabulary.
+        files: has vocab_file and config_file, for the message.
+        max_seq_length: in tokens.
+
+    Raises:
+        ValueError: one does not fit; says both numbers.
+    """
+    if not 0 <= config.vocab_size - vocab_size <= SPARE_ROWS:
+        raise ValueError(
+            f"{files.vocab_file} has {vocab_size} entries, but {files.config_file} "
+            f"says vocab_size={config.vocab_size}; they belong to different models: "
+            "give the two files of one release"
+        )
+    if max_seq_length > config.max_position_embeddings:
+        raise ValueError(
+            f"Cannot use sequence length {max_seq_length} because the BERT model was "
+            f"only trained up to sequence length {config.max_position_embeddings} "
+            f"(max_position_embeddings in {files.config_file}); lower --max_seq_length"
+        )

@@ -1,0 +1,94 @@
+"""Tests of contract/atomic_files.py."""
+
+import pytest
+import tensorflow as tf
+
+from contract import atomic_files
+from tests import full_disk, tiny
+
+
+def test_parts_become_files_in_new_directories(tmp_path):
+    files = {f"{tmp_path}/a/b.txt": ["é\n", "2"], f"{tmp_path}/c": iter(["3"])}
+    atomic_files.write(files)
+    assert tiny.listing(tmp_path) == {"a/b.txt": "é\n2".encode(), "c": b"3"}
+
+
+def test_file_may_be_made_of_the_one_it_replaces(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("x\n" * 1_000_000)  # more than is read at once
+
+    def lines():
+        with open(path) as file:
+            for line in file:
+                yield line.upper()
+
+    atomic_files.write({str(path): lines()})
+    assert path.read_text() == "X\n" * 1_000_000
+
+
+def fails(parts):
+    yield from parts
+    raise KeyError("as the second file is made")
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_one_that_cannot_be_written_leaves_all_as_they_were(tmp_path, is_full):
+    for name in "ab":
+        (tmp_path / name).write_text("old")
+    a, b = f"{tmp_path}/a", f"{tmp_path}/b"
+    if is_full:
+        said = rf"^{b}: cannot be written \(.*File too large.*\); make room there"
+        with full_disk.full_disk(after=5), pytest.raises(OSError, match=said) as raised:
+            atomic_files.write({a: ["new"], b: ["longer"]})
+        assert "\n" not in str(raised.value)
+    else:
+        with pytest.raises(KeyError):
+            atomic_files.write({a: ["new"], b: fails(["new"])})
+    assert tiny.listing(tmp_path) == {"a": b"old", "b": b"old"}
+
+
+def test_place_that_is_no_directory(tmp_path):
+    (tmp_path / "a").write_text("a file")
+    with pytest.raises(OSError, match="cannot be written"):
+        atomic_files.write({f"{tmp_path}/a/b": ["text"]})
+    assert tiny.listing(tmp_path) == {"a": b"a file"}
+
+
+def test_text_is_whole_or_absent(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    atomic_files.write_text(str(path), "first")
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        atomic_files.write_text(str(path), "second")
+    assert path.read_text("utf-8") == "first"
+
+
+def test_place_where_nothing_can_be_written_is_refused(tmp_path):
+    atomic_files.check_writable(f"{tmp_path}/new/file.txt")
+    assert list((tmp_path / "new").iterdir()) == []
+    (tmp_path / "file").touch()
+    path = f"{tmp_path}/file/a/b"
+    for refused in (atomic_files.check_writable, write_nothing):
+        with pytest.raises(OSError, match=f"^{path}: cannot be written .*another"):
+            refused(path)
+    for path in (f"{tmp_path}/new", f"{tmp_path}/absent/"):
+        with pytest.raises(ValueError, match="is a directory; name the file"):
+            atomic_files.check_writable(path)
+
+
+def write_nothing(path):
+    atomic_files.write_text(path, "")
+
+
+def test_file_that_is_not_whole_does_not_stay(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(tf.io.gfile, "rename", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        atomic_files.write_text(f"{tmp_path}/a.txt", "text")
+    assert list(tmp_path.iterdir()) == []

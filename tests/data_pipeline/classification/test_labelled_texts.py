@@ -1,0 +1,269 @@
+"""Tests of data_pipeline/classification/labelled_texts.py."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline import label_maps
+from data_pipeline.classification import label_sets, labelled_texts, tables
+from data_pipeline.examples import packing
+from data_pipeline.files import text_rows
+from data_pipeline.text import tokenization
+
+ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "##s", "."]
+METRICS = {
+    "classification": ("accuracy",),
+    "multi_label": ("f1_micro",),
+    "regression": ("pearson",),
+}
+ROWS = [("a good film", "pos"), ("bad films .", "neg"), ("good good good", "pos")]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return tokenization.BertTokenizer(VOCAB)
+
+
+def write(path, rows, header=("text", "label")):
+    lines = [header, *rows]
+    path.write_text("".join("\t".join(line) + "\n" for line in lines), "utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A function that writes splits as files and says where they are."""
+
+    def make(header=("text", "label"), layout=None, **splits):
+        arguments = {
+            k: v for k, v in splits.items() if k not in ("train", "dev", "test")
+        }
+        files = {
+            name: write(tmp_path / f"{name}.tsv", splits[name], header)
+            for name in ("train", "dev", "test")
+            if name in splits
+        }
+        columns = {"text_a": "text", "label": "label"} if layout is None else layout
+        return labelled_texts.Source(
+            files=files, layout=tables.Layout(**columns), **arguments
+        )
+
+    return make
+
+
+def load(source, splits, tokenizer, limit=16, label_map=""):
+    return labelled_texts.load(
+        source,
+        splits,
+        tokenizer,
+        limit,
+        label_map=label_map,
+        default_metrics=METRICS,
+    )
+
+
+def test_rows_become_tokens_and_label_ids(source, tokenizer, capsys):
+    data = load(source(train=ROWS, dev=ROWS[:1]), ["train", "dev"], tokenizer)
+    train = data.packed["train"]
+    starts = zip(train.splits[:-1], train.splits[1:], strict=True)
+    assert [train.tokens[slice(*ends)].tolist() for ends in starts] == [
+        [2, 7, 4, 6, 3],
+        [2, 5, 6, 8, 9, 3],
+        [2, 4, 4, 4, 3],
+    ]
+    assert data.label_set == label_sets.LabelSet(("neg", "pos"))
+    assert data.label_ids["train"].tolist() == [1, 0, 1]
+    assert data.label_ids["dev"].tolist() == [1]
+    assert data.metrics == ("accuracy",)
+    assert data.problem_type == "classification" and not data.has_pairs
+    out = capsys.readouterr().out
+    assert "train: 3 examples from " in out
+    assert "5.3 tokens on average, 0 cut to 16" in out
+
+
+def test_long_texts_are_cut_and_counted(source, tokenizer):
+    data = load(source(train=ROWS), ["train"], tokenizer, limit=5)
+    assert data.packed["train"].num_truncated == 1
+    assert data.packed["train"].lengths.tolist() == [5, 5, 5]
+
+
+def test_chunks_do_not_show(source, tokenizer, monkeypatch):
+    table = source(train=ROWS * 5).read("train")
+    encode = labelled_texts.encoder(tokenizer, 5)
+    whole = labelled_texts.featurize(table, encode, 5)
+    monkeypatch.setattr(labelled_texts, "_CHUNK_ROWS", 4)
+    pieces = labelled_texts.featurize(table, encode, 5)
+    for name in ("tokens", "splits", "first_lengths"):
+        np.testing.assert_array_equal(getattr(pieces, name), getattr(whole, name))
+    assert pieces.num_truncated == whole.num_truncated == 5
+
+
+def test_encoder_counts_tokens_before_cutting(tokenizer):
+    encode = labelled_texts.encoder(tokenizer, 6)
+    _, _, counts = encode(tf.constant(["a good film", ""]))
+    assert counts.numpy().tolist() == [5, 2]
+    tokens, first, counts = encode(
+        tf.constant(["a good film", "a"]), tf.constant(["films", ""])
+    )
+    assert counts.numpy().tolist() == [8, 4]
+    assert tokens.to_list() == [[2, 7, 4, 3, 6, 3], [2, 7, 3, 3]]
+    assert first.numpy().tolist() == [4, 3]
+
+
+def test_digest_tells_rows_apart(source, tokenizer):
+    def digest(rows):
+        return load(source(train=rows), ["train"], tokenizer).digest("train")
+
+    assert digest(ROWS) == digest(list(ROWS))
+    assert digest(ROWS).startswith("3 examples, digest ")
+    relabelled = [*ROWS[:2], ("good good good", "neg")]
+    others = [ROWS[::-1], relabelled, [*ROWS[:2], ("good good bad", "pos")]]
+    assert len({digest(ROWS), *map(digest, others)}) == 4
+
+
+def test_examples_are_named_by_line_and_id(source, tokenizer):
+    layout = {"text_a": "text", "label": "label", "example_id": "id"}
+    rows = [("a film", "pos", "x9"), ("bad", "neg", "x4"), ("good", "pos", "x7")]
+    made = source(header=("text", "label", "id"), layout=layout, train=rows, dev=ROWS)
+    made.files["dev"] = write(
+        pathlib.Path(made.files["dev"]), rows[:1], ("text", "label", "id")
+    )
+    data = load(made, ["train", "dev"], tokenizer)
+    path = made.files["train"]
+    names = data.names("train", np.array([2, 0, 2], np.int32))
+    assert names == [f"{path}:4 (id x7)", f"{path}:2 (id x9)", f"{path}:4 (id x7)"]
+    assert data.names("dev", np.array([0])) == [f"{made.files['dev']}:2 (id x9)"]
+
+
+def test_examples_of_a_task_are_named_by_guid(tokenizer):
+    folder = ORIGINAL / "mrpc"
+    task = labelled_texts.Source(task_name="MRPC", data_dir=str(folder))
+    data = load(task, ["train", "dev"], tokenizer)
+    path = folder / "train.tsv"
+    assert data.names("train", np.array([1, 0])) == [
+        f"{path}:3 (id train-2)",
+        f"{path}:2 (id train-1)",
+    ]
+    lines = path.read_text("utf-8").split("\n")
+    assert lines[2].split("\t")[3] == data.tables["train"].text_a[1]
+
+
+def test_examples_of_tfds_are_named_by_split_and_number(tokenizer, monkeypatch):
+    rows = [{"text": text, "label": label, "idx": 40} for text, label in ROWS]
+
+    def read(path, name, split, data_dir):
+        return ["text", "label", "idx"], enumerate(rows, start=1)
+
+    monkeypatch.setattr(text_rows, "tfds_rows", read)
+    made = labelled_texts.Source(tfds_name="reviews", files={"train": "train[:3]"})
+    data = load(made, ["train"], tokenizer)
+    assert data.names("train", np.array([2, 0])) == [
+        "tfds:reviews:train[:3]:3 (id 2)",
+        "tfds:reviews:train[:3]:1 (id 0)",
+    ]
+
+
+def test_labels_come_from_the_most_specific_source(source, tmp_path):
+    known = tmp_path / "label_map.json"
+    known.write_text(
+        label_sets.label_map_text(label_sets.LabelSet(("x", "y"))), "utf-8"
+    )
+    made = source(train=ROWS)
+    table = made.read("train")
+    named = source(train=ROWS, label_spec="pos,neg")
+    task = labelled_texts.Source(task_name="mrpc", data_dir=str(ORIGINAL / "mrpc"))
+    assert task.label_set(table, str(known)).names == ("0", "1")
+    assert named.label_set(table, str(known)).names == ("pos", "neg")
+    assert made.label_set(table, str(known)).names == ("neg", "pos")
+    assert made.label_set(None, str(known)).names == ("x", "y")
+    with pytest.raises(ValueError, match="name them with --labels, or give a"):
+        made.label_set(None, "")
+
+
+def test_task_has_its_own_metrics_and_pairs(tokenizer):
+    task = labelled_texts.Source(task_name="MRPC", data_dir=str(ORIGINAL / "mrpc"))
+    data = load(task, ["dev", "test"], tokenizer)
+    assert data.metrics == ("accuracy", "f1")
+    assert data.has_pairs
+    assert data.label_ids["test"] is None
+    assert set(data.label_ids["dev"]) <= {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("task_name", "has_pairs"), [("mrpc", True), ("cola", False), ("", False)]
+)
+def test_export_knows_of_pairs_without_reading(task_name, has_pairs):
+    assert labelled_texts.Source(task_name=task_name).has_pairs == has_pairs
+    own = tables.Layout(text_a="a", text_b="b")
+    assert labelled_texts.Source(layout=own).has_pairs
+
+
+def test_missing_split_names_the_flag(source):
+    with pytest.raises(ValueError, match="the dev rows are needed and --dev_file is"):
+        source(train=ROWS).read("dev")
+    tfds = labelled_texts.Source(tfds_name="glue/sst2", files={"dev": ""})
+    with pytest.raises(ValueError, match="and --tfds_dev_split is not set"):
+        tfds.read("dev")
+
+
+def test_splits_must_all_have_pairs_or_none(source, tokenizer):
+    made = source(train=ROWS, layout={})
+    made.files["dev"] = write(
+        pathlib.Path(made.files["train"]).with_name("pairs.tsv"),
+        [("a", "b", "pos")],
+        ("text_a", "text_b", "label"),
+    )
+    with pytest.raises(ValueError, match="some have pairs of texts and some have sing"):
+        load(made, ["train", "dev"], tokenizer)
+
+
+def test_unknown_labels_stop_a_run_but_not_a_prediction(source, tokenizer):
+    strange = [("good", "odd"), ("bad", "neg"), ("a", "pos")]
+    with pytest.raises(ValueError, match="label 'odd' is not one of"):
+        load(source(train=ROWS, dev=strange), ["train", "dev"], tokenizer)
+    data = load(source(train=ROWS, test=strange), ["train", "test"], tokenizer)
+    assert data.label_ids["test"] is None
+    assert data.tables["test"].labels == ["odd", "neg", "pos"]
+
+
+def test_regression_and_several_labels(source, tokenizer):
+    numbers = [("good", "2.5"), ("bad", "-1")]
+    data = load(source(train=numbers, problem_type="regression"), ["train"], tokenizer)
+    assert data.label_ids["train"].tolist() == [2.5, -1.0]
+    assert data.metrics == ("pearson",) and data.label_set.num_outputs == 1
+    several = [("good", "x|y"), ("bad", "")]
+    data = load(
+        source(train=several, problem_type="multi_label", separator="|"),
+        ["train"],
+        tokenizer,
+    )
+    assert data.label_ids["train"].tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    assert data.metrics == ("f1_micro",)
+
+
+def test_label_map_is_found_beside_a_checkpoint(tmp_path):
+    find = label_maps.find
+    run, other = tmp_path / "run", tmp_path / "other"
+    for folder in (run, other):
+        folder.mkdir()
+    assert find(str(run), str(other), "") == ""
+    path = other / "label_map.json"
+    path.write_text(json.dumps({"0": "a", "1": "b"}), "utf-8")
+    assert find(str(run), str(other)) == str(path)
+    assert find("", f"{other}/model.ckpt-10") == str(path)
+    (run / "label_map.json").write_text("{}", "utf-8")
+    assert find(str(run), str(other)) == str(run / "label_map.json")
+
+
+def test_packed_features_are_those_of_the_encoder(source, tokenizer):
+    """One text encoded alone has the tokens that it has among others."""
+    data = load(source(train=ROWS), ["train"], tokenizer)
+    tokens, first_lengths, _ = data.encode(tf.constant([ROWS[1][0]]))
+    features = packing.pad(tokens, first_lengths)
+    train = data.packed["train"]
+    row = train.tokens[train.splits[1] : train.splits[2]]
+    assert features["input_ids"].numpy().tolist() == [row.tolist()]

@@ -1,0 +1,177 @@
+"""Tests of data_pipeline/examples/batching.py."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.examples import batching, packing
+
+LENGTHS = np.random.default_rng(0).integers(3, 60, size=103)
+
+
+def order(seed=1, num_steps=300, batch_size=4, **changes):
+    return batching.training_order(
+        changes.pop("lengths", LENGTHS),
+        batch_size=batch_size,
+        num_steps=num_steps,
+        seed=seed,
+        **changes,
+    )
+
+
+def padding(rows, lengths=LENGTHS):
+    """Share of padding in batches padded to their longest."""
+    batches = lengths[rows]
+    return 1 - batches.sum() / (batches.max(axis=1) * batches.shape[1]).sum()
+
+
+@pytest.mark.parametrize("group_by_length", [False, True])
+def test_batches_are_full_and_epochs_complete(group_by_length):
+    rows = order(group_by_length=group_by_length)
+    assert rows.shape == (300, 4) and rows.dtype == np.int32
+    counts = np.bincount(rows.ravel(), minlength=len(LENGTHS))
+    # 1,200 draws are 11 whole epochs of 103 examples and 67 of the twelfth.
+    assert counts.min() == 11 and counts.max() == 12
+    assert np.sum(counts == 12) == 1200 - 11 * 103
+
+
+def test_every_epoch_holds_every_example_once():
+    stream = order(group_by_length=False).ravel()
+    epochs = [stream[start : start + 103] for start in range(0, 11 * 103, 103)]
+    for epoch in epochs:
+        assert sorted(epoch) == list(range(103))
+    assert len({tuple(epoch) for epoch in epochs}) == 11
+
+
+def test_grouping_moves_examples_only_within_a_pool():
+    """So that no example waits longer than 64 batches for its turn."""
+    plain, grouped = order(group_by_length=False), order()
+    for start in range(0, 300, batching.POOL_BATCHES):
+        pool = slice(start, start + batching.POOL_BATCHES)
+        assert sorted(plain[pool].ravel()) == sorted(grouped[pool].ravel())
+    assert not np.array_equal(plain, grouped)
+
+
+@pytest.mark.parametrize("group_by_length", [False, True])
+def test_order_follows_from_the_seed(group_by_length):
+    rows = order(group_by_length=group_by_length)
+    np.testing.assert_array_equal(order(group_by_length=group_by_length), rows)
+    assert not np.array_equal(order(seed=2, group_by_length=group_by_length), rows)
+
+
+def test_grouping_saves_padding():
+    lengths = np.random.default_rng(1).integers(3, 60, size=2000)
+    grouped, plain = (
+        order(lengths=lengths, batch_size=8, num_steps=256, group_by_length=grouped)
+        for grouped in (True, False)
+    )
+    assert padding(grouped, lengths) < 0.02
+    assert padding(plain, lengths) > 0.3
+
+
+def test_grouped_batches_are_not_sorted_by_length():
+    """Else a run would see short texts first, pool by pool."""
+    mean_lengths = LENGTHS[order()[: batching.POOL_BATCHES]].mean(axis=1)
+    halves = np.array_split(mean_lengths, 2)
+    assert abs(halves[0].mean() - halves[1].mean()) < 10
+    assert np.any(np.diff(mean_lengths) < 0)
+
+
+@pytest.mark.parametrize("num_steps", [0, 1])
+def test_short_runs(num_steps):
+    rows = order(num_steps=num_steps, batch_size=200)
+    assert rows.shape == (num_steps, 200)
+
+
+def test_evaluation_order_has_every_example_once():
+    rows = batching.evaluation_order(LENGTHS, 8)
+    assert rows.shape == (13, 8)
+    assert np.sum(rows == -1) == 1
+    assert np.all(rows[:-1] >= 0)
+    assert sorted(rows[rows >= 0]) == list(range(103))
+    assert np.all(np.diff(LENGTHS[rows[rows >= 0]]) >= 0)
+    assert batching.evaluation_order(LENGTHS, 103).shape == (1, 103)
+
+
+def test_windows_are_counted_within_their_text():
+    owners = np.array([0, 2, 2, 2, 5, 5])  # texts 1, 3 and 4 have none
+    assert batching.window_names(owners, np.array([3, 0, 5, 1])) == [
+        "window 3 of 3",
+        "window 1 of 1",
+        "window 2 of 2",
+        "window 1 of 3",
+    ]
+
+
+@pytest.fixture
+def packed():
+    lengths = np.array([3, 5, 4, 9])
+    return packing.Packed(
+        tokens=np.concatenate([np.full(n, n) for n in lengths]).astype(np.int32),
+        splits=np.concatenate([[0], np.cumsum(lengths)]),
+        first_lengths=np.array([3, 2, 4, 6], np.int32),
+    )
+
+
+def read(dataset):
+    return [
+        {name: value.numpy().tolist() for name, value in batch.items()}
+        for batch in dataset
+    ]
+
+
+def test_batches_hold_the_examples_of_their_row(packed):
+    rows = np.array([[2, 0], [1, 3]], np.int32)
+    labels = np.array([10, 11, 12, 13], np.int32)
+    first, second = read(batching.batches(packed, rows, targets={"label_ids": labels}))
+    assert first == {
+        "input_ids": [[4, 4, 4, 4], [3, 3, 3, 0]],
+        "input_mask": [[1, 1, 1, 1], [1, 1, 1, 0]],
+        "segment_ids": [[0, 0, 0, 0], [0, 0, 0, 0]],
+        "label_ids": [12, 10],
+    }
+    assert second["input_ids"] == [[5] * 5 + [0] * 4, [9] * 9]
+    assert second["segment_ids"] == [
+        [0, 0, 1, 1, 1, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 1, 1, 1],
+    ]
+    assert second["label_ids"] == [11, 13]
+
+
+def test_batches_of_one_length(packed):
+    rows = np.array([[2, 0], [1, 3]], np.int32)
+    for batch in read(batching.batches(packed, rows, pad_to=12)):
+        assert np.shape(batch["input_ids"]) == (2, 12)
+        assert "label_ids" not in batch
+
+
+def test_minus_one_stands_for_any_example(packed):
+    (batch,) = read(batching.batches(packed, np.array([[1, -1]], np.int32)))
+    assert batch["input_ids"][0] == [5] * 5
+    assert sum(batch["input_mask"][1]) > 0  # real tokens: no division by zero
+
+
+def test_labels_of_tokens_are_filled_up(packed):
+    ragged = tf.ragged.range(tf.constant(packed.lengths, tf.int32))
+    rows = np.array([[1, 2]], np.int32)
+    for pad_to in (None, 12):
+        targets = {"label_ids": ragged}
+        (batch,) = read(batching.batches(packed, rows, targets=targets, pad_to=pad_to))
+        mask = np.array(batch["input_mask"])
+        expected = np.where(mask == 1, np.arange(mask.shape[1]), -1)
+        assert batch["label_ids"] == expected.tolist()
+        assert mask.min() == 0  # so something was filled up
+
+
+def test_labels_of_any_kind(packed):
+    rows = np.array([[3, 1]], np.int32)
+    hot = np.eye(4, dtype=np.float32)
+    (batch,) = read(batching.batches(packed, rows, targets={"label_ids": hot}))
+    assert batch["label_ids"] == hot[[3, 1]].tolist()
+
+
+def test_skipping_steps_equals_an_uninterrupted_run(packed):
+    rows = order(lengths=packed.lengths, num_steps=20, batch_size=2)
+    whole = read(batching.batches(packed, rows))
+    assert read(batching.batches(packed, rows[13:])) == whole[13:]
+    assert read(batching.batches(packed, rows[12:])) != whole[13:]

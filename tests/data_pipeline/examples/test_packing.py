@@ -1,0 +1,158 @@
+"""Tests of data_pipeline/examples/packing.py.
+
+original_tasks/expected_features.json holds what the original's
+convert_single_example (commit eedf571) makes of the tables beside it, with the
+uncased vocabulary and 48 tokens a sequence.
+"""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.classification import labelled_texts, tasks
+from data_pipeline.examples import packing
+from data_pipeline.text import tokenization
+
+ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
+EXPECTED = json.loads((ORIGINAL / "expected_features.json").read_text("utf-8"))
+INPUTS = ("input_ids", "input_mask", "segment_ids")
+CLS, SEP = 101, 102
+
+
+def pop_one_at_a_time(length_a, length_b, limit):
+    """run_classifier.py, _truncate_seq_pair."""
+    while length_a + length_b > limit:
+        if length_a > length_b:
+            length_a -= 1
+        else:
+            length_b -= 1
+    return length_a, length_b
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 8, 13])
+def test_budgets_equal_popping_one_token_at_a_time(limit):
+    pairs = [(a, b) for a in range(20) for b in range(20)]
+    length_a, length_b = (np.array(lengths) for lengths in zip(*pairs, strict=True))
+    keep_a, keep_b = packing.budgets(length_a, length_b, limit)
+    expected = [pop_one_at_a_time(a, b, limit) for a, b in pairs]
+    assert list(zip(keep_a.numpy(), keep_b.numpy(), strict=True)) == expected
+
+
+def ragged(*rows):
+    return tf.ragged.constant(rows, tf.int32, ragged_rank=1)
+
+
+def packed_rows(ids_a, ids_b=None, max_seq_length=8):
+    tokens, first_lengths = packing.pack(
+        ids_a, ids_b, cls_id=CLS, sep_id=SEP, max_seq_length=max_seq_length
+    )
+    return tokens.to_list(), first_lengths.numpy().tolist()
+
+
+def test_single_texts_keep_their_beginning():
+    tokens, first_lengths = packed_rows(ragged([1, 2], [], [1, 2, 3, 4, 5, 6, 7]))
+    assert tokens == [
+        [CLS, 1, 2, SEP],
+        [CLS, SEP],
+        [CLS, 1, 2, 3, 4, 5, 6, SEP],
+    ]
+    assert first_lengths == [4, 2, 8]
+
+
+def test_pairs_lose_tokens_of_the_longer_text_first():
+    tokens, first_lengths = packed_rows(
+        ragged([1, 2], [1, 2, 3, 4, 5], [1, 2, 3], [], [1]),
+        ragged([7], [7, 8], [7, 8, 9], [7], [7, 8, 9, 10, 11, 12]),
+    )
+    assert tokens == [
+        [CLS, 1, 2, SEP, 7, SEP],
+        [CLS, 1, 2, 3, SEP, 7, 8, SEP],
+        [CLS, 1, 2, 3, SEP, 7, 8, SEP],  # of equally long texts, B loses one
+        [CLS, SEP, 7, SEP],
+        [CLS, 1, SEP, 7, 8, 9, 10, SEP],
+    ]
+    assert first_lengths == [4, 5, 5, 2, 3]
+
+
+def test_the_shortest_sequence_has_only_special_tokens():
+    tokens, _ = packed_rows(ragged([1, 2]), ragged([3]), max_seq_length=4)
+    assert tokens == [[CLS, 1, SEP, SEP]]
+    tokens, _ = packed_rows(ragged([1, 2]), max_seq_length=4)
+    assert tokens == [[CLS, 1, 2, SEP]]
+
+
+def test_padding_marks_real_tokens_and_second_segments():
+    tokens = ragged([CLS, 1, SEP, 7, SEP], [CLS, SEP])
+    features = packing.pad(tokens, tf.constant([3, 2]))
+    assert all(value.dtype == tf.int32 for value in features.values())
+    assert {name: value.numpy().tolist() for name, value in features.items()} == {
+        "input_ids": [[CLS, 1, SEP, 7, SEP], [CLS, SEP, 0, 0, 0]],
+        "input_mask": [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]],
+        "segment_ids": [[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]],
+    }
+    longer = packing.pad(tokens, tf.constant([3, 2]), length=7)
+    for name, value in longer.items():
+        np.testing.assert_array_equal(value[:, :5], features[name])
+        assert value.shape == (2, 7) and not np.any(value[:, 5:])
+
+
+def test_unpad_is_the_reverse_of_pad():
+    tokens = ragged([CLS, 1, SEP, 7, SEP], [CLS, SEP])
+    packed = packing.unpad(tokens, tf.constant([3, 2], tf.int64))
+    assert packed.tokens.tolist() == [CLS, 1, SEP, 7, SEP, CLS, SEP]
+    assert packed.splits.tolist() == [0, 5, 7]
+    assert packed.first_lengths.tolist() == [3, 2]
+    assert packed.lengths.tolist() == [5, 2] and len(packed) == 2
+    dtypes = [packed.tokens.dtype, packed.splits.dtype, packed.first_lengths.dtype]
+    assert dtypes == [np.int32, np.int64, np.int32]
+
+
+def test_concatenation_keeps_order_and_adds_counts():
+    rows = [[[CLS, 1, SEP]], [[CLS, SEP], [CLS, 2, 3, SEP]]]
+    parts = [
+        packing.Packed(
+            np.concatenate(part).astype(np.int32),
+            np.cumsum([0] + [len(row) for row in part]),
+            np.array([len(row) for row in part], np.int32),
+            num_truncated=i + 1,
+        )
+        for i, part in enumerate(rows)
+    ]
+    whole = packing.concatenate(parts)
+    assert whole.tokens.tolist() == [CLS, 1, SEP, CLS, SEP, CLS, 2, 3, SEP]
+    assert whole.splits.tolist() == [0, 3, 5, 9]
+    assert whole.first_lengths.tolist() == [3, 2, 4]
+    assert whole.num_truncated == 3
+
+
+@pytest.fixture(scope="module")
+def uncased_tokenizer(minilm_dir):
+    return tokenization.BertTokenizer.from_file(str(minilm_dir / "vocab.txt"))
+
+
+@pytest.mark.parametrize("name", ["cola", "mnli", "mrpc"])
+def test_features_equal_the_originals(uncased_tokenizer, name):
+    limit = EXPECTED[name]["max_seq_length"]
+    encode = labelled_texts.encoder(uncased_tokenizer, limit)
+    for split, expected in EXPECTED[name]["splits"].items():
+        table = tasks.read_split(tasks.task_named(name), str(ORIGINAL / name), split)
+        assert table.example_ids == [row["guid"] for row in expected]
+        packed = labelled_texts.featurize(table, encode, limit)
+        tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
+        features = packing.pad(tokens, packed.first_lengths, limit)
+        for key in INPUTS:
+            wanted = [row[key] for row in expected]
+            assert features[key].numpy().tolist() == wanted, (split, key)
+
+
+@pytest.mark.parametrize("name", ["mnli", "mrpc"])
+def test_the_originals_features_are_no_easy_case(name):
+    """The twin of the test above: pairs, of which some are cut and some are not."""
+    rows = [row for rows in EXPECTED[name]["splits"].values() for row in rows]
+    lengths = {sum(row["input_mask"]) for row in rows}
+    assert max(lengths) == EXPECTED[name]["max_seq_length"]
+    assert len(lengths) > 2
+    assert all(any(row["segment_ids"]) for row in rows)

@@ -1,0 +1,94 @@
+"""The bytes are those of protobuf's own serializer."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.examples import tf_examples
+
+# Around the numbers at which a varint grows by a byte.
+EDGES = [
+    *(0, 1, 126, 127, 128, 129, 255, 256, 16383, 16384, 30521),
+    *(2**21 - 1, 2**21, 2**28 - 1, 2**28, 2**31 - 1, 2**32 - 1),
+]
+
+
+def expected(arrays):
+    """One serialized message a row, by tf.train.Example."""
+    found = []
+    for row in range(len(next(iter(arrays.values())))):
+        example = tf.train.Example()
+        for name, values in arrays.items():
+            feature = example.features.feature[name]
+            if np.asarray(values).dtype.kind == "f":
+                feature.float_list.value.extend(values[row])
+            else:
+                feature.int64_list.value.extend(int(v) for v in values[row])
+        found.append(example.SerializeToString(deterministic=True))
+    return found
+
+
+def encoded(arrays):
+    data, ends = tf_examples.encode(arrays)
+    assert ends[0] == 0 and ends[-1] == len(data)
+    return [data[start:end] for start, end in itertools.pairwise(ends.tolist())]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 17])
+def test_random_arrays(rows):
+    rng = np.random.default_rng(rows)
+    for _ in range(30):
+        arrays = {}
+        for name in rng.permutation(["b", "input_ids", "a", "z" * 90, "weights"]):
+            length = int(rng.choice([1, 2, 31, 32, 127, 128, 200]))
+            highest = int(rng.choice(len(EDGES))) + 1
+            values = rng.choice(EDGES[:highest], size=(rows, length))
+            if name == "weights":
+                arrays[str(name)] = rng.standard_normal((rows, length), np.float32)
+            else:
+                arrays[str(name)] = values.astype(rng.choice(["i8", "u4"]))
+        assert encoded(arrays) == expected(arrays)
+
+
+def test_lengths():
+    """The length of every message on the way to the top passes 127 and 128."""
+    for length in range(1, 201):
+        value = EDGES[length % len(EDGES)]
+        arrays = {
+            "ids": np.array([[value] * length, [0] * length]),
+            "weights": np.full((2, length), 0.5, np.float32),
+        }
+        assert encoded(arrays) == expected(arrays), length
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i4", "i8", "bool"])
+def test_kinds_of_integers(dtype):
+    arrays = {"x": np.array([[0, 1, 1], [1, 0, 0]]).astype(dtype)}
+    assert encoded(arrays) == expected(arrays)
+
+
+def test_float_values_are_kept_to_the_bit():
+    values = [0.0, -0.0, 1.0, 0.1, 3.4e38, 1e-45, np.inf, -np.inf]
+    arrays = {"x": np.array([values], np.float32)}
+    assert encoded(arrays) == expected(arrays)
+    arrays = {"x": np.array([values[:4]], np.float64), "y": np.array([[7]])}
+    assert encoded(arrays) == expected(arrays)
+
+
+def test_columns_that_are_a_view():
+    table = np.arange(24).reshape(4, 6)
+    arrays = {"even": table[:, ::2], "weights": table[:, ::3].astype(np.float32).T.T}
+    assert encoded(arrays) == expected(arrays)
+
+
+def test_no_rows():
+    assert encoded({"x": np.zeros((0, 3), np.int32)}) == []
+
+
+def test_names_are_in_order_whatever_the_order_given():
+    one = {"a": np.array([[1]]), "b": np.array([[2]])}
+    two = {"b": np.array([[2]]), "a": np.array([[1]])}
+    assert encoded(one) == encoded(two)
+    assert encoded(one) != encoded({"a": one["b"], "b": one["a"]})

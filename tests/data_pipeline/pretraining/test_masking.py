@@ -1,0 +1,341 @@
+"""Hidden tokens: which, how many, and what stands in their place."""
+
+import random
+
+import numpy as np
+import pytest
+
+from contract import features
+from data_pipeline.pretraining import masking
+from data_pipeline.text import tokenization
+
+PAD, UNK, CLS, SEP, MASK = range(5)
+# Whole words are 5..99, continuations 100..149.
+VOCAB_SIZE = 150
+PIECES = masking.Pieces(CLS, SEP, MASK, VOCAB_SIZE, np.arange(VOCAB_SIZE) >= 100)
+KINDS = list(masking.GROUP_LENGTHS)
+
+
+def pair(rng, width, share=0.3):
+    """A packed pair of random tokens, some of them continuations; a list."""
+
+    def tokens(count):
+        return [
+            rng.randrange(100, 150) if rng.random() < share else rng.randrange(5, 100)
+            for _ in range(count)
+        ]
+
+    first = rng.randint(1, width - 4)
+    second = rng.randint(1, width - 3 - first)
+    return [CLS, *tokens(first), SEP, *tokens(second), SEP]
+
+
+def padded(sequences, width=None):
+    lengths = np.array([len(sequence) for sequence in sequences])
+    input_ids = np.zeros((len(sequences), width or lengths.max()), np.int32)
+    for row, sequence in zip(input_ids, sequences, strict=True):
+        row[: len(sequence)] = sequence
+    return input_ids, lengths
+
+
+def mask(sequences, kind="word_piece", prob=0.15, limit=20, seed=0, width=None):
+    """The arrays of `masking.mask`, and the original ids."""
+    input_ids, lengths = padded(sequences, width)
+    before = input_ids.copy()
+    rule = masking.Rule(kind, prob, limit)
+    rng = np.random.default_rng(seed)
+    found = masking.mask(input_ids, lengths, rule, PIECES, rng)
+    assert np.array_equal(input_ids, before)
+    return found, before
+
+
+def positions_of(found):
+    """The chosen positions of each row, as lists."""
+    weights = found[features.MASKED_LM_WEIGHTS]
+    return [
+        row[: int(weight.sum())].tolist()
+        for row, weight in zip(
+            found[features.MASKED_LM_POSITIONS], weights, strict=True
+        )
+    ]
+
+
+def words_of(sequence):
+    """Positions of each word, in the original's way: ## goes with what was before."""
+    words = []
+    for i, token in enumerate(sequence):
+        if token in (CLS, SEP):
+            continue
+        if PIECES.is_continuation[token] and words:
+            words[-1].append(i)
+        else:
+            words.append([i])
+    return words
+
+
+def number_to_predict(length, prob, limit):
+    return min(limit, max(1, round(length * prob)))
+
+
+@pytest.mark.parametrize("limit", [1, 5, 20, 300])
+def test_number_to_predict_is_the_original_rule(limit):
+    lengths = np.arange(3, 513)
+    for prob in (0.0, 0.05, 0.1, 0.125, 0.15, 0.25, 0.5, 1.0):
+        found = masking.Rule("word_piece", prob, limit).counts(lengths)
+        assert found.tolist() == [
+            number_to_predict(length, prob, limit) for length in lengths.tolist()
+        ]
+
+
+def test_halves_are_rounded_to_even():
+    counts = masking.Rule("word_piece", 0.125, 20).counts([4, 12, 20, 28])
+    assert counts.tolist() == [1, 2, 2, 4]  # 0.5 (at least 1), 1.5, 2.5, 3.5
+    assert masking.Rule("word_piece", 0.15, 20).counts([10, 30, 50]).tolist() == [
+        2,
+        4,
+        8,
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("prob", "limit"), [(0.15, 20), (0.5, 7), (1.0, 80)])
+def test_every_row_follows_the_rules(kind, prob, limit):
+    rng = random.Random(1)
+    sequences = [pair(rng, rng.choice([5, 9, 30, 64])) for _ in range(400)]
+    found, before = mask(sequences, kind, prob, limit, width=64)
+    ids, places = found[features.MASKED_LM_IDS], found[features.MASKED_LM_POSITIONS]
+    weights, after = found[features.MASKED_LM_WEIGHTS], found[features.INPUT_IDS]
+    assert {array.dtype.str for array in (ids, places, after)} == {"<i4"}
+    assert weights.dtype == np.float32 and weights.shape == (400, limit)
+    restored = after.copy()
+    for i, (sequence, chosen) in enumerate(
+        zip(sequences, positions_of(found), strict=True)
+    ):
+        wanted = number_to_predict(len(sequence), prob, limit)
+        words, count = words_of(sequence), len(chosen)
+        assert count <= wanted
+        assert chosen == sorted(set(chosen))
+        assert all(before[i, place] not in (PAD, CLS, SEP) for place in chosen)
+        assert weights[i].tolist() == [1.0] * count + [0.0] * (limit - count)
+        assert not places[i, count:].any() and not ids[i, count:].any()
+        assert ids[i, :count].tolist() == before[i, chosen].tolist()
+        restored[i, chosen] = ids[i, :count]
+        if kind == "word_piece":
+            assert count == min(wanted, len(sequence) - 3)
+            continue
+        is_chosen = [set(word) <= set(chosen) for word in words]
+        assert sum(len(w) for w, c in zip(words, is_chosen, strict=True) if c) == count
+        if kind == "whole_word":  # nothing that would have fitted is left out
+            left = [len(w) for w, c in zip(words, is_chosen, strict=True) if not c]
+            assert all(count + size > wanted for size in left)
+    assert np.array_equal(restored, before)
+    assert not np.array_equal(after, before)  # there was something to restore
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_generators_hide_the_same(kind):
+    sequences = [pair(random.Random(i), 40) for i in range(20)]
+    one, two, other = (mask(sequences, kind, seed=seed)[0] for seed in (1, 1, 2))
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+    assert not np.array_equal(one["input_ids"], other["input_ids"])
+    assert not np.array_equal(one["masked_lm_positions"], other["masked_lm_positions"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_eighty_ten_ten(kind):
+    rng = random.Random(2)
+    sequences = [pair(rng, 60) for _ in range(4000)]
+    found, before = mask(sequences, kind, 0.3, 20)
+    weights = found[features.MASKED_LM_WEIGHTS] > 0
+    places = found[features.MASKED_LM_POSITIONS]
+    now = np.take_along_axis(found[features.INPUT_IDS], places, 1)[weights]
+    true = np.take_along_axis(before, places, 1)[weights]
+    count = len(true)
+    is_mask, is_same = now == MASK, now == true
+    # A random entry is [MASK] or the true one now and then.
+    for is_this, share in ((is_mask, 0.8), (is_same, 0.1)):
+        expected = share + 0.1 / VOCAB_SIZE
+        error = (expected * (1 - expected) / count) ** 0.5
+        assert abs(is_this.mean() - expected) < 3 * error
+    drawn = now[~is_mask & ~is_same]
+    assert drawn.min() == 0 and drawn.max() == VOCAB_SIZE - 1
+    others = np.bincount(drawn, minlength=VOCAB_SIZE)[:5] / count  # [PAD] to [SEP]
+    error = (0.1 / VOCAB_SIZE / count) ** 0.5
+    assert (np.abs(others[:4] - 0.1 / VOCAB_SIZE) < 4 * error).all() and others[4] == 0
+    # The fate of a token says nothing about that of its neighbour.
+    pairs = weights[:, 1:] & weights[:, :-1]
+    hidden = np.take_along_axis(found[features.INPUT_IDS], places, 1) == MASK
+    both = (hidden[:, 1:] & hidden[:, :-1])[pairs].mean()
+    assert abs(both - 0.64) < 4 * (0.64 * 0.36 / pairs.sum()) ** 0.5 + 0.002
+
+
+@pytest.mark.parametrize("kind", ["word_piece", "whole_word"])
+def test_positions_are_uniform(kind):
+    sequence = [CLS, *[7] * 10, SEP, *[8] * 11, SEP]
+    found, _ = mask([sequence] * 20000, kind, width=32)
+    times = np.zeros(32)
+    for chosen in positions_of(found):
+        times[chosen] += 1
+    share = 4 / 21  # 24 tokens give 3.6 -> 4 predictions among 21
+    expected = np.array([share if t > SEP else 0 for t in sequence] + [0] * 8)
+    error = np.sqrt(expected * (1 - expected) / 20000)
+    assert (np.abs(times / 20000 - expected) <= 4 * error).all()
+
+
+@pytest.mark.parametrize("kind", ["word_piece", "whole_word"])
+def test_pairs_of_positions_are_uniform(kind):
+    count, size = 30000, 6
+    found, _ = mask([[CLS, *[7] * size, SEP]] * count, kind, 0.25)  # 2 of 6
+    chosen = np.array(positions_of(found)) - 1
+    times = np.bincount(chosen[:, 0] * size + chosen[:, 1], minlength=size * size)
+    times = times[times > 0] / count
+    assert len(times) == 15
+    assert (np.abs(times - 1 / 15) < 4 * (1 / 15 / count) ** 0.5).all()
+
+
+def test_whole_words_are_drawn_as_the_original_draws_them():
+    sequence = [CLS, 7, 8, 101, 9, 102, 103, SEP, 10, 104, 11, SEP]
+    wanted, count = 3, 20000
+    found, _ = mask([sequence] * count, "whole_word", 0.25)
+    ours = {}
+    for chosen in map(tuple, positions_of(found)):
+        ours[chosen] = ours.get(chosen, 0) + 1
+    theirs, rng = {}, random.Random(3)
+    for _ in range(count):
+        words, chosen = words_of(sequence), []
+        rng.shuffle(words)
+        for word in words:
+            if len(chosen) + len(word) <= wanted:
+                chosen += word
+        chosen = tuple(sorted(chosen))
+        theirs[chosen] = theirs.get(chosen, 0) + 1
+    assert ours.keys() == theirs.keys() and len(ours) > 5
+    for chosen, times in theirs.items():
+        assert abs(ours[chosen] - times) < 4 * (2 * times) ** 0.5
+
+
+def test_word_goes_on_across_a_separator():
+    # B begins in the middle of a word: the original counts it to the last one of A.
+    sequence = [CLS, 7, 8, SEP, 101, 102, 9, SEP]
+    found, _ = mask([sequence] * 300, "whole_word", 0.375)  # 3 tokens
+    chosen = {tuple(row) for row in positions_of(found)}
+    assert chosen == {(2, 4, 5), (1, 6)}
+    # A continuation in the beginning is a word of its own.
+    found, _ = mask([[CLS, 101, 102, 7, SEP]] * 300, "whole_word", 0.4)  # 2 tokens
+    assert {tuple(row) for row in positions_of(found)} == {(1, 2), (3,)}
+
+
+def test_words_longer_than_the_budget_are_skipped():
+    found, _ = mask([[CLS, 7, 101, 102, SEP, 8, 103, SEP]] * 50, "whole_word", 0.15)
+    assert positions_of(found) == [[]] * 50
+    assert not found[features.MASKED_LM_WEIGHTS].any()
+    assert np.array_equal(
+        found[features.INPUT_IDS][0], [CLS, 7, 101, 102, 3, 8, 103, 3]
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_of_one_token_and_none(kind):
+    found, _ = mask([[CLS, 7, SEP], [CLS, SEP], [CLS, 8, SEP, SEP]], kind, limit=40)
+    chosen = positions_of(found)
+    assert chosen[1] == []
+    if kind in ("word_piece", "whole_word"):
+        assert chosen == [[1], [], [1]]
+    empty, _ = mask([[CLS, SEP]] * 3, kind, limit=2)
+    assert positions_of(empty) == [[], [], []]
+
+
+@pytest.mark.parametrize("kind", ["word_piece", "whole_word"])
+def test_more_predictions_than_tokens(kind):
+    found, _ = mask([[CLS, 7, 8, 9, SEP]] * 3, kind, prob=1.0, limit=50)
+    assert found[features.MASKED_LM_POSITIONS].shape == (3, 50)
+    assert positions_of(found) == [[1, 2, 3]] * 3
+
+
+def test_no_sequences():
+    rule = masking.Rule("span", 0.15, 4)
+    rng = np.random.default_rng(0)
+    ids = np.zeros((0, 9), np.int32)
+    found = masking.mask(ids, np.zeros(0, int), rule, PIECES, rng)
+    assert found[features.MASKED_LM_POSITIONS].shape == (0, 4)
+
+
+# --- Runs of words.
+
+
+def test_runs_of_three_words_tile_the_words(monkeypatch):
+    monkeypatch.setitem(masking.GROUP_LENGTHS, "span", (0.0, 0.0, 1.0))
+    sequence = [CLS, 7, 8, 101, 9, 10, SEP, 11, 102, 12, 13, SEP]
+    runs = [(1, 2, 3, 4), (5, 7, 8, 9), (10,)]  # words 1-3, 4-6 and the rest
+    found, _ = mask([sequence] * 200, "span", 0.4)  # 5 tokens
+    chosen = {tuple(row) for row in positions_of(found)}
+    assert chosen == {(*runs[0], 10), (*runs[1], 10)}
+
+
+def runs_of(chosen):
+    """Lengths of the unbroken runs in ascending positions."""
+    breaks = np.flatnonzero(np.diff(chosen) > 1) + 1
+    return [len(part) for part in np.split(np.array(chosen), breaks) if len(part)]
+
+
+def slow_runs(kind, words, wanted, rng):
+    """Lengths of chosen runs among single-piece words, one sequence at a time."""
+    weights = masking.GROUP_LENGTHS[kind]
+    groups, start = [], 0
+    while start < words:
+        (size,) = rng.choices(range(1, len(weights) + 1), weights)
+        groups.append(list(range(start, min(start + size, words))))
+        start += size
+    rng.shuffle(groups)
+    chosen = []
+    for group in groups:
+        if len(chosen) + len(group) <= wanted:
+            chosen += group
+    return runs_of(sorted(chosen))
+
+
+@pytest.mark.parametrize("kind", ["span", "ngram"])
+def test_lengths_of_runs_are_those_of_the_plain_account(kind):
+    words, count = 120, 2500
+    found, _ = mask([[CLS, *[7] * words, SEP]] * count, kind, 0.15)
+    ours = np.bincount([n for c in positions_of(found) for n in runs_of(c)])
+    rng = random.Random(4)
+    rows = [slow_runs(kind, words, 18, rng) for _ in range(count)]
+    theirs = np.bincount([n for row in rows for n in row], minlength=len(ours))
+    longest = len(masking.GROUP_LENGTHS[kind])
+    difference = np.abs(ours[: longest + 1] - theirs[: longest + 1])
+    assert (difference <= 4 * np.sqrt(2 * theirs[: longest + 1] + 2)).all()
+    assert ours[longest] > 20  # the longest runs are there
+
+
+def test_weights_of_lengths_are_those_of_the_papers():
+    span = np.array(masking.GROUP_LENGTHS["span"])
+    span /= span.sum()
+    assert len(span) == 10
+    assert np.allclose(span[1:] / span[:-1], 0.8)
+    assert abs((span * np.arange(1, 11)).sum() - 3.8) < 0.05  # "a mean of 3.8"
+    ngram = np.array(masking.GROUP_LENGTHS["ngram"])
+    assert np.allclose(ngram / ngram.sum(), [6 / 11, 3 / 11, 2 / 11])
+    assert masking.GROUP_LENGTHS["whole_word"] == (1.0,)
+
+
+def test_budget_of_spans_is_nearly_used():
+    found, _ = mask([[CLS, *[7] * 125, SEP, SEP]] * 500, "span", 0.15)
+    sizes = [len(row) for row in positions_of(found)]
+    assert max(sizes) == 19 and np.mean(sizes) > 18.8
+
+
+# --- What is known of a vocabulary.
+
+
+def test_pieces_of_a_tokenizer():
+    vocab = ["[PAD]", "[CLS]", "a", "##b", "[SEP]", "#", "##", "[UNK]", "[MASK]"]
+    pieces = masking.pieces_of(tokenization.BertTokenizer(vocab))
+    assert (pieces.cls_id, pieces.sep_id, pieces.mask_id) == (1, 4, 8)
+    assert pieces.vocab_size == 9
+    assert np.flatnonzero(pieces.is_continuation).tolist() == [3, 6]
+
+
+def test_vocabulary_without_mask_is_refused():
+    with pytest.raises(ValueError, match=r"4 tokens lacks \[MASK\]; give"):
+        masking.pieces_of(tokenization.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"]))

@@ -1,0 +1,121 @@
+"""Tests of data_pipeline/tagging/tag_schemes.py."""
+
+import random
+
+import pytest
+
+from data_pipeline.tagging import tag_schemes
+
+# The spans (0, 2, x), (2, 3, x), (4, 7, y) in every scheme.
+SPANS = [(0, 2, "x"), (2, 3, "x"), (4, 7, "y")]
+SPELLED = {
+    "BIO": "B-x I-x B-x O B-y I-y I-y",
+    "IOB1": "I-x I-x B-x O I-y I-y I-y",
+    "BIOES": "B-x E-x S-x O B-y I-y E-y",
+    "BILOU": "B-x L-x U-x O B-y I-y L-y",
+    "BMES": "B-x E-x S-x O B-y M-y E-y",
+}
+
+
+@pytest.mark.parametrize("scheme", SPELLED)
+def test_schemes_spell_the_same_spans(scheme):
+    tags = SPELLED[scheme].split()
+    assert tag_schemes.spans(tags, scheme) == SPANS
+    found = [tag_schemes.Span(*span) for span in SPANS]
+    assert tag_schemes.tags_of(found, len(tags), scheme) == tags
+    assert tag_schemes.repair(tags, scheme) == (tags, 0)
+    assert tag_schemes.find_scheme([["O"], tags]) == scheme
+
+
+@pytest.mark.parametrize(
+    ("tags", "spans"),
+    [
+        ("I-x I-x O", [(0, 2, "x")]),
+        ("B-x I-y I-y", [(0, 1, "x"), (1, 3, "y")]),
+        ("O I-x B-x", [(1, 2, "x"), (2, 3, "x")]),
+        ("I-x I-y", [(0, 1, "x"), (1, 2, "y")]),
+        ("B I O I B", [(0, 2, ""), (3, 4, ""), (4, 5, "")]),
+        ("O O", []),
+        ("", []),
+    ],
+)
+def test_spans_of_careless_tags(tags, spans):
+    assert tag_schemes.spans(tags.split(), "BIO") == spans
+    assert tag_schemes.spans(tags.split(), "IOB1") == spans
+
+
+@pytest.mark.parametrize(
+    ("scheme", "tags", "repaired", "count"),
+    [
+        ("BIO", "I-x I-x O I-y", "B-x I-x O B-y", 2),
+        ("BIO", "B-x I-y O", "B-x B-y O", 1),
+        ("IOB1", "B-x I-x B-x O B-y", "I-x I-x B-x O I-y", 2),
+        ("IOB1", "I-x I-y B-y", "I-x I-y B-y", 0),
+        ("BIOES", "B-x O I-x E-x", "S-x O B-x E-x", 2),
+        ("BIOES", "S-x I-x B-x", "S-x S-x S-x", 2),
+        ("BILOU", "I-x I-x U-x", "B-x L-x U-x", 2),
+        ("BIO", "I O I", "B O B", 2),
+        ("plain", "NN I-x", "NN I-x", 0),
+    ],
+)
+def test_repair_spells_spans_anew(scheme, tags, repaired, count):
+    assert tag_schemes.repair(tags.split(), scheme) == (repaired.split(), count)
+
+
+@pytest.mark.parametrize("scheme", SPELLED)
+def test_repair_keeps_the_spans_of_any_tags(scheme):
+    rng = random.Random(3)
+    letters = {letter for tag in SPELLED[scheme].split() for letter in tag[0]} - {"O"}
+    names = ["O", *(f"{a}-{b}" for a in sorted(letters) for b in "xy")]
+    changed = 0
+    for _ in range(300):
+        tags = rng.choices(names, k=rng.randrange(1, 12))
+        repaired, count = tag_schemes.repair(tags, scheme)
+        assert tag_schemes.spans(repaired, scheme) == tag_schemes.spans(tags, scheme)
+        assert tag_schemes.repair(repaired, scheme) == (repaired, 0)
+        changed += count
+    assert changed > 100
+
+
+@pytest.mark.parametrize(
+    ("sentences", "scheme"),
+    [
+        ("B-x I-x O|I-x", "BIO"),  # a mistake in a file of BIO
+        ("I-x B-x|I-y", "IOB1"),
+        ("I-x O", "IOB1"),
+        ("B-x O", "BIO"),
+        ("O|B-x|I-x", "BIO"),  # names alone
+        ("O|B-x|I-x|E-x", "BIOES"),
+        ("S-x O", "BIOES"),
+        ("U-x O", "BILOU"),
+        ("B I O", "BIO"),
+        ("NN VB O", "plain"),
+        ("B-x E-x L-x", "plain"),
+        ("O O", "plain"),
+        ("B-", "plain"),
+        ("BI-x", "plain"),
+    ],
+)
+def test_schemes_are_found(sentences, scheme):
+    assert tag_schemes.find_scheme(s.split() for s in sentences.split("|")) == scheme
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [("PAD", True), ("[CLS]", True), ("b-x", True), ("S-x", False), ("O", False)],
+)
+def test_placeholders_are_of_no_scheme(tag, expected):
+    assert tag_schemes.is_placeholder(tag) is expected
+
+
+def test_types_may_have_hyphens():
+    tags = ["B-creative-work", "I-creative-work"]
+    assert tag_schemes.spans(tags, "BIO") == [(0, 2, "creative-work")]
+
+
+@pytest.mark.parametrize("tag", ["E-x", "B-", "x", "BI-x", "-x", "", "o"])
+def test_tags_of_no_scheme_are_refused(tag):
+    with pytest.raises(ValueError, match=r"is not of the scheme BIO \(B-type, I-type"):
+        tag_schemes.spans(["O", tag], "BIO")
+    assert not tag_schemes.fits(tag, "BIO")
+    assert tag_schemes.fits(tag, "plain")

@@ -1,0 +1,115 @@
+"""Tests of data_pipeline/tagging/tag_sets.py."""
+
+import numpy as np
+import pytest
+
+from data_pipeline.tagging import tag_sets, tagged_files
+
+BIO = tag_sets.TagSet(("O", "B-x", "I-x"), "BIO")
+
+
+def sentences(*tags, has_tags=True):
+    tags = [row.split() for row in tags]
+    return tagged_files.Sentences(
+        path="a.conll",
+        tag_path="a.conll",
+        file_format="conll",
+        words=[["w"] * len(row) for row in tags],
+        tags=tags if has_tags else None,
+        documents=np.zeros(len(tags), np.int32),
+        lines=[[10 * i + j for j in range(len(row))] for i, row in enumerate(tags)],
+    )
+
+
+def test_tags_are_found_and_sorted():
+    found = tag_sets.find(sentences("I-x O", "B-y B-x I-x"))
+    assert found == tag_sets.TagSet(("O", "B-x", "B-y", "I-x"), "BIO")
+    assert tag_sets.find(sentences("VB NN")).names == ("NN", "VB")
+    assert tag_sets.find(sentences("VB NN")).scheme == "plain"
+
+
+def test_tags_may_be_given():
+    found = tag_sets.find(sentences("B-x I-x O"), names=["B-x", "O", "I-x"])
+    assert found == tag_sets.TagSet(("B-x", "O", "I-x"), "BIO")
+    assert tag_sets.find(sentences("B-x O"), scheme="IOB1").scheme == "IOB1"
+    with pytest.raises(ValueError, match=r"'S-x' is not of the scheme BIO"):
+        tag_sets.find(sentences("B-x O"), names=["S-x", "O", "B-x"])
+    message = r"a\.conll: every word has the tag 'O', and there is nothing to learn"
+    with pytest.raises(ValueError, match=message):
+        tag_sets.find(sentences("O O", "O"))
+
+
+def test_placeholders_keep_their_ids_and_are_outside():
+    """PAD and UNK head the list of tags of many published data sets."""
+    names = ["PAD", "O", "B-x", "[CLS]"]
+    found = tag_sets.find(sentences("B-x O"), names=names)
+    assert found == tag_sets.TagSet(tuple(names), "BIO")
+    assert found.placeholders() == ("PAD", "[CLS]")
+    assert found.encode(sentences("O B-x")).tolist() == [1, 2]
+    assert found.decode([[0, 1, 2, 3]]) == [["O", "O", "B-x", "O"]]
+    # Where each tag is for itself, all are tags.
+    plain = tag_sets.TagSet(tuple(names), "plain")
+    assert plain.placeholders() == () and plain.decode([[0, 3]]) == [["PAD", "[CLS]"]]
+
+
+def test_ids_follow_the_names():
+    ids = BIO.encode(sentences("B-x I-x O", "O"))
+    assert ids.tolist() == [1, 2, 0, 0] and ids.dtype == np.int32
+    assert BIO.decode([[1, 2, 0], [0]]) == [["B-x", "I-x", "O"], ["O"]]
+
+
+def test_unknown_tags_are_refused_with_their_place():
+    message = r"a\.conll:11: tag 'B-xx' is not one of .*'I-x'\]; closest: 'B-x'"
+    with pytest.raises(ValueError, match=message):
+        BIO.encode(sentences("O O", "O B-xx"))
+    with pytest.raises(ValueError, match=r"a\.conll: has no tags"):
+        BIO.encode(sentences("O", has_tags=False))
+
+
+def test_unknown_tags_may_be_accepted():
+    ids = BIO.encode(sentences("O B-y"), accepts_unknown=True)
+    assert ids.tolist() == [0, -1]
+    with pytest.raises(ValueError, match=r"a\.conll:1: tag 'y' is not one of"):
+        BIO.encode(sentences("O y"), accepts_unknown=True)
+
+
+@pytest.mark.parametrize(
+    ("names", "scheme", "message"),
+    [
+        (["O"], "BIO", r"needs 2 tags of BIO or more, not \['O'\]"),
+        (["NN"], "plain", r"needs 2 tags or more, not \['NN'\]"),
+        (["NN", "VB", "O"], "BIO", r"needs 2 tags of BIO or more, not \['NN', 'VB'"),
+        (["O", "B-x", "B-x"], "BIO", "tag 'B-x' is named 2 times"),
+        (["O", "E-x"], "BIO", "'E-x' is not of the scheme BIO"),
+        (["O", "B-x"], "bio", "--tag_scheme=bio is not one of BIO, IOB1"),
+    ],
+)
+def test_bad_sets_are_refused(names, scheme, message):
+    with pytest.raises(ValueError, match=message):
+        tag_sets.TagSet(tuple(names), scheme)
+
+
+def test_map_is_read_as_written(tmp_path):
+    path = tmp_path / "label_map.json"
+    tag_set = tag_sets.TagSet(("O", "B-été", "I-été"), "IOB1")
+    path.write_text(tag_sets.map_text(tag_set), "utf-8")
+    assert tag_sets.read_map(path) == tag_set
+    assert '"1": "B-été"' in path.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"0": "a", "1": "b", "problem_type": "classification"}',
+        '{"0": "O", "2": "B-x", "problem_type": "tagging", "tag_scheme": "BIO"}',
+        '{"0": "O", "1": "B-x", "problem_type": "tagging"}',
+        "[]",
+        "{",
+        b"\xff",
+    ],
+)
+def test_other_files_are_refused(tmp_path, text):
+    path = tmp_path / "label_map.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError, match=r"label_map\.json: not a map of tags"):
+        tag_sets.read_map(path)

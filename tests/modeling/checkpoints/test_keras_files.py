@@ -1,0 +1,137 @@
+"""Tests of keras_files.py, and of saving models the way Keras does it."""
+
+import dataclasses
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+from modeling import config, models
+from modeling.checkpoints import checkpoint, keras_files
+
+HEADS = [
+    (head, 3 if head in ("classifier", "tagger") else None) for head in models.HEADS
+]
+
+
+def random_model(config, head, num_classes, seed=1):
+    model = models.build(head, num_classes, config)
+    rng = np.random.default_rng(seed)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape).astype(np.float32))
+    return model
+
+
+def assert_same(actual, expected):
+    assert type(actual) is type(expected)
+    assert actual.config == expected.config
+    pairs = zip(
+        checkpoint.named_variables(actual),
+        checkpoint.named_variables(expected),
+        strict=True,
+    )
+    for (name, value), (other, wanted) in pairs:
+        assert name == other
+        np.testing.assert_array_equal(value, wanted, err_msg=name.path)
+
+
+@pytest.mark.parametrize("ending", keras_files.ENDINGS)
+@pytest.mark.parametrize(("head", "num_classes"), HEADS)
+def test_model_is_the_same_after_saving(
+    tiny_config, tmp_path, head, num_classes, ending
+):
+    model = random_model(tiny_config, head, num_classes)
+    path = f"{tmp_path}/m{ending}"
+    keras_files.save(model, path)
+    assert_same(keras_files.load(path, tiny_config), model)
+
+
+def test_keras_loads_it_by_itself(tiny_config, tiny_features, tmp_path):
+    """Compiled, trained by `fit`, saved: as with any Keras model."""
+    model = models.BertClassifier(tiny_config, 3)
+    model.compile(optimizer="sgd", loss="mse")
+    inputs = {k: tiny_features[k] for k in ("input_ids", "input_mask", "segment_ids")}
+    model.fit(inputs, {"logits": np.ones((2, 3), np.float32)}, verbose=0)
+    model.save(tmp_path / "m.keras")
+    again = keras.models.load_model(tmp_path / "m.keras")
+    assert_same(again, model)
+    np.testing.assert_array_equal(
+        again(tiny_features)["logits"], model(tiny_features)["logits"]
+    )
+    assert isinstance(again.optimizer, keras.optimizers.SGD)
+    # And without what trained it.
+    bare = keras_files.load(str(tmp_path / "m.keras"))
+    assert_same(bare, model)
+    assert not bare.compiled
+
+
+def test_config_survives_whatever_it_holds(tiny_config, tmp_path):
+    raw = {**tiny_config.to_dict(), "model_type": "bert", "hidden_act": "gelu"}
+    odd = config.BertConfig.from_dict({**raw, "layer_norm_eps": 1e-6, "note": [1, "a"]})
+    assert odd.hidden_act == "gelu_erf" and odd.extra["note"] == [1, "a"]
+    keras_files.save(models.build("none", None, odd), f"{tmp_path}/m.keras")
+    assert keras_files.stored_config(f"{tmp_path}/m.keras") == odd
+    assert keras_files.load(f"{tmp_path}/m.keras").config == odd
+
+
+@pytest.mark.parametrize("name", [keras_files.MODEL_FILE, keras_files.WEIGHTS_FILE])
+def test_checkpoint_loads_keras_files(tiny_config, tmp_path, name):
+    model = random_model(tiny_config, "classifier", 3)
+    keras_files.save(model, f"{tmp_path}/{name}")
+    assert checkpoint.find(tmp_path) == f"{tmp_path}/{name}"
+    assert checkpoint.find(tmp_path / name) == f"{tmp_path}/{name}"
+    again = models.build("classifier", 3, tiny_config)
+    report = checkpoint.load(again, tmp_path)
+    assert report.missing == report.unused == () and report.global_step is None
+    assert_same(again, model)
+    # The head of another task stays as it was, and is reported.
+    tagger = models.build("tagger", 3, tiny_config)
+    report = checkpoint.load(tagger, tmp_path)
+    assert report.missing == ("output_weights", "output_bias")
+    assert report.unused == ("classifier/logits/bias", "classifier/logits/kernel")
+
+
+def test_weights_need_a_config_that_fits(tiny_config, tmp_path):
+    path = f"{tmp_path}/m.weights.h5"
+    keras_files.save(random_model(tiny_config, "span", None), path)
+    with pytest.raises(ValueError, match=r"weights alone; put its bert_config\.json"):
+        keras_files.load(path)
+    other = config.BertConfig.from_dict({**tiny_config.to_dict(), "vocab_size": 61})
+    with pytest.raises(ValueError, match="not a readable Keras file of this model"):
+        keras_files.load(path, other)
+
+
+@pytest.mark.parametrize(("head", "num_classes"), HEADS)
+@pytest.mark.parametrize("layers", [1, 3])
+def test_no_layer_is_lost_or_made_up(tiny_config, tmp_path, head, num_classes, layers):
+    """Keras would say nothing of a layer that the model lacks."""
+    path = f"{tmp_path}/m.weights.h5"
+    keras_files.save(random_model(tiny_config, head, num_classes), path)
+    other = dataclasses.replace(tiny_config, num_hidden_layers=layers)
+    message = f"holds 2 layers of BERT, but its config says num_hidden_layers={layers}"
+    with pytest.raises(ValueError, match=message):
+        keras_files.load(path, other)
+
+
+@pytest.mark.parametrize("ending", keras_files.ENDINGS)
+def test_damaged_file_says_so(tiny_config, tmp_path, ending):
+    path = tmp_path / f"m{ending}"
+    keras_files.save(random_model(tiny_config, "none", None), str(path))
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(ValueError, match="not a readable Keras file") as caught:
+        keras_files.load(str(path), tiny_config)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_model_of_another_kind_is_refused(tmp_path):
+    other = keras.Sequential([keras.Input([3]), keras.layers.Dense(2)])
+    other.save(tmp_path / "a.keras")
+    message = r"a Keras model Sequential, .* none of modeling/models\.py \(bert>Bert"
+    with pytest.raises(ValueError, match=message):
+        keras_files.load(f"{tmp_path}/a.keras")
+    with zipfile.ZipFile(tmp_path / "b.keras", "w") as archive:
+        archive.writestr("notes.txt", "")
+    with pytest.raises(ValueError, match="not a readable Keras file"):
+        keras_files.load(f"{tmp_path}/b.keras")

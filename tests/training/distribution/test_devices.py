@@ -1,0 +1,275 @@
+"""Tests of devices.py on one device; on two: test_two_replicas.py."""
+
+import json
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training.distribution import devices
+
+STRATEGY = tf.distribute.get_strategy()
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+
+
+@pytest.fixture
+def of_two(monkeypatch):
+    """A function that makes this process one of two, under a strategy of four."""
+
+    def become(task):
+        record = {
+            "cluster": {"worker": ["a:1", "b:1"]},
+            "task": {"type": "worker", "index": task},
+        }
+        monkeypatch.setenv("TF_CONFIG", json.dumps(record))
+        return strategy
+
+    class Workers:
+        num_replicas_in_sync = 4
+
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", Workers)
+    strategy = Workers()
+    return become
+
+
+def test_one_device_is_described(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
+    monkeypatch.setattr(devices, "_usable_cores", lambda: range(3))
+    assert devices.describe(STRATEGY) == (
+        "devices: CPU with 3 cores, no GPU found; strategy: one device, 1 replica(s)"
+    )
+    gpu = types.SimpleNamespace(name="/device:GPU:0")
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [gpu])
+    assert devices.describe(STRATEGY) == (
+        "devices: 1 GPU; strategy: one device, 1 replica(s)"
+    )
+
+
+def test_one_device_needs_no_strategy(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
+    assert devices.strategy_for() is tf.distribute.get_strategy()
+    assert not devices.compiles_steps(STRATEGY, static_length=128)
+
+
+def test_steps_are_compiled_on_gpus_with_one_length(monkeypatch):
+    gpu = types.SimpleNamespace(name="/device:GPU:0")
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [gpu])
+    assert devices.compiles_steps(STRATEGY, static_length=128)
+    assert not devices.compiles_steps(STRATEGY, static_length=None)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "replicas", "fitting"), [(8, 1, 8), (8, 2, 8), (7, 2, 8), (1, 8, 8)]
+)
+def test_batch_size_is_a_multiple_of_the_replicas(batch_size, replicas, fitting):
+    strategy = types.SimpleNamespace(num_replicas_in_sync=replicas)
+    assert devices.fitting_batch_size(batch_size, strategy) == fitting
+
+
+def test_devices_are_those_of_the_named_strategy(monkeypatch):
+    made = []
+    found = {"GPU": [], "CPU": []}
+    for kind in found:
+        for i in range(2):
+            device = types.SimpleNamespace(name=f"/device:{kind}:{i}")
+            found[kind].append(device)
+    monkeypatch.setattr(tf.config, "list_logical_devices", found.__getitem__)
+    monkeypatch.setattr(
+        tf.distribute, "MirroredStrategy", lambda names: made.append(names) or "mirror"
+    )
+    assert devices.strategy_for("one_device") is tf.distribute.get_strategy()
+    assert made == []
+    for kind in ("auto", "mirrored"):
+        assert devices.strategy_for(kind) == "mirror"
+        assert made.pop() == ["/device:GPU:0", "/device:GPU:1"]
+    found["GPU"].pop()  # one is used alone, unless told otherwise
+    assert devices.strategy_for("auto") is tf.distribute.get_strategy()
+    assert devices.strategy_for("mirrored") == "mirror"
+    assert made.pop() == ["/device:GPU:0"]
+    found["GPU"].pop()
+    assert devices.strategy_for("mirrored") == "mirror"
+    assert made.pop() == ["/device:CPU:0", "/device:CPU:1"]
+
+
+@pytest.mark.parametrize("kind", ["auto", "multi_worker_mirrored"])
+def test_cluster_is_used_and_waited_for(of_two, capsys, kind):
+    own = type(of_two(1))
+    assert type(devices.strategy_for(kind)) is own
+    said = "worker 1 of 2 (chief: a:1) waits for a:1\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("kind", ["one_device", "mirrored"])
+def test_strategy_of_one_host_refuses_a_cluster(of_two, kind):
+    of_two(0)
+    with pytest.raises(ValueError) as caught:
+        devices.strategy_for(kind)
+    assert str(caught.value) == (
+        f"--distribution_strategy={kind} is for one host, but TF_CONFIG names 2 "
+        "processes; unset it, or set --distribution_strategy=multi_worker_mirrored"
+    )
+
+
+def test_strategy_of_many_hosts_needs_to_know_them():
+    with pytest.raises(ValueError) as caught:
+        devices.strategy_for("multi_worker_mirrored")
+    assert str(caught.value) == (
+        "--distribution_strategy=multi_worker_mirrored needs to know the hosts: set "
+        "TF_CONFIG on each, see docs/distributed.md"
+    )
+
+
+def test_tpu_that_does_not_answer_is_said_in_one_line(monkeypatch):
+    def resolver(**asked):
+        raise ValueError(f"nothing at {asked['tpu']}")
+
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
+    with pytest.raises(ValueError) as caught:
+        devices.strategy_for("tpu", tpu_name="node-1")
+    assert str(caught.value) == (
+        "no TPU answers at --tpu_name=node-1 (nothing at node-1); run on a TPU machine "
+        "with the package tensorflow-tpu, or leave out --use_tpu"
+    )
+
+
+def test_cpu_is_split_before_it_is_used():
+    """That it is split: test_two_replicas.py."""
+    tf.constant(1.0) + 1.0
+    with pytest.raises(ValueError) as caught:
+        devices.split_cpu(3)
+    assert str(caught.value) == (
+        "--virtual_cpus=3: TensorFlow has been used in this process already with "
+        "another number; start a new one"
+    )
+
+
+def test_one_process_is_the_chief_and_agrees_with_itself(capsys):
+    assert devices.is_chief(STRATEGY) and not devices.has_workers(STRATEGY)
+    assert devices.gathered(STRATEGY, 7).tolist() == [7]
+    devices.check_agreement(STRATEGY, 7, "anything")
+    devices.wait_for_all(STRATEGY, "do something")
+    assert capsys.readouterr().err == ""
+
+
+def test_first_process_of_several_is_the_chief(of_two, monkeypatch, capsys):
+    gathered = []
+    monkeypatch.setattr(devices, "gathered", lambda *found: gathered.append(found))
+    for task, said in ((0, ""), (1, "worker 1 of 2 (chief: a:1) waits for the chief")):
+        strategy = of_two(task)
+        assert devices.has_workers(strategy)
+        assert devices.is_chief(strategy) is (task == 0)
+        devices.wait_for_all(strategy, "save")
+        assert capsys.readouterr().err == (f"{said} to save\n" if said else "")
+    assert len(gathered) == 2
+    assert devices.is_chief(STRATEGY) and not devices.has_workers(STRATEGY)
+
+
+def test_hosts_that_do_not_agree_are_refused(monkeypatch):
+    found = np.array([5, 5, 6, 6])
+    monkeypatch.setattr(devices, "gathered", lambda strategy, number: found)
+    with pytest.raises(ValueError) as caught:
+        devices.check_agreement(STRATEGY, 5, "the checkpoint to go on from")
+    assert str(caught.value) == (
+        "the hosts do not agree on the checkpoint to go on from: 5, 5, 6, 6, by "
+        "replica; start all with the same command, and let --output_dir be one "
+        "directory that all of them see"
+    )
+    found[:] = 6
+    devices.check_agreement(STRATEGY, 6, "the checkpoint to go on from")
+
+
+@pytest.mark.parametrize(
+    ("pipelines", "expected"),
+    [
+        (1, [[[0, 1], [2, 3], [4, 5], [6, 7]]]),
+        (2, [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]),
+        (4, [[[0, 1]], [[2, 3]], [[4, 5]], [[6, 7]]]),
+    ],
+)
+def test_hosts_keep_their_shares_of_each_batch(pipelines, expected):
+    """Together they have the batch, in its order, whatever their number."""
+
+    def host(number):
+        return types.SimpleNamespace(
+            num_replicas_in_sync=4,
+            distribute_datasets_from_function=lambda shares_of: shares_of(
+                types.SimpleNamespace(
+                    num_input_pipelines=pipelines, input_pipeline_id=number
+                )
+            ),
+        )
+
+    numbers = np.arange(16, dtype=np.int32).reshape(2, 8)
+    batches = tf.data.Dataset.from_tensor_slices({"x": numbers, "y": -numbers})
+    for number, shares in enumerate(expected):
+        own = list(devices.distributed(host(number), batches).as_numpy_iterator())
+        first = [part["x"].tolist() for part in own[: len(shares)]]
+        second = [part["x"].tolist() for part in own[len(shares) :]]
+        assert first == shares and second == (np.array(shares) + 8).tolist()
+        for part in own:
+            np.testing.assert_array_equal(part["y"], -part["x"])
+
+
+def test_shares_keep_what_is_known_of_shapes():
+    """TPUs need all of it."""
+    own = types.SimpleNamespace(num_input_pipelines=2, input_pipeline_id=0)
+    strategy = types.SimpleNamespace(
+        num_replicas_in_sync=4, distribute_datasets_from_function=lambda f: f(own)
+    )
+    batches = tf.data.Dataset.from_tensors({"x": np.zeros((8, 3), np.float32)})
+    assert devices.distributed(strategy, batches).element_spec == {
+        "x": tf.TensorSpec((2, 3), tf.float32)
+    }
+
+
+def test_one_replica_gets_whole_batches():
+    numbers = tf.data.Dataset.from_tensor_slices({"x": [[1, 2, 3], [4, 5, 6]]})
+    found = [
+        part["x"].numpy().tolist() for part in devices.distributed(STRATEGY, numbers)
+    ]
+    assert found == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_shares_of_one_process_are_whole_batches():
+    shares = np.arange(12).reshape(2, 3, 2)
+    np.testing.assert_array_equal(devices.whole_batches(STRATEGY, shares), shares)
+
+
+@pytest.mark.parametrize("local", [1, 2, 3])
+def test_shares_of_processes_are_put_together_in_order(of_two, monkeypatch, local):
+    """The exchange joins what replicas have; here two processes of `local` each."""
+    batches = np.arange(2 * 12 * 5).reshape(2, 12, 5)  # [steps, B, ...]
+    brought = []
+    for task in (0, 1):
+        strategy = of_two(task)
+        strategy.extended = types.SimpleNamespace(worker_devices=["CPU:0"] * local)
+        first = task * local
+
+        def values(function, first=first):
+            return [
+                function(types.SimpleNamespace(replica_id_in_sync_group=first + i))
+                for i in range(local)
+            ]
+
+        def gather(found):
+            brought.extend(found)
+            joined = brought if len(brought) == 2 * local else [*brought, *found]
+            return tf.concat(joined, axis=0)
+
+        strategy.experimental_distribute_values_from_function = values
+        monkeypatch.setattr(devices, "_gather_of", lambda _, gather=gather: gather)
+        whole = devices.whole_batches(strategy, batches[:, task * 6 :][:, :6])
+    np.testing.assert_array_equal(whole, batches)
+
+
+def test_cluster_is_described(of_two, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
+    monkeypatch.setattr(devices, "_usable_cores", lambda: range(3))
+    assert devices.describe(of_two(1)).endswith(
+        "strategy: Workers, 4 replica(s); worker 1 of 2 (chief: a:1)"
+    )

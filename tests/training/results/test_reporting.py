@@ -1,0 +1,162 @@
+"""Tests of training/results/reporting.py."""
+
+import io
+import itertools
+
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing import event_accumulator
+
+from training.results import reporting
+
+RESULTS = {"loss": 0.5, "gradient_norm": 2.0, "examples": 64, "tokens": 640}
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that shows what the test sets."""
+    hands = {"now": 100.0}
+    monkeypatch.setattr(reporting.time, "monotonic", lambda: hands["now"])
+    return hands
+
+
+def scalars(directory):
+    accumulator = event_accumulator.EventAccumulator(
+        str(directory), size_guidance={"tensors": 0}
+    )
+    accumulator.Reload()
+    return {
+        tag: [
+            (event.step, float(tf.make_ndarray(event.tensor_proto)))
+            for event in accumulator.Tensors(tag)
+        ]
+        for tag in accumulator.Tags()["tensors"]
+    }
+
+
+def test_scalars_reach_tensorboard(tmp_path, clock):
+    reporter = reporting.Reporter(str(tmp_path), 40, stream=io.StringIO())
+    clock["now"] += 2
+    reporter.train(20, RESULTS, 1e-3)
+    clock["now"] += 1
+    reporter.evaluated(20, {"accuracy": 0.75})
+    clock["now"] += 4  # the next interval begins after the evaluation
+    reporter.train(40, {**RESULTS, "loss": 0.25}, 5e-4)
+    reporter.close()
+    train = scalars(tmp_path / "train")
+    assert train["train/loss"] == [(20, 0.5), (40, 0.25)]
+    assert train["train/gradient_norm"] == [(20, 2.0), (40, 2.0)]
+    assert train["train/learning_rate"] == [
+        (20, pytest.approx(1e-3)),
+        (40, pytest.approx(5e-4)),
+    ]
+    assert train["train/examples_per_second"] == [(20, 32.0), (40, 16.0)]
+    assert train["train/tokens_per_second"] == [(20, 320.0), (40, 160.0)]
+    assert len(train) == 5
+    assert scalars(tmp_path / "eval") == {"eval/accuracy": [(20, 0.75)]}
+
+
+def test_texts_reach_tensorboard_and_not_the_terminal(tmp_path, clock):
+    stream = io.StringIO()
+    reporter = reporting.Reporter(str(tmp_path), 40, stream=stream)
+    for step, text in ((20, "| a |"), (40, "| b |")):
+        reporter.evaluated(step, {"loss": 0.5, "blanks": text})
+    reporter.close()
+    accumulator = event_accumulator.EventAccumulator(
+        str(tmp_path / "eval"), size_guidance={"tensors": 0}
+    )
+    accumulator.Reload()
+    assert [
+        (event.step, tf.make_ndarray(event.tensor_proto).item())
+        for event in accumulator.Tensors("eval/blanks")
+    ] == [(20, b"| a |"), (40, b"| b |")]
+    assert "text" in str(accumulator.SummaryMetadata("eval/blanks"))
+    assert stream.getvalue().splitlines()[0] == "evaluation at step 20: loss 0.5000"
+
+
+def test_process_that_does_not_write_still_shows_its_progress(tmp_path, clock):
+    """Of several processes the chief writes for TensorBoard."""
+    stream = io.StringIO()
+    reporter = reporting.Reporter(str(tmp_path), 40, writes=False, stream=stream)
+    clock["now"] += 20
+    reporter.train(20, RESULTS, 1e-3)
+    reporter.evaluated(20, {"accuracy": 0.75, "blanks": "| a |"})
+    reporter.close()
+    assert list(tmp_path.iterdir()) == []
+    step, evaluation = stream.getvalue().splitlines()
+    assert step.startswith("step 20/40 (50 %)  loss 0.5000")
+    assert evaluation == "evaluation at step 20: accuracy 0.7500"
+
+
+def test_nothing_is_written_before_the_first_scalar(tmp_path):
+    reporting.Reporter(str(tmp_path), 40).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_in_a_file(tmp_path, clock):
+    stream = io.StringIO()
+    reporter = reporting.Reporter(str(tmp_path), 4000, start_step=1000, stream=stream)
+    clock["now"] += 20
+    reporter.train(1500, RESULTS, 1.5e-5)
+    clock["now"] += 5  # too soon for another line
+    reporter.train(1600, RESULTS, 1.5e-5)
+    reporter.evaluated(1600, {"accuracy": 0.75, "loss": 1.0})
+    clock["now"] += 5
+    reporter.train(4000, RESULTS, 0.0)  # the last step always has one
+    reporter.close()
+    assert stream.getvalue().splitlines() == [
+        # 500 steps in 20 seconds, so 2,500 in 100.
+        "step 1500/4000 (37 %)  loss 0.5000  rate 1.50e-05  3 examples/s  "
+        "32 tokens/s  1:40 left",
+        "evaluation at step 1600: accuracy 0.7500  loss 1.0000",
+        "step 4000/4000 (100 %)  loss 0.5000  rate 0.00e+00  13 examples/s  "
+        "128 tokens/s  0:00 left",
+    ]
+
+
+def test_progress_on_a_terminal_rewrites_its_line(tmp_path, clock):
+    stream = Terminal()
+    reporter = reporting.Reporter(str(tmp_path), 40, stream=stream)
+    for step in (10, 20):
+        clock["now"] += 1
+        reporter.train(step, RESULTS, 1e-3)
+    reporter.say("a line of its own")
+    clock["now"] += 1
+    reporter.train(30, RESULTS, 1e-3)
+    reporter.close()
+    text = stream.getvalue()
+    assert text.count("\n") == 4 and text.endswith("\n\n")
+    lines = text.split("\n")
+    assert [line.startswith("\rstep 10/40 (25 %)") for line in lines[:2]] == [
+        True,
+        False,
+    ]
+    assert lines[0].count("\r") == 2  # two states of one line
+    assert lines[1] == "a line of its own"
+    assert lines[2].startswith("\rstep 30/40 (75 %)")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3599, "59:59"), (3661, "1:01:01")],
+)
+def test_time_left(seconds, shown):
+    assert reporting._clock(seconds) == shown
+
+
+def test_progress_of_a_prediction(clock):
+    stream = io.StringIO()
+    seconds = itertools.accumulate([0, 4, 4, 4, 4, 4])
+    seen = []
+    for batch, now in zip(
+        reporting.progress("abcde", 5, "predicting", stream), seconds, strict=False
+    ):
+        seen.append(batch)
+        clock["now"] = 100 + now + 4
+    assert seen == list("abcde")
+    assert stream.getvalue() == "predicting: batch 3/5 (60 %)  0:08 left\n"

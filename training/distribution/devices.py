@@ -1,0 +1,279 @@
+"""Which devices a run uses, under which tf.distribute strategy, and who has what."""
+
+import contextlib
+import functools
+import os
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from training.distribution import cluster
+from training.optimization import accumulation
+
+STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
+
+
+def split_cpu(count):
+    """Makes several devices of the CPU, so that a run on many can be rehearsed.
+
+    Args:
+        count: how many; to be set before anything else is done with TensorFlow.
+
+    Raises:
+        ValueError: it is too late for it.
+    """
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    parts = [tf.config.LogicalDeviceConfiguration()] * count
+    try:
+        tf.config.set_logical_device_configuration(cpu, parts)
+    except RuntimeError as error:
+        raise ValueError(
+            f"--virtual_cpus={count}: TensorFlow has been used in this process already "
+            "with another number; start a new one"
+        ) from error
+
+
+def strategy_for(kind="auto", *, tpu_name="local", tpu_zone=None, gcp_project=None):
+    """One device, the GPUs of this host or of many, or a TPU.
+
+    Args:
+        kind: one of STRATEGIES. auto: multi_worker_mirrored where TF_CONFIG names
+            several processes, mirrored where this host has several GPUs or virtual
+            CPUs, one device otherwise. mirrored takes all GPUs, or all virtual CPUs
+            where there are none.
+        tpu_name: name or address of a Cloud TPU, or "local" on a TPU machine.
+        tpu_zone: its zone.
+        gcp_project: its project.
+
+    Returns:
+        A tf.distribute.Strategy. Several hosts must make it before anything else is
+        done with TensorFlow, and all wait here for the last of them.
+
+    Raises:
+        ValueError: no such TPU is reachable, or TF_CONFIG does not go with `kind`.
+    """
+    found = cluster.read()
+    if kind == "tpu":
+        return _tpu_strategy(tpu_name, tpu_zone, gcp_project)
+    if kind == "multi_worker_mirrored" or (kind == "auto" and found):
+        return _multi_worker_strategy(found)
+    if found:
+        raise ValueError(
+            f"--distribution_strategy={kind} is for one host, but {cluster.VARIABLE} "
+            f"names {len(found.addresses)} processes; unset it, or set "
+            "--distribution_strategy=multi_worker_mirrored"
+        )
+    gpus = tf.config.list_logical_devices("GPU")
+    parts = gpus or tf.config.list_logical_devices("CPU")
+    if kind == "mirrored" or (kind == "auto" and len(parts) > 1):
+        return tf.distribute.MirroredStrategy([device.name for device in parts])
+    return tf.distribute.get_strategy()
+
+
+def _tpu_strategy(name, zone, project):
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=name, zone=zone, project=project
+        )
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (tf.errors.OpError, ValueError, RuntimeError, ImportError) as error:
+        raise ValueError(
+            f"no TPU answers at --tpu_name={name} ({error}); run on a TPU machine with "
+            "the package tensorflow-tpu, or leave out --use_tpu"
+        ) from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def _multi_worker_strategy(found):
+    if found is None:
+        raise ValueError(
+            "--distribution_strategy=multi_worker_mirrored needs to know the hosts: "
+            f"set {cluster.VARIABLE} on each, see docs/distributed.md"
+        )
+    others = [a for i, a in enumerate(found.addresses) if i != found.task]
+    say(f"{found.name} waits for {', '.join(others)}")
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def say(text):
+    """One line on standard error."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def _workers(strategy):
+    """The cluster that the strategy runs on, or None for one host."""
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return cluster.read()
+    return None
+
+
+def has_workers(strategy):
+    """Whether other processes take part."""
+    return _workers(strategy) is not None
+
+
+def is_chief(strategy):
+    """Whether this process writes what a run leaves behind."""
+    workers = _workers(strategy)
+    return workers is None or workers.task == 0
+
+
+def gathered(strategy, number):
+    """The number that each replica's process has, as an int64 array.
+
+    All processes must call it; it returns when the last has.
+    """
+    if _workers(strategy) is None:
+        return np.full(strategy.num_replicas_in_sync, number, np.int64)
+
+    return _gather_of(strategy)(tf.constant([number], tf.int64)).numpy()
+
+
+@functools.lru_cache(maxsize=1)
+def _gather_of(strategy):
+    """A function that joins what each replica has along the first axis.
+
+    Each shape is traced anew, for exchanges keep the shape of their first time.
+    """
+
+    @tf.function
+    def gather(value):
+        return strategy.gather(strategy.run(tf.identity, args=(value,)), axis=0)
+
+    return gather
+
+
+def wait_for_all(strategy, what):
+    """Returns when every process is here.
+
+    Args:
+        strategy: the tf.distribute.Strategy.
+        what: what the others wait for the chief to do, for the log.
+    """
+    workers = _workers(strategy)
+    if workers is None:
+        return
+    if workers.task:
+        say(f"{workers.name} waits for the chief to {what}")
+    gathered(strategy, 0)
+
+
+def check_agreement(strategy, number, what):
+    """Refuses processes that are not about to do the same.
+
+    Args:
+        strategy: the tf.distribute.Strategy.
+        number: what must be the same for all, below 2^63.
+        what: the meaning of it, for the message.
+
+    Raises:
+        ValueError: it is not, on every process.
+    """
+    found = gathered(strategy, number)
+    if np.any(found != found[0]):
+        raise ValueError(
+            f"the hosts do not agree on {what}: {', '.join(map(str, found.tolist()))}, "
+            "by replica; start all with the same command, and let --output_dir be one "
+            "directory that all of them see"
+        )
+
+
+def distributed(strategy, batches):
+    """The batches, each cut into equal shares of consecutive examples, for replicas.
+
+    Every host makes whole batches and keeps its shares, so that no batch depends on how
+    many hosts there are.
+
+    Args:
+        strategy: the tf.distribute.Strategy.
+        batches: tf.data.Dataset of dicts of tensors [B, ...], where B is a multiple of
+            the number of replicas.
+
+    Returns:
+        A tf.distribute.DistributedDataset of tensors [B / replicas, ...].
+    """
+    replicas = strategy.num_replicas_in_sync
+    if replicas == 1:
+        return strategy.experimental_distribute_dataset(batches)
+
+    def shares_of(context):
+        count = replicas // context.num_input_pipelines
+        first = context.input_pipeline_id * count
+
+        def cut(batch):
+            return {
+                name: accumulation.cut(value, replicas)[first : first + count]
+                for name, value in batch.items()
+            }
+
+        return batches.map(cut).unbatch().prefetch(2 * count)
+
+    return strategy.distribute_datasets_from_function(shares_of)
+
+
+def whole_batches(strategy, shares):
+    """What all processes have of some batches, each batch in its own order.
+
+    Args:
+        strategy: the tf.distribute.Strategy.
+        shares: array [steps, B / processes, ...], of one shape in all of them.
+
+    Returns:
+        Array [steps, B, ...].
+    """
+    if _workers(strategy) is None:
+        return shares
+    local = len(strategy.extended.worker_devices)
+    parts = np.reshape(shares, (len(shares), local, -1, *shares.shape[2:]))
+    parts = np.swapaxes(parts, 0, 1)[:, None]  # [replicas here, 1, steps, ...]
+    values = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(parts[context.replica_id_in_sync_group % local])
+    )
+    whole = np.swapaxes(_gather_of(strategy)(values).numpy(), 0, 1)
+    return whole.reshape(len(shares), -1, *shares.shape[2:])
+
+
+def fitting_batch_size(batch_size, strategy):
+    """The next batch size that can be split evenly between the replicas."""
+    replicas = strategy.num_replicas_in_sync
+    return -(-batch_size // replicas) * replicas
+
+
+def compiles_steps(strategy, static_length):
+    """Whether XLA around forward and backward pass pays.
+
+    On TPU it must be; on GPU it is worth it where shapes do not change, for every new
+    length is compiled anew; on CPU it is slower.
+
+    Args:
+        strategy: the tf.distribute.Strategy.
+        static_length: whether all batches have one length.
+    """
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return True
+    return bool(static_length and tf.config.list_logical_devices("GPU"))
+
+
+def describe(strategy):
+    """One line on devices, for the head of a log."""
+    gpus = tf.config.list_logical_devices("GPU")
+    threads = len(_usable_cores())
+    devices = f"{len(gpus)} GPU" if gpus else f"CPU with {threads} cores, no GPU found"
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        devices = "TPU"
+    kind = type(strategy).__name__.lstrip("_").removesuffix("V1")
+    kind = "one device" if kind == "DefaultDistributionStrategy" else kind
+    kind = kind.replace("CollectiveAllReduce", "MultiWorkerMirrored")
+    replicas = strategy.num_replicas_in_sync
+    line = f"devices: {devices}; strategy: {kind}, {replicas} replica(s)"
+    workers = _workers(strategy)
+    return f"{line}; {workers.name}" if workers else line
+
+
+def _usable_cores():
+    with contextlib.suppress(AttributeError):
+        return os.sched_getaffinity(0)
+    return range(os.cpu_count() or 1)

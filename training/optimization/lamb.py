@@ -1,0 +1,37 @@
+"""LAMB, for batches of thousands (You et al., 2020, arXiv:1904.00962)."""
+
+import tensorflow as tf
+
+from training.optimization import optimizer
+
+
+class BertLamb(optimizer.BertAdam):
+    """Adam's direction, made as long as the variable it changes.
+
+    You et al., algorithm 2, as Google trains BERT and ALBERT with it:
+
+        m = beta_1 * m + (1 - beta_1) * g
+        v = beta_2 * v + (1 - beta_2) * g^2
+        u = m / (sqrt(v) + epsilon) + weight_decay_rate * p
+        p = p - rate * |p| / |u| * u
+
+    The trust ratio |p| / |u| is 1 where either norm is 0, and for the variables that do
+    not decay. Clipping, bias correction and the moments' names are those of BertAdam,
+    so a checkpoint has one format.
+    """
+
+    def _update(
+        self, variable, gradient, mean, square, learning_rate, *, decays, powers
+    ):
+        mean.assign(self.beta_1 * mean + (1.0 - self.beta_1) * gradient)
+        square.assign(self.beta_2 * square + (1.0 - self.beta_2) * gradient**2)
+        correction = tf.sqrt(1.0 - powers[1]) / (1.0 - powers[0])
+        update = mean * correction / (tf.sqrt(square) + self.epsilon)
+        if not decays:
+            variable.assign_sub(learning_rate * update)
+            return
+        update += self.weight_decay_rate * variable
+        weight_norm, update_norm = tf.norm(variable), tf.norm(update)
+        ratio = tf.math.divide_no_nan(weight_norm, update_norm)
+        ratio = tf.where(ratio > 0.0, ratio, 1.0)
+        variable.assign_sub(learning_rate * ratio * update)

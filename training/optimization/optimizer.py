@@ -1,0 +1,202 @@
+"""The optimizer of google-research/bert: optimization.py in Keras 3."""
+
+import keras
+import tensorflow as tf
+
+from training.optimization import gradients as gradients_lib
+
+
+def is_decayed(path):
+    """Whether weight decay applies to the variable at `path`.
+
+    Kernels and embedding tables decay; layer norms and biases do not. The original
+    searches the name for "LayerNorm", "layer_norm" and "bias"; every such variable
+    ends in one of these three words here.
+    """
+    return path.rsplit("/", 1)[-1] not in {"bias", "gamma", "beta"}
+
+
+class BertAdam(keras.optimizers.Optimizer):
+    """Adam with decoupled weight decay and, by default, without bias correction.
+
+    optimization.py, AdamWeightDecayOptimizer and create_optimizer:
+
+        m = beta_1 * m + (1 - beta_1) * g
+        v = beta_2 * v + (1 - beta_2) * g^2
+        p = p - rate * (m / (sqrt(v) + epsilon) + weight_decay_rate * p)
+
+    after clipping all gradients together to a global norm. Gradients are summed over
+    replicas first, so clipping does not depend on how many there are.
+
+    Differs from google-research/bert: on TPU the original clips on each shard, before
+    the sum.
+    """
+
+    def __init__(
+        self,
+        learning_rate=5e-5,
+        *,
+        weight_decay_rate=0.01,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-6,
+        clip_norm=1.0,
+        bias_correction=False,
+        name="adam",
+    ):
+        """Stores the constants.
+
+        Args:
+            learning_rate: rate of `apply`, which `fit` calls; the training loop hands
+                a rate to `apply_reduced` at each step.
+            weight_decay_rate: share of a weight subtracted, times the rate.
+            beta_1: decay of the mean of gradients.
+            beta_2: decay of the mean of squared gradients.
+            epsilon: added to the root of the second.
+            clip_norm: largest global norm, or 0 for no clipping.
+            bias_correction: divide by 1 - beta^t, as Kingma and Ba do.
+            name: of the optimizer.
+        """
+        super().__init__(learning_rate=learning_rate, name=name)
+        self.weight_decay_rate = weight_decay_rate
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.max_norm = clip_norm
+        self.bias_correction = bias_correction
+
+    def build(self, variables):
+        """Creates both moments of every variable, filled with zeros."""
+        if self.built:
+            return
+        super().build(variables)
+        self._means = self._moments(variables, "adam_m")
+        self._squares = self._moments(variables, "adam_v")
+
+    def _moments(self, variables, name):
+        return [
+            self.add_variable_from_reference(variable, name=name)
+            for variable in variables
+        ]
+
+    def slots(self):
+        """[(variable, adam_m, adam_v)], for saving; empty before `build`."""
+        if not self.built:
+            return []
+        return list(
+            zip(self._trainable_variables, self._means, self._squares, strict=True)
+        )
+
+    def apply(self, grads, trainable_variables=None):
+        """Sums over replicas, clips and updates; what Keras' `fit` calls."""
+        if trainable_variables is not None:
+            self.build(list(trainable_variables))
+        grads = gradients_lib.sum_of_replicas(
+            [gradients_lib.summed(gradient) for gradient in grads]
+        )
+        self.apply_reduced(grads, self.learning_rate, self.iterations)
+        self.iterations.assign_add(1)
+
+    def apply_reduced(self, gradients, learning_rate, step, *, only_finite=False):
+        """Clips gradients already summed over replicas, and updates every variable.
+
+        To be called in a replica's context, on the variables given to `build`.
+
+        Args:
+            gradients: one a variable, in that order, each a tensor, IndexedSlices or
+                gradients.Rows; None leaves a variable and its moments alone, undecayed,
+                as in optimization.py.
+            learning_rate: float scalar.
+            step: int scalar, updates done so far.
+            only_finite: change nothing where the global norm is not finite.
+
+        Returns:
+            The global norm before clipping, float32 scalar.
+        """
+        gradients = [gradients_lib.summed(gradient) for gradient in gradients]
+        norm = gradients_lib.global_norm(gradients)
+        gradients = [gradients_lib.dense(gradient) for gradient in gradients]
+        is_finite = tf.math.is_finite(norm) if only_finite else None
+        if self.max_norm:
+            gradients, _ = tf.clip_by_global_norm(
+                gradients, self.max_norm, use_norm=norm
+            )
+        powers = (0.0, 0.0)  # makes the fused kernel below leave out the correction
+        if self.bias_correction:
+            t = tf.cast(step + 1, tf.float32)
+            powers = (self.beta_1**t, self.beta_2**t)
+        tf.distribute.get_replica_context().merge_call(
+            self._update_all,
+            args=(gradients, tf.cast(learning_rate, tf.float32), is_finite),
+            kwargs={"powers": powers},
+        )
+        return norm
+
+    def _update_all(self, strategy, gradients, learning_rate, is_finite, powers):
+        for gradient, (variable, mean, square) in zip(
+            gradients, self.slots(), strict=True
+        ):
+            if gradient is None:
+                continue
+            strategy.extended.update(
+                variable.value,
+                self._update_where_finite,
+                args=(is_finite, gradient, mean.value, square.value, learning_rate),
+                kwargs={"decays": is_decayed(variable.path), "powers": powers},
+                group=False,
+            )
+
+    def _update_where_finite(self, variable, is_finite, *args, **kwargs):
+        if is_finite is None:
+            self._update(variable, *args, **kwargs)
+            return
+
+        def update():
+            self._update(variable, *args, **kwargs)
+            return True
+
+        tf.cond(is_finite, update, lambda: False)
+
+    def _update(
+        self, variable, gradient, mean, square, learning_rate, *, decays, powers
+    ):
+        """Changes one variable and its moments on one device.
+
+        Args:
+            variable: what is trained, like `gradient`, `mean` and `square`.
+            gradient: dense and clipped.
+            mean: its adam_m.
+            square: its adam_v.
+            learning_rate: float32 scalar.
+            decays: whether weight decay applies to it.
+            powers: beta_1 and beta_2 to the number of updates, this one included; or
+                zeros for no bias correction.
+        """
+        if decays and self.weight_decay_rate:
+            shrunk = 1.0 - learning_rate * self.weight_decay_rate
+            variable.assign(variable * shrunk)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=mean.handle,
+            v=square.handle,
+            beta1_power=powers[0],
+            beta2_power=powers[1],
+            lr=learning_rate,
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=gradient,
+        )
+
+    def get_config(self):
+        """Constructor arguments, for Keras."""
+        return {
+            "learning_rate": float(self.learning_rate),
+            "weight_decay_rate": self.weight_decay_rate,
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "clip_norm": self.max_norm,
+            "bias_correction": self.bias_correction,
+            "name": self.name,
+        }

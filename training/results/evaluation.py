@@ -1,0 +1,133 @@
+"""Runs a model over held-out data, on any number of devices."""
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+
+from training.distribution import devices
+from training.results import reporting
+
+
+def predict(predict_function, batches, order, strategy):
+    """The model's outputs for every example, in the order of the examples.
+
+    Args:
+        predict_function: what training.steps.predict_function builds.
+        batches: tf.data.Dataset of features, one element a row of `order`.
+        order: int [steps, B] index of each example; -1 marks filling to be dropped.
+        strategy: the tf.distribute.Strategy.
+
+    Returns:
+        {output name: array [N, ...]}. What has a value for each token is filled up to
+        the longest batch, with -inf, or -1 where it is a whole number.
+    """
+    indices = order.reshape(-1)
+    is_real = indices >= 0
+    results: dict[str, list[np.ndarray]] = {}
+    distributed = devices.distributed(strategy, batches)
+    for features in reporting.progress(distributed, len(order), "predicting"):
+        for name, value in predict_function(features).items():
+            results.setdefault(name, []).append(value.numpy())
+    outputs = {}
+    for name, values in results.items():
+        shares = np.stack(_equally_long(values))  # [steps, B / processes, ...]
+        whole = devices.whole_batches(strategy, shares)
+        stacked = whole.reshape(-1, *whole.shape[2:])[is_real]
+        outputs[name] = np.empty_like(stacked)
+        outputs[name][indices[is_real]] = stacked
+    return outputs
+
+
+def _equally_long(arrays):
+    """Arrays [B, S, ...] of different S, or [B], with the S of the longest."""
+    if arrays[0].ndim == 1:
+        return arrays
+    longest = max(array.shape[1] for array in arrays)
+    filling = -np.inf if arrays[0].dtype.kind == "f" else -1
+    none = [(0, 0)] * (arrays[0].ndim - 2)
+    return [
+        np.pad(
+            array,
+            [(0, 0), (0, longest - array.shape[1]), *none],
+            constant_values=filling,
+        )
+        for array in arrays
+    ]
+
+
+def objective_scores(evaluate_function, batches, num_batches, strategy):
+    """Losses and metrics of an objective over some batches.
+
+    Args:
+        evaluate_function: what training.steps.evaluate_function builds.
+        batches: tf.data.Dataset of features.
+        num_batches: how many it has.
+        strategy: the tf.distribute.Strategy.
+
+    Returns:
+        {name: np.float32}: `loss`, the mean over batches of their losses, which is what
+        an Estimator calls so; each part of it and each metric, over all batches as if
+        they were one.
+    """
+    loss = 0.0
+    totals: dict[str, float] = collections.defaultdict(float)
+    counts: dict[str, float] = collections.defaultdict(float)
+    distributed = devices.distributed(strategy, batches)
+    for features in reporting.progress(distributed, num_batches, "evaluating"):
+        found = tf.nest.map_structure(float, evaluate_function(features))
+        pairs = dict(found["metrics"])
+        for part, total in found["totals"].items():
+            loss += total / found["counts"][part] / num_batches
+            pairs[part] = (total, _exact_count(part, found))
+        for name, (total, count) in pairs.items():
+            totals[name] += total
+            counts[name] += count
+    scores = {name: totals[name] / (counts[name] or 1.0) for name in sorted(totals)}
+    return {name: np.float32(score) for name, score in {"loss": loss, **scores}.items()}
+
+
+def _exact_count(part, found):
+    """The count of a part; where it has an accuracy that one's, without an epsilon."""
+    accuracy = part.removesuffix("_loss") + "_accuracy"
+    return found["metrics"].get(accuracy, (0, found["counts"][part]))[1]
+
+
+def mean_loss(losses, batch_size):
+    """The mean over batches of their means; what an Estimator calls `loss`.
+
+    It differs from the mean over examples where the last batch is not full.
+
+    Args:
+        losses: float [N], in input order.
+        batch_size: --eval_batch_size.
+    """
+    starts = range(0, len(losses), batch_size)
+    return np.float32(np.mean([np.mean(losses[s : s + batch_size]) for s in starts]))
+
+
+def first_batch(predict_function, batches, strategy):
+    """One batch and what the model says of it.
+
+    Args:
+        predict_function: what training.steps.predict_function builds.
+        batches: tf.data.Dataset of features.
+        strategy: the tf.distribute.Strategy.
+
+    Returns:
+        The features and the outputs, both dicts of arrays [B, ...].
+    """
+    features = next(iter(devices.distributed(strategy, batches)))
+    outputs = predict_function(features)
+    local = {
+        name: np.concatenate(strategy.experimental_local_results(value))
+        for name, value in features.items()
+    }
+
+    def whole(shares):
+        return devices.whole_batches(strategy, np.asarray(shares)[None])[0]
+
+    return tuple(
+        {name: whole(value) for name, value in part.items()}
+        for part in (local, outputs)
+    )
