@@ -16,7 +16,7 @@ from absl import app, flags
 from contract import features, file_names, wording
 from data_pipeline import label_maps
 from data_pipeline.classification import label_sets, labelled_texts, predictions, tables
-from data_pipeline.examples import batching, feature_records, packing
+from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import config as config_lib
 from modeling import heads, losses, models
@@ -228,7 +228,7 @@ def run_once(parts, run_seed, output_dir):
     )
     results = {}
     if FLAGS.write_tf_records and parts.writes:
-        feature_records.write_classifier(output_dir, parts.data, FLAGS.max_seq_length)
+        labelled_texts.write_records(output_dir, parts.data, FLAGS.max_seq_length)
     score = scorer(parts, model)
     if FLAGS.do_train:
         global_step = train(parts, model, score, run_seed, output_dir, origin)

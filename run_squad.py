@@ -13,7 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is im
 from absl import app, flags, logging
 
 from contract import file_names, wording
-from data_pipeline.examples import batching, feature_records
+from data_pipeline.examples import batching
 from data_pipeline.squad import (
     answer_choice,
     answering_graph,
@@ -202,9 +202,7 @@ def run_once(parts, run_seed, output_dir):
         **run_flags.start_settings(run_seed),
     )
     for data in filter(None, (parts.train, parts.dev)) if parts.writes else ():
-        feature_records.write_squad(
-            output_dir, data.questions, data.windows, FLAGS.max_seq_length
-        )
+        question_sets.write_records(output_dir, data, FLAGS.max_seq_length)
     answer = answerer(parts, model)
     results = {}
     if FLAGS.do_train:

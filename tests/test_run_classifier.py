@@ -14,12 +14,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from data_pipeline.examples import feature_records
 from modeling import config as config_lib
 from modeling import models
 from modeling.checkpoints import checkpoint
 from serving import predictor
-from tests import tiny
+from tests import parsed_records, tiny
 from training import loop
 
 SPLITS = ("train", "dev", "test")
@@ -153,7 +152,7 @@ def test_test_results_have_a_row_an_example_and_a_column_a_class(trained, table_
 
 
 def test_tf_records_hold_the_originals_features(trained):
-    spec = feature_records.classifier_spec(16)
+    spec = parsed_records.classifier_spec(16)
     counts = {}
     for name in ("train", "eval", "predict"):
         data = tf.data.TFRecordDataset(str(trained[0] / f"{name}.tf_record"))

@@ -1,6 +1,7 @@
 """Rows of text with labels, to what the model reads."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -8,13 +9,16 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from contract import features, file_names
 from data_pipeline.classification import label_sets, tables, tasks
-from data_pipeline.examples import packing
+from data_pipeline.examples import packing, tf_records
 from data_pipeline.files import label_files
 from data_pipeline.text import tokenization
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
 _CHUNK_ROWS = 8192
+# The original's names of the splits' TFRecord files.
+_RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -305,3 +309,22 @@ def _encode_labels(
             logging.warning("the test rows are not scored: %s", error)
             encoded[split] = None
     return encoded
+
+
+def write_records(directory: str, data: Data, max_seq_length: int) -> None:
+    """Writes train.tf_record, eval.tf_record and predict.tf_record, one for each split.
+
+    They hold what file_based_convert_examples_to_features writes: the three inputs,
+    label_ids and is_real_example. Labels of a regression are floats; test rows without
+    labels have 0, as in the original.
+    """
+    for split, packed in data.packed.items():
+        label_ids = data.label_ids[split]
+        if label_ids is None:
+            label_ids = np.zeros(len(packed), features.INTEGER)
+        columns = {
+            features.LABEL_IDS: label_ids,
+            features.IS_REAL_EXAMPLE: np.ones(len(packed), features.INTEGER),
+        }
+        name = f"{_RECORD_NAMES[split]}{file_names.TF_RECORD_ENDING}"
+        tf_records.write(os.path.join(directory, name), packed, columns, max_seq_length)

@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from contract import atomic_files, features
 from data_pipeline.creation import creation_job, pairing
-from data_pipeline.examples import tf_examples
+from data_pipeline.examples import tf_records
 from data_pipeline.pretraining import masking, record_metadata
 
 BATCH_ROWS = 2048  # assembled at a time: some megabytes, which stay in the cache
@@ -144,7 +144,7 @@ def make_records(
             settings.masking, settings.masked_lm_prob, settings.max_predictions_per_seq
         )
         arrays |= masking.mask(input_ids, lengths, rule, _pieces(job), rng)
-    return tf_examples.records(arrays)
+    return tf_records.records(arrays)
 
 
 @functools.lru_cache(maxsize=2)

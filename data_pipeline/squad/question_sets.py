@@ -1,14 +1,15 @@
 """Files of questions, to what run_squad.py trains with, answers and scores."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from contract import features
-from data_pipeline.examples import batching, packing
+from contract import features, file_names
+from data_pipeline.examples import batching, packing, tf_records
 from data_pipeline.squad import (
     answer_choice,
     answer_scores,
@@ -108,6 +109,27 @@ def load(
         f"{limits['max_query_length']}"
     )
     return Data(questions, windows)
+
+
+def write_records(directory: str, data: Data, max_seq_length: int) -> None:
+    """Writes train.tf_record where answers are known, else eval.tf_record.
+
+    They hold what the original's FeatureWriter writes: unique_ids and the three inputs;
+    for training start_positions, end_positions and is_impossible as well.
+    """
+    windows = data.windows
+    columns = {features.UNIQUE_IDS: windows.unique_ids}
+    name = "eval"
+    if windows.start_positions is not None and windows.end_positions is not None:
+        name = "train"
+        is_impossible = np.array(data.questions.is_impossible, features.INTEGER)
+        columns |= {
+            features.START_POSITIONS: windows.start_positions,
+            features.END_POSITIONS: windows.end_positions,
+            features.IS_IMPOSSIBLE: is_impossible[windows.question_index],
+        }
+    path = os.path.join(directory, f"{name}{file_names.TF_RECORD_ENDING}")
+    tf_records.write(path, windows.packed, columns, max_seq_length)
 
 
 def answer(

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from data_pipeline.classification import label_sets, labelled_texts, tables
 from data_pipeline.examples import packing
 from data_pipeline.files import text_rows
 from data_pipeline.text import tokenization
+from tests import parsed_records
 
 ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "##s", "."]
@@ -267,3 +269,30 @@ def test_packed_features_are_those_of_the_encoder(source, tokenizer):
     train = data.packed["train"]
     row = train.tokens[train.splits[1] : train.splits[2]]
     assert features["input_ids"].numpy().tolist() == [row.tolist()]
+
+
+def test_splits_get_the_originals_file_names(tmp_path):
+    packed = packing.Packed(
+        tokens=np.array([101, 7, 8, 102, 101, 7, 102, 9, 102], np.int32),
+        splits=np.array([0, 4, 9]),
+        first_lengths=np.array([4, 3], np.int32),
+    )
+    data = types.SimpleNamespace(
+        packed=dict.fromkeys(("train", "dev", "test"), packed),
+        label_ids={
+            "train": np.array([2, 0], np.int32),
+            "dev": np.array([1, 1], np.int32),
+            "test": None,
+        },
+    )
+    labelled_texts.write_records(str(tmp_path / "new"), data, 6)
+    spec = parsed_records.classifier_spec(6)
+    found = {
+        path.name: [row["label_ids"] for row in parsed_records.parsed(path, spec)]
+        for path in (tmp_path / "new").iterdir()
+    }
+    assert found == {
+        "train.tf_record": [2, 0],
+        "eval.tf_record": [1, 1],
+        "predict.tf_record": [0, 0],
+    }

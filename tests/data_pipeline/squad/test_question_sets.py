@@ -1,8 +1,12 @@
 """Tests of data_pipeline/squad/question_sets.py."""
 
+import json
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from data_pipeline.examples import tf_records
 from data_pipeline.squad import (
     answer_choice,
     context_windows,
@@ -10,7 +14,7 @@ from data_pipeline.squad import (
     squad_files,
 )
 from data_pipeline.text import tokenization
-from tests import tiny, tiny_questions
+from tests import parsed_records, tiny, tiny_questions
 
 LIMITS = {"max_seq_length": 24, "doc_stride": 8, "max_query_length": 4}
 VOCAB = [*tiny.SPECIAL, *tiny.FILLERS, *tiny_questions.SIGNS]
@@ -152,3 +156,48 @@ def test_context_that_the_tokenizer_deletes_is_refused(tokenizer, tmp_path):
     path = tiny_questions.write(tmp_path / "empty.json", [question])
     with pytest.raises(ValueError, match="no context has a token"):
         load(tokenizer, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "file"),
+    [
+        ("train", squad_files.read_for_training, "train.tf_record"),
+        ("predict", squad_files.read_for_prediction, "eval.tf_record"),
+    ],
+)
+def test_squad_records_hold_the_originals_features(
+    name, read, file, shared_file, tmp_path, monkeypatch
+):
+    golden = json.loads(
+        shared_file(f"golden/squad/features-{name}.json").read_text("utf-8")
+    )
+    path = shared_file("golden/squad/dev-small-v2.json")
+    vocab_file = shared_file("data/vocab/bert-base-uncased-vocab.txt")
+    questions = read(str(path), version_2_with_negative=True)
+    limits = ("max_seq_length", "doc_stride", "max_query_length")
+    windows = context_windows.make_windows(
+        questions,
+        tokenization.BertTokenizer.from_file(str(vocab_file)),
+        **{limit: golden[limit] for limit in limits},
+    )
+    monkeypatch.setattr(tf_records, "_CHUNK_ROWS", 7)
+    data = question_sets.Data(questions, windows)
+    question_sets.write_records(str(tmp_path), data, 128)
+    # run_squad.py, input_fn_builder; the reader does not look at is_impossible.
+    names = {"unique_ids": "unique_id"}
+    if name == "train":
+        names |= {f"{end}_positions": f"{end}_position" for end in ("start", "end")}
+        names["is_impossible"] = "is_impossible"
+    sequence = tf.io.FixedLenFeature([128], tf.int64)
+    inputs = ("input_ids", "input_mask", "segment_ids")
+    spec = {key: sequence for key in inputs} | {
+        key: parsed_records.SCALAR for key in names
+    }
+    found = parsed_records.parsed(tmp_path / file, spec)
+    names |= {key: key for key in inputs}
+    assert found == [
+        {key: feature[original] for key, original in names.items()}
+        for feature in golden["features"]
+    ]
+    (record, *_) = parsed_records.serialized(tmp_path / file)
+    assert set(tf.train.Example.FromString(record).features.feature) == set(names)

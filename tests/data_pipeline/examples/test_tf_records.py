@@ -1,4 +1,7 @@
-"""The bytes are those of protobuf's own serializer."""
+"""Tests of data_pipeline/examples/tf_records.py.
+
+The bytes are those of protobuf's own serializer.
+"""
 
 import itertools
 
@@ -6,7 +9,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.examples import tf_examples
+from data_pipeline.examples import packing, tf_records
+from tests import parsed_records
+
+PACKED = packing.Packed(
+    tokens=np.array([101, 7, 8, 102, 101, 7, 102, 9, 102], np.int32),
+    splits=np.array([0, 4, 9]),
+    first_lengths=np.array([4, 3], np.int32),
+)
+SPEC = parsed_records.classifier_spec(6)
 
 # Around the numbers at which a varint grows by a byte.
 EDGES = [
@@ -31,7 +42,7 @@ def expected(arrays):
 
 
 def encoded(arrays):
-    data, ends = tf_examples.encode(arrays)
+    data, ends = tf_records.encode(arrays)
     assert ends[0] == 0 and ends[-1] == len(data)
     return [data[start:end] for start, end in itertools.pairwise(ends.tolist())]
 
@@ -92,3 +103,71 @@ def test_names_are_in_order_whatever_the_order_given():
     two = {"b": np.array([[2]]), "a": np.array([[1]])}
     assert encoded(one) == encoded(two)
     assert encoded(one) != encoded({"a": one["b"], "b": one["a"]})
+
+
+def write(path, label_ids):
+    columns = {"label_ids": label_ids, "is_real_example": np.ones(2, np.int32)}
+    tf_records.write(path, PACKED, columns, 6)
+
+
+def test_records_hold_padded_features(tmp_path):
+    path = tmp_path / "train.tf_record"
+    write(path, np.array([2, 0], np.int32))
+    assert parsed_records.parsed(path, SPEC) == [
+        {
+            "input_ids": [101, 7, 8, 102, 0, 0],
+            "input_mask": [1, 1, 1, 1, 0, 0],
+            "segment_ids": [0, 0, 0, 0, 0, 0],
+            "label_ids": 2,
+            "is_real_example": 1,
+        },
+        {
+            "input_ids": [101, 7, 102, 9, 102, 0],
+            "input_mask": [1, 1, 1, 1, 1, 0],
+            "segment_ids": [0, 0, 0, 1, 1, 0],
+            "label_ids": 0,
+            "is_real_example": 1,
+        },
+    ]
+    assert [p.name for p in tmp_path.iterdir()] == ["train.tf_record"]
+
+
+def test_records_equal_the_batches_features(tmp_path):
+    path = tmp_path / "eval.tf_record"
+    write(path, np.array([2, 0], np.int32))
+    tokens = tf.RaggedTensor.from_row_splits(PACKED.tokens, PACKED.splits)
+    features = packing.pad(tokens, PACKED.first_lengths, 6)
+    for i, row in enumerate(parsed_records.parsed(path, SPEC)):
+        for name, values in features.items():
+            assert row[name] == values[i].numpy().tolist()
+
+
+@pytest.mark.parametrize(
+    "label_ids",
+    [
+        np.array([0.5, -2.0], np.float32),
+        np.array([[1, 0, 1], [0, 0, 0]], np.float32),
+    ],
+    ids=["regression", "multi_label"],
+)
+def test_other_labels_are_floats(tmp_path, label_ids):
+    path = tmp_path / "train.tf_record"
+    write(path, label_ids)
+    shape = label_ids.shape[1:] or (1,)
+    spec = {"label_ids": tf.io.FixedLenFeature(shape, tf.float32)}
+    rows = [np.array(row["label_ids"]) for row in parsed_records.parsed(path, spec)]
+    np.testing.assert_array_equal(rows, label_ids.reshape(2, -1))
+
+
+def test_interrupted_writing_leaves_the_former_file(tmp_path, monkeypatch):
+    path = tmp_path / "train.tf_record"
+    write(path, np.array([0, 0], np.int32))
+    before = path.read_bytes()
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(path, np.array([1, 1], np.int32))
+    assert path.read_bytes() == before

@@ -1,4 +1,4 @@
-"""Serialized tf.train.Examples from arrays, thousands at a time.
+"""TFRecords of tf.train.Examples from arrays, thousands at a time.
 
 Building a message object for each record takes longer than everything else that makes
 a pretraining record. The bytes here are those that protobuf's own serializer gives
@@ -6,9 +6,17 @@ a pretraining record. The bytes here are those that protobuf's own serializer gi
 """
 
 import itertools
+import os
 from collections.abc import Iterator
 
 import numpy as np
+import tensorflow as tf
+
+from contract import atomic_files
+from data_pipeline.examples import packing
+
+# Sequences padded and encoded at a time.
+_CHUNK_ROWS = 4096
 
 # Tags of the messages: field number << 3 | 2 (length-delimited).
 _FEATURES, _ENTRY, _KEY, _VALUE = b"\x0a", b"\x0a", b"\x0a", b"\x12"
@@ -115,3 +123,27 @@ def encode(arrays):
     present = np.concatenate(example.present, axis=1)
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(example.sizes)])
     return data[present].tobytes(), ends
+
+
+def write(path, packed, columns, max_seq_length):
+    """Writes one tf.train.Example a sequence, in order; whole under its name or absent.
+
+    Args:
+        path: of the TFRecord file; its directory is made if absent.
+        packed: packing.Packed, which becomes input_ids, input_mask and segment_ids
+            [max_seq_length], padded with 0 as in the original.
+        columns: {feature name: [N] or [N, L] int (not negative) or float}.
+        max_seq_length: in tokens, not less than that of any sequence.
+    """
+    with (
+        atomic_files.replacing(os.fspath(path)) as (temporary,),
+        tf.io.TFRecordWriter(temporary) as writer,
+    ):
+        for start in range(0, len(packed), _CHUNK_ROWS):
+            rows = slice(start, start + _CHUNK_ROWS)
+            arrays = packing.grids(packed, max_seq_length, rows)
+            for name, values in columns.items():
+                chosen = values[rows]
+                arrays[name] = chosen.reshape(len(chosen), -1)
+            for record in records(arrays):
+                writer.write(record)
