@@ -136,7 +136,11 @@ def write(vocab, config):
 def main(_):
     shared_flags.quiet_libraries()
     workers_wanted = FLAGS.num_workers or processes.usable_cores()
-    with errors.one_line_errors(), processes.start(workers_wanted) as executor:
+    with (
+        errors.explained(),
+        errors.of_input(),
+        processes.start(workers_wanted) as executor,
+    ):
         files = byte_ranges.find_files(FLAGS.input_file)
         config = base_config()
         for path in filter(None, (FLAGS.output_file, FLAGS.output_config_file)):

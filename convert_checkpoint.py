@@ -221,7 +221,7 @@ def write(parts, model, tokenizer, directory):
 def main(_):
     shared_flags.quiet_libraries()
     keras.utils.set_random_seed(SEED)
-    with errors.one_line_errors():
+    with errors.explained(), errors.of_input():
         parts = prepare()
         source = parts.source
         print(source)

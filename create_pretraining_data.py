@@ -177,7 +177,11 @@ def main(_):
     warm_up = functools.partial(
         creation_job.load_tokenizer, FLAGS.vocab_file, FLAGS.do_lower_case
     )
-    with errors.one_line_errors(), processes.start(local, warm_up) as executor:
+    with (
+        errors.explained(),
+        errors.of_input(),
+        processes.start(local, warm_up) as executor,
+    ):
         job = prepare()
         print(
             f"reading {len(job.input_files)} files, writing {len(job.output_files)}; "

@@ -204,7 +204,7 @@ def extract(parts, model):
 
 def main(_):
     shared_flags.quiet_libraries()
-    with errors.one_line_errors():
+    with errors.explained(), errors.of_input():
         parts = prepare()
         size = parts.size
         print(
@@ -218,7 +218,7 @@ def main(_):
     try:
         extract(parts, model)
     except (OSError, KeyboardInterrupt) as error:  # the message is for users
-        with errors.one_line_errors():
+        with errors.explained(), errors.of_input():
             raise error
     seconds = time.monotonic() - started
     print(

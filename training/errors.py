@@ -1,28 +1,82 @@
-"""What a person is told where a script ends early: one line, and an exit code."""
+"""How a run ends early: exceptions for the library, and for `main` a line and a code.
+
+Below `main` nothing exits, so that a notebook survives.
+"""
 
 import contextlib
+import signal
 import sys
+from collections.abc import Iterator
 
 from absl import logging
 
-# Exit code after Ctrl-C, as shells have it: 128 and the number of the signal.
-INTERRUPTED = 130
+WRONG_INPUT = 2
+NOT_FINITE = 3
+LOST_WORKER = 4
+# After a signal, as shells have it: 128 and its number.
+SIGNALLED = 128
+
+
+class InputError(ValueError):
+    """Something that the user gave is wrong; the message says what, and the remedy."""
+
+
+class NotFinite(FloatingPointError):
+    """A loss, a gradient or a loss scale is no number that training can go on with."""
+
+
+class LostWorker(RuntimeError):
+    """Another process of the run is gone."""
+
+
+class Stopped(Exception):
+    """The run has been asked to stop, and has saved what it did.
+
+    Attributes:
+        number: of the signal; that of SIGTERM where another process received it.
+    """
+
+    def __init__(self, number: int):
+        super().__init__(signal.Signals(number).name)
+        self.number = number
 
 
 @contextlib.contextmanager
-def one_line_errors():
-    """Turns what is wrong with the input into one line on standard error, exit code 2.
+def of_input() -> Iterator[None]:
+    """Takes every ValueError and OSError for wrong input: raises InputError instead.
 
-    For the checks before the work: a ValueError or OSError there is the user's input,
-    later it is our mistake and keeps its traceback. Ctrl-C is one line, too.
+    For the checks before the work, and for writing. Elsewhere such an error is our
+    mistake, and keeps its traceback.
     """
     try:
         yield
-    except KeyboardInterrupt as interrupt:
-        sys.stderr.write(f"\ninterrupted {interrupt}".rstrip() + "\n")
-        raise SystemExit(INTERRUPTED) from None
+    except InputError:
+        raise
     except (ValueError, OSError) as error:
+        raise InputError(str(error)) from error
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Turns an expected end into one line on standard error and an exit code.
+
+    For `main` alone.
+    """
+    try:
+        yield
+    except InputError as error:
         logging.debug("traceback", exc_info=True)
         text = " ".join(str(error).split("\n"))
         sys.stderr.write(f"error: {text}\n")
-        raise SystemExit(2) from None
+        raise SystemExit(WRONG_INPUT) from None
+    except NotFinite as error:
+        logging.error("%s", error)
+        raise SystemExit(NOT_FINITE) from None
+    except LostWorker as error:
+        logging.error("%s", error)
+        raise SystemExit(LOST_WORKER) from None
+    except Stopped as stopped:
+        raise SystemExit(SIGNALLED + stopped.number) from None
+    except KeyboardInterrupt as interrupt:
+        sys.stderr.write(f"\ninterrupted {interrupt}".rstrip() + "\n")
+        raise SystemExit(SIGNALLED + signal.SIGINT) from None

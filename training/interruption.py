@@ -7,19 +7,9 @@ import threading
 
 import tensorflow as tf
 
+from training import errors
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-class Stopped(Exception):
-    """The run has been asked to stop.
-
-    Attributes:
-        number: of the signal; that of SIGTERM where another process had it.
-    """
-
-    def __init__(self, number):
-        super().__init__(signal.Signals(number).name)
-        self.number = number
 
 
 class Interruption:
@@ -31,13 +21,13 @@ class Interruption:
     A second signal ends the process as it does without this.
 
     Attributes:
-        wish: float32 variable, 1 when it is asked to stop.
+        stop_requested: float32 variable, 1 when it is asked to stop.
         number: of the signal, or None.
     """
 
     def __init__(self):
         with tf.device("CPU:0"):
-            self.wish = tf.Variable(0.0, trainable=False)
+            self.stop_requested = tf.Variable(0.0, trainable=False)
         self.number = None
         self._raises = False
         self._undo = contextlib.ExitStack()
@@ -65,7 +55,7 @@ class Interruption:
     def _listen(self, receiver):
         while data := os.read(receiver, 1):
             if data[0] in SIGNALS:
-                self.wish.assign(1.0)
+                self.stop_requested.assign(1.0)
         os.close(receiver)
 
     def _handle(self, number, _):
@@ -73,7 +63,7 @@ class Interruption:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if self._raises:
-            raise Stopped(number)
+            raise errors.Stopped(number)
 
     @contextlib.contextmanager
     def raised(self):
@@ -81,7 +71,7 @@ class Interruption:
         self._raises = True
         try:
             if self.number is not None:
-                raise Stopped(self.number)
+                raise errors.Stopped(self.number)
             yield
         finally:
             self._raises = False

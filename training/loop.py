@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from training import interruption as interruption_lib
+from training import errors
 from training.optimization import loss_scale
 
 
@@ -108,8 +108,8 @@ class Loop:
             is best `best_step`, `best_score`, `evaluations_since_best`.
 
         Raises:
-            FloatingPointError: the loss is not finite; nothing is saved after it.
-            interruption.Stopped: asked to stop; everything is saved.
+            errors.NotFinite: the loss is not finite; nothing is saved after it.
+            errors.Stopped: asked to stop; everything is saved.
         """
         plan, state = self.plan, dict(state)
         iterator = iter(batches)
@@ -165,7 +165,7 @@ class Loop:
     ) -> None:
         for name in ("loss", "gradient_norm"):
             if not math.isfinite(results[name]):
-                raise FloatingPointError(
+                raise errors.NotFinite(
                     f"the {name} is {results[name]} at step {step}, of the batch "
                     f"{self._named(step)}; the last checkpoint is of step "
                     f"{saved_step}: lower --learning_rate, or look at these examples, "
@@ -174,7 +174,7 @@ class Loop:
 
     def _check_scale(self, state: dict[str, Any], step: int, saved_step: int) -> None:
         if state["loss_scale"] < loss_scale.SMALLEST:
-            raise FloatingPointError(
+            raise errors.NotFinite(
                 f"the loss scale of float16 fell to {state['loss_scale']} at step "
                 f"{step}, of the batch {self._named(step)}: gradients overflow "
                 f"whatever it is; the last checkpoint is of step {saved_step}: lower "
@@ -195,7 +195,7 @@ class Loop:
         try:
             with breaks_off:
                 scores = self.evaluate()
-        except interruption_lib.Stopped:
+        except errors.Stopped:
             self._stop(step, state)
         self.reporter.evaluated(step, scores)
         state = {**state, "evaluated_step": step}
@@ -210,7 +210,7 @@ class Loop:
         return {**state, "evaluations_since_best": since_best}
 
     def _stop(self, step: int, state: dict[str, Any]) -> None:
-        """Saves and ends the run, the same command can go on with it."""
+        """Saves a checkpoint and stops; running the command again resumes."""
         path = self.checkpoints.save(step, state)
         number = (self.interruption and self.interruption.number) or signal.SIGTERM
         name = signal.Signals(number).name
@@ -218,4 +218,4 @@ class Loop:
             f"asked to stop ({name}): saved {path} at step {step} of "
             f"{self.plan.num_train_steps}; the same command goes on from there"
         )
-        raise interruption_lib.Stopped(number)
+        raise errors.Stopped(number)

@@ -11,219 +11,243 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from absl import logging
 
-from contract import atomic_files, file_names
+from contract import atomic_files, file_names, wording
 from training import checkpoints as checkpoints_lib
 from training import errors, interruption, loop, run_directory, steps
 from training.distribution import devices
 from training.results import reporting
 
-# Exit codes: of a run whose loss is not a number any more, and of one that has lost
-# another of its processes. One that is asked to stop has 128 and the signal's number.
-NOT_FINITE = 3
-LOST_WORKER = 4
-STOPPED = 128
+_NAMED = 8  # examples of a batch, in a message
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Run:
-    """What a run is, beside its model and data.
+class Settings:
+    """How to run, whatever the task; training/flags/run_flags.py makes it of the flags.
 
     Attributes:
         output_dir: the run's directory.
-        strategy: the tf.distribute.Strategy under whose scope the model was made.
+        init_checkpoint: where the first weights come from; "" for random ones.
+        seed: of initial values, order and dropout.
+        trains: whether a run begins or goes on; otherwise only results are written.
+        overwrite: whether training replaces another run in the directory.
+        plan: when training does what; None without training.
+        strategy: the tf.distribute.Strategy.
         jit_compile: whether XLA compiles forward and backward pass.
+        dtype_policy: Keras' name for what layers compute in.
+        optimizer: makes a training.optimization.optimizer.BertAdam, not yet built.
+        batch_size: of all replicas together.
+        micro_batches: parts of a batch that are computed one after another.
+        scales_loss: whether gradients need loss scaling, as those of float16 do.
+        keep: newest checkpoints to keep.
+        identity: what, beside data and seed, another run must share to continue this
+            one: the network, the batch size and so on.
+        flags: every flag with its value, for run.json.
+        command: what starts the run, for run.json.
+        describe: model -> how it computes, for the log.
+        length_flag: the flag that makes a run longer, for messages.
+    """
+
+    output_dir: str
+    init_checkpoint: str = ""
+    seed: int
+    trains: bool = True
+    overwrite: bool = False
+    plan: loop.Plan | None
+    strategy: Any
+    jit_compile: bool = False
+    dtype_policy: str = "float32"
+    optimizer: Callable[[], Any]
+    batch_size: int
+    micro_batches: int = 1
+    scales_loss: bool = False
+    keep: int = 5
+    identity: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    command: str = ""
+    describe: Callable[[Any], str] = lambda model: model.compute_dtype
+    length_flag: str = "--num_train_epochs"
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process leaves something behind; of several, one does."""
+        return devices.is_chief(self.strategy)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+    """What is trained, and what with.
+
+    Attributes:
+        model: a built model.
         store: has `variables`, {checkpoint name: variable} of the model; `write`, as in
             checkpoints.RunCheckpoints; and `load`, which gives the model the weights
             of a checkpoint, by its prefix.
         origin: where the weights that the model holds now come from, for the log.
-        keep: newest checkpoints to keep.
-        batch_size: of all replicas together.
-        seed: of dropout.
-        micro_batches: parts of a batch that are computed one after another.
-        settings: what else is on, for the log.
-        scales_loss: whether gradients need loss scaling, as those of float16 do.
-        length_flag: the flag that makes a run longer, for messages.
-        evaluate: scores on held-out data, or None; with Markdown texts to show.
-        name_batch: which examples are in the batch of a step, for messages.
+        objective: as in steps.train_function.
+        batches_from: step -> dataset of the batches from that step on.
+        evaluate: scores on held-out data, and Markdown texts to show.
+        names: what the examples in the batch of a step are called in messages.
     """
 
-    output_dir: str
-    strategy: Any
-    jit_compile: bool
+    model: Any
     store: Any
     origin: str
-    keep: int
-    batch_size: int
-    seed: int
-    micro_batches: int = 1
-    settings: str = ""
-    scales_loss: bool = False
-    length_flag: str = "--num_train_epochs"
+    objective: Any
+    batches_from: Callable[[int], Any]
     evaluate: Callable[[], dict[str, Any]] | None = None
-    name_batch: Callable[[int], str] | None = None
+    names: Callable[[int], list[str]] = lambda step: []
 
 
 def start(
-    output_dir: str,
-    build: Callable[[bool], tuple[Any, str, int]],
+    settings: Settings,
+    make_model: Callable[[], Any],
+    load_weights: Callable[..., tuple[str, int]],
     *,
-    strategy: Any,
-    dtype_policy: str,
-    seed: int,
-    trains: bool,
-    overwrite: bool,
     identity: Mapping[str, Any],
-    flags_of_run: Mapping[str, Any],
-    command: str,
     files: Mapping[str, str],
 ) -> tuple[Any, str, int]:
-    """Makes a model and the directory of its run; what is wrong is one line.
+    """Makes the model of a run, and its directory.
 
     Args:
-        output_dir: the run's directory.
-        build: whether the run that is there goes on -> model, where its weights are
-            from, and the step they were trained for.
-        strategy: the tf.distribute.Strategy.
-        dtype_policy: Keras' name for what layers compute in.
-        seed: of initial values.
-        trains: whether a run begins or goes on; otherwise nothing is written.
-        overwrite: as in run_directory.resumes, if the run trains.
-        identity: as in run_directory.resumes.
-        flags_of_run: `flags` of run_directory.begin.
-        command: as there, like `files`.
-        files: which go with the weights.
+        settings: how to run.
+        make_model: makes it, not yet built.
+        load_weights: model, path, `trains`, `resumes` -> where the weights are from,
+            for people, and the step they were trained for.
+        identity: what of the task another run must share to continue this one.
+        files: {name: text} of what belongs beside the weights.
 
     Returns:
-        What `build` returns.
+        The model and what `load_weights` returned.
+
+    Raises:
+        errors.InputError: the directory holds another run, or weights of another model.
     """
     keras.utils.clear_session(free_memory=True)
-    keras.utils.set_random_seed(seed)
-    keras.config.set_dtype_policy(dtype_policy)
-    overwrite &= trains
-    with errors.one_line_errors():
+    keras.utils.set_random_seed(settings.seed)
+    keras.config.set_dtype_policy(settings.dtype_policy)
+    output_dir, trains = settings.output_dir, settings.trains
+    overwrite = settings.overwrite and trains
+    if trains:
+        identity = {**settings.identity, **identity, "seed": settings.seed}
+    else:
+        identity = {}
+    with errors.of_input():
         resumes = run_directory.resumes(output_dir, identity, overwrite=overwrite)
         checksum = zlib.crc32(json.dumps([identity, resumes], sort_keys=True).encode())
-        devices.check_agreement(strategy, checksum, "model, data and output directory")
-        built = build(resumes)
-        writes = devices.is_chief(strategy)
-        if trains and writes:
+        devices.check_agreement(
+            settings.strategy, checksum, "model, data and output directory"
+        )
+        with settings.strategy.scope():
+            model = make_model()
+            model.build()
+        origin, step = load_weights(
+            model,
+            output_dir if resumes else settings.init_checkpoint,
+            trains=trains,
+            resumes=resumes,
+        )
+        if trains and settings.writes:
             run_directory.begin(
                 output_dir,
                 overwrite=overwrite,
                 identity=identity,
-                flags=flags_of_run,
-                command=command,
+                flags=settings.flags,
+                command=settings.command,
                 files=files,
             )
-        elif writes:
+        elif settings.writes:
             path = os.path.join(output_dir, file_names.EVAL_RESULTS)
             atomic_files.check_writable(path)
         if not trains:
-            print(f"weights: {built[1]}")
-    devices.wait_for_all(strategy, "ready the output directory")
-    return built
+            print(f"weights: {origin}")
+    devices.wait_for_all(settings.strategy, "ready the output directory")
+    return model, origin, step
 
 
-def train(
-    run: Run,
-    model: Any,
-    optimizer: Any,
-    objective: Any,
-    batches_from: Callable[[int], Any],
-    plan: loop.Plan,
-) -> int:
+def train(settings: Settings, training: Training) -> int:
     """Resumes the newest checkpoint of the run, or starts with the model's weights.
 
     In the end the model has the last weights, or those of the best evaluation if the
     plan says what is best.
 
-    Args:
-        run: what the run is.
-        model: a built model.
-        optimizer: a training.optimization.optimizer.BertAdam, not yet built.
-        objective: as in steps.train_function.
-        batches_from: step -> dataset of the batches from that step on.
-        plan: when to do what.
-
     Returns:
         The step of the weights that the model has.
+
+    Raises:
+        errors.InputError: no checkpoint can be read, or none written.
+        errors.NotFinite: the loss is no number any more; nothing is saved after that.
+        errors.Stopped: a signal asked for it; everything is saved.
     """
-    with run.strategy.scope():
-        optimizer.build(model.trainable_variables)
-    writes = devices.is_chief(run.strategy)
+    plan = settings.plan
+    assert plan is not None
+    with settings.strategy.scope():
+        optimizer = settings.optimizer()
+        optimizer.build(training.model.trainable_variables)
     checkpoints = checkpoints_lib.RunCheckpoints(
-        run.output_dir,
-        run.store.variables,
+        settings.output_dir,
+        training.store.variables,
         optimizer,
-        write=run.store.write,
-        keep=run.keep,
-        writes=writes,
+        write=training.store.write,
+        keep=settings.keep,
+        writes=settings.writes,
     )
-    with errors.one_line_errors():
+    with errors.of_input():
         step, state = checkpoints.restore() or (0, {})
-        devices.check_agreement(run.strategy, step, "the checkpoint to go on from")
-    _announce(run, step, plan)
+        devices.check_agreement(settings.strategy, step, "the checkpoint to go on from")
+    _announce(settings, training, step)
     watch = interruption.Interruption()
     reporter = reporting.Reporter(
-        run.output_dir, plan.num_train_steps, step, writes=writes
+        settings.output_dir, plan.num_train_steps, step, writes=settings.writes
     )
     train_steps = steps.train_function(
-        *(model, optimizer, objective, run.strategy),
-        seed=run.seed,
-        jit_compile=run.jit_compile,
-        micro_batches=run.micro_batches,
-        scales_loss=run.scales_loss,
-        stop=watch.wish,
+        *(training.model, optimizer, training.objective, settings.strategy),
+        seed=settings.seed,
+        jit_compile=settings.jit_compile,
+        micro_batches=settings.micro_batches,
+        scales_loss=settings.scales_loss,
+        stop=watch.stop_requested,
     )
-    all_steps = _loop(
-        run,
-        _first_timed(train_steps, reporter),
+    all_steps = loop.Loop(
+        train_steps=_first_timed(train_steps, reporter),
         plan=plan,
         checkpoints=checkpoints,
         reporter=reporter,
         interruption=watch,
+        evaluate=training.evaluate if plan.evaluate_steps else None,
+        name_batch=lambda step: wording.first_of(training.names(step), _NAMED),
+        scales_loss=settings.scales_loss,
+        # One worker cannot abort a collective operation.
+        raises=not devices.has_workers(settings.strategy),
     )
-    return _use_best(run, _go_on(run, all_steps, batches_from, step, state))
+    state = _do_the_rest(settings, training, all_steps, step, state)
+    return _use_best(settings, training.store, state)
 
 
-def _loop(run: Run, train_steps: Callable[..., Any], **parts: Any) -> loop.Loop:
-    """The loop of a run, of parts by the names of its attributes."""
-    return loop.Loop(
-        train_steps=train_steps,
-        evaluate=run.evaluate,
-        name_batch=run.name_batch,
-        scales_loss=run.scales_loss,
-        # What others take part in cannot be broken off by one.
-        raises=not devices.has_workers(run.strategy),
-        **parts,
-    )
-
-
-def _go_on(
-    run: Run,
+def _do_the_rest(
+    settings: Settings,
+    training: Training,
     all_steps: loop.Loop,
-    batches_from: Callable[[int], Any],
     step: int,
     state: dict[str, Any],
 ) -> dict[str, Any]:
-    """Does what is left to do; returns the final state."""
-    plan = all_steps.plan
+    """Trains from `step` on; returns the final state."""
+    plan, strategy = all_steps.plan, settings.strategy
     if plan.is_over(step, state) and not all_steps.is_due(step, state):
         print(
             f"nothing to train: step {step} of {plan.num_train_steps} is reached; "
-            f"raise {run.length_flag}, or add --overwrite_output_dir to start again"
+            f"raise {settings.length_flag}, or add --overwrite_output_dir to start "
+            "again"
         )
         return {**state, "step": step}
     reporter, watch = all_steps.reporter, all_steps.interruption
-    with _stops_explained(run), contextlib.closing(reporter), watch:
-        batches = devices.distributed(run.strategy, batches_from(step))
+    with _saving_ends_for_all(strategy), contextlib.closing(reporter), watch:
+        batches = devices.distributed(strategy, training.batches_from(step))
         state = all_steps.train(batches, step, state)
         # All processes decide alike, whichever has been signalled since the last step.
-        if number := devices.gathered(run.strategy, watch.number or 0).max():
-            raise interruption.Stopped(int(number))
-        devices.wait_for_all(run.strategy, "save the last checkpoint")
+        if number := devices.gathered(strategy, watch.number or 0).max():
+            raise errors.Stopped(int(number))
+        devices.wait_for_all(strategy, "save the last checkpoint")
     return state
 
 
@@ -248,83 +272,85 @@ def _first_timed(
     return timed
 
 
-def _use_best(run: Run, state: Mapping[str, Any]) -> int:
+def _use_best(settings: Settings, store: Any, state: Mapping[str, Any]) -> int:
     """Loads the weights of the best evaluation, if any; returns their step."""
     best = state.get("best_step")
     if not best:
         return state["step"]
     print(f"best: step {best} with {state['best_score']:.4f}; used from here on")
-    run.store.load(os.path.join(run.output_dir, f"model.ckpt-{best}"))
+    name = f"{file_names.CHECKPOINT_PREFIX}-{best}"
+    store.load(os.path.join(settings.output_dir, name))
     return best
 
 
 @contextlib.contextmanager
-def _stops_explained(run: Run) -> Iterator[None]:
-    """One line, and an exit code, where training itself cannot go on."""
+def _saving_ends_for_all(strategy: Any) -> Iterator[None]:
+    """A process that stops waits for the chief, who may still be writing."""
     try:
         yield
-    except FloatingPointError as error:
-        logging.error("%s", error)
-        raise SystemExit(NOT_FINITE) from None
-    except interruption.Stopped as stopped:
-        # The chief may still be writing, and it cannot go on where others are gone.
-        devices.wait_for_all(run.strategy, "save")
-        raise SystemExit(STOPPED + stopped.number) from None
-    except OSError as error:  # of saving; the message is for users
-        with errors.one_line_errors():
-            raise error
+    except errors.Stopped:
+        devices.wait_for_all(strategy, "save")
+        raise
+    except OSError as error:  # of saving
+        raise errors.InputError(str(error)) from error
 
 
 @contextlib.contextmanager
-def lost_workers_explained(strategy: Any) -> Iterator[None]:
-    """One line, and an exit code, where another process of the run is gone."""
+def lost_workers_named(strategy: Any) -> Iterator[None]:
+    """Raises LostWorker, which says what to do, where another process is gone."""
     try:
         yield
     except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
         if not devices.has_workers(strategy):
             raise
-        logging.error(
-            "another process of this run has ended, or cannot be reached (%s); see its "
-            "log, and start all of them again with the same command: it goes on from "
-            "the newest checkpoint",
-            error.message.split("\n")[0],
-        )
-        raise SystemExit(LOST_WORKER) from None
+        reason = error.message.split("\n")[0]
+        raise errors.LostWorker(
+            f"another process of this run has ended, or cannot be reached ({reason}); "
+            "see its log, and start all of them again with the same command: it goes "
+            "on from the newest checkpoint"
+        ) from error
 
 
 def record(
-    output_dir: str, step: int, scores: Mapping[str, Any], results: Mapping[str, Any]
-) -> str:
+    settings: Settings, step: int, scores: Mapping[str, Any], results: Mapping[str, Any]
+) -> None:
     """Puts an evaluation into TensorBoard and into eval_results.txt.
 
     Args:
-        output_dir: the run's directory.
+        settings: of the run.
         step: of the weights that were evaluated.
-        scores: as Run.evaluate gives them, for TensorBoard.
+        scores: as Training.evaluate gives them, for TensorBoard.
         results: the lines of the file.
 
-    Returns:
-        The path of eval_results.txt.
+    Raises:
+        errors.InputError: the file cannot be written.
     """
-    with contextlib.closing(reporting.Reporter(output_dir, step)) as reporter:
+    if not settings.writes:
+        return
+    reporter = reporting.Reporter(settings.output_dir, step)
+    with contextlib.closing(reporter):
         reporter.write("eval", step, scores)
-    path = os.path.join(output_dir, file_names.EVAL_RESULTS)
-    with errors.one_line_errors():
+    path = os.path.join(settings.output_dir, file_names.EVAL_RESULTS)
+    with errors.of_input():
         run_directory.write_results(path, results)
-    return path
 
 
-def _announce(run: Run, step: int, plan: loop.Plan) -> None:
+def _announce(settings: Settings, training: Training, step: int) -> None:
     """The first lines of a run: devices, precision, batch, weights, steps."""
-    share = run.batch_size // run.strategy.num_replicas_in_sync
-    parts = f" in {run.micro_batches} micro-batches" if run.micro_batches > 1 else ""
-    origin = run.origin
+    assert settings.plan is not None
+    share = settings.batch_size // settings.strategy.num_replicas_in_sync
+    parts = ""
+    if settings.micro_batches > 1:
+        parts = f" in {settings.micro_batches} micro-batches"
+    origin = training.origin
     if step:
-        origin = f"{run.output_dir}/model.ckpt-{step} with its moments (resumed)"
-    print(devices.describe(run.strategy))
+        path = f"{settings.output_dir}/{file_names.CHECKPOINT_PREFIX}-{step}"
+        origin = f"{path} with its moments (resumed)"
+    print(devices.describe(settings.strategy))
     print(
-        f"precision: {run.settings}; XLA: {'on' if run.jit_compile else 'off'}; "
-        f"batch: {run.batch_size}, {share} per replica{parts}"
+        f"precision: {settings.describe(training.model)}; "
+        f"XLA: {'on' if settings.jit_compile else 'off'}; "
+        f"batch: {settings.batch_size}, {share} per replica{parts}"
     )
     print(f"weights: {origin}")
-    print(f"training: step {step} to {plan.num_train_steps}", flush=True)
+    print(f"training: step {step} to {settings.plan.num_train_steps}", flush=True)

@@ -92,9 +92,10 @@ def _one_step(strategy, replica_step, scales_loss, stop):
     """One step on all replicas: iterator, rate, step, Scaling -> sums, Scaling."""
 
     def one_step(iterator, rate, step, scaling):
-        wish = tf.constant(0.0) if stop is None else stop.read_value()
+        stop_requested = tf.constant(0.0) if stop is None else stop.read_value()
         results = strategy.run(
-            replica_step, args=(next(iterator), rate, step, scaling.scale, wish)
+            replica_step,
+            args=(next(iterator), rate, step, scaling.scale, stop_requested),
         )
         sums = _of_first_replica(strategy, results)
         if scales_loss:

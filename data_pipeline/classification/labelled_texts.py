@@ -1,6 +1,7 @@
 """Rows of text with labels, to what the model reads."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -11,7 +12,7 @@ from absl import logging
 
 from contract import features, file_names
 from data_pipeline.classification import label_sets, tables, tasks
-from data_pipeline.examples import packing, tf_records
+from data_pipeline.examples import example_sets, packing, tf_records
 from data_pipeline.files import label_files
 from data_pipeline.text import tokenization
 
@@ -209,6 +210,16 @@ class Data:
             f"{table.path}:{table.lines[i]} (id {table.example_ids[i]})"
             for i in indices
         ]
+
+    def examples(self, split: str) -> example_sets.Examples:
+        """The rows of a split as training/fine_tuning.py takes them."""
+        label_ids = self.label_ids[split]
+        return example_sets.Examples(
+            self.packed[split],
+            functools.partial(self.names, split),
+            functools.partial(self.digest, split),
+            {} if label_ids is None else {features.LABEL_IDS: label_ids},
+        )
 
 
 def load(

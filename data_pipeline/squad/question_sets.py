@@ -3,13 +3,13 @@
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from contract import features, file_names
-from data_pipeline.examples import batching, packing, tf_records
+from data_pipeline.examples import batching, example_sets, packing, tf_records
 from data_pipeline.squad import (
     answer_choice,
     answer_scores,
@@ -71,6 +71,34 @@ class Data:
             f"{self.questions.path}: question {self.questions.ids[owner]} ({part})"
             for owner, part in zip(owners[indices], parts, strict=True)
         ]
+
+    def examples(self) -> example_sets.Examples:
+        """The windows as training/fine_tuning.py takes them."""
+        targets = {}
+        if self.windows.start_positions is not None:
+            targets = {
+                features.START_POSITIONS: self.windows.start_positions,
+                features.END_POSITIONS: self.windows.end_positions,
+            }
+        return example_sets.Examples(
+            self.windows.packed, self.names, self.digest, targets
+        )
+
+
+class Answered(NamedTuple):
+    """What a model answers to the questions of a file.
+
+    Attributes:
+        answers: of each question.
+        scores: the official ones; {} where right answers are not known.
+    """
+
+    answers: answer_choice.Answers
+    scores: dict[str, float]
+
+    def results(self, prefix: str) -> dict[str, float]:
+        """The scores under their official names, which have no prefix."""
+        return self.scores
 
 
 def load(

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import wording
-from data_pipeline.examples import batching, packing
+from data_pipeline.examples import batching, example_sets, packing
 from data_pipeline.tagging import (
     sentence_windows,
     tag_schemes,
@@ -59,6 +59,12 @@ class Data:
             f"{self.sentences.path}:{self.sentences.lines[owner][0]} ({part})"
             for owner, part in zip(owners[indices], parts, strict=True)
         ]
+
+    def examples(self) -> example_sets.Examples:
+        """The windows as training/fine_tuning.py takes them."""
+        return example_sets.Examples(
+            self.windows.packed, self.names, self.digest, self.windows.targets()
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from data_pipeline.text import tokenization
+
 # tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
 _LOWER_RELEASES = {
     "uncased_L-24_H-1024_A-16",
@@ -63,3 +65,21 @@ def check_case(tokenizer: Any, vocab_file: str, init_checkpoint: str) -> None:
             f"({capitals} entries have capitals, so capitals become [UNK]); set "
             "--do_lower_case=true, or --nocheck_case if this is meant"
         )
+
+
+def open_tokenizer(files: Any, *, checks_case: bool) -> tokenization.BertTokenizer:
+    """The tokenizer of a pretrained model.
+
+    Args:
+        files: has vocab_file, do_lower_case and init_checkpoint.
+        checks_case: whether a vocabulary that contradicts do_lower_case is refused.
+
+    Raises:
+        ValueError: as in BertTokenizer.from_file, or `check_case`.
+    """
+    tokenizer = tokenization.BertTokenizer.from_file(
+        files.vocab_file, files.do_lower_case
+    )
+    if checks_case:
+        check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+    return tokenizer

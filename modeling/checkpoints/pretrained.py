@@ -229,6 +229,23 @@ def _open(path, mode):
         raise OSError(error.message) from error
 
 
+def open_config(files, vocab_size, max_seq_length):
+    """The config.BertConfig of a pretrained model, if it fits its vocabulary.
+
+    Args:
+        files: has config_file and vocab_file.
+        vocab_size: entries of the vocabulary, or None where none is known.
+        max_seq_length: in tokens.
+
+    Raises:
+        OSError, ValueError: as in BertConfig.from_json_file, or `check_sizes`.
+    """
+    config = read_config(files.config_file)
+    known = config.vocab_size if vocab_size is None else vocab_size
+    check_sizes(config, known, files, max_seq_length)
+    return config
+
+
 def check_sizes(config, vocab_size, files, max_seq_length):
     """Refuses a vocabulary or a length that the network has no embeddings for.
 

@@ -8,7 +8,7 @@ import time
 import pytest
 import tensorflow as tf
 
-from training import interruption
+from training import errors, interruption
 
 
 @pytest.fixture(autouse=True)
@@ -35,14 +35,14 @@ def send_soon(number=signal.SIGTERM):
     return timer
 
 
-def rounds_until(wish):
-    """A function most -> rounds done in one call of TensorFlow before `wish` is 1."""
+def rounds_until(stop_requested):
+    """A function most -> rounds done in one call before `stop_requested` is 1."""
     matrix = tf.ones([100, 100]) / 100
 
     @tf.function
     def rounds(most):
         done, value = 0, matrix
-        while done < most and wish == 0.0:
+        while done < most and stop_requested == 0.0:
             value = tf.linalg.matmul(value, matrix)
             done += 1
         return done, value
@@ -55,28 +55,28 @@ def rounds_until(wish):
 def test_signal_is_seen_within_one_call_of_tensorflow(number):
     most = 1_000_000  # a minute or two
     with interruption.Interruption() as watch:
-        rounds = rounds_until(watch.wish)
+        rounds = rounds_until(watch.stop_requested)
         timer = send_soon(number)
         done = rounds(most)
         timer.join()
         assert 0 < done < most
-        assert watch.number == number and float(watch.wish) == 1.0
+        assert watch.number == number and float(watch.stop_requested) == 1.0
 
 
 def test_handler_alone_would_not_be_seen():
     """The twin: Python runs it after the call."""
-    wish = tf.Variable(0.0)
-    signal.signal(signal.SIGTERM, lambda *_: wish.assign(1.0))
-    rounds = rounds_until(wish)
+    stop_requested = tf.Variable(0.0)
+    signal.signal(signal.SIGTERM, lambda *_: stop_requested.assign(1.0))
+    rounds = rounds_until(stop_requested)
     timer = send_soon()
     assert rounds(20_000) == 20_000
     assert not timer.is_alive()  # it was sent meanwhile
-    assert float(wish) == 1.0
+    assert float(stop_requested) == 1.0
 
 
-def test_without_a_signal_nothing_is_wished():
+def test_without_a_signal_nothing_is_requested():
     with interruption.Interruption() as watch:
-        assert rounds_until(watch.wish)(1_000) == 1_000
+        assert rounds_until(watch.stop_requested)(1_000) == 1_000
         assert watch.number is None
 
 
@@ -86,7 +86,7 @@ def test_other_signals_are_none_of_its_business():
     try:
         with interruption.Interruption() as watch:
             send(signal.SIGUSR1)
-            assert rounds_until(watch.wish)(1_000) == 1_000
+            assert rounds_until(watch.stop_requested)(1_000) == 1_000
             assert watch.number is None and seen == [1]
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -128,7 +128,7 @@ def test_other_threads_can_use_it_without_signals(harmless):
     def work():
         with interruption.Interruption() as watch:
             seen.extend(signal.getsignal(n) for n in interruption.SIGNALS)
-            seen.extend([watch.number, float(watch.wish)])
+            seen.extend([watch.number, float(watch.stop_requested)])
             with watch.raised():
                 seen.append("evaluated")
 
@@ -143,7 +143,7 @@ def test_python_code_can_be_broken_off(number):
     started = time.monotonic()
     with interruption.Interruption() as watch:
         timer = send_soon(number)
-        with pytest.raises(interruption.Stopped) as caught, watch.raised():
+        with pytest.raises(errors.Stopped) as caught, watch.raised():
             time.sleep(20)
         timer.join()
     assert time.monotonic() - started < 10
@@ -155,7 +155,7 @@ def test_signal_that_came_before_breaks_off_as_well():
     done = []
     with interruption.Interruption() as watch:
         send()  # does not raise here
-        with pytest.raises(interruption.Stopped), watch.raised():
+        with pytest.raises(errors.Stopped), watch.raised():
             done.append("evaluated")
     assert done == []
 

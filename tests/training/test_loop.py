@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from training import interruption, loop
+from training import errors, interruption, loop
 from training.optimization import loss_scale
 
 
@@ -24,14 +24,17 @@ class Stage:
     """Remembers what the loop does.
 
     Losses and norms are those of `losses` and `norms` by step, the first being 1, and
-    a call ends where one is not finite or where `wish` is not 0.
+    a call ends where one is not finite or where `stop_requested` is not 0.
     """
 
-    def __init__(self, losses=(), scores=(), norms=(), wish=None, skipped=0):
+    def __init__(self, losses=(), scores=(), norms=(), stop_requested=None, skipped=0):
         self.calls, self.saved, self.reported = [], [], []
         self.evaluated_at, self.said, self.results = [], [], []
         self.losses, self.norms, self.scores = dict(losses), dict(norms), list(scores)
-        self.wish, self.skipped = wish or (lambda step: 0.0), skipped
+        self.stop_requested, self.skipped = (
+            stop_requested or (lambda step: 0.0),
+            skipped,
+        )
 
     def train_steps(self, iterator, rates, count, step, scaling):
         assert len(rates) == self.num_rates  # another length would be traced anew
@@ -39,7 +42,7 @@ class Stage:
         while len(batches) < int(count) and math.isfinite(loss + norm) and not stop:
             batches.append(next(iterator))
             done = step + len(batches)
-            stop = float(self.wish(done))
+            stop = float(self.stop_requested(done))
             loss, norm = self.losses.get(done, 1.0), self.norms.get(done, 1.0)
         rates = (rates.numpy()[: len(batches)] * 16).tolist()
         self.calls.append((step, batches, rates))
@@ -205,7 +208,7 @@ def test_patience_survives_a_resumed_run():
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_loss_that_is_no_number_stops_and_saves_nothing(bad):
     stage = Stage(losses={6: bad}, scores=[0.5, 0.6])
-    with pytest.raises(FloatingPointError) as caught:
+    with pytest.raises(errors.NotFinite) as caught:
         stage.run(plan(evaluate_steps=4, best_metric="accuracy"), evaluates=True)
     assert str(caught.value) == (
         f"the loss is {bad} at step 6, of the batch not known; the last checkpoint is "
@@ -217,20 +220,20 @@ def test_loss_that_is_no_number_stops_and_saves_nothing(bad):
 
 
 def test_gradient_that_is_no_number_stops_too():
-    with pytest.raises(FloatingPointError, match="the gradient_norm is nan at step 3,"):
+    with pytest.raises(errors.NotFinite, match="the gradient_norm is nan at step 3,"):
         Stage(norms={3: float("nan")}).run(plan())
 
 
 def test_examples_of_a_bad_loss_are_named():
     """Those of the batch of step 6, which is number 5 counted from 0."""
     stage = Stage(losses={6: float("nan")})
-    with pytest.raises(FloatingPointError, match="step 6, of the batch train-5; the"):
+    with pytest.raises(errors.NotFinite, match="step 6, of the batch train-5; the"):
         stage.run(plan(), name_batch=lambda step: f"train-{step}")
 
 
 def test_resumed_run_names_the_checkpoint_it_came_from():
     stage = Stage(losses={7: float("nan")})
-    with pytest.raises(FloatingPointError, match="last checkpoint is of step 5: lower"):
+    with pytest.raises(errors.NotFinite, match="last checkpoint is of step 5: lower"):
         stage.run(plan(), step=5)
 
 
@@ -262,7 +265,7 @@ def test_without_scaling_nothing_is_said_of_it():
 
 def test_scale_that_helps_nothing_stops_the_run():
     stage, state = Stage(), {"loss_scale": 2.0, "good_steps": 0}
-    with pytest.raises(FloatingPointError) as caught:
+    with pytest.raises(errors.NotFinite) as caught:
         stage.run(plan(), state=state, scales_loss=True)
     assert str(caught.value) == (
         "the loss scale of float16 fell to 0.5 at step 8, of the batch not known: "
@@ -273,8 +276,8 @@ def test_scale_that_helps_nothing_stops_the_run():
 
 
 def test_run_that_is_asked_to_stop_saves_first():
-    stage = Stage(wish=lambda step: step == 6)
-    with pytest.raises(interruption.Stopped) as caught:
+    stage = Stage(stop_requested=lambda step: step == 6)
+    with pytest.raises(errors.Stopped) as caught:
         stage.run(plan())
     assert caught.value.number == signal.SIGTERM
     assert stage.saved == [(4, {}), (6, {})] and stage.reported[-1] == (6, 5)
@@ -305,7 +308,7 @@ def test_evaluation_is_broken_off_and_done_first_later(send, name):
     stage = Stage(scores=[SCORES[0], interrupted])
     with (
         interruption.Interruption() as watch,
-        pytest.raises(interruption.Stopped) as caught,
+        pytest.raises(errors.Stopped) as caught,
     ):
         stage.run(EVALUATED, evaluates=True, interruption=watch)
     assert caught.value.number == number
@@ -337,14 +340,17 @@ def test_evaluation_that_others_take_part_in_is_finished(send):
 
     def interrupted():
         send()
-        while float(watch.wish) == 0.0:
+        while float(watch.stop_requested) == 0.0:
             time.sleep(0.01)
         return SCORES[1]
 
-    stage = Stage(scores=[SCORES[0], interrupted], wish=lambda step: float(watch.wish))
+    stage = Stage(
+        scores=[SCORES[0], interrupted],
+        stop_requested=lambda step: float(watch.stop_requested),
+    )
     with (
         interruption.Interruption() as watch,
-        pytest.raises(interruption.Stopped),
+        pytest.raises(errors.Stopped),
     ):
         stage.run(EVALUATED, evaluates=True, interruption=watch, raises=False)
     assert stage.evaluated_at == [3, 6] and stage.calls[-1] == (6, [6], [6])

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from modeling import losses
 from modeling.checkpoints import checkpoint
-from training import checkpoints, interruption, loop, run
+from training import checkpoints, errors, interruption, loop, run
 from training.distribution import devices
 from training.optimization import optimizer
 
@@ -35,36 +35,36 @@ def train(build_classifier, classifier_batch, tmp_path):
         seed=1,
         source=batches_from,
         plan=None,
+        settings=None,
         **changes,
     ):
         keras.utils.clear_session()
         model = build_classifier()
         (tmp_path / directory).mkdir(exist_ok=True)
-        what = {
-            "output_dir": str(tmp_path / directory),
-            "strategy": tf.distribute.get_strategy(),
-            "jit_compile": False,
-            "store": checkpoint.store(model),
-            "origin": "random",
-            "keep": 5,
-            "batch_size": 8,
-            "seed": seed,
-            "settings": "float32",
-        }
         run_plan = {
             "num_train_steps": num_train_steps,
             # Of a schedule that does not know when the run is interrupted.
             "learning_rate": lambda step: rate / (1 + step),
             "save_steps": 3,
         }
-        final = run.train(
-            run.Run(**{**what, **changes}),
-            model,
-            optimizer.BertAdam(),
-            losses.classifier("classification"),
-            source,
-            loop.Plan(**{**run_plan, **(plan or {})}),
+        settings = run.Settings(
+            output_dir=str(tmp_path / directory),
+            seed=seed,
+            plan=loop.Plan(**{**run_plan, **(plan or {})}),
+            strategy=tf.distribute.get_strategy(),
+            optimizer=optimizer.BertAdam,
+            batch_size=8,
+            **(settings or {}),
         )
+        training = run.Training(
+            model=model,
+            store=checkpoint.store(model),
+            origin="random",
+            objective=losses.classifier("classification"),
+            batches_from=source,
+            **changes,
+        )
+        final = run.train(settings, training)
         return final, [np.asarray(v) for v in model.trainable_variables]
 
     start.batches_from = batches_from
@@ -151,14 +151,14 @@ def test_interrupted_run_ends_as_an_uninterrupted_one(train, send, tmp_path, cap
     assert final == 8  # the best
     capsys.readouterr()
 
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(errors.Stopped) as caught:
         train(
             *(9, "parts"),
             plan=EVALUATING,
             source=interrupting,
             evaluate=evaluate_with(),
         )
-    assert caught.value.code == 143
+    assert caught.value.number == signal.SIGTERM
     (prefix,) = checkpoints.all_checkpoints(str(tmp_path / "parts"))
     step = int(prefix.rsplit("-", 1)[1])
     assert step in (2, 3)  # the second may have looked before it took its batch
@@ -168,9 +168,9 @@ def test_interrupted_run_ends_as_an_uninterrupted_one(train, send, tmp_path, cap
         "command goes on from there\n"
     ) in error
 
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(errors.Stopped) as caught:
         train(*(9, "parts"), plan=EVALUATING, evaluate=evaluate_with(0.5, interrupted))
-    assert caught.value.code == 130
+    assert caught.value.number == signal.SIGINT
     out, error = capsys.readouterr()
     assert f"model.ckpt-{step} with its moments (resumed)" in out
     assert "asked to stop (SIGINT): saved" in error and "at step 8 of 9;" in error
@@ -207,14 +207,14 @@ def quick(train, monkeypatch):
     return start
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_signal_while_the_last_checkpoint_is_written(quick, send, tmp_path, name, code):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_while_the_last_checkpoint_is_written(quick, send, tmp_path, number):
     """It is written to its end, and there is nothing left to train."""
 
     def written(store):
         def write(prefix, values):
             if prefix.endswith("-6"):
-                send(signal.Signals[name])
+                send(number)
             store.write(prefix, values)
 
         return types.SimpleNamespace(
@@ -222,10 +222,10 @@ def test_signal_while_the_last_checkpoint_is_written(quick, send, tmp_path, name
         )
 
     store = checkpoint.store
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as caught:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(errors.Stopped) as caught:
         patch.setattr(checkpoint, "store", lambda model: written(store(model)))
         quick(6)
-    assert caught.value.code == code
+    assert caught.value.number == number
     assert len(checkpoints.all_checkpoints(str(tmp_path / "run"))) == 2
     assert quick(6, does=None)[0] == 6  # no step is done
 
@@ -238,39 +238,36 @@ def test_handlers_are_those_of_before_when_a_run_ends(quick, send):
     assert len(during) == 1 and during[0] is not before[0]
 
 
-def test_loss_that_is_no_number_ends_with_a_code_of_its_own(train, tmp_path, caplog):
-    with pytest.raises(SystemExit) as caught:
-        train(9, rate=float("inf"), name_batch=lambda step: f"rows {step}")
-    assert caught.value.code == run.NOT_FINITE == 3
-    assert checkpoints.all_checkpoints(str(tmp_path / "run")) == []
+def test_loss_that_is_no_number_ends_the_run(train, tmp_path):
     # The rate of the first step makes the weights of the second what they are.
-    said = " is nan at step 2, of the batch rows 1; the last checkpoint is of step 0: "
-    assert said in caplog.text
+    said = " is nan at step 2, of the batch row 1; the last checkpoint is of step 0: "
+    with pytest.raises(errors.NotFinite, match=said):
+        train(9, rate=float("inf"), names=lambda step: [f"row {step}"])
+    assert checkpoints.all_checkpoints(str(tmp_path / "run")) == []
 
 
 def lose():
     raise tf.errors.UnavailableError(None, None, "Connection reset\nby peer", {})
 
 
-def test_lost_worker_is_said_with_what_to_do(monkeypatch, caplog):
+def test_lost_worker_is_said_with_what_to_do(monkeypatch):
     monkeypatch.setattr(devices, "has_workers", lambda strategy: True)
-    with pytest.raises(SystemExit) as caught, run.lost_workers_explained(None):
+    with pytest.raises(errors.LostWorker) as caught, run.lost_workers_named(None):
         lose()
-    assert caught.value.code == run.LOST_WORKER == 4
-    assert (
+    assert str(caught.value) == (
         "another process of this run has ended, or cannot be reached (Connection "
         "reset); see its log, and start all of them again with the same command: it "
-        "goes on from the newest checkpoint\n"
-    ) in caplog.text
+        "goes on from the newest checkpoint"
+    )
 
 
 def test_error_of_one_process_alone_keeps_its_traceback():
     one = tf.distribute.get_strategy()
-    with pytest.raises(tf.errors.UnavailableError), run.lost_workers_explained(one):
+    with pytest.raises(tf.errors.UnavailableError), run.lost_workers_named(one):
         lose()
 
 
-def test_checkpoint_that_cannot_be_written_is_one_line(quick, capsys):
+def test_checkpoint_that_cannot_be_written_is_an_error_of_input(quick):
     store = checkpoint.store
 
     def full(prefix, _):
@@ -282,16 +279,18 @@ def test_checkpoint_that_cannot_be_written_is_one_line(quick, capsys):
             variables=found.variables, write=full, load=found.load
         )
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as caught:
+    said = r"No space left\); make room there"
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(errors.InputError, match=said),
+    ):
         patch.setattr(checkpoint, "store", without_room)
         quick(6)
-    assert caught.value.code == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("error: ") and "No space left); make room there" in last
 
 
 def test_first_steps_are_timed_and_settings_announced(quick, capsys):
-    quick(6, settings="bfloat16, weights float32", micro_batches=2)
+    described = {"describe": lambda model: "bfloat16, weights float32"}
+    quick(6, settings={**described, "micro_batches": 2})
     out, error = capsys.readouterr()
     assert (
         "precision: bfloat16, weights float32; XLA: off; batch: 8, 8 per replica in 2 "
@@ -305,50 +304,58 @@ def start(tmp_path):
     """A function that calls run.start for a model that is only a name."""
     before = keras.config.dtype_policy()
 
-    def call(build=lambda resumes: ("model", "random", 0), **changes):
+    def call(build=lambda: None, identity=None, **changes):
+        class Model:
+            def build(self):
+                self.built = build()
+
         what = {
             "output_dir": str(tmp_path / "run"),
             "strategy": tf.distribute.get_strategy(),
-            "dtype_policy": "float32",
             "seed": 3,
-            "trains": True,
-            "overwrite": False,
+            "plan": None,
+            "optimizer": None,
+            "batch_size": 8,
             "identity": {"seed": 3},
-            "flags_of_run": {"seed": 3},
+            "flags": {"seed": 3},
             "command": "python run.py --seed=3",
-            "files": {"vocab.txt": "a\n"},
         }
-        return run.start(build=build, **{**what, **changes})
+        model, *others = run.start(
+            run.Settings(**{**what, **changes}),
+            Model,
+            lambda model, path, trains, resumes: ("random", 0),
+            identity=identity or {},
+            files={"vocab.txt": "a\n"},
+        )
+        return model.built, *others
 
     yield call
     keras.config.set_dtype_policy(before)
 
 
 def test_model_is_made_with_the_runs_seed_and_precision(start):
-    def build(resumes):
+    def build():
         drawn = keras.initializers.RandomNormal()((3,))
-        return np.asarray(drawn).tolist(), keras.config.dtype_policy().name, 0
+        return np.asarray(drawn).tolist(), keras.config.dtype_policy().name
 
-    first, policy, _ = start(build, dtype_policy="mixed_bfloat16")
+    (first, policy), *_ = start(build, dtype_policy="mixed_bfloat16")
     assert policy == "mixed_bfloat16"
-    second, policy, _ = start(build)
+    (second, policy), *_ = start(build)
     assert policy == "float32" and first == second
-    assert start(build, seed=4)[0] != first
+    assert start(build, seed=4, overwrite=True)[0][0] != first
 
 
 @pytest.mark.parametrize("is_chief", [True, False])
 def test_only_the_chief_writes(start, tmp_path, monkeypatch, is_chief):
     monkeypatch.setattr(devices, "is_chief", lambda strategy: is_chief)
-    assert start() == ("model", "random", 0)
+    assert start() == (None, "random", 0)
     assert (tmp_path / "run").exists() is is_chief
     start(trains=False)
     names = ["run.json", "vocab.txt"] if is_chief else []
     assert sorted(path.name for path in tmp_path.glob("run/*")) == names
 
 
-def test_hosts_must_agree_before_anything_is_written(
-    start, tmp_path, monkeypatch, capsys
-):
+def test_hosts_must_agree_before_anything_is_written(start, tmp_path, monkeypatch):
     seen = []
 
     def disagreeing(strategy, number):
@@ -356,13 +363,10 @@ def test_hosts_must_agree_before_anything_is_written(
         return np.array([number, number + 1])
 
     monkeypatch.setattr(devices, "gathered", disagreeing)
-    for identity in ({"seed": 3}, {"seed": 4}):
-        with pytest.raises(SystemExit) as caught:
+    said = "^the hosts do not agree on model, data and output directory: "
+    for identity in ({"data": "a"}, {"data": "b"}):
+        with pytest.raises(errors.InputError, match=said):
             start(identity=identity)
-        assert caught.value.code == 2
-        assert capsys.readouterr().err.startswith(
-            "error: the hosts do not agree on model, data and output directory: "
-        )
     assert not (tmp_path / "run").exists()
     assert seen[0] != seen[1]  # it depends on what the run is
 

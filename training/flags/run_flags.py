@@ -1,11 +1,12 @@
 """What the flags of training/flags/shared_flags.py say of a run that trains."""
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags as absl_flags
 
-from training import loop, run
+from training import fine_tuning, loop, run
 from training.flags import device_flags, shared_flags
 from training.optimization import lamb, schedule
 from training.optimization import optimizer as optimizer_lib
@@ -80,78 +81,117 @@ def plan_of_steps(
     )
 
 
-def identity(config: Mapping[str, Any], run_seed: int) -> dict[str, Any]:
-    """What, beside its data, another run must share to be continued by this one."""
-    return {
-        "config": dict(config),
-        "train_batch_size": FLAGS.train_batch_size,
-        "optimizer": FLAGS.optimizer,
-        "max_seq_length": FLAGS.max_seq_length,
-        "seed": run_seed,
-    }
-
-
-def start_settings(run_seed: int) -> dict[str, Any]:
-    """What the flags say to run.start, by the names of its arguments."""
-    return {
-        "dtype_policy": device_flags.dtype_policy(),
-        "seed": run_seed,
-        "trains": FLAGS.do_train,
-        "overwrite": FLAGS.overwrite_output_dir,
-        "flags_of_run": shared_flags.values(),
-        "command": shared_flags.command(),
-    }
-
-
-def order_settings(plan: loop.Plan, run_seed: int) -> dict[str, Any]:
-    """What decides the order of labelled rows, beside their lengths."""
-    return {
-        "batch_size": FLAGS.train_batch_size,
-        "num_steps": plan.num_train_steps,
-        "seed": run_seed,
-        "group_by_length": FLAGS.group_by_length
-        and not device_flags.has_static_shapes(),
-    }
-
-
-def train(
-    model: Any,
-    objective: Any,
-    plan: loop.Plan,
-    batches_from: Callable[[int], Any],
-    *,
+def run_settings(
     strategy: Any,
-    evaluate: Callable[[], dict[str, Any]],
-    **what: Any,
-) -> int:
-    """Trains as the flags say.
+    plan: loop.Plan | None,
+    *,
+    config: Mapping[str, Any],
+    init_checkpoint: str,
+    **others: Any,
+) -> run.Settings:
+    """What the flags say about any run.
 
     Args:
-        model: a built model, like `objective`, `plan` and `batches_from` as run.train
-            takes it.
-        objective: what is minimised.
-        plan: when to do what.
-        batches_from: step -> dataset of the batches from that step on.
-        strategy: the tf.distribute.Strategy under whose scope the model was made.
-        evaluate: scores on held-out data, for --evaluate_steps.
-        **what: the attributes of run.Run that no flag decides.
-
-    Returns:
-        The step of the weights that the model has then.
+        strategy: the tf.distribute.Strategy.
+        plan: when training does what, if it does.
+        config: of the network; another one makes another run.
+        init_checkpoint: where the first weights come from.
+        **others: what only one script knows.
     """
-    with strategy.scope():
-        optimizer = _OPTIMIZERS[FLAGS.optimizer](
-            bias_correction=FLAGS.adam_bias_correction
-        )
-    settings = run.Run(
+    return run.Settings(
+        output_dir=FLAGS.output_dir,
+        init_checkpoint=init_checkpoint,
+        seed=FLAGS.seed,
+        trains=FLAGS.do_train,
+        overwrite=FLAGS.overwrite_output_dir,
+        plan=plan,
         strategy=strategy,
         jit_compile=device_flags.compiles(strategy),
-        keep=FLAGS.keep_checkpoint_max,
+        dtype_policy=device_flags.dtype_policy(),
+        optimizer=functools.partial(
+            _OPTIMIZERS[FLAGS.optimizer], bias_correction=FLAGS.adam_bias_correction
+        ),
         batch_size=FLAGS.train_batch_size,
         micro_batches=FLAGS.gradient_accumulation_steps,
-        settings=device_flags.describe(model),
         scales_loss=FLAGS.mixed_precision == "float16",
-        evaluate=evaluate if FLAGS.evaluate_steps else None,
-        **what,
+        keep=FLAGS.keep_checkpoint_max,
+        identity={
+            "config": dict(config),
+            "train_batch_size": FLAGS.train_batch_size,
+            "optimizer": FLAGS.optimizer,
+            "max_seq_length": FLAGS.max_seq_length,
+        },
+        flags=shared_flags.values(),
+        command=shared_flags.command(),
+        describe=device_flags.describe,
+        **others,
     )
-    return run.train(settings, model, optimizer, objective, batches_from, plan)
+
+
+def set_up(*actions: str) -> Any:
+    """Checks what can be checked without any file, and readies the devices.
+
+    Args:
+        *actions: the flags of which one has to be set.
+
+    Returns:
+        The tf.distribute.Strategy.
+
+    Raises:
+        ValueError: flags are missing, or contradict each other.
+    """
+    shared_flags.check_actions(*actions)
+    if "seeds" in FLAGS:
+        shared_flags.check_fine_tuning()
+    strategy = device_flags.set_up()
+    if FLAGS.do_train:
+        device_flags.check_batch_size(strategy)
+    return strategy
+
+
+def fine_tuning_settings(
+    strategy: Any,
+    *,
+    files: shared_flags.ModelFiles,
+    config: Mapping[str, Any],
+    num_examples: int,
+    score_names: Sequence[str],
+) -> fine_tuning.Settings:
+    """What the flags say about fine-tuning.
+
+    Args:
+        strategy: the tf.distribute.Strategy.
+        files: of the pretrained model.
+        config: of the network.
+        num_examples: for training; 0 without.
+        score_names: what an evaluation gives, the most important first; none where
+            there is no evaluation while training.
+
+    Raises:
+        ValueError: as in `plan`.
+    """
+    static = device_flags.has_static_shapes()
+    return fine_tuning.Settings(
+        run=run_settings(
+            strategy,
+            plan(num_examples, score_names) if FLAGS.do_train else None,
+            config=config,
+            init_checkpoint=files.init_checkpoint,
+        ),
+        seeds=shared_flags.seeds(),
+        evaluates="do_eval" in FLAGS and FLAGS.do_eval,
+        predicts=FLAGS.do_predict,
+        exports=FLAGS.do_export,
+        group_by_length=FLAGS.group_by_length and not static,
+        pad_to=FLAGS.max_seq_length if static else None,
+        eval_batch_size=FLAGS.eval_batch_size,
+        predict_batch_size=FLAGS.predict_batch_size,
+    )
+
+
+def wanted_splits() -> list[str]:
+    """Of "train", "dev" and "test" those that the actions of this run need."""
+    has_eval = "do_eval" in FLAGS and FLAGS.do_eval
+    evaluates = has_eval or (FLAGS.do_train and FLAGS.evaluate_steps)
+    wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
+    return [split for split, is_wanted in wanted.items() if is_wanted]

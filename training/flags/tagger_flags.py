@@ -60,15 +60,13 @@ def limits() -> dict[str, Any]:
     return {"max_seq_length": FLAGS.max_seq_length, "stride": FLAGS.window_stride}
 
 
-def paths() -> dict[str, str]:
+def paths(splits: Sequence[str]) -> dict[str, str]:
     """The file of each split that the actions of this run need.
 
     Raises:
         ValueError: none is named.
     """
-    evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.evaluate_steps)
-    wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
-    return {split: _path(split) for split in SPLITS if wanted[split]}
+    return {split: _path(split) for split in splits}
 
 
 def _path(split):

@@ -1,0 +1,239 @@
+"""Tests of run_flags.py with a stand-in for the parsed command line."""
+
+import types
+
+import pytest
+import tensorflow as tf
+
+from training.flags import device_flags, run_flags, shared_flags
+from training.optimization import lamb, optimizer
+
+
+class CommandLine(dict):
+    """Flag values as attributes, and as flags by name, like absl's FLAGS."""
+
+    def __getattr__(self, name):
+        return self[name].value
+
+
+@pytest.fixture
+def command_line(monkeypatch):
+    def give(present=(), **values):
+        line = CommandLine(
+            {
+                name: types.SimpleNamespace(value=value, present=name in present)
+                for name, value in values.items()
+            }
+        )
+        for module in (shared_flags, run_flags, device_flags):
+            monkeypatch.setattr(module, "FLAGS", line)
+
+    return give
+
+
+TRAINING = {
+    "train_batch_size": 32,
+    "num_train_epochs": 3.0,
+    "learning_rate": 1e-3,
+    "warmup_proportion": 0.1,
+    "save_checkpoints_steps": 1000,
+    "log_steps": 20,
+    "iterations_per_loop": 50,
+    "evaluate_steps": 0,
+    "best_metric": None,
+    "early_stopping_patience": 0,
+}
+
+
+def test_plan_is_the_originals(command_line):
+    command_line(**TRAINING)
+    plan = run_flags.plan(3668, ("accuracy", "f1", "loss"))
+    assert plan.num_train_steps == 343  # int(3668 / 32 * 3)
+    assert plan.learning_rate(0) == 0.0
+    assert plan.learning_rate(33) == pytest.approx(1e-3 * 33 / 34)
+    assert plan.learning_rate(34) == pytest.approx(1e-3 * (1 - 34 / 343))
+    assert plan.learning_rate(343) == 0.0
+    assert (plan.save_steps, plan.log_steps, plan.max_steps_per_call) == (1000, 20, 50)
+    assert plan.best_metric == "accuracy"
+
+
+def test_plan_of_steps_counts_the_warm_up_in_steps(command_line):
+    command_line(**{**TRAINING, "evaluate_steps": 7})
+    plan = run_flags.plan_of_steps(100, 4)
+    assert [plan.learning_rate(step) for step in (0, 2, 4, 100)] == [
+        0.0,
+        pytest.approx(5e-4),
+        pytest.approx(1e-3 * 0.96),
+        0.0,
+    ]
+    assert plan.num_train_steps == 100 and plan.evaluate_steps == 7
+    assert plan.best_metric == "" and plan.patience == 0
+
+
+def test_plan_without_a_step_is_refused(command_line):
+    command_line(**TRAINING)
+    with pytest.raises(ValueError, match="10 training examples in batches of --train_"):
+        run_flags.plan(10, ("accuracy",))
+
+
+def test_best_metric_must_be_a_score(command_line):
+    for name in ("f1", "loss"):
+        command_line(**{**TRAINING, "best_metric": name})
+        assert run_flags.plan(3668, ("accuracy", "f1", "loss")).best_metric == name
+    command_line(**{**TRAINING, "best_metric": "mcc"})
+    with pytest.raises(ValueError, match="--best_metric=mcc is none of the scores"):
+        run_flags.plan(3668, ("accuracy", "f1", "loss"))
+
+
+RUN = {
+    "output_dir": "out",
+    "seed": 4,
+    "do_train": True,
+    "overwrite_output_dir": False,
+    "optimizer": "adam",
+    "adam_bias_correction": False,
+    "jit_compile": "false",
+    "keep_checkpoint_max": 7,
+    "train_batch_size": 24,
+    "max_seq_length": 16,
+    "gradient_accumulation_steps": 3,
+    "mixed_precision": None,
+    "recompute": False,
+    "deterministic": True,
+}
+
+
+@pytest.fixture
+def run_settings(command_line, monkeypatch):
+    """A function from changes of RUN to run_flags.run_settings."""
+    monkeypatch.setattr(shared_flags, "values", lambda: {"seed": 4})
+    monkeypatch.setattr(shared_flags, "command", lambda: "python run.py --seed=4")
+
+    def call(**changes):
+        command_line(**{**RUN, **changes})
+        return run_flags.run_settings(
+            *(tf.distribute.get_strategy(), "plan"),
+            config={"hidden_size": 8},
+            init_checkpoint="model.ckpt",
+            length_flag="--num_train_steps",
+        )
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("adam", optimizer.BertAdam), ("lamb", lamb.BertLamb)]
+)
+def test_optimizer_is_the_named_one(run_settings, name, kind):
+    for correct in (False, True):
+        settings = run_settings(optimizer=name, adam_bias_correction=correct)
+        made = settings.optimizer()
+        assert type(made) is kind and made.bias_correction is correct
+
+
+def test_run_is_what_the_flags_say(run_settings):
+    settings = run_settings()
+    assert (settings.output_dir, settings.seed, settings.plan) == ("out", 4, "plan")
+    assert settings.init_checkpoint == "model.ckpt"
+    assert (settings.keep, settings.batch_size, settings.micro_batches) == (7, 24, 3)
+    assert (settings.trains, settings.overwrite) == (True, False)
+    assert settings.identity == {
+        "config": {"hidden_size": 8},
+        "train_batch_size": 24,
+        "optimizer": "adam",
+        "max_seq_length": 16,
+    }
+    assert settings.flags == {"seed": 4}
+    assert settings.command == "python run.py --seed=4"
+    assert settings.length_flag == "--num_train_steps"
+    model = types.SimpleNamespace(compute_dtype="float32", variable_dtype="float32")
+    assert settings.describe(model) == "float32; deterministic"
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "value"),
+    [
+        ({"jit_compile": "true"}, "jit_compile", True),
+        ({}, "jit_compile", False),
+        ({"mixed_precision": "float16"}, "scales_loss", True),
+        ({"mixed_precision": "bfloat16"}, "scales_loss", False),
+        ({"mixed_precision": "float16"}, "dtype_policy", "mixed_float16"),
+        ({}, "dtype_policy", "float32"),
+        ({"overwrite_output_dir": True}, "overwrite", True),
+        ({"do_train": False}, "trains", False),
+    ],
+    ids=str,
+)
+def test_run_follows_a_flag(run_settings, change, name, value):
+    assert getattr(run_settings(**change), name) == value
+
+
+FINE_TUNING = {
+    **RUN,
+    **TRAINING,
+    "do_predict": False,
+    "do_export": True,
+    "seeds": ["1", "-2"],
+    "use_tpu": False,
+    "distribution_strategy": "auto",
+    "group_by_length": True,
+    "pad_to_max_length": False,
+    "eval_batch_size": 5,
+    "predict_batch_size": 6,
+}
+
+
+@pytest.fixture
+def fine_tuning_settings(command_line, monkeypatch):
+    monkeypatch.setattr(shared_flags, "values", dict)
+    monkeypatch.setattr(shared_flags, "command", str)
+
+    def call(**changes):
+        command_line(**{**FINE_TUNING, **changes})
+        return run_flags.fine_tuning_settings(
+            tf.distribute.get_strategy(),
+            files=shared_flags.ModelFiles("c.json", "v.txt", "w.ckpt", True),
+            config={},
+            num_examples=320,
+            score_names=("f1",),
+        )
+
+    return call
+
+
+def test_fine_tuning_is_what_the_flags_say(fine_tuning_settings):
+    settings = fine_tuning_settings()
+    assert settings.run.init_checkpoint == "w.ckpt"
+    assert settings.run.plan.num_train_steps == 320 * 3 // 32
+    assert list(settings.seeds) == [1, -2]
+    # A script without the flag --do_eval evaluates nothing by itself.
+    assert (settings.evaluates, settings.predicts, settings.exports) == (0, 0, 1)
+    assert (settings.eval_batch_size, settings.predict_batch_size) == (5, 6)
+    assert fine_tuning_settings(do_eval=True).evaluates is True
+    assert fine_tuning_settings(do_train=False).run.plan is None
+
+
+@pytest.mark.parametrize(
+    ("group", "pad", "grouped", "pad_to"),
+    [(True, False, True, None), (True, True, False, 16), (False, False, False, None)],
+)
+def test_batches_are_made_as_the_flags_say(
+    fine_tuning_settings, group, pad, grouped, pad_to
+):
+    settings = fine_tuning_settings(group_by_length=group, pad_to_max_length=pad)
+    assert (settings.group_by_length, settings.pad_to) == (grouped, pad_to)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, ["train"]),
+        ({"evaluate_steps": 5}, ["train", "dev"]),
+        ({"do_train": False, "evaluate_steps": 5}, []),
+        ({"do_train": False, "do_eval": True, "do_predict": True}, ["dev", "test"]),
+    ],
+    ids=str,
+)
+def test_splits_are_those_that_the_actions_need(command_line, changes, wanted):
+    command_line(**{**FINE_TUNING, **changes})
+    assert run_flags.wanted_splits() == wanted

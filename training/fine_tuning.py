@@ -1,0 +1,207 @@
+"""One driver of fine-tuning: trains, evaluates, predicts and exports, seed by seed.
+
+A script hands it a Task, which says what is particular to one kind of labelled rows.
+docs/design.md shows how little the smallest one is.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from training import run, seeds, steps
+from training.distribution import devices
+from training.results import evaluation
+
+
+class Examples(Protocol):
+    """The labelled rows of a split: data_pipeline's example_sets.Examples."""
+
+    def digest(self) -> str:
+        """A short text that differs where tokens or targets differ."""
+
+    def names(self, indices: Any) -> list[str]:
+        """What examples are called in a message."""
+
+    def training_order(self, **settings: Any) -> Any:
+        """int32 [steps, B] of indices."""
+
+    def evaluation_order(self, batch_size: int) -> Any:
+        """int32 [batches, B] of indices, -1 where the last batch is filled up."""
+
+    def batches(self, order: Any, pad_to: int | None) -> Any:
+        """A tf.data.Dataset with a batch of features for each row of the order."""
+
+
+class Scored(Protocol):
+    """What a task makes of a model's outputs for a split."""
+
+    scores: Mapping[str, Any]
+
+    def results(self, prefix: str) -> dict[str, Any]:
+        """The scores under the names of the original's result files."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is particular to one kind of labelled rows.
+
+    Attributes:
+        splits: of "train", "dev" and "test" those that the run needs.
+        model: makes the model, not yet built.
+        load_weights: as in run.start.
+        store: model -> Training.store of run.
+        objective: what is minimised, as in steps.train_function.
+        score: split, outputs of the model [N, ...] by name, batch size -> Scored.
+        predict: Scored of "test", run.Settings, step -> results; writes predictions.
+        export: model, output_dir -> path of the SavedModel that it writes.
+        outputs: model -> function of features and `training` whose outputs `score`
+            takes, where that is not the model itself.
+        evaluate: Scored of "dev" -> the lines of eval_results.txt but global_step.
+        write_records: writes the features into a directory, as the original does.
+        files: {name: text} of what belongs beside the weights.
+        identity: what, beside the data, another run must share to continue this one.
+    """
+
+    splits: Mapping[str, Examples]
+    model: Callable[[], Any]
+    load_weights: Callable[..., tuple[str, int]]
+    store: Callable[[Any], Any]
+    objective: Any
+    score: Callable[[str, Mapping[str, Any], int], Scored]
+    predict: Callable[[Any, run.Settings, int], Mapping[str, Any]]
+    export: Callable[[Any, str], str]
+    outputs: Callable[[Any], Callable[..., Mapping[str, Any]]] = lambda model: model
+    evaluate: Callable[[Any], dict[str, Any]] = lambda scored: scored.results("eval")
+    write_records: Callable[[str], None] = lambda directory: None
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    identity: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to fine-tune, whatever the task.
+
+    Attributes:
+        run: what all runs have in common; its seed is that of the only run.
+        seeds: of several runs, each in a directory of its own; or none.
+        evaluates: whether eval_results.txt is asked for, which is of "dev".
+        predicts: whether predictions of "test" are.
+        exports: whether a SavedModel is.
+        group_by_length: whether a batch of training has texts of similar length.
+        pad_to: length of every batch in tokens, or None for its longest text.
+        eval_batch_size: of all replicas together, as are the others.
+        predict_batch_size: where predictions are written.
+    """
+
+    run: run.Settings
+    seeds: Sequence[int] = ()
+    evaluates: bool = False
+    predicts: bool = False
+    exports: bool = False
+    group_by_length: bool = True
+    pad_to: int | None = None
+    eval_batch_size: int = 8
+    predict_batch_size: int = 8
+
+
+def run_task(task: Task, settings: Settings) -> None:
+    """Does what is asked for, once or with each seed, and prints the scores.
+
+    Raises:
+        errors.InputError: output directory or weights do not fit, or a file cannot be
+            written.
+        errors.NotFinite, errors.Stopped: as in run.train.
+        errors.LostWorker: another process of the run is gone.
+    """
+    common = settings.run
+
+    def run_once(seed: int, output_dir: str) -> Mapping[str, Any]:
+        its_own = dataclasses.replace(common, seed=seed, output_dir=output_dir)
+        return _run_once(task, dataclasses.replace(settings, run=its_own))
+
+    with run.lost_workers_named(common.strategy):
+        if settings.seeds:
+            seeds.run_all(run_once, settings.seeds, common.output_dir, common.writes)
+        else:
+            run_once(common.seed, common.output_dir)
+
+
+def _run_once(task: Task, settings: Settings) -> dict[str, Any]:
+    """One run with one seed in one directory; returns its scores."""
+    its_own = settings.run
+    trained_on = {}
+    if its_own.trains:
+        trained_on = {"data": task.splits["train"].digest(), **task.identity}
+    model, origin, step = run.start(
+        *(its_own, task.model, task.load_weights),
+        identity=trained_on,
+        files=task.files,
+    )
+    if its_own.writes:
+        task.write_records(its_own.output_dir)
+    score = _scorer(task, settings, model)
+    if its_own.trains:
+        step = _train(task, settings, model, origin, score)
+    results: dict[str, Any] = {}
+    if settings.evaluates:
+        scored = score("dev", settings.eval_batch_size)
+        results |= {**task.evaluate(scored), "global_step": step}
+        run.record(its_own, step, scored.scores, results)
+    if settings.predicts:
+        scored = score("test", settings.predict_batch_size)
+        results |= task.predict(scored, its_own, step)
+    for name in sorted(results):
+        print(f"  {name} = {results[name]!s}")
+    if settings.exports and its_own.writes:
+        print(f"exported: {task.export(model, its_own.output_dir)}")
+    devices.wait_for_all(its_own.strategy, "write results and exports")
+    return results
+
+
+def _scorer(task: Task, settings: Settings, model: Any) -> Callable[[str, int], Scored]:
+    """A function of split and batch size; it scores the model's current weights."""
+    strategy = settings.run.strategy
+    predict = steps.predict_function(
+        task.outputs(model), strategy, jit_compile=settings.run.jit_compile
+    )
+
+    def score(split: str, batch_size: int) -> Scored:
+        examples = task.splits[split]
+        size = devices.fitting_batch_size(batch_size, strategy)
+        order = examples.evaluation_order(size)
+        batches = examples.batches(order, settings.pad_to)
+        outputs = evaluation.predict(predict, batches, order, strategy)
+        return task.score(split, outputs, batch_size)
+
+    return score
+
+
+def _train(
+    task: Task,
+    settings: Settings,
+    model: Any,
+    origin: str,
+    score: Callable[[str, int], Scored],
+) -> int:
+    """Trains; leaves the last, or with evaluations the best, weights in place."""
+    its_own, examples = settings.run, task.splits["train"]
+    assert its_own.plan is not None
+    order = examples.training_order(
+        batch_size=its_own.batch_size,
+        num_steps=its_own.plan.num_train_steps,
+        seed=its_own.seed,
+        group_by_length=settings.group_by_length,
+    )
+
+    return run.train(
+        its_own,
+        run.Training(
+            model=model,
+            store=task.store(model),
+            origin=origin,
+            objective=task.objective,
+            batches_from=lambda step: examples.batches(order[step:], settings.pad_to),
+            evaluate=lambda: dict(score("dev", settings.eval_batch_size).scores),
+            names=lambda step: examples.names(order[step]),
+        ),
+    )
