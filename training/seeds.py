@@ -10,20 +10,6 @@ from training.results import metrics
 SUMMARY_FILE = "seeds.json"
 
 
-def run(
-    run_once: Callable[[int, str], Mapping[str, float]],
-    seed: int,
-    seeds: Sequence[int],
-    output_dir: str,
-    writes: bool = True,
-) -> None:
-    """Runs once with --seed in --output_dir, or `run_all` where --seeds has some."""
-    if seeds:
-        run_all(run_once, seeds, output_dir, writes)
-    else:
-        run_once(seed, output_dir)
-
-
 def run_all(
     run_once: Callable[[int, str], Mapping[str, float]],
     seeds: Sequence[int],

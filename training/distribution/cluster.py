@@ -36,11 +36,8 @@ class Cluster(NamedTuple):
 def read(environment: Mapping[str, str] = os.environ) -> Cluster | None:
     """What TF_CONFIG says, or None where it names fewer than two processes.
 
-    Args:
-        environment: variables of this process.
-
     Raises:
-        ValueError: it cannot be understood, or holds processes that do something else.
+        ValueError: it cannot be understood, or names parameter servers and the like.
     """
     text = environment.get(VARIABLE, "")
     if not text.strip():

@@ -15,13 +15,10 @@ STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 
 
 def split_cpu(count):
-    """Makes several devices of the CPU, so that a run on many can be rehearsed.
-
-    Args:
-        count: how many; to be set before anything else is done with TensorFlow.
+    """Makes `count` devices of the CPU, so that a run on many can be rehearsed.
 
     Raises:
-        ValueError: it is too late for it.
+        ValueError: TensorFlow has been used before.
     """
     cpu = tf.config.list_physical_devices("CPU")[0]
     parts = [tf.config.LogicalDeviceConfiguration()] * count
@@ -147,12 +144,7 @@ def _gather_of(strategy):
 
 
 def wait_for_all(strategy, what):
-    """Returns when every process is here.
-
-    Args:
-        strategy: the tf.distribute.Strategy.
-        what: what the others wait for the chief to do, for the log.
-    """
+    """Returns when every process is here; `what` the chief does goes to the log."""
     workers = _workers(strategy)
     if workers is None:
         return
@@ -166,11 +158,11 @@ def check_agreement(strategy, number, what):
 
     Args:
         strategy: the tf.distribute.Strategy.
-        number: what must be the same for all, below 2^63.
-        what: the meaning of it, for the message.
+        number: has to be equal everywhere; below 2^63.
+        what: it stands for, for the message.
 
     Raises:
-        ValueError: it is not, on every process.
+        ValueError: on every process, where it is not.
     """
     found = gathered(strategy, number)
     if np.any(found != found[0]):
@@ -215,14 +207,10 @@ def distributed(strategy, batches):
 
 
 def whole_batches(strategy, shares):
-    """What all processes have of some batches, each batch in its own order.
+    """Joins what the processes have of each batch, in the order of its examples.
 
-    Args:
-        strategy: the tf.distribute.Strategy.
-        shares: array [steps, B / processes, ...], of one shape in all of them.
-
-    Returns:
-        Array [steps, B, ...].
+    Takes an array [steps, B / processes, ...], of one shape everywhere, and returns
+    [steps, B, ...].
     """
     if _workers(strategy) is None:
         return shares
@@ -245,12 +233,8 @@ def fitting_batch_size(batch_size, strategy):
 def compiles_steps(strategy, static_length):
     """Whether XLA around forward and backward pass pays.
 
-    On TPU it must be; on GPU it is worth it where shapes do not change, for every new
-    length is compiled anew; on CPU it is slower.
-
-    Args:
-        strategy: the tf.distribute.Strategy.
-        static_length: whether all batches have one length.
+    It has to be there on TPU. On GPU it pays where all batches have one length, since
+    each new length is compiled anew; on CPU it is slower.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return True

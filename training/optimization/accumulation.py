@@ -4,12 +4,7 @@ import tensorflow as tf
 
 
 def check_batch_size(batch_size, micro_batches, replicas):
-    """Refuses a batch that cannot be cut into equal parts.
-
-    Args:
-        batch_size: --train_batch_size, of all replicas and parts together.
-        micro_batches: --gradient_accumulation_steps.
-        replicas: devices that share a batch.
+    """Refuses a batch that replicas and micro-batches cannot share equally.
 
     Raises:
         ValueError: a part would not have a whole number of examples.

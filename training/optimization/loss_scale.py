@@ -38,19 +38,12 @@ def of(state):
 
 def to_state(scaling):
     """What `of` reads, as numbers for a JSON file."""
-    return {
-        "loss_scale": float(scaling.scale),
-        "good_steps": int(scaling.good_steps),
-    }
+    scale, good_steps = float(scaling.scale), int(scaling.good_steps)
+    return {"loss_scale": scale, "good_steps": good_steps}
 
 
 def updated(scaling, is_finite):
-    """The Scaling after a step.
-
-    Args:
-        scaling: that of the step.
-        is_finite: bool scalar, whether all gradients were.
-    """
+    """The Scaling after a step whose gradients were finite, or were not."""
     good_steps = tf.where(is_finite, scaling.good_steps + 1, 0)
     grows = good_steps >= GROWTH_STEPS
     factor = tf.where(is_finite, tf.where(grows, 2.0, 1.0), 0.5)

@@ -52,7 +52,7 @@ class BertAdam(keras.optimizers.Optimizer):
             weight_decay_rate: share of a weight subtracted, times the rate.
             beta_1: decay of the mean of gradients.
             beta_2: decay of the mean of squared gradients.
-            epsilon: added to the root of the second.
+            epsilon: added to the root of that mean.
             clip_norm: largest global norm, or 0 for no clipping.
             bias_correction: divide by 1 - beta^t, as Kingma and Ba do.
             name: of the optimizer.
@@ -74,10 +74,7 @@ class BertAdam(keras.optimizers.Optimizer):
         self._squares = self._moments(variables, "adam_v")
 
     def _moments(self, variables, name):
-        return [
-            self.add_variable_from_reference(variable, name=name)
-            for variable in variables
-        ]
+        return [self.add_variable_from_reference(v, name=name) for v in variables]
 
     def slots(self):
         """[(variable, adam_m, adam_v)], for saving; empty before `build`."""
@@ -162,15 +159,8 @@ class BertAdam(keras.optimizers.Optimizer):
     ):
         """Changes one variable and its moments on one device.
 
-        Args:
-            variable: what is trained, like `gradient`, `mean` and `square`.
-            gradient: dense and clipped.
-            mean: its adam_m.
-            square: its adam_v.
-            learning_rate: float32 scalar.
-            decays: whether weight decay applies to it.
-            powers: beta_1 and beta_2 to the number of updates, this one included; or
-                zeros for no bias correction.
+        The gradient is dense and clipped. `powers` are beta_1 and beta_2 to the number
+        of updates, this one included, or zeros for no bias correction.
         """
         if decays and self.weight_decay_rate:
             shrunk = 1.0 - learning_rate * self.weight_decay_rate

@@ -19,8 +19,8 @@ def predict(predict_function, batches, order, strategy):
         strategy: the tf.distribute.Strategy.
 
     Returns:
-        {output name: array [N, ...]}. What has a value for each token is filled up to
-        the longest batch, with -inf, or -1 where it is a whole number.
+        {output name: array [N, ...]}. Values of tokens are filled up to the longest
+        batch, with -inf, or -1 where they are whole numbers.
     """
     indices = order.reshape(-1)
     is_real = indices >= 0
@@ -96,27 +96,15 @@ def _exact_count(part, found):
 def mean_loss(losses, batch_size):
     """The mean over batches of their means; what an Estimator calls `loss`.
 
-    It differs from the mean over examples where the last batch is not full.
-
-    Args:
-        losses: float [N], in input order.
-        batch_size: --eval_batch_size.
+    It differs from the mean over examples, float [N] in input order, where the last
+    batch is not full.
     """
     starts = range(0, len(losses), batch_size)
     return np.float32(np.mean([np.mean(losses[s : s + batch_size]) for s in starts]))
 
 
 def first_batch(predict_function, batches, strategy):
-    """One batch and what the model says of it.
-
-    Args:
-        predict_function: what training.steps.predict_function builds.
-        batches: tf.data.Dataset of features.
-        strategy: the tf.distribute.Strategy.
-
-    Returns:
-        The features and the outputs, both dicts of arrays [B, ...].
-    """
+    """The features of one batch and the model's outputs, dicts of arrays [B, ...]."""
     features = next(iter(devices.distributed(strategy, batches)))
     outputs = predict_function(features)
     local = {

@@ -23,8 +23,8 @@ class Reporter:
             directory: events go to its train/ and eval/.
             num_train_steps: the last step.
             start_step: where this process starts, for the time that is left.
-            writes: False for a process that leaves TensorBoard to another.
-            stream: where the progress line goes; standard error by default.
+            writes: False where another process writes to TensorBoard.
+            stream: of the progress line; standard error by default.
         """
         self._directory = directory
         self._writes = writes
@@ -37,13 +37,7 @@ class Reporter:
         self._is_line_open = False
 
     def write(self, kind, step, scalars):
-        """Adds a point to the curves, or a text, `<kind>/<name>` in TensorBoard.
-
-        Args:
-            kind: "train" or "eval".
-            step: the optimizer step.
-            scalars: {name: number, or Markdown text}.
-        """
+        """Adds numbers to the curves `<kind>/<name>`, and Markdown to the texts."""
         if not self._writes:
             return
         if kind not in self._writers:
@@ -57,13 +51,7 @@ class Reporter:
                     tf.summary.scalar(f"{kind}/{name}", float(value))
 
     def train(self, step, results, learning_rate):
-        """Reports the means of the steps since the last call.
-
-        Args:
-            step: the step now reached.
-            results: what training.steps returns, as floats.
-            learning_rate: of the last step.
-        """
+        """Reports what steps.train_function returned for the steps up to `step`."""
         now = time.monotonic()
         seconds = max(now - self._last_scalars, 1e-9)
         self._last_scalars = now
@@ -123,13 +111,7 @@ class Meter:
     """Writes a line now and then on how far a long piece of work is."""
 
     def __init__(self, what, unit="batch", stream=None):
-        """Starts the clock.
-
-        Args:
-            what: the work's name, for the line.
-            unit: what is counted.
-            stream: where the line goes; standard error by default.
-        """
+        """Starts the clock of some work, whose units are counted."""
         self._what, self._unit = what, unit
         self._stream = stream or sys.stderr
         self._started = self._last_line = time.monotonic()
@@ -139,9 +121,9 @@ class Meter:
         """Reports, if the last line is some seconds old.
 
         Args:
-            done: units that are finished; those of the first call took no time here.
+            done: finished units; those of the first call took no time here.
             total: units in all.
-            **counts: of other things that are finished, for their rates.
+            **counts: of other finished things, for their rates.
         """
         now = time.monotonic()
         if self._first is None:
@@ -160,14 +142,7 @@ class Meter:
 
 
 def progress(batches, total, what, stream=None):
-    """Yields the batches, with a line now and then on how far it is.
-
-    Args:
-        batches: what to go through.
-        total: how many there are.
-        what: the work's name, for the line.
-        stream: where the line goes; standard error by default.
-    """
+    """Yields `total` batches, with a line now and then on how far it is."""
     meter = Meter(what, stream=stream)
     for done, batch in enumerate(batches):
         meter(done, total)
