@@ -41,6 +41,8 @@ def define_flags():
 
 def prepare():
     """The task and its settings; a ValueError says what is wrong with the input."""
+    if FLAGS.verbose_logging:
+        logging.set_verbosity(logging.DEBUG)
     strategy = run_flags.set_up(*ACTIONS)
     squad_flags.check_files()
     files = shared_flags.model_files(pretrained.locate)
@@ -153,13 +155,7 @@ def export_model(tokenizer, choice, model, output_dir):
 
 
 def main(_):
-    shared_flags.quiet_libraries()
-    if FLAGS.verbose_logging:
-        logging.set_verbosity(logging.DEBUG)
-    with errors.explained():
-        with errors.of_input():
-            task, settings = prepare()
-        fine_tuning.run_task(task, settings)
+    run_flags.fine_tune(prepare)
 
 
 if __name__ == "__main__":

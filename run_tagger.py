@@ -134,11 +134,7 @@ def export_model(tokenizer, tag_set, label_map, model, output_dir):
 
 
 def main(_):
-    shared_flags.quiet_libraries()
-    with errors.explained():
-        with errors.of_input():
-            task, settings = prepare()
-        fine_tuning.run_task(task, settings)
+    run_flags.fine_tune(prepare)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """What the flags of training/flags/shared_flags.py say of a run that trains."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags as absl_flags
 
-from training import fine_tuning, loop, run
+from training import errors, fine_tuning, loop, run
 from training.flags import device_flags, shared_flags
 from training.optimization import lamb, schedule
 from training.optimization import optimizer as optimizer_lib
@@ -195,3 +195,16 @@ def wanted_splits() -> list[str]:
     evaluates = has_eval or (FLAGS.do_train and FLAGS.evaluate_steps)
     wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
     return [split for split, is_wanted in wanted.items() if is_wanted]
+
+
+def fine_tune(prepare: Callable[[], tuple[fine_tuning.Task, Any]]) -> None:
+    """The `main` of a fine-tuning script.
+
+    Args:
+        prepare: reads and checks all input; gives the task and its settings.
+    """
+    shared_flags.quiet_libraries()
+    with errors.explained():
+        with errors.of_input():
+            task, settings = prepare()
+        fine_tuning.run_task(task, settings)

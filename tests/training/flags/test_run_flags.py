@@ -5,31 +5,8 @@ import types
 import pytest
 import tensorflow as tf
 
-from training.flags import device_flags, run_flags, shared_flags
+from training.flags import run_flags, shared_flags
 from training.optimization import lamb, optimizer
-
-
-class CommandLine(dict):
-    """Flag values as attributes, and as flags by name, like absl's FLAGS."""
-
-    def __getattr__(self, name):
-        return self[name].value
-
-
-@pytest.fixture
-def command_line(monkeypatch):
-    def give(present=(), **values):
-        line = CommandLine(
-            {
-                name: types.SimpleNamespace(value=value, present=name in present)
-                for name, value in values.items()
-            }
-        )
-        for module in (shared_flags, run_flags, device_flags):
-            monkeypatch.setattr(module, "FLAGS", line)
-
-    return give
-
 
 TRAINING = {
     "train_batch_size": 32,

@@ -4,30 +4,7 @@ import types
 
 import pytest
 
-from training.flags import device_flags, run_flags, shared_flags
-
-
-class CommandLine(dict):
-    """Flag values as attributes, and as flags by name, like absl's FLAGS."""
-
-    def __getattr__(self, name):
-        return self[name].value
-
-
-@pytest.fixture
-def command_line(monkeypatch):
-    def give(present=(), **values):
-        line = CommandLine(
-            {
-                name: types.SimpleNamespace(value=value, present=name in present)
-                for name, value in values.items()
-            }
-        )
-        for module in (shared_flags, run_flags, device_flags):
-            monkeypatch.setattr(module, "FLAGS", line)
-
-    return give
-
+from training.flags import shared_flags
 
 ACTIONS = {"do_train": True, "do_eval": False, "do_predict": False, "output_dir": "o"}
 
