@@ -21,22 +21,10 @@ import keras
 import tensorflow as tf
 from absl import app, flags
 
+from benchmarks import sides
 from modeling import fast_ops
 
 FLAGS = flags.FLAGS
-
-
-def peak_gflops(size=2048, rounds=10):
-    """Billions of floating-point operations a second of a large float32 product."""
-    x = tf.random.normal([size, size])
-    product = tf.function(lambda: tf.matmul(x, x))
-    product()
-    seconds = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        product()
-        seconds.append(time.perf_counter() - begin)
-    return 2 * size**3 / min(seconds) / 1e9
 
 
 def forward_backward(operation, x):
@@ -73,7 +61,7 @@ def main(_):
     seed = tf.Variable([1, 2], dtype=tf.int64)
     layer = keras.layers.Dropout(0.1)
     results = {
-        "peak_gflops": round(peak_gflops()),
+        "peak_gflops": round(sides.peak_gflops()),
         "gelu": milliseconds(
             {
                 "ours": forward_backward(

@@ -11,11 +11,10 @@ share of the machine's measured matrix-product peak the useful work (6 operation
 weight and token, or prediction) took.
 """
 
+import itertools
 import json
-import os
 import pathlib
 import sys
-import time
 
 import numpy as np
 from absl import app, flags
@@ -23,7 +22,7 @@ from absl import app, flags
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import turns
+from benchmarks import sides, turns
 
 FLAGS = flags.FLAGS
 WARM_UP_STEPS = 3
@@ -32,11 +31,8 @@ WARM_UP_STEPS = 3
 def random_batch(vocab_size):
     """Features of full sequences, int64 but for the weights."""
     rng = np.random.default_rng(1)
-    rows, length, predictions = (
-        FLAGS.batch_size,
-        FLAGS.max_seq_length,
-        FLAGS.predictions,
-    )
+    rows, length = FLAGS.batch_size, FLAGS.max_seq_length
+    predictions = FLAGS.predictions
     places = rng.permuted(np.tile(np.arange(1, length - 1), (rows, 1)), axis=1)
     return {
         "input_ids": rng.integers(999, vocab_size, (rows, length)),
@@ -49,55 +45,28 @@ def random_batch(vocab_size):
     }
 
 
-def useful_gflop(net):
-    """Billions of operations of one step, forward and backward, without attention."""
-    d = net.hidden_size
-    blocks = net.num_hidden_layers * (4 * d**2 + 2 * d * net.intermediate_size)
-    head = d**2 + d * net.vocab_size
-    tokens = blocks * FLAGS.max_seq_length + head * FLAGS.predictions
-    return 6 * FLAGS.batch_size * tokens / 1e9
-
-
 def time_ours():
     """Sequences a second of this project's loop, and the share of the peak."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
 
-    from benchmarks import layers
     from modeling import losses, models
     from modeling.checkpoints import pretrained
-    from training import steps
-    from training.optimization import loss_scale, optimizer
 
-    net = pretrained.read_config(FLAGS.bert_config_file)
-    model = models.BertPretrainer(net)
-    model.build()
-    adam = optimizer.BertAdam()
-    adam.build(model.trainable_variables)
-    train = steps.train_function(
-        model,
-        adam,
-        losses.pretraining(),
-        tf.distribute.get_strategy(),
-        seed=1,
-        jit_compile=False,
-    )
+    config = pretrained.read_config(FLAGS.bert_config_file)
+    model = models.build("pretraining", None, config)
     batch = {
         name: value if value.dtype == np.float32 else value.astype(np.int32)
-        for name, value in random_batch(net.vocab_size).items()
+        for name, value in random_batch(config.vocab_size).items()
     }
-    batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
-    step, rates = tf.constant(0, tf.int64), tf.fill([FLAGS.steps + 1], 1e-5)
-    scaling = loss_scale.of({})
-    train(batches, rates, tf.constant(WARM_UP_STEPS), step, scaling)
-    begin = time.perf_counter()
-    train(batches, rates, tf.constant(FLAGS.steps), step, scaling)
-    seconds = (time.perf_counter() - begin) / FLAGS.steps
-    peak = layers.peak_gflops()
+    batches = tf.data.Dataset.from_tensors(batch).repeat()
+    seconds, tokens = sides.time_ours(
+        model, losses.pretraining(), batches, WARM_UP_STEPS, FLAGS.steps
+    )
+    sequences = FLAGS.steps * FLAGS.batch_size
+    predictions = sequences * FLAGS.predictions
     return {
-        "sequences_per_second": FLAGS.batch_size / seconds,
-        "peak_gflops": peak,
-        "share_of_peak": useful_gflop(net) / seconds / peak,
+        "sequences_per_second": sequences / seconds,
+        **sides.shares_of_peak(config, seconds, tokens, predictions),
     }
 
 
@@ -106,31 +75,23 @@ def time_hugging_face():
     import torch
     import transformers
 
-    torch.set_num_threads(os.cpu_count())
     raw = json.loads(pathlib.Path(FLAGS.bert_config_file).read_text(encoding="utf-8"))
     model = transformers.BertForPreTraining(transformers.BertConfig(**raw))
-    model.train()
-    adam = torch.optim.AdamW(model.parameters(), lr=1e-5)
     features = {
         name: torch.tensor(value)
         for name, value in random_batch(model.config.vocab_size).items()
     }
     labels = torch.full_like(features["input_ids"], -100)
     labels.scatter_(1, features["masked_lm_positions"], features["masked_lm_ids"])
-    for step in range(WARM_UP_STEPS + FLAGS.peer_steps):
-        if step == WARM_UP_STEPS:
-            begin = time.perf_counter()
-        model(
-            input_ids=features["input_ids"],
-            attention_mask=features["input_mask"],
-            token_type_ids=features["segment_ids"],
-            labels=labels,
-            next_sentence_label=features["next_sentence_labels"],
-        ).loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        adam.step()
-        adam.zero_grad()
-    seconds = time.perf_counter() - begin
+    batch = {
+        "input_ids": features["input_ids"],
+        "attention_mask": features["input_mask"],
+        "token_type_ids": features["segment_ids"],
+        "labels": labels,
+        "next_sentence_label": features["next_sentence_labels"],
+    }
+    batches = itertools.repeat(batch, WARM_UP_STEPS + FLAGS.peer_steps)
+    seconds, _ = sides.time_hugging_face(model, batches, WARM_UP_STEPS)
     return {"sequences_per_second": FLAGS.peer_steps * FLAGS.batch_size / seconds}
 
 

@@ -12,40 +12,29 @@ measured matrix-product peak the useful work took, and questions featurised a se
 """
 
 import json
-import os
 import pathlib
 import sys
 import time
 
-import numpy as np
 from absl import app, flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import turns
+from benchmarks import sides, turns
 
 FLAGS = flags.FLAGS
-WARM_UP_STEPS = 10
+WARM_UP_STEPS, PEER_WARM_UP_STEPS = 10, 3
 MAX_QUERY_LENGTH = 64
 
 
 def time_ours():
     """Windows a second of this project's loop, and questions made into windows."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import tensorflow as tf
-
-    from benchmarks import classifier, layers
     from data_pipeline.examples import batching
     from data_pipeline.squad import context_windows, question_sets, squad_files
-    from data_pipeline.text import tokenization
-    from modeling import config, losses, models
-    from modeling.checkpoints import checkpoint, pretrained
-    from training import steps
-    from training.optimization import loss_scale, optimizer
+    from modeling import losses
 
-    files = pretrained.locate(FLAGS.pretrained)
-    tokenizer = tokenization.BertTokenizer.from_file(files.vocab_file)
+    tokenizer, model = sides.open_pretrained(FLAGS.pretrained, "span")
     questions = squad_files.read_for_training(
         FLAGS.train_file, version_2_with_negative=True, multiple_answers="first"
     )
@@ -59,39 +48,20 @@ def time_ours():
     windows = context_windows.make_windows(questions, tokenizer, **limits)
     featurised = len(questions) / (time.perf_counter() - begin)
     data = question_sets.Data(questions, windows)
-    net = config.BertConfig.from_json_file(files.config_file)
-    model = models.BertSpanPredictor(net)
-    model.build()
-    checkpoint.load(model, files.checkpoint)
-    adam = optimizer.BertAdam()
-    adam.build(model.trainable_variables)
     order = batching.training_order(
         windows.packed.lengths,
         batch_size=FLAGS.batch_size,
         num_steps=WARM_UP_STEPS + FLAGS.steps,
         seed=1,
     )
-    train = steps.train_function(
-        *(model, adam, losses.span()),
-        tf.distribute.get_strategy(),
-        seed=1,
-        jit_compile=False,
+    batches = data.batches(order, None)
+    seconds, tokens = sides.time_ours(
+        model, losses.span(), batches, WARM_UP_STEPS, FLAGS.steps
     )
-    batches = iter(data.batches(order, None))
-    step = tf.constant(0, tf.int64)
-    rates = tf.fill([max(WARM_UP_STEPS, FLAGS.steps)], 1e-5)
-    scaling = loss_scale.of({})
-    train(batches, rates, tf.constant(WARM_UP_STEPS), step, scaling)
-    begin = time.perf_counter()
-    found, _ = train(batches, rates, tf.constant(FLAGS.steps), step, scaling)
-    tokens = float(found["tokens"])
-    seconds = time.perf_counter() - begin
-    peak = layers.peak_gflops()
-    gflop = 6 * classifier.block_weights(net) * tokens / 1e9
     return {
         "windows_per_second": FLAGS.steps * FLAGS.batch_size / seconds,
         "tokens_per_second": tokens / seconds,
-        "share_of_peak": gflop / seconds / peak,
+        **sides.shares_of_peak(model.config, seconds, tokens),
         "questions_featurised_per_second": featurised,
     }
 
@@ -101,27 +71,19 @@ def time_hugging_face():
     import torch
     import transformers
 
-    torch.set_num_threads(os.cpu_count())
     tokenizer = transformers.BertTokenizerFast.from_pretrained(FLAGS.pretrained)
     model = transformers.BertForQuestionAnswering.from_pretrained(FLAGS.pretrained)
-    model.train()
-    adam = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    rows = _windows(tokenizer)
-    rng = np.random.default_rng(1)
-    seconds, tokens, warm_up = 0.0, 0, 3
-    for step in range(warm_up + FLAGS.peer_steps):
-        chosen = [rows[i] for i in rng.integers(len(rows), size=FLAGS.batch_size)]
-        batch = tokenizer.pad(chosen, return_tensors="pt")
-        begin = time.perf_counter()
-        places = torch.zeros(FLAGS.batch_size, dtype=torch.long)
-        outputs = model(**batch, start_positions=places, end_positions=places)
-        outputs.loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        adam.step()
-        adam.zero_grad()
-        if step >= warm_up:
-            seconds += time.perf_counter() - begin
-            tokens += int(batch["attention_mask"].sum())
+    starts = torch.zeros(FLAGS.batch_size, dtype=torch.long)
+    answers = {"start_positions": starts, "end_positions": starts}
+    batches = sides.random_batches(
+        tokenizer,
+        _windows(tokenizer),
+        FLAGS.batch_size,
+        PEER_WARM_UP_STEPS + FLAGS.peer_steps,
+    )
+    seconds, tokens = sides.time_hugging_face(
+        model, ({**batch, **answers} for batch in batches), PEER_WARM_UP_STEPS
+    )
     return {
         "windows_per_second": FLAGS.peer_steps * FLAGS.batch_size / seconds,
         "tokens_per_second": tokens / seconds,

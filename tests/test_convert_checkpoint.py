@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from modeling import config as config_lib
 from modeling import models
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import checkpoint, google, pretrained
 from tests import tiny
 
 LABELS = ("bad", "good", "so so")
@@ -76,7 +76,7 @@ def run_directory(release, folder, head="classifier", num_classes=3, label_map=N
     weights = checkpoint.google_variables(model)
     moments = {f"{name}/adam_m": value for name, value in weights.items()}
     state = {"global_step": np.int64(7)}
-    checkpoint.write_google(folder / "model.ckpt-7", {**weights, **moments, **state})
+    google.write(folder / "model.ckpt-7", {**weights, **moments, **state})
     (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-7"\n')
     return {name: np.asarray(value) for name, value in weights.items()}
 

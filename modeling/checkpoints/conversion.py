@@ -1,7 +1,7 @@
 """One network in three formats: Google's, Hugging Face's and Keras'.
 
-What is converted is read into a model, which accounts for every name, and written from
-it. So each format needs a reader and a writer and none knows another.
+Weights are read into a model, which accounts for every name, and written from it. So
+each format has a reader and a writer, and none knows another.
 """
 
 import collections
@@ -17,6 +17,7 @@ import tensorflow as tf
 from modeling import models
 from modeling.checkpoints import (
     checkpoint,
+    google,
     hugging_face,
     keras_files,
     names,
@@ -26,7 +27,7 @@ from modeling.checkpoints import (
 FORMATS = ("google", "hugging_face", "keras")
 # The weights, by the name that releases give them.
 FILES = {
-    "google": "bert_model.ckpt",
+    "google": google.MODEL_PREFIX,
     "hugging_face": hugging_face.WEIGHTS_FILE,
     "keras": keras_files.MODEL_FILE,
 }
@@ -52,8 +53,8 @@ class Converted:
         format: one of `FORMATS`.
         head: a name in models.HEADS.
         model: of modeling.models.
-        report: checkpoint.LoadReport.
-        num_states: names in the file that only training needs.
+        report: what became of every name.
+        num_states: names in the file that are no weights of a model.
     """
 
     format: str
@@ -67,7 +68,7 @@ class Converted:
         told = self.report
         parts = collections.Counter(
             _part(name.path)
-            for name, _ in checkpoint.named_variables(self.model)
+            for name, _ in names.named_variables(self.model)
             if name.google in told.assigned
         )
         counts = ", ".join(f"{part} {count}" for part, count in parts.items())
@@ -84,15 +85,14 @@ class Converted:
 
 
 def read(path, config, head="auto"):
-    """Reads a checkpoint with the head that it has.
+    """Reads a checkpoint with its head into a Converted.
+
+    The pooler and one of the two heads for pretraining may be missing.
 
     Args:
         path: as in checkpoint.find.
         config: config.BertConfig.
         head: a name in models.HEADS, or "auto" to find it from the names in the file.
-
-    Returns:
-        A Converted. The pooler and half of the heads for pretraining may be missing.
 
     Raises:
         ValueError: it cannot be read, is of another config, or lacks a part; it has
@@ -101,8 +101,8 @@ def read(path, config, head="auto"):
     file = checkpoint.open_file(path, config)
     head, num_classes = find_head(file, config, head)
     model = models.build(head, num_classes, config)
-    report = checkpoint.load(model, path)
-    rows = [name for name, _ in checkpoint.named_variables(model)]
+    report = checkpoint.assign(model, file)
+    rows = [name for name, _ in names.named_variables(model)]
     has = {_part(name.path) for name in rows if name.google in report.assigned}
     for name in rows:
         part = _part(name.path)
@@ -116,22 +116,15 @@ def read(path, config, head="auto"):
             f"{report.source}: has {deeper[0]}, but its config says num_hidden_layers="
             f"{config.num_hidden_layers}; give the config file of this checkpoint"
         )
-    found = checkpoint.find(path)
-    kind = "hugging_face" if tf.io.gfile.isdir(found) else "google"
-    return Converted(
-        "keras" if keras_files.is_keras(found) else kind,
-        head,
-        model,
-        report,
-        sum(file.is_state(key) for key in file.shapes),
-    )
+    return Converted(file.format, head, model, report, len(file.states))
 
 
 def _part(path):
     """What a variable belongs to: encoder, pooler, or its head."""
-    if names.is_head(path):
-        return path.split("/")[0]
-    return "pooler" if path.startswith("bert/pooler/") else "encoder"
+    first, second, *_ = path.split("/")
+    if first != "bert":
+        return first
+    return "pooler" if second == "pooler" else "encoder"
 
 
 def find_head(file, config, asked="auto"):
@@ -142,7 +135,7 @@ def find_head(file, config, asked="auto"):
     original has no tagger.
 
     Args:
-        file: of checkpoint.open_file.
+        file: checkpoint.WeightsFile.
         config: config.BertConfig.
         asked: as `head` in `read`.
 
@@ -152,9 +145,10 @@ def find_head(file, config, asked="auto"):
     Raises:
         ValueError: as in `read`.
     """
-    rows = zip(_MARKS, names.table([path for _, path in _MARKS]), strict=True)
-    keys = {(head, path): file.key(name) for (head, path), name in rows}
-    held = {head: key for (head, _), key in keys.items() if key in file.shapes}
+    marks = names.table([path for _, path in _MARKS])
+    keys = [name.key(file.format) for name in marks]
+    pairs = zip(_MARKS, keys, strict=True)
+    held = {head: key for (head, _), key in pairs if key in file.shapes}
     told = config.extra.get("architectures") or ""
     told = told if isinstance(told, str) else str(next(iter(told)))
     if held.get("classifier") and held.get("classifier") == held.get("tagger"):
@@ -184,7 +178,7 @@ def find_head(file, config, asked="auto"):
 
 
 def num_rows(config, num_tokens, asked=0):
-    """Rows that the word embeddings shall have.
+    """Rows that the word embeddings get.
 
     Args:
         config: config.BertConfig as it was read.
@@ -192,8 +186,8 @@ def num_rows(config, num_tokens, asked=0):
         asked: --resize_embeddings; 0 for as many as are needed.
 
     Raises:
-        ValueError: rows would be lost, or tokens would have none, or more rows would
-            be spare than `pretrained` takes for those of one model.
+        ValueError: rows would be lost, tokens would have none, or more rows would be
+            spare than `pretrained.check_sizes` accepts.
     """
     least = max(config.vocab_size, num_tokens)
     if asked and asked < least:
@@ -210,17 +204,10 @@ def num_rows(config, num_tokens, asked=0):
 
 
 def grow(model, vocab_size):
-    """The same network with rows for further tokens.
+    """A built model like `model` with `vocab_size` rows; `model`, if it has them.
 
     A new row is the mean of the rows before it, in the masked-LM bias too, so the logit
     of a new token is the mean of all others and takes little from them.
-
-    Args:
-        model: of modeling.models.
-        vocab_size: V of the result, as `num_rows` gives it.
-
-    Returns:
-        A built model of the same class; the same model, where nothing is to be added.
     """
     if vocab_size == model.config.vocab_size:
         return model
@@ -229,9 +216,9 @@ def grow(model, vocab_size):
         {**model.get_config(), "config": dataclasses.asdict(config)}
     )
     grown.build()
-    pairs = zip(_weights(model).items(), _weights(grown).values(), strict=True)
-    for (_, value), target in pairs:
-        value = np.asarray(value)
+    weights, targets = names.named_variables(model), names.named_variables(grown)
+    for (_, variable), (_, target) in zip(weights, targets, strict=True):
+        value = np.asarray(variable)
         if more := target.shape[0] - len(value):
             mean = value.mean(axis=0, dtype=np.float64).astype(np.float32)
             value = np.concatenate([value, np.broadcast_to(mean, (more, *mean.shape))])
@@ -243,19 +230,30 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
     """Writes the weights of a model in one format, and config.json for Hugging Face.
 
     Args:
-        directory: that exists.
+        directory: one that exists.
         model: of modeling.models.
         target: one of `FORMATS`, or the name of a .weights.h5 file.
         labels: names of the classes, in the order of their ids.
         problem_type: as in hugging_face.write.
-        left_out: Google names of variables that have no value worth writing. Keras'
+        left_out: Google names of variables whose values are not worth writing; Keras'
             files hold them nevertheless.
 
     Raises:
         OSError: the files cannot be written.
     """
+    path = os.path.join(directory, FILES.get(target, target))
     try:
-        _write(directory, model, target, labels, problem_type, left_out)
+        if target == "google":
+            checkpoint.save_google(path, model, left_out=left_out)
+        elif target == "hugging_face":
+            checkpoint.save_hugging_face(
+                *(directory, model),
+                labels=labels,
+                problem_type=problem_type,
+                left_out=left_out,
+            )
+        else:
+            keras_files.save(model, path)
     except (tf.errors.OpError, safetensors.SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise OSError(
@@ -264,41 +262,21 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
         ) from error
 
 
-def _write(directory, model, target, labels, problem_type, left_out):
-    if target == "google":
-        values = checkpoint.google_variables(model)
-        kept = {name: value for name, value in values.items() if name not in left_out}
-        checkpoint.write_google(os.path.join(directory, FILES[target]), kept)
-    elif target == "hugging_face":
-        checkpoint.save_hugging_face(
-            directory,
-            model,
-            labels=labels,
-            problem_type=problem_type,
-            left_out=left_out,
-        )
-    else:
-        keras_files.save(model, os.path.join(directory, FILES.get(target, target)))
-
-
 def described(model, left_out=()):
     """hugging_face.described of a model without what is left out of its files."""
-    rows = [name for name, _ in checkpoint.named_variables(model)]
+    rows = [name for name, _ in names.named_variables(model)]
     return hugging_face.described(
         model.config, [name for name in rows if name.google not in left_out]
     )
 
 
 def compare(first, second, missing=()):
-    """Compares the weights of two models, and their outputs on one batch.
+    """Compares the weights of two models; returns the largest difference of an output.
 
     Args:
         first: a model of modeling.models.
         second: another; its vocabulary may have more rows, which are not compared.
-        missing: Google names of variables that `second` did not get; it gets them.
-
-    Returns:
-        The largest difference of an output.
+        missing: Google names of variables that `second` lacks; `first` gives them.
 
     Raises:
         ValueError: a weight differs, the configs do in more than the size of the
@@ -309,13 +287,13 @@ def compare(first, second, missing=()):
         second.config, extra={}, vocab_size=shape.vocab_size
     ):
         raise ValueError(f"the config was not kept: {shape} became {second.config}")
-    pairs = zip(_weights(first).items(), _weights(second).values(), strict=True)
-    for (name, value), other in pairs:
-        if name in missing:
+    weights, others = names.named_variables(first), names.named_variables(second)
+    for (name, value), (_, other) in zip(weights, others, strict=True):
+        if name.google in missing:
             other.assign(value)
         ours, theirs = np.asarray(value), np.asarray(other)
         if not np.array_equal(ours, theirs[: len(ours)], equal_nan=True):
-            raise ValueError(f"{name} was not kept; nothing is written")
+            raise ValueError(f"{name.google} was not kept; nothing is written")
     batch = fixed_batch(first.config)
     outputs = zip(_outputs(first, batch), _outputs(second, batch), strict=True)
     largest = np.max([np.abs(x - y[..., : x.shape[-1]]).max() for x, y in outputs])
@@ -344,7 +322,3 @@ def fixed_batch(config):
 
 def _outputs(model, batch):
     return [np.asarray(x) for x in tf.nest.flatten(model(batch, training=False))]
-
-
-def _weights(model):
-    return checkpoint.google_variables(model)

@@ -1,7 +1,7 @@
 """Hugging Face's directories: weights, whole or in shards, config and vocabulary.
 
-Their library is not needed for any of it. Read is what its versions have written since
-2018, written is what the current one writes.
+Their library is not needed for any of it. This reads what its versions have written
+since 2018, and writes what the current one writes.
 """
 
 import dataclasses
@@ -13,6 +13,9 @@ import shutil
 import numpy as np
 import safetensors
 import safetensors.numpy
+import tensorflow as tf
+
+from contract import file_names
 
 WEIGHTS_FILE = "model.safetensors"
 # Names the shards of a large model, and which of them holds which variable.
@@ -66,13 +69,14 @@ _PROBLEM_TYPES = {
 _PLACEHOLDER = "LABEL_{}"
 
 
-class WeightsFile:
-    """model.safetensors or its shards; names completed and modernised.
+class HuggingFaceFile:
+    """An open model.safetensors or its shards; a checkpoint.WeightsFile.
 
-    Attributes:
-        source: the file that was opened.
-        shapes: {name as the current library writes it: shape as stored}.
+    Keys are names as the current library writes them.
     """
+
+    format = "hugging_face"
+    global_step: int | None = None
 
     def __init__(self, directory):
         self.source = os.path.join(directory, WEIGHTS_FILE)
@@ -90,13 +94,10 @@ class WeightsFile:
             name: tuple(file.get_slice(key).get_shape())
             for name, (file, key) in self._stored.items()
         }
-
-    def global_step(self):
-        """None: these files hold none."""
-        return None
+        self.states = frozenset(filter(_BUFFERS.search, self.shapes))
 
     def read(self, name):
-        """The array of a names.Name as this project holds it, in the dtype stored.
+        """The array of a names.Name.
 
         Raises:
             ValueError: it is part of a masked-LM head that is not tied to the word
@@ -106,14 +107,6 @@ class WeightsFile:
             self._check_ties()
         value = self._array(name.hugging_face)
         return value.T if name.is_transposed else value
-
-    def key(self, name):
-        """What a names.Name is called in `shapes`."""
-        return name.hugging_face
-
-    def is_state(self, key):
-        """Whether a name stands for no weights of its own."""
-        return bool(_BUFFERS.search(key))
 
     def _array(self, key):
         file, stored = self._stored[key]
@@ -170,6 +163,7 @@ def _open_shards(index):
 
 
 def _modern(key):
+    """A name as the current library writes it."""
     for old, new in _OLD_NORMS.items():
         key = key.replace(old, new)
     # A bare encoder (BertModel, sentence-transformers) leaves out the prefix.
@@ -181,7 +175,7 @@ def write(directory, config, rows, labels=(), problem_type=""):
     """Writes config.json and model.safetensors; makes the directory.
 
     Args:
-        directory: where to.
+        directory: new or not.
         config: config.BertConfig.
         rows: pairs of names.Name and float32 array, as a model holds it.
         labels: names of the classes, in the order of their ids. A classifier or tagger
@@ -211,7 +205,7 @@ def write(directory, config, rows, labels=(), problem_type=""):
         raw["label2id"] = {label: i for i, label in enumerate(labels)}
     if problem_type:
         raw["problem_type"] = _PROBLEM_TYPES[problem_type]
-    config_file = os.path.join(directory, "config.json")
+    config_file = os.path.join(directory, file_names.HUGGING_FACE_CONFIG)
     with open(config_file, "w", encoding="utf-8") as file:
         file.write(json.dumps(raw, indent=2, sort_keys=True) + "\n")
     # Their library makes a file that nobody else may read.
@@ -222,11 +216,8 @@ def described(config, variables):
     """A config that says with which head it goes, by the key `architectures`.
 
     Args:
-        config: config.BertConfig.
+        config: config.BertConfig; what it says of another file is left out.
         variables: a names.Name of each variable beside it.
-
-    Returns:
-        A config.BertConfig without what it said of another file.
     """
     extra = {k: v for k, v in config.extra.items() if k not in _OF_THE_FILE}
     heads = sorted({name.path.split("/")[0] for name in variables} - {"bert"})
@@ -267,7 +258,7 @@ def labels_in(config, num_classes):
 
 
 def tokenizer_vocabulary(path):
-    """The vocabulary in a tokenizer.json, which newer releases have for a vocab.txt.
+    """The vocabulary in a tokenizer.json, which newer releases have, not vocab.txt.
 
     Returns:
         V tokens in the order of their ids, and whether text is lower-cased.
@@ -292,18 +283,18 @@ def tokenizer_vocabulary(path):
 
 
 def with_added_tokens(vocab, vocab_file, config):
-    """A vocabulary with the tokens of an added_tokens.json behind it, if there is one.
+    """Appends the tokens of the added_tokens.json beside a vocabulary, if there is one.
 
-    Older releases write the tokens there that their users have added to a vocab.txt.
+    Older releases write there the tokens that users have added to vocab.txt.
 
     Args:
         vocab: tokens in the order of their ids.
-        vocab_file: where they are from; the other file is looked for beside it.
+        vocab_file: the file they are from.
         config: config.BertConfig.
 
     Raises:
-        ValueError: the file cannot be read, its ids do not go on where those of `vocab`
-            end, or there are no embeddings for them.
+        ValueError: the file cannot be read, its ids do not continue those of `vocab`,
+            or there are no embeddings for them.
     """
     path = os.path.join(os.path.dirname(vocab_file), ADDED_TOKENS_FILE)
     if not os.path.exists(path):
@@ -321,10 +312,9 @@ def with_added_tokens(vocab, vocab_file, config):
 
 
 def _in_order(ids, first, path):
-    """The tokens by their ids, which are `first` and those that follow it."""
-    if sorted(ids.values(), key=repr) != sorted(
-        range(first, first + len(ids)), key=repr
-    ):
+    """The tokens in the order of their ids, which run from `first` without a gap."""
+    wanted = range(first, first + len(ids))
+    if sorted(ids.values(), key=repr) != sorted(wanted, key=repr):
         raise ValueError(
             f"{path}: the ids of its {len(ids)} tokens are not {first}, {first + 1}, "
             "...; give --vocab_file=vocab.txt"
@@ -344,15 +334,15 @@ def tokenizer_config(config, do_lower_case):
 
 
 def read_json(path):
-    """The object in a JSON file.
+    """The object in a local or remote JSON file.
 
     Raises:
         ValueError: it cannot be read, or holds something else.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            raw = json.load(file)
-    except (OSError, ValueError) as error:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            raw = json.loads(file.read())
+    except (tf.errors.OpError, ValueError) as error:
         raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
     if not isinstance(raw, dict):
         raise ValueError(f"{path}: the file holds no JSON object; copy it again")

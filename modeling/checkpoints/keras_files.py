@@ -7,12 +7,15 @@ config lies beside it, and the head is found from the names of its groups.
 import json
 import os
 import zipfile
+from collections.abc import Set
 
 import h5py
 import keras
+import numpy as np
 
 from modeling import config as config_lib
 from modeling import models
+from modeling.checkpoints import names
 
 MODEL_FILE = "model.keras"
 WEIGHTS_FILE = "model.weights.h5"
@@ -29,20 +32,35 @@ _GROUPS = {
 _BLOCKS = "blocks"  # the group of a network's layers
 
 
+class KerasFile:
+    """An open file; a checkpoint.WeightsFile. Keys are paths of variables here."""
+
+    format = "keras"
+    global_step: int | None = None
+    states: Set[str] = frozenset()
+
+    def __init__(self, path, config):
+        self.source = path
+        rows = names.named_variables(load(path, config))
+        self._values = {name.path: np.asarray(variable) for name, variable in rows}
+        self.shapes = {key: value.shape for key, value in self._values.items()}
+
+    def read(self, name):
+        """The array of a names.Name."""
+        return self._values[name.path]
+
+
 def is_keras(path):
     """Whether a path is that of such a file, by its ending."""
     return os.fspath(path).endswith(ENDINGS)
 
 
 def load(path, config=None):
-    """The model in a file.
+    """The built model in a file.
 
     Args:
         path: ends in .keras or .weights.h5.
         config: config.BertConfig of a .weights.h5; a .keras file has its own.
-
-    Returns:
-        A built model of modeling.models.
 
     Raises:
         ValueError: the file cannot be read, or holds another kind of model, or its
@@ -100,7 +118,7 @@ def stored_config(path):
 
 
 def _shape(path):
-    """The head that the groups of a .weights.h5 tell of, its width or None, and L."""
+    """The head that the groups of a .weights.h5 tell of, its C or None, and L."""
     with h5py.File(path) as file:
         found = []
         file.visit(found.append)
@@ -115,7 +133,7 @@ def _shape(path):
 
 
 def _read(path, read):
-    """What `read` returns; what it cannot read becomes an error of one line."""
+    """What `read` returns; what it raises becomes an error of one line."""
     try:
         return read()
     except (

@@ -18,6 +18,10 @@ class Name:
     hugging_face: str
     is_transposed: bool = False
 
+    def key(self, format):
+        """The name in files of a format: google, hugging_face or keras."""
+        return self.path if format == "keras" else getattr(self, format)
+
 
 def _dense(path, google, hugging_face):
     return (
@@ -40,15 +44,15 @@ def _projection(path, google, hugging_face):
     )
 
 
+def _table(name):
+    path = f"bert/embeddings/{name}"
+    return Name(path, path, f"bert.embeddings.{name}.weight")
+
+
 _EMBEDDINGS = (
-    *(
-        Name(
-            f"bert/embeddings/{table}",
-            f"bert/embeddings/{table}",
-            f"bert.embeddings.{table}.weight",
-        )
-        for table in ("word_embeddings", "token_type_embeddings", "position_embeddings")
-    ),
+    _table("word_embeddings"),
+    _table("token_type_embeddings"),
+    _table("position_embeddings"),
     *_norm(
         "bert/embeddings/layer_norm",
         "bert/embeddings/LayerNorm",
@@ -58,26 +62,21 @@ _EMBEDDINGS = (
 
 
 def _block(i):
-    ours = f"bert/block_{i}"
-    google = f"bert/encoder/layer_{i}"
-    hugging_face = f"bert.encoder.layer.{i}"
     rows = []
-    for part in ("query", "key", "value"):
-        rows += _dense(
-            f"{ours}/attention/{part}",
-            f"{google}/attention/self/{part}",
-            f"{hugging_face}.attention.self.{part}",
-        )
     for path, name, build in (
+        ("attention/query", "attention/self/query", _dense),
+        ("attention/key", "attention/self/key", _dense),
+        ("attention/value", "attention/self/value", _dense),
         ("attention/output", "attention/output/dense", _dense),
         ("attention_norm", "attention/output/LayerNorm", _norm),
         ("ffn_in", "intermediate/dense", _dense),
         ("ffn_out", "output/dense", _dense),
         ("ffn_norm", "output/LayerNorm", _norm),
     ):
-        dotted = name.replace("/", ".")
-        rows += build(f"{ours}/{path}", f"{google}/{name}", f"{hugging_face}.{dotted}")
-    return tuple(rows)
+        google = f"bert/encoder/layer_{i}/{name}"
+        hugging_face = f"bert.encoder.layer.{i}.{name.replace('/', '.')}"
+        rows += build(f"bert/block_{i}/{path}", google, hugging_face)
+    return rows
 
 
 _POOLER = _dense("bert/pooler", "bert/pooler/dense", "bert.pooler.dense")
@@ -107,9 +106,6 @@ def table(paths):
 
     Args:
         paths: variable paths without the model's name, as `relative_path` gives.
-
-    Raises:
-        KeyError: a variable has no row; our own mistake.
     """
     layers = {int(m[1]) for p in paths if (m := re.match(r"bert/block_(\d+)/", p))}
     rows = {row.path: row for row in (*_EMBEDDINGS, *_POOLER, *_HEADS)}
@@ -121,6 +117,15 @@ def table(paths):
 def relative_path(variable):
     """`bert/block_0/ffn_in/kernel`, whatever model the variable is part of."""
     return variable.path.split("/", 1)[1]
+
+
+def named_variables(model):
+    """Pairs of Name and variable, for each weight of a built model."""
+    variables = model.trainable_variables + [
+        v for v in model.non_trainable_variables if "fit_seed" not in v.path
+    ]
+    paths = [relative_path(variable) for variable in variables]
+    return list(zip(table(paths), variables, strict=True))
 
 
 def is_head(path):

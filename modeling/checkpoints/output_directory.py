@@ -1,4 +1,4 @@
-"""A directory that is there as a whole or not at all."""
+"""A directory that is whole under its name, or absent; see contract/atomic_files.py."""
 
 import contextlib
 import fnmatch
@@ -7,17 +7,17 @@ import shutil
 
 
 def check(path, *, own_files, overwrite, inputs=()):
-    """Refuses a directory that would cost somebody files.
+    """Refuses to write a directory where that would cost somebody files.
 
     Args:
-        path: of the directory that is to be written.
+        path: --output_dir.
         own_files: patterns of the names that may be replaced.
         overwrite: whether they may.
-        inputs: files and directories that are read.
+        inputs: files and directories that will be read.
 
     Raises:
-        ValueError: it has no name, it or one above it is a file, it is not empty, or it
-            holds something else.
+        ValueError: there is no path, it or one above it is a file, or it holds what
+            may not be replaced.
     """
     if not path:
         raise ValueError("--output_dir is empty; name a directory, new or not")
@@ -52,10 +52,7 @@ def check(path, *, own_files, overwrite, inputs=()):
 
 @contextlib.contextmanager
 def complete(path):
-    """Gives a temporary directory, which becomes `path` when all went well.
-
-    Args:
-        path: what lies there is replaced; see `check`.
+    """Gives a temporary directory, which replaces `path` when all went well.
 
     Raises:
         OSError: no directory can be made beside it, or take its name.
@@ -83,7 +80,7 @@ def complete(path):
 
 @contextlib.contextmanager
 def _named(path):
-    """Says of an error of the file system what was to be done, and what may help."""
+    """Says which directory could not be written, and what may help."""
     try:
         yield
     except OSError as error:

@@ -24,7 +24,7 @@ class Pretrained:
     Attributes:
         config_file: bert_config.json or config.json.
         vocab_file: vocab.txt.
-        checkpoint: a prefix, or a directory with model.safetensors.
+        checkpoint: as checkpoint.find returns it.
         do_lower_case: what the directory says of its vocabulary, or None.
     """
 
@@ -60,7 +60,7 @@ def locate(spec):
 
 
 def look_in(spec):
-    """What there is of config and vocabulary in a directory; "" for what is not.
+    """What a directory has of config and vocabulary, "" standing for what it lacks.
 
     Args:
         spec: as in `locate`.
@@ -89,12 +89,7 @@ def look_in(spec):
 
 
 def files(config, tokenizer):
-    """What `locate` looks for beside the weights: {file name: text}.
-
-    Args:
-        config: config.BertConfig.
-        tokenizer: has vocab and do_lower_case.
-    """
+    """What `locate` looks for beside the weights: {file name: text}."""
     settings = {"do_lower_case": tokenizer.do_lower_case}
     return {
         file_names.BERT_CONFIG: config.to_json_string(),
@@ -104,21 +99,20 @@ def files(config, tokenizer):
 
 
 def load_weights(model, path, *, trains, resumes):
-    """Gives a model the weights that a run begins with.
+    """Gives a built model the weights that a run begins with.
 
     Args:
-        model: a built model.
+        model: of modeling.models.
         path: --init_checkpoint or the directory of the run; "" for random weights.
-        trains: whether they are to be trained, and may lack a head.
-        resumes: whether `path` is a run that goes on, which will load its weights
-            together with their moments.
+        trains: whether they will be trained, and may lack a head.
+        resumes: whether the run goes on with weights that it loads together with
+            their moments.
 
     Returns:
         Where the weights are from, for people, and the step they were trained for.
 
     Raises:
-        ValueError: they are of another model; or nothing is trained and some are
-            missing.
+        ValueError: as in `checkpoint.load` and `load_trained`.
     """
     if not trains:
         report = checkpoint.load_trained(model, path)
@@ -132,7 +126,7 @@ def _lower_case(directory):
     """What tokenizer_config.json or the release's name says of upper case."""
     path = os.path.join(directory, file_names.TOKENIZER_CONFIG)
     if tf.io.gfile.exists(path):
-        lowers = _read_json(path).get("do_lower_case")
+        lowers = hugging_face.read_json(path).get("do_lower_case")
         if lowers is not None and not isinstance(lowers, bool):
             raise ValueError(
                 f"{path}: do_lower_case is {lowers!r}; correct it to true or false"
@@ -145,13 +139,13 @@ def _lower_case(directory):
 
 
 def _check_added_tokens(found):
-    """Refuses a vocabulary that is not whole: text would lose the tokens it lacks."""
+    """Refuses a vocabulary without its added tokens, which text would lose."""
     path = os.path.join(found.checkpoint, hugging_face.ADDED_TOKENS_FILE)
     if not tf.io.gfile.exists(path):
         return
     with _open(found.vocab_file, "rb") as file:
         known = set(file.read().decode("utf-8", "replace").split())
-    if lost := sorted(_read_json(path).keys() - known):
+    if lost := sorted(hugging_face.read_json(path).keys() - known):
         raise ValueError(
             f"{path}: adds {wording.first_of(lost)} to {file_names.VOCAB}, which lacks "
             "them, so they would be split like other words; join the two files with "
@@ -161,20 +155,8 @@ def _check_added_tokens(found):
         )
 
 
-def _read_json(path):
-    """The object in a local or remote JSON file, as hugging_face.read_json."""
-    try:
-        with _open(path, "rb") as file:
-            raw = json.loads(file.read())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
-    if not isinstance(raw, dict):
-        raise ValueError(f"{path}: the file holds no JSON object; copy it again")
-    return raw
-
-
 def _download(hub_id):
-    """A model of Hugging Face's hub in the local cache."""
+    """Downloads a model of Hugging Face's hub once; returns its directory."""
     if hub_id.count("/") != 1 or hub_id.startswith((".", "/", "~")):
         raise ValueError(
             f"--pretrained={hub_id}: no such directory; give the directory of a "
@@ -187,13 +169,12 @@ def _download(hub_id):
             f"--pretrained={hub_id}: no such directory, and downloading it from "
             "Hugging Face's hub needs a package: pip install huggingface_hub"
         ) from error
-    weights = [hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE, hugging_face.SHARDS]
-    tokens = [
-        file_names.VOCAB,
-        hugging_face.ADDED_TOKENS_FILE,
-        hugging_face.TOKENIZER_FILE,
+    files = [
+        *CONFIG_FILES,
+        *(file_names.VOCAB, file_names.TOKENIZER_CONFIG),
+        *(hugging_face.ADDED_TOKENS_FILE, hugging_face.TOKENIZER_FILE),
+        *(hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE, hugging_face.SHARDS),
     ]
-    files = [*CONFIG_FILES, file_names.TOKENIZER_CONFIG, *tokens, *weights]
     try:
         return huggingface_hub.snapshot_download(hub_id, allow_patterns=files)
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
@@ -204,11 +185,7 @@ def _download(hub_id):
 
 
 def read_config(path):
-    """The config.BertConfig at a local or remote path; says which keys mean nothing.
-
-    Raises:
-        OSError, ValueError: as in BertConfig.from_json_file.
-    """
+    """BertConfig.from_json_file of a local or remote path; logs unknown keys."""
     read = config_lib.BertConfig.from_json_file(path, _open)
     if unknown := read.unknown_keys():
         logging.warning(
@@ -256,7 +233,7 @@ def check_sizes(config, vocab_size, files, max_seq_length):
         max_seq_length: in tokens.
 
     Raises:
-        ValueError: one does not fit; says both numbers.
+        ValueError: one does not fit; names both numbers.
     """
     if not 0 <= config.vocab_size - vocab_size <= SPARE_ROWS:
         raise ValueError(

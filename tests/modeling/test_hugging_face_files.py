@@ -9,7 +9,7 @@ import pytest
 import safetensors.numpy
 
 from modeling import models
-from modeling.checkpoints import checkpoint, hugging_face
+from modeling.checkpoints import checkpoint, hugging_face, names
 
 DECODER = "cls.predictions.decoder"
 TABLE = "bert.embeddings.word_embeddings.weight"
@@ -36,8 +36,8 @@ def assert_loads(folder, model, dtype=np.float32):
     report = checkpoint.load(again, folder)
     assert report.missing == report.unused == ()
     pairs = zip(
-        checkpoint.named_variables(again),
-        checkpoint.named_variables(model),
+        names.named_variables(again),
+        names.named_variables(model),
         strict=True,
     )
     for (name, value), (_, wanted) in pairs:
@@ -143,7 +143,7 @@ def test_config_says_nothing_of_another_file(tiny_config):
     }
     config = dataclasses.replace(tiny_config, extra=old)
     model = models.build("none", None, config)
-    rows = [name for name, _ in checkpoint.named_variables(model)]
+    rows = [name for name, _ in names.named_variables(model)]
     described = hugging_face.described(config, rows)
     assert described.extra == {"note": 1, "architectures": ["BertModel"]}
 

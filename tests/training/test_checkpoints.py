@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import checkpoint, google
 from training import checkpoints
 from training.optimization import optimizer
 
@@ -32,7 +32,7 @@ def saver(directory, model, adam, keep=5, **changes):
         str(directory),
         checkpoint.google_variables(model),
         adam,
-        write=checkpoint.write_google,
+        write=google.write,
         keep=keep,
         **changes,
     )

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from contract import wording
 from modeling import config, models
-from modeling.checkpoints import checkpoint, names
+from modeling.checkpoints import checkpoint, google, names
 
 BUILDERS = {
     "classifier": lambda config: models.BertClassifier(config, 3),
@@ -40,7 +40,7 @@ def random_model(config, kind="classifier", seed=1):
 def values(model):
     return {
         name.google: np.asarray(variable)
-        for name, variable in checkpoint.named_variables(model)
+        for name, variable in names.named_variables(model)
     }
 
 
@@ -100,7 +100,7 @@ def test_google_round_trip_is_exact(golden_pretrainer, golden_values, tmp_path):
 
 def test_report_accounts_for_every_name(tiny_config, tmp_path):
     pretrainer = random_model(tiny_config, "pretrainer")
-    checkpoint.write_google(
+    google.write(
         tmp_path / "model.ckpt",
         {
             **values(pretrainer),
@@ -277,7 +277,7 @@ def test_message_names_the_first_of_what_is_missing(tiny_config, tmp_path):
     model = random_model(tiny_config, "classifier")
     word = "bert/embeddings/word_embeddings"
     values = {word: np.asarray(checkpoint.google_variables(model)[word])}
-    checkpoint.write_google(tmp_path / "a.ckpt", values)
+    google.write(tmp_path / "a.ckpt", values)
     missing = checkpoint.load(model, tmp_path / "a.ckpt").missing
     with pytest.raises(ValueError) as caught:
         checkpoint.load_trained(model, tmp_path / "a.ckpt")
@@ -311,7 +311,7 @@ def test_trained_model_needs_the_pooler_only_where_it_reads_it(
 
 
 def test_nothing_in_common_is_refused(tiny_config, tmp_path):
-    checkpoint.write_google(tmp_path / "a.ckpt", {"resnet/w": np.zeros(2, np.float32)})
+    google.write(tmp_path / "a.ckpt", {"resnet/w": np.zeros(2, np.float32)})
     with pytest.raises(ValueError, match="none of its 1 variables belongs to a BERT"):
         checkpoint.load(random_model(tiny_config), tmp_path / "a.ckpt")
 
@@ -330,7 +330,7 @@ def test_no_checkpoint_says_what_was_looked_for(tmp_path):
 
 def test_two_checkpoints_are_one_too_many(tmp_path):
     for name in ("a.ckpt", "b.ckpt"):
-        checkpoint.write_google(tmp_path / name, {"w": np.zeros(2, np.float32)})
+        google.write(tmp_path / name, {"w": np.zeros(2, np.float32)})
     with pytest.raises(ValueError, match=r"2 checkpoints there \(.*a\.ckpt, .*b\.ckpt"):
         checkpoint.find(tmp_path)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "b.ckpt"\n', "utf-8")
@@ -385,12 +385,12 @@ def test_interrupted_writing_leaves_nothing_to_read(tmp_path, monkeypatch, fails
     monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
     prefix = tmp_path / "model.ckpt"
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.write_google(prefix, {"w": np.zeros(2, np.float32)})
+        google.write(prefix, {"w": np.zeros(2, np.float32)})
     assert not (tmp_path / "model.ckpt.index").exists()
     with pytest.raises(ValueError, match="no checkpoint"):
         checkpoint.find(prefix)
     monkeypatch.undo()
-    checkpoint.write_google(prefix, {"w": np.ones(2, np.float32)})
+    google.write(prefix, {"w": np.ones(2, np.float32)})
     np.testing.assert_array_equal(stored(prefix)["w"], [1, 1])
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "model.ckpt.data-00000-of-00001",
@@ -402,11 +402,11 @@ def test_fit_state_is_not_saved(tiny_config):
     """The seed of `fit` is no variable of any checkpoint; everything else is."""
     model = random_model(tiny_config)
     left_out = {v.path for v in model.variables} - {
-        v.path for _, v in checkpoint.named_variables(model)
+        v.path for _, v in names.named_variables(model)
     }
     assert len(left_out) == 1 and "fit_seed" in left_out.pop()
     model.bert.trainable = False
-    assert len(checkpoint.named_variables(model)) == 2 * 16 + 7 + 2
+    assert len(names.named_variables(model)) == 2 * 16 + 7 + 2
 
 
 def test_same_names_whatever_the_model_is_called(tiny_config):

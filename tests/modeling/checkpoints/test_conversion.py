@@ -15,7 +15,7 @@ import pytest
 import safetensors.numpy
 
 from modeling import config, models
-from modeling.checkpoints import checkpoint, conversion
+from modeling.checkpoints import conversion, google, names
 
 REFERENCE = pathlib.Path(__file__).with_name("hugging_face_heads.npz")
 # head: parts of the names of its weights, {output here: output there}
@@ -85,7 +85,7 @@ def random_model(config, head, seed=1, num_classes=3):
 def values(model):
     return {
         name.google: np.asarray(variable)
-        for name, variable in checkpoint.named_variables(model)
+        for name, variable in names.named_variables(model)
     }
 
 
@@ -149,7 +149,7 @@ def test_classifier_and_tagger_are_told_apart(tiny_config, tmp_path):
 
 def write_google(folder, *dicts):
     merged = {name: value for one in dicts for name, value in one.items()}
-    checkpoint.write_google(folder / "m.ckpt", merged)
+    google.write(folder / "m.ckpt", merged)
     return folder / "m.ckpt"
 
 

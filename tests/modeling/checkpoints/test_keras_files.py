@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from modeling import config, models
-from modeling.checkpoints import checkpoint, keras_files
+from modeling.checkpoints import checkpoint, keras_files, names
 
 HEADS = [
     (head, 3 if head in ("classifier", "tagger") else None) for head in models.HEADS
@@ -27,8 +27,8 @@ def assert_same(actual, expected):
     assert type(actual) is type(expected)
     assert actual.config == expected.config
     pairs = zip(
-        checkpoint.named_variables(actual),
-        checkpoint.named_variables(expected),
+        names.named_variables(actual),
+        names.named_variables(expected),
         strict=True,
     )
     for (name, value), (other, wanted) in pairs:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from modeling import config, models
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import checkpoint, google, pretrained
 
 
 def write(path, text=""):
@@ -19,7 +19,7 @@ def write(path, text=""):
 def google_release(folder):
     write(folder / "bert_config.json", '{"vocab_size": 4}')
     write(folder / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n")
-    checkpoint.write_google(folder / "bert_model.ckpt", {"w": np.zeros(2, np.float32)})
+    google.write(folder / "bert_model.ckpt", {"w": np.zeros(2, np.float32)})
     return folder
 
 
@@ -131,7 +131,7 @@ def test_config_is_read_from_a_file(tmp_path):
 def test_run_directory_gives_its_newest_checkpoint(tmp_path):
     folder = google_release(tmp_path)
     for name in ("model.ckpt-5", "model.ckpt-10"):
-        checkpoint.write_google(folder / name, {"w": np.zeros(2, np.float32)})
+        google.write(folder / name, {"w": np.zeros(2, np.float32)})
     write(folder / "checkpoint", 'model_checkpoint_path: "model.ckpt-10"\n')
     assert pretrained.locate(folder).checkpoint == f"{folder}/model.ckpt-10"
 

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import losses, models
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import names
 from training import steps
 from training.optimization import loss_scale, optimizer, schedule
 
@@ -55,7 +55,7 @@ def call(run, batches, rates, step=0, count=None):
 def weights(model):
     return {
         name.google: np.asarray(variable)
-        for name, variable in checkpoint.named_variables(model)
+        for name, variable in names.named_variables(model)
     }
 
 
@@ -193,7 +193,7 @@ def test_what_decays_is_what_decayed_in_the_original(tiny_config, build):
     model = build(tiny_config)
     model.build()
     decayed = set()
-    for name, variable in checkpoint.named_variables(model):
+    for name, variable in names.named_variables(model):
         is_decayed = optimizer.is_decayed(variable.path)
         assert is_decayed == (not ORIGINAL_EXCLUDED.search(name.google)), name
         decayed.add(is_decayed)

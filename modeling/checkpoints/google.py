@@ -1,0 +1,85 @@
+"""Google's checkpoints: TensorFlow's files, with the variable names of the original.
+
+The file that resumes a run, the file that initialises the next one and the file that
+google-research/bert reads are one format.
+"""
+
+import os
+import re
+
+import tensorflow as tf
+
+MODEL_PREFIX = "bert_model.ckpt"  # of a release
+INDEX_ENDING = ".index"
+_DATA_ENDING = ".data-00000-of-00001"
+# Training state beside the weights (contract of the original's optimizer).
+_STATE = re.compile(r"(^|/)(adam_m|adam_v)(_\d+)?$|^global_step$|^_CHECKPOINTABLE")
+
+
+class GoogleFile:
+    """An open TensorFlow checkpoint; a checkpoint.WeightsFile."""
+
+    format = "google"
+
+    def __init__(self, prefix):
+        self.source = prefix
+        try:
+            self._reader = tf.train.load_checkpoint(prefix)
+            shapes = self._reader.get_variable_to_shape_map()
+        except (tf.errors.OpError, ValueError, RuntimeError) as error:
+            raise self._unreadable(error) from error
+        self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
+        self.states = frozenset(filter(_STATE.search, shapes))
+        has_step = "global_step" in shapes
+        self.global_step = int(self._tensor("global_step")) if has_step else None
+
+    def read(self, name):
+        """The array of a names.Name."""
+        return self._tensor(name.google)
+
+    def _tensor(self, key):
+        try:
+            return self._reader.get_tensor(key)
+        except (tf.errors.OpError, IndexError) as error:  # too short: an IndexError
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error):
+        return ValueError(
+            f"{self.source}: not a readable TensorFlow checkpoint "
+            f"({str(error).splitlines()[0]}); copy the .index and .data files again"
+        )
+
+
+def prefix_of(path):
+    """The prefix that a path of one of a checkpoint's files begins with."""
+    return re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
+
+
+def prefixes_in(directory):
+    """The prefixes of all checkpoints in a directory."""
+    found = tf.io.gfile.glob(os.path.join(directory, f"*{INDEX_ENDING}"))
+    return sorted(path.removesuffix(INDEX_ENDING) for path in found)
+
+
+def write(prefix, tensors):
+    """Writes a TensorFlow name-based checkpoint; complete under its name or absent.
+
+    Args:
+        prefix: path without the .index and .data-00000-of-00001 that follow.
+        tensors: {name: array or variable}, stored with their dtypes.
+
+    Raises:
+        tf.errors.OpError: the directory cannot be written, the disk is full.
+    """
+    prefix = os.fspath(prefix)
+    temporary = f"{prefix}.incomplete"
+    keys = sorted(tensors)
+    tf.raw_ops.SaveV2(
+        prefix=temporary,
+        tensor_names=keys,
+        shape_and_slices=[""] * len(keys),
+        tensors=[tf.convert_to_tensor(tensors[key]) for key in keys],
+    )
+    # The index goes last: readers look for it, so a checkpoint without one is absent.
+    for ending in (_DATA_ENDING, INDEX_ENDING):
+        tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)
