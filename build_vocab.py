@@ -93,15 +93,16 @@ def check_output(path, files):
     atomic_files.check_writable(path)
 
 
-def learn(executor, files):
+def learn(executor, num_workers, files):
     """The vocabulary and the counts that it was learned from."""
     with tempfile.TemporaryDirectory() as directory:
         plain = word_counts.plain_files(files, directory, executor)
         counts = word_counts.count(
             byte_ranges.Corpus.of(plain),
             executor,
-            FLAGS.do_lower_case,
-            reporting.Meter("counting", "range"),
+            num_workers,
+            do_lower_case=FLAGS.do_lower_case,
+            report=reporting.Meter("counting", "range"),
         )
     if counts.dropped_below:
         print(
@@ -135,17 +136,17 @@ def write(vocab, config):
 
 def main(_):
     shared_flags.quiet_libraries()
-    workers_wanted = FLAGS.num_workers or processes.usable_cores()
+    num_workers = FLAGS.num_workers or processes.usable_cores()
     with (
         errors.explained(),
         errors.of_input(),
-        processes.start(workers_wanted) as executor,
+        processes.start(num_workers) as executor,
     ):
         files = byte_ranges.find_files(FLAGS.input_file)
         config = base_config()
         for path in filter(None, (FLAGS.output_file, FLAGS.output_config_file)):
             check_output(path, files)
-        vocab, counts = learn(executor, files)
+        vocab, counts = learn(executor, num_workers, files)
         write(vocab, config)
     spelled = wordpiece_learning.coverage(vocab, counts, FLAGS.do_lower_case)
     print(f"  words = {counts.num_words}")

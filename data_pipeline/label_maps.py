@@ -1,7 +1,4 @@
-"""What the classes of a trained head are called, whichever task it is for.
-
-A classifier's label_map.json is that of `labels`, a tagger's that of `tag_sets`.
-"""
+"""Names of the classes of a trained head: a classifier's labels or a tagger's tags."""
 
 import json
 import os
@@ -17,10 +14,10 @@ Classes = label_sets.LabelSet | tag_sets.TagSet
 
 
 def find(*places: str) -> str:
-    """Path of the label_map.json that a run left in one of these places, or "".
+    """Path of the first label_map.json in these places, or "".
 
     Args:
-        places: directories or checkpoint prefixes, or "".
+        *places: directories or checkpoint prefixes, or "".
     """
     for place in places:
         directory = place if tf.io.gfile.isdir(place) else os.path.dirname(place)
@@ -40,11 +37,7 @@ def is_of_tags(path: str) -> bool:
 
 
 def read(path: str, num_classes: int) -> Classes:
-    """Reads a label_map.json.
-
-    Args:
-        path: of the file.
-        num_classes: C of the head that it goes with.
+    """Reads the label_map.json of a head with so many classes.
 
     Raises:
         FileNotFoundError: no such file.
@@ -61,31 +54,28 @@ def read(path: str, num_classes: int) -> Classes:
 
 
 def named(names: Sequence[str], problem_type: str) -> Classes:
-    """The classes of a head of which only the names are known.
+    """The classes of a head of which only the names are known, in the order of ids.
 
     Args:
-        names: in the order of their ids.
+        names: of the labels or tags.
         problem_type: one of label_sets.PROBLEM_TYPES, or "" for tags.
 
     Raises:
         ValueError: these cannot be the names of that.
     """
     try:
-        return _named(names, problem_type)
+        if problem_type:
+            return label_sets.LabelSet(tuple(names), problem_type)
+        # PAD beside B-place says nothing of the scheme; NOUN beside X is all there is.
+        spelled = [name for name in names if not tag_schemes.is_placeholder(name)]
+        scheme = tag_schemes.find_scheme([[name] for name in spelled or names])
+        if not any("-" in name for name in spelled):
+            scheme = tag_schemes.PLAIN
+        return tag_sets.TagSet(tuple(names), scheme)
     except ValueError as error:
         raise ValueError(
             f"the classes are called {wording.listing(names)}: {error}"
         ) from error
-
-
-def _named(names, problem_type):
-    if problem_type:
-        return label_sets.LabelSet(tuple(names), problem_type)
-    # PAD beside B-place says nothing of the scheme; NOUN beside X is all there is.
-    spelled = [name for name in names if not tag_schemes.is_placeholder(name)]
-    has_types = any("-" in name for name in spelled)
-    scheme = tag_schemes.find_scheme([[name] for name in spelled or names])
-    return tag_sets.TagSet(tuple(names), scheme if has_types else tag_schemes.PLAIN)
 
 
 def text(classes: Classes) -> str:

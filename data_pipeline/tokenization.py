@@ -22,15 +22,10 @@ BLOCK_BYTES = 1 << 20  # tokenized at a time
 def write_tokens(
     source: BinaryIO, sink: BinaryIO, tokenizer: BertTokenizer, *, as_ids: bool = False
 ) -> None:
-    """Writes a line of tokens, single spaces between them, for each line of a text.
+    """Writes a line of tokens, or ids, single spaces between them, for each line.
 
-    Lines end at LF alone; the last one may lack it. Memory does not grow with the text.
-
-    Args:
-        source: UTF-8 text, opened for reading bytes.
-        sink: where the lines go, opened for writing bytes.
-        tokenizer: what cuts the lines.
-        as_ids: writes ids instead of tokens.
+    Lines of `source`, UTF-8 text, end at LF alone; the last one may lack it. Memory
+    does not grow with the text.
     """
     vocab = range(tokenizer.vocab_size) if as_ids else tokenizer.vocab
     table = tf.constant([f" {token}" for token in vocab] + ["\n"])
@@ -40,7 +35,7 @@ def write_tokens(
         ids = tokenizer.tokenize(tf.strings.split(block, "\n"))[:-1]
         ends = tf.fill([ids.nrows(), 1], tokenizer.vocab_size)
         flat = tf.concat([ids, ends], axis=1).flat_values
-        # One join of everything: joining line by line takes thrice as long.
+        # One join of everything: joining line by line takes three times as long.
         joined = tf.strings.reduce_join(tf.gather(table, flat))
         return tf.strings.regex_replace(joined, r"(?m)^ ", "")
 
@@ -76,7 +71,7 @@ def _main(argv: Sequence[str], vocab_file: str, do_lower_case: bool, ids: bool) 
                 write_tokens(file, sys.stdout.buffer, tokenizer, as_ids=ids)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has what it wants; the interpreter must not flush once more.
+        # The reader has what it wants; the interpreter must not flush again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except ValueError as error:
         print(error, file=sys.stderr)

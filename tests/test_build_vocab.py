@@ -101,8 +101,9 @@ def test_summary_says_how_the_corpus_is_spelled(corpus_file, tmp_path):
     with_all = word_counts.count(
         byte_ranges.Corpus.of([str(corpus_file)]),
         processes.InThisProcess(),
-        True,
-        lambda *_, **__: None,
+        1,
+        do_lower_case=True,
+        report=lambda *_, **__: None,
     )
     tokenizer = tokenization.BertTokenizer(vocab)
     ids = tokenizer.tokenize(text().splitlines()).flat_values.numpy().tolist()

@@ -1,8 +1,8 @@
 """A text corpus: UTF-8 files, one sentence a line, a blank line between documents.
 
-A corpus is read in ranges of some hundred kilobytes that begin and end between two
-documents. Where a range begins is found by looking around its place in the file, so
-that no file is ever read as a whole and every worker can read any range.
+A corpus is cut into ranges of 256 KB, which move to the next beginning of a document
+when they are read: no file is read as a whole, and any worker can read any range. A
+group is a sequence of ranges.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from contract import atomic_files
 from data_pipeline.files import file_patterns
 
 RANGE_BYTES = 1 << 18
-# A document of more bytes than this is cut, at the end of a line where there is one.
+# A longer document is cut, at the end of a line if there is one.
 MAX_DOCUMENT_BYTES = 1 << 22
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 _BLOCK_BYTES = 1 << 20
@@ -43,7 +43,7 @@ def unpack(path: str, destination: str) -> None:
     """Unpacks a gzip file; the result is whole under its name or absent.
 
     Raises:
-        ValueError: it is truncated or no gzip file at all.
+        ValueError: the file is truncated or is not gzip.
     """
     try:
         with (
@@ -64,23 +64,16 @@ def unpack(path: str, destination: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Plain text files, cut into ranges.
-
-    Attributes:
-        files: their paths.
-        sizes: their bytes.
-        range_files: int32 [R], the file of each range, as an index.
-        range_starts: int64 [R], about where in it the range begins.
-    """
+    """Plain text files and their sizes in bytes, cut into R ranges."""
 
     files: tuple[str, ...]
     sizes: tuple[int, ...]
-    range_files: np.ndarray
-    range_starts: np.ndarray
+    range_files: np.ndarray  # int32 [R], index of the file of each range
+    range_starts: np.ndarray  # int64 [R], in bytes, before it moves to a document
 
     @classmethod
     def of(cls, files: list[str], sizes: list[int] | None = None) -> "Corpus":
-        """Cuts files of so many bytes, by default what they have; reads none."""
+        """Cuts files without reading them; `sizes` spares looking theirs up."""
         if sizes is None:
             sizes = [tf.io.gfile.stat(path).length for path in files]
         counts = [-(-size // RANGE_BYTES) for size in sizes]
@@ -98,38 +91,29 @@ class Corpus:
         return sum(self.sizes)
 
     def range_sizes(self, chosen: Any = slice(None)) -> np.ndarray:
-        """int64 [R], bytes of each range, or of those chosen, give or take a document.
-
-        Args:
-            chosen: indices of ranges, for the time that the others would take.
-        """
+        """int64 [R], bytes of all ranges or those chosen, give or take a document."""
         sizes = [self.sizes[file] for file in self.range_files[chosen].tolist()]
         rest = np.array(sizes, np.int64) - self.range_starts[chosen]
         return np.minimum(rest, RANGE_BYTES)
 
     def groups(self, order: np.ndarray, max_bytes: int) -> list[np.ndarray]:
-        """Cuts a sequence of ranges into groups of about equal, bounded size.
+        """Cuts a sequence of ranges, int [K], into groups of about equal size.
 
-        Args:
-            order: int [K], the ranges.
-            max_bytes: that a group has at most, give or take a range.
-
-        Returns:
-            The fewest groups that are small enough, none of them empty.
+        A group has `max_bytes` at most, give or take a range, and is never empty.
         """
         ends = np.cumsum(self.range_sizes(order))
         if not len(ends):
             return []
         count = -(-int(ends[-1]) // max_bytes)
-        # In floating point, for the product may not fit 64 bits.
+        # In floating point, because the product may not fit 64 bits.
         numbers = ((ends - 1) / float(ends[-1]) * count).astype(np.int64)
         cuts = np.flatnonzero(np.diff(numbers)) + 1
         return np.split(order, cuts)
 
     def read(self, index: int) -> bytes:
-        """The documents of one range; adjoining ranges neither overlap nor lack any.
+        """The documents of one range; each document is in exactly one.
 
-        Documents may be absent (all of them lie in the range before) or of many lines.
+        There may be none: a document before the range may be longer than it.
         """
         number = int(self.range_files[index])
         start, size = int(self.range_starts[index]), self.sizes[number]
@@ -143,8 +127,8 @@ class Corpus:
 def _boundary(file, offset: int, size: int) -> int:
     """Where the first document after an offset begins.
 
-    A pure function of the offset that never falls, so that the end of a range is the
-    beginning of the next.
+    It grows with the offset and depends on nothing else, so each range ends where the
+    next one begins.
     """
     if offset == 0 or offset >= size:
         return min(offset, size)
@@ -154,7 +138,7 @@ def _boundary(file, offset: int, size: int) -> int:
         block = file.read(RANGE_BYTES)
         if not block:
             return size
-        # A blank line may lie across two blocks.
+        # A blank line may lie in two blocks.
         start = max(len(buffer) - 256, 0)
         buffer += block
         if found := _BLANK_LINE.search(buffer, start):

@@ -1,4 +1,4 @@
-"""Processes that share the work of a script which turns text into something else."""
+"""Worker processes for scripts that read a corpus."""
 
 import concurrent.futures
 import contextlib
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 
 class InThisProcess(concurrent.futures.Executor):
-    """An executor that does the work when it is submitted; for one worker."""
+    """An executor for one worker: it does the work at once."""
 
     def submit(self, function: Callable, /, *args: Any, **kwargs: Any):
         """Calls the function; its result or exception is in the future."""
@@ -40,19 +40,19 @@ def start(
 ) -> Iterator[concurrent.futures.Executor]:
     """Starts workers; enter it before TensorFlow does anything in this process.
 
-    On Linux they are forked, which takes no time, and shares the memory of the
+    On Linux they are forked, which takes no time and shares the memory of the
     libraries; a process whose TensorFlow has threads already cannot be forked.
 
     Args:
-        count: how many; one works in this process.
-        warm_up: what each worker begins with, while this process goes on. A ValueError
-            in it is left for the work to raise again.
+        count: number of workers; a single one works in this process.
+        warm_up: what each worker does first, while this process goes on. A ValueError
+            in it is ignored, since the work will raise it again.
 
     Yields:
-        An executor. After an exception what has not begun is dropped.
+        An executor. After an exception, work that has not begun is dropped.
 
     Raises:
-        OSError: a worker was killed; says what that means.
+        OSError: a worker was killed.
     """
     if count == 1:
         yield InThisProcess()
@@ -77,7 +77,7 @@ def start(
 
 
 def _begin(parent: int, warm_up: Callable[[], Any]) -> None:
-    """Prepares a worker: one thread for its work, and an end with its parent."""
+    """Prepares a worker: it uses one thread, and ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -88,7 +88,7 @@ def _begin(parent: int, warm_up: Callable[[], Any]) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Ends this process when its parent is gone, even if that one was killed."""
+    """Ends this process when its parent is gone, even if the parent was killed."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

@@ -13,8 +13,7 @@ import tensorflow as tf
 from data_pipeline.corpus import byte_ranges
 from data_pipeline.text import normalization
 
-# Ranges of the corpus that a worker counts at a time: about 4 MB.
-GROUP_BYTES = 1 << 22
+GROUP_BYTES = 1 << 22  # of a group of ranges, which a worker counts at a time
 # Different words in memory, about 150 bytes each, before the rarest are dropped.
 MAX_WORDS = 4_000_000
 
@@ -24,11 +23,11 @@ class WordCounts:
     """How often words and characters occur in a corpus.
 
     Attributes:
-        words: of each word, except for those dropped as too rare.
-        characters: of each character, also those in words that were dropped.
+        words: how often each occurs, save for those dropped as too rare.
+        characters: how often each occurs, also in words that were dropped.
         num_words: running words of the corpus.
-        dropped_below: words that had occurred less often when memory was short were
-            dropped; 0 where it never was.
+        dropped_below: words that had occurred less often when memory ran short were
+            dropped; 0 if it never did.
     """
 
     words: dict[str, int]
@@ -40,7 +39,7 @@ class WordCounts:
 def plain_files(
     files: list[str], directory: str, executor: futures.Executor
 ) -> list[str]:
-    """The same files, those of gzip unpacked in a directory.
+    """The same files, with those of gzip unpacked into a directory.
 
     Raises:
         ValueError: a gzip file is truncated.
@@ -60,21 +59,24 @@ def plain_files(
 
 
 def count(
-    text: byte_ranges.Corpus,
+    corpus: byte_ranges.Corpus,
     executor: futures.Executor,
+    num_workers: int,
+    *,
     do_lower_case: bool,
     report: Callable[..., None],
     max_words: int = MAX_WORDS,
 ) -> WordCounts:
     """Counts the words of a corpus on all workers; the result does not depend on them.
 
-    Memory is bounded: when the table holds more than `max_words` different words, the
-    rarest are dropped until at most half of that is left, as in lossy counting. So rare
-    words hardly move a vocabulary; their characters stay counted.
+    Memory is bounded: when there are more than `max_words` different words, the rarest
+    are dropped until at most half as many are left, as in lossy counting. So rare words
+    hardly influence a vocabulary; their characters stay counted.
 
     Args:
-        text: plain UTF-8 files; where lines begin and end does not matter.
-        executor: of `processes.start`.
+        corpus: plain UTF-8 files; where lines begin and end does not matter.
+        executor: from `processes.start`.
+        num_workers: processes of the executor.
         do_lower_case: whether the vocabulary is for an uncased model.
         report: called with ranges done, of how many, MB=... and words=....
         max_words: different words kept in memory.
@@ -85,63 +87,62 @@ def count(
     table: collections.Counter[bytes] = collections.Counter()
     rare: collections.Counter[str] = collections.Counter()
     num_words = num_ranges = num_bytes = dropped_below = 0
-    groups = text.groups(np.arange(len(text.range_files)), GROUP_BYTES)
-    sizes = text.range_sizes()
-    report(0, len(text.range_files), MB=0, words=0)
-    counted = _in_order(executor, text, groups, do_lower_case)
+    total = len(corpus.range_files)
+    sizes = corpus.range_sizes()
+    groups = corpus.groups(np.arange(total), GROUP_BYTES)
+    report(0, total, MB=0, words=0)
+    counted = _in_order(corpus, groups, executor, 2 * num_workers, do_lower_case)
     for group, (words, counts) in zip(groups, counted, strict=True):
-        for word, count in zip(words, counts, strict=True):
-            table[word] += count
+        for word, number in zip(words, counts, strict=True):
+            table[word] += number
         if len(table) > max_words:
             table, least = _without_rare(table, rare, max_words // 2)
             dropped_below = max(dropped_below, least)
         num_words += sum(counts)
         num_ranges += len(group)
         num_bytes += int(sizes[group].sum())
-        report(
-            num_ranges, len(text.range_files), MB=num_bytes // 10**6, words=num_words
-        )
+        report(num_ranges, total, MB=num_bytes // 10**6, words=num_words)
     if not num_words:
         raise ValueError(
-            f"--input_file: no word in {len(text.files)} files of {text.num_bytes} "
-            "bytes; give UTF-8 text"
+            f"--input_file: no word in {len(corpus.files)} files of "
+            f"{corpus.num_bytes} bytes; give UTF-8 text"
         )
-    decoded = {word.decode("utf-8"): count for word, count in table.items()}
+    decoded = {word.decode("utf-8"): number for word, number in table.items()}
     characters = rare + characters_of(decoded)
     return WordCounts(decoded, dict(characters), num_words, dropped_below)
 
 
 def _in_order(
-    executor: futures.Executor,
-    text: byte_ranges.Corpus,
+    corpus: byte_ranges.Corpus,
     groups: list[np.ndarray],
+    executor: futures.Executor,
+    ahead: int,
     do_lower_case: bool,
 ) -> Iterator[tuple[list[bytes], list[int]]]:
-    """Counts groups of ranges, a few of them ahead of what is asked for."""
-    ahead = 2 * getattr(executor, "_max_workers", 1)
+    """Counts groups of ranges; at most `ahead` others are being counted."""
     running: collections.deque[futures.Future] = collections.deque()
     for group in groups:
         # A worker gets its own ranges, not those of a corpus of terabytes.
-        part = dataclasses.replace(
-            text,
-            range_files=text.range_files[group],
-            range_starts=text.range_starts[group],
+        chosen = dataclasses.replace(
+            corpus,
+            range_files=corpus.range_files[group],
+            range_starts=corpus.range_starts[group],
         )
-        running.append(executor.submit(count_part, part, do_lower_case))
+        running.append(executor.submit(count_ranges, chosen, do_lower_case))
         if len(running) > ahead:
             yield running.popleft().result()
     while running:
         yield running.popleft().result()
 
 
-def count_part(
-    text: byte_ranges.Corpus, do_lower_case: bool
+def count_ranges(
+    corpus: byte_ranges.Corpus, do_lower_case: bool
 ) -> tuple[list[bytes], list[int]]:
     """The different words in all ranges of a corpus, and how often each occurs."""
     counts: collections.Counter[bytes] = collections.Counter()
     count_text = _counter(do_lower_case)
-    for index in range(len(text.range_files)):
-        words, times = count_text(text.read(index))
+    for index in range(len(corpus.range_files)):
+        words, times = count_text(corpus.read(index))
         pairs = zip(words.numpy().tolist(), times.numpy().tolist(), strict=True)
         for word, number in pairs:
             counts[word] += number
@@ -166,7 +167,7 @@ def _counter(do_lower_case: bool) -> Callable:
 def _without_rare(
     table: collections.Counter[bytes], rare: collections.Counter[str], limit: int
 ) -> tuple[collections.Counter[bytes], int]:
-    """The table without its rarest words, and the count that a word needed to stay."""
+    """The table without its rarest words, and the lowest count that stays."""
     numbers = np.fromiter(table.values(), np.int64, len(table))
     least = int(np.partition(numbers, len(table) - limit)[len(table) - limit]) + 1
     dropped = {w.decode("utf-8"): n for w, n in table.items() if n < least}
@@ -176,7 +177,7 @@ def _without_rare(
 
 
 def characters_of(words: Mapping[str, int]) -> collections.Counter[str]:
-    """How often each character occurs in words that occur so often."""
+    """How often each character occurs in words, given how often those do."""
     characters: collections.Counter[str] = collections.Counter()
     for word, count in words.items():
         for char in word:

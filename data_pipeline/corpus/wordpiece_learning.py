@@ -1,18 +1,20 @@
 """Learns a WordPiece vocabulary, for which google-research/bert published no code.
 
-Top-down: parts of words are counted, and looked at from long to short. One that occurs
-often enough is kept, and what it occurs no longer counts for its own beginnings. Parts
-begin first anywhere, then where the words, cut with what was kept before, have pieces.
-How often is enough decides the size, so that threshold is searched.
+Top-down: substrings of words are counted and visited from long to short. One that
+occurs often enough becomes a piece, and its occurrences no longer count for its own
+prefixes. In the first pass substrings begin anywhere; in later ones, where the words
+have pieces when they are cut with those of the pass before. The threshold decides the
+size of the vocabulary, so it is searched.
 
-TensorFlow Text describes this algorithm and its code does something else: it takes the
-occurrences of every part from its beginnings, also of parts that are not kept, so that
-hardly any beginning of a word stays. On English text of another source than it learned
-from, its 8,000 entries need 1.369 pieces a word, and those learned here 1.314.
+TensorFlow Text documents this algorithm, but its code subtracts the occurrences of all
+substrings from their prefixes, also of those that become no piece, so hardly any prefix
+of a word stays. On English text of another source than the training text, its 8,000
+entries need 1.369 pieces a word, and those learned here 1.314.
 """
 
 import bisect
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -24,14 +26,14 @@ from data_pipeline.corpus import word_counts
 from data_pipeline.text import normalization, tokenization
 
 SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# In the released vocabularies so many places lie between [PAD], 0, and [UNK], 100.
+# Entries between [PAD], 0, and [UNK], 100, in the released vocabularies.
 UNUSED_BEFORE_UNK = 99
-# Parts of words in memory: 3 million, those of 70,000 English words, take 150 MB, and 2
-# seconds for each threshold that is tried.
-MAX_PARTS = 20_000_000
+# In memory: 3 million, those of 70,000 English words, take 150 MB, and 2 seconds for
+# each threshold that is tried.
+MAX_SUBSTRINGS = 20_000_000
 _PASSES = 3  # over the words for one threshold; more change hardly anything
-MAX_PIECE_CHARS = 50  # longer words are not learned from, only their characters
-_CLOSE = 1.03  # so many more pieces than wanted are trimmed without another search
+MAX_PIECE_CHARS = 50  # of longer words only the characters count
+_CLOSE = 1.03  # pieces by those wanted: so many are trimmed without another guess
 _MAX_GUESSES = 6
 _BATCH_WORDS = 1 << 16  # spelled at a time
 
@@ -46,27 +48,30 @@ def learn(
 ) -> list[str]:
     """Makes a vocabulary in the order of the released ones.
 
-    [PAD] is 0; then come up to 99 places for tokens of one's own, [UNK], [CLS], [SEP],
-    [MASK], further such places, all characters by code point, at the beginning of a
-    word and then inside of one, and last the pieces, the most frequent first.
+    [PAD] is 0; then come up to 99 unused tokens, [UNK], [CLS], [SEP], [MASK], further
+    unused tokens, all characters by code point, first as the beginning of a word and
+    then as its continuation, and last the pieces, the most frequent first.
 
     Args:
-        counts: of `word_counts.count`.
-        vocab_size: most entries; fewer where the corpus has no more pieces.
-        num_unused_tokens: entries [unused0], [unused1], ... of the vocabulary.
-        min_character_frequency: characters that occur less often are no entries, so
-            words that contain them become [UNK].
+        counts: what to learn from.
+        vocab_size: most entries; there are fewer if the corpus has no more pieces.
+        num_unused_tokens: number of entries [unused0], [unused1], ...
+        min_character_frequency: rarer characters are no entries, so words that contain
+            them become [UNK].
         report: gets a line now and then.
 
     Returns:
-        At most `vocab_size` different entries, every one of which a text can contain.
+        At most `vocab_size` different entries; a text can contain each, save for the
+        special and unused tokens.
 
     Raises:
         ValueError: the characters and special tokens are more than `vocab_size`, or no
             character occurs often enough.
     """
-    fixed = _special_tokens(num_unused_tokens)
-    chars = {c for c, n in counts.characters.items() if n >= min_character_frequency}
+    unused = [f"[unused{number}]" for number in range(num_unused_tokens)]
+    before, after = unused[:UNUSED_BEFORE_UNK], unused[UNUSED_BEFORE_UNK:]
+    fixed = ["[PAD]", *before, *SPECIAL, *after]
+    chars = _frequent(counts, min_character_frequency)
     if counts.characters and not chars:
         raise ValueError(
             f"--min_character_frequency={min_character_frequency} leaves no character, "
@@ -91,22 +96,17 @@ def learn(
     return [*fixed, *alphabet, *pieces[:room]]
 
 
-def _special_tokens(num_unused_tokens: int) -> list[str]:
-    unused = [f"[unused{number}]" for number in range(num_unused_tokens)]
-    return [
-        *("[PAD]", *unused[:UNUSED_BEFORE_UNK]),
-        *(*SPECIAL, *unused[UNUSED_BEFORE_UNK:]),
-    ]
+def _frequent(counts: word_counts.WordCounts, least: int) -> set[str]:
+    return {char for char, count in counts.characters.items() if count >= least}
 
 
 def _alphabet(chars: set[str]) -> list[str]:
-    """Characters alone and inside of words, without those that stand there never."""
-    inside = [f"{tokenization.CONTINUATION}{char}" for char in sorted(chars)]
-    if not inside:
+    """All characters as beginnings of words, then those that can continue one."""
+    if not chars:
         return []
-    is_found = tf.strings.regex_full_match(inside, normalization.WORD_PIECE).numpy()
-    found = [entry for entry, is_one in zip(inside, is_found, strict=True) if is_one]
-    return [*sorted(chars), *found]
+    inner = [f"{tokenization.CONTINUATION}{char}" for char in sorted(chars)]
+    is_found = tf.strings.regex_full_match(inner, normalization.WORD_PIECE).numpy()
+    return [*sorted(chars), *itertools.compress(inner, is_found)]
 
 
 def _too_many_characters(
@@ -115,11 +115,10 @@ def _too_many_characters(
     num_characters: int,
     vocab_size: int,
 ) -> str:
-    """Says which smallest frequency of characters would leave room for pieces."""
+    """A message that names the lowest frequency of characters for which they fit."""
 
-    def fits(frequency):
-        chars = {c for c, n in counts.characters.items() if n >= frequency}
-        return num_special + len(_alphabet(chars)) <= vocab_size
+    def fits(least):
+        return num_special + len(_alphabet(_frequent(counts, least))) <= vocab_size
 
     frequencies = sorted(set(counts.characters.values()))
     place = bisect.bisect_left(frequencies, True, key=fits)
@@ -141,7 +140,8 @@ def _bounded(
 ) -> list[tuple[str, int]]:
     """The most frequent words, as many as there is memory for."""
     lengths = np.array([len(word) for word, _ in words], np.int64)
-    count = int(np.searchsorted(np.cumsum(lengths * (lengths + 1) // 2), MAX_PARTS))
+    substrings = np.cumsum(lengths * (lengths + 1) // 2)
+    count = int(np.searchsorted(substrings, MAX_SUBSTRINGS))
     report(f"learning from {count} of {len(words)} different words")
     return words[:count]
 
@@ -155,16 +155,16 @@ def _search(
         The pieces, the most frequent first; fewer than wanted if there are no more.
     """
     numbers = [count for _, count in words]
-    parts = _count_parts(words, (range(len(word)) for word, _ in words))
-    # Thresholds that are still in question.
-    lowest, highest = numbers[-1], max(max(table.values()) for table in parts if table)
-    guess = 2 * numbers[min(wanted, len(numbers) - 1)]  # as it is for English
+    substrings = _count_substrings(words, (range(len(word)) for word, _ in words))
+    # Thresholds that are still possible.
+    lowest, highest = numbers[-1], max(max(t.values()) for t in substrings if t)
+    guess = 2 * numbers[min(wanted, len(numbers) - 1)]  # right for English
     sizes: dict[int, int] = {}
     found: list[str] = []
     pieces: list[str] = []
     while lowest <= highest:
         guess = min(max(guess, lowest), highest)
-        pieces = _pieces(words, parts, guess)
+        pieces = _pieces(words, substrings, guess)
         report(f"{len(pieces)} pieces occur {guess} times or more; wanted: {wanted}")
         sizes[guess] = len(pieces)
         if len(pieces) < wanted:
@@ -181,7 +181,7 @@ def _search(
 
 
 def _next_guess(sizes: Mapping[int, int], wanted: float) -> int:
-    """A threshold for a number of pieces, which is about a power of it."""
+    """A threshold for a number of pieces, which is about a power of the threshold."""
     distance = {t: math.log(max(size, 1) / wanted) for t, size in sizes.items()}
     nearest, *others = sorted(sizes, key=lambda t: (abs(distance[t]), t))
     power = -0.5  # of English words; two points say better what it is
@@ -191,66 +191,62 @@ def _next_guess(sizes: Mapping[int, int], wanted: float) -> int:
     return round(nearest * math.exp(-distance[nearest] / power))
 
 
-class _Parts(NamedTuple):
-    """Occurrences by part of two characters or more: of beginnings, and of others."""
+class _Substrings(NamedTuple):
+    """How often each substring of two characters or more occurs: prefixes, others."""
 
-    first: dict[str, int]
+    initial: dict[str, int]
     inner: dict[str, int]
 
 
 def _pieces(
-    words: Sequence[tuple[str, int]], parts: _Parts, threshold: int
+    words: Sequence[tuple[str, int]], substrings: _Substrings, threshold: int
 ) -> list[str]:
-    """The entries of more than one character for a threshold, most frequent first.
-
-    Args:
-        words: with their counts.
-        parts: all parts of all words.
-        threshold: occurrences that an entry needs.
-    """
-    kept = _Parts(*(_keep(table, threshold) for table in parts))
+    """The pieces that occur so often, the most frequent first, of all substrings."""
+    kept = _keep(substrings, threshold)
     for _ in range(_PASSES - 1):
-        parts = _count_parts(words, (_starts(word, kept) for word, _ in words))
-        kept = _Parts(*(_keep(table, threshold) for table in parts))
-    entries = {
-        **kept.first,
-        **{f"{tokenization.CONTINUATION}{p}": n for p, n in kept.inner.items()},
-    }
-    return sorted(entries, key=lambda entry: (-entries[entry], entry))
+        starts = (_piece_starts(word, kept) for word, _ in words)
+        kept = _keep(_count_substrings(words, starts), threshold)
+    mark = tokenization.CONTINUATION
+    pieces = kept.initial | {f"{mark}{s}": n for s, n in kept.inner.items()}
+    return sorted(pieces, key=lambda piece: (-pieces[piece], piece))
 
 
-def _count_parts(
+def _count_substrings(
     words: Iterable[tuple[str, int]], starts_of_words: Iterable[Iterable[int]]
-) -> _Parts:
-    """Counts the parts of words that begin at certain places of them."""
-    parts = _Parts({}, {})
+) -> _Substrings:
+    """Counts the substrings that begin at given places of each word."""
+    substrings = _Substrings({}, {})
     for (word, count), starts in zip(words, starts_of_words, strict=True):
         for start in starts:
-            table = parts.inner if start else parts.first
+            table = substrings.inner if start else substrings.initial
             for end in range(start + 2, len(word) + 1):
-                part = word[start:end]
-                table[part] = table.get(part, 0) + count
-    return parts
+                substring = word[start:end]
+                table[substring] = table.get(substring, 0) + count
+    return substrings
 
 
-def _keep(table: Mapping[str, int], threshold: int) -> dict[str, int]:
-    """The frequent parts, counting none where it begins a longer one that is kept."""
-    left = {part: count for part, count in table.items() if count >= threshold}
+def _keep(substrings: _Substrings, threshold: int) -> _Substrings:
+    """The frequent ones, without the occurrences in longer ones that are kept."""
+    return _Substrings(*(_keep_longest(table, threshold) for table in substrings))
+
+
+def _keep_longest(table: Mapping[str, int], threshold: int) -> dict[str, int]:
+    left = {s: count for s, count in table.items() if count >= threshold}
     kept = {}
-    for part in sorted(left, key=len, reverse=True):
-        if (count := left[part]) >= threshold:
-            kept[part] = count
-            for end in range(2, len(part)):
-                left[part[:end]] -= count
+    for substring in sorted(left, key=len, reverse=True):
+        if (count := left[substring]) >= threshold:
+            kept[substring] = count
+            for end in range(2, len(substring)):
+                left[substring[:end]] -= count
     return kept
 
 
-def _starts(word: str, kept: _Parts) -> list[int]:
+def _piece_starts(word: str, kept: _Substrings) -> list[int]:
     """Where the pieces of a word begin, the longest being taken first."""
     starts, start = [], 0
     while start < len(word):
         starts.append(start)
-        table, end = kept.inner if start else kept.first, len(word)
+        table, end = kept.inner if start else kept.initial, len(word)
         while end > start + 1 and word[start:end] not in table:
             end -= 1
         start = end
@@ -259,15 +255,9 @@ def _starts(word: str, kept: _Parts) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """How a vocabulary spells the words that it was learned from.
+    """How a vocabulary spells running words: shares that are one piece, or [UNK]."""
 
-    Attributes:
-        whole_share: share of them that are one piece, 0..1.
-        unknown_share: share of them that are [UNK], 0..1.
-        pieces_per_word: mean number of pieces.
-    """
-
-    whole_share: float
+    whole_share: float  # 0..1
     unknown_share: float
     pieces_per_word: float
 

@@ -2,7 +2,7 @@
 
 The order is a pure function of seed and lengths, so a resumed run goes on with the
 batch it would have seen, by skipping to a row of a table. Batches hold texts of
-similar length and are padded to their longest: nothing is paid for padding.
+similar length and are padded to their longest, so little is spent on padding.
 """
 
 import numpy as np
@@ -11,25 +11,24 @@ import tensorflow as tf
 from contract import features
 from data_pipeline.examples import packing
 
-# Batches that are filled from one pool of texts sorted by length. A larger pool pads
-# less and mixes less; 64 leaves 2 % padding on one-sentence tasks.
+# Batches filled from one pool of texts sorted by length. A larger pool pads less and
+# mixes less; 64 leaves 2 % padding on one-sentence tasks.
 POOL_BATCHES = 64
 
 
 def training_order(lengths, *, batch_size, num_steps, seed, group_by_length=True):
     """The examples of every training batch.
 
-    Epochs follow each other without a seam (the original repeats before it batches):
-    each is a new permutation, and a batch may hold the end of one and the start of
-    the next. Pools of consecutive examples are sorted by length, cut into batches,
-    and the batches shuffled.
+    Each epoch is a new permutation, and a batch may hold the end of one and the start
+    of the next (the original repeats before it batches). Pools of consecutive examples
+    are sorted by length, cut into full batches, and the batches shuffled.
 
     Args:
         lengths: int [N], tokens an example.
-        batch_size: examples a batch; every batch is full.
+        batch_size: examples a batch.
         num_steps: number of batches.
         seed: equal seeds give equal orders.
-        group_by_length: False leaves the order of the permutations.
+        group_by_length: False keeps the order of the permutations.
 
     Returns:
         int32 [num_steps, batch_size], indices of examples.
@@ -63,30 +62,26 @@ def evaluation_order(lengths, batch_size):
 
 
 def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
-    """Which of the windows of its text each is, such as "window 2 of 3".
+    """Says of windows [B] which of the windows of their text they are: window 2 of 3.
 
     Args:
-        owners: int [N], the text of each window; it never falls.
-        indices: int [B], windows.
+        owners: int [N], ascending, the text of each window.
+        indices: int [B] into it.
     """
-    first, behind = (
-        np.searchsorted(owners, owners[indices], side=side)
-        for side in ("left", "right")
-    )
-    return [
-        f"window {number} of {count}"
-        for number, count in zip(indices - first + 1, behind - first, strict=True)
-    ]
+    first = np.searchsorted(owners, owners[indices], side="left")
+    end = np.searchsorted(owners, owners[indices], side="right")
+    numbers = zip(indices - first + 1, end - first, strict=True)
+    return [f"window {number} of {count}" for number, count in numbers]
 
 
-def batches(packed, order, *, targets=None, pad_to=None):
+def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
     """Padded batches of features, in the given order.
 
     Args:
-        packed: packing.Packed.
+        packed: N sequences.
         order: int32 [steps, B] of indices; -1 stands for any example.
-        targets: {feature name: what is to be learned}, [N, ...] each; where every
-            token has its own, a tf.RaggedTensor [N, (S)], filled up with IGNORED.
+        targets: {feature name: array [N, ...]} to be learned; where every token has
+            its own, a tf.RaggedTensor [N, (S)], filled up with IGNORED.
         pad_to: length of every batch in tokens, or None for its longest.
 
     Returns:

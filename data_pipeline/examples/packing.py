@@ -6,11 +6,13 @@ thousands of texts at a time.
 
 import dataclasses
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from contract import features
+from data_pipeline.examples import ragged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Packed:
         tokens: int32 [sum of lengths], [CLS] A [SEP] or [CLS] A [SEP] B [SEP] each.
         splits: int64 [N + 1]; sequence i is tokens[splits[i]:splits[i + 1]].
         first_lengths: int32 [N], tokens of segment 0 ([CLS], A and the first [SEP]).
-        num_truncated: sequences that lost tokens to the length limit.
+        num_truncated: number of sequences that lost tokens to the length limit.
     """
 
     tokens: np.ndarray
@@ -38,13 +40,8 @@ class Packed:
         return len(self.splits) - 1
 
 
-def digest(packed, *targets):
-    """Eight hexadecimal digits that differ where sequences or targets differ.
-
-    Args:
-        packed: Packed.
-        *targets: arrays of what is to be learned.
-    """
+def digest(packed: Packed, *targets) -> str:
+    """Eight hexadecimal digits that differ where sequences or target arrays differ."""
     value = 0
     for array in (packed.tokens, packed.splits, *targets):
         value = zlib.crc32(np.ascontiguousarray(array).tobytes(), value)
@@ -52,33 +49,25 @@ def digest(packed, *targets):
 
 
 def budgets(length_a, length_b, limit):
-    """Tokens that A and B keep when tokens are popped from the longer one.
+    """The numbers of tokens that A and B keep when together they may have `limit`.
 
-    Equal to _truncate_seq_pair, which pops one token at a time and, of two equally
-    long texts, from B.
-
-    Args:
-        length_a: int [N].
-        length_b: int [N].
-        limit: tokens both may have together.
-
-    Returns:
-        Two int arrays or tensors like the arguments.
+    Equal to _truncate_seq_pair, which pops one token at a time from the longer text
+    and, of two equally long ones, from B. Lengths are int [N], arrays or tensors.
     """
     half = limit - limit // 2  # the larger half goes to A
     keep_a = tf.minimum(length_a, tf.maximum(limit - length_b, half))
     return keep_a, tf.minimum(length_b, limit - keep_a)
 
 
-def _head(ragged, keep):
+def _head(rows, keep):
     """The first `keep` values of each row."""
-    starts = ragged.row_starts()
+    starts = rows.row_starts()
     wanted = tf.ragged.range(starts, starts + tf.cast(keep, starts.dtype))
-    return tf.gather(ragged.values, wanted)
+    return tf.gather(rows.values, wanted)
 
 
 def pack(ids_a, ids_b, *, cls_id, sep_id, max_seq_length):
-    """[CLS] A [SEP] or [CLS] A [SEP] B [SEP] (BERT Figure 2), as TensorFlow ops.
+    """[CLS] A [SEP] or [CLS] A [SEP] B [SEP] (BERT Figure 2), as TensorFlow operations.
 
     Args:
         ids_a: ragged int32 [B, (S)].
@@ -104,8 +93,8 @@ def pack(ids_a, ids_b, *, cls_id, sep_id, max_seq_length):
     return tf.concat([cls, first, sep, second, sep], axis=1), keep_a + 2
 
 
-def unpad(tokens, first_lengths):
-    """Packed, from the results of `pack` in one batch."""
+def unpad(tokens, first_lengths) -> Packed:
+    """The results of `pack` for one batch, as arrays."""
     return Packed(
         tokens.values.numpy().astype(features.INTEGER),
         tokens.row_splits.numpy().astype(np.int64),
@@ -113,25 +102,23 @@ def unpad(tokens, first_lengths):
     )
 
 
-def concatenate(parts):
-    """One Packed of several, in order."""
-    ends = np.cumsum([0] + [part.splits[-1] for part in parts])
-    splits = [part.splits[1:] + end for part, end in zip(parts, ends[:-1], strict=True)]
+def concatenate(parts: Sequence[Packed]) -> Packed:
+    """The sequences of all parts, in order."""
     return Packed(
         np.concatenate([part.tokens for part in parts]),
-        np.concatenate([np.zeros(1, np.int64), *splits]),
+        ragged.splits(np.concatenate([part.lengths for part in parts])),
         np.concatenate([part.first_lengths for part in parts]),
         sum(part.num_truncated for part in parts),
     )
 
 
-def grids(packed, length, rows=slice(None)):
+def grids(packed: Packed, length: int, rows: slice = slice(None)):
     """What `pad` gives, of some or all sequences, as NumPy arrays.
 
     Args:
-        packed: Packed.
+        packed: the sequences.
         length: S, in tokens, not less than that of any of them.
-        rows: a slice of sequences.
+        rows: which of them.
 
     Returns:
         {input_ids, input_mask, segment_ids}, each int32 [N, S].
@@ -150,8 +137,11 @@ def grids(packed, length, rows=slice(None)):
     }
 
 
-def pad(tokens, first_lengths, length=None):
-    """The three inputs of the encoder, padded to the longest or to `length`.
+def pad(tokens, first_lengths, length: int | None = None):
+    """The three inputs of the encoder, filled up with 0.
+
+    Ids are filled up with 0 as in the original, whatever the id of [PAD]. No model sees
+    them: input_mask is 0 there.
 
     Args:
         tokens: ragged int32 [B, (S)].
@@ -161,7 +151,7 @@ def pad(tokens, first_lengths, length=None):
     Returns:
         {input_ids, input_mask, segment_ids}, each int32 [B, S].
     """
-    input_ids = tokens.to_tensor(shape=[None, length])  # [B, S]; [PAD] is 0
+    input_ids = tokens.to_tensor(0, shape=[None, length])  # [B, S]
     positions = tf.range(tf.shape(input_ids)[1])[None]  # [1, S]
     lengths = tf.cast(tokens.row_lengths(), tf.int32)[:, None]  # [B, 1]
     is_real = positions < lengths
@@ -174,13 +164,9 @@ def pad(tokens, first_lengths, length=None):
 
 
 def with_a_column(grids):
-    """A column for [0, 0], which no network takes, in a graph whose batch may be empty.
+    """The result of `pad` with S at least 1, for graphs whose batch may be empty.
 
-    Args:
-        grids: what `pad` gives.
-
-    Returns:
-        The same, with S at least 1.
+    No network takes inputs of shape [0, 0].
     """
 
     def widened(grid):

@@ -1,4 +1,4 @@
-"""Rows of different lengths that lie end to end in one array, without loops."""
+"""Ragged rows that lie end to end in one array, without loops."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from contract import features
 
 
 def splits(lengths):
-    """Where stretches of these lengths begin and the last ends, int64 [N + 1]."""
+    """Where rows of these lengths begin and the last one ends, int64 [N + 1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 

@@ -6,14 +6,13 @@ a pretraining record. The bytes here are those that protobuf's own serializer gi
 """
 
 import itertools
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files
-from data_pipeline.examples import packing
+from data_pipeline.examples import packing, ragged
 
 # Sequences padded and encoded at a time.
 _CHUNK_ROWS = 4096
@@ -24,55 +23,16 @@ _PACKED, _FLOATS, _INTEGERS = b"\x0a", b"\x12", b"\x1a"
 
 
 class _Columns:
-    """Byte columns of N records; not every record has each byte."""
+    """Columns of bytes, a row for each of N records; not every row has each byte."""
 
-    def __init__(self, rows):
+    def __init__(self, rows: int):
         self.rows = rows
-        self.blocks = []
-        self.present = []
+        self.blocks: list[np.ndarray] = []  # uint8 [N, W] each
+        self.present: list[np.ndarray] = []  # bool, the same shapes
         self.sizes = np.zeros(rows, np.int64)
 
-    def constant(self, data):
-        """The same bytes in each record."""
-        block = np.frombuffer(data, np.uint8)
-        self._add(np.broadcast_to(block, (self.rows, len(block))), None)
-
-    def bytes(self, data):
-        """uint8 [N, W], all of them."""
-        self._add(data, None)
-
-    def varints(self, values):
-        """Non-negative integers [N, L], in as many bytes as each needs."""
-        values = np.asarray(values, np.uint32)
-        width = max(-(-int(values.max(initial=0)).bit_length() // 7), 1)
-        if width == 1:
-            self._add(values.astype(np.uint8), None)
-            return
-        groups = np.empty((*values.shape, width), np.uint8)
-        present = np.empty(groups.shape, bool)
-        is_there = np.ones(values.shape, bool)  # whether anything is left for a byte
-        for k in range(width):
-            present[..., k] = is_there
-            low = values.astype(np.uint8) & np.uint8(0x7F)
-            values = values >> np.uint32(7)
-            is_there = values > 0
-            groups[..., k] = low | (is_there.view(np.uint8) << np.uint8(7))
-        shape = (self.rows, -1)
-        self._add(groups.reshape(shape), present.reshape(shape))
-
-    def extend(self, other):
-        """All columns of another."""
-        self.blocks += other.blocks
-        self.present += other.present
-        self.sizes += other.sizes
-
-    def message(self, tag, body):
-        """A tag, the length of a body, and the body."""
-        self.constant(tag)
-        self.varints(body.sizes[:, None])
-        self.extend(body)
-
-    def _add(self, block, present):
+    def add(self, block, present=None):
+        """Appends uint8 [N, W], by default all of it."""
         if present is None:
             self.sizes += block.shape[1]
             present = np.broadcast_to(np.True_, block.shape)
@@ -81,24 +41,45 @@ class _Columns:
         self.blocks.append(block)
         self.present.append(present)
 
+    def add_constant(self, data: bytes):
+        """Appends the same bytes to each record."""
+        block = np.frombuffer(data, np.uint8)
+        self.add(np.broadcast_to(block, (self.rows, len(block))))
 
-def records(arrays) -> Iterator[bytes]:
-    """Yields the N records of `encode` one by one."""
-    data, ends = encode(arrays)
-    for start, end in itertools.pairwise(ends.tolist()):
-        yield data[start:end]
+    def add_varints(self, values):
+        """Appends integers 0..2^32-1 [N, L], in as many bytes as each needs."""
+        values = np.asarray(values, np.uint32)
+        width = max(-(-int(values.max(initial=0)).bit_length() // 7), 1)
+        if width == 1:
+            self.add(values.astype(np.uint8))
+            return
+        groups = np.empty((*values.shape, width), np.uint8)
+        present = np.empty(groups.shape, bool)
+        has_more = np.ones(values.shape, bool)  # of the value, for another byte
+        for k in range(width):
+            present[..., k] = has_more
+            low = values.astype(np.uint8) & np.uint8(0x7F)
+            values = values >> np.uint32(7)
+            has_more = values > 0
+            groups[..., k] = low | (has_more.view(np.uint8) << np.uint8(7))
+        shape = (self.rows, -1)
+        self.add(groups.reshape(shape), present.reshape(shape))
+
+    def add_message(self, tag: bytes, body: "_Columns"):
+        """Appends a tag, the length of a body, and the body."""
+        self.add_constant(tag)
+        self.add_varints(body.sizes[:, None])
+        self.blocks += body.blocks
+        self.present += body.present
+        self.sizes += body.sizes
 
 
-def encode(arrays):
-    """Serializes N records.
+def records(arrays: Mapping[str, np.ndarray]) -> Iterator[bytes]:
+    """Serializes N records and yields one by one.
 
     Args:
         arrays: {feature name: [N, L] array}; integers (not negative, below 2^32)
             become an int64_list, floats a float_list.
-
-    Returns:
-        The bytes of all records end to end, and int64 [N + 1] where each begins and
-        the last one ends.
     """
     rows = len(next(iter(arrays.values())))
     entries = _Columns(rows)
@@ -106,37 +87,42 @@ def encode(arrays):
         values = np.asarray(arrays[name])
         packed, kind, feature = _Columns(rows), _Columns(rows), _Columns(rows)
         if values.dtype.kind == "f":
-            packed.bytes(np.ascontiguousarray(values, "<f4").view(np.uint8))
+            packed.add(np.ascontiguousarray(values, "<f4").view(np.uint8))
             tag = _FLOATS
         else:
-            packed.varints(values)
+            packed.add_varints(values)
             tag = _INTEGERS
-        kind.message(_PACKED, packed)
-        feature.message(tag, kind)
+        kind.add_message(_PACKED, packed)
+        feature.add_message(tag, kind)
         entry = _Columns(rows)
-        entry.constant(_KEY + bytes([len(name)]) + name.encode())
-        entry.message(_VALUE, feature)
-        entries.message(_ENTRY, entry)
+        entry.add_constant(_KEY + bytes([len(name)]) + name.encode())
+        entry.add_message(_VALUE, feature)
+        entries.add_message(_ENTRY, entry)
     example = _Columns(rows)
-    example.message(_FEATURES, entries)
-    data = np.concatenate(example.blocks, axis=1)
+    example.add_message(_FEATURES, entries)
     present = np.concatenate(example.present, axis=1)
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(example.sizes)])
-    return data[present].tobytes(), ends
+    data = np.concatenate(example.blocks, axis=1)[present].tobytes()
+    for start, end in itertools.pairwise(ragged.splits(example.sizes).tolist()):
+        yield data[start:end]
 
 
-def write(path, packed, columns, max_seq_length):
+def write(
+    path: str,
+    packed: packing.Packed,
+    columns: Mapping[str, np.ndarray],
+    max_seq_length: int,
+) -> None:
     """Writes one tf.train.Example a sequence, in order; whole under its name or absent.
 
     Args:
         path: of the TFRecord file; its directory is made if absent.
-        packed: packing.Packed, which becomes input_ids, input_mask and segment_ids
-            [max_seq_length], padded with 0 as in the original.
-        columns: {feature name: [N] or [N, L] int (not negative) or float}.
+        packed: N sequences, which become input_ids, input_mask and segment_ids
+            [max_seq_length], as `packing.pad` pads them.
+        columns: other features as in `records`, [N] or [N, L].
         max_seq_length: in tokens, not less than that of any sequence.
     """
     with (
-        atomic_files.replacing(os.fspath(path)) as (temporary,),
+        atomic_files.replacing(path) as (temporary,),
         tf.io.TFRecordWriter(temporary) as writer,
     ):
         for start in range(0, len(packed), _CHUNK_ROWS):

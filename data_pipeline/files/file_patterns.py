@@ -16,10 +16,10 @@ def find(
     """Lists the files that comma-separated names and globs stand for.
 
     Args:
-        patterns: value of the flag; local or any address that `tf.io.gfile` reads.
+        patterns: value of the flag; names and globs that `tf.io.gfile` understands.
         flag: its name, for messages.
         wanted: what to give instead, for messages, with an example.
-        accepts: whether a path that a glob finds is meant at all.
+        accepts: which of the files found to keep.
 
     Returns:
         Paths, in the order of the patterns and sorted within each.

@@ -21,7 +21,7 @@ def tfds_rows(
 ) -> tuple[list[str], NumberedRows]:
     """Opens a split of a TensorFlow Datasets data set, preparing it on first use.
 
-    Class labels become their names, -1 among them None.
+    Class labels become their names, and -1 None.
 
     Args:
         path: what messages call the split.
@@ -35,7 +35,7 @@ def tfds_rows(
     Raises:
         ValueError: no such data set or split.
     """
-    # Slow to import, and needed by few.
+    # Slow to import, and rarely needed.
     import tensorflow_datasets as tfds
 
     order = tfds.ReadConfig(interleave_cycle_length=1)  # one shard after another
@@ -58,7 +58,7 @@ def tfds_rows(
 def _python(value: Any, feature: Any) -> Any:
     """The text, label name, number or list that a NumPy value stands for."""
     if isinstance(value, bytes):
-        # Text features are UTF-8; other bytes (images) are never asked for.
+        # Text features are UTF-8; other bytes (images) are never used.
         return value.decode("utf-8", errors="replace")
     if getattr(value, "ndim", 0) == 1:
         return [_python(item, getattr(feature, "feature", None)) for item in value]
@@ -66,7 +66,7 @@ def _python(value: Any, feature: Any) -> Any:
         return feature.int2str(int(value)) if value >= 0 else None
     if getattr(value, "ndim", 0) > 1:
         return None  # an image or the like: no text, label or id
-    # By way of its text, a float32 3.8 stays 3.8 and is not 3.799999952316284.
+    # By way of text, a float32 3.8 stays 3.8 and does not become 3.799999952316284.
     is_float = getattr(getattr(value, "dtype", None), "kind", "") == "f"
     return float(str(value)) if is_float else getattr(value, "item", lambda: value)()
 
@@ -78,9 +78,8 @@ def _one_line(error: Exception) -> str:
 def lines(path: str) -> Iterator[tuple[int, str]]:
     """Yields number and text of each line; a line ends at LF and nothing else.
 
-    Args:
-        path: anything that `tf.io.gfile` opens, plain or gzip; UTF-8, of which a
-            byte-order mark at the beginning is dropped.
+    Files are anything that `tf.io.gfile` opens, plain or gzip. A byte-order mark at the
+    beginning is dropped.
 
     Raises:
         FileNotFoundError: no such file.
@@ -160,10 +159,10 @@ _PARSERS: dict[str, Callable[[str], Iterator[tuple[int, Row | None]]]] = {
 
 
 def file_rows(path: str, file_format: str) -> NumberedRows:
-    """Yields (line that it begins in, row) of each row of a file.
+    """Yields (line that it begins in, row) of each row of a file, as `lines` reads it.
 
     Args:
-        path: anything that `tf.io.gfile` opens, plain or gzip.
+        path: of the file.
         file_format: "tsv", "csv", "jsonl", or "auto" to go by the file's name.
 
     Raises:

@@ -54,7 +54,7 @@ def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
         # A blank behind each text, so that no word goes on in the next one.
         rows = tf.strings.unicode_decode(tf.strings.join([text, " "]), "UTF-8")
         points = rows.values
-        is_ink = ~token_offsets.is_any(points, token_offsets.SPACES)
+        is_ink = ~token_offsets.is_whitespace(points)
         distinct, index = tf.unique(points)
         letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
         is_alone = tf.gather(normalization.stands_alone(letters), index)

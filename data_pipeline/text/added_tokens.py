@@ -1,4 +1,4 @@
-"""Tokens of one's own behind those of a vocabulary."""
+"""More tokens at the end of a vocabulary."""
 
 import tensorflow as tf
 
@@ -9,20 +9,16 @@ from data_pipeline.text import tokenization
 def add(
     tokenizer: tokenization.BertTokenizer, path: str
 ) -> tuple[tokenization.BertTokenizer, list[str]]:
-    """Appends the tokens of a file to a vocabulary; the ids of the others stay.
-
-    Args:
-        tokenizer: of the vocabulary.
-        path: of the file, one token a line, as in a vocab.txt.
+    """Appends the tokens of a file, one a line, to a vocabulary; known ids stay.
 
     Returns:
-        A tokenizer that knows them, and those of them that it never makes from text:
-        what it cuts (punctuation), or lower-cases. Their ids can still be put in.
+        The longer tokenizer, and the new tokens that it never makes from text because
+        it splits them (punctuation) or lower-cases them. Their ids can still be used.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: a token is empty, holds white space, or is known already; names
-            file and line. Or the file cannot be read, or is empty.
+        ValueError: the file cannot be read or is empty, or a token is empty, holds
+            whitespace or is known already; names file and line.
     """
     tokens = [line.strip() for _, line in text_rows.lines(path)]
     if not tokens:
@@ -32,7 +28,7 @@ def add(
         if len(token.split()) != 1:
             raise ValueError(
                 f"{path}:{line}: {token!r} is not one token; give one a line, without "
-                "white space"
+                "whitespace"
             )
         if token in known:
             raise ValueError(
@@ -43,9 +39,7 @@ def add(
     longer = tokenization.BertTokenizer(
         [*tokenizer.vocab, *tokens], tokenizer.do_lower_case
     )
-    # A piece inside of words is no text by itself.
-    words = [
-        token for token in tokens if not token.startswith(tokenization.CONTINUATION)
-    ]
+    # A piece that continues a word is no text by itself.
+    words = [token for token in tokens if not tokenization.is_continuation(token)]
     made = longer.tokenize(tf.constant(words, tf.string)).to_list()
     return longer, [w for w, got in zip(words, made, strict=True) if got != [ids[w]]]

@@ -1,14 +1,14 @@
-r"""Text as google-research/bert's word-piece step sees it: cleaned, and cut into words.
+r"""Cleans text and splits it into words, as google-research/bert does for word pieces.
 
 These are the first three steps of `data_pipeline/text/tokenization.py`, as TensorFlow
 operations. Training, serving and the learning of vocabularies share them.
 
-Steps 1 and 2 are skipped for the lines that they cannot change, which are most lines of
-English text: lower-casing ASCII letters is then all that is left to do.
+Steps 1 and 2 are skipped for lines that they cannot change, most lines of English text:
+only the ASCII letters of those are lower-cased.
 
-TensorFlow's tables are those of Unicode 13 (lower-casing, mended below), 15 (classes)
-and 16 (NFD, punctuation). So with Python 3.11 (Unicode 14), 78 code points that are
-unassigned there come out differently, none that is assigned; and a capital sigma beside
+TensorFlow's tables are those of Unicode 13 (lower-casing, corrected below), 15
+(classes) and 16 (NFD, punctuation). So 78 code points that Python 3.11 (Unicode 14)
+does not assign come out differently, and none that it assigns; a capital sigma beside
 a letter or mark that is newer than Unicode 13 may take the other small form.
 """
 
@@ -18,10 +18,10 @@ import tensorflow as tf
 import tensorflow_text as text
 
 MAX_WORD_CHARS = 200  # of the original's WordpieceTokenizer; longer words are [UNK]
-# What parts the words of a SQuAD context and of a text to tag, and nothing else does:
-# U+00A0, for one, is part of a word, though the tokenizer splits there.
-CONTEXT_WHITESPACE = " \t\r\n\u202f"
 MAX_WORD_BYTES = 4 * MAX_WORD_CHARS  # UTF-8 needs up to four bytes for a character
+# All that separates the words of a SQuAD context and of a text to tag: U+00A0, for one,
+# is part of a word there, though the tokenizer splits at it.
+CONTEXT_WHITESPACE = " \t\r\n\u202f"
 
 # The patterns are RE2's, which takes a repetition of at most 1,000.
 _ASCII_SEPARATORS = r"\t\n\r -/:-@\[-`{-~"
@@ -36,17 +36,17 @@ _PLAIN = (
 )
 _DELETED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}\p{Cf}"
 _LONE = rf"\p{{P}}$+<=>^`|~{_CJK}"  # always a word of its own
-# What an entry of the vocabulary must look like to be found in a text at all.
+# What an entry of the vocabulary must look like for a text to contain it.
 WORD_PIECE = rf"(?:##)?[^{_LONE}{_DELETED}\t\n\r\p{{Z}}]+|[{_LONE}]"
-# Finds every long word, and some runs of short ones, at a fraction of the price of
-# splitting into words: the separators are the frequent ones only.
+# Finds every long word, and some runs of short ones, at a fraction of the cost of
+# splitting into words: only frequent separators are listed.
 _LONG_RUN = (
     rf"(?s).*[^{_ASCII_SEPARATORS}\x{{3000}}-\x{{303f}}\x{{4e00}}-\x{{9fff}}"
     rf"\x{{ff01}}-\x{{ff0f}}]{{{MAX_WORD_CHARS + 1}}}.*"
 )
 _TOO_LONG = "x" * (MAX_WORD_BYTES + 1)
 
-# Where Unicode 14 to 17 put new capitals. TensorFlow lower-cases by Unicode 13.
+# Where Unicode 14 to 17 put new capitals, which TensorFlow does not lower-case.
 _NEW_CAPITAL_BLOCKS = (
     range(0x1C89, 0x1C8A),
     range(0x2C2F, 0x2C30),
@@ -59,27 +59,21 @@ _NEW_CAPITALS = [
     point for block in _NEW_CAPITAL_BLOCKS for point in block if chr(point).isupper()
 ]
 _NEW_CAPITAL = "".join(rf"\x{{{point:x}}}" for point in _NEW_CAPITALS)
-# Lines that `_mend` leaves alone. Excluding the surrogates makes RE2 strict: it lets
-# more than UTF-8 pass for "any character".
-_SOUND = rf"[^{_DELETED}{_NEW_CAPITAL}\x{{d800}}-\x{{dfff}}]*"
+# Lines that `_clean` leaves alone. Excluding the surrogates makes RE2 strict: its "any
+# character" also matches bytes that are not UTF-8.
+_CLEAN = rf"[^{_DELETED}{_NEW_CAPITAL}\x{{d800}}-\x{{dfff}}]*"
 
 
 def normalize(texts: tf.Tensor, do_lower_case: bool) -> tf.Tensor:
-    """Cleans texts, and where asked lower-cases them and takes their accents away.
+    """Cleans texts [B]; for uncased models also lower-cases them and strips accents.
 
-    A word of more than MAX_WORD_CHARS characters becomes another one of more than
-    MAX_WORD_BYTES bytes, for the word-piece operation counts bytes only.
-
-    Args:
-        texts: [B] string, of which bytes that are not UTF-8 are ignored.
-        do_lower_case: whether the model is uncased.
-
-    Returns:
-        [B] string, UTF-8.
+    Bytes that are not UTF-8 are ignored. A word of more than MAX_WORD_CHARS characters
+    becomes another one of more than MAX_WORD_BYTES bytes, because the word-piece
+    operation counts bytes only.
     """
     if do_lower_case:
-        # Before anything reads the user's language: a Turkish one makes the UTF-8
-        # lower-casing below turn "I" into a dotless i.
+        # First, because the UTF-8 lower-casing below depends on the user's locale: a
+        # Turkish one turns "I" into a dotless i.
         texts = tf.strings.lower(texts)
     plain = tf.strings.regex_full_match(texts, _PLAIN)
     return _rewrite(
@@ -90,39 +84,26 @@ def normalize(texts: tf.Tensor, do_lower_case: bool) -> tf.Tensor:
 
 
 def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
-    """Cuts texts into the words that `BertTokenizer` spells with word pieces.
+    """Splits texts [B] into the words [B, (W)] that `BertTokenizer` spells with pieces.
 
-    Words of more than MAX_WORD_CHARS characters are left out: no vocabulary can spell
-    them.
-
-    Args:
-        texts: [B] string, of which bytes that are not UTF-8 are ignored.
-        do_lower_case: whether the model is uncased.
-
-    Returns:
-        [B, (W)] string: words, each punctuation mark and ideograph being one.
+    Each punctuation mark and ideograph is a word. Words of more than MAX_WORD_CHARS
+    characters, which no vocabulary can spell, and bytes that are not UTF-8 are left
+    out.
     """
     words = _split(normalize(texts, do_lower_case))
     return tf.ragged.boolean_mask(words, tf.strings.length(words) <= MAX_WORD_BYTES)
 
 
 def stands_alone(characters: tf.Tensor) -> tf.Tensor:
-    """Whether each is a word of its own wherever it stands: punctuation, CJK.
-
-    Args:
-        characters: [B] string, one character each, in UTF-8.
-
-    Returns:
-        bool [B].
-    """
+    """Whether each of [B] characters is always a word of its own: punctuation, CJK."""
     return tf.strings.regex_full_match(characters, f"[{_LONE}]")
 
 
 def _normalize(texts, do_lower_case):
-    """Steps 1 and 2 of the chain, and words that are too long made unspellable."""
-    sound = tf.strings.regex_full_match(texts, _SOUND)
+    """Steps 1 and 2, for texts that are not plain ASCII, and hides long words."""
+    is_clean = tf.strings.regex_full_match(texts, _CLEAN)
     texts = _rewrite(
-        lambda rows: _mend(rows, do_lower_case), texts, where=tf.logical_not(sound)
+        lambda rows: _clean(rows, do_lower_case), texts, where=tf.logical_not(is_clean)
     )
     if do_lower_case:
         texts = tf.strings.lower(texts, encoding="utf-8")
@@ -132,8 +113,8 @@ def _normalize(texts, do_lower_case):
     return _rewrite(_hide_long_words, texts, where=has_long_run)
 
 
-def _mend(texts, do_lower_case):
-    """Step 1, and of step 2 the capitals that TensorFlow does not know."""
+def _clean(texts, do_lower_case):
+    """Step 1, and lower-cases the capitals that TensorFlow does not know."""
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
     texts = tf.strings.regex_replace(texts, f"[{_DELETED}]+", "")
     if not do_lower_case:
@@ -154,7 +135,7 @@ def _lower_new_capitals(texts):
 
 
 def _hide_long_words(texts):
-    """Replaces the words of too many characters by one of too many bytes, an [UNK]."""
+    """Replaces words of too many characters by one of too many bytes, an [UNK]."""
     words = _split(texts)
     length = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
     kept = tf.where(length > MAX_WORD_CHARS, _TOO_LONG, words.flat_values)
@@ -162,7 +143,7 @@ def _hide_long_words(texts):
 
 
 def _split(texts):
-    """Step 3, which the word-piece operation does by itself: [B] to [B, (W)]."""
+    """Step 3, as the word-piece operation does it too: [B] to [B, (W)]."""
     texts = tf.strings.regex_replace(texts, r"\p{Z}", " ")
     return tf.strings.split(tf.strings.regex_replace(texts, f"[{_LONE}]", r" \0 "))
 
@@ -170,7 +151,7 @@ def _split(texts):
 def _rewrite(
     function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor, *, where: tf.Tensor
 ) -> tf.Tensor:
-    """Applies a function to some rows of [B] strings; where there are none, is free."""
+    """Applies a function to the rows of texts [B] where a condition holds, if any."""
 
     def rewritten():
         rows = tf.where(where)

@@ -1,6 +1,7 @@
 """Contexts to tokens that know where they come from, as TensorFlow operations.
 
-The offsets are those of `answer_text.Offsets`, for a batch of texts at a time.
+The offsets are those of `answer_text.Offsets`, for a batch of texts at a time. A part
+of a word is what the word-piece step sees as one word.
 """
 
 from typing import NamedTuple
@@ -9,20 +10,20 @@ import tensorflow as tf
 
 from data_pipeline.text import normalization, tokenization
 
-# What str.strip takes away; Unicode has no white space beyond these.
-SPACES = [point for point in range(0x3001) if chr(point).isspace()]
+# What str.strip removes; Unicode has no whitespace beyond these.
+_WHITESPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 
 class Contexts(NamedTuple):
     """The characters and tokens of B contexts, end to end.
 
     Attributes:
-        points: int32 [K], the characters, with a blank behind each context.
+        points: int32 [K], the characters, with a space after each context.
         starts: int64 [B], where each context begins in `points`.
         ids: int32 ragged [B, (T)], the tokens; each word is tokenized by itself.
-        begins: int64 [sum of T], where in `points` the part of a word begins that a
-            token comes from: what the word-piece step saw as one word.
-        ends: int64 [sum of T], the place behind its last character.
+        begins: int64 [sum of T], where in `points` the part of a word that the token
+            belongs to begins.
+        ends: int64 [sum of T], the place after its last character.
     """
 
     points: tf.Tensor
@@ -33,16 +34,11 @@ class Contexts(NamedTuple):
 
 
 def tokenize(contexts, tokenizer: tokenization.BertTokenizer) -> Contexts:
-    """Tokenizes the words of contexts, and finds where each token comes from.
-
-    Args:
-        contexts: [B] string.
-        tokenizer: of the model.
-    """
+    """Tokenizes the words of contexts [B], and finds where each token comes from."""
     contexts = tf.strings.unicode_transcode(contexts, "UTF-8", "UTF-8", errors="ignore")
     rows = tf.strings.unicode_decode(tf.strings.join([contexts, " "]), "UTF-8")
     points = rows.values  # [K]
-    is_ink = ~is_any(points, [ord(blank) for blank in normalization.CONTEXT_WHITESPACE])
+    is_ink = ~_is_any(points, normalization.CONTEXT_WHITESPACE)
     before = tf.concat([[False], is_ink[:-1]], axis=0)
     word_starts = tf.where(is_ink & ~before)[:, 0]  # [W]
     word_ends = tf.where(~is_ink & before)[:, 0]
@@ -64,14 +60,19 @@ def tokenize(contexts, tokenizer: tokenization.BertTokenizer) -> Contexts:
     )
 
 
+def is_whitespace(points):
+    """Whether each of int32 [K] is what str.strip removes; bool [K]."""
+    return _is_any(points, _WHITESPACE)
+
+
 def _places(points, words, word_starts, word_ends, tokens, tokenizer):
     """Where in `points` the part of each token lies: the rule of answer_text.Offsets.
 
-    Normalized and written characters are counted side by side, for all words together;
-    a word of which the counts differ has a part of unknown length, and counts whole.
+    Normalized and written characters are counted side by side, for all words together.
+    Where the counts of a word differ, its parts are unknown and the whole word counts.
 
     Returns:
-        Begins and ends as in `Contexts`, without white space at the edges.
+        Begins and ends as in `Contexts`, without whitespace at the edges.
     """
     lower = tokenizer.do_lower_case
     parts = normalization.split_words(words, lower)  # [W, (parts)]
@@ -98,9 +99,9 @@ def _places(points, words, word_starts, word_ends, tokens, tokenizer):
     ends = tf.searchsorted(written[1:], end, "right", tf.int64)
     ends = tf.where(is_known, tf.minimum(ends, word_ends), word_ends)
 
-    is_space = is_any(points, SPACES)
-    ink = tf.where(~is_space)[:, 0]
-    inks = _sums(~is_space)
+    is_ink = ~is_whitespace(points)
+    ink = tf.where(is_ink)[:, 0]
+    inks = _sums(is_ink)
     begins = tf.gather(ink, tf.gather(inks, begins))
     return begins, tf.gather(ink, tf.gather(inks, ends) - 1) + 1
 
@@ -114,9 +115,9 @@ def _widths(points, do_lower_case):
     return tf.gather(tf.strings.length(joined, "UTF8_CHAR"), index)
 
 
-def is_any(points, wanted):
-    """Whether each of int32 [K] is one of some numbers; bool [K]."""
-    return tf.reduce_any(points[:, tf.newaxis] == tf.constant(wanted), axis=1)
+def _is_any(points, characters: str):
+    wanted = tf.constant([ord(character) for character in characters])
+    return tf.reduce_any(points[:, tf.newaxis] == wanted, axis=1)
 
 
 def _sums(counts):

@@ -4,8 +4,8 @@ The chain, in the order in which the original works (BERT section 3 and its code
 
 1. delete what is not UTF-8, U+0000, U+FFFD, controls (Cc) and formats (Cf), except tab,
    newline and carriage return;
-2. for lower-casing models: `str.lower`, NFD, delete the non-spacing marks (Mn);
-3. split at white space, and around every punctuation mark and CJK ideograph;
+2. for uncased models: `str.lower`, NFD, delete the non-spacing marks (Mn);
+3. split at whitespace, and around every punctuation mark and CJK ideograph;
 4. cut each word greedily into word pieces; a word of more than 200 characters, or one
    that the vocabulary cannot spell, becomes [UNK].
 
@@ -20,29 +20,22 @@ import tensorflow_text as text
 
 from data_pipeline.text import normalization
 
-# Begins a piece that continues a word.
-CONTINUATION = "##"
+CONTINUATION = "##"  # begins a piece that continues a word
 
 
 def is_continuation(token: str) -> bool:
-    """Whether a token goes on with the word of the token before it."""
+    """Whether a token continues the word of the token before it."""
     return token.startswith(CONTINUATION)
 
 
 def read_vocab(vocab_file: str) -> list[str]:
     """Reads a vocabulary: one token per line, the line number from 0 being its id.
 
-    Lines end at LF alone and are stripped of Unicode white space, so an entry that is
-    nothing but white space becomes the empty string and keeps its id.
+    Lines end at LF alone and are stripped of Unicode whitespace, so an entry of nothing
+    but whitespace becomes the empty string and keeps its id. Duplicates stay.
 
     Differs from google-research/bert: a UTF-8 byte order mark before the first token is
     dropped.
-
-    Args:
-        vocab_file: local path or any address that `tf.io.gfile` reads.
-
-    Returns:
-        V tokens; a token that stands on several lines is there as many times.
 
     Raises:
         ValueError: the file cannot be read, is empty, or is not UTF-8.
@@ -75,30 +68,20 @@ def read_vocab(vocab_file: str) -> list[str]:
 class BertTokenizer:
     """Turns strings into word-piece ids, equal to google-research/bert's.
 
-    It consists of TensorFlow operations, so that one object serves eager code, tf.data
-    and an exported SavedModel. No special token is added, and none is recognised in the
-    text: "[MASK]" is five characters of text in brackets, as in the original.
-
-    Differs from google-research/bert: `pad_id` is the id of [PAD], and the original's
-    constant 0 only without such an entry.
+    It consists of TensorFlow operations, so one object serves eager code, tf.data and
+    an exported SavedModel. No special token is added, and none is recognised in the
+    text: "[MASK]" is four letters in brackets, as in the original.
 
     Attributes:
-        vocab: the V tokens, the position being the id.
+        vocab: the V tokens; positions are ids.
         vocab_size: V.
         do_lower_case: whether text is lower-cased and loses its accents.
-        pad_id: id that fills up a row.
-        unk_id: id of [UNK].
-        cls_id: id of [CLS].
-        sep_id: id of [SEP].
+        unk_id, cls_id, sep_id: ids of [UNK], [CLS] and [SEP].
         mask_id: id of [MASK], or None where the vocabulary has none.
     """
 
     def __init__(self, vocab: Sequence[str], do_lower_case: bool = True):
-        """Builds the tokenizer of a vocabulary.
-
-        Args:
-            vocab: V tokens, the position being the id; the last of equal tokens counts.
-            do_lower_case: False for cased checkpoints.
+        """Builds the tokenizer of V tokens; the last of equal ones counts.
 
         Raises:
             ValueError: [UNK], [CLS] or [SEP] is missing, or everything else is.
@@ -114,7 +97,6 @@ class BertTokenizer:
                 f"{', '.join(missing)}; give the vocab.txt of the checkpoint"
             )
         self.unk_id, self.cls_id, self.sep_id = (ids[token] for token in required)
-        self.pad_id = ids.get("[PAD]", 0)
         self.mask_id = ids.get("[MASK]")
         with tf.init_scope(), tf.device("CPU:0"):
             self._entries = _distinct(self.vocab, ids)
@@ -129,8 +111,7 @@ class BertTokenizer:
         """Builds the tokenizer of a vocab.txt; see `read_vocab` for the format.
 
         Raises:
-            ValueError: the file cannot be read, is empty, is not UTF-8, or lacks [UNK],
-                [CLS], [SEP] or everything else.
+            ValueError: as `read_vocab` and the constructor; names the file.
         """
         vocab = read_vocab(vocab_file)
         try:
@@ -142,7 +123,7 @@ class BertTokenizer:
         """Cuts texts into word pieces.
 
         Args:
-            texts: [B] or scalar string; UTF-8, of which invalid bytes are ignored.
+            texts: [B] or scalar string; bytes that are not UTF-8 are ignored.
 
         Returns:
             Ids, [B, (S)] int32 ragged; [S] int32 for a scalar.
@@ -157,14 +138,14 @@ class BertTokenizer:
                 "one axis of strings"
             )
         # Tracing takes most of a second, and saves nothing where texts are many.
-        eagerly = tf.executing_eagerly()
-        to_ids = self._rows_to_ids if eagerly else self._tokenize_rows
+        is_eager = tf.executing_eagerly()
+        to_ids = self._rows_to_ids if is_eager else self._tokenize_rows
         if texts.shape.rank == 0:
             return to_ids(texts[tf.newaxis]).values  # [S]
         return to_ids(texts)  # [B, (S)]
 
     def ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Looks up the tokens of ids, in Python.
+        """Looks up tokens.
 
         Raises:
             ValueError: an id lies outside 0..V-1.
@@ -180,7 +161,7 @@ class BertTokenizer:
 
     @functools.cached_property
     def _word_pieces(self):
-        """Step 4. Made when it is needed, for that takes a tenth of a second."""
+        """Steps 3 and 4; built on first use, which takes a tenth of a second."""
         # Eagerly and on the CPU even where the caller is tracing a function.
         with tf.init_scope(), tf.device("CPU:0"):
             return text.FastWordpieceTokenizer(
@@ -197,10 +178,10 @@ class BertTokenizer:
 
 
 def _distinct(vocab: Sequence[str], ids: dict[str, int]) -> list[str]:
-    """Replaces the entries that no text can contain, of which some would break the op.
+    """Replaces entries that no text can contain; some would break the operation.
 
-    They hide behind a later duplicate, are empty, or mix letters with what stands
-    alone; as does the stand-in "[7]" of entry 7, which thus equals none that are kept.
+    They are empty, have a later duplicate, or mix letters with characters that stand
+    alone. So does the stand-in "[7]" of entry 7; it equals no entry that is kept.
     """
     found = tf.strings.regex_full_match(vocab, normalization.WORD_PIECE).numpy()
     if not found.any():

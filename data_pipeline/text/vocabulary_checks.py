@@ -17,11 +17,11 @@ _CASED_RELEASES = {
     "cased_L-24_H-1024_A-16",
     "multi_cased_L-12_H-768_A-12",
 }
-# Share of entries with capitals, of those with letters that have case at all: 0 in the
-# uncased vocabulary, 0.0005 in the Chinese one, 0.23 in the multilingual cased one.
+# Share of entries with capitals among those whose letters have case: 0 in the uncased
+# vocabulary, 0.0005 in the Chinese one, 0.23 in the multilingual cased one.
 _CASED_SHARE = 0.05
 _UNCASED_SHARE = 0.005
-# With fewer such entries a vocabulary says nothing about its making.
+# With fewer such entries a vocabulary does not tell whether it is cased.
 _ENOUGH_ENTRIES = 500
 
 
@@ -30,7 +30,7 @@ def check_case(tokenizer: Any, vocab_file: str, init_checkpoint: str) -> None:
 
     Args:
         tokenizer: has vocab and do_lower_case.
-        vocab_file: where the vocabulary comes from, for the message.
+        vocab_file: named in the message.
         init_checkpoint: where the weights come from, or "".
 
     Raises:

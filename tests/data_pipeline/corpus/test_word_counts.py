@@ -35,7 +35,9 @@ def write(path, lines, end="\n"):
 def count(files, lower=True, report=lambda *_, **__: None, **limits):
     with processes.start(1) as executor:
         text = byte_ranges.Corpus.of(files)
-        return word_counts.count(text, executor, lower, report, **limits)
+        return word_counts.count(
+            text, executor, 1, do_lower_case=lower, report=report, **limits
+        )
 
 
 @pytest.mark.parametrize("lower", [True, False])
@@ -78,21 +80,39 @@ def test_rare_words_are_dropped_where_memory_is_short(tmp_path, monkeypatch):
     assert short.num_words == full.num_words == 200
 
 
+class Recorder(processes.InThisProcess):
+    def __init__(self):
+        self.calls = []
+
+    def submit(self, function, /, *args, **kwargs):
+        self.calls.append(function)
+        return super().submit(function, *args, **kwargs)
+
+
 def test_workers_count_the_same_as_one_process(tmp_path):
     files = [write(tmp_path / "a", LINES * 20)]
-    calls = []
-
-    class Recorder(processes.InThisProcess):
-        _max_workers = 3
-
-        def submit(self, function, /, *args, **kwargs):
-            calls.append(function)
-            return super().submit(function, *args, **kwargs)
-
-    text = byte_ranges.Corpus.of(files)
-    many = word_counts.count(text, Recorder(), True, lambda *_, **__: None)
+    text, recorder = byte_ranges.Corpus.of(files), Recorder()
+    many = word_counts.count(
+        text, recorder, 3, do_lower_case=True, report=lambda *_, **__: None
+    )
     assert many == count(files)
-    assert calls == [word_counts.count_part]
+    assert recorder.calls == [word_counts.count_ranges]
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_each_worker_has_two_groups_at_most(tmp_path, monkeypatch, num_workers):
+    monkeypatch.setattr(byte_ranges, "RANGE_BYTES", 100)
+    monkeypatch.setattr(word_counts, "GROUP_BYTES", 100)
+    text = byte_ranges.Corpus.of([write(tmp_path / "a", LINES * 20)])
+    recorder, begun = Recorder(), []
+
+    def report(*_, **__):
+        begun.append(len(recorder.calls))
+
+    word_counts.count(text, recorder, num_workers, do_lower_case=True, report=report)
+    ahead = [count - done for done, count in enumerate(begun)]
+    assert len(ahead) > 20
+    assert max(ahead) == 2 * num_workers and ahead[0] == ahead[-1] == 0
 
 
 def test_gzip_files_are_unpacked(tmp_path):

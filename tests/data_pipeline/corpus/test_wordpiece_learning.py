@@ -145,7 +145,7 @@ def test_long_words_give_characters_only():
 
 
 def test_learner_is_given_what_memory_allows(monkeypatch):
-    monkeypatch.setattr(wordpiece_learning, "MAX_PARTS", 60)
+    monkeypatch.setattr(wordpiece_learning, "MAX_SUBSTRINGS", 60)
     words = {"frequent": 90, "ab": 80, "rare": 2, "words": 1}
     lines = []
     vocab = learned(words, report=lines.append)

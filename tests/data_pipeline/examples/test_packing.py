@@ -8,13 +8,15 @@ uncased vocabulary and 48 tokens a sequence.
 import json
 import pathlib
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from data_pipeline.classification import labelled_texts, tasks
-from data_pipeline.examples import packing
+from data_pipeline.examples import batching, packing, tf_records
 from data_pipeline.text import tokenization
+from modeling import config, models
 
 ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
 EXPECTED = json.loads((ORIGINAL / "expected_features.json").read_text("utf-8"))
@@ -97,6 +99,92 @@ def test_padding_marks_real_tokens_and_second_segments():
     for name, value in longer.items():
         np.testing.assert_array_equal(value[:, :5], features[name])
         assert value.shape == (2, 7) and not np.any(value[:, 5:])
+
+
+# A vocabulary whose [PAD] is not 0, so that padding with it would show.
+OTHER_VOCAB = ["film", "good", "[UNK]", "[CLS]", "[SEP]", "a", "##s", "[PAD]"]
+PAD = OTHER_VOCAB.index("[PAD]")
+# Rounding of float32, and what an input that is read changes at the least.
+ROUNDING, VISIBLE = 1e-5, 1e-2
+
+
+def rows_of_other_vocab():
+    tokenizer = tokenization.BertTokenizer(OTHER_VOCAB)
+    return packing.pack(
+        tokenizer.tokenize(["a good film", "film", "good films"]),
+        tokenizer.tokenize(["films", "a", "good"]),
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+        max_seq_length=9,
+    )
+
+
+def test_padding_is_0_whatever_the_id_of_pad(tmp_path):
+    tokens, first_lengths = rows_of_other_vocab()
+    expected = [
+        [3, 5, 1, 0, 4, 0, 6, 4, 0],
+        [3, 0, 4, 5, 4, 0, 0, 0, 0],
+        [3, 1, 0, 6, 4, 1, 4, 0, 0],
+    ]
+    features = packing.pad(tokens, first_lengths, 9)
+    assert features["input_ids"].numpy().tolist() == expected
+    assert features["input_mask"].numpy().sum(axis=1).tolist() == [8, 5, 7]
+    packed = packing.unpad(tokens, first_lengths)
+    (batch,) = batching.batches(packed, np.array([[0, 1, 2]]), pad_to=9)
+    for arrays in (batch, packing.grids(packed, 9)):
+        for name in INPUTS:
+            np.testing.assert_array_equal(arrays[name], features[name])
+    path = tmp_path / "train.tf_record"
+    tf_records.write(str(path), packed, {}, 9)
+    for row, record in enumerate(tf.data.TFRecordDataset(str(path))):
+        example = tf.train.Example()
+        for name in INPUTS:
+            values = features[name][row].numpy().tolist()
+            example.features.feature[name].int64_list.value.extend(values)
+        assert record.numpy() == example.SerializeToString(deterministic=True)
+    assert row == 2
+
+
+@pytest.fixture(scope="module")
+def outputs_of():
+    """sequence_output [B, S, D] of a small network for the vocabulary above."""
+    keras.utils.set_random_seed(1)
+    wide = 0.3  # with 0.02 a small network hardly reacts
+    shape = config.BertConfig(
+        vocab_size=len(OTHER_VOCAB),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=16,
+        initializer_range=wide,
+    )
+    model = models.BertModel(shape)
+    return lambda features: np.asarray(model(features)["sequence_output"])
+
+
+def with_pad_id(features):
+    """The same with the id of [PAD] in the padding."""
+    is_real = features["input_mask"].numpy() == 1
+    assert not is_real.all(axis=1).any()
+    return features | {"input_ids": tf.where(is_real, features["input_ids"], PAD)}
+
+
+def test_ids_in_the_padding_do_not_reach_real_tokens(outputs_of):
+    features = packing.pad(*rows_of_other_vocab(), 9)
+    is_real = features["input_mask"].numpy() == 1
+    moved = outputs_of(with_pad_id(features)) - outputs_of(features)
+    assert np.abs(moved[is_real]).max() < ROUNDING
+    assert np.abs(moved[~is_real]).max() > VISIBLE
+
+
+def test_ids_in_the_padding_reach_real_tokens_without_the_mask(outputs_of):
+    """The twin of the test above: it is input_mask that hides them."""
+    features = packing.pad(*rows_of_other_vocab(), 9)
+    is_real = features["input_mask"].numpy() == 1
+    visible = {"input_mask": tf.ones_like(features["input_mask"])}
+    moved = outputs_of(with_pad_id(features) | visible) - outputs_of(features | visible)
+    assert np.abs(moved[is_real]).max() > VISIBLE
 
 
 def test_unpad_is_the_reverse_of_pad():

@@ -295,10 +295,10 @@ def test_byte_order_mark_and_carriage_returns_are_no_part_of_tokens(write_vocab)
 
 def test_special_ids():
     tokenizer = letter_tokenizer()
-    special = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
-    assert [getattr(tokenizer, name) for name in special] == [0, 1, 2, 3, 4]
+    special = ("unk_id", "cls_id", "sep_id", "mask_id")
+    assert [getattr(tokenizer, name) for name in special] == [1, 2, 3, 4]
     bare = tokenization.BertTokenizer(["a", "[SEP]", "[CLS]", "[UNK]"])
-    assert [getattr(bare, name) for name in special] == [0, 3, 2, 1, None]
+    assert [getattr(bare, name) for name in special] == [3, 2, 1, None]
 
 
 @pytest.mark.parametrize(
