@@ -24,7 +24,7 @@ class Data:
     """The sentences of a split with their windows."""
 
     sentences: tagged_files.Sentences
-    windows: sentence_windows.Windows
+    windows: sentence_windows.SentenceWindows
 
     def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
         """Padded batches of windows, with label_ids where tags are known.
