@@ -37,7 +37,7 @@ class Parts(NamedTuple):
     files: shared_flags.ModelFiles
     config: config_lib.BertConfig
     tokenizer: tokenization.BertTokenizer
-    data: labelled_texts.Data
+    data: labelled_texts.LabelledTexts
     class_weights: np.ndarray | None
     plan: loop.Plan | None
     strategy: Any

@@ -46,7 +46,7 @@ class Parts(NamedTuple):
     config: config_lib.BertConfig
     tokenizer: tokenization.BertTokenizer
     tag_set: tag_sets.TagSet
-    data: dict[str, sentence_sets.Data]
+    data: dict[str, sentence_sets.SentenceSet]
     plan: loop.Plan | None
     strategy: Any
     pad_to: int | None
