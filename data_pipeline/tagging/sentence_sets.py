@@ -20,7 +20,7 @@ from data_pipeline.text import tokenization
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
+class SentenceSet:
     """The sentences of a split with their windows."""
 
     sentences: tagged_files.Sentences
@@ -111,7 +111,7 @@ def load(
     *,
     accepts_unknown: bool,
     **limits: Any,
-) -> dict[str, Data]:
+) -> dict[str, SentenceSet]:
     """Cuts the sentences of each split into windows, and says what came of it.
 
     Args:
@@ -142,7 +142,7 @@ def load(
             f"{windows.packed.num_truncated} words cut to fit, "
             f"{num_repaired} tags respelled by the scheme {tag_set.scheme}"
         )
-        found[split] = Data(sentences, windows)
+        found[split] = SentenceSet(sentences, windows)
     return found
 
 
@@ -172,7 +172,7 @@ def repaired(
 
 
 def decide(
-    data: Data,
+    data: SentenceSet,
     outputs: Mapping[str, np.ndarray],
     tag_set: tag_sets.TagSet,
 ) -> Tagged:
