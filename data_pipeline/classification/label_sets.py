@@ -4,10 +4,7 @@ Plain Python: functions that open files take what opens them, so that
 `tf.io.gfile.GFile` can be handed over for remote ones.
 """
 
-import collections
 import dataclasses
-import difflib
-import json
 import math
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -20,7 +17,9 @@ from data_pipeline.files import label_files
 # As a file writes it; a tuple is a JSON list (multi-label).
 Label = str | tuple[str, ...]
 
-PROBLEM_TYPES = ("classification", "multi_label", "regression")
+# The problem types, with the fewest labels of each.
+_FEWEST_LABELS = {"classification": 2, "multi_label": 1, "regression": 0}
+PROBLEM_TYPES = tuple(_FEWEST_LABELS)
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -68,17 +67,16 @@ class LabelSet:
     separator: str = ","
 
     def __post_init__(self) -> None:
-        """Checks that the three fit together."""
         if self.problem_type not in PROBLEM_TYPES:
             raise ValueError(
                 f"--problem_type={self.problem_type} is not one of "
                 f"{', '.join(PROBLEM_TYPES)}"
             )
-        least = {"classification": 2, "multi_label": 1, "regression": 0}
-        if len(self.names) < least[self.problem_type]:
+        fewest = _FEWEST_LABELS[self.problem_type]
+        if len(self.names) < fewest:
             raise ValueError(
-                f"{self.problem_type} needs {least[self.problem_type]} labels or more, "
-                f"not {list(self.names)}; name all with --labels"
+                f"{self.problem_type} needs {fewest} labels or more, not "
+                f"{list(self.names)}; name all with --labels"
             )
         if self.problem_type == "regression" and self.names:
             raise ValueError(
@@ -89,13 +87,7 @@ class LabelSet:
             raise ValueError(
                 "multi_label needs a separator between labels; set --label_separator"
             )
-        repeated = [
-            name for name, n in collections.Counter(self.names).items() if n > 1
-        ]
-        if repeated:
-            raise ValueError(
-                f"label {repeated[0]!r} is named more than once; remove one"
-            )
+        label_files.check_distinct(self.names, "label")
 
     @property
     def num_outputs(self) -> int:
@@ -124,10 +116,8 @@ class LabelSet:
             return np.array(values, np.float32)
         ids = {name: index for index, name in enumerate(self.names)}
         if self.problem_type == "classification":
-            return np.array(
-                [self._id(ids, table.path, line, label) for line, label in rows],
-                np.int32,
-            )
+            found = [self._id(ids, table.path, line, label) for line, label in rows]
+            return np.array(found, np.int32)
         hot = np.zeros((len(rows), len(ids)), np.float32)
         for index, (line, label) in enumerate(rows):
             for name in split_labels(label, self.separator):
@@ -142,18 +132,15 @@ class LabelSet:
             )
         if label in ids:
             return ids[label]
-        close = difflib.get_close_matches(label, self.names, n=1)
-        hint = f"; closest: {close[0]!r}" if close else ""
-        header = ", pass --has_header=true if the line is a header" if line == 1 else ""
         raise ValueError(
             f"{path}:{line}: label {label!r:.80} is not one of "
-            f"{wording.listing(self.names)}{hint}; correct the row or name every label "
-            f"with --labels{header}"
+            f"{wording.listing(self.names)}{label_files.closest(label, self.names)}; "
+            "correct the row or name every label with --labels" + _header_hint(line)
         )
 
 
 def split_labels(label: Label, separator: str) -> tuple[str, ...]:
-    """The labels of one multi-label cell, without white space around each."""
+    """The labels of one multi-label cell, without whitespace around each."""
     if isinstance(label, tuple):
         return label
     if not label.strip():
@@ -165,11 +152,6 @@ def find_labels(
     table: LabelledRows, problem_type: str, separator: str = ","
 ) -> tuple[str, ...]:
     """Collects the labels that occur, sorted; numbers in numeric order.
-
-    Args:
-        table: usually the training split.
-        problem_type: one of `PROBLEM_TYPES`; regression has no labels.
-        separator: between the labels of a multi-label cell.
 
     Raises:
         ValueError: no labels in the table, or an empty or list-valued label where
@@ -200,11 +182,10 @@ def label_map_text(label_set: LabelSet) -> str:
     The keys "problem_type" and, for multi_label, "label_separator" say the rest that a
     later run has to know.
     """
-    content: dict[str, str] = {str(i): name for i, name in enumerate(label_set.names)}
-    content["problem_type"] = label_set.problem_type
+    settings = {"problem_type": label_set.problem_type}
     if label_set.problem_type == "multi_label":
-        content["label_separator"] = label_set.separator
-    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+        settings["label_separator"] = label_set.separator
+    return label_files.map_text(label_set.names, **settings)
 
 
 def read_label_map(path: str, open_file: Callable[..., Any] = open) -> LabelSet:
@@ -214,30 +195,22 @@ def read_label_map(path: str, open_file: Callable[..., Any] = open) -> LabelSet:
         FileNotFoundError: no such file.
         ValueError: not such a file.
     """
-    try:
-        content = json.loads(label_files.read_text(path, open_file))
-        problem_type = content.pop("problem_type", "classification")
-        separator = content.pop("label_separator", ",")
-        names = tuple(str(content.pop(str(i))) for i in range(len(content)))
-        return LabelSet(names, problem_type, separator)
-    except (ValueError, AttributeError, TypeError, KeyError) as error:
-        raise ValueError(
-            f"{path}: not a label map ({type(error).__name__}: {error}); its keys are "
-            '"0", "1", ... and "problem_type"; restore it, or train again to write it'
-        ) from None
+
+    def make(names, problem_type="classification", label_separator=","):
+        return LabelSet(names, problem_type, label_separator)
+
+    settings = ' and "problem_type"'
+    return label_files.read_map(path, open_file, make, "label map", settings)
 
 
 def class_weights(spec: str, label_ids: np.ndarray, label_set: LabelSet) -> np.ndarray:
-    """How much an example of each class counts in the loss.
+    """How much an example of each class counts in the loss: float32 [C].
 
     Args:
         spec: "balanced", which is N / (C * examples of the class) as scikit-learn
             defines it, or one positive number a class between commas, in id order.
         label_ids: int [N], of the training split.
-        label_set: of a classification.
-
-    Returns:
-        float32 [C].
+        label_set: names the classes.
 
     Raises:
         ValueError: not a classification, a class without examples, or other than C
@@ -277,9 +250,13 @@ def _number(path: str, line: int, label: Label) -> float:
     # Beyond float32 it would become infinite on the way to the model.
     if not is_number(text) or abs(float(text)) > _LARGEST:
         shown = label if isinstance(label, str) else list(label)
-        header = ", pass --has_header=true if the line is a header" if line == 1 else ""
         raise ValueError(
             f"{path}:{line}: {shown!r:.80} is not a finite number, which regression "
-            f"needs; correct the row or choose another --problem_type{header}"
+            "needs; correct the row or choose another --problem_type"
+            + _header_hint(line)
         )
     return float(text)
+
+
+def _header_hint(line: int) -> str:
+    return ", pass --has_header=true if the line is a header" if line == 1 else ""

@@ -162,7 +162,7 @@ def encoder(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Data:
+class LabelledTexts:
     """The rows of a run, read, checked and packed; by split, "train", "dev", "test".
 
     Attributes:
@@ -230,7 +230,7 @@ def load(
     *,
     label_map: str,
     default_metrics: Mapping[str, tuple[str, ...]],
-) -> Data:
+) -> LabelledTexts:
     """Reads, checks and packs the splits that a run needs.
 
     Args:
@@ -264,7 +264,7 @@ def load(
             f"{part.lengths.mean():.1f} tokens on average, "
             f"{part.num_truncated} cut to {max_seq_length}"
         )
-    return Data(
+    return LabelledTexts(
         tables=rows,
         packed=packed,
         label_ids=label_ids,
@@ -322,7 +322,7 @@ def _encode_labels(
     return encoded
 
 
-def write_records(directory: str, data: Data, max_seq_length: int) -> None:
+def write_records(directory: str, data: LabelledTexts, max_seq_length: int) -> None:
     """Writes train.tf_record, eval.tf_record and predict.tf_record, one for each split.
 
     They hold what file_based_convert_examples_to_features writes: the three inputs,

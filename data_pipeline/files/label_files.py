@@ -1,12 +1,17 @@
-"""Files of label names, one a line. Plain Python.
+"""Names of labels or tags, as flags, lists and label_map.json hold them. Plain Python.
 
 Functions that open files take what opens them, so that `tf.io.gfile.GFile` can be
 handed over for remote ones.
 """
 
+import collections
+import difflib
+import json
 import os
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+Classes = TypeVar("Classes")
 
 
 def read_labels(spec: str, open_file: Callable[..., Any] = open) -> tuple[str, ...]:
@@ -28,7 +33,7 @@ def read_labels(spec: str, open_file: Callable[..., Any] = open) -> tuple[str, .
                 "themselves with commas between them"
             )
         return _checked((part.strip() for part in spec.split(",")), f"--labels={spec}")
-    text = read_text(spec, open_file).removeprefix("\ufeff")
+    text = read_text(spec, open_file)
     # Only a line feed ends a line: a label may hold U+2028.
     lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
     return _checked(lines, spec, numbered=True)
@@ -51,7 +56,7 @@ def _checked(
 
 
 def read_text(path: str, open_file: Callable[..., Any]) -> str:
-    """The text of a file in UTF-8.
+    """The text of a file in UTF-8, without a byte-order mark.
 
     Raises:
         FileNotFoundError: no such file.
@@ -59,10 +64,63 @@ def read_text(path: str, open_file: Callable[..., Any]) -> str:
     """
     try:
         with open_file(path, "rb") as file:
-            return file.read().decode("utf-8")
+            return file.read().decode("utf-8").removeprefix("\ufeff")
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path}: byte {error.start + 1} is not UTF-8; convert the file to UTF-8"
         ) from None
+
+
+def map_text(names: Iterable[str], **settings: str) -> str:
+    """The text of a label_map.json: {"0": "negative", ...}, then the settings."""
+    content = {str(index): name for index, name in enumerate(names)} | settings
+    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+
+def read_map(
+    path: str,
+    open_file: Callable[..., Any],
+    make: Callable[..., Classes],
+    what: str,
+    settings: str,
+) -> Classes:
+    """Reads the text of `map_text`: make(names, **settings).
+
+    Args:
+        path: anything that `open_file` opens.
+        open_file: opens the file, as `open` does.
+        make: may raise a ValueError about what the file holds.
+        what: what the file is called in messages.
+        settings: which settings it has, for messages.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not such a file.
+    """
+    try:
+        content = json.loads(read_text(path, open_file))
+        others = {key: content.pop(key) for key in list(content) if not key.isdecimal()}
+        names = tuple(str(content[str(index)]) for index in range(len(content)))
+        return make(names, **others)
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"{path}: not a {what} ({type(error).__name__}: {error}); its keys are "
+            f'"0", "1", ...{settings}; restore it, or train again to write it'
+        ) from None
+
+
+def check_distinct(names: Iterable[str], what: str) -> None:
+    """Refuses a name that occurs twice; `what` is "label" or "tag"."""
+    for name, count in collections.Counter(names).most_common(1):
+        if count > 1:
+            raise ValueError(
+                f"{what} {name!r} is named more than once ({count} times); remove one"
+            )
+
+
+def closest(name: str, names: Sequence[str]) -> str:
+    """A hint for a message about an unknown name: "; closest: 'positive'", or ""."""
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; closest: {close[0]!r}" if close else ""

@@ -20,11 +20,11 @@ from data_pipeline.text import tokenization
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
+class SentenceSet:
     """The sentences of a split with their windows."""
 
     sentences: tagged_files.Sentences
-    windows: sentence_windows.Windows
+    windows: sentence_windows.SentenceWindows
 
     def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
         """Padded batches of windows, with label_ids where tags are known.
@@ -117,7 +117,7 @@ def load(
     *,
     accepts_unknown: bool,
     **limits: Any,
-) -> dict[str, Data]:
+) -> dict[str, SentenceSet]:
     """Cuts the sentences of each split into windows, and says what came of it.
 
     Args:
@@ -148,7 +148,7 @@ def load(
             f"{windows.packed.num_truncated} words cut to fit, "
             f"{num_repaired} tags respelled by the scheme {tag_set.scheme}"
         )
-        found[split] = Data(sentences, windows)
+        found[split] = SentenceSet(sentences, windows)
     return found
 
 
@@ -178,7 +178,7 @@ def repaired(
 
 
 def decide(
-    data: Data,
+    data: SentenceSet,
     outputs: Mapping[str, np.ndarray],
     tag_set: tag_sets.TagSet,
 ) -> Tagged:

@@ -1,12 +1,13 @@
 """Sentences to windows of tokens that predict a tag for each word, and back.
 
 A word is predicted from its first word piece (BERT section 5.3). A sentence that is
-longer than a window has several, which overlap, and nothing of it is lost.
+longer than a window has several, which overlap, and nothing of it is lost. `cut` and
+`pack` are TensorFlow operations, so that training and the exported graph share them.
 """
 
 import dataclasses
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +22,7 @@ _CHUNK_WORDS = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Windows:
+class SentenceWindows:
     """The N windows of sentences with W words in all.
 
     Attributes:
@@ -58,13 +59,7 @@ class Windows:
         return {features.LABEL_IDS: ragged}
 
     def by_word(self, outputs: np.ndarray) -> np.ndarray:
-        """What the model says of each word.
-
-        Args:
-            outputs: [N, S, ...], of the windows, padded on the right.
-
-        Returns:
-            [W, ...], sentence after sentence.
+        """Outputs of the windows, [N, S, ...] padded on the right, to [W, ...].
 
         Raises:
             ValueError: there are not N rows, or the longest window has more tokens.
@@ -85,6 +80,24 @@ class Windows:
         return [flat[start:end] for start, end in itertools.pairwise(splits)]
 
 
+class Cut(NamedTuple):
+    """N windows, each some of the W words in a row, as tensors.
+
+    Attributes:
+        tokens: int32 [T], the pieces of all words.
+        word_tokens: int64 [W + 1], where in `tokens` each word begins.
+        begin: int64 [N], the first word of each window, in ascending order.
+        end: int64 [N], the word after its last.
+        chosen: int64 [W], the window that each word is predicted from.
+    """
+
+    tokens: tf.Tensor
+    word_tokens: tf.Tensor
+    begin: tf.Tensor
+    end: tf.Tensor
+    chosen: tf.Tensor
+
+
 def make_windows(
     sentences: tagged_files.Sentences,
     tokenizer: tokenization.BertTokenizer,
@@ -93,19 +106,14 @@ def make_windows(
     stride: int = 0,
     tag_ids: np.ndarray | None = None,
     document_context: bool = False,
-) -> Windows:
-    """Tokenizes words and cuts their sentences into windows.
-
-    A window holds whole words. Each word is predicted from the window that shows most
-    of what stands around it, by the smaller number of tokens before and behind it, and
-    from the first of equal ones. A word that the tokenizer leaves nothing of is [UNK].
+) -> SentenceWindows:
+    """Tokenizes words and cuts their sentences into windows, by the rules of `cut`.
 
     Args:
-        sentences: for training or prediction.
-        tokenizer: of the model.
-        max_seq_length: of a window, in tokens, the special ones included.
-        stride: of sentences longer than that, tokens from one window to the next; 0
-            for half a window.
+        sentences: with W words in all.
+        tokenizer: that of the model.
+        max_seq_length: as in `limits`.
+        stride: as in `limits`.
         tag_ids: int32 [W], where they are known.
         document_context: fill each window on both sides with the words around it in
             the document, as far as max_seq_length goes.
@@ -114,40 +122,35 @@ def make_windows(
         ValueError: a length leaves no room, or the stride skips tokens.
     """
     room, step = limits(max_seq_length, stride)
-    tokens, word_tokens, num_cut = _tokenize(sentences, tokenizer, room)
-    word_splits = ragged.splits([len(words) for words in sentences.words])
-    sentence, begin, end = _cut(word_tokens, word_splits, room, step)
-    chosen = _best_windows(word_tokens, begin, end)
-    # Where windows follow closely, one may be the best for no word.
-    used, chosen = np.unique(chosen, return_inverse=True)
-    sentence, begin, end = sentence[used], begin[used], end[used]
-    if document_context:
-        bounds = _documents(sentences.documents, word_splits)[sentence]
-        begin, end = _widen(word_tokens, begin, end, bounds, room)
-    starts, lengths = word_tokens[begin], word_tokens[end] - word_tokens[begin]
-    nought, one = np.zeros_like(starts), np.ones_like(starts)
-    packed, splits = ragged.joined(
-        (np.array([tokenizer.cls_id]), nought, one),
-        (tokens, starts, lengths),
-        (np.array([tokenizer.sep_id]), nought, one),
-    )
-    return Windows(
-        packed=packing.Packed(
-            packed, splits, (lengths + 2).astype(features.INTEGER), num_cut
-        ),
+    counts = [len(words) for words in sentences.words]
+    word_splits = ragged.splits(counts)
+    sentence = np.repeat(np.arange(len(counts)), counts)  # [W]
+    with tf.device("CPU:0"):  # where string operations are
+        pieces = _tokenize(sentences, tokenizer)
+        found = cut(pieces, sentence, tokenizer.unk_id, room, step)
+        sentence = sentence[found.begin]  # [N]
+        if document_context:
+            bounds = _documents(sentences.documents, word_splits)[sentence]
+            found = _widen(found, bounds, room)
+        (tokens, lengths), columns = pack(found, tokenizer, max_seq_length)
+    num_cut = np.sum(pieces.row_lengths() > room)
+    packed = packing.unpad(tokens, lengths)
+    return SentenceWindows(
+        packed=dataclasses.replace(packed, num_truncated=int(num_cut)),
         sentence_index=sentence.astype(features.INTEGER),
-        word_places=splits[chosen] + 1 + word_tokens[:-1] - starts[chosen],
+        word_places=packed.splits[found.chosen] + columns.numpy(),
         word_splits=word_splits,
         tag_ids=tag_ids,
     )
 
 
 def limits(max_seq_length: int, stride: int) -> tuple[int, int]:
-    """Tokens of a window beside the special ones, and from one window to the next.
+    """Tokens of a window besides the special ones, and from one window to the next.
 
     Args:
-        max_seq_length: of a window, in tokens, the special ones included.
-        stride: in tokens; 0 for half a window.
+        max_seq_length: tokens of a window, [CLS] and [SEP] included.
+        stride: tokens from one window of a long sentence to the next; 0 for half a
+            window.
 
     Raises:
         ValueError: a length leaves no room, or the stride skips tokens.
@@ -166,78 +169,138 @@ def limits(max_seq_length: int, stride: int) -> tuple[int, int]:
     return room, stride or (room + 1) // 2
 
 
-def _tokenize(sentences, tokenizer, room):
-    """Word pieces of all words, end to end.
-
-    Returns:
-        int32 [T] ids; int64 [W + 1] where each word begins; how many words were cut.
-    """
+def _tokenize(sentences, tokenizer):
+    """The pieces of all words, ragged int32 [W, (pieces)]."""
     words = list(itertools.chain.from_iterable(sentences.words))
-    ids, counts = [], []
-    for start in range(0, len(words), _CHUNK_WORDS):
-        pieces = tokenizer.tokenize(words[start : start + _CHUNK_WORDS])
-        ids.append(pieces.values.numpy())
-        counts.append(pieces.row_lengths().numpy())
-    ids.append(np.array([tokenizer.unk_id], features.INTEGER))
-    tokens, lengths = np.concatenate(ids), np.concatenate(counts)
-    starts = ragged.splits(lengths)[:-1]
-    starts[lengths == 0] = len(tokens) - 1  # the [UNK] behind all others
-    kept = np.clip(lengths, 1, room)
-    tokens = tokens[ragged.ranges(starts, kept)]
-    return tokens, ragged.splits(kept), int(np.sum(lengths > room))
+    starts = range(0, len(words), _CHUNK_WORDS)
+    chunks = [tokenizer.tokenize(words[at : at + _CHUNK_WORDS]) for at in starts]
+    return tf.concat(chunks, axis=0)
 
 
-def _cut(word_tokens, word_splits, room, step):
+def cut(
+    pieces: tf.RaggedTensor, sentence: tf.Tensor, unk_id: int, room: int, step: int
+) -> Cut:
     """Cuts sentences into windows of whole words.
 
-    Returns:
-        int64 [N] each: the sentence, the first word, and the word behind the last, by
-        sentence and from left to right.
+    Each word is predicted from the window that shows most of what stands around it, by
+    the smaller number of tokens before and after it, and from the first of equal ones.
+    A word that the tokenizer leaves nothing of is [UNK].
+
+    Args:
+        pieces: ragged int32 [W, (pieces)], of each word.
+        sentence: int64 [W], of each word; it never falls.
+        unk_id: id of [UNK].
+        room: most tokens of a window, without the special ones.
+        step: tokens from one window of a sentence to the next.
     """
-    rows = np.flatnonzero(np.diff(word_splits))
-    begin = word_splits[rows]
-    found = []
-    while len(rows):  # the first windows of all sentences, then the second ones, ...
-        limit = word_tokens[begin] + room
-        end = np.searchsorted(word_tokens, limit, side="right") - 1
-        end = np.minimum(end, word_splits[rows + 1])
-        found.append(np.stack([rows, begin, end]))
-        goes_on = end < word_splits[rows + 1]
-        rows, begin, end = rows[goes_on], begin[goes_on], end[goes_on]
-        # Where a long word leaves no overlap, the next window begins behind this one.
-        begin = np.searchsorted(word_tokens, word_tokens[begin] + step)
-        begin = np.minimum(begin, end)
-    windows = np.concatenate([np.zeros((3, 0), np.int64), *found], axis=1)
-    return windows[:, np.argsort(windows[0], kind="stable")]
+    tokens, word_tokens = _fitting(pieces, unk_id, room)
+    begin, end = _windows(word_tokens, sentence, room, step)
+    chosen = _best_windows(word_tokens, begin, end)
+    # Where windows follow closely, one may be the best for no word.
+    counts = tf.math.bincount(tf.cast(chosen, tf.int32), minlength=tf.size(begin))
+    used = tf.where(counts > 0)[:, 0]
+    number = tf.cumsum(tf.cast(counts > 0, tf.int64)) - 1
+    return Cut(
+        tokens,
+        word_tokens,
+        begin=tf.gather(begin, used),
+        end=tf.gather(end, used),
+        chosen=tf.gather(number, chosen),
+    )
+
+
+def _fitting(pieces, unk_id, room):
+    """Tokens of all words, 1 to `room` of each, and int64 [W + 1] where each begins."""
+    lengths = pieces.row_lengths()
+    # Words that tokenize to nothing use the [UNK] appended at the end.
+    last = tf.size(pieces.values, tf.int64)
+    starts = tf.where(lengths == 0, last, pieces.row_starts())
+    index = tf.ragged.range(starts, starts + tf.clip_by_value(lengths, 1, room))
+    tokens = tf.concat([pieces.values, [unk_id]], axis=0)
+    return tf.gather(tokens, index.values), index.row_splits
+
+
+def _windows(word_tokens, sentence, room, step):
+    """All windows from left to right: first word, and the one after the last."""
+    first = tf.searchsorted(sentence, sentence, "left", tf.int64)  # [W]
+    last = tf.searchsorted(sentence, sentence, "right", tf.int64)
+    # Of a window that begins with a word, the end and where the next window begins.
+    begins = word_tokens[:-1]
+    end = tf.searchsorted(word_tokens, begins + room, "right", tf.int64) - 1
+    end = tf.minimum(end, last)
+    # Where a long word leaves no overlap, the next window begins after this one.
+    following = tf.searchsorted(word_tokens, begins + step, "left", tf.int64)
+    following = tf.minimum(following, end)
+    goes_on = end < last
+
+    # The first windows of all sentences, then the second ones, ...
+    def cut_next(found, newest):
+        newest = tf.gather(following, newest[tf.gather(goes_on, newest)])
+        return tf.concat([found, newest], axis=0), newest
+
+    begun = tf.where(tf.range(tf.size(sentence, tf.int64)) == first)[:, 0]
+    shape = tf.TensorShape([None])
+    found, _ = tf.while_loop(
+        lambda _, newest: tf.size(newest) > 0,
+        cut_next,
+        (begun, begun),
+        shape_invariants=(shape, shape),
+    )
+    begin = tf.sort(found)
+    return begin, tf.gather(end, begin)
 
 
 def _best_windows(word_tokens, begin, end):
     """int64 [W], the window that each word is predicted from."""
-    counts = end - begin
-    window = np.repeat(np.arange(len(begin)), counts)
-    word = ragged.ranges(begin, counts)
-    before = word_tokens[word] - word_tokens[begin[window]]
-    behind = word_tokens[end[window]] - 1 - word_tokens[word]
-    order = np.lexsort((window, -np.minimum(before, behind), word))
-    _, first = np.unique(word[order], return_index=True)
-    return window[order[first]]
+    shown = tf.ragged.range(begin, end)  # [N, (words)]
+    word, window = shown.values, shown.value_rowids()
+    before = tf.gather(word_tokens, word)
+    after = tf.gather(word_tokens, tf.gather(end, window)) - 1 - before
+    before -= tf.gather(word_tokens, tf.gather(begin, window))
+    around = tf.minimum(before, after)
+    count = tf.size(word_tokens, tf.int64) - 1
+    most = tf.math.unsorted_segment_max(around, word, count)
+    best = tf.where(around == tf.gather(most, word))[:, 0]
+    # Of equal ones the first.
+    return tf.math.unsorted_segment_min(
+        tf.gather(window, best), tf.gather(word, best), count
+    )
+
+
+def pack(
+    found: Cut, tokenizer: tokenization.BertTokenizer, max_seq_length: int
+) -> tuple[tuple[tf.RaggedTensor, tf.Tensor], tf.Tensor]:
+    """What packing.pack returns, and int64 [W], each word's place in its window."""
+    starts, ends = (
+        tf.gather(found.word_tokens, edge) for edge in (found.begin, found.end)
+    )
+    index = tf.ragged.range(starts, ends)
+    packed = packing.pack(
+        index.with_flat_values(tf.gather(found.tokens, index.values)),
+        None,
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+        max_seq_length=max_seq_length,
+    )
+    return packed, 1 + found.word_tokens[:-1] - tf.gather(starts, found.chosen)
 
 
 def _documents(documents, word_splits):
-    """int64 [sentences, 2], first word of a sentence's document and that behind it."""
+    """int64 [sentences, 2], the first word of each one's document and its end."""
     first = np.searchsorted(documents, documents, side="left")
     last = np.searchsorted(documents, documents, side="right")
     return np.stack([word_splits[first], word_splits[last]], axis=1)
 
 
-def _widen(word_tokens, begin, end, bounds, room):
-    """Windows with the words around them; `bounds` is how far they may go."""
-    first, last = word_tokens[begin], word_tokens[end]
+def _widen(found, bounds, room):
+    """The windows with the words around them; [N, 2] bounds say how far they may go."""
+    word_tokens = found.word_tokens.numpy()
+    first, last = word_tokens[found.begin], word_tokens[found.end]
     before = first - word_tokens[bounds[:, 0]]
-    behind = word_tokens[bounds[:, 1]] - last
+    after = word_tokens[bounds[:, 1]] - last
     # Both sides give way as two texts do that are packed into one sequence; what whole
     # words leave unused on the left is used on the right.
-    before, _ = packing.budgets(before, behind, room - (last - first))
+    before, _ = packing.budgets(before, after, room - (last - first))
     begin = np.searchsorted(word_tokens, first - before)
     end = np.searchsorted(word_tokens, word_tokens[begin] + room, side="right") - 1
-    return begin, np.minimum(end, bounds[:, 1])
+    return found._replace(begin=begin, end=np.minimum(end, bounds[:, 1]))

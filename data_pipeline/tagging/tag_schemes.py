@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 OUTSIDE = "O"
 PLAIN = "plain"  # each tag for itself, such as parts of speech
-# Of each scheme the letters of a word that begins a span, is inside, ends it, and is a
-# span alone; those with two letters say nothing of the end.
+# The letters of a word that begins a span, is inside it, ends it, and is a span alone;
+# schemes of two letters do not mark the end.
 _LETTERS = {
     "BIO": "BI",  # IOB2
     "IOB1": "BI",  # B only between two neighbours of one type
@@ -26,17 +26,11 @@ _ROLES = "BIES"
 
 
 class Span(NamedTuple):
-    """Words start .. end - 1 of a sentence, which are one thing.
-
-    Attributes:
-        start: first word, from 0.
-        end: the word behind the last.
-        type: what it is; "" where the tags do not say.
-    """
+    """Words start .. end - 1 of a sentence, which are one thing."""
 
     start: int
     end: int
-    type: str
+    type: str  # "" where the tags do not say
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -48,19 +42,19 @@ def parse(tag: str, scheme: str) -> tuple[str, str]:
     """
     if tag == OUTSIDE:
         return OUTSIDE, ""
-    letter, hyphen, kind = tag.partition("-")
+    letter, hyphen, span_type = tag.partition("-")
     place = _LETTERS[scheme].find(letter) if len(letter) == 1 else -1
-    if place < 0 or bool(hyphen) != bool(kind):
+    if place < 0 or bool(hyphen) != bool(span_type):
         letters = ", ".join(f"{known}-type" for known in _LETTERS[scheme])
         raise ValueError(
             f"tag {tag!r:.80} is not of the scheme {scheme} ({letters} or O); correct "
             "it, check --tag_column, or choose another --tag_scheme"
         )
-    return _ROLES[place], kind
+    return _ROLES[place], span_type
 
 
 def fits(tag: str, scheme: str) -> bool:
-    """Whether a tag is one of a scheme's; every tag is one of "plain"."""
+    """Whether a tag belongs to a scheme; every tag belongs to "plain"."""
     try:
         return scheme == PLAIN or bool(parse(tag, scheme))
     except ValueError:
@@ -68,22 +62,16 @@ def fits(tag: str, scheme: str) -> bool:
 
 
 def is_placeholder(tag: str) -> bool:
-    """Whether a tag is of no scheme that has spans, such as PAD in a list of tags."""
+    """Whether a tag belongs to no scheme of spans, such as PAD in a list of tags."""
     return not any(fits(tag, scheme) for scheme in _LETTERS)
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
-    """The scheme of tags.
+    """The scheme of `SCHEMES` that all tags belong to; "plain" where no other does.
 
     BIO and IOB1 have the same tags: it is IOB1 where spans begin with I and each B
-    stands where I would continue the span before it.
-
-    Args:
-        sentences: the tags of each. If only their names are known, give each as a
-            sentence of its own, which leaves BIO for IOB1 where there is a B.
-
-    Returns:
-        One of `SCHEMES`; "plain" where no other explains all tags.
+    stands where I would continue the span before it. If only the names of tags are
+    known, give each as a sentence of its own; where one has a B, IOB1 passes for BIO.
     """
     sentences = list(sentences)
     names = {tag for tags in sentences for tag in tags} - {OUTSIDE}
@@ -99,11 +87,11 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
     needless_b = starting_i = False
     for tags in sentences:
         previous = OUTSIDE, ""
-        for role, kind in (parse(tag, "BIO") for tag in tags):
-            continues = previous[0] != OUTSIDE and previous[1] == kind
+        for role, span_type in (parse(tag, "BIO") for tag in tags):
+            continues = previous[0] != OUTSIDE and previous[1] == span_type
             needless_b |= role == "B" and not continues
             starting_i |= role == "I" and not continues
-            previous = role, kind
+            previous = role, span_type
     return "IOB1" if starting_i and not needless_b else "BIO"
 
 
@@ -117,30 +105,27 @@ def spans(tags: Sequence[str], scheme: str) -> list[Span]:
     if scheme == PLAIN:
         return found
     start = -1  # of the span that is open
-    before, kind_before = OUTSIDE, ""
+    role_before, type_before = OUTSIDE, ""
     for place, tag in enumerate(tags):
-        role, kind = parse(tag, scheme)
+        role, span_type = parse(tag, scheme)
         begins = role in "BS" or (
-            role != OUTSIDE and (before in "OES" or kind != kind_before)
+            role != OUTSIDE and (role_before in "OES" or span_type != type_before)
         )
         if start >= 0 and (begins or role == OUTSIDE):
-            found.append(Span(start, place, kind_before))
+            found.append(Span(start, place, type_before))
             start = -1
         if begins:
             start = place
-        before, kind_before = role, kind
+        role_before, type_before = role, span_type
     if start >= 0:
-        found.append(Span(start, len(tags), kind_before))
+        found.append(Span(start, len(tags), type_before))
     return found
 
 
 def tags_of(found: Iterable[Span], length: int, scheme: str) -> list[str]:
-    """The tags that spell spans.
+    """The tags of a sentence of `length` words that spell these spans.
 
-    Args:
-        found: spans from left to right, none within another.
-        length: words of the sentence.
-        scheme: one that has spans.
+    Spans are given from left to right, none within another; the scheme has spans.
     """
     tags = [OUTSIDE] * length
     letters = _LETTERS[scheme]
@@ -161,10 +146,10 @@ def tags_of(found: Iterable[Span], length: int, scheme: str) -> list[str]:
 
 
 def repair(tags: Sequence[str], scheme: str) -> tuple[list[str], int]:
-    """The same spans as the scheme spells them, such as B where a span began with I.
+    """Respells spans by the scheme, such as B where a span began with I.
 
     Returns:
-        The tags and how many of them are others than before.
+        The tags, and how many of them changed.
 
     Raises:
         ValueError: a tag is not of the scheme.

@@ -1,15 +1,13 @@
 """The tags that a model predicts: their names, ids and scheme. Plain Python."""
 
-import collections
 import dataclasses
-import difflib
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from contract import features, wording
+from data_pipeline.files import label_files
 from data_pipeline.tagging import tag_schemes
 
 # Beside the names, in file_names.LABEL_MAP.
@@ -17,7 +15,7 @@ _PROBLEM_TYPE = "tagging"
 
 
 class TaggedWords(Protocol):
-    """What is needed here of a `tagged_files.Sentences`."""
+    """What is needed here of `tagged_files.Sentences`."""
 
     @property
     def tag_path(self) -> str:
@@ -36,7 +34,7 @@ class TagSet:
     """What a tagger predicts for each word.
 
     Lists of tags that other programs have written may begin with PAD and UNK. Such
-    placeholders keep their ids; what is predicted as one of them is "O".
+    placeholders keep their ids; where one is predicted, "O" is written.
 
     Attributes:
         names: C tags, in the order of their ids.
@@ -51,7 +49,6 @@ class TagSet:
     scheme: str
 
     def __post_init__(self) -> None:
-        """Checks that the two fit together."""
         if self.scheme not in tag_schemes.SCHEMES:
             raise ValueError(
                 f"--tag_scheme={self.scheme} is not one of "
@@ -64,9 +61,7 @@ class TagSet:
                 f"a tagger needs 2 tags{scheme} or more, not "
                 f"{wording.listing(self.names)}; name all with --labels"
             )
-        name, count = collections.Counter(self.names).most_common(1)[0]
-        if count > 1:
-            raise ValueError(f"tag {name!r} is named {count} times; once is enough")
+        label_files.check_distinct(self.names, "tag")
         if self.scheme != tag_schemes.PLAIN:
             for name in set(self.names).difference(placeholders):
                 tag_schemes.parse(name, self.scheme)
@@ -77,25 +72,22 @@ class TagSet:
             return ()
         return tuple(filter(tag_schemes.is_placeholder, self.names))
 
-    def spoken(self) -> tuple[str, ...]:
-        """C tags, what is said where an id is predicted: "O" for placeholders."""
-        silent = self.placeholders()
+    def output_names(self) -> tuple[str, ...]:
+        """The tag that is written for each of C predicted ids."""
+        placeholders = self.placeholders()
         return tuple(
-            tag_schemes.OUTSIDE if name in silent else name for name in self.names
+            tag_schemes.OUTSIDE if name in placeholders else name for name in self.names
         )
 
     def encode(
         self, sentences: TaggedWords, *, accepts_unknown: bool = False
     ) -> np.ndarray:
-        """The id of each word's tag, sentence after sentence.
+        """The id of each word's tag, sentence after sentence: int32 [words].
 
         Args:
-            sentences: with W words in all.
+            sentences: the words with their tags.
             accepts_unknown: for scoring only: a tag of the scheme that is not in the
                 set, which the model cannot predict, becomes features.IGNORED.
-
-        Returns:
-            int32 [W].
 
         Raises:
             ValueError: there are no tags, or one is not in the set; names file and
@@ -107,24 +99,21 @@ class TagSet:
             index = ids.get(tag)
             if index is None:
                 if not accepts_unknown or not tag_schemes.fits(tag, self.scheme):
-                    raise ValueError(f"{sentences.tag_path}:{line}: {self._lack(tag)}")
+                    raise ValueError(
+                        f"{sentences.tag_path}:{line}: tag {tag!r:.80} is not one of "
+                        f"{wording.listing(self.names)}"
+                        f"{label_files.closest(tag, self.names)}; correct it, check "
+                        "--tag_column, or name every tag with --labels to train (to "
+                        "score it as wrong: --accept_unknown_tags)"
+                    )
                 index = features.IGNORED
             found[word] = index
         return found
 
-    def _lack(self, tag: str) -> str:
-        close = difflib.get_close_matches(tag, self.names, n=1)
-        hint = f"; closest: {close[0]!r}" if close else ""
-        return (
-            f"tag {tag!r:.80} is not one of {wording.listing(self.names)}{hint}; "
-            "correct it, check --tag_column, or name every tag with --labels to train "
-            "(to score it as wrong: --accept_unknown_tags)"
-        )
-
     def decode(self, ids: Iterable[Sequence[int]]) -> list[list[str]]:
         """The tags of sentences, from the ids of their words."""
-        spoken = self.spoken()
-        return [[spoken[index] for index in row] for row in ids]
+        names = self.output_names()
+        return [[names[index] for index in row] for row in ids]
 
 
 def find(
@@ -133,7 +122,7 @@ def find(
     """The tags of the training sentences: "O" first, the others sorted.
 
     Args:
-        sentences: for training.
+        sentences: the training sentences.
         names: all tags in the order of their ids, where --labels gives them.
         scheme: where --tag_scheme gives it; "" to find it from the sentences.
 
@@ -154,34 +143,23 @@ def find(
 
 def map_text(tag_set: TagSet) -> str:
     """The text of file_names.LABEL_MAP: {"0": "O", ..., "tag_scheme": "BIO"}."""
-    content = {str(index): name for index, name in enumerate(tag_set.names)}
-    content |= {"problem_type": _PROBLEM_TYPE, "tag_scheme": tag_set.scheme}
-    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+    return label_files.map_text(
+        tag_set.names, problem_type=_PROBLEM_TYPE, tag_scheme=tag_set.scheme
+    )
 
 
 def read_map(path: str, open_file: Callable[..., Any] = open) -> TagSet:
     """Reads the text of `map_text`.
 
-    Args:
-        path: of the file.
-        open_file: opens it, as `open` does.
-
     Raises:
         FileNotFoundError: no such file.
         ValueError: not such a file.
     """
-    with open_file(path, "rb") as file:
-        text = file.read()
-    try:
-        content = json.loads(text)
-        if content.pop("problem_type") != _PROBLEM_TYPE:
+
+    def make(names, problem_type="classification", tag_scheme=""):
+        if problem_type != _PROBLEM_TYPE:
             raise ValueError("it is a classifier's")
-        scheme = content.pop("tag_scheme")
-        names = tuple(str(content.pop(str(i))) for i in range(len(content)))
-        return TagSet(names, scheme)
-    except (ValueError, AttributeError, TypeError, KeyError) as error:
-        raise ValueError(
-            f"{path}: not a map of tags ({type(error).__name__}: {error}); its keys "
-            'are "0", "1", ..., "problem_type" and "tag_scheme"; restore it, or train '
-            "again to write it"
-        ) from None
+        return TagSet(names, tag_scheme)
+
+    settings = ', "problem_type" and "tag_scheme"'
+    return label_files.read_map(path, open_file, make, "map of tags", settings)

@@ -128,7 +128,7 @@ def expected(model, rows):
         "ids": np.argmax(logits, axis=-1),
         "probabilities": np.max(probabilities, axis=-1),
     }
-    data = sentence_sets.Data(sentences, windows)
+    data = sentence_sets.SentenceSet(sentences, windows)
     counts = np.bincount(windows.sentence_index, minlength=len(rows))
     return sentence_sets.decide(data, outputs, TAG_SET), counts
 

@@ -79,7 +79,7 @@ def test_unknown_tags_may_be_accepted():
         (["O"], "BIO", r"needs 2 tags of BIO or more, not \['O'\]"),
         (["NN"], "plain", r"needs 2 tags or more, not \['NN'\]"),
         (["NN", "VB", "O"], "BIO", r"needs 2 tags of BIO or more, not \['NN', 'VB'"),
-        (["O", "B-x", "B-x"], "BIO", "tag 'B-x' is named 2 times"),
+        (["O", "B-x", "B-x"], "BIO", r"tag 'B-x' is named more than once \(2 times\)"),
         (["O", "E-x"], "BIO", "'E-x' is not of the scheme BIO"),
         (["O", "B-x"], "bio", "--tag_scheme=bio is not one of BIO, IOB1"),
     ],
