@@ -21,7 +21,7 @@ def ask(rows):
         answer_texts=[[] for _ in rows],
         answer_starts=[[] for _ in rows],
         is_impossible=[False] * count,
-        has_marks=True,
+        is_version_2=True,
     )
 
 

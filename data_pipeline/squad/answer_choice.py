@@ -103,7 +103,9 @@ class Answers(NamedTuple):
 
 
 def inputs_of(
-    questions: squad_files.Questions, windows: context_windows.Windows, length: int
+    questions: squad_files.Questions,
+    windows: context_windows.ContextWindows,
+    length: int,
 ) -> Inputs:
     """Lays out windows as the network reads them.
 
@@ -121,7 +123,7 @@ def inputs_of(
         input_ids=packing.grids(windows.packed, length)[features.INPUT_IDS],
         word_index=word_index,
         is_max_context=is_max_context,
-        context_start=windows.window_starts,
+        context_start=windows.part_starts,
     )
 
 

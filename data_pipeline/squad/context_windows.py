@@ -1,11 +1,17 @@
-"""Questions and their contexts to windows of tokens, [CLS] question [SEP] part [SEP].
+"""Cuts contexts into overlapping windows of tokens, each after its question.
 
-The rules of the original (convert_examples_to_features, _improve_answer_span,
-_check_is_max_context), for thousands of questions at a time.
+    tokens of a context      a b c d e f g h
+    window 0    [CLS] q [SEP] a b c d [SEP]
+    window 1    [CLS] q [SEP]     c d e f [SEP]            doc_stride=2
+    window 2    [CLS] q [SEP]         e f g h [SEP]
+
+What a window holds of the context is its *part*. The rules are the original's
+(convert_examples_to_features, _improve_answer_span, _check_is_max_context), for
+thousands of questions at a time.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,7 +26,7 @@ _CHUNK_ROWS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
-class Documents:
+class ContextTokens:
     """The tokens of C contexts, end to end; each word is tokenized by itself.
 
     Attributes:
@@ -40,32 +46,29 @@ class Documents:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Windows:
+class ContextWindows:
     """The N windows of Q questions, in the order of the questions.
 
-    A window is a row of `packed`; what is in it of the context is a stretch of
-    `documents.tokens`.
-
     Attributes:
-        packed: the windows; segment 1 is the part of the context and the last [SEP].
-            `num_truncated` counts the questions that were cut.
-        documents: the contexts they are parts of.
-        question_index: int32 [N], the question of each.
+        packed: the windows; segment 1 is the part and the last [SEP]. `num_truncated`
+            counts the questions that were cut.
+        contexts: what the parts are parts of.
+        question_index: int32 [N], the question of each window.
         window_index: int32 [N], counted from 0 for each question.
-        window_starts: int64 [N], first token of the part, counted in the context.
-        document_starts: int64 [N], first token of the context in `documents.tokens`.
+        part_starts: int64 [N], first token of the part, counted in its context.
+        context_starts: int64 [N], first token of the context in `contexts.tokens`.
         start_positions: int32 [N], first token of the answer, counted in the window;
-            0, which is [CLS], where the window lacks the whole answer. None for
+            0, which is [CLS], where the window lacks some of the answer. None for
             prediction.
         end_positions: int32 [N], its last token; the same.
     """
 
     packed: packing.Packed
-    documents: Documents
+    contexts: ContextTokens
     question_index: np.ndarray
     window_index: np.ndarray
-    window_starts: np.ndarray
-    document_starts: np.ndarray
+    part_starts: np.ndarray
+    context_starts: np.ndarray
     start_positions: np.ndarray | None
     end_positions: np.ndarray | None
 
@@ -83,70 +86,46 @@ class Windows:
         return self.packed.lengths - self.packed.first_lengths - 1
 
 
-def document_tokens(windows: Windows, window: int) -> tuple[np.ndarray, np.ndarray]:
-    """What of the context is in a window; entry i is token first_lengths[window] + i.
-
-    Returns:
-        int32 [P] token ids and int32 [P], the word of each in the context.
-    """
-    begin = windows.document_starts[window] + windows.window_starts[window]
-    part = slice(begin, begin + windows.part_lengths[window])
-    return windows.documents.tokens[part], windows.documents.token_words[part]
-
-
-def is_max_context(windows: Windows, window: int) -> np.ndarray:
-    """Tokens of a window that no other window shows with more context on both sides.
+def token_grids(windows: ContextWindows, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """The words that tokens come from, and where they count, as padded rows.
 
     Each token of a context counts in one window only: where the smaller of the numbers
-    of tokens before and after it is largest, a hundredth of the window's length added,
+    of tokens before and after it is largest, a hundredth of the part's length added,
     and in the first of equal windows.
-
-    Returns:
-        bool [P], by token as `document_tokens` has them.
-    """
-    first = window - windows.window_index[window]
-    question = windows.question_index[window]
-    end = np.searchsorted(windows.question_index, question, side="right")
-    starts = windows.window_starts[first:end, None]  # [windows of the question, 1]
-    lengths = windows.part_lengths[first:end, None]
-    own = window - first
-    position = starts[own] + np.arange(lengths[own, 0])  # [P]
-    left, right = position - starts, starts + lengths - 1 - position
-    context = np.minimum(left, right)
-    scores = np.where(context < 0, -1, context + 0.01 * lengths)
-    return np.argmax(scores, axis=0) == own
-
-
-def token_grids(windows: Windows, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """`document_tokens` and `is_max_context` of all windows, laid out as padded rows.
 
     Args:
         windows: N of them.
-        length: S, tokens of a padded row, not shorter than any window.
+        length: S, tokens of a padded row, not less than those of any window.
 
     Returns:
-        int32 [N, S], the word of each token in its context, -1 where a token is not of
-        the context; bool [N, S], False there.
+        word_index: int32 [N, S], the word of each token in its context
+            (`token_to_orig_map`); -1 for question, special tokens and padding.
+        is_max_context: bool [N, S], whether a token counts in this window
+            (`token_is_max_context`); False where the word is -1.
     """
-    parts = windows.part_lengths
-    rows = np.repeat(np.arange(len(windows)), parts)
-    columns = ragged.ranges(windows.packed.first_lengths, parts)
-    begins = windows.document_starts + windows.window_starts
-    words = np.full((len(windows), length), -1, features.INTEGER)
-    words[rows, columns] = windows.documents.token_words[ragged.ranges(begins, parts)]
-    is_max = words >= 0
-    # Most questions have one window, in which every token counts.
-    for window in np.flatnonzero(_num_siblings(windows)):
-        first = windows.packed.first_lengths[window]
-        found = is_max_context(windows, window)
-        is_max[window, first : first + len(found)] = found
-    return words, is_max
+    lengths = windows.part_lengths
+    window = np.repeat(np.arange(len(windows)), lengths)  # [sum of lengths], as below
+    before = ragged.ranges(np.zeros_like(lengths), lengths)
+    column = before + windows.packed.first_lengths[window]
+    token = before + (windows.context_starts + windows.part_starts)[window]
+    word_index = np.full((len(windows), length), -1, features.INTEGER)
+    word_index[window, column] = windows.contexts.token_words[token]
 
-
-def _num_siblings(windows: Windows) -> np.ndarray:
-    """How many other windows the question of each window has, int [N]."""
-    counts = np.bincount(windows.question_index, minlength=1)
-    return counts[windows.question_index] - 1
+    # Windows that show one token for one question have a place in common. A question's
+    # parts cover its context, so their lengths leave room for all of its places.
+    first_windows = np.arange(len(windows)) - windows.window_index
+    place = (
+        before + (ragged.splits(lengths)[first_windows] + windows.part_starts)[window]
+    )
+    scores = np.minimum(before, lengths[window] - 1 - before) + 0.01 * lengths[window]
+    best_scores = np.zeros(len(place))
+    np.maximum.at(best_scores, place, scores)
+    best = np.flatnonzero(scores == best_scores[place])[::-1]
+    best_window = np.zeros(len(place), np.int64)
+    best_window[place[best]] = window[best]  # what is assigned last, the first, stays
+    is_max_context = np.zeros(word_index.shape, bool)
+    is_max_context[window, column] = window == best_window[place]
+    return word_index, is_max_context
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
@@ -177,15 +156,14 @@ def make_windows(
     doc_stride: int,
     max_query_length: int,
     report: Callable[[int, int], None] = lambda done, total: None,
-) -> Windows:
-    """Cuts contexts into overlapping windows, each behind its question.
+) -> ContextWindows:
+    """Cuts the contexts of all questions; one without tokens has no window.
 
     Args:
-        questions: for training (with `answer_words`) or prediction. A question about a
-            context without tokens has no window.
-        tokenizer: of the model.
+        questions: for training (with `answer_words`) or prediction.
+        tokenizer: splits words into pieces.
         max_seq_length: of a window, in tokens, the special ones included.
-        doc_stride: tokens from one window to the next, at most its part of the context.
+        doc_stride: tokens from one window to the next, at most the part's length.
         max_query_length: tokens that a question keeps.
         report: called with (questions done, questions in all) now and then.
 
@@ -193,49 +171,43 @@ def make_windows(
         ValueError: a length leaves no room, or is not positive.
     """
     check_lengths(max_seq_length, doc_stride, max_query_length)
-    documents = tokenize_contexts(questions.contexts, tokenizer)
-    parts = []
+    contexts = tokenize_contexts(questions.contexts, tokenizer)
+    limits = (max_seq_length, doc_stride, max_query_length)
+    chunks = []
     for start in range(0, len(questions), _CHUNK_ROWS):
         report(start, len(questions))
         rows = np.arange(start, min(start + _CHUNK_ROWS, len(questions)))
-        limits = (max_seq_length, doc_stride, max_query_length)
-        parts.append(_windows_of(rows, questions, documents, tokenizer, limits))
+        chunks.append(_windows_of(rows, questions, contexts, tokenizer, limits))
     columns = {
-        field.name: _concatenated([getattr(part, field.name) for part in parts])
-        for field in dataclasses.fields(Windows)
-        if field.name not in ("packed", "documents")
+        field.name: _concatenated([getattr(chunk, field.name) for chunk in chunks])
+        for field in dataclasses.fields(ContextWindows)
+        if field.name not in ("packed", "contexts")
     }
-    packed = packing.concatenate([part.packed for part in parts])
-    return Windows(packed=packed, documents=documents, **columns)
+    packed = packing.concatenate([chunk.packed for chunk in chunks])
+    return ContextWindows(packed=packed, contexts=contexts, **columns)
 
 
-def _concatenated(parts):
-    return None if parts[0] is None else np.concatenate(parts)
+def _concatenated(arrays):
+    return None if arrays[0] is None else np.concatenate(arrays)
 
 
-def tokenize_contexts(contexts, tokenizer: tokenization.BertTokenizer) -> Documents:
-    """Tokenizes all words of all contexts.
-
-    Args:
-        contexts: C texts.
-        tokenizer: of the model.
-    """
+def tokenize_contexts(
+    contexts: Sequence[str], tokenizer: tokenization.BertTokenizer
+) -> ContextTokens:
+    """Tokenizes all words of all contexts."""
     ids, pieces, words = [], [], []
     for start in range(0, len(contexts), _CHUNK_ROWS):
-        split = [
-            squad_files.split_words(text) for text in contexts[start:][:_CHUNK_ROWS]
-        ]
+        chunk = contexts[start : start + _CHUNK_ROWS]
+        split = [squad_files.split_words(context) for context in chunk]
         tokens = tokenizer.tokenize([word for found in split for word in found])
         ids.append(tokens.values.numpy())
         pieces.append(tokens.row_lengths().numpy())
         words.append([len(found) for found in split])
     word_lengths, context_lengths = np.concatenate(pieces), np.concatenate(words)
-    word_tokens, word_splits = (
-        ragged.splits(word_lengths),
-        ragged.splits(context_lengths),
-    )
+    word_tokens = ragged.splits(word_lengths)
+    word_splits = ragged.splits(context_lengths)
     numbers = ragged.ranges(np.zeros_like(context_lengths), context_lengths)
-    return Documents(
+    return ContextTokens(
         tokens=np.concatenate(ids).astype(features.INTEGER),
         splits=word_tokens[word_splits],
         token_words=np.repeat(numbers, word_lengths).astype(features.INTEGER),
@@ -244,72 +216,71 @@ def tokenize_contexts(contexts, tokenizer: tokenization.BertTokenizer) -> Docume
     )
 
 
-def _windows_of(rows, questions, documents, tokenizer, limits) -> Windows:
+def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
     """The windows of the questions `rows`, which are consecutive."""
     max_seq_length, doc_stride, max_query_length = limits
     query = tokenizer.tokenize(questions.texts[rows[0] : rows[-1] + 1])
     query_ids, query_starts = query.values.numpy(), query.row_starts().numpy()
     full_lengths = query.row_lengths().numpy()
     query_lengths = np.minimum(full_lengths, max_query_length)  # [Q]
-    contexts = questions.context_index[rows]
-    document_lengths = np.diff(documents.splits)[contexts]
+    context_index = questions.context_index[rows]
+    context_lengths = np.diff(contexts.splits)[context_index]
     room = max_seq_length - query_lengths - 3  # [CLS] and two [SEP]
     stride = np.minimum(room, doc_stride)
-    counts = 1 + -(-np.maximum(document_lengths - room, 0) // stride)
-    counts[document_lengths == 0] = 0
+    counts = 1 + -(-np.maximum(context_lengths - room, 0) // stride)
+    counts[context_lengths == 0] = 0
 
     owner = np.repeat(np.arange(len(rows)), counts)  # [N], from here on by window
     window_index = ragged.ranges(np.zeros_like(counts), counts)
     starts = window_index * stride[owner]
-    lengths = np.minimum(room[owner], document_lengths[owner] - starts)
-    document_starts = documents.splits[contexts[owner]]
+    lengths = np.minimum(room[owner], context_lengths[owner] - starts)
+    context_starts = contexts.splits[context_index[owner]]
+    zeros, ones = np.zeros_like(owner), np.ones_like(owner)
     tokens, splits = ragged.joined(
-        (np.array([tokenizer.cls_id]), np.zeros_like(owner), np.ones_like(owner)),
+        (np.array([tokenizer.cls_id]), zeros, ones),
         (query_ids, query_starts[owner], query_lengths[owner]),
-        (np.array([tokenizer.sep_id]), np.zeros_like(owner), np.ones_like(owner)),
-        (documents.tokens, document_starts + starts, lengths),
-        (np.array([tokenizer.sep_id]), np.zeros_like(owner), np.ones_like(owner)),
+        (np.array([tokenizer.sep_id]), zeros, ones),
+        (contexts.tokens, context_starts + starts, lengths),
+        (np.array([tokenizer.sep_id]), zeros, ones),
     )
     first_lengths = query_lengths[owner] + 2
     begin = end = None
     if questions.answer_words is not None:
-        spans = _answer_tokens(rows, questions, documents, tokenizer)[owner]  # [N, 2]
-        inside = (spans[:, 0] >= starts) & (spans[:, 1] < starts + lengths)
+        answers = _answer_tokens(rows, questions, contexts, tokenizer)[owner]  # [N, 2]
+        inside = (answers[:, 0] >= starts) & (answers[:, 1] < starts + lengths)
         inside &= ~np.array(questions.is_impossible)[rows][owner]
         shift = (first_lengths - starts)[:, None]
-        spans = np.where(inside[:, None], spans + shift, 0)
-        begin, end = spans.astype(features.INTEGER).T
-    return Windows(
+        answers = np.where(inside[:, None], answers + shift, 0)
+        begin, end = answers.astype(features.INTEGER).T
+    return ContextWindows(
         packed=packing.Packed(
             tokens,
             splits,
             first_lengths.astype(features.INTEGER),
             int(np.sum(full_lengths > max_query_length)),
         ),
-        documents=documents,
+        contexts=contexts,
         question_index=rows[owner].astype(features.INTEGER),
         window_index=window_index.astype(features.INTEGER),
-        window_starts=starts,
-        document_starts=document_starts,
+        part_starts=starts,
+        context_starts=context_starts,
         start_positions=begin,
         end_positions=end,
     )
 
 
-def _answer_tokens(rows, questions, documents, tokenizer):
-    """First and last token of each answer, counted in its context.
+def _answer_tokens(rows, questions, contexts, tokenizer):
+    """First and last token of each answer, counted in its context; int64 [rows, 2].
 
-    Words are coarser than answers: of "(1895-1943)." the answer may be "1895". Of the
-    words' tokens the first stretch is taken that equals the answer's own tokens, and
-    all of them where none does ("Japan" in "Japanese").
-
-    Returns:
-        int64 [rows, 2]; without meaning where `is_impossible`.
+    Words are coarser than answers: of "(1895-1943)." the answer may be "1895". The
+    first tokens of the words that equal the answer's own tokens are taken, and all
+    tokens of the words where none do ("Japan" in "Japanese"). Without meaning where
+    `is_impossible`.
     """
-    contexts = questions.context_index[rows]
-    words = documents.word_splits[contexts, None] + questions.answer_words[rows]
-    first = documents.word_tokens[words[:, 0]]  # here counted in documents.tokens
-    last = documents.word_tokens[words[:, 1] + 1] - 1
+    context_index = questions.context_index[rows]
+    words = contexts.word_splits[context_index, None] + questions.answer_words[rows]
+    first = contexts.word_tokens[words[:, 0]]  # here counted in contexts.tokens
+    last = contexts.word_tokens[words[:, 1] + 1] - 1
     texts = [(questions.answer_texts[row] or [""])[0] for row in rows]
     answer = tokenizer.tokenize(texts)
     ids, lengths = answer.values.numpy(), answer.row_lengths().numpy()
@@ -320,11 +291,11 @@ def _answer_tokens(rows, questions, documents, tokenizer):
     owner = np.repeat(np.arange(len(rows)), places)
     place = ragged.ranges(first, places)  # each place where an answer would fit
     for offset in range(lengths.max(initial=0)):
-        known = offset >= lengths[owner]
-        same = documents.tokens[np.where(known, 0, place + offset)]
-        same = same == ids[np.where(known, 0, answer_starts[owner] + offset)]
-        owner, place = owner[known | same], place[known | same]
+        ended = offset >= lengths[owner]
+        equal = contexts.tokens[np.where(ended, 0, place + offset)]
+        equal = equal == ids[np.where(ended, 0, answer_starts[owner] + offset)]
+        owner, place = owner[ended | equal], place[ended | equal]
     found, index = np.unique(owner, return_index=True)  # the first place of each
     first[found] = place[index]
     last[found] = first[found] + lengths[found] - 1
-    return np.stack([first, last], axis=1) - documents.splits[contexts, None]
+    return np.stack([first, last], axis=1) - contexts.splits[context_index, None]

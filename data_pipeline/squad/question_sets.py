@@ -29,7 +29,7 @@ class Data:
     """
 
     questions: squad_files.Questions
-    windows: context_windows.Windows
+    windows: context_windows.ContextWindows
 
     def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
         """Padded batches of windows; with answer positions where they are known.

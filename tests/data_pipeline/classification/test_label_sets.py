@@ -57,9 +57,7 @@ def test_unknown_label_names_place_set_and_closest():
 
 def test_messages_about_many_labels_stay_short():
     many = label_sets.LabelSet(tuple(f"label{n}" for n in range(10_000)))
-    with pytest.raises(
-        ValueError, match=r"'label19' and 9980 more\]"
-    ) as caught:
+    with pytest.raises(ValueError, match=r"'label19' and 9980 more\]") as caught:
         many.encode(table("x" * 10_000))
     assert len(str(caught.value)) < 700
 

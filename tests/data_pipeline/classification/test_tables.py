@@ -385,9 +385,7 @@ def test_bytes_that_are_not_utf8_are_named(read, name):
 
 def test_messages_stay_short(read):
     header = "\t".join(f"column{n}" for n in range(500))
-    with pytest.raises(
-        ValueError, match=r"column19' and 480 more\]"
-    ) as caught:
+    with pytest.raises(ValueError, match=r"column19' and 480 more\]") as caught:
         read(f"{header}\n", text_a="text")
     assert len(str(caught.value)) < 600
 
