@@ -42,8 +42,8 @@ class Parts(NamedTuple):
     config: config_lib.BertConfig
     tokenizer: tokenization.BertTokenizer
     settings: answer_choice.Settings
-    train: question_sets.Data | None
-    dev: question_sets.Data | None
+    train: question_sets.QuestionSet | None
+    dev: question_sets.QuestionSet | None
     plan: loop.Plan | None
     strategy: Any
     pad_to: int | None

@@ -58,7 +58,7 @@ def time_ours():
     begin = time.perf_counter()
     windows = context_windows.make_windows(questions, tokenizer, **limits)
     featurised = len(questions) / (time.perf_counter() - begin)
-    data = question_sets.Data(questions, windows)
+    data = question_sets.QuestionSet(questions, windows)
     net = config.BertConfig.from_json_file(files.config_file)
     model = models.BertSpanPredictor(net)
     model.build()

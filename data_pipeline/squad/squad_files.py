@@ -163,9 +163,11 @@ def shuffled(questions: Questions) -> Questions:
 def _take(questions: Questions, rows: Sequence[int]) -> Questions:
     """The questions at some rows, in that order, but for `answer_words`."""
     names = ("ids", "texts", "answer_texts", "answer_starts", "is_impossible")
-    columns = {name: [getattr(questions, name)[row] for row in rows] for name in names}
-    context_index = questions.context_index[list(rows)]
-    return dataclasses.replace(questions, context_index=context_index, **columns)
+    columns: dict[str, Any] = {
+        name: [getattr(questions, name)[row] for row in rows] for name in names
+    }
+    columns["context_index"] = questions.context_index[list(rows)]
+    return dataclasses.replace(questions, **columns)
 
 
 def _training_answers(

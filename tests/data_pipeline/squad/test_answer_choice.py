@@ -44,7 +44,7 @@ def recorded(shared_file):
         input_ids=ids,
         word_index=word_index,
         is_max_context=is_max_context,
-        context_start=48 * np.array([window["doc_span_index"] for window in windows]),
+        part_starts=48 * np.array([window["doc_span_index"] for window in windows]),
     )
     logits = np.load(shared_file(f"{GOLDEN}/logits.npz"))
     vocab_file = shared_file("data/vocab/bert-base-uncased-vocab.txt")
@@ -105,7 +105,7 @@ def inputs_of(*windows, words=SENTENCE, tokens=TOKENS, token_words=TOKEN_WORDS):
         input_ids=ids,
         word_index=word_index,
         is_max_context=word_index >= 0,
-        context_start=np.array([window.start for window in windows]),
+        part_starts=np.array([window.start for window in windows]),
     )
 
 
@@ -179,7 +179,7 @@ def random_run():
         input_ids=np.tile(one.input_ids, (RUNS, 1)),
         word_index=np.tile(one.word_index, (RUNS, 1)),
         is_max_context=rng.random((2 * RUNS, WIDTH)) < 0.7,
-        context_start=np.tile(one.context_start, RUNS),
+        part_starts=np.tile(one.part_starts, RUNS),
     )
     return inputs, *rng.integers(0, 3, (2, 2 * RUNS, WIDTH)).astype(np.float32)
 
@@ -202,7 +202,7 @@ def answers_of_random_run(with_null):
 def differing_runs(with_null, rules):
     inputs, start, end = random_run()
     differing = 0
-    nbests = answers_of_random_run(with_null).nbest.values()
+    nbests = answers_of_random_run(with_null).n_best.values()
     for number, nbest in enumerate(nbests):
         found = [
             (entry["text"], entry["start_logit"], entry["end_logit"]) for entry in nbest
@@ -230,12 +230,12 @@ def test_answers_are_texts_of_the_context():
     start = [(0, 3, 5), (0, 7, 4), (0, 10, 3)]  # steve, paris, paris
     end = [(0, 4, 2), (0, 7, 1), (0, 10, 0.5)]  # smith, paris, paris
     answers = choose(inputs, start, end, n_best_size=3, max_answer_length=2)
-    texts = [entry["text"] for entry in answers.nbest["q"]]
+    texts = [entry["text"] for entry in answers.n_best["q"]]
     assert texts == ["Steve Smith", "Paris"]  # the other "Paris" is dropped
     assert answers.predictions == {"q": "Steve Smith"}
-    assert answers.null_odds is None
+    assert answers.null_score_diffs is None
     scores = np.exp([7, 5])
-    found = [entry["probability"] for entry in answers.nbest["q"]]
+    found = [entry["probability"] for entry in answers.n_best["q"]]
     np.testing.assert_allclose(found, scores / scores.sum(), rtol=1e-12)
 
 
@@ -262,13 +262,13 @@ def null_answers(null, threshold=0.0, **settings):
 )
 def test_threshold_decides_on_no_answer(null, threshold, odds, prediction):
     answers = null_answers(null, threshold)
-    assert answers.null_odds == {"q": odds}
+    assert answers.null_score_diffs == {"q": odds}
     assert answers.predictions == {"q": prediction}
 
 
 def test_no_answer_is_listed_once_and_always():
     for null, place in ((9.0, 0), (-9.0, 2)):
-        nbest = null_answers(null, n_best_size=2).nbest["q"]
+        nbest = null_answers(null, n_best_size=2).n_best["q"]
         assert len(nbest) == 2 + (place == 2)
         places = [i for i, entry in enumerate(nbest) if entry["text"] == ""]
         assert places == [place]
@@ -290,14 +290,14 @@ def test_nothing_is_proposed(has_windows):
     answers = choose(inputs, start, end)
     empty = {"text": "empty", "probability": 1.0, "start_logit": 0.0, "end_logit": 0.0}
     assert answers.predictions[question] == "empty"
-    assert answers.nbest[question] == [empty]
+    assert answers.n_best[question] == [empty]
     answers = choose(
         *(inputs, start, end), version_2_with_negative=True, null_score_diff_threshold=9
     )
     assert answers.predictions[question] == ""
-    assert [entry["text"] for entry in answers.nbest[question]] == [""]
-    assert answers.nbest[question][0]["start_logit"] == 3.0 * has_windows
-    assert answers.null_odds[question] == 1e6
+    assert [entry["text"] for entry in answers.n_best[question]] == [""]
+    assert answers.n_best[question][0]["start_logit"] == 3.0 * has_windows
+    assert answers.null_score_diffs[question] == 1e6
     assert list(answers.predictions) == inputs.question_ids
 
 
@@ -305,7 +305,7 @@ def test_windows_of_a_question_need_not_stand_together():
     first, second = inputs_of(range(0, 6), range(2, 8)), inputs_of(WHOLE)
     columns = {
         name: np.concatenate([getattr(first, name), getattr(second, name)])[[0, 2, 1]]
-        for name in ("input_ids", "word_index", "is_max_context", "context_start")
+        for name in ("input_ids", "word_index", "is_max_context", "part_starts")
     }
     both = answer_choice.Inputs(
         question_ids=["a", "b"],
@@ -317,7 +317,7 @@ def test_windows_of_a_question_need_not_stand_together():
     answers = choose(both, start, end)
     for question, inputs, rows in (("a", first, [0, 2]), ("b", second, [1])):
         alone = choose(inputs, start[rows], end[rows])
-        assert answers.nbest[question] == alone.nbest["q"]
+        assert answers.n_best[question] == alone.n_best["q"]
 
 
 # One word, as Chinese sentences are, whose third character is not in the vocabulary.
@@ -355,8 +355,8 @@ def test_files_are_whole_or_absent(tmp_path):
     written = {path.name: path.read_text() for path in (tmp_path / "new").iterdir()}
     assert written["predictions.json"] == '{\n    "q": "Steve Smith"\n}\n'
     assert written["null_odds.json"] == '{\n    "q": -5.5\n}\n'
-    assert json.loads(written["nbest_predictions.json"]) == answers.nbest
-    broken = answers._replace(null_odds={"q": object()})
+    assert json.loads(written["nbest_predictions.json"]) == answers.n_best
+    broken = answers._replace(null_score_diffs={"q": object()})
     with pytest.raises(TypeError):
         answer_choice.write(tmp_path / "broken", broken)
     assert not (tmp_path / "broken").exists()
