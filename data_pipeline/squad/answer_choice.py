@@ -21,7 +21,6 @@ import numpy as np
 from contract import atomic_files, features, file_names
 from data_pipeline.examples import packing
 from data_pipeline.squad import answer_text, context_windows, squad_files
-from data_pipeline.text import tokenization
 
 # In null_odds.json where nothing but "no answer" was proposed: above every threshold.
 NO_PROPOSAL_SCORE_DIFF = 1e6
@@ -40,18 +39,14 @@ class Inputs:
         question_index: int [N], the question of each window; a question may have none.
             Its windows are in the order of the context.
         input_ids: int [N, S].
-        word_index: int [N, S], as context_windows.token_grids has it.
-        is_max_context: bool [N, S], likewise.
-        part_starts: int [N], tokens of the context before the window's first.
+        grids: where they come from.
     """
 
     question_ids: Sequence[str]
     words: Sequence[Sequence[str]]
     question_index: np.ndarray
     input_ids: np.ndarray
-    word_index: np.ndarray
-    is_max_context: np.ndarray
-    part_starts: np.ndarray
+    grids: context_windows.TokenGrids
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,16 +101,13 @@ def inputs_of(
     length: int,
 ) -> Inputs:
     """Lays out windows in rows of `length` tokens, not less than any window has."""
-    word_index, is_max_context = context_windows.token_grids(windows, length)
     words = [squad_files.split_words(context) for context in questions.contexts]
     return Inputs(
         question_ids=questions.ids,
         words=[words[context] for context in questions.context_index],
         question_index=windows.question_index,
         input_ids=packing.grids(windows.packed, length)[features.INPUT_IDS],
-        word_index=word_index,
-        is_max_context=is_max_context,
-        part_starts=windows.part_starts,
+        grids=context_windows.token_grids(windows, length),
     )
 
 
@@ -153,8 +145,8 @@ def choose(
         rows = order[bounds[question] : bounds[question + 1]]
         start = start_logits[rows].astype(np.float64)  # [W, S]
         end = end_logits[rows].astype(np.float64)
-        in_context = inputs.word_index[rows] >= 0
-        can_start = in_context & inputs.is_max_context[rows]
+        in_context = inputs.grids.word_index[rows] >= 0
+        can_start = in_context & inputs.grids.is_max_context[rows]
         spans = _proposals(start, end, can_start, in_context, settings)
         entries = _distinct(
             spans, start, end, texts.of_question(question, rows), settings
@@ -283,45 +275,20 @@ class _Texts:
         self._offsets = None
         if settings.aligner == "words":
             self._offsets = answer_text.Offsets(self._parts, settings.do_lower_case)
-            self._continues = np.array(list(map(tokenization.is_continuation, vocab)))
 
     def of_question(self, question, rows):
         """A function from (window, first, last), a span of `rows`, to its text."""
-        word_index = self._inputs.word_index[rows]
-        input_ids = self._inputs.input_ids[rows]
         all_words = self._inputs.words[question]
-        if self._offsets is not None:
-            begins = ~self._continues[input_ids]
-            part = _part_index(begins, word_index, self._inputs.part_starts[rows])
+        grids = self._inputs.grids
 
         def text_of(window, first, last):
-            place = word_index[window, [first, last]]
-            words = all_words[place[0] : place[1] + 1]
+            row, ends = rows[window], [first, last]
+            begin, end = grids.word_index[row, ends]
+            words = all_words[begin : end + 1]
             if self._offsets is not None:
-                return self._offsets.text(words, *part[window, [first, last]])
-            ids = input_ids[window, first : last + 1].tolist()
+                return self._offsets.text(words, *grids.part_index[row, ends])
+            ids = self._inputs.input_ids[row, first : last + 1].tolist()
             spelled = answer_text.spell(self._vocab[index] for index in ids)
             return answer_text.align(spelled, words, self._parts)
 
         return text_of
-
-
-def _part_index(begins, word_index, part_starts):
-    """Which part of its word each token belongs to (see answer_text), int [W, S].
-
-    A window may begin inside a word, so the tokens of the context are put together.
-
-    Args:
-        begins: bool [W, S], whether a token begins a part of a word.
-        word_index: [W, S], as in `Inputs`.
-        part_starts: [W], as in `Inputs`.
-    """
-    in_context = word_index >= 0
-    place = part_starts[:, np.newaxis] + np.cumsum(in_context, axis=1) - 1
-    words = np.zeros(np.max(place, initial=-1) + 1, np.int64)  # [tokens of the context]
-    words[place[in_context]] = word_index[in_context]
-    begun = np.zeros_like(words)
-    begun[place[in_context]] = begins[in_context]
-    begun = np.cumsum(begun)
-    part = begun - begun[np.searchsorted(words, words)]
-    return np.where(in_context, part[np.where(in_context, place, 0)], 0)

@@ -5,13 +5,14 @@
     window 1    [CLS] q [SEP]     c d e f [SEP]            doc_stride=2
     window 2    [CLS] q [SEP]         e f g h [SEP]
 
-What a window holds of the context is its *part*. The rules are the original's
+What a window holds of the context is its *excerpt*. The rules are the original's
 (convert_examples_to_features, _improve_answer_span, _check_is_max_context), for
 thousands of questions at a time.
 """
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +34,7 @@ class ContextTokens:
         tokens: int32 [T].
         splits: int64 [C + 1]; context c is tokens[splits[c]:splits[c + 1]].
         token_words: int32 [T], the word of each token, counted in its context.
+        token_parts: int32 [T], the part of its word (see answer_text), from 0.
         word_tokens: int64 [W + 1], where in `tokens` each word of all contexts begins.
         word_splits: int64 [C + 1]; the words of context c are
             word_splits[c]..word_splits[c + 1] - 1.
@@ -41,6 +43,7 @@ class ContextTokens:
     tokens: np.ndarray
     splits: np.ndarray
     token_words: np.ndarray
+    token_parts: np.ndarray
     word_tokens: np.ndarray
     word_splits: np.ndarray
 
@@ -50,12 +53,12 @@ class ContextWindows:
     """The N windows of Q questions, in the order of the questions.
 
     Attributes:
-        packed: the windows; segment 1 is the part and the last [SEP]. `num_truncated`
-            counts the questions that were cut.
-        contexts: what the parts are parts of.
+        packed: the windows; segment 1 is the excerpt and the last [SEP].
+            `num_truncated` counts the questions that were cut.
+        contexts: where the excerpts are from.
         question_index: int32 [N], the question of each window.
         window_index: int32 [N], counted from 0 for each question.
-        part_starts: int64 [N], first token of the part, counted in its context.
+        excerpt_starts: int64 [N], first token of the excerpt, counted in its context.
         context_starts: int64 [N], first token of the context in `contexts.tokens`.
         start_positions: int32 [N], first token of the answer, counted in the window;
             0, which is [CLS], where the window lacks some of the answer. None for
@@ -67,7 +70,7 @@ class ContextWindows:
     contexts: ContextTokens
     question_index: np.ndarray
     window_index: np.ndarray
-    part_starts: np.ndarray
+    excerpt_starts: np.ndarray
     context_starts: np.ndarray
     start_positions: np.ndarray | None
     end_positions: np.ndarray | None
@@ -81,51 +84,62 @@ class ContextWindows:
         return FIRST_UNIQUE_ID + np.arange(len(self), dtype=features.INTEGER)
 
     @property
-    def part_lengths(self) -> np.ndarray:
+    def excerpt_lengths(self) -> np.ndarray:
         """int64 [N], tokens of the context in each window."""
         return self.packed.lengths - self.packed.first_lengths - 1
 
 
-def token_grids(windows: ContextWindows, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """The words that tokens come from, and where they count, as padded rows.
+class TokenGrids(NamedTuple):
+    """Where the tokens of windows come from, as padded rows.
 
-    Each token of a context counts in one window only: where the smaller of the numbers
-    of tokens before and after it is largest, a hundredth of the part's length added,
-    and in the first of equal windows.
-
-    Args:
-        windows: N of them.
-        length: S, tokens of a padded row, not less than those of any window.
-
-    Returns:
+    Attributes:
         word_index: int32 [N, S], the word of each token in its context
             (`token_to_orig_map`); -1 for question, special tokens and padding.
+        part_index: int32 [N, S], which part of that word; 0 outside of the context.
         is_max_context: bool [N, S], whether a token counts in this window
-            (`token_is_max_context`); False where the word is -1.
+            (`token_is_max_context`); False outside of the context.
     """
-    lengths = windows.part_lengths
+
+    word_index: np.ndarray
+    part_index: np.ndarray
+    is_max_context: np.ndarray
+
+
+def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
+    """Lays out windows in rows of `length` tokens, not less than any window has.
+
+    Each token of a context counts in one window only: where the smaller of the numbers
+    of tokens before and after it is largest, a hundredth of the excerpt's length
+    added, and in the first of equal windows.
+    """
+    lengths = windows.excerpt_lengths
     window = np.repeat(np.arange(len(windows)), lengths)  # [sum of lengths], as below
     before = ragged.ranges(np.zeros_like(lengths), lengths)
     column = before + windows.packed.first_lengths[window]
-    token = before + (windows.context_starts + windows.part_starts)[window]
-    word_index = np.full((len(windows), length), -1, features.INTEGER)
-    word_index[window, column] = windows.contexts.token_words[token]
+    token = before + (windows.context_starts + windows.excerpt_starts)[window]
 
     # Windows that show one token for one question have a place in common. A question's
-    # parts cover its context, so their lengths leave room for all of its places.
+    # excerpts cover its context, so their lengths leave room for all of its places.
     first_windows = np.arange(len(windows)) - windows.window_index
-    place = (
-        before + (ragged.splits(lengths)[first_windows] + windows.part_starts)[window]
-    )
+    shift = ragged.splits(lengths)[first_windows] + windows.excerpt_starts
+    place = before + shift[window]
     scores = np.minimum(before, lengths[window] - 1 - before) + 0.01 * lengths[window]
     best_scores = np.zeros(len(place))
     np.maximum.at(best_scores, place, scores)
     best = np.flatnonzero(scores == best_scores[place])[::-1]
     best_window = np.zeros(len(place), np.int64)
     best_window[place[best]] = window[best]  # what is assigned last, the first, stays
-    is_max_context = np.zeros(word_index.shape, bool)
-    is_max_context[window, column] = window == best_window[place]
-    return word_index, is_max_context
+
+    def grid(values, default):
+        cells = np.full((len(windows), length), default, values.dtype)
+        cells[window, column] = values
+        return cells
+
+    return TokenGrids(
+        word_index=grid(windows.contexts.token_words[token], -1),
+        part_index=grid(windows.contexts.token_parts[token], 0),
+        is_max_context=grid(window == best_window[place], False),
+    )
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
@@ -163,7 +177,7 @@ def make_windows(
         questions: for training (with `answer_words`) or prediction.
         tokenizer: splits words into pieces.
         max_seq_length: of a window, in tokens, the special ones included.
-        doc_stride: tokens from one window to the next, at most the part's length.
+        doc_stride: tokens from one window to the next, at most an excerpt.
         max_query_length: tokens that a question keeps.
         report: called with (questions done, questions in all) now and then.
 
@@ -199,18 +213,25 @@ def tokenize_contexts(
     for start in range(0, len(contexts), _CHUNK_ROWS):
         chunk = contexts[start : start + _CHUNK_ROWS]
         split = [squad_files.split_words(context) for context in chunk]
-        tokens = tokenizer.tokenize([word for found in split for word in found])
-        ids.append(tokens.values.numpy())
-        pieces.append(tokens.row_lengths().numpy())
+        pieces_of_words = tokenizer.tokenize(
+            [word for found in split for word in found]
+        )
+        ids.append(pieces_of_words.values.numpy())
+        pieces.append(pieces_of_words.row_lengths().numpy())
         words.append([len(found) for found in split])
+    tokens = np.concatenate(ids).astype(features.INTEGER)
     word_lengths, context_lengths = np.concatenate(pieces), np.concatenate(words)
     word_tokens = ragged.splits(word_lengths)
     word_splits = ragged.splits(context_lengths)
     numbers = ragged.ranges(np.zeros_like(context_lengths), context_lengths)
+    continues = np.array(list(map(tokenization.is_continuation, tokenizer.vocab)))
+    begun = np.cumsum(~continues[tokens])  # parts, up to and including each token
+    parts = begun - begun[np.repeat(word_tokens[:-1], word_lengths)]
     return ContextTokens(
-        tokens=np.concatenate(ids).astype(features.INTEGER),
+        tokens=tokens,
         splits=word_tokens[word_splits],
         token_words=np.repeat(numbers, word_lengths).astype(features.INTEGER),
+        token_parts=parts.astype(features.INTEGER),
         word_tokens=word_tokens,
         word_splits=word_splits,
     )
@@ -262,7 +283,7 @@ def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
         contexts=contexts,
         question_index=rows[owner].astype(features.INTEGER),
         window_index=window_index.astype(features.INTEGER),
-        part_starts=starts,
+        excerpt_starts=starts,
         context_starts=context_starts,
         start_positions=begin,
         end_positions=end,

@@ -37,14 +37,13 @@ def recorded(shared_file):
         for place, word in window["token_to_orig_map"].items():
             word_index[row, int(place)] = word
             is_max_context[row, int(place)] = window["token_is_max_context"][place]
+    no_parts = np.zeros_like(word_index)  # the original does not know them
     inputs = answer_choice.Inputs(
         question_ids=recorded["qas_ids"],
         words=[contexts[key] for key in recorded["qas_ids"]],
         question_index=np.array([window["example_index"] for window in windows]),
         input_ids=ids,
-        word_index=word_index,
-        is_max_context=is_max_context,
-        part_starts=48 * np.array([window["doc_span_index"] for window in windows]),
+        grids=context_windows.TokenGrids(word_index, no_parts, is_max_context),
     )
     logits = np.load(shared_file(f"{GOLDEN}/logits.npz"))
     vocab_file = shared_file("data/vocab/bert-base-uncased-vocab.txt")
@@ -74,12 +73,13 @@ def test_windows_are_laid_out_as_recorded(recorded, shared_file):
         questions, tokenizer, max_seq_length=128, doc_stride=48, max_query_length=32
     )
     inputs = answer_choice.inputs_of(questions, windows, 128)
-    for field in dataclasses.fields(inputs):
-        found, wanted = (getattr(each, field.name) for each in (inputs, expected))
-        if isinstance(wanted, np.ndarray):
-            np.testing.assert_array_equal(found, wanted, err_msg=field.name)
-        else:
-            assert found == wanted
+    assert inputs.question_ids == expected.question_ids
+    assert inputs.words == expected.words
+    np.testing.assert_array_equal(inputs.question_index, expected.question_index)
+    np.testing.assert_array_equal(inputs.input_ids, expected.input_ids)
+    for name in ("word_index", "is_max_context"):
+        found, wanted = (getattr(each.grids, name) for each in (inputs, expected))
+        np.testing.assert_array_equal(found, wanted, err_msg=name)
 
 
 SENTENCE = ["Steve", "Smith's", "Paris,", "in", "Paris"]
@@ -89,23 +89,32 @@ FIRST = 3  # the first token of a context stands behind [CLS] who [SEP]
 WIDTH = 14
 
 
+def parts_of(tokens, words):
+    """Which part of its word each token belongs to."""
+    parts = []
+    for token, before, word in zip(tokens, [-1, *words], words, strict=False):
+        begins_part = not token.startswith("##")
+        parts.append(parts[-1] + begins_part if word == before else 0)
+    return parts
+
+
 def inputs_of(*windows, words=SENTENCE, tokens=TOKENS, token_words=TOKEN_WORDS):
     """Windows of one question, each a range of the tokens of its context."""
     count = len(windows)
     ids = np.zeros((count, WIDTH), int)
-    word_index = np.full(ids.shape, -1)
+    word_index, part_index = np.full(ids.shape, -1), np.zeros(ids.shape, int)
+    parts = parts_of(tokens, token_words)
     for row, window in enumerate(windows):
         shown = ["[CLS]", "who", "[SEP]", *(tokens[i] for i in window), "[SEP]"]
         ids[row, : len(shown)] = [IDS[token] for token in shown]
         word_index[row, FIRST:][: len(window)] = [token_words[i] for i in window]
+        part_index[row, FIRST:][: len(window)] = [parts[i] for i in window]
     return answer_choice.Inputs(
         question_ids=["q"],
         words=[words],
         question_index=np.zeros(count, int),
         input_ids=ids,
-        word_index=word_index,
-        is_max_context=word_index >= 0,
-        part_starts=np.array([window.start for window in windows]),
+        grids=context_windows.TokenGrids(word_index, part_index, word_index >= 0),
     )
 
 
@@ -141,7 +150,7 @@ def reference_nbest(inputs, rows, start, end, with_null, rules):
     """(text, start logit, end logit), best first, by sorting Python's lists."""
     found = []
     for row in rows:
-        words, good = inputs.word_index[row], inputs.is_max_context[row]
+        words, good = inputs.grids.word_index[row], inputs.grids.is_max_context[row]
         ranked = [
             sorted(range(WIDTH), key=logits[row].__getitem__, reverse=True)[:N_BEST]
             for logits in (start, end)
@@ -177,9 +186,11 @@ def random_run():
         words=[SENTENCE] * RUNS,
         question_index=np.repeat(np.arange(RUNS), 2),
         input_ids=np.tile(one.input_ids, (RUNS, 1)),
-        word_index=np.tile(one.word_index, (RUNS, 1)),
-        is_max_context=rng.random((2 * RUNS, WIDTH)) < 0.7,
-        part_starts=np.tile(one.part_starts, RUNS),
+        grids=context_windows.TokenGrids(
+            np.tile(one.grids.word_index, (RUNS, 1)),
+            np.tile(one.grids.part_index, (RUNS, 1)),
+            rng.random((2 * RUNS, WIDTH)) < 0.7,
+        ),
     )
     return inputs, *rng.integers(0, 3, (2, 2 * RUNS, WIDTH)).astype(np.float32)
 
@@ -281,7 +292,9 @@ def test_nothing_is_proposed(has_windows):
     inputs = inputs_of(WHOLE)
     inputs = dataclasses.replace(
         inputs,
-        is_max_context=np.zeros_like(inputs.is_max_context),
+        grids=inputs.grids._replace(
+            is_max_context=np.zeros_like(inputs.grids.is_max_context)
+        ),
         question_ids=["q" if has_windows else "other", "none"],
         words=[SENTENCE, []],
     )
@@ -303,15 +316,16 @@ def test_nothing_is_proposed(has_windows):
 
 def test_windows_of_a_question_need_not_stand_together():
     first, second = inputs_of(range(0, 6), range(2, 8)), inputs_of(WHOLE)
-    columns = {
-        name: np.concatenate([getattr(first, name), getattr(second, name)])[[0, 2, 1]]
-        for name in ("input_ids", "word_index", "is_max_context", "part_starts")
-    }
+
+    def mixed(one, other):
+        return np.concatenate([one, other])[[0, 2, 1]]
+
     both = answer_choice.Inputs(
         question_ids=["a", "b"],
         words=[SENTENCE, SENTENCE],
         question_index=np.array([0, 1, 0]),
-        **columns,
+        input_ids=mixed(first.input_ids, second.input_ids),
+        grids=context_windows.TokenGrids(*map(mixed, first.grids, second.grids)),
     )
     start, end = np.random.default_rng(0).normal(size=(2, 3, WIDTH))
     answers = choose(both, start, end)

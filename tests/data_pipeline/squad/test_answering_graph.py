@@ -102,8 +102,8 @@ def test_windows_are_those_of_training(tokenizer, limits):
     inputs = inputs_of(questions, tokenizer, limits, width)
     np.testing.assert_array_equal(windows.features["input_ids"], inputs.input_ids)
     np.testing.assert_array_equal(windows.question_index, inputs.question_index)
-    np.testing.assert_array_equal(windows.is_context, inputs.word_index >= 0)
-    np.testing.assert_array_equal(windows.is_max_context, inputs.is_max_context)
+    np.testing.assert_array_equal(windows.is_context, inputs.grids.word_index >= 0)
+    np.testing.assert_array_equal(windows.is_max_context, inputs.grids.is_max_context)
     counts = np.bincount(inputs.question_index, minlength=len(ROWS))
     assert {0, 1, 2} <= set(counts)
     # Tokens that stand in several windows count in one.

@@ -18,7 +18,7 @@ from data_pipeline.text import tokenization
 PIECES = "the fair opens on monday japanese a b ab ##b ##c c ( ) - . 1895 1943 中 文"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 TOKENIZER = tokenization.BertTokenizer(VOCAB)
-ARRAYS = ("question_index", "window_index", "part_starts", "context_starts")
+ARRAYS = ("question_index", "window_index", "excerpt_starts", "context_starts")
 PACKED = ("tokens", "splits", "first_lengths")
 
 
@@ -71,12 +71,15 @@ def one_by_one(questions, max_seq_length, doc_stride, max_query_length):
     """Yields what a window is, as a dict, one question and one token at a time."""
     for number, text in enumerate(questions.texts):
         query = pieces(text)[:max_query_length]
-        document, token_word, word_token = [], [], []
+        document, token_word, token_part, word_token = [], [], [], []
         for index, word in enumerate(words_about(questions, number)):
             word_token.append(len(document))
+            part = -1
             for piece in pieces(word):
+                part += not VOCAB[piece].startswith("##")
                 document.append(piece)
                 token_word.append(index)
+                token_part.append(part)
         word_token.append(len(document))
         span = None
         if not questions.is_impossible[number]:
@@ -84,31 +87,32 @@ def one_by_one(questions, max_seq_length, doc_stride, max_query_length):
             span = word_token[first], word_token[last + 1] - 1
             span = narrowed(document, span, pieces(questions.answer_texts[number][0]))
         room = max_seq_length - len(query) - 3
-        stretches = []
+        ranges = []
         start = 0
         while start < len(document):
-            stretches.append(range(start, min(start + room, len(document))))
-            if stretches[-1].stop == len(document):
+            ranges.append(range(start, min(start + room, len(document))))
+            if ranges[-1].stop == len(document):
                 break
             start += min(room, doc_stride)
-        for index, stretch in enumerate(stretches):
+        for index, shown in enumerate(ranges):
             position = (0, 0)
-            if span and span[0] >= stretch.start and span[1] < stretch.stop:
-                shift = len(query) + 2 - stretch.start
+            if span and span[0] >= shown.start and span[1] < shown.stop:
+                shift = len(query) + 2 - shown.start
                 position = span[0] + shift, span[1] + shift
             yield {
                 "question": number,
                 "window": index,
-                "tokens": [2, *query, 3, *(document[i] for i in stretch), 3],
+                "tokens": [2, *query, 3, *(document[i] for i in shown), 3],
                 "first_length": len(query) + 2,
-                "words": [token_word[i] for i in stretch],
-                "is_max": [best_stretch(stretches, i) == index for i in stretch],
+                "words": [token_word[i] for i in shown],
+                "parts": [token_part[i] for i in shown],
+                "is_max": [best_range(ranges, i) == index for i in shown],
                 "position": position,
             }
 
 
 def narrowed(document, span, answer):
-    """The first stretch within a span that equals the answer, or the span."""
+    """The first tokens within a span that equal the answer, or the span."""
     first, last = span
     for start in range(first, last + 1):
         for end in range(last, start - 1, -1):
@@ -117,20 +121,20 @@ def narrowed(document, span, answer):
     return span
 
 
-def best_stretch(stretches, token):
-    """Which stretch shows the token with most context on its poorer side."""
+def best_range(ranges, token):
+    """Which range shows the token with most context on its poorer side."""
     scores = [
         (min(token - s.start, s.stop - 1 - token) + 0.01 * len(s), -index)
-        for index, s in enumerate(stretches)
+        for index, s in enumerate(ranges)
         if token in s
     ]
     return -max(scores)[1]
 
 
-def parts(windows):
-    """For each token of each window's part its word, and whether it counts there."""
+def excerpts(windows):
+    """Of each window's excerpt: words, parts of these, and whether tokens count."""
     grids = context_windows.token_grids(windows, windows.packed.lengths.max())
-    firsts, lengths = windows.packed.first_lengths, windows.part_lengths
+    firsts, lengths = windows.packed.first_lengths, windows.excerpt_lengths
     return [
         [grid[window, first : first + length].tolist() for grid in grids]
         for window, (first, length) in enumerate(zip(firsts, lengths, strict=True))
@@ -139,19 +143,20 @@ def parts(windows):
 
 def described(windows):
     """The same dicts from what `make_windows` returns."""
-    for window, (words, is_max) in enumerate(parts(windows)):
+    for window, (words, parts, is_max) in enumerate(excerpts(windows)):
         begin, end = windows.packed.splits[window : window + 2]
         first_length = windows.packed.first_lengths[window]
         tokens = windows.packed.tokens[begin:end].tolist()
-        start = windows.context_starts[window] + windows.part_starts[window]
-        part = windows.contexts.tokens[start:][: windows.part_lengths[window]]
-        assert tokens[first_length:-1] == part.tolist()
+        start = windows.context_starts[window] + windows.excerpt_starts[window]
+        excerpt = windows.contexts.tokens[start:][: windows.excerpt_lengths[window]]
+        assert tokens[first_length:-1] == excerpt.tolist()
         yield {
             "question": windows.question_index[window],
             "window": windows.window_index[window],
             "tokens": tokens,
             "first_length": first_length,
             "words": words,
+            "parts": parts,
             "is_max": is_max,
             "position": (
                 windows.start_positions[window],
@@ -209,10 +214,10 @@ def golden(name, shared_file):
 def test_windows_equal_those_of_the_original(name, shared_file):
     windows, questions, expected, length = golden(name, shared_file)
     assert len(windows) == len(expected) == 82
-    word_grid, max_grid = context_windows.token_grids(windows, length)
+    word_grid, _, max_grid = context_windows.token_grids(windows, length)
     segments = np.arange(length) >= windows.packed.first_lengths[:, None]
     is_real = np.arange(length) < windows.packed.lengths[:, None]
-    for window, (words, is_max) in enumerate(parts(windows)):
+    for window, (words, _, is_max) in enumerate(excerpts(windows)):
         begin, end = windows.packed.splits[window : window + 2]
         first_length = windows.packed.first_lengths[window]
         tokens = windows.packed.tokens[begin:end].tolist()
@@ -233,7 +238,7 @@ def test_windows_equal_those_of_the_original(name, shared_file):
             question = windows.question_index[window]
             found["is_impossible"] = questions.is_impossible[question]
         assert found == expected[window]
-    assert np.sum(word_grid >= 0) == windows.part_lengths.sum()
+    assert np.sum(word_grid >= 0) == windows.excerpt_lengths.sum()
     assert not max_grid[word_grid < 0].any()
     if name == "predict":
         assert windows.start_positions is windows.end_positions is None
@@ -257,14 +262,14 @@ def test_long_window_counts_for_more_than_a_token_of_context():
     """A hundredth of the length matters where windows differ by over 100 tokens."""
     questions = ask((" ".join("a" * 340), "fair", "a", 0))
     windows = cut(questions, max_seq_length=304, doc_stride=190)
-    assert windows.part_lengths.tolist() == [300, 150]
+    assert windows.excerpt_lengths.tolist() == [300, 150]
     # Token 245 has 54 others after it in window 0, and 55 before it in window 1.
-    assert np.flatnonzero(parts(windows)[0][1])[-1] == 245
+    assert np.flatnonzero(excerpts(windows)[0][2])[-1] == 245
     assert list(described(windows)) == list(one_by_one(questions, 304, 190, 3))
     # The last token has none after it, and stands right behind a window twice as long.
     questions = ask((" ".join("a" * 301), "fair", "a", 0))
     windows = cut(questions, max_seq_length=304, doc_stride=190)
-    assert parts(windows)[1][1][-1]
+    assert excerpts(windows)[1][2][-1]
     assert list(described(windows)) == list(one_by_one(questions, 304, 190, 3))
 
 
@@ -297,9 +302,11 @@ def test_each_token_counts_in_one_window(max_seq_length, doc_stride):
     questions = random_questions(seed=2)
     windows = cut(questions, max_seq_length, doc_stride)
     seen, counted = [], []
-    for window, (_, is_max) in enumerate(parts(windows)):
+    for window, (_, _, is_max) in enumerate(excerpts(windows)):
         question = windows.question_index[window]
-        places = windows.part_starts[window] + np.arange(windows.part_lengths[window])
+        places = windows.excerpt_starts[window] + np.arange(
+            windows.excerpt_lengths[window]
+        )
         seen += [(question, place) for place in places]
         counted += [(question, place) for place in places[is_max]]
     assert len(counted) == len(set(counted))
@@ -339,8 +346,8 @@ def test_answer_outside_of_a_window_is_nowhere():
     questions = ask((context, "c", "fair opens", 8), (context, "c", None, 0))
     windows = cut(questions, max_seq_length=9, doc_stride=2)
     # Five of ten tokens each, [CLS] c [SEP] before them; tokens 4 and 5 are the answer.
-    assert windows.part_starts.tolist() == [0, 2, 4, 6] * 2
-    assert windows.part_lengths.tolist() == [5, 5, 5, 4] * 2
+    assert windows.excerpt_starts.tolist() == [0, 2, 4, 6] * 2
+    assert windows.excerpt_lengths.tolist() == [5, 5, 5, 4] * 2
     assert windows.start_positions.tolist() == [0, 5, 3, 0] + [0] * 4
     assert windows.end_positions.tolist() == [0, 6, 4, 0] + [0] * 4
 
