@@ -47,7 +47,7 @@ def time_ours():
     begin = time.perf_counter()
     windows = context_windows.make_windows(questions, tokenizer, **limits)
     featurised = len(questions) / (time.perf_counter() - begin)
-    data = question_sets.Data(questions, windows)
+    data = question_sets.QuestionSet(questions, windows)
     order = batching.training_order(
         windows.packed.lengths,
         batch_size=FLAGS.batch_size,

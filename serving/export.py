@@ -1,14 +1,16 @@
 """Trained models as SavedModels that take raw text; for TF Serving.
 
-A tf.Module whose `signatures()` are its named functions is what `save` takes. Here is
-the classifier's; `serving/question_answering.py` has that of run_squad.py, and
-`serving/tagging.py` that of run_tagger.py.
+Here is what all of them share, and the classifier; `serving/question_answering.py` has
+the model of run_squad.py, and `serving/tagging.py` that of run_tagger.py.
 """
 
 import os
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tensorflow as tf
+
+from contract import features as feature_names
 
 # TF Serving watches a directory for versions: subdirectories named by numbers.
 _VERSION = re.compile(r"^\d+/?$")
@@ -16,80 +18,89 @@ _VERSION = re.compile(r"^\d+/?$")
 EXTRA_DIR = "assets.extra"
 
 
-class TextClassifier(tf.Module):
-    """Two signatures over one model: `serving_default` takes text, `ids` features."""
+class ServedModel(tf.Module):
+    """Signatures over the variables of one model.
 
-    def __init__(self, encode, forward, variables, label_names, num_texts):
-        """Keeps the parts.
+    Args:
+        variables: of the model.
+        **functions: the tf.function of each signature, with input specs.
+    """
 
-        Args:
-            encode: text_a [B], text_b [B] -> {input_ids, input_mask, segment_ids}, as
-                in training, so that served tokens equal trained tokens.
-            forward: features -> probabilities float32 [B, C].
-            variables: of the model.
-            label_names: C names for `label`; () where there is no one label.
-            num_texts: 1, or 2 for pairs.
-        """
+    def __init__(self, variables: Iterable[tf.Variable], **functions):
         super().__init__()
         self._tracked = list(variables)
-        self._encode = encode
-        self._forward = forward
-        self._labels = tf.constant(label_names, tf.string) if label_names else None
-        names = ("text",) if num_texts == 1 else ("text_a", "text_b")
-        self.classify = text_function(self._classify_text, *names)
-        self.classify_ids = ids_function(self._results)
+        self.functions = functions
 
     def signatures(self):
         """What a server offers, by name."""
         return {
-            "serving_default": self.classify.get_concrete_function(),
-            "ids": self.classify_ids.get_concrete_function(),
+            name: function.get_concrete_function()
+            for name, function in self.functions.items()
         }
 
-    def _classify_text(self, *texts):
-        return self._results(self._encode(*texts))
 
-    def _results(self, features):
-        probabilities = self._forward(features)  # [B, C]
-        results = {"probabilities": probabilities}
-        if self._labels is not None:
-            best = tf.argmax(probabilities, axis=-1)
-            results["label"] = tf.gather(self._labels, best)  # [B]
-        return results
+class TextClassifier(ServedModel):
+    """Signatures of a classifier: `serving_default` takes text, `ids` features.
+
+    Args:
+        encode: text_a [B], text_b [B] -> {input_ids, input_mask, segment_ids}, as in
+            training, so that served tokens equal trained tokens.
+        forward: features -> probabilities float32 [B, C].
+        variables: of the model.
+        label_names: C names for `label`; () where there is no one label.
+        num_texts: 1, or 2 for pairs.
+    """
+
+    def __init__(
+        self,
+        encode: Callable,
+        forward: Callable,
+        variables: Iterable[tf.Variable],
+        label_names: Sequence[str],
+        num_texts: int,
+    ):
+        labels = tf.constant(label_names, tf.string) if label_names else None
+
+        def classify_features(features):
+            results = {"probabilities": forward(features)}  # [B, C]
+            if labels is not None:
+                best = tf.argmax(results["probabilities"], axis=-1)
+                results["label"] = tf.gather(labels, best)  # [B]
+            return results
+
+        def classify_text(*texts):
+            return classify_features(encode(*texts))
+
+        names = ("text",) if num_texts == 1 else ("text_a", "text_b")
+        super().__init__(
+            variables,
+            serving_default=text_function(classify_text, *names),
+            ids=ids_function(classify_features),
+        )
 
 
-def text_function(function, *names):
+def text_function(function: Callable, *names: str):
     """A tf.function of texts, string [B] each, under these names."""
     specs = [tf.TensorSpec([None], tf.string, name=name) for name in names]
     return tf.function(function, input_signature=specs)
 
 
-def ids_function(function):
-    """A tf.function of what an encoder takes, int32 [B, S] each.
+def ids_function(function: Callable):
+    """A tf.function of the features of an encoder, int32 [B, S] each."""
+    names = feature_names.ENCODER_INPUTS
 
-    Args:
-        function: of the dict {input_ids, input_mask, segment_ids}.
-    """
+    def of_features(*arrays):
+        return function(dict(zip(names, arrays, strict=True)))
 
-    def of_features(input_ids, input_mask, segment_ids):
-        return function(
-            {
-                "input_ids": input_ids,
-                "input_mask": input_mask,
-                "segment_ids": segment_ids,
-            }
-        )
-
-    names = ("input_ids", "input_mask", "segment_ids")
     specs = [tf.TensorSpec([None, None], tf.int32, name=name) for name in names]
     return tf.function(of_features, input_signature=specs)
 
 
-def save(module, export_dir, files):
+def save(module: ServedModel, export_dir: str, files: Mapping[str, str]) -> str:
     """Writes the next version below `export_dir`, complete or absent.
 
     Args:
-        module: a tf.Module, whose `signatures()` gives concrete functions by name.
+        module: what to save.
         export_dir: holds versions 1, 2, ...; TF Serving's --model_base_path.
         files: {name: text} of what clients may want beside the model.
 
@@ -110,7 +121,7 @@ def save(module, export_dir, files):
     return target
 
 
-def latest_version(export_dir):
+def latest_version(export_dir: str) -> int:
     """The largest version below a directory, 0 where there is none."""
     if not tf.io.gfile.isdir(export_dir):
         return 0

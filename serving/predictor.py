@@ -8,6 +8,8 @@ python -m serving.predictor --export_dir=output/tags/export "a sentence"
 import json
 import os
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 if __name__ == "__main__":  # TensorFlow reads this when it is imported
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -15,36 +17,31 @@ if __name__ == "__main__":  # TensorFlow reads this when it is imported
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
 
-from contract import file_names
+from contract import atomic_files, file_names
 from serving import export
 
-# What lies beside a classifier or tagger.
-# Outputs of a tagger, [B, W] each.
-_OF_WORDS = ("words", "tags", "probabilities", "starts", "ends")
-# The tag of a word that is nothing in particular.
-_OUTSIDE = "O"
+_ANSWER_OUTPUTS = ("answer", "start", "end", "score", "probability", "null_odds")
+_WORD_OUTPUTS = ("words", "tags", "probabilities", "starts", "ends")  # [B, W] each
+_OUTSIDE = "O"  # the tag of a word that is nothing in particular
 
 
 class Predictor:
     """A SavedModel of a classifier, question answerer or tagger; loaded once.
+
+    Args:
+        export_dir: one version, or the directory of versions, whose newest is taken.
 
     Attributes:
         export_dir: the version that was loaded.
         labels: names of a classifier's labels, in the order of its probabilities, or of
             a tagger's tags, in the order of their ids; else empty.
         text_names: what an example consists of, such as question and context.
+
+    Raises:
+        ValueError: there is no SavedModel.
     """
 
-    def __init__(self, export_dir):
-        """Loads a version.
-
-        Args:
-            export_dir: one version, or the directory of versions, whose newest is
-                taken.
-
-        Raises:
-            ValueError: there is no SavedModel.
-        """
+    def __init__(self, export_dir: str):
         if version := export.latest_version(export_dir):
             export_dir = os.path.join(export_dir, str(version))
         if not tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb")):
@@ -58,20 +55,20 @@ class Predictor:
         names = self._signature.structured_input_signature[1]
         self.text_names = sorted(names, key=lambda name: (name != "question", name))
 
-    def predict(self, *texts):
-        """Labels some texts, tags their words, or answers some questions.
+    def predict(self, *texts: Sequence[str]) -> list[dict[str, Any]]:
+        """Classifies texts, tags their words, or answers questions.
 
         Args:
             texts: one list of strings, or two of equal length: for pairs, or questions
                 and their contexts.
 
         Returns:
-            A dict an example. Of a classifier: `label` and `probabilities` by name, or
-            `score`. Of a question answerer: `answer`, "" for none, `start` and `end`,
-            its characters in the context, and `score`, `probability` and, where a
-            question may have no answer, `null_odds`. Of a tagger: `words` of the text,
-            `tags`, `probabilities`, and `starts` and `ends`, characters in the text; a
-            list each.
+            A dict for each example. From a classifier: `label` and `probabilities` by
+            name, or `score`. From a question answerer: `answer`, "" for none, `start`
+            and `end`, its characters in the context, `score`, `probability` and, where
+            a question may have no answer, `null_odds`. From a tagger, lists by word:
+            `words`, `tags`, `probabilities`, and `starts` and `ends`, characters in the
+            text.
 
         Raises:
             ValueError: the model takes another number of texts, or lists differ in
@@ -109,30 +106,26 @@ class Predictor:
 
 
 def _read_labels(directory):
-    """The names of label_map.json; none where the model has no such names."""
+    """The names in label_map.json; none where the model has no such names."""
     path = os.path.join(directory, file_names.LABEL_MAP)
-    if not tf.io.gfile.exists(path):
-        return []
-    with tf.io.gfile.GFile(path) as file:
-        found = json.loads(file.read())
+    found = atomic_files.read_json(path) if tf.io.gfile.exists(path) else {}
     return [name for key, name in found.items() if key.isdigit()]
 
 
 def _answers(results):
     """A dict for each row of a question answerer's outputs."""
-    names = ("answer", "start", "end", "score", "probability", "null_odds")
-    columns = {name: results[name].tolist() for name in names if name in results}
+    columns = {k: results[k].tolist() for k in _ANSWER_OUTPUTS if k in results}
     columns["answer"] = [answer.decode() for answer in columns["answer"]]
     rows = zip(*columns.values(), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _tagged(results):
-    """A dict for each row of a tagger's outputs, without what pads it."""
+    """A dict for each row of a tagger's outputs, without the padding."""
     answers = []
     for i, words in enumerate(results["words"]):
         count = sum(word != b"" for word in words)
-        row = {name: results[name][i, :count].tolist() for name in _OF_WORDS}
+        row = {name: results[name][i, :count].tolist() for name in _WORD_OUTPUTS}
         for name in ("words", "tags"):
             row[name] = [value.decode() for value in row[name]]
         answers.append(row)
@@ -156,7 +149,7 @@ def _texts(arguments):
 
 
 def _main(argv, export_dir, as_json):
-    """Prints what the model says of the texts argv[1:]; returns an exit code."""
+    """Prints the predictions for the texts argv[1:]; returns an exit code."""
     try:
         if not export_dir or not argv[1:]:
             raise ValueError('give --export_dir=DIR and texts: "one" "another"')

@@ -21,7 +21,7 @@ def ask(rows):
         answer_texts=[[] for _ in rows],
         answer_starts=[[] for _ in rows],
         is_impossible=[False] * count,
-        has_marks=True,
+        is_version_2=True,
     )
 
 
@@ -37,7 +37,7 @@ def assert_equal(served, answers, rows):
         # SQuAD 1.1's word for no proposal.
         texts = [
             "" if entry["text"] == "empty" else entry["text"]
-            for entry in answers.nbest[str(key)]
+            for entry in answers.n_best[str(key)]
         ]
         prediction = answers.predictions[str(key)].replace("empty", "")
         assert " ".join(squad_files.split_words(row["answer"])) == prediction
@@ -45,13 +45,13 @@ def assert_equal(served, answers, rows):
             assert context[row["start"] : row["end"]] == row["answer"]
         else:
             assert (row["start"], row["end"]) == (-1, -1)
-        entry = answers.nbest[str(key)][texts.index(prediction)]
+        entry = answers.n_best[str(key)][texts.index(prediction)]
         score = entry["start_logit"] + entry["end_logit"]
         assert row["score"] == pytest.approx(score, abs=ROUNDING)
         probability = entry["probability"]
         assert row["probability"] == pytest.approx(probability, abs=ROUNDING)
-        if answers.null_odds is None:
+        if answers.null_score_diffs is None:
             assert "null_odds" not in row
         else:
-            odds = answers.null_odds[str(key)]
+            odds = answers.null_score_diffs[str(key)]
             assert row["null_odds"] == pytest.approx(odds, abs=ROUNDING)

@@ -1,11 +1,10 @@
 """Exact match and F1 of answers, and the best threshold for giving none.
 
-These are the numbers of the official evaluate-v1.1.py and evaluate-v2.0.py. Answers are
-compared after lower-casing and without punctuation, English articles and surplus white
-space; F1 is that of the words in common, a word being what white space separates.
-
-So a Chinese answer is one word: it is right or wrong, and its F1 is its exact match.
-Scores of Chinese data sets count characters and need a script of their own.
+The numbers are those of the official evaluate-v1.1.py and evaluate-v2.0.py. Answers are
+compared after lower-casing and without punctuation, English articles and surplus
+whitespace; F1 counts the words in common. A word is what whitespace separates, so a
+Chinese answer is one word and its F1 is its exact match; Chinese data sets count
+characters, in scripts of their own.
 
 Nothing here needs TensorFlow.
 """
@@ -22,7 +21,7 @@ Gold = Mapping[str, Sequence[str]]
 
 
 def normalize(text: str) -> str:
-    """What of an answer is compared."""
+    """Reduces an answer to what is compared."""
     text = text.lower().translate(_NO_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
 
@@ -35,11 +34,8 @@ def exact(gold: str, prediction: str) -> float:
 def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
     """Harmonic mean of precision and recall of the words in common.
 
-    Args:
-        gold: an answer of the data set.
-        prediction: the answer that was given.
-        both_empty: the value where nothing of either is left to compare: 1 since
-            SQuAD 2.0; SQuAD 1.1 gives 0, although the two match exactly.
+    `both_empty` is the value where nothing of either is left to compare: 1 since SQuAD
+    2.0, 0 in SQuAD 1.1, although the two match exactly.
     """
     wanted, given = normalize(gold).split(), normalize(prediction).split()
     if not wanted and not given:
@@ -55,10 +51,8 @@ def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
 def score_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
     """Scores of SQuAD 1.1, in percent: exact_match and f1.
 
-    Args:
-        gold: the right answers of each question id; the best one counts.
-        predictions: the given answer of each question id. A question without one
-            counts as wrong.
+    Of several right answers the one that suits best counts. A question without a
+    prediction counts as wrong.
 
     Raises:
         ValueError: there is no question, or one without an answer.
@@ -84,7 +78,7 @@ def score_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
 def score_v2(
     gold: Gold,
     predictions: Mapping[str, str],
-    null_odds: Mapping[str, float] | None = None,
+    null_score_diffs: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """Scores of SQuAD 2.0, in percent, and thresholds.
 
@@ -93,19 +87,17 @@ def score_v2(
     predictions as they are, like the official script without --na-prob-file.
 
     Args:
-        gold: the right answers of each question id, the best of which counts; none
-            where the question cannot be answered.
-        predictions: the given answer of each question id, "" for none.
-        null_odds: of each question id; the higher, the likelier there is no answer.
-            Adds best_exact, best_exact_thresh, best_f1 and best_f1_thresh, the best
-            scores that a threshold on them gives. An answer that `predictions`
-            withholds stays withheld.
+        gold: the right answers to each question, none where it is impossible.
+        predictions: the answer given to each question, "" for none.
+        null_score_diffs: the higher, the likelier there is no answer. Adds best_exact,
+            best_exact_thresh, best_f1 and best_f1_thresh: the best scores that a
+            threshold on them gives. What `predictions` withholds stays withheld.
 
     Raises:
         ValueError: there is no question, or one without a prediction or odds.
     """
     _check(gold)
-    for name, values in (("predictions", predictions), ("null odds", null_odds)):
+    for name, values in (("predictions", predictions), ("null odds", null_score_diffs)):
         missing = [] if values is None else [key for key in gold if key not in values]
         if missing:
             raise ValueError(
@@ -129,11 +121,11 @@ def score_v2(
                 total = sum(values[key] for key in keys)
                 results[prefix + name] = 100.0 * total / len(keys)
             results[prefix + "total"] = len(keys)
-    if null_odds is not None:
+    if null_score_diffs is not None:
         for name, values in scores.items():
-            best, threshold = _best_threshold(gold, predictions, values, null_odds)
-            results[f"best_{name}"] = best
-            results[f"best_{name}_thresh"] = threshold
+            results[f"best_{name}"], results[f"best_{name}_thresh"] = _best_threshold(
+                gold, predictions, values, null_score_diffs
+            )
     return results
 
 
@@ -147,27 +139,27 @@ def _best(
     predictions: Mapping[str, str],
     score: Callable[[str, str], float],
 ) -> dict[str, float]:
-    """Score of each question: that of the right answer which suits best."""
+    """Score of each question, by the right answer that suits best."""
     return {
         key: max(score(answer, predictions[key]) for answer in answers)
         for key, answers in gold.items()
     }
 
 
-def _best_threshold(gold, predictions, scores, null_odds):
-    """(score in percent, threshold): answers are given where odds do not exceed it.
+def _best_threshold(gold, predictions, scores, null_score_diffs):
+    """The best score in percent and its threshold; 0.0 where answering none is best.
 
-    Questions are answered one by one, the surest first; of equally sure ones, each
-    place between them counts as a threshold, as it does in the official script. 0.0
-    where it is best to answer none.
+    Questions are answered one by one, the surest first. As in the official script, each
+    place between equally sure ones counts as a threshold.
     """
     reached = float(sum(not answers for answers in gold.values()))
     best, threshold = reached, 0.0
-    for key in sorted((key for key in null_odds if key in gold), key=null_odds.get):
+    known = [key for key in null_score_diffs if key in gold]
+    for key in sorted(known, key=null_score_diffs.get):
         if gold[key]:
             reached += scores[key]
         elif predictions[key]:
             reached -= 1
         if reached > best:
-            best, threshold = reached, null_odds[key]
+            best, threshold = reached, null_score_diffs[key]
     return 100.0 * best / len(gold), threshold

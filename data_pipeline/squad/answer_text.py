@@ -1,17 +1,17 @@
-"""From predicted tokens back to the text of the context that they came from.
+"""Finds the text of the context that predicted tokens came from.
 
 Tokens are normalized: lower-cased, without accents, cut at punctuation. An answer
 should read as it was written. Two aligners see to that:
 
-* `align` is the rule of google-research/bert. It looks for the spelled prediction in
-  the normalized span. Where it is not there (because of an [UNK]), or where characters
-  were lost or won on the way (accents of their own), the whole span is the answer.
-* `Offsets` knows where each part of a word lies, whatever it was spelled with, and
-  answers with whole parts. It is the better one for writing without spaces, whose
-  spans are whole sentences, and for vocabularies that lack characters.
+* `align` is the rule of google-research/bert: it searches the normalized span for the
+  spelled prediction. Where that is not found (because of an [UNK]), or normalization
+  changed the number of characters (combining accents), the whole span is the answer.
+* `Offsets` knows where each part of a word lies, however it was spelled, and answers
+  with whole parts. It is better for writing without spaces, where a word is a whole
+  sentence, and for vocabularies that lack characters.
 
-"Words" of a context are what white space separates, `doc_tokens` of the original; its
-"parts" are the words that the word-piece step sees: each punctuation mark and each
+The *words* of a context are separated by whitespace (`doc_tokens` of the original); the
+*parts* of a word are what the word-piece step gets: each punctuation mark and each
 ideograph is one.
 """
 
@@ -27,18 +27,18 @@ from data_pipeline.text.tokenization import CONTINUATION
 
 
 def split_all(texts: Iterable[str], do_lower_case: bool) -> dict[str, list[str]]:
-    """Maps each text to its parts, normalized.
+    """Maps each text to its parts, normalized; all distinct texts at once.
 
-    All distinct texts go through `normalization.split_words` at once. Since that rule
-    never looks beyond white space, the parts of a span are those of its words.
+    Normalization never looks beyond whitespace, so the parts of a span are those of its
+    words.
 
     Differs from google-research/bert: a part of more than 200 characters is left out,
     so that `align` answers with the whole span where only another part of the same word
     was predicted.
 
     Args:
-        texts: words of contexts; each may come many times. What cannot be UTF-8 (half
-            of a surrogate pair) has no part.
+        texts: words of contexts, also repeated. What is not UTF-8 (half a surrogate
+            pair) has no part.
         do_lower_case: whether the model is uncased.
     """
     distinct = list(dict.fromkeys(texts))
@@ -51,54 +51,56 @@ def split_all(texts: Iterable[str], do_lower_case: bool) -> dict[str, list[str]]
 
 
 def spell(tokens: Iterable[str]) -> str:
-    """Word pieces to normalized text, with single spaces between the parts.
+    """Joins word pieces to normalized text, with single spaces between the parts.
 
-    A span may begin inside a word; its first piece loses its mark as well.
+    A span may begin inside a word; then its first piece loses its "##" as well.
     """
     joined = " ".join(tokens).replace(f" {CONTINUATION}", "").replace(CONTINUATION, "")
     return " ".join(joined.split())
 
 
 def align(spelled: str, words: Sequence[str], parts: Mapping[str, list[str]]) -> str:
-    """The stretch of a span that a prediction covers, as google-research/bert finds it.
+    """Finds the piece of a span that a prediction covers, as google-research/bert does.
 
-    The prediction is looked for in the normalized span, and its first occurrence is
-    taken. The n-th character of the normalized span that is not a space must then be
-    the n-th one of the span; it is assumed to be where both have equally many.
+    The first occurrence of the prediction in the normalized span is taken. Its n-th
+    character other than space is assumed to be the n-th one of the span.
 
     Args:
-        spelled: the prediction, of `spell`.
-        words: of the context, from the one of the first token to that of the last.
-        parts: of `split_all`, holding all of `words`.
+        spelled: the prediction, as `spell` gives it.
+        words: of the context, from that of the first token to that of the last.
+        parts: from `split_all`, for all of `words`.
 
     Returns:
-        A part of the words joined by spaces; all of it where the rule fails.
+        A piece of the words joined by spaces; all of it where the rule fails.
     """
     span = " ".join(words)
     normalized = " ".join(part for word in words for part in parts[word])
     start = normalized.find(spelled)
-    if start == -1 or not spelled or len(_ink(span)) != len(_ink(normalized)):
+    if (
+        start == -1
+        or not spelled
+        or len(_without_spaces(span)) != len(_without_spaces(normalized))
+    ):
         logging.debug("unable to find text: %r in %r", spelled, span)
         return span
-    before = len(_ink(normalized[:start]))
+    before = len(_without_spaces(normalized[:start]))
     places = [place for place, char in enumerate(span) if char != " "]
-    first, last = places[before], places[before + len(_ink(spelled)) - 1]
+    first, last = places[before], places[before + len(_without_spaces(spelled)) - 1]
     return span[first : last + 1]
 
 
-def _ink(text):
+def _without_spaces(text):
     return text.replace(" ", "")
 
 
 class Offsets:
     """Where the parts of words lie, in characters of the words as they were written.
 
-    What normalization makes of a character does not depend on its neighbours, but for
-    the small forms of sigma, which are equally long. So it is enough to know how many
-    characters each distinct one becomes.
+    How many characters one becomes by normalization does not depend on its neighbours
+    (the two small sigmas are equally long), so the number is found once for each.
 
     Args:
-        parts: of `split_all`, for every word that will be asked for.
+        parts: from `split_all`, for every word that will be asked for.
         do_lower_case: as given to `split_all`.
     """
 
@@ -108,11 +110,8 @@ class Offsets:
         self._parts = parts
 
     def of_word(self, word: str) -> list[tuple[int, int]]:
-        """(start, end) of each part; [] where a part is too long to be known.
-
-        Accents that the normalized part lost belong to it nevertheless.
-        """
-        # Number of normalized characters up to and with each written one.
+        """(start, end) of each part with its accents; [] where a part is too long."""
+        # Normalized characters up to and including each written one.
         written = list(itertools.accumulate(self._widths[char] for char in word))
         ends = list(itertools.accumulate(map(len, self._parts[word])))
         if not ends or written[-1] != ends[-1]:
@@ -123,16 +122,9 @@ class Offsets:
         ]
 
     def text(self, words: Sequence[str], first: int, last: int) -> str:
-        """The text from one part to another.
+        """The text from part `first` of the first word to part `last` of the last word.
 
-        Args:
-            words: of the context, from the one of the first token to that of the last.
-            first: which part of the first word the answer begins with.
-            last: which part of the last word it ends with.
-
-        Returns:
-            A part of the words joined by spaces. Of a word whose parts are not known,
-            all.
+        A word whose parts are not known counts whole.
         """
         span = " ".join(words)
         starts, ends = self.of_word(words[0]), self.of_word(words[-1])

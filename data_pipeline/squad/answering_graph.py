@@ -1,8 +1,8 @@
 """Questions to windows, and logits to answers, as TensorFlow operations for serving.
 
-The same windows as `context_windows` makes, and the same answers as `answer_choice`
-chooses with its aligner "words", for a batch of texts inside a SavedModel. An
-answer is cut out of its context as it was written.
+The windows of `context_windows` and the answers of `answer_choice` with its aligner
+"words", for a batch of texts inside a SavedModel. An answer is cut out of its context
+as it was written.
 """
 
 import math
@@ -17,17 +17,17 @@ from data_pipeline.squad import answer_choice, context_windows
 from data_pipeline.text import normalization, token_offsets, tokenization
 
 
-class Windows(NamedTuple):
+class WindowTensors(NamedTuple):
     """The N windows of B questions, in the order of the questions.
 
     Attributes:
         features: input_ids, input_mask and segment_ids, int32 [N, S]; S is the length
             of the longest window.
-        question_index: int64 [N], the question of each.
-        token_index: int64 [N, S], which of all tokens in `contexts` stands there; 0
-            where none does.
-        is_context: bool [N, S], whether one does.
-        is_max_context: bool [N, S], as `context_windows.is_max_context`.
+        question_index: int64 [N], the question of each window.
+        token_index: int64 [N, S], which of all tokens in `contexts` each one is; 0
+            outside of the context.
+        is_context: bool [N, S], whether it is one of them.
+        is_max_context: bool [N, S], as of `context_windows.token_grids`.
         contexts: what the questions are about.
     """
 
@@ -45,18 +45,11 @@ def encoder(
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
-) -> Callable[[tf.Tensor, tf.Tensor], Windows]:
-    """Cuts contexts into windows as `context_windows.make_windows` does.
+) -> Callable[[tf.Tensor, tf.Tensor], WindowTensors]:
+    """Returns a function that cuts windows as `context_windows.make_windows` does.
 
-    Args:
-        tokenizer: of the model.
-        max_seq_length: of a window, in tokens, the special ones included.
-        doc_stride: tokens from one window to the next, at most its part of the context.
-        max_query_length: tokens that a question keeps.
-
-    Returns:
-        A function of question [B] and context [B], strings in UTF-8 of which invalid
-        bytes are ignored. A context without tokens has no window.
+    It takes question [B] and context [B], strings in UTF-8 of which invalid bytes are
+    ignored. A context without tokens has no window. Lengths are in tokens.
 
     Raises:
         ValueError: a length leaves no room, or is not positive.
@@ -77,7 +70,7 @@ def encoder(
 
 
 def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
-    """The windows of contexts behind their queries, ragged int32 [B, (S)]."""
+    """The windows of contexts after their queries, which are ragged int32 [B, (S)]."""
     room = max_seq_length - 3 - query.row_lengths()  # [CLS] and two [SEP]
     stride = tf.minimum(room, doc_stride)
     lengths = contexts.ids.row_lengths()
@@ -91,10 +84,9 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
     starts = number * stride
     stops = tf.minimum(starts + room, lengths)
     shift = tf.gather(contexts.ids.row_starts(), owner)
-    parts = tf.ragged.range(starts + shift, stops + shift)
     tokens, first_lengths = packing.pack(
         tf.gather(query, owner),
-        parts.with_flat_values(tf.gather(contexts.ids.values, parts.values)),
+        tf.gather(contexts.ids.values, tf.ragged.range(starts + shift, stops + shift)),
         cls_id=tokenizer.cls_id,
         sep_id=tokenizer.sep_id,
         max_seq_length=max_seq_length,
@@ -105,7 +97,7 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
     place = column + starts[:, tf.newaxis]  # in the context
     is_context = (column >= 0) & (place < stops[:, tf.newaxis])
     is_max = _is_max_context(place, number, room, stride, lengths, counts)
-    return Windows(
+    return WindowTensors(
         features=padded,
         question_index=owner,
         token_index=tf.where(is_context, place + shift[:, tf.newaxis], 0),
@@ -116,15 +108,10 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
 
 
 def _is_max_context(place, number, room, stride, lengths, counts):
-    """The rule of `context_windows.is_max_context`, for all windows; bool [N, S].
+    """The rule of `context_windows.token_grids`, for all windows; bool [N, S].
 
-    Args:
-        place: int64 [N, S], the token of the context that stands there.
-        number: int64 [N], counted from 0 for each question.
-        room: int64 [N], tokens of a context that fit into a window.
-        stride: int64 [N], tokens from one window to the next.
-        lengths: int64 [N], tokens of the context.
-        counts: int64 [N], windows of the question.
+    `place` [N, S] counts tokens in the context, `number` [N] the windows of a question;
+    the others are the numbers of `_cut` for the question of each window, [N].
     """
     # Only windows that overlap can compete.
     reach = tf.reduce_max(tf.concat([(room - 1) // stride, [0]], axis=0))
@@ -144,25 +131,19 @@ def _is_max_context(place, number, room, stride, lengths, counts):
 
 def chooser(
     settings: answer_choice.Settings,
-) -> Callable[[Windows, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
-    """Chooses answers as `answer_choice.choose` does with the aligner "words".
+) -> Callable[[WindowTensors, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
+    """Returns a function that chooses as `answer_choice.choose` does by "words".
 
-    Texts are cut out of the context, so white space inside is as it was written.
-    Padding does not compete, whatever its logits are.
+    Texts are cut out of the context, so their whitespace is as it was written. Padding
+    does not compete, whatever its logits are. The function takes windows and their
+    start and end logits, float32 [N, S], and returns the predictions, [B] each:
 
-    Args:
-        settings: how to choose; `aligner` is not looked at.
-
-    Returns:
-        A function of windows and their start and end logits, float32 [N, S]. It returns
-        what `answer_choice.choose` calls the prediction, [B] each:
-
-        * answer: string; "" for none.
-        * start, end: int32, its characters in the context; -1 for none.
-        * score: float32, the sum of its two logits.
-        * probability: float32, among the n best, no answer being one of them.
-        * null_odds: float32, the score of no answer minus that of the best other one;
-          only where `settings.version_2_with_negative`.
+    * answer: string; "" for none.
+    * start, end: int32, its characters in the context; -1 for none.
+    * score: float32, the sum of its two logits.
+    * probability: float32, its share among the n best and no answer.
+    * null_odds: float32, the score of no answer minus that of the best answer; only
+      where `settings.version_2_with_negative`.
     """
 
     def choose(windows, start_logits, end_logits):
@@ -177,10 +158,9 @@ def chooser(
 
 
 class _Entries(NamedTuple):
-    """Answers that were proposed, [E] each.
+    """Proposed answers, [E] each; no answer has the text "" and both places -1.
 
-    Those of a question stand together, the best first, once they are `_n_best`. No
-    answer has the text "" and both places -1.
+    After `_n_best` those of a question are together, the best first.
     """
 
     question: tf.Tensor
@@ -215,21 +195,19 @@ def _proposals(windows, start, end, settings):
     contexts = windows.contexts
     begins = tf.gather(contexts.begins, tf.gather_nd(windows.token_index, first))
     ends = tf.gather(contexts.ends, tf.gather_nd(windows.token_index, last))
-    places = tf.RaggedTensor.from_row_lengths(
-        tf.gather(contexts.points, tf.ragged.range(begins, ends).values), ends - begins
-    )
+    points = tf.gather(contexts.points, tf.ragged.range(begins, ends))
     spans = _Entries(
         question=tf.gather(windows.question_index, window),
         score=tf.gather_nd(start, first) + tf.gather_nd(end, last),
         begin=begins,
         end=ends,
-        text=tf.strings.unicode_encode(places, "UTF-8"),
+        text=tf.strings.unicode_encode(points, "UTF-8"),
     )
     if not settings.version_2_with_negative:
         return spans
     count = tf.size(contexts.starts, tf.int64)
     scores = tf.reduce_sum(start[:, :1] + end[:, :1], axis=1)  # [N], of [CLS]
-    # The window where it is the least likely: any of them can hold the answer.
+    # In the window where that is least likely, since any window can hold the answer.
     scores = tf.math.unsorted_segment_min(scores, windows.question_index, count)
     has_windows = contexts.ids.row_lengths() > 0
     scores = tf.where(has_windows, scores, 0)
@@ -251,7 +229,7 @@ def _at(values, row, column):
 
 
 def _n_best(entries, settings):
-    """Of each question the best entries whose texts differ, and always no answer."""
+    """The best entries of distinct texts for each question, and always no answer."""
     order = tf.argsort(entries.score, direction="DESCENDING", stable=True)
     by_question = tf.argsort(tf.gather(entries.question, order), stable=True)
     entries = _pick(entries, tf.gather(order, by_question))
@@ -277,28 +255,28 @@ def _predictions(entries, contexts, settings):
     top = tf.math.unsorted_segment_max(entries.score, entries.question, count)
     weight = tf.exp(entries.score - tf.gather(top, entries.question))
     total = tf.math.unsorted_segment_sum(weight, entries.question, count)
-    share = weight / tf.gather(total, entries.question)
+    probability = weight / tf.gather(total, entries.question)
 
     size = tf.size(entries.question, tf.int64)
 
     def first(is_wanted):
-        """The first entry of each question that is wanted, or `size`."""
+        """The first wanted entry of each question, or `size`."""
         index = tf.where(is_wanted)[:, 0]
         owner = tf.gather(entries.question, index)
         return tf.minimum(tf.math.unsorted_segment_min(index, owner, count), size)
 
-    # Where nothing was proposed the answer is this, which stands behind all entries.
+    # The answer where nothing was proposed, put after all entries.
     zero = tf.zeros([1], tf.float64)
     entries = _joined(entries, _no_answer(tf.constant([-1], tf.int64), zero))
-    share = tf.concat([share, zero + 1], axis=0)
+    probability = tf.concat([probability, zero + 1], axis=0)
     chosen = best = first(entries.begin[:-1] >= 0)  # [B]
-    odds = {}
+    null_odds = {}
     if settings.version_2_with_negative:
         null = first(entries.begin[:-1] < 0)
-        value = tf.gather(entries.score, null) - tf.gather(entries.score, best)
-        value = tf.where(best < size, value, answer_choice.NO_PROPOSAL_ODDS)
-        chosen = tf.where(value > settings.null_score_diff_threshold, null, best)
-        odds["null_odds"] = tf.cast(value, tf.float32)
+        diff = tf.gather(entries.score, null) - tf.gather(entries.score, best)
+        diff = tf.where(best < size, diff, answer_choice.NO_PROPOSAL_SCORE_DIFF)
+        chosen = tf.where(diff > settings.null_score_diff_threshold, null, best)
+        null_odds["null_odds"] = tf.cast(diff, tf.float32)
     chosen_entries = _pick(entries, chosen)
     shift = tf.where(chosen_entries.begin >= 0, contexts.starts, 0)
     return {
@@ -306,6 +284,6 @@ def _predictions(entries, contexts, settings):
         "start": tf.cast(chosen_entries.begin - shift, tf.int32),
         "end": tf.cast(chosen_entries.end - shift, tf.int32),
         "score": tf.cast(chosen_entries.score, tf.float32),
-        "probability": tf.cast(tf.gather(share, chosen), tf.float32),
-        **odds,
+        "probability": tf.cast(tf.gather(probability, chosen), tf.float32),
+        **null_odds,
     }

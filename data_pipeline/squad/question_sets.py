@@ -1,9 +1,9 @@
-"""Files of questions, to what run_squad.py trains with, answers and scores."""
+"""The questions of a file with their windows: batches, answers, scores and records."""
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,68 +20,48 @@ from data_pipeline.text import tokenization
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
-    """Questions of a file with their windows.
-
-    Attributes:
-        questions: as they stand in the file, or for training in the original's order.
-        windows: what the network reads; a question may have several, or none.
-    """
+class QuestionSet:
+    """Questions and what the network reads of them; one may have several windows."""
 
     questions: squad_files.Questions
-    windows: context_windows.Windows
+    windows: context_windows.ContextWindows
+
+    def targets(self) -> dict[str, np.ndarray]:
+        """start_positions and end_positions, int32 [N] each; {} for prediction."""
+        start, end = self.windows.start_positions, self.windows.end_positions
+        if start is None or end is None:
+            return {}
+        return {features.START_POSITIONS: start, features.END_POSITIONS: end}
 
     def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
-        """Padded batches of windows; with answer positions where they are known.
+        """Padded batches of windows and their targets.
 
         Args:
             order: int32 [steps, B], as in batching.batches.
             pad_to: length of every batch, or None for its longest window.
         """
-        targets = {}
-        if self.windows.start_positions is not None:
-            targets = {
-                features.START_POSITIONS: self.windows.start_positions,
-                features.END_POSITIONS: self.windows.end_positions,
-            }
         return batching.batches(
-            self.windows.packed, order, targets=targets, pad_to=pad_to
+            self.windows.packed, order, targets=self.targets(), pad_to=pad_to
         )
 
     def digest(self) -> str:
         """A short text that differs where windows or answers differ."""
-        windows = self.windows
-        digest = packing.digest(
-            windows.packed, windows.start_positions, windows.end_positions
-        )
-        return f"{len(windows)} windows, digest {digest}"
+        digest = packing.digest(self.windows.packed, *self.targets().values())
+        return f"{len(self.windows)} windows, digest {digest}"
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """What windows are called, for a message.
-
-        Args:
-            indices: int [B], as in a row of batching.training_order.
-
-        Returns:
-            B texts such as "train.json: question 5733be (window 2 of 3)".
-        """
+        """Names int [B] windows: "train.json: question 5733be (window 2 of 3)"."""
         owners = self.windows.question_index
-        parts = batching.window_names(owners, indices)
+        numbers = batching.window_names(owners, indices)
         return [
-            f"{self.questions.path}: question {self.questions.ids[owner]} ({part})"
-            for owner, part in zip(owners[indices], parts, strict=True)
+            f"{self.questions.path}: question {self.questions.ids[owner]} ({number})"
+            for owner, number in zip(owners[indices], numbers, strict=True)
         ]
 
     def examples(self) -> example_sets.Examples:
         """The windows as training/fine_tuning.py takes them."""
-        targets = {}
-        if self.windows.start_positions is not None:
-            targets = {
-                features.START_POSITIONS: self.windows.start_positions,
-                features.END_POSITIONS: self.windows.end_positions,
-            }
         return example_sets.Examples(
-            self.windows.packed, self.names, self.digest, targets
+            self.windows.packed, self.names, self.digest, self.targets()
         )
 
 
@@ -108,13 +88,13 @@ def load(
     *,
     report: Callable[..., None],
     **limits: int,
-) -> Data:
-    """Cuts contexts into windows, and says on one line what came of it.
+) -> QuestionSet:
+    """Cuts contexts into windows, and prints a line about `split`.
 
     Args:
-        split: its name, for the line.
-        questions: read and checked.
-        tokenizer: of the model.
+        split: "train" or "predict".
+        questions: as read.
+        tokenizer: splits words into pieces.
         report: called with (questions done, questions in all).
         **limits: max_seq_length, doc_stride and max_query_length of
             context_windows.make_windows.
@@ -136,11 +116,11 @@ def load(
         f"average, {windows.packed.num_truncated} questions cut to "
         f"{limits['max_query_length']}"
     )
-    return Data(questions, windows)
+    return QuestionSet(questions, windows)
 
 
-def write_records(directory: str, data: Data, max_seq_length: int) -> None:
-    """Writes train.tf_record where answers are known, else eval.tf_record.
+def write_records(directory: str, data: QuestionSet, max_seq_length: int) -> None:
+    """Writes train.tf_record where there are targets, else eval.tf_record.
 
     They hold what the original's FeatureWriter writes: unique_ids and the three inputs;
     for training start_positions, end_positions and is_impossible as well.
@@ -148,22 +128,19 @@ def write_records(directory: str, data: Data, max_seq_length: int) -> None:
     windows = data.windows
     columns = {features.UNIQUE_IDS: windows.unique_ids}
     name = "eval"
-    if windows.start_positions is not None and windows.end_positions is not None:
+    if targets := data.targets():
         name = "train"
         is_impossible = np.array(data.questions.is_impossible, features.INTEGER)
-        columns |= {
-            features.START_POSITIONS: windows.start_positions,
-            features.END_POSITIONS: windows.end_positions,
-            features.IS_IMPOSSIBLE: is_impossible[windows.question_index],
-        }
+        columns |= targets
+        columns[features.IS_IMPOSSIBLE] = is_impossible[windows.question_index]
     path = os.path.join(directory, f"{name}{file_names.TF_RECORD_ENDING}")
     tf_records.write(path, windows.packed, columns, max_seq_length)
 
 
 def answer(
-    data: Data,
+    data: QuestionSet,
     logits: Mapping[str, np.ndarray],
-    vocab: Any,
+    vocab: Sequence[str],
     settings: answer_choice.Settings,
     pad_to: int | None = None,
 ) -> answer_choice.Answers:
@@ -173,11 +150,11 @@ def answer(
     unless every window is padded to one length.
 
     Args:
-        data: the questions.
-        logits: start_logits and end_logits, float32 [N, S] of the windows.
+        data: N windows.
+        logits: start_logits and end_logits, float32 [N, S].
         vocab: the token of each id.
         settings: how to choose.
-        pad_to: S where every window was padded to it; None for padding that depends on
+        pad_to: S where every window was padded to it; None where padding depends on
             the batch.
     """
     length = logits["start_logits"].shape[1]
@@ -190,44 +167,47 @@ def answer(
     return answer_choice.choose(inputs, start, end, vocab, settings)
 
 
-def score(data: Data, answers: answer_choice.Answers) -> dict[str, float]:
-    """The official scores of the file's version; {} where right answers are not known.
+def score(data: QuestionSet, answers: answer_choice.Answers) -> dict[str, float]:
+    """The official scores of the file's version; {} without annotated answers.
 
-    They are known if each question has one or is marked to have none. Thresholds are
-    looked for among the best answers, those that are withheld included: the official
-    script, given predictions.json, cannot find one above the present one.
+    The best thresholds are those for the best answers, withheld ones included. The
+    official script reads predictions.json, where they are missing, and so cannot find
+    a threshold above the present one.
     """
     questions = data.questions
-    if not _has_right_answers(questions):
+    if not _is_annotated(questions):
         return {}
     gold = dict(zip(questions.ids, questions.answer_texts, strict=True))
-    if questions.has_marks:
-        scores = answer_scores.score_v2(gold, answers.predictions)
-        if answers.null_odds is not None:
-            unwithheld = answer_scores.score_v2(gold, answers.best, answers.null_odds)
-            scores |= {k: v for k, v in unwithheld.items() if k.startswith("best_")}
-        return scores
-    return answer_scores.score_v1(gold, answers.predictions)
+    if not questions.is_version_2:
+        return answer_scores.score_v1(gold, answers.predictions)
+    scores = answer_scores.score_v2(gold, answers.predictions)
+    if answers.null_score_diffs is not None:
+        unwithheld = answer_scores.score_v2(
+            gold, answers.best, answers.null_score_diffs
+        )
+        scores |= {k: v for k, v in unwithheld.items() if k.startswith("best_")}
+    return scores
 
 
-def _has_right_answers(questions):
-    answers, marks = questions.answer_texts, questions.is_impossible
-    return all(texts or mark for texts, mark in zip(answers, marks, strict=True))
+def _is_annotated(questions: squad_files.Questions) -> bool:
+    """Whether each question has an answer or is marked to have none."""
+    pairs = zip(questions.answer_texts, questions.is_impossible, strict=True)
+    return all(texts or is_impossible for texts, is_impossible in pairs)
 
 
-def score_names(data: Data, settings: answer_choice.Settings) -> tuple[str, ...]:
-    """The scores by which a checkpoint can be the best; f1 is the usual one.
+def score_names(data: QuestionSet, settings: answer_choice.Settings) -> tuple[str, ...]:
+    """The scores by which a checkpoint can be the best; the first is the default.
 
     Raises:
         ValueError: nothing can be scored.
     """
-    if not _has_right_answers(data.questions):
+    if not _is_annotated(data.questions):
         raise ValueError(
             f"{data.questions.path}: some questions have no answer to compare with, "
             "and are not marked is_impossible; leave out --evaluate_steps, or give a "
             "file with answers"
         )
-    if not data.questions.has_marks:
+    if not data.questions.is_version_2:
         return "f1", "exact_match"
     if not settings.version_2_with_negative:
         return "f1", "exact"

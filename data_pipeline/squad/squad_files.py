@@ -1,4 +1,4 @@
-"""Reads questions about texts: SQuAD 1.1 and 2.0 (arXiv 1606.05250, 1806.03822).
+"""Reads questions about contexts: SQuAD 1.1 and 2.0 (arXiv 1606.05250, 1806.03822).
 
 The layout is data[].paragraphs[].{context, qas[].{id, question, is_impossible,
 answers[].{text, answer_start}}}; answer_start counts Unicode characters.
@@ -6,10 +6,11 @@ answers[].{text, answer_start}}}; answer_start counts Unicode characters.
 
 import bisect
 import dataclasses
+import functools
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,21 +21,18 @@ from data_pipeline.text import normalization
 
 _WORD = re.compile(f"[^{normalization.CONTEXT_WHITESPACE}]+")
 _SHUFFLE_SEED = 12345  # of the original
-_KINDS: dict[type, str] = {
+_TYPE_NAMES: dict[type, str] = {
     bool: "true or false",
     list: "a list",
     str: "text",
     int: "a whole number",
 }
 
-# Row of a question, its answer (text, start) if any, and first and last word of that.
-_Example = tuple[int, tuple[str, int] | None, tuple[int, int]]
-
 
 def split_words(context: str) -> list[str]:
-    """Splits a context at its white space: what an answer is made of.
+    """Splits a context at whitespace: space, tab, carriage return, line feed, U+202F.
 
-    White space is a blank, tab, carriage return, line feed or U+202F.
+    These words are the `doc_tokens` of the original; it counts no other whitespace.
     """
     return _WORD.findall(context)
 
@@ -44,18 +42,19 @@ class Questions:
     """The Q questions of a file, in its order, and the C contexts they are about.
 
     Attributes:
-        path: where they come from, for messages.
-        contexts: C texts, each once.
+        path: the file, for messages.
+        contexts: C distinct texts.
         ids: Q ids; they repeat only where a question is trained with each answer.
         texts: Q questions.
         context_index: int32 [Q], the context of each question.
-        answer_texts: Q lists of answers as annotated; none for a question without.
-        answer_starts: where each of them begins in its context, in characters from 0.
-        is_impossible: Q marks of questions that the context does not answer; False
-            where the file has no marks.
-        has_marks: whether the file has such marks, and so is SQuAD 2.0.
-        answer_words: int32 [Q, 2], first and last word of the one answer, counted in
-            `split_words` of the context, -1 where `is_impossible`; None for prediction.
+        answer_texts: Q lists of the annotated answers; empty for a question without.
+        answer_starts: where each of these begins in its context, in characters from 0.
+        is_impossible: Q flags, true for a question that its context does not answer;
+            all false in SQuAD 1.1.
+        is_version_2: whether any question has `is_impossible`, as in SQuAD 2.0.
+        answer_words: int32 [Q, 2], first and last word of the one answer, as indices
+            into `split_words` of the context; -1 where `is_impossible`. None for
+            prediction.
     """
 
     path: str
@@ -66,27 +65,23 @@ class Questions:
     answer_texts: list[list[str]]
     answer_starts: list[list[int]]
     is_impossible: list[bool]
-    has_marks: bool
+    is_version_2: bool
     answer_words: np.ndarray | None = None
 
     def __len__(self):
         return len(self.ids)
 
-    def words(self, question: int) -> list[str]:
-        """The words of a question's context."""
-        return split_words(self.contexts[self.context_index[question]])
-
 
 def read_for_prediction(path: str, *, version_2_with_negative: bool) -> Questions:
-    """Reads questions to be answered, with the answers that the file happens to have.
+    """Reads questions to be answered, with all answers that the file has.
 
     Differs from google-research/bert: an id that stands there twice is refused, and so
     are a context without words and, in training, an empty answer.
 
     Args:
         path: anything that `tf.io.gfile` opens; JSON in UTF-8.
-        version_2_with_negative: whether a question may be left without an answer. A
-            file of the other kind brings a warning.
+        version_2_with_negative: whether a question may be left without an answer; a
+            file of the other version is read with a warning.
 
     Raises:
         FileNotFoundError: no such file.
@@ -103,15 +98,15 @@ def read_for_training(
 ) -> Questions:
     """Reads questions with the one answer that each is trained with.
 
-    A question whose answer does not stand at its `answer_start` is left out, as in the
-    original, with one warning for all of them.
+    As in the original, a question whose answer is not at its `answer_start` is left
+    out, here with one warning for all of them.
 
     Args:
-        path: anything that `tf.io.gfile` opens; JSON in UTF-8.
+        path: as for `read_for_prediction`.
         version_2_with_negative: whether `is_impossible` is looked at.
-        multiple_answers: what becomes of a question with several answers: "first"
-            takes the first; "all" makes a question of each that differs from those
-            before it; "" refuses it, as the original does.
+        multiple_answers: what to do with several answers: "first" takes the first,
+            "all" makes one question of each distinct answer, "" refuses them, as the
+            original does.
 
     Raises:
         FileNotFoundError: no such file.
@@ -119,15 +114,15 @@ def read_for_training(
             one, or several of them; or none is left.
     """
     questions = _read(path)
-    examples: list[_Example] = []
+    examples: list[tuple[int, tuple[str, int] | None, tuple[int, int]]] = []
     not_found = []
-    locate = _locator(questions)
-    for row, mark in enumerate(questions.is_impossible):
-        if mark and version_2_with_negative:
+    for row, is_impossible in enumerate(questions.is_impossible):
+        if is_impossible and version_2_with_negative:
             examples.append((row, None, (-1, -1)))
             continue
-        for answer in _choose(questions, row, multiple_answers):
-            if words := locate(row, *answer):
+        context = questions.contexts[questions.context_index[row]]
+        for answer in _training_answers(questions, row, multiple_answers):
+            if words := _locate(context, *answer):
                 examples.append((row, answer, words))
             else:
                 not_found.append(questions.ids[row])
@@ -143,52 +138,44 @@ def read_for_training(
             "answer_start, which counts characters of the context from 0"
         )
     _compare_versions(questions, version_2_with_negative)
-    return _training_rows(questions, examples)
-
-
-def shuffled(questions: Questions) -> Questions:
-    """Questions for training in the order that the original gives them, always one.
-
-    Its reason: its buffer of 100 shuffles too little. The order shows in
-    train.tf_record.
-    """
-    order = list(range(len(questions)))
-    random.Random(_SHUFFLE_SEED).shuffle(order)
-
-    def taken(values):
-        return [values[row] for row in order]
-
+    rows, answers, answer_words = zip(*examples, strict=True)
     return dataclasses.replace(
-        questions,
-        ids=taken(questions.ids),
-        texts=taken(questions.texts),
-        context_index=questions.context_index[order],
-        answer_texts=taken(questions.answer_texts),
-        answer_starts=taken(questions.answer_starts),
-        is_impossible=taken(questions.is_impossible),
-        answer_words=np.asarray(questions.answer_words)[order],
-    )
-
-
-def _training_rows(questions: Questions, examples: list[_Example]) -> Questions:
-    """The questions of these examples, in this order."""
-    rows, answers, words = zip(*examples, strict=True)
-    return dataclasses.replace(
-        questions,
-        ids=[questions.ids[row] for row in rows],
-        texts=[questions.texts[row] for row in rows],
-        context_index=questions.context_index[list(rows)],
+        _take(questions, rows),
         answer_texts=[[answer[0]] if answer else [] for answer in answers],
         answer_starts=[[answer[1]] if answer else [] for answer in answers],
         is_impossible=[answer is None for answer in answers],
-        answer_words=np.array(words, np.int32),
+        answer_words=np.array(answer_words, np.int32),
     )
 
 
-def _choose(questions: Questions, row: int, multiple: str) -> list[tuple[str, int]]:
+def shuffled(questions: Questions) -> Questions:
+    """Puts questions for training into the original's order, the same for every seed.
+
+    The original shuffles before it writes train.tf_record, since its buffer of 100
+    shuffles too little while training.
+    """
+    order = list(range(len(questions)))
+    random.Random(_SHUFFLE_SEED).shuffle(order)
+    answer_words = np.asarray(questions.answer_words)[order]
+    return dataclasses.replace(_take(questions, order), answer_words=answer_words)
+
+
+def _take(questions: Questions, rows: Sequence[int]) -> Questions:
+    """The questions at some rows, in that order, but for `answer_words`."""
+    names = ("ids", "texts", "answer_texts", "answer_starts", "is_impossible")
+    columns: dict[str, Any] = {
+        name: [getattr(questions, name)[row] for row in rows] for name in names
+    }
+    columns["context_index"] = questions.context_index[list(rows)]
+    return dataclasses.replace(questions, **columns)
+
+
+def _training_answers(
+    questions: Questions, row: int, multiple_answers: str
+) -> list[tuple[str, int]]:
     """The answers that a question is trained with, each a text and its start."""
     texts, starts = questions.answer_texts[row], questions.answer_starts[row]
-    if len(texts) == 1 or (texts and multiple):
+    if len(texts) == 1 or (texts and multiple_answers):
         if "" in (text.strip() for text in texts):
             raise ValueError(
                 f"{questions.path}: question {questions.ids[row]!r} has an empty "
@@ -196,7 +183,7 @@ def _choose(questions: Questions, row: int, multiple: str) -> list[tuple[str, in
                 "--version_2_with_negative"
             )
         found = list(dict.fromkeys(zip(texts, starts, strict=True)))
-        return {"": found, "first": found[:1], "all": found}[multiple]
+        return found[:1] if multiple_answers == "first" else found
     if texts:
         remedy = "set --multiple_answers=first or --multiple_answers=all"
     elif questions.is_impossible[row]:
@@ -209,41 +196,32 @@ def _choose(questions: Questions, row: int, multiple: str) -> list[tuple[str, in
     )
 
 
-def _locator(
-    questions: Questions,
-) -> Callable[[int, str, int], tuple[int, int] | None]:
-    """A function of a question and its answer to the answer's first and last word.
+def _locate(context: str, text: str, start: int) -> tuple[int, int] | None:
+    """First and last word of an answer, or None where they do not contain its text.
 
-    It returns None where those words do not contain the text. White space of any kind
-    and number in the text counts as one blank.
+    Any run of whitespace in the text counts as one space.
     """
-    current = -1
-    words: list[str] = []
-    starts: list[int] = []
+    end = start + len(text)
+    if start < 0 or end > len(context):
+        return None
+    words, starts = _words_and_starts(context)
+    # -1 before the first word, and then a Python index from the end.
+    first = bisect.bisect_right(starts, start) - 1
+    last = bisect.bisect_right(starts, end - 1) - 1
+    if " ".join(text.split()) not in " ".join(words[first : last + 1]):
+        return None
+    return first % len(words), last % len(words)
 
-    def locate(row: int, text: str, start: int) -> tuple[int, int] | None:
-        nonlocal current, words, starts
-        if current != questions.context_index[row]:  # questions on one text are in line
-            current = questions.context_index[row]
-            found = list(_WORD.finditer(questions.contexts[current]))
-            words = [match.group() for match in found]
-            starts = [match.start() for match in found]
-        end = start + len(text)
-        if start < 0 or end > len(questions.contexts[current]):
-            return None
-        # -1 before the first word, and then a Python index from the end.
-        first = bisect.bisect_right(starts, start) - 1
-        last = bisect.bisect_right(starts, end - 1) - 1
-        if " ".join(text.split()) not in " ".join(words[first : last + 1]):
-            return None
-        return first % len(words), last % len(words)
 
-    return locate
+@functools.lru_cache(maxsize=1)  # questions about one context follow each other
+def _words_and_starts(context: str) -> tuple[list[str], list[int]]:
+    found = list(_WORD.finditer(context))
+    return [match.group() for match in found], [match.start() for match in found]
 
 
 def _compare_versions(questions: Questions, version_2_with_negative: bool) -> None:
-    """Warns of SQuAD 1.1 with the flag of SQuAD 2.0, and of the reverse."""
-    if version_2_with_negative and not questions.has_marks:
+    """Warns where the file is SQuAD 1.1 and the flag is for 2.0, or the reverse."""
+    if version_2_with_negative and not questions.is_version_2:
         logging.warning(
             "%s: no question has is_impossible, so this is SQuAD 1.1; without "
             "--version_2_with_negative every question gets an answer",
@@ -261,57 +239,52 @@ def _compare_versions(questions: Questions, version_2_with_negative: bool) -> No
 def _read(path: str) -> Questions:
     """All questions of a file, with all their answers."""
     contexts: dict[str, int] = {}
-    index: list[int] = []
-    ids: dict[str, None] = {}
-    texts: list[str] = []
-    answers: list[list[dict]] = []
-    marks: list[bool | None] = []
-    for context, place, question in _records(path):
-        name = question.get("id")
-        name = str(name) if isinstance(name, int) else _get(question, "id", str, place)
+    rows: dict[str, tuple] = {}
+    for context, place, record in _records(path):
+        name = record.get("id")
+        name = str(name) if isinstance(name, int) else _get(record, "id", str, place)
         place = f"{path}: question {name!r}"
-        if name in ids:
+        if name in rows:
             raise ValueError(f"{place} stands there twice; give each its own id")
-        ids[name] = None
-        texts.append(_encodable(_get(question, "question", str, place), place))
-        found = _get(question, "answers", list, place) if "answers" in question else []
-        for answer in found:
-            _get(answer, "text", str, place)
-            _get(answer, "answer_start", int, place)
-        answers.append(found)
-        has_mark = "is_impossible" in question
-        marks.append(_get(question, "is_impossible", bool, place) if has_mark else None)
         if context not in contexts and not split_words(_encodable(context, place)):
             raise ValueError(f"{place} has an empty context; give one or remove it")
-        index.append(contexts.setdefault(context, len(contexts)))
-    if not ids:
+        answers = _get(record, "answers", list, place) if "answers" in record else []
+        rows[name] = (
+            _encodable(_get(record, "question", str, place), place),
+            contexts.setdefault(context, len(contexts)),
+            [_get(answer, "text", str, place) for answer in answers],
+            [_get(answer, "answer_start", int, place) for answer in answers],
+            "is_impossible" in record and _get(record, "is_impossible", bool, place),
+            "is_impossible" in record,
+        )
+    if not rows:
         raise ValueError(f"{path}: there is no question in it; give it at least one")
+    texts, index, answer_texts, answer_starts, is_impossible, has_flag = map(
+        list, zip(*rows.values(), strict=True)
+    )
     return Questions(
         path=path,
         contexts=list(contexts),
-        ids=list(ids),
+        ids=list(rows),
         texts=texts,
         context_index=np.array(index, np.int32),
-        answer_texts=[[answer["text"] for answer in found] for found in answers],
-        answer_starts=[
-            [answer["answer_start"] for answer in found] for found in answers
-        ],
-        is_impossible=[bool(mark) for mark in marks],
-        has_marks=any(mark is not None for mark in marks),
+        answer_texts=answer_texts,
+        answer_starts=answer_starts,
+        is_impossible=is_impossible,
+        is_version_2=any(has_flag),
     )
 
 
 def _records(path: str) -> Iterator[tuple[str, str, dict]]:
-    """Yields context, place in the file and record of each question."""
+    """Yields the context, the place in the file and the record of each question."""
     for i, entry in enumerate(_get(_load(path), "data", list, path)):
         place = f"{path}: data[{i}]"
         for j, paragraph in enumerate(_get(entry, "paragraphs", list, place)):
             inner = f"{place}.paragraphs[{j}]"
             context = _get(paragraph, "context", str, inner)
             for k, question in enumerate(_get(paragraph, "qas", list, inner)):
-                if not isinstance(question, dict):
-                    question = {}  # which lacks its id
-                yield context, f"{inner}.qas[{k}]", question
+                record = question if isinstance(question, dict) else {}  # lacks its id
+                yield context, f"{inner}.qas[{k}]", record
 
 
 def _load(path: str) -> Any:
@@ -330,21 +303,21 @@ def _load(path: str) -> Any:
         ) from error
 
 
-def _get(record: Any, key: str, kind: type, place: str) -> Any:
-    """The value of a key that must be there and be of a kind."""
+def _get(record: Any, key: str, expected: type, place: str) -> Any:
+    """The value of a key, which must be there and of a type."""
     value = record.get(key) if isinstance(record, dict) else None
-    if not isinstance(value, kind):
+    if not isinstance(value, expected):
         lack = "is missing" if value is None else f"is {value!r:.40}"
         raise ValueError(
-            f"{place}: {key!r} {lack}, and must be {_KINDS[kind]}; SQuAD's layout is "
-            "data[].paragraphs[].{context, qas[].{id, question, answers[].{text, "
-            "answer_start}}}"
+            f"{place}: {key!r} {lack}, and must be {_TYPE_NAMES[expected]}; "
+            "SQuAD's layout is data[].paragraphs[].{context, qas[].{id, question, "
+            "answers[].{text, answer_start}}}"
         )
     return value
 
 
 def _encodable(text: str, place: str) -> str:
-    """Returns a text that has no half of a surrogate pair, which is no character."""
+    """Returns the text, refusing one with half a surrogate pair in it."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

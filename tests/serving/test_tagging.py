@@ -151,7 +151,7 @@ def test_other_windows_give_other_tags(model):
     """The twin of the test above: limits and the names of tags arrive in the graph."""
     wanted, _ = expected(model, SENTENCES)
     plain = tag_sets.TagSet(("a", "b", "c", "d", "e"), "plain")
-    found = make(model, plain, stride=9).tag_words(grid(SENTENCES))
+    found = make(model, plain, stride=9).functions["words"](grid(SENTENCES))
     tags, probabilities = by_sentence(found, SENTENCES)
     assert {tag for row in tags for tag in row} <= set(plain.names)
     assert np.abs(probabilities[0] - wanted.probabilities[0]).max() > 1e-3

@@ -37,14 +37,13 @@ def recorded(shared_file):
         for place, word in window["token_to_orig_map"].items():
             word_index[row, int(place)] = word
             is_max_context[row, int(place)] = window["token_is_max_context"][place]
+    no_parts = np.zeros_like(word_index)  # the original does not know them
     inputs = answer_choice.Inputs(
         question_ids=recorded["qas_ids"],
         words=[contexts[key] for key in recorded["qas_ids"]],
         question_index=np.array([window["example_index"] for window in windows]),
         input_ids=ids,
-        word_index=word_index,
-        is_max_context=is_max_context,
-        context_start=48 * np.array([window["doc_span_index"] for window in windows]),
+        grids=context_windows.TokenGrids(word_index, no_parts, is_max_context),
     )
     logits = np.load(shared_file(f"{GOLDEN}/logits.npz"))
     vocab_file = shared_file("data/vocab/bert-base-uncased-vocab.txt")
@@ -74,12 +73,13 @@ def test_windows_are_laid_out_as_recorded(recorded, shared_file):
         questions, tokenizer, max_seq_length=128, doc_stride=48, max_query_length=32
     )
     inputs = answer_choice.inputs_of(questions, windows, 128)
-    for field in dataclasses.fields(inputs):
-        found, wanted = (getattr(each, field.name) for each in (inputs, expected))
-        if isinstance(wanted, np.ndarray):
-            np.testing.assert_array_equal(found, wanted, err_msg=field.name)
-        else:
-            assert found == wanted
+    assert inputs.question_ids == expected.question_ids
+    assert inputs.words == expected.words
+    np.testing.assert_array_equal(inputs.question_index, expected.question_index)
+    np.testing.assert_array_equal(inputs.input_ids, expected.input_ids)
+    for name in ("word_index", "is_max_context"):
+        found, wanted = (getattr(each.grids, name) for each in (inputs, expected))
+        np.testing.assert_array_equal(found, wanted, err_msg=name)
 
 
 SENTENCE = ["Steve", "Smith's", "Paris,", "in", "Paris"]
@@ -89,23 +89,32 @@ FIRST = 3  # the first token of a context stands behind [CLS] who [SEP]
 WIDTH = 14
 
 
+def parts_of(tokens, words):
+    """Which part of its word each token belongs to."""
+    parts = []
+    for token, before, word in zip(tokens, [-1, *words], words, strict=False):
+        begins_part = not token.startswith("##")
+        parts.append(parts[-1] + begins_part if word == before else 0)
+    return parts
+
+
 def inputs_of(*windows, words=SENTENCE, tokens=TOKENS, token_words=TOKEN_WORDS):
     """Windows of one question, each a range of the tokens of its context."""
     count = len(windows)
     ids = np.zeros((count, WIDTH), int)
-    word_index = np.full(ids.shape, -1)
+    word_index, part_index = np.full(ids.shape, -1), np.zeros(ids.shape, int)
+    parts = parts_of(tokens, token_words)
     for row, window in enumerate(windows):
         shown = ["[CLS]", "who", "[SEP]", *(tokens[i] for i in window), "[SEP]"]
         ids[row, : len(shown)] = [IDS[token] for token in shown]
         word_index[row, FIRST:][: len(window)] = [token_words[i] for i in window]
+        part_index[row, FIRST:][: len(window)] = [parts[i] for i in window]
     return answer_choice.Inputs(
         question_ids=["q"],
         words=[words],
         question_index=np.zeros(count, int),
         input_ids=ids,
-        word_index=word_index,
-        is_max_context=word_index >= 0,
-        context_start=np.array([window.start for window in windows]),
+        grids=context_windows.TokenGrids(word_index, part_index, word_index >= 0),
     )
 
 
@@ -141,7 +150,7 @@ def reference_nbest(inputs, rows, start, end, with_null, rules):
     """(text, start logit, end logit), best first, by sorting Python's lists."""
     found = []
     for row in rows:
-        words, good = inputs.word_index[row], inputs.is_max_context[row]
+        words, good = inputs.grids.word_index[row], inputs.grids.is_max_context[row]
         ranked = [
             sorted(range(WIDTH), key=logits[row].__getitem__, reverse=True)[:N_BEST]
             for logits in (start, end)
@@ -177,9 +186,11 @@ def random_run():
         words=[SENTENCE] * RUNS,
         question_index=np.repeat(np.arange(RUNS), 2),
         input_ids=np.tile(one.input_ids, (RUNS, 1)),
-        word_index=np.tile(one.word_index, (RUNS, 1)),
-        is_max_context=rng.random((2 * RUNS, WIDTH)) < 0.7,
-        context_start=np.tile(one.context_start, RUNS),
+        grids=context_windows.TokenGrids(
+            np.tile(one.grids.word_index, (RUNS, 1)),
+            np.tile(one.grids.part_index, (RUNS, 1)),
+            rng.random((2 * RUNS, WIDTH)) < 0.7,
+        ),
     )
     return inputs, *rng.integers(0, 3, (2, 2 * RUNS, WIDTH)).astype(np.float32)
 
@@ -202,7 +213,7 @@ def answers_of_random_run(with_null):
 def differing_runs(with_null, rules):
     inputs, start, end = random_run()
     differing = 0
-    nbests = answers_of_random_run(with_null).nbest.values()
+    nbests = answers_of_random_run(with_null).n_best.values()
     for number, nbest in enumerate(nbests):
         found = [
             (entry["text"], entry["start_logit"], entry["end_logit"]) for entry in nbest
@@ -230,12 +241,12 @@ def test_answers_are_texts_of_the_context():
     start = [(0, 3, 5), (0, 7, 4), (0, 10, 3)]  # steve, paris, paris
     end = [(0, 4, 2), (0, 7, 1), (0, 10, 0.5)]  # smith, paris, paris
     answers = choose(inputs, start, end, n_best_size=3, max_answer_length=2)
-    texts = [entry["text"] for entry in answers.nbest["q"]]
+    texts = [entry["text"] for entry in answers.n_best["q"]]
     assert texts == ["Steve Smith", "Paris"]  # the other "Paris" is dropped
     assert answers.predictions == {"q": "Steve Smith"}
-    assert answers.null_odds is None
+    assert answers.null_score_diffs is None
     scores = np.exp([7, 5])
-    found = [entry["probability"] for entry in answers.nbest["q"]]
+    found = [entry["probability"] for entry in answers.n_best["q"]]
     np.testing.assert_allclose(found, scores / scores.sum(), rtol=1e-12)
 
 
@@ -262,13 +273,13 @@ def null_answers(null, threshold=0.0, **settings):
 )
 def test_threshold_decides_on_no_answer(null, threshold, odds, prediction):
     answers = null_answers(null, threshold)
-    assert answers.null_odds == {"q": odds}
+    assert answers.null_score_diffs == {"q": odds}
     assert answers.predictions == {"q": prediction}
 
 
 def test_no_answer_is_listed_once_and_always():
     for null, place in ((9.0, 0), (-9.0, 2)):
-        nbest = null_answers(null, n_best_size=2).nbest["q"]
+        nbest = null_answers(null, n_best_size=2).n_best["q"]
         assert len(nbest) == 2 + (place == 2)
         places = [i for i, entry in enumerate(nbest) if entry["text"] == ""]
         assert places == [place]
@@ -281,7 +292,9 @@ def test_nothing_is_proposed(has_windows):
     inputs = inputs_of(WHOLE)
     inputs = dataclasses.replace(
         inputs,
-        is_max_context=np.zeros_like(inputs.is_max_context),
+        grids=inputs.grids._replace(
+            is_max_context=np.zeros_like(inputs.grids.is_max_context)
+        ),
         question_ids=["q" if has_windows else "other", "none"],
         words=[SENTENCE, []],
     )
@@ -290,34 +303,35 @@ def test_nothing_is_proposed(has_windows):
     answers = choose(inputs, start, end)
     empty = {"text": "empty", "probability": 1.0, "start_logit": 0.0, "end_logit": 0.0}
     assert answers.predictions[question] == "empty"
-    assert answers.nbest[question] == [empty]
+    assert answers.n_best[question] == [empty]
     answers = choose(
         *(inputs, start, end), version_2_with_negative=True, null_score_diff_threshold=9
     )
     assert answers.predictions[question] == ""
-    assert [entry["text"] for entry in answers.nbest[question]] == [""]
-    assert answers.nbest[question][0]["start_logit"] == 3.0 * has_windows
-    assert answers.null_odds[question] == 1e6
+    assert [entry["text"] for entry in answers.n_best[question]] == [""]
+    assert answers.n_best[question][0]["start_logit"] == 3.0 * has_windows
+    assert answers.null_score_diffs[question] == 1e6
     assert list(answers.predictions) == inputs.question_ids
 
 
 def test_windows_of_a_question_need_not_stand_together():
     first, second = inputs_of(range(0, 6), range(2, 8)), inputs_of(WHOLE)
-    columns = {
-        name: np.concatenate([getattr(first, name), getattr(second, name)])[[0, 2, 1]]
-        for name in ("input_ids", "word_index", "is_max_context", "context_start")
-    }
+
+    def mixed(one, other):
+        return np.concatenate([one, other])[[0, 2, 1]]
+
     both = answer_choice.Inputs(
         question_ids=["a", "b"],
         words=[SENTENCE, SENTENCE],
         question_index=np.array([0, 1, 0]),
-        **columns,
+        input_ids=mixed(first.input_ids, second.input_ids),
+        grids=context_windows.TokenGrids(*map(mixed, first.grids, second.grids)),
     )
     start, end = np.random.default_rng(0).normal(size=(2, 3, WIDTH))
     answers = choose(both, start, end)
     for question, inputs, rows in (("a", first, [0, 2]), ("b", second, [1])):
         alone = choose(inputs, start[rows], end[rows])
-        assert answers.nbest[question] == alone.nbest["q"]
+        assert answers.n_best[question] == alone.n_best["q"]
 
 
 # One word, as Chinese sentences are, whose third character is not in the vocabulary.
@@ -355,8 +369,8 @@ def test_files_are_whole_or_absent(tmp_path):
     written = {path.name: path.read_text() for path in (tmp_path / "new").iterdir()}
     assert written["predictions.json"] == '{\n    "q": "Steve Smith"\n}\n'
     assert written["null_odds.json"] == '{\n    "q": -5.5\n}\n'
-    assert json.loads(written["nbest_predictions.json"]) == answers.nbest
-    broken = answers._replace(null_odds={"q": object()})
+    assert json.loads(written["nbest_predictions.json"]) == answers.n_best
+    broken = answers._replace(null_score_diffs={"q": object()})
     with pytest.raises(TypeError):
         answer_choice.write(tmp_path / "broken", broken)
     assert not (tmp_path / "broken").exists()

@@ -102,8 +102,8 @@ def test_windows_are_those_of_training(tokenizer, limits):
     inputs = inputs_of(questions, tokenizer, limits, width)
     np.testing.assert_array_equal(windows.features["input_ids"], inputs.input_ids)
     np.testing.assert_array_equal(windows.question_index, inputs.question_index)
-    np.testing.assert_array_equal(windows.is_context, inputs.word_index >= 0)
-    np.testing.assert_array_equal(windows.is_max_context, inputs.is_max_context)
+    np.testing.assert_array_equal(windows.is_context, inputs.grids.word_index >= 0)
+    np.testing.assert_array_equal(windows.is_max_context, inputs.grids.is_max_context)
     counts = np.bincount(inputs.question_index, minlength=len(ROWS))
     assert {0, 1, 2} <= set(counts)
     # Tokens that stand in several windows count in one.
@@ -195,7 +195,7 @@ def test_padding_does_not_compete():
     assert choose(heard, loud, **settings) != choose(windows, logits, **settings)
 
 
-def spoken(windows, *places):
+def logits_at(windows, *places):
     """Logits of 0 but at (token, start logit, end logit) of the first window."""
     logits = np.zeros((2, *windows.features["input_ids"].shape), np.float32)
     for token, start, end in places:
@@ -209,7 +209,7 @@ def spoken(windows, *places):
 )
 def test_text_that_stands_twice_is_proposed_once(context, probability):
     windows = windows_of([("c", context)])  # tokens 3 and 4, 6 and 7
-    logits = spoken(windows, (3, 5, -9), (4, -9, 4), (6, 4, -9), (7, -9, 4))
+    logits = logits_at(windows, (3, 5, -9), (4, -9, 4), (6, 4, -9), (7, -9, 4))
     (row,) = choose(windows, logits, n_best_size=2, max_answer_length=2)
     assert (row["answer"], row["start"], row["end"]) == ("a\t b", 0, 4)
     assert row["score"] == 9
@@ -228,7 +228,7 @@ def test_text_that_stands_twice_is_proposed_once(context, probability):
 )
 def test_threshold_decides_on_no_answer(null, threshold, odds, answer):
     windows = windows_of([("c", "- a b")])
-    logits = spoken(windows, (0, null, 0), (4, 5, 0), (5, 0, 2))
+    logits = logits_at(windows, (0, null, 0), (4, 5, 0), (5, 0, 2))
     (row,) = choose(
         windows,
         logits,

@@ -18,7 +18,7 @@ from data_pipeline.text import tokenization
 PIECES = "the fair opens on monday japanese a b ab ##b ##c c ( ) - . 1895 1943 中 文"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 TOKENIZER = tokenization.BertTokenizer(VOCAB)
-ARRAYS = ("question_index", "window_index", "window_starts", "document_starts")
+ARRAYS = ("question_index", "window_index", "excerpt_starts", "context_starts")
 PACKED = ("tokens", "splits", "first_lengths")
 
 
@@ -34,7 +34,7 @@ def ask(*rows):
         answer_texts=[[] if row[2] is None else [row[2]] for row in rows],
         answer_starts=[[] if row[2] is None else [row[3]] for row in rows],
         is_impossible=[row[2] is None for row in rows],
-        has_marks=True,
+        is_version_2=True,
     )
     words = [
         (-1, -1) if answer is None else words_of(context, start, start + len(answer))
@@ -47,6 +47,10 @@ def words_of(context, start, end):
     """First and last word of context[start:end], which begins and ends with one."""
     first = len(squad_files.split_words(context[: start + 1])) - 1
     return first, len(squad_files.split_words(context[:end])) - 1
+
+
+def words_about(questions, number):
+    return squad_files.split_words(questions.contexts[questions.context_index[number]])
 
 
 def cut(questions, max_seq_length=16, doc_stride=4, max_query_length=3):
@@ -67,12 +71,15 @@ def one_by_one(questions, max_seq_length, doc_stride, max_query_length):
     """Yields what a window is, as a dict, one question and one token at a time."""
     for number, text in enumerate(questions.texts):
         query = pieces(text)[:max_query_length]
-        document, token_word, word_token = [], [], []
-        for index, word in enumerate(questions.words(number)):
+        document, token_word, token_part, word_token = [], [], [], []
+        for index, word in enumerate(words_about(questions, number)):
             word_token.append(len(document))
+            part = -1
             for piece in pieces(word):
+                part += not VOCAB[piece].startswith("##")
                 document.append(piece)
                 token_word.append(index)
+                token_part.append(part)
         word_token.append(len(document))
         span = None
         if not questions.is_impossible[number]:
@@ -80,31 +87,32 @@ def one_by_one(questions, max_seq_length, doc_stride, max_query_length):
             span = word_token[first], word_token[last + 1] - 1
             span = narrowed(document, span, pieces(questions.answer_texts[number][0]))
         room = max_seq_length - len(query) - 3
-        stretches = []
+        ranges = []
         start = 0
         while start < len(document):
-            stretches.append(range(start, min(start + room, len(document))))
-            if stretches[-1].stop == len(document):
+            ranges.append(range(start, min(start + room, len(document))))
+            if ranges[-1].stop == len(document):
                 break
             start += min(room, doc_stride)
-        for index, stretch in enumerate(stretches):
+        for index, shown in enumerate(ranges):
             position = (0, 0)
-            if span and span[0] >= stretch.start and span[1] < stretch.stop:
-                shift = len(query) + 2 - stretch.start
+            if span and span[0] >= shown.start and span[1] < shown.stop:
+                shift = len(query) + 2 - shown.start
                 position = span[0] + shift, span[1] + shift
             yield {
                 "question": number,
                 "window": index,
-                "tokens": [2, *query, 3, *(document[i] for i in stretch), 3],
+                "tokens": [2, *query, 3, *(document[i] for i in shown), 3],
                 "first_length": len(query) + 2,
-                "words": [token_word[i] for i in stretch],
-                "is_max": [best_stretch(stretches, i) == index for i in stretch],
+                "words": [token_word[i] for i in shown],
+                "parts": [token_part[i] for i in shown],
+                "is_max": [best_range(ranges, i) == index for i in shown],
                 "position": position,
             }
 
 
 def narrowed(document, span, answer):
-    """The first stretch within a span that equals the answer, or the span."""
+    """The first tokens within a span that equal the answer, or the span."""
     first, last = span
     for start in range(first, last + 1):
         for end in range(last, start - 1, -1):
@@ -113,31 +121,43 @@ def narrowed(document, span, answer):
     return span
 
 
-def best_stretch(stretches, token):
-    """Which stretch shows the token with most context on its poorer side."""
+def best_range(ranges, token):
+    """Which range shows the token with most context on its poorer side."""
     scores = [
         (min(token - s.start, s.stop - 1 - token) + 0.01 * len(s), -index)
-        for index, s in enumerate(stretches)
+        for index, s in enumerate(ranges)
         if token in s
     ]
     return -max(scores)[1]
 
 
+def excerpts(windows):
+    """Of each window's excerpt: words, parts of these, and whether tokens count."""
+    grids = context_windows.token_grids(windows, windows.packed.lengths.max())
+    firsts, lengths = windows.packed.first_lengths, windows.excerpt_lengths
+    return [
+        [grid[window, first : first + length].tolist() for grid in grids]
+        for window, (first, length) in enumerate(zip(firsts, lengths, strict=True))
+    ]
+
+
 def described(windows):
     """The same dicts from what `make_windows` returns."""
-    for window in range(len(windows)):
+    for window, (words, parts, is_max) in enumerate(excerpts(windows)):
         begin, end = windows.packed.splits[window : window + 2]
         first_length = windows.packed.first_lengths[window]
-        ids, words = context_windows.document_tokens(windows, window)
         tokens = windows.packed.tokens[begin:end].tolist()
-        assert tokens[first_length:-1] == ids.tolist()
+        start = windows.context_starts[window] + windows.excerpt_starts[window]
+        excerpt = windows.contexts.tokens[start:][: windows.excerpt_lengths[window]]
+        assert tokens[first_length:-1] == excerpt.tolist()
         yield {
             "question": windows.question_index[window],
             "window": windows.window_index[window],
             "tokens": tokens,
             "first_length": first_length,
-            "words": words.tolist(),
-            "is_max": context_windows.is_max_context(windows, window).tolist(),
+            "words": words,
+            "parts": parts,
+            "is_max": is_max,
             "position": (
                 windows.start_positions[window],
                 windows.end_positions[window],
@@ -194,15 +214,13 @@ def golden(name, shared_file):
 def test_windows_equal_those_of_the_original(name, shared_file):
     windows, questions, expected, length = golden(name, shared_file)
     assert len(windows) == len(expected) == 82
-    word_grid, max_grid = context_windows.token_grids(windows, length)
+    word_grid, _, max_grid = context_windows.token_grids(windows, length)
     segments = np.arange(length) >= windows.packed.first_lengths[:, None]
     is_real = np.arange(length) < windows.packed.lengths[:, None]
-    for window, feature in enumerate(expected):
+    for window, (words, _, is_max) in enumerate(excerpts(windows)):
         begin, end = windows.packed.splits[window : window + 2]
         first_length = windows.packed.first_lengths[window]
         tokens = windows.packed.tokens[begin:end].tolist()
-        words = context_windows.document_tokens(windows, window)[1].tolist()
-        is_max = context_windows.is_max_context(windows, window).tolist()
         numbers = [str(place) for place in range(first_length, len(tokens) - 1)]
         found = {
             "unique_id": windows.unique_ids[window],
@@ -219,11 +237,8 @@ def test_windows_equal_those_of_the_original(name, shared_file):
             found["end_position"] = windows.end_positions[window]
             question = windows.question_index[window]
             found["is_impossible"] = questions.is_impossible[question]
-        assert found == feature
-        part = slice(first_length, len(tokens) - 1)
-        assert word_grid[window, part].tolist() == words
-        assert max_grid[window, part].tolist() == is_max
-    assert np.sum(word_grid >= 0) == windows.part_lengths.sum()
+        assert found == expected[window]
+    assert np.sum(word_grid >= 0) == windows.excerpt_lengths.sum()
     assert not max_grid[word_grid < 0].any()
     if name == "predict":
         assert windows.start_positions is windows.end_positions is None
@@ -247,19 +262,19 @@ def test_long_window_counts_for_more_than_a_token_of_context():
     """A hundredth of the length matters where windows differ by over 100 tokens."""
     questions = ask((" ".join("a" * 340), "fair", "a", 0))
     windows = cut(questions, max_seq_length=304, doc_stride=190)
-    assert windows.part_lengths.tolist() == [300, 150]
+    assert windows.excerpt_lengths.tolist() == [300, 150]
     # Token 245 has 54 others after it in window 0, and 55 before it in window 1.
-    assert np.flatnonzero(context_windows.is_max_context(windows, 0))[-1] == 245
+    assert np.flatnonzero(excerpts(windows)[0][2])[-1] == 245
     assert list(described(windows)) == list(one_by_one(questions, 304, 190, 3))
     # The last token has none after it, and stands right behind a window twice as long.
     questions = ask((" ".join("a" * 301), "fair", "a", 0))
     windows = cut(questions, max_seq_length=304, doc_stride=190)
-    assert context_windows.is_max_context(windows, 1)[-1]
+    assert excerpts(windows)[1][2][-1]
     assert list(described(windows)) == list(one_by_one(questions, 304, 190, 3))
 
 
 def same(ours, theirs):
-    """Whether two Windows are equal, entry by entry."""
+    """Whether two ContextWindows are equal, entry by entry."""
     names = (*ARRAYS, "start_positions", "end_positions")
     pairs = [(getattr(ours, name), getattr(theirs, name)) for name in names]
     pairs += [(getattr(ours.packed, n), getattr(theirs.packed, n)) for n in PACKED]
@@ -287,10 +302,11 @@ def test_each_token_counts_in_one_window(max_seq_length, doc_stride):
     questions = random_questions(seed=2)
     windows = cut(questions, max_seq_length, doc_stride)
     seen, counted = [], []
-    for window in range(len(windows)):
+    for window, (_, _, is_max) in enumerate(excerpts(windows)):
         question = windows.question_index[window]
-        places = windows.window_starts[window] + np.arange(windows.part_lengths[window])
-        is_max = context_windows.is_max_context(windows, window)
+        places = windows.excerpt_starts[window] + np.arange(
+            windows.excerpt_lengths[window]
+        )
         seen += [(question, place) for place in places]
         counted += [(question, place) for place in places[is_max]]
     assert len(counted) == len(set(counted))
@@ -330,8 +346,8 @@ def test_answer_outside_of_a_window_is_nowhere():
     questions = ask((context, "c", "fair opens", 8), (context, "c", None, 0))
     windows = cut(questions, max_seq_length=9, doc_stride=2)
     # Five of ten tokens each, [CLS] c [SEP] before them; tokens 4 and 5 are the answer.
-    assert windows.window_starts.tolist() == [0, 2, 4, 6] * 2
-    assert windows.part_lengths.tolist() == [5, 5, 5, 4] * 2
+    assert windows.excerpt_starts.tolist() == [0, 2, 4, 6] * 2
+    assert windows.excerpt_lengths.tolist() == [5, 5, 5, 4] * 2
     assert windows.start_positions.tolist() == [0, 5, 3, 0] + [0] * 4
     assert windows.end_positions.tolist() == [0, 6, 4, 0] + [0] * 4
 
@@ -358,9 +374,9 @@ def test_context_without_tokens_has_no_window():
 
 def test_each_context_is_tokenized_once():
     questions = ask(*[("the fair", "a", "fair", 4)] * 3, ("b", "a", "b", 0))
-    documents = cut(questions).documents
-    assert TOKENIZER.ids_to_tokens(documents.tokens) == ["the", "fair", "b"]
-    assert documents.splits.tolist() == [0, 2, 3]
+    contexts = cut(questions).contexts
+    assert TOKENIZER.ids_to_tokens(contexts.tokens) == ["the", "fair", "b"]
+    assert contexts.splits.tolist() == [0, 2, 3]
 
 
 @pytest.mark.parametrize(

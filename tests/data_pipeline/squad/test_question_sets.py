@@ -181,7 +181,7 @@ def test_squad_records_hold_the_originals_features(
         **{limit: golden[limit] for limit in limits},
     )
     monkeypatch.setattr(tf_records, "_CHUNK_ROWS", 7)
-    data = question_sets.Data(questions, windows)
+    data = question_sets.QuestionSet(questions, windows)
     question_sets.write_records(str(tmp_path), data, 128)
     # run_squad.py, input_fn_builder; the reader does not look at is_impossible.
     names = {"unique_ids": "unique_id"}

@@ -76,14 +76,14 @@ def test_prediction_reads_every_column(tmp_path):
     assert found.answer_starts == [[18, 18], [], [], []]
     assert found.is_impossible == [False, False, True, False]
     assert found.answer_words is None
-    assert found.words(2) == ["Rain", "fell."]
+    assert squad_files.split_words(found.contexts[1]) == ["Rain", "fell."]
 
 
 def test_prediction_needs_no_answers(tmp_path):
     record = {"id": "a", "question": "When?"}
     found = predict(write(tmp_path, (CONTEXT, [record])))
     assert (found.ids, found.texts, found.answer_texts) == (["a"], ["When?"], [[]])
-    assert not found.has_marks
+    assert not found.is_version_2
 
 
 def test_training_finds_the_words_of_answers(tmp_path):
