@@ -38,7 +38,7 @@ class Parts(NamedTuple):
     files: shared_flags.ModelFiles
     config: config_lib.BertConfig
     tokenizer: tokenization.BertTokenizer | None
-    data: record_sets.Data
+    data: record_sets.RecordSets
     plan: loop.Plan
     strategy: Any
 
