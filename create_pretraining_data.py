@@ -32,20 +32,15 @@ LOGGED_EXAMPLES = 20  # as many as the original logs
 
 
 def define_flags():
-    string, integer, real = (
-        flags.DEFINE_string,
-        flags.DEFINE_integer,
-        flags.DEFINE_float,
-    )
+    string, integer = flags.DEFINE_string, flags.DEFINE_integer
+    real, boolean, enum = flags.DEFINE_float, flags.DEFINE_bool, flags.DEFINE_enum
     string(
         "input_file", None, "Text files, by comma; each may be a glob, or end in .gz."
     )
     string("output_file", None, "TFRecord files, by comma; instances are dealt out.")
     string("vocab_file", None, "The vocabulary file that the model is trained on.")
-    flags.DEFINE_bool(
-        "do_lower_case", True, "True for uncased models, False for cased."
-    )
-    flags.DEFINE_bool("do_whole_word_mask", False, "The same as --masking=whole_word.")
+    boolean("do_lower_case", True, "True for uncased models, False for cased.")
+    boolean("do_whole_word_mask", False, "The same as --masking=whole_word.")
     integer("max_seq_length", 128, "Maximum sequence length, in tokens.", lower_bound=5)
     integer(
         "max_predictions_per_seq", 20, "Most masked tokens a sequence.", lower_bound=1
@@ -60,14 +55,14 @@ def define_flags():
     )
     real("masked_lm_prob", 0.15, "Masked share of the tokens.", 0.0, 1.0)
     real("short_seq_prob", 0.1, "Share of shorter sequences.", 0.0, 1.0)
-    flags.DEFINE_enum(
+    enum(
         "masking",
         "word_piece",
         [*masking.GROUP_LENGTHS, record_metadata.UNMASKED],
         "What is masked at once: a word piece, a whole word, a span of up to 10 words "
         "(SpanBERT), an n-gram of up to 3 (ALBERT); none leaves it to training.",
     )
-    flags.DEFINE_enum(
+    enum(
         "sentence_task",
         "next",
         pairing.SENTENCE_TASKS,
@@ -81,13 +76,11 @@ def define_flags():
         "Processes; 0 for one a core. Records do not depend on it.",
         lower_bound=0,
     )
-    flags.DEFINE_enum(
+    enum(
         "engine", "local", ["local", "beam"], "This machine, or Apache Beam's runners."
     )
     flags.DEFINE_multi_string("beam_option", [], "Such as --runner=DataflowRunner.")
-    flags.DEFINE_bool(
-        "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
-    )
+    boolean("check_case", True, "Refuse a vocabulary that contradicts --do_lower_case.")
     for required in ("input_file", "output_file", "vocab_file"):
         flags.mark_flag_as_required(required)
 
@@ -112,18 +105,23 @@ def output_files(inputs):
     return tuple(names)
 
 
+def masking_kind():
+    """What --masking and --do_whole_word_mask say together."""
+    if not FLAGS.do_whole_word_mask:
+        return FLAGS.masking
+    if FLAGS["masking"].present and FLAGS.masking != "whole_word":
+        raise ValueError(
+            f"--do_whole_word_mask and --masking={FLAGS.masking} contradict each "
+            "other; leave one of them out"
+        )
+    return "whole_word"
+
+
 def prepare():
     """Reads and checks all input; a ValueError says what is wrong with it."""
-    kind = FLAGS.masking
-    if FLAGS.do_whole_word_mask:
-        if FLAGS["masking"].present and kind != "whole_word":
-            raise ValueError(
-                f"--do_whole_word_mask and --masking={kind} contradict each other; "
-                "leave one of them out"
-            )
-        kind = "whole_word"
+    kind = masking_kind()
     is_masked = kind != record_metadata.UNMASKED
-    has_default = not FLAGS["dupe_factor"].present
+    uses_once = not is_masked and not FLAGS["dupe_factor"].present
     files = byte_ranges.find_files(FLAGS.input_file)
     tokenizer = tokenization.BertTokenizer.from_file(
         FLAGS.vocab_file, FLAGS.do_lower_case
@@ -142,7 +140,7 @@ def prepare():
         do_lower_case=FLAGS.do_lower_case,
         vocab_size=tokenizer.vocab_size,
         vocab_digest=record_metadata.vocab_digest(tokenizer.vocab),
-        dupe_factor=1 if not is_masked and has_default else FLAGS.dupe_factor,
+        dupe_factor=1 if uses_once else FLAGS.dupe_factor,
         short_seq_prob=FLAGS.short_seq_prob,
         random_seed=FLAGS.random_seed,
     )
@@ -191,9 +189,8 @@ def main(_):
         if FLAGS.engine == "beam":
             done = creation_runners.run_beam(job, FLAGS.beam_option)
         else:
-            done = creation_runners.run_local(
-                job, executor, reporting.Meter("writing", "task")
-            )
+            meter = reporting.Meter("writing", "task")
+            done = creation_runners.run_local(job, executor, local, meter)
     seconds = time.monotonic() - started
     for name, number in done.items():
         print(f"  {name} = {number}")

@@ -10,8 +10,8 @@ import time
 from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
-# Memory of tensors is used again. Without it each one of some megabytes is given back
-# to the system and fetched anew, page by page: up to a third of the time on a CPU.
+# Reuses the memory of tensors. Without it, each one of some megabytes is given back to
+# the system and fetched anew, page by page: up to a third of the time on a CPU.
 os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "1")  # read by the first operation
 
 import keras
@@ -34,7 +34,7 @@ FLAGS = flags.FLAGS
 MAX_WAITING_VALUES = 1 << 25
 
 
-class Parts(NamedTuple):
+class ExtractionInput(NamedTuple):
     """Everything that is read and checked before the work starts."""
 
     files: shared_flags.ModelFiles
@@ -139,7 +139,7 @@ def prepare():
     lines = input_lines.TextLines(FLAGS.input_file, tokenizer, FLAGS.max_seq_length)
     size = lines.measure()
     atomic_files.check_writable(FLAGS.output_file)
-    return Parts(files, config, lines, size, choice, strategy)
+    return ExtractionInput(files, config, lines, size, choice, strategy)
 
 
 def build_model(parts):
@@ -191,15 +191,16 @@ def extract(parts, model):
     )
     meter = reporting.Meter("extracting", "token")
     meter(0, size.num_tokens, lines=0)
+    results = extraction.in_input_order(
+        predict,
+        batches,
+        parts.strategy,
+        report=lambda done, **counts: meter(done, size.num_tokens, **counts),
+        of_tokens=of_tokens,
+    )
     with vector_files.writer(FLAGS.output_file, FLAGS.output_format, layout) as write:
-        for results in extraction.in_input_order(
-            predict,
-            batches,
-            parts.strategy,
-            report=lambda done, **counts: meter(done, size.num_tokens, **counts),
-            of_tokens=of_tokens,
-        ):
-            write(results)
+        for lines in results:
+            write(lines)
 
 
 def main(_):

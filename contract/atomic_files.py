@@ -43,7 +43,7 @@ def replacing(*paths: str, shared: bool = False) -> Iterator[list[str]]:
             tf.io.gfile.rename(source, path, overwrite=True)
     except tf.errors.OpError as error:
         named = (p for p, t in zip(paths, temporary, strict=True) if t in error.message)
-        raise _unwritable(next(named, paths[0]), error) from error
+        raise unwritable(next(named, paths[0]), error) from error
     finally:
         for left in filter(tf.io.gfile.exists, temporary):
             tf.io.gfile.remove(left)
@@ -110,7 +110,7 @@ def check_writable(path: str) -> None:
             file.write("")
         remove(trial)
     except tf.errors.OpError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
 
 
 def remove(path: str) -> None:
@@ -119,7 +119,8 @@ def remove(path: str) -> None:
         tf.io.gfile.remove(path)
 
 
-def _unwritable(path: str, error: tf.errors.OpError) -> OSError:
+def unwritable(path: str, error: tf.errors.OpError) -> OSError:
+    """What to raise where a file cannot be written."""
     return OSError(
         f"{path}: cannot be written ({error.message}); make room there, or name "
         "another place"

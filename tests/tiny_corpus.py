@@ -22,11 +22,11 @@ SCRIPT = "create_pretraining_data"
 NUM_WORDS = 3000
 VOCAB = [*tiny.SPECIAL, "##x", "##y", *(f"w{i}" for i in range(NUM_WORDS))]
 FIRST_WORD = len(VOCAB) - NUM_WORDS
-# So small that the text has several units, each of several parts.
+# So small that the text has several units, each of several chunks.
 SIZES = {
     "data_pipeline.corpus.byte_ranges.RANGE_BYTES": 512,
     "data_pipeline.creation.creation_job.UNIT_BYTES": 4096,
-    "data_pipeline.creation.creation_job.PART_BYTES": 1024,
+    "data_pipeline.creation.creation_job.CHUNK_BYTES": 1024,
 }
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload([SCRIPT])

@@ -1,7 +1,21 @@
 """What create_pretraining_data.py was asked for, and its work directory.
 
+    corpus         ranges of 256 KB, in random order
+     +- unit       16 MB of ranges, what is shuffled together
+         +- chunk  256 KB of a unit, tokenized and cut into pairs at once
+         +- shard  the records of a unit that one task writes for one output file
+    output file    its shards of all units, end to end
+
 The directory lies beside the first output file until the job is done. Everything in it
-is written whole under its name, so what is there need not be done again.
+is written whole under its name, so what is there need not be done again:
+
+    job.json                          the job, and the sizes of its input files
+    input-00000.txt                   an unpacked input file
+    corpus.json                       the plain files that are read, with their sizes
+    unit-0000000-part-000.npz         a chunk, until its unit is written
+    file-00000/0000000-0-512-records  a shard: its unit, number and count of records
+    unit-0000000-lane-000.json        what a task counted whose shards are all written
+    file-00000.json                   says that an output file is complete
 """
 
 import dataclasses
@@ -19,79 +33,76 @@ from data_pipeline.pretraining import record_metadata
 from data_pipeline.text import tokenization
 
 UNIT_BYTES = 1 << 24
-PART_BYTES = 1 << 18
-PIECE_SUFFIX = "-records"
-_SETTLED = "corpus.json"
-LANES = 8  # at least so many tasks write a unit, so that small corpora use all cores
+CHUNK_BYTES = 1 << 18
+SHARD_SUFFIX = "-records"
+_CORPUS = "corpus.json"
+MIN_TASKS = 8  # that write a unit, so that small corpora use all cores
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is asked for.
-
-    Attributes:
-        input_files: text, one sentence a line; see corpus.
-        output_files: TFRecord files, each of which gets an equal share.
-        vocab_file: the vocabulary.
-        settings: how records are made; its counts are 0.
-    """
+    """What is asked for; every output file gets an equal share of the records."""
 
     input_files: tuple[str, ...]
     output_files: tuple[str, ...]
     vocab_file: str
-    settings: record_metadata.Metadata
+    settings: record_metadata.Metadata  # its counts are 0
 
     @property
     def work_dir(self) -> str:
-        """Where pieces lie until the job is done."""
+        """The directory described above."""
         return self.output_files[0] + atomic_files.SUFFIX
 
     @property
     def tokenizer(self) -> tokenization.BertTokenizer:
-        """What cuts the text; see `load_tokenizer`."""
+        """The tokenizer of the text; see `load_tokenizer`."""
         return load_tokenizer(self.vocab_file, self.settings.do_lower_case)
 
     @property
-    def num_lanes(self) -> int:
+    def num_tasks(self) -> int:
         """Tasks that write one unit."""
         files = len(self.output_files)
-        return files * -(-LANES // files) if files < LANES else LANES
+        return files * -(-MIN_TASKS // files) if files < MIN_TASKS else MIN_TASKS
 
-    def lane(self, number: int) -> tuple[list[int], int, int]:
-        """The files that a lane writes to, and which of how many shares of them."""
+    def shards(self, task: int) -> tuple[list[int], int, int]:
+        """What a task writes of each unit.
+
+        Returns:
+            The output files it writes for, which of their shards is its own, and the
+            number of shards that a unit has in each of them.
+        """
         files = len(self.output_files)
-        if files >= LANES:
-            return list(range(number, files, LANES)), 0, 1
-        return [number % files], number // files, self.num_lanes // files
+        if files >= MIN_TASKS:
+            return list(range(task, files, MIN_TASKS)), 0, 1
+        return [task % files], task // files, self.num_tasks // files
 
     def seed(self, *numbers: int) -> list[int]:
         """For np.random.default_rng: the job's seed and what else tells tasks apart."""
         return [self.settings.random_seed % (1 << 64), *numbers]
 
-    def path(self, *parts: str) -> str:
+    def path(self, *names: str) -> str:
         """A file in the work directory."""
-        return os.path.join(self.work_dir, *parts)
+        return os.path.join(self.work_dir, *names)
 
-    def part_path(self, unit: int, part: int) -> str:
-        """What `creation_tasks.cut` leaves of a part of a unit."""
-        return self.path(f"unit-{unit:07}-part-{part:03}.npz")
+    def chunk_path(self, unit: int, chunk: int) -> str:
+        """The result of `creation_tasks.cut`."""
+        return self.path(f"unit-{unit:07}-part-{chunk:03}.npz")
 
-    def lane_path(self, unit: int, lane: int) -> str:
-        """What `creation_tasks.write` has counted in a lane, when it is done."""
-        return self.path(f"unit-{unit:07}-lane-{lane:03}.json")
+    def counts_path(self, unit: int, task: int) -> str:
+        """What `creation_tasks.write` counted, when it is done."""
+        return self.path(f"unit-{unit:07}-lane-{task:03}.json")
 
-    def pieces_dir(self, file: int) -> str:
-        """Where the pieces of an output file lie; they are joined by name."""
+    def shards_dir(self, file: int) -> str:
+        """The shards of an output file, whose order is that of their names."""
         return self.path(f"file-{file:05}")
 
-    def piece_path(self, file: int, unit: int, share: int, count: int) -> str:
-        """One of them, with so many records."""
-        return os.path.join(
-            self.pieces_dir(file), f"{unit:07}-{share}-{count}{PIECE_SUFFIX}"
-        )
+    def shard_path(self, file: int, unit: int, shard: int, count: int) -> str:
+        """One of them, with `count` records."""
+        name = f"{unit:07}-{shard}-{count}{SHARD_SUFFIX}"
+        return os.path.join(self.shards_dir(file), name)
 
     def file_path(self, file: int) -> str:
-        """What says that an output file is assembled."""
+        """The marker of an output file that is complete."""
         return self.path(f"file-{file:05}.json")
 
     def unpacked_path(self, index: int) -> str:
@@ -101,27 +112,27 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Which ranges of the corpus belong to which unit."""
+    """The ranges of the corpus that each unit has."""
 
     text: byte_ranges.Corpus
     units: list[np.ndarray]
 
-    def parts(self, unit: int) -> list[np.ndarray]:
-        """The ranges of each part of a unit; not kept, for a terabyte has millions."""
-        return self.text.groups(self.units[unit], PART_BYTES)
+    def chunks(self, unit: int) -> list[np.ndarray]:
+        """The ranges of each chunk; not kept, for a terabyte has millions."""
+        return self.text.groups(self.units[unit], CHUNK_BYTES)
 
 
 @functools.lru_cache(maxsize=2)
 def load_plan(job: Job) -> Plan:
     """The plan of a job that has begun; the same in every process."""
-    text = byte_ranges.Corpus.of(**atomic_files.read_json(job.path(_SETTLED)))
+    text = byte_ranges.Corpus.of(**atomic_files.read_json(job.path(_CORPUS)))
     order = np.random.default_rng(job.seed(0)).permutation(len(text.range_files))
     return Plan(text, text.groups(order, UNIT_BYTES))
 
 
 @functools.lru_cache(maxsize=2)
 def load_tokenizer(vocab_file: str, lower: bool) -> tokenization.BertTokenizer:
-    """The tokenizer of a vocabulary, ready to work, made once in a process.
+    """The tokenizer of a vocabulary, made and warmed up once in a process.
 
     Raises:
         ValueError: as in BertTokenizer.from_file.
@@ -135,7 +146,7 @@ def begin(job: Job) -> list[int]:
     """Makes the work directory, or finds that of the same job, killed before.
 
     Returns:
-        The input files that have to be unpacked, as indices.
+        Indices of the input files that have to be unpacked.
 
     Raises:
         ValueError: the directory holds another unfinished job.
@@ -148,7 +159,7 @@ def begin(job: Job) -> list[int]:
     path = job.path("job.json")
     before = atomic_files.read_json(path) if tf.io.gfile.exists(path) else None
     if before != record:
-        if before and tf.io.gfile.exists(job.path(_SETTLED)):
+        if before and tf.io.gfile.exists(job.path(_CORPUS)):
             raise ValueError(_difference(job, before, record))
         if tf.io.gfile.isdir(job.work_dir):
             # Half removed by a killed `end`, or holds nothing but unpacked input.
@@ -195,8 +206,8 @@ def settle(job: Job) -> Plan:
         for index, file in enumerate(job.input_files)
     ]
     sizes = byte_ranges.Corpus.of(files).sizes
-    settled = {"files": files, "sizes": sizes}
-    atomic_files.write_json(job.path(_SETTLED), settled, shared=True)
+    corpus = {"files": files, "sizes": sizes}
+    atomic_files.write_json(job.path(_CORPUS), corpus, shared=True)
     load_plan.cache_clear()
     return load_plan(job)
 

@@ -15,17 +15,18 @@ Totals = dict[str, int]  # keys: creation_tasks.COUNTS
 
 
 def run_local(
-    job: creation_job.Job, executor: futures.Executor, report: Callable[..., None]
+    job: creation_job.Job,
+    executor: futures.Executor,
+    num_workers: int,
+    report: Callable[..., None],
 ) -> Totals:
     """Does what is left of a job on the workers of one machine.
 
     Args:
         job: what is asked for.
         executor: of `processes.start`.
+        num_workers: of the executor; decides how many units are begun at once.
         report: called now and then as report(done, total, instances=n), of tasks.
-
-    Returns:
-        {documents, sentences, tokens, instances: int}.
 
     Raises:
         ValueError: another unfinished job is in the way, or the corpus holds nothing.
@@ -37,8 +38,8 @@ def run_local(
             executor.submit(creation_job.unpack, job, i)
             for i in creation_job.begin(job)
         )
-        total = len(creation_job.settle(job).units) * job.num_lanes
-        for done, counts in enumerate(_written(job, executor), start=1):
+        total = len(creation_job.settle(job).units) * job.num_tasks
+        for done, counts in enumerate(_written(job, executor, num_workers), start=1):
             totals.update(counts)
             report(done, total, instances=totals["instances"])
         _check_totals(job, totals)
@@ -50,7 +51,7 @@ def run_local(
 
 @contextlib.contextmanager
 def _failures_explained(job: creation_job.Job) -> Iterator[None]:
-    """Says of TensorFlow's errors about files, and of Ctrl-C, how to go on."""
+    """Adds to TensorFlow's errors about files, and to Ctrl-C, how to go on."""
     remedy = (
         f"what is done stays in {job.work_dir}: run the same command again to go on "
         "from there"
@@ -64,31 +65,33 @@ def _failures_explained(job: creation_job.Job) -> Iterator[None]:
         raise KeyboardInterrupt(f"({remedy})") from error
 
 
-def _written(job: creation_job.Job, executor: futures.Executor) -> Iterator[Totals]:
+def _written(
+    job: creation_job.Job, executor: futures.Executor, num_workers: int
+) -> Iterator[Totals]:
     """The result of each `creation_tasks.write`, unit by unit."""
     plan = creation_job.load_plan(job)
     # So many units are begun that no worker waits for the last task of one.
-    ahead = 1 + getattr(executor, "_max_workers", 1) // job.num_lanes
+    ahead = 1 + num_workers // job.num_tasks
     cuts: collections.deque[list[futures.Future]] = collections.deque()
     writes: collections.deque[list[futures.Future]] = collections.deque()
     begun = finished = 0
     while finished < len(plan.units):
         while begun < len(plan.units) and len(cuts) + len(writes) <= ahead:
-            parts = range(len(plan.parts(begun)))
+            chunks = range(len(plan.chunks(begun)))
             cuts.append(
-                [executor.submit(creation_tasks.cut, job, begun, p) for p in parts]
+                [executor.submit(creation_tasks.cut, job, begun, n) for n in chunks]
             )
             begun += 1
         if cuts and len(writes) < ahead:
             _results(cuts.popleft())
-            unit, lanes = finished + len(writes), range(job.num_lanes)
+            unit, tasks = finished + len(writes), range(job.num_tasks)
             writes.append(
-                [executor.submit(creation_tasks.write, job, unit, n) for n in lanes]
+                [executor.submit(creation_tasks.write, job, unit, n) for n in tasks]
             )
             continue
-        for lane in writes.popleft():
-            yield lane.result()
-        creation_tasks.forget_parts(job, finished)
+        for task in writes.popleft():
+            yield task.result()
+        creation_tasks.remove_chunks(job, finished)
         finished += 1
 
 
@@ -109,15 +112,12 @@ def _check_totals(job: creation_job.Job, totals: Totals) -> None:
 def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
     """Does the same as Apache Beam pipelines, on whatever runner the options name.
 
-    All paths must be such that every worker can read and write them, as gs:// is. The
-    records are those of `run_local`, byte for byte.
+    The records are those of `run_local`, byte for byte. Every worker must be able to
+    read and write all paths, as with gs://.
 
     Args:
         job: what is asked for.
         options: command-line options of Beam, such as --runner=DataflowRunner.
-
-    Returns:
-        {documents, sentences, tokens, instances: int}.
 
     Raises:
         ValueError: apache-beam is not installed; as in `run_local` otherwise.

@@ -1,10 +1,9 @@
 """Pretraining records from a corpus, in tasks that any process can do in any order.
 
-The ranges of the corpus are shuffled and gathered in units of some megabytes. A unit is
-what the original's memory is to the original: second segments are drawn from its
-documents, and its instances are shuffled. Its parts are tokenized and cut into pairs
-(`cut`), then lanes of its shuffled pairs are masked and written to pieces of the output
-files (`write`), and last the pieces of a file are joined (`assemble`).
+A unit is what the original holds in memory: second segments are drawn from its
+documents, and its instances are shuffled. Its chunks are tokenized and cut into pairs
+(`cut`), the shuffled pairs are masked and written as shards (`write`), and last the
+shards of a file are joined (`assemble`); creation_job.py has the picture.
 
 What a task writes follows from the job and the task's numbers alone, and appears under
 its name when it is complete. So any number of workers gives the same records, and a
@@ -36,14 +35,14 @@ _COPY_BYTES = 1 << 24
 COUNTS = ("documents", "sentences", "tokens", "instances")
 
 
-def cut(job: creation_job.Job, unit: int, part: int) -> None:
-    """Tokenizes the ranges of one part of a unit and cuts them into pairs."""
-    path = job.part_path(unit, part)
+def cut(job: creation_job.Job, unit: int, chunk: int) -> None:
+    """Tokenizes one chunk of a unit and cuts it into pairs."""
+    path = job.chunk_path(unit, chunk)
     if tf.io.gfile.exists(path) or is_written(job, unit):
         return
     plan, settings = creation_job.load_plan(job), job.settings
     lines: list[bytes] = []
-    for index in plan.parts(unit)[part]:
+    for index in plan.chunks(unit)[chunk]:
         lines += plan.text.read(int(index)).split(b"\n")
         lines.append(b"")  # a range ends a document
     documents = pairing.read_documents(lines, job.tokenizer)
@@ -53,35 +52,36 @@ def cut(job: creation_job.Job, unit: int, part: int) -> None:
         max_seq_length=settings.max_seq_length,
         short_seq_prob=settings.short_seq_prob,
         passes=settings.dupe_factor,
-        seed=f"{settings.random_seed} {unit} {part}",
+        seed=f"{settings.random_seed} {unit} {chunk}",
     )
     buffer = io.BytesIO()
-    np.savez(buffer, **_fields(documents), **_fields(pairs))  # type: ignore[arg-type]
+    np.savez(buffer, **vars(documents), **vars(pairs))
     atomic_files.write_bytes(path, buffer.getvalue(), shared=True)
 
 
-def write(job: creation_job.Job, unit: int, lane: int) -> dict[str, int]:
-    """Masks and writes a share of the pairs of a unit; all its parts must be cut.
+def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
+    """Masks and writes a task's shards of a unit, all of whose chunks are cut.
 
     Returns:
         COUNTS of what is written; documents, sentences and tokens are those of the
-        unit and are counted by its lane 0.
+        unit and are counted by its task 0.
     """
-    marker = job.lane_path(unit, lane)
+    marker = job.counts_path(unit, task)
     if tf.io.gfile.exists(marker):
         return atomic_files.read_json(marker)
     documents, pairs = _load_unit(job, unit)
     indices = np.arange(len(pairs))
-    rng = np.random.default_rng(job.seed(2, unit, lane))
-    files, share, shares = job.lane(lane)
-    result = dict.fromkeys(COUNTS, 0)
-    if lane == 0:
-        result["documents"] = len(documents)
-        result["sentences"] = len(documents.sentence_ends) - 1
-        result["tokens"] = len(documents.tokens)
+    rng = np.random.default_rng(job.seed(2, unit, task))
+    counts = dict.fromkeys(COUNTS, 0)
+    if task == 0:
+        counts["documents"] = len(documents)
+        counts["sentences"] = len(documents.sentence_ends) - 1
+        counts["tokens"] = len(documents.tokens)
+    files, shard, shards = job.shards(task)
     for file in files:
-        chosen = np.array_split(indices[file :: len(job.output_files)], shares)[share]
-        path = job.piece_path(file, unit, share, len(chosen))
+        of_file = indices[file :: len(job.output_files)]
+        chosen = np.array_split(of_file, shards)[shard]
+        path = job.shard_path(file, unit, shard, len(chosen))
         with (
             atomic_files.replacing(path, shared=True) as (temporary,),
             tf.io.TFRecordWriter(temporary) as writer,
@@ -90,18 +90,18 @@ def write(job: creation_job.Job, unit: int, lane: int) -> dict[str, int]:
                 batch = pairs.take(chosen[start : start + BATCH_ROWS])
                 for record in make_records(job, batch, documents, rng):
                     writer.write(record)
-        result["instances"] += len(chosen)
-    atomic_files.write_json(marker, result, shared=True)
-    return result
+        counts["instances"] += len(chosen)
+    atomic_files.write_json(marker, counts, shared=True)
+    return counts
 
 
 def write_unit(job: creation_job.Job, unit: int) -> None:
     """All of one unit, for engines that give every task to another machine."""
-    for part in range(len(creation_job.load_plan(job).parts(unit))):
-        cut(job, unit, part)
-    for lane in range(job.num_lanes):
-        write(job, unit, lane)
-    forget_parts(job, unit)
+    for chunk in range(len(creation_job.load_plan(job).chunks(unit))):
+        cut(job, unit, chunk)
+    for task in range(job.num_tasks):
+        write(job, unit, task)
+    remove_chunks(job, unit)
 
 
 def totals(job: creation_job.Job) -> dict[str, int]:
@@ -152,40 +152,40 @@ def _pieces(job: creation_job.Job) -> masking.Pieces:
     return masking.pieces_of(job.tokenizer)
 
 
-def forget_parts(job: creation_job.Job, unit: int) -> None:
-    """Removes what `cut` left of a unit of which every lane is written."""
-    for part in range(len(creation_job.load_plan(job).parts(unit))):
-        atomic_files.remove(job.part_path(unit, part))
+def remove_chunks(job: creation_job.Job, unit: int) -> None:
+    """Removes what `cut` left of a unit that is written."""
+    for chunk in range(len(creation_job.load_plan(job).chunks(unit))):
+        atomic_files.remove(job.chunk_path(unit, chunk))
 
 
 def is_written(job: creation_job.Job, unit: int) -> bool:
-    """Whether every lane of a unit is written, so that its parts are not needed."""
-    lanes = range(job.num_lanes)
-    return all(tf.io.gfile.exists(job.lane_path(unit, lane)) for lane in lanes)
+    """Whether every shard of a unit is written, so that its chunks are not needed."""
+    tasks = range(job.num_tasks)
+    return all(tf.io.gfile.exists(job.counts_path(unit, task)) for task in tasks)
 
 
 def assemble(job: creation_job.Job, file: int) -> None:
-    """Joins the pieces of one output file, and writes its metadata."""
+    """Joins the shards of one output file, and writes its metadata."""
     if tf.io.gfile.exists(job.file_path(file)):
         return
-    path, directory = job.output_files[file], job.pieces_dir(file)
-    pieces = sorted(
+    path, directory = job.output_files[file], job.shards_dir(file)
+    shards = sorted(
         name
         for name in tf.io.gfile.listdir(directory)
-        if name.endswith(creation_job.PIECE_SUFFIX)
+        if name.endswith(creation_job.SHARD_SUFFIX)
     )
     with atomic_files.replacing(path, shared=True) as (temporary,):
         with tf.io.gfile.GFile(temporary, "wb") as sink:
             sink.write(b"")  # without any writing there would be no file
-            for piece in pieces:
-                with tf.io.gfile.GFile(os.path.join(directory, piece), "rb") as source:
+            for shard in shards:
+                with tf.io.gfile.GFile(os.path.join(directory, shard), "rb") as source:
                     while block := source.read(_COPY_BYTES):
                         sink.write(block)
         # Before the records take their name, so that no metadata lies beside others.
         atomic_files.remove(f"{path}{record_metadata.SUFFIX}")
     settings = dataclasses.replace(
         job.settings,
-        num_instances=sum(int(piece.split("-")[-2]) for piece in pieces),
+        num_instances=sum(int(shard.split("-")[-2]) for shard in shards),
         num_bytes=tf.io.gfile.stat(path).length,
     )
     record_metadata.write(path, settings)
@@ -207,28 +207,23 @@ def describe(job: creation_job.Job, count: int) -> Iterator[str]:
             yield f"{name}: {' '.join(map(str, values))}"
 
 
-def _fields(instance: Any) -> dict[str, np.ndarray]:
-    return {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
-
-
-@functools.lru_cache(maxsize=1)  # a worker writes several lanes of a unit
+@functools.lru_cache(maxsize=1)  # a worker does several tasks of a unit
 def _load_unit(
     job: creation_job.Job, unit: int
 ) -> tuple[pairing.Documents, pairing.Pairs]:
     """All documents of a unit, and its pairs in random order."""
-    parts, pairs = [], []
+    documents, pairs = [], []
     num_tokens = num_documents = 0
-    for part in range(len(creation_job.load_plan(job).parts(unit))):
-        with tf.io.gfile.GFile(job.part_path(unit, part), "rb") as file:
+    for chunk in range(len(creation_job.load_plan(job).chunks(unit))):
+        with tf.io.gfile.GFile(job.chunk_path(unit, chunk), "rb") as file:
             arrays = np.load(io.BytesIO(file.read()))
-        documents = _from(pairing.Documents, arrays)
+        documents.append(_from(pairing.Documents, arrays))
         pairs.append(_from(pairing.Pairs, arrays).moved(num_tokens, num_documents))
-        parts.append(documents)
-        num_tokens += len(documents.tokens)
-        num_documents += len(documents)
+        num_tokens += len(documents[-1].tokens)
+        num_documents += len(documents[-1])
     joined = pairing.join_pairs(pairs)
     order = np.random.default_rng(job.seed(1, unit)).permutation(len(joined))
-    return pairing.join_documents(parts), joined.take(order)
+    return pairing.join_documents(documents), joined.take(order)
 
 
 def _from(kind: Any, arrays: Any) -> Any:

@@ -1,8 +1,8 @@
 """Documents to pairs of segments for pretraining (BERT section 3.1, Task #2).
 
 create_pretraining_data.py, create_instances_from_document. Pairs are ranges of a flat
-array of tokens, so that cutting is cheap and a pair takes some bytes, whatever its
-length; tokens are gathered when the pairs are written.
+array of tokens, so that a pair takes some bytes, whatever its length; its tokens are
+gathered when it is written.
 """
 
 import bisect
@@ -77,9 +77,7 @@ class Pairs:
 
     def take(self, indices):
         """The pairs at some indices."""
-        return Pairs(
-            *(getattr(self, f.name)[indices] for f in dataclasses.fields(self))
-        )
+        return Pairs(*(values[indices] for values in vars(self).values()))
 
 
 def read_documents(lines, tokenizer):
@@ -88,7 +86,7 @@ def read_documents(lines, tokenizer):
     Sentences and documents without a token are left out, as in the original.
 
     Args:
-        lines: UTF-8 as bytes, of which invalid bytes are ignored.
+        lines: list of UTF-8 bytes; invalid ones are ignored.
         tokenizer: tokenization.BertTokenizer.
     """
     ids = tokenizer.tokenize(tf.constant(lines, tf.string))  # [L, (S)]
@@ -96,7 +94,7 @@ def read_documents(lines, tokenizer):
     is_empty = lengths == 0
     is_blank = np.zeros(len(lines), bool)
     for index in np.flatnonzero(is_empty):
-        # Line may hold nothing but deleted characters: no sentence, but no break.
+        # A line of nothing but deleted characters is no sentence, but no break either.
         is_blank[index] = not lines[index].decode("utf-8", "ignore").strip()
     document = np.cumsum(is_blank)[~is_empty]  # [S]
     sentence_ends = np.concatenate([[0], np.cumsum(lengths[~is_empty])])
@@ -111,34 +109,25 @@ def read_documents(lines, tokenizer):
 
 def join_documents(parts):
     """One Documents of several, in order."""
-    tokens = [np.zeros(0, features.INTEGER)]
     sentences, documents = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
     num_tokens = num_sentences = 0
     for part in parts:
-        tokens.append(part.tokens)
         sentences.append(part.sentence_ends[1:] + num_tokens)
         documents.append(part.document_ends[1:] + num_sentences)
         num_tokens += len(part.tokens)
         num_sentences += len(part.sentence_ends) - 1
-    return Documents(
-        np.concatenate(tokens),
-        np.concatenate(sentences),
-        np.concatenate(documents),
-    )
+    tokens = np.concatenate([part.tokens for part in parts])
+    return Documents(tokens, np.concatenate(sentences), np.concatenate(documents))
 
 
 def join_pairs(parts):
     """One Pairs of several, in order."""
-    return Pairs(
-        *(
-            np.concatenate([getattr(part, field.name) for part in parts])
-            for field in dataclasses.fields(Pairs)
-        )
-    )
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return Pairs(*map(np.concatenate, columns))
 
 
 def cut(documents, *, sentence_task, max_seq_length, short_seq_prob, passes, seed):
-    """Cuts documents into pairs; the random second segments are left open.
+    """Cuts documents into Pairs, by passes and documents; a random B is left open.
 
     Args:
         documents: Documents.
@@ -149,9 +138,6 @@ def cut(documents, *, sentence_task, max_seq_length, short_seq_prob, passes, see
         short_seq_prob: probability that a pass over a document has a shorter target.
         passes: times each document is cut.
         seed: str; equal seeds give equal pairs.
-
-    Returns:
-        Pairs, in order of passes and documents.
     """
     rng = random.Random(seed)
     cut_one = {"next": _cut_next, "order": _cut_order, "none": _cut_single}
@@ -235,16 +221,8 @@ def _cut_single(ends, first, last, target, uniform, found):
 def fill(pairs, documents, rng):
     """Gives the open pairs a B: some sentences of another document.
 
-    The document is any other one with equal probability, the first sentence any of
-    it; sentences follow until the target is reached or the document ends.
-
-    Args:
-        pairs: Pairs over `documents`.
-        documents: what B is drawn from; the own document if there is no other.
-        rng: np.random.Generator.
-
-    Returns:
-        Pairs without open ones.
+    Document (the own one if there is no other) and first sentence are drawn with equal
+    probability; sentences follow until the target is reached or the document ends.
     """
     is_open = pairs.b_start < 0
     own = pairs.document[is_open]
@@ -264,10 +242,10 @@ def fill(pairs, documents, rng):
 
 
 def truncate(pairs, max_seq_length, sentence_task, rng):
-    """Shortens pairs that are too long, each token at the front or back by chance.
+    """Shortens pairs that are too long, as the original's truncate_seq_pair does.
 
-    truncate_seq_pair: tokens are taken from the longer segment, of two equally long
-    ones from B.
+    Each token is taken from the longer segment (of two equally long ones from B), at
+    its front or back by chance.
     """
     length_a, length_b = pairs.a_end - pairs.a_start, pairs.b_end - pairs.b_start
     if sentence_task == "none":  # cut to fit

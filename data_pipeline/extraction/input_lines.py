@@ -2,11 +2,12 @@
 
 A line `A ||| B` is a pair of texts, any other line one text, and a blank line a text
 without a token; as in the original's extract_features.py. A file is never held as a
-whole: it is read in chunks, each of which is tokenized at once and cut into stretches
-whose lines are put into batches by length.
+whole: it is read in chunks, which are tokenized at once. Chunks are cut into pools, and
+the lines of a pool are put into batches by length.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -26,32 +27,20 @@ _CHUNK_CHARACTERS = 1 << 22
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How much there is to do.
+    """How much there is to do."""
 
-    Attributes:
-        num_lines: lines, blank ones included.
-        num_tokens: of all lines after cutting, with [CLS] and [SEP].
-        num_truncated: lines that are cut to the length limit.
-    """
-
-    num_lines: int
-    num_tokens: int
-    num_truncated: int
+    num_lines: int  # blank ones included
+    num_tokens: int  # of all lines after cutting, with [CLS] and [SEP]
+    num_truncated: int  # lines that are cut to the length limit
 
 
 @dataclasses.dataclass(frozen=True)
 class TextLines:
-    """A file of lines, and how they become tokens.
+    """A file of lines, and how they become tokens."""
 
-    Attributes:
-        path: anything that `tf.io.gfile` opens, plain or gzip (.gz); UTF-8.
-        tokenizer: of the model.
-        max_seq_length: in tokens, [CLS] and [SEP] included; longer lines are cut.
-    """
-
-    path: str
+    path: str  # anything that tf.io.gfile opens, plain or gzip (.gz); UTF-8
     tokenizer: tokenization.BertTokenizer
-    max_seq_length: int
+    max_seq_length: int  # in tokens, [CLS] and [SEP] included; longer lines are cut
 
     def measure(self) -> Size:
         """Reads the file once.
@@ -76,8 +65,8 @@ class TextLines:
 
         Args:
             batch_size: B; every batch is full.
-            max_tokens: of a stretch. All lines of one come before those of the next,
-                so that whoever restores the order has to keep so many.
+            max_tokens: of a pool. All lines of one come before those of the next, so
+                whoever restores the order of lines has to keep so many tokens.
             pad_to: length of every batch in tokens, or None for its longest line.
 
         Returns:
@@ -85,11 +74,11 @@ class TextLines:
             int64 [B], the number of the line from 0; -1 marks filling to be dropped.
         """
 
-        def stretches():
+        def pools():
             first_line = 0
             for packed in self._chunks():
                 for rows in _cut(packed.splits, max_tokens):
-                    yield _stretch(packed, rows, first_line, batch_size)
+                    yield _pool(packed, rows, first_line, batch_size)
                 first_line += len(packed)
 
         def padded(tokens, splits, first_lengths, order, unique_ids):
@@ -110,7 +99,7 @@ class TextLines:
             tf.TensorSpec(matrix, tf.int32),
             tf.TensorSpec(matrix, tf.int64),
         )
-        dataset = tf.data.Dataset.from_generator(stretches, output_signature=signature)
+        dataset = tf.data.Dataset.from_generator(pools, output_signature=signature)
         return dataset.flat_map(padded).prefetch(2)
 
     def _chunks(self) -> Iterator[packing.Packed]:
@@ -142,46 +131,29 @@ def pack(
     tokenizer: tokenization.BertTokenizer,
     max_seq_length: int,
 ) -> packing.Packed:
-    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP] where B has a token.
-
-    Args:
-        pairs: of texts.
-        tokenizer: of the model.
-        max_seq_length: in tokens; what is longer is cut as `packing.pack` does.
-    """
+    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP] where B has a token."""
     ids_a, ids_b = map(tokenizer.tokenize, zip(*pairs, strict=True))
     length_b = ids_b.row_lengths().numpy()
     is_pair = length_b > 0
-    rows = np.concatenate([np.flatnonzero(~is_pair), np.flatnonzero(is_pair)])
-    num_single = len(rows) - int(is_pair.sum())
-    single, paired = rows[:num_single], rows[num_single:]
-    parts = [
-        _pack(tokenizer, max_seq_length, tf.gather(ids_a, single), None),
-        _pack(
-            tokenizer,
-            max_seq_length,
-            tf.gather(ids_a, paired),
-            tf.gather(ids_b, paired),
-        ),
-    ]
-    tokens, first_lengths = (
-        tf.concat(both, axis=0) for both in zip(*parts, strict=True)
-    )
-    back = np.argsort(rows)
-    packed = packing.unpad(tf.gather(tokens, back), tf.gather(first_lengths, back))
-    counts = ids_a.row_lengths().numpy() + length_b + 2 + is_pair
-    num_truncated = int(np.sum(counts > max_seq_length))
-    return dataclasses.replace(packed, num_truncated=num_truncated)
-
-
-def _pack(tokenizer, max_seq_length, ids_a, ids_b):
-    return packing.pack(
-        ids_a,
-        ids_b,
+    single, paired = np.flatnonzero(~is_pair), np.flatnonzero(is_pair)
+    pack_ids = functools.partial(
+        packing.pack,
         cls_id=tokenizer.cls_id,
         sep_id=tokenizer.sep_id,
         max_seq_length=max_seq_length,
     )
+    packed_ids = [
+        pack_ids(tf.gather(ids_a, single), None),
+        pack_ids(tf.gather(ids_a, paired), tf.gather(ids_b, paired)),
+    ]
+    tokens, first_lengths = (
+        tf.concat(both, axis=0) for both in zip(*packed_ids, strict=True)
+    )
+    back = np.argsort(np.concatenate([single, paired]))
+    packed = packing.unpad(tf.gather(tokens, back), tf.gather(first_lengths, back))
+    counts = ids_a.row_lengths().numpy() + length_b + 2 + is_pair
+    num_truncated = int(np.sum(counts > max_seq_length))
+    return dataclasses.replace(packed, num_truncated=num_truncated)
 
 
 def _cut(splits: np.ndarray, max_tokens: int) -> Iterator[slice]:
@@ -194,7 +166,7 @@ def _cut(splits: np.ndarray, max_tokens: int) -> Iterator[slice]:
         start = end
 
 
-def _stretch(packed, rows, first_line, batch_size):
+def _pool(packed, rows, first_line, batch_size):
     """Some rows of a chunk as arrays, and their batches by length.
 
     Returns:
@@ -204,17 +176,10 @@ def _stretch(packed, rows, first_line, batch_size):
     splits = packed.splits[rows.start : rows.stop + 1]
     tokens = packed.tokens[splits[0] : splits[-1]]
     order = batching.evaluation_order(np.diff(splits), batch_size).ravel()
-    # Filling goes to the shortest rows, where it costs least.
-    order = np.roll(order, np.sum(order < 0))
-    shortest = order[order >= 0][0]
-    unique_ids = np.where(
-        order < 0, -1, first_line + rows.start + order.astype(np.int64)
-    )
-    order = np.where(order < 0, shortest, order)
-    return (
-        tokens,
-        splits - splits[0],
-        packed.first_lengths[rows],
-        order.reshape(-1, batch_size),
-        unique_ids.reshape(-1, batch_size),
-    )
+    # Filling repeats the shortest row, where it costs least.
+    order = np.roll(order, np.sum(order < 0)).reshape(-1, batch_size)
+    is_filling = order < 0
+    lines = first_line + rows.start + order.astype(np.int64)
+    unique_ids = np.where(is_filling, -1, lines)
+    order = np.where(is_filling, order[~is_filling][0], order)
+    return tokens, splits - splits[0], packed.first_lengths[rows], order, unique_ids

@@ -1,9 +1,9 @@
 """Numbers as text, as Python's json writes them, some twenty times as fast.
 
-json.dumps(round(x, 6)) takes about a microsecond a number, and the vectors of one
-sentence have some ten thousand. Here text is looked up for whole arrays: the part
-before the point in one table, the part behind it in another, each entry filled up with
-NUL bytes, which are deleted in the end.
+Text is looked up for whole arrays: the part before the point in one table, the part
+after it in another, each entry filled up with NUL bytes, which are deleted in the end.
+The orjson library is as fast, but spells 1e-06, 1.2e-05 and NaN in other ways, and
+mending them makes it 2.6 to 3.6 times as slow as these tables.
 """
 
 import functools
@@ -11,7 +11,7 @@ import json
 
 import numpy as np
 
-DIGITS = 6  # behind the point, as extract_features.py of the original rounds
+DIGITS = 6  # after the point, as extract_features.py of the original rounds
 _ONE = 10**DIGITS
 # Numbers from here on are rare in vectors, and written one by one.
 _LIMIT = 1000
@@ -21,13 +21,9 @@ _EXPONENT_BELOW = 100
 
 
 def rows_of_text(values: np.ndarray) -> list[bytes]:
-    """Writes rows of numbers, ", " between them.
+    """Writes each row of float32 [R, C] as json.dumps would, without brackets.
 
-    Args:
-        values: float32 [R, C].
-
-    Returns:
-        R texts, each equal to json.dumps([round(float(x), 6) for x in row])[1:-1].
+    Each text equals json.dumps([round(float(x), 6) for x in row])[1:-1].
     """
     if not values.size:
         return [b""] * len(values)
@@ -63,7 +59,7 @@ def _words(values):
 
 @functools.cache
 def _tables():
-    """What stands before the point, behind it, and what has an exponent.
+    """What stands before the point, after it, and what has an exponent.
 
     The first has 0..999, an entry without digits, and the same with a minus sign.
     """

@@ -1,11 +1,12 @@
 """Files of vectors, written as they come: JSON lines, NumPy's .npz, or TFRecords.
 
-docs/features.md says how each is read. A file appears under its name when it is whole.
+docs/features.md says how each is read.
 """
 
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import json
 import shutil
 import tempfile
@@ -16,10 +17,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import features
+from contract import atomic_files, features
 from data_pipeline.extraction import json_numbers
 
-# Names beside those of features.py; linex_index is spelled as the original does.
+# Names beside those of features.py; the original spells linex_index so.
 LINE = "linex_index"
 VALUES = "values"
 SHAPE = "shape"
@@ -31,90 +32,70 @@ Write = Callable[[Sequence[Any]], None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What a file is going to hold.
+    """What a file is going to hold."""
 
-    Attributes:
-        num_lines: N.
-        num_tokens: T, of all lines together.
-        layers: K names, of the vectors of each token or line: indices, or what a
-            combination is called.
-        width: W, values of a vector.
-        of_tokens: whether there are vectors of each token, or of lines.
-        vocab: V tokens, the position being the id.
-    """
-
-    num_lines: int
-    num_tokens: int
-    layers: tuple[int | str, ...]
-    width: int
-    of_tokens: bool
-    vocab: Sequence[str]
+    num_lines: int  # N
+    num_tokens: int  # T, of all lines together
+    layers: tuple[int | str, ...]  # K: indices, or what a combination is called
+    width: int  # W, values of a vector
+    of_tokens: bool  # vectors of each token, or of each line
+    vocab: Sequence[str]  # V, by id
 
 
 @contextlib.contextmanager
 def writer(path: str, output_format: str, layout: Layout) -> Iterator[Write]:
-    """Opens a file for writing.
+    """Opens a file for writing, which replaces what is at `path` when all went well.
 
     Args:
-        path: anything that `tf.io.gfile` writes; replaced, if the end is reached.
+        path: anything that `tf.io.gfile` writes.
         output_format: a name in FORMATS.
         layout: what it will hold.
 
     Yields:
         A function that takes the next lines: objects with unique_id, the number of the
         line, input_ids int32 [S], and values float32 [S, K, W], or of lines [K, W].
-        They are written while the caller goes on with the lines behind them.
+        They are written while the caller goes on.
 
     Raises:
         OSError: it cannot be written; nothing of it stays.
         ValueError: there were other lines than the layout says.
     """
-    temporary = f"{path}.incomplete"
-    counts = {"lines": 0, "tokens": 0}
+    num_lines = num_tokens = 0
+    callers: BaseException | None = None
 
-    def counted(write, lines):
-        with _named(path):
-            write(lines)
-        counts["lines"] += len(lines)
-        counts["tokens"] += sum(len(line.input_ids) for line in lines)
+    def write(write_line, lines):
+        nonlocal num_lines, num_tokens
+        try:
+            for line in lines:  # one by one: text is three times the size of values
+                write_line(line)
+                num_lines += 1
+                num_tokens += len(line.input_ids)
+        except tf.errors.OpError as error:
+            raise atomic_files.unwritable(path, error) from error
 
-    callers = None
     try:
-        with _named(path, lambda error: error is not callers):
-            with FORMATS[output_format](temporary, layout) as write:
-                with _in_background(lambda lines: counted(write, lines)) as write_later:
-                    try:
-                        yield write_later
-                    except BaseException as error:
-                        callers = error
-                        raise
-                _check_counts(path, counts, layout)
-            tf.io.gfile.rename(temporary, path, overwrite=True)
-    except BaseException:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.remove(temporary)
+        with (
+            atomic_files.replacing(path) as (temporary,),
+            FORMATS[output_format](temporary, layout) as write_line,
+        ):
+            with _in_background(functools.partial(write, write_line)) as write_later:
+                try:
+                    yield write_later
+                except tf.errors.OpError as error:
+                    callers = error
+                    raise
+            _check_counts(path, num_lines, num_tokens, layout)
+    except OSError as error:
+        if callers and error.__cause__ is callers:  # of a device, not of this file
+            raise callers from None
         raise
 
 
-@contextlib.contextmanager
-def _named(path, is_ours=lambda error: True):
-    """Says of an error of the file system where it was, and what to do."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        if not is_ours(error):
-            raise
-        raise OSError(
-            f"{path}: cannot be written ({error.message}); make room there, or name "
-            "another place"
-        ) from error
-
-
-def _check_counts(path, counts, layout):
+def _check_counts(path, num_lines, num_tokens, layout):
     """Refuses a file whose head promises what does not follow."""
-    if counts != {"lines": layout.num_lines, "tokens": layout.num_tokens}:
+    if (num_lines, num_tokens) != (layout.num_lines, layout.num_tokens):
         raise ValueError(
-            f"{path}: {counts['lines']} lines with {counts['tokens']} tokens came, "
+            f"{path}: {num_lines} lines with {num_tokens} tokens came, "
             f"{layout.num_lines} with {layout.num_tokens} were counted before; the "
             "input has changed meanwhile: run the command again"
         )
@@ -138,7 +119,7 @@ def _in_background(write: Write) -> Iterator[Write]:
 
 @contextlib.contextmanager
 def _jsonl(path, layout):
-    """The original's: an object a line, equal to what json.dumps makes of it."""
+    """The original's: an object a line, as json.dumps writes it."""
     names = [json.dumps(name) for name in layout.layers]
     heads = [f'{{"index": {name}, "values": ['.encode() for name in names]
     tokens = [json.dumps(token).encode() for token in layout.vocab]
@@ -153,21 +134,15 @@ def _jsonl(path, layout):
         start = f'{{"{LINE}": {result.unique_id}, '.encode()
         if not layout.of_tokens:
             return start + vectors(rows) + b"\n"
+        starts = range(0, len(rows), len(heads))
         per_token = [
             b'{"token": ' + tokens[index] + b", " + vectors(rows[at : at + len(heads)])
-            for index, at in zip(
-                result.input_ids, range(0, len(rows), len(heads)), strict=True
-            )
+            for index, at in zip(result.input_ids, starts, strict=True)
         ]
         return start + b'"features": [' + b", ".join(per_token) + b"]}\n"
 
     with tf.io.gfile.GFile(path, "wb") as file:
-
-        def write(lines):
-            for result in lines:  # one by one: text is three times the size of values
-                file.write(line_of(result))
-
-        yield write
+        yield lambda result: file.write(line_of(result))
 
 
 @contextlib.contextmanager
@@ -180,21 +155,15 @@ def _tfrecord(path, layout):
         feature[LINE].int64_list.value.append(result.unique_id)
         feature[SHAPE].int64_list.value.extend(result.values.shape)
         if layout.of_tokens:
-            feature[features.INPUT_IDS].int64_list.value.extend(
-                result.input_ids.tolist()
-            )
+            ids = result.input_ids.tolist()
+            feature[features.INPUT_IDS].int64_list.value.extend(ids)
         # A FloatList in its binary form: 70 times as fast as from Python's numbers.
         data = result.values.astype("<f4", copy=False).tobytes()
         feature[VALUES].float_list.ParseFromString(b"\x0a" + _varint(len(data)) + data)
         return example.SerializeToString()
 
     with tf.io.TFRecordWriter(path) as file:
-
-        def write(lines):
-            for result in lines:
-                file.write(record(result))
-
-        yield write
+        yield lambda result: file.write(record(result))
 
 
 def _varint(number):
@@ -210,8 +179,7 @@ def _varint(number):
 def _npz(path, layout):
     """Arrays: values, layers, and of tokens input_ids and splits as in packing.Packed.
 
-    Values are written at once, for their number is known; ids, which are a thousandth
-    of them, wait in a temporary file.
+    Values are written as they come; ids, a thousandth of them, wait in temporary files.
     """
     rows = layout.num_tokens if layout.of_tokens else layout.num_lines
     shape = (rows, len(layout.layers), layout.width)
@@ -224,23 +192,21 @@ def _npz(path, layout):
 
         with _member(archive, VALUES, np.float32, shape) as member:
 
-            def write(lines):
+            def write_line(result):
                 nonlocal num_tokens
-                for result in lines:
-                    member.write(result.values.astype("<f4", copy=False).tobytes())
-                    ids.write(result.input_ids.astype("<i4", copy=False).tobytes())
-                    num_tokens += len(result.input_ids)
-                    ends.write(np.int64(num_tokens).astype("<i8").tobytes())
+                member.write(result.values.astype("<f4", copy=False).tobytes())
+                ids.write(result.input_ids.astype("<i4", copy=False).tobytes())
+                num_tokens += len(result.input_ids)
+                ends.write(np.int64(num_tokens).astype("<i8").tobytes())
 
-            yield write
+            yield write_line
         names = np.array(list(map(str, layout.layers)))
         with _member(archive, LAYERS, names.dtype, names.shape) as member:
             member.write(names.tobytes())
         if not layout.of_tokens:
             return
-        with _member(
-            archive, features.INPUT_IDS, np.int32, (layout.num_tokens,)
-        ) as member:
+        num_ids = (layout.num_tokens,)
+        with _member(archive, features.INPUT_IDS, np.int32, num_ids) as member:
             ids.seek(0)
             shutil.copyfileobj(ids, member)
         with _member(archive, SPLITS, np.int64, (layout.num_lines + 1,)) as member:
@@ -253,14 +219,8 @@ def _npz(path, layout):
 def _member(archive, name, dtype, shape):
     """An array of an .npz file, opened for its bytes."""
     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-        np.lib.format.write_array_header_1_0(
-            member,
-            {
-                "descr": np.dtype(dtype).str,
-                "fortran_order": False,
-                "shape": shape,
-            },
-        )
+        head = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(member, head)
         yield member
 
 

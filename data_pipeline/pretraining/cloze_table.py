@@ -16,24 +16,22 @@ BLANK, HIDDEN = "[____]", "[MASK]"
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
-def choose(input_ids, masked_lm_weights, masked_lm_positions, mask_id, *, limit=8):
-    """One hidden token of each of the first records.
+def choose(features, mask_id, *, limit=8):
+    """The middle token that each of the first records hides behind [MASK].
 
-    Of those that the record really hides behind [MASK] it is the middle one, so that
-    an evaluation shows the same blanks as the one before.
+    The choice follows from the records, so every evaluation shows the same blanks.
 
     Args:
-        input_ids: int [B, S].
-        masked_lm_weights: float [B, P], 0 beyond the predictions.
-        masked_lm_positions: int [B, P].
+        features: as in `table`.
         mask_id: id of [MASK].
         limit: most tokens.
 
     Returns:
         List of (record, index of the prediction).
     """
-    at_positions = np.take_along_axis(input_ids, masked_lm_positions, axis=1)  # [B, P]
-    is_hidden = (at_positions == mask_id) & (masked_lm_weights > 0)
+    positions = features["masked_lm_positions"]  # [B, P]
+    at_positions = np.take_along_axis(features["input_ids"], positions, axis=1)
+    is_hidden = (at_positions == mask_id) & (features["masked_lm_weights"] > 0)
     chosen = []
     for record, hidden in enumerate(is_hidden):
         (places,) = np.nonzero(hidden)
@@ -45,6 +43,8 @@ def choose(input_ids, masked_lm_weights, masked_lm_positions, mask_id, *, limit=
 def table(features, predicted, vocab, *, limit=8, num_words=12):
     """A Markdown table of blanks: context, truth, and the best predictions.
 
+    It has no row where no record hides a token behind [MASK].
+
     Args:
         features: input_ids int [B, S]; masked_lm_positions, masked_lm_ids int and
             masked_lm_weights float [B, P].
@@ -52,25 +52,14 @@ def table(features, predicted, vocab, *, limit=8, num_words=12):
         vocab: all tokens, in the order of their ids.
         limit: most rows.
         num_words: words shown on each side of a blank.
-
-    Returns:
-        Text; without a row where no record hides a token behind [MASK].
     """
     mask_id = vocab.index(HIDDEN) if HIDDEN in vocab else -1
-    chosen = choose(
-        features["input_ids"],
-        features["masked_lm_weights"],
-        features["masked_lm_positions"],
-        mask_id,
-        limit=limit,
-    )
     lines = ["| text | hidden | predicted |", "|---|---|---|"]
-    for record, place in chosen:
-        ids = features["input_ids"][record]
+    for record, place in choose(features, mask_id, limit=limit):
         position = int(features["masked_lm_positions"][record, place])
         truth = _token(vocab, features["masked_lm_ids"][record, place])
-        tokens = [_token(vocab, i) for i in ids]
-        tokens[position] = truth  # which says whether it goes on a word
+        tokens = [_token(vocab, i) for i in features["input_ids"][record]]
+        tokens[position] = truth  # which says whether it continues a word
         text = context(tokens, position, num_words)
         best = zip(
             predicted["ids"][record, place],
@@ -86,9 +75,10 @@ def context(tokens: Sequence[str], position: int, num_words: int) -> str:
     """The words around a token, pieces joined, with BLANK in its place.
 
     Args:
-        tokens: of one record, with [CLS] and padding, which are left out.
-        position: of the token, which is not hidden in `tokens`.
-        num_words: on each side; of a longer text an ellipsis stands for the rest.
+        tokens: those of a record, the true one at `position`; [CLS] and padding are
+            left out.
+        position: that of the token.
+        num_words: on each side; an ellipsis stands for what is left out.
     """
     words: list[str] = []
     blank = 0
@@ -110,7 +100,7 @@ def context(tokens: Sequence[str], position: int, num_words: int) -> str:
 
 
 def _token(vocab, token_id):
-    """A table may have more rows than the vocabulary has entries."""
+    """A network's table may have more rows than the vocabulary has entries."""
     return vocab[token_id] if token_id < len(vocab) else f"[{token_id}]"
 
 

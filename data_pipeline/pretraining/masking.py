@@ -1,9 +1,9 @@
 """Hides tokens for the masked-LM task (BERT section 3.1, Task #1).
 
 create_pretraining_data.py, create_masked_lm_predictions, for thousands of sequences
-at a time. Tokens are chosen in groups: word pieces one by one, the pieces of a whole
-word, or runs of words. Groups are taken in random order as long as they fit what is
-left of the number to predict.
+at a time. Tokens are chosen in groups: single word pieces, the pieces of a word, or
+runs of words. Groups are taken in random order as long as they fit what is left of the
+number to predict.
 """
 
 import dataclasses
@@ -53,21 +53,13 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True)
 class Pieces:
-    """What masking has to know of a vocabulary of V entries.
-
-    Attributes:
-        cls_id: never chosen.
-        sep_id: never chosen.
-        mask_id: replaces what is hidden.
-        vocab_size: V; a random replacement is any id below it.
-        is_continuation: bool [V], whether an entry begins with ##.
-    """
+    """What masking has to know of a vocabulary of V entries."""
 
     cls_id: int
     sep_id: int
     mask_id: int
-    vocab_size: int
-    is_continuation: np.ndarray
+    vocab_size: int  # V
+    is_continuation: np.ndarray  # bool [V], whether an entry begins with ##
 
 
 def pieces_of(tokenizer: Any) -> Pieces:
@@ -99,8 +91,8 @@ def mask(input_ids, lengths, rule, pieces, rng):
     Args:
         input_ids: int32 [N, S], packed, padded.
         lengths: int [N], tokens of each without padding.
-        rule: which and how many.
-        pieces: of the vocabulary.
+        rule: Rule.
+        pieces: Pieces of the vocabulary.
         rng: np.random.Generator, sole source of randomness.
 
     Returns:

@@ -27,26 +27,19 @@ _BLOCK_BYTES = 1 << 22
 _SCANNED_RECORDS = 1024
 # How TensorFlow begins on a record that is no tf.train.Example; its bytes follow.
 _NO_EXAMPLE = "Could not parse example input"
-# What TensorFlow writes before and behind the message of a kernel.
+# What TensorFlow writes before and after the message of a kernel.
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What one file holds; None is what nothing says.
+    """What one file holds, in the terms of record_metadata.Metadata; None is unknown.
 
     Attributes:
-        file: its path.
         count: number of records.
-        max_seq_length: in tokens.
-        max_predictions_per_seq: 0 where records hold unmasked text.
-        masking: as in record_metadata.Metadata.
-        sentence_task: as in record_metadata.Metadata; records without metadata are
-            taken for the original's, which say whether B is the next sentence.
-        do_lower_case: whether the text was lower-cased.
-        vocab_size: entries of the vocabulary.
-        vocab_digest: of the vocabulary, as record_metadata.vocab_digest computes it.
-        largest_id: the largest of the token ids that were looked at.
+        sentence_task: records without metadata are taken for the original's, which say
+            whether B is the next sentence.
+        largest_id: of the token ids in the first records, where no metadata says it.
     """
 
     file: str
@@ -71,8 +64,8 @@ def describe(file: str) -> Contents:
     try:
         size = tf.io.gfile.stat(file).length
         if known := record_metadata.read(file):
-            return _as_said(file, size, known)
-        return _as_found(file, size)
+            return _from_metadata(file, size, known)
+        return _from_records(file, size)
     except tf.errors.OpError as error:
         raise ValueError(f"{file}: cannot be read ({_reason(error)})") from error
 
@@ -82,29 +75,18 @@ def _reason(error):
     return " ".join(_WRAPPING.sub("", error.message).split())
 
 
-def _as_said(file, size, known):
-    """The contents by the metadata, if the file still has the size of that time."""
+def _from_metadata(file, size, known):
     if size != known.num_bytes:
         raise ValueError(
             f"{file}: has {size} bytes, but {file}{record_metadata.SUFFIX} says "
             f"{known.num_bytes}; it is truncated or was changed: copy both files "
             "again, or make them again with create_pretraining_data.py"
         )
-    return Contents(
-        file=file,
-        count=known.num_instances,
-        max_seq_length=known.max_seq_length,
-        max_predictions_per_seq=known.max_predictions_per_seq,
-        masking=known.masking,
-        sentence_task=known.sentence_task,
-        do_lower_case=known.do_lower_case,
-        vocab_size=known.vocab_size,
-        vocab_digest=known.vocab_digest,
-    )
+    shared = {name: getattr(known, name) for name in record_metadata.SHARED}
+    return Contents(file=file, count=known.num_instances, **shared)
 
 
-def _as_found(file, size):
-    """The contents by the first records."""
+def _from_records(file, size):
     if not size:
         raise ValueError(
             f"{file}: is empty, there is no record in it; leave it out, or make it "
@@ -145,7 +127,7 @@ def _as_found(file, size):
 
 
 def _measure(serialized, where):
-    """(tokens, predictions, largest token id) of one record, after a check of it."""
+    """Checks one record; returns its numbers of tokens and predictions, and top id."""
     try:
         found = tf.train.Example.FromString(serialized).features.feature
     except protobuf.DecodeError as error:
@@ -176,14 +158,10 @@ def _measure(serialized, where):
 
 
 def count_records(file: str, size: int) -> int:
-    """Counts records by their lengths alone, without looking at the data.
-
-    Args:
-        file: its path.
-        size: its bytes.
+    """Counts the records in the `size` bytes of a file by their lengths alone.
 
     Raises:
-        ValueError: it ends within a record; names the byte where that begins.
+        ValueError: the file ends within a record; names the byte where that begins.
     """
     count = position = begin = 0
     block = b""
@@ -216,26 +194,24 @@ def spec(max_seq_length, max_predictions_per_seq):
         max_predictions_per_seq: length of the masked_lm features; 0 for records of
             unmasked text, which lack them.
     """
-    found = {name: (max_seq_length, tf.int64) for name in _SEQUENCES}
+    sequence = tf.io.FixedLenFeature([max_seq_length], tf.int64)
+    found = {features.NEXT_SENTENCE_LABELS: tf.io.FixedLenFeature([], tf.int64)}
+    found |= dict.fromkeys(_SEQUENCES, sequence)
     if max_predictions_per_seq:
-        for name in _INTEGER_PREDICTIONS:
-            found[name] = (max_predictions_per_seq, tf.int64)
-        found[features.MASKED_LM_WEIGHTS] = (max_predictions_per_seq, tf.float32)
-    return {
-        features.NEXT_SENTENCE_LABELS: tf.io.FixedLenFeature([], tf.int64),
-        **{
-            name: tf.io.FixedLenFeature([length], dtype)
-            for name, (length, dtype) in found.items()
-        },
-    }
+        lengths = [max_predictions_per_seq]
+        integers = tf.io.FixedLenFeature(lengths, tf.int64)
+        weights = tf.io.FixedLenFeature(lengths, tf.float32)
+        found |= dict.fromkeys(_INTEGER_PREDICTIONS, integers)
+        found[features.MASKED_LM_WEIGHTS] = weights
+    return found
 
 
 def is_of_a_record(error, names):
-    """Whether an error of reading or parsing may come from what a file holds.
+    """Whether what a file holds may be why iterating over batches failed.
 
     Args:
-        error: what iterating over batches raised. A UnicodeDecodeError, too: TensorFlow
-            quotes a record that is no tf.train.Example, and Python decodes the message.
+        error: a UnicodeDecodeError, too: TensorFlow quotes a record that is no
+            tf.train.Example, and Python decodes the message.
         names: the features that are parsed.
     """
     if isinstance(error, tf.errors.InvalidArgumentError):
@@ -245,12 +221,7 @@ def is_of_a_record(error, names):
 
 
 def find_damage(file, parse):
-    """Reads a whole file; says where it is damaged, or None.
-
-    Args:
-        file: its path.
-        parse: string [N] -> anything; what is done with its records.
-    """
+    """Parses a whole file, string [N] at a time; says where it is damaged, or None."""
     # No parallel calls: the first error is then that of the first bad record.
     parsed = tf.data.TFRecordDataset(file).batch(_SCANNED_RECORDS).map(parse)
     number = 0

@@ -1,8 +1,8 @@
 """What a file of pretraining records holds, in a small JSON file beside it.
 
-The original leaves it to the user to give run_pretraining.py the lengths that
-create_pretraining_data.py had; here the records say it themselves. Its records have
-no such file and are read as they are.
+With the original, users must give run_pretraining.py the lengths that they gave
+create_pretraining_data.py; here the records say it themselves. The original's records
+have no such file and are read as they are.
 """
 
 import dataclasses
@@ -16,6 +16,16 @@ from contract import atomic_files
 
 SUFFIX = ".metadata.json"
 UNMASKED = "none"  # as masking: to be masked while training
+# What all files of a run must share; None in a Contents of record_files.py: unknown.
+SHARED = (
+    "max_seq_length",
+    "max_predictions_per_seq",
+    "masking",
+    "sentence_task",
+    "do_lower_case",
+    "vocab_size",
+    "vocab_digest",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,15 +35,15 @@ class Metadata:
     Attributes:
         max_seq_length: length of input_ids, input_mask and segment_ids, in tokens.
         max_predictions_per_seq: length of the masked_lm features; 0 where records
-            hold unmasked text, to be masked while training.
-        masking: a kind of masking.Rule; UNMASKED for text to be masked while training.
+            hold unmasked text.
+        masking: a kind of masking.Rule, or UNMASKED.
         masked_lm_prob: share of the tokens that are predicted, 0..1.
         sentence_task: next, order or none: what next_sentence_labels mean.
         do_lower_case: whether the text was lower-cased.
         vocab_size: entries of the vocabulary.
         vocab_digest: as `vocab_digest` computes it.
         dupe_factor: times the text was used.
-        short_seq_prob: share of passes over a document with a shorter target.
+        short_seq_prob: share of passes over a document with a shorter target, 0..1.
         random_seed: of everything that is drawn.
         num_instances: records in this file.
         num_bytes: size of this file.
@@ -67,10 +77,10 @@ def write(records_file: str, metadata: Metadata) -> None:
 
 
 def read(records_file: str) -> Metadata | None:
-    """What lies beside a file of records, or None where nothing does.
+    """The metadata beside a file of records, or None without any.
 
     Raises:
-        ValueError: the metadata file cannot be understood.
+        ValueError: they cannot be understood.
     """
     path = f"{records_file}{SUFFIX}"
     if not tf.io.gfile.exists(path):

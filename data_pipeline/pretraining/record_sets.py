@@ -1,28 +1,28 @@
-"""The records of a pretraining run: opened, checked, masked where they are not."""
+"""The records of a pretraining run: to train on and held out, masked where needed."""
 
 import dataclasses
 import hashlib
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
-from data_pipeline.pretraining import masking, record_batches
+from data_pipeline.pretraining import masking, record_batches, record_checks
+from data_pipeline.text import tokenization
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
+class RecordSets:
     """What a run trains and evaluates on.
 
     Attributes:
         train: records to train on.
         held_out: records to evaluate on; the same, where there are no others.
-        mask: what hides tokens of records that are not masked, or None.
+        mask: hides tokens of records that are not masked; None where all are.
     """
 
-    train: record_batches.Source
-    held_out: record_batches.Source
+    train: record_checks.Source
+    held_out: record_checks.Source
     mask: record_batches.Mask | None
 
     def training_batches(
@@ -35,7 +35,7 @@ class Data:
             seed=seed,
             start_step=start_step,
             num_steps=num_steps,
-            mask=None if self.train.has_masks else self.mask,
+            mask=self.mask,
         )
 
     def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
@@ -45,12 +45,12 @@ class Data:
         )
 
     def evaluation_batches(self, batch_size: int, num_batches: int) -> tf.data.Dataset:
-        """As record_batches.evaluation_batches."""
+        """As record_batches.evaluation_batches, of the records held out."""
         return record_batches.evaluation_batches(
             self.held_out,
             batch_size=batch_size,
             num_batches=num_batches,
-            mask=None if self.held_out.has_masks else self.mask,
+            mask=self.mask,
         )
 
     def digest(self) -> str:
@@ -70,20 +70,20 @@ class Data:
 
 def load(
     specs: Mapping[str, str],
-    tokenizer: Any | None,
+    tokenizer: tokenization.BertTokenizer | None,
     rule: masking.Rule,
     *,
     max_seq_length: int,
     vocab_size: int,
     spare_rows: int,
     masks_are_asked_for: bool,
-) -> Data:
+) -> RecordSets:
     """Opens the records to train on, and those to evaluate on.
 
     Args:
         specs: {flag: its value}, the records to train on first and those to evaluate on
             second, if they are others.
-        tokenizer: a tokenization.BertTokenizer, or None where no vocabulary is known.
+        tokenizer: None where no vocabulary is known.
         rule: how records are masked that are not.
         max_seq_length: of the flags, in tokens.
         vocab_size: rows of the network's table.
@@ -91,12 +91,12 @@ def load(
         masks_are_asked_for: whether the user has said how to mask.
 
     Raises:
-        ValueError: as record_batches.open_records; or masks are needed and there is no
+        ValueError: as record_checks.open_records; or masks are needed and there is no
             vocabulary, or there are masks and others are asked for.
     """
-    sources = [
-        record_batches.open_records(
-            record_batches.find(spec, flag),
+    sources = {
+        flag: record_checks.open_records(
+            record_checks.find(spec, flag),
             max_seq_length=max_seq_length,
             max_predictions_per_seq=rule.max_predictions_per_seq,
             vocab_size=vocab_size,
@@ -106,16 +106,18 @@ def load(
             flag=flag,
         )
         for flag, spec in specs.items()
-    ]
-    _check_sentence_task(dict(zip(specs, sources, strict=True)))
-    if all(source.has_masks for source in sources):
+    }
+    record_checks.check_sentence_task(sources)
+    opened = list(sources.values())
+    train, held_out = opened[0], opened[-1]
+    if train.has_masks and held_out.has_masks:
         if masks_are_asked_for:
             raise ValueError(
                 "--masking and --masked_lm_prob are for records that are not masked "
-                f"yet, but those of {sources[0].files[0]} are; leave the flags out, or "
+                f"yet, but those of {train.files[0]} are; leave the flags out, or "
                 "make records with create_pretraining_data.py --masking=none"
             )
-        return Data(sources[0], sources[-1], None)
+        return RecordSets(train, held_out, None)
     if tokenizer is None:
         raise ValueError(
             "the records are not masked, and masking them needs the vocabulary; set "
@@ -126,16 +128,4 @@ def load(
     def mask(input_ids, lengths, rng):
         return masking.mask(input_ids, lengths, rule, pieces, rng)
 
-    return Data(sources[0], sources[-1], mask)
-
-
-def _check_sentence_task(sources):
-    """Refuses held-out records whose next_sentence_labels mean something else."""
-    first = next(iter(sources.values()))
-    for flag, source in sources.items():
-        if source.sentence_task != first.sentence_task:
-            raise ValueError(
-                f"--{flag} has records with sentence_task={source.sentence_task}, "
-                f"--input_file with {first.sentence_task}; give records that were made "
-                "with the same settings"
-            )
+    return RecordSets(train, held_out, mask)

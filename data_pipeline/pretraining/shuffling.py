@@ -19,11 +19,7 @@ _READ_BYTES = 1 << 22
 
 
 def records_of(files):
-    """For `windows`: the serialized records of a file, strings.
-
-    Args:
-        files: paths of TFRecord files.
-    """
+    """For `windows`: the serialized records of each TFRecord file, strings."""
     files = tf.constant(files)
 
     def read(index):
@@ -33,12 +29,9 @@ def records_of(files):
 
 
 def numbers_of(counts):
-    """For `windows`: the numbers of a file's records, int64, without opening it.
+    """For `windows`: the numbers of each file's records, int64; no file is opened.
 
-    All records are counted from 0, those of one file behind those of the one before.
-
-    Args:
-        counts: number of records in each file.
+    They count on from file to file, from 0; `counts` are the records in each.
     """
     begins = tf.constant(ragged.splits(counts))
 
@@ -58,7 +51,7 @@ def windows(read, counts, seed, start):
     Args:
         read: `records_of` or `numbers_of` the files: index of a file -> tf.data.Dataset
             of one value a record.
-        counts: number of records in each file; one at least is there.
+        counts: number of records in each file; their sum is not 0.
         seed: an int; equal seeds give equal orders.
         start: how many records to leave out.
 
@@ -81,12 +74,7 @@ def windows(read, counts, seed, start):
 def _epoch(read, counts, seed, epoch, position):
     """Windows of one epoch without its first `position` records.
 
-    Args:
-        read: as in `windows`.
-        counts: int [F], a NumPy array.
-        seed: an int.
-        epoch: an int; where `position` is 0 also an int64 scalar of a graph.
-        position: an int below the number of records.
+    `position` is an int; where it is 0, `epoch` may be an int64 scalar of a graph.
     """
     epoch_seed = tf.stack([tf.constant(seed, tf.int64), tf.cast(epoch, tf.int64)])
     with tf.device("CPU"):
@@ -113,11 +101,9 @@ def _shuffled(values, seed):
 
 
 def _passed_groups(counts, position):
-    """How many groups end at or before a position, and how far behind them it is.
+    """How many groups end at or before a position, and how far after them it is.
 
-    Args:
-        counts: int [F], records of the files in the order of the epoch.
-        position: below their sum.
+    `counts` int [F] are the records of the files in the order of the epoch.
     """
     ends = np.cumsum(np.add.reduceat(counts, np.arange(0, len(counts), GROUP_FILES)))
     passed = int(np.searchsorted(ends, position, side="right"))

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from data_pipeline.examples import batching, packing
-from data_pipeline.pretraining import record_batches
+from data_pipeline.pretraining import record_batches, record_checks
 from modeling import config, losses, models
 from modeling.checkpoints import checkpoint
 from tests import tiny
@@ -207,7 +207,7 @@ def shares(strategy):
 def scores_of_records(strategy, directory):
     """Records read as run_pretraining.py does: sums of training, scores of held-out."""
     path = tiny.write_records(directory / "a.tfrecord", tiny.records(21))
-    source = record_batches.open_records(
+    source = record_checks.open_records(
         [str(path)], max_seq_length=16, max_predictions_per_seq=3, vocab_size=30
     )
     with strategy.scope():

@@ -71,7 +71,7 @@ def no_report(*_, **__):
 
 
 def run(job):
-    return creation_runners.run_local(job, processes.InThisProcess(), no_report)
+    return creation_runners.run_local(job, processes.InThisProcess(), 1, no_report)
 
 
 def contents(job):
@@ -134,12 +134,12 @@ def words(tokens):
     return [token for token in tokens if token >= tiny_corpus.FIRST_WORD]
 
 
-def test_text_has_several_units_of_several_parts(source, tmp_path):
+def test_text_has_several_units_of_several_chunks(source, tmp_path):
     job = job_of(source, tmp_path)
     creation_job.begin(job)
     plan = creation_job.settle(job)
     assert len(plan.units) >= 3
-    assert all(len(plan.parts(unit)) >= 2 for unit in range(len(plan.units)))
+    assert all(len(plan.chunks(unit)) >= 2 for unit in range(len(plan.units)))
     ranges = np.concatenate(plan.units)
     assert sorted(ranges.tolist()) == list(range(len(plan.text.range_files)))
     assert ranges.tolist() != sorted(ranges.tolist())  # they are shuffled
@@ -155,14 +155,14 @@ def test_tasks_in_any_order_give_the_same_records(source, tmp_path, count):
     units = list(range(len(plan.units)))
     for tasks in (
         [
-            (creation_tasks.cut, unit, part)
+            (creation_tasks.cut, unit, chunk)
             for unit in units
-            for part in range(len(plan.parts(unit)))
+            for chunk in range(len(plan.chunks(unit)))
         ],
         [
-            (creation_tasks.write, unit, lane)
+            (creation_tasks.write, unit, task)
             for unit in units
-            for lane in range(job.num_lanes)
+            for task in range(job.num_tasks)
         ],
         [(creation_tasks.assemble, file) for file in range(count)],
     ):
@@ -308,7 +308,7 @@ def test_seed_decides_the_records(source, tmp_path):
     assert len({tuple(sorted(records)) for records in found}) == 3
 
 
-def test_part_without_a_document_before_others(source, tmp_path):
+def test_chunk_without_a_document_before_others(source, tmp_path):
     # A document of many ranges lies in the first of them; the others are empty.
     lines = [f"w{i} w{i + 1}" for i in range(0, 2900, 2)]
     (tmp_path / "text.txt").write_text("\n".join(lines) + "\n\nw2990 w2991\n")
@@ -509,12 +509,12 @@ def test_unit_that_is_written_is_not_cut_again(source, tmp_path):
     creation_tasks.write_unit(job, 0)
     assert creation_tasks.is_written(job, 0) and not creation_tasks.is_written(job, 1)
     creation_tasks.cut(job, 0, 0)
-    assert not tf.io.gfile.exists(job.part_path(0, 0))
+    assert not tf.io.gfile.exists(job.chunk_path(0, 0))
     creation_tasks.cut(job, 1, 0)
-    assert tf.io.gfile.exists(job.part_path(1, 0))
+    assert tf.io.gfile.exists(job.chunk_path(1, 0))
 
 
-def test_lanes_share_every_file_once():
+def test_tasks_share_every_file_once():
     for count in range(1, 20):
         job = creation_job.Job(
             input_files=(),
@@ -522,15 +522,15 @@ def test_lanes_share_every_file_once():
             vocab_file="",
             settings=SETTINGS,
         )
-        assert creation_job.LANES <= job.num_lanes < 2 * creation_job.LANES
-        shares = [
-            (file, share, shares)
-            for files, share, shares in map(job.lane, range(job.num_lanes))
+        assert creation_job.MIN_TASKS <= job.num_tasks < 2 * creation_job.MIN_TASKS
+        found = [
+            (file, shard, shards)
+            for files, shard, shards in map(job.shards, range(job.num_tasks))
             for file in files
         ]
-        assert len(shares) == len(set(shares))
+        assert len(found) == len(set(found))
         for file in range(count):
-            mine = sorted(share[1:] for share in shares if share[0] == file)
+            mine = sorted(shard[1:] for shard in found if shard[0] == file)
             assert mine == [(i, len(mine)) for i in range(len(mine))]
 
 

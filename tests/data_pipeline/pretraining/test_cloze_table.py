@@ -68,20 +68,10 @@ def test_rows_of_the_table_beyond_the_vocabulary_are_numbers(features, predicted
 
 
 def test_choice_is_the_middle_hidden_token(features):
-    chosen = cloze_table.choose(
-        features["input_ids"],
-        features["masked_lm_weights"],
-        features["masked_lm_positions"],
-        IDS["[MASK]"],
-    )
+    chosen = cloze_table.choose(features, IDS["[MASK]"])
     assert chosen == [(0, 1), (1, 0)]
     features["masked_lm_weights"][0, 1] = 0.0
-    chosen = cloze_table.choose(
-        features["input_ids"],
-        features["masked_lm_weights"],
-        features["masked_lm_positions"],
-        IDS["[MASK]"],
-    )
+    chosen = cloze_table.choose(features, IDS["[MASK]"])
     assert chosen == [(0, 0), (1, 0)]
 
 

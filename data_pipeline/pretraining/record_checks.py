@@ -1,0 +1,187 @@
+"""Finds and opens pretraining records; checks them against each other and the run."""
+
+import concurrent.futures
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from contract import atomic_files, wording
+from data_pipeline.files import file_patterns
+from data_pipeline.pretraining import record_files, record_metadata
+
+# Files whose metadata are read at the same time; most of it is waiting for a disk.
+_READERS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Files of records that fit each other and the run.
+
+    Attributes:
+        files: their paths.
+        counts: number of records in each.
+        sentence_task: next, order or none: what next_sentence_labels mean.
+        has_masks: whether the records are masked; if not, a batch is when it is read.
+        max_seq_length: S, in tokens.
+        max_predictions_per_seq: P, of the records or of the masks to come.
+    """
+
+    files: tuple[str, ...]
+    counts: tuple[int, ...]
+    sentence_task: str
+    has_masks: bool
+    max_seq_length: int
+    max_predictions_per_seq: int
+
+
+def find(spec: str, flag: str = "input_file") -> list[str]:
+    """The files of records that comma-separated names and globs stand for.
+
+    Args:
+        spec: value of the flag; local paths or any address `tf.io.gfile` reads.
+        flag: its name, for messages.
+
+    Returns:
+        Paths, sorted within each glob; without metadata and unfinished files.
+
+    Raises:
+        ValueError: one of them stands for no file of records.
+    """
+
+    def is_whole(path):
+        name = path.rsplit("/", 1)[-1]
+        is_metadata = name.endswith(record_metadata.SUFFIX)
+        return not is_metadata and atomic_files.SUFFIX not in name
+
+    wanted = (
+        "files of create_pretraining_data.py, separated by commas, or globs such as "
+        "records/*.tfrecord"
+    )
+    return file_patterns.find(spec, flag=flag, wanted=wanted, accepts=is_whole)
+
+
+def open_records(
+    files: Sequence[str],
+    *,
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    vocab_size: int,
+    spare_rows: int = 0,
+    vocab: Sequence[str] | None = None,
+    do_lower_case: bool | None = None,
+    flag: str = "input_file",
+) -> Source:
+    """Checks that files of records fit each other, the flags and the network.
+
+    Records without metadata are counted, for which their file is read once.
+
+    Args:
+        files: paths, as `find` returns them.
+        max_seq_length: of the flags, in tokens.
+        max_predictions_per_seq: of the flags; free where records are not masked.
+        vocab_size: rows of the network's table.
+        spare_rows: how many it may have beyond the entries of the vocabulary.
+        vocab: all tokens in order, or None for no check.
+        do_lower_case: of the flags, or None for no check.
+        flag: the flag that names the files, for messages.
+
+    Raises:
+        ValueError: something does not fit; names file, flag and both values.
+    """
+    with concurrent.futures.ThreadPoolExecutor(_READERS) as pool:
+        contents = list(pool.map(record_files.describe, files))
+    known = _agreed(contents, flag)
+    first = contents[0]
+    has_masks = first.max_predictions_per_seq > 0
+    wanted = {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
+    if has_masks:
+        wanted["max_predictions_per_seq"] = max_predictions_per_seq
+    _check_flags(known, wanted)
+    _check_vocabulary(contents, known, vocab_size, spare_rows, vocab)
+    counts = tuple(content.count for content in contents)
+    if not sum(counts):
+        raise ValueError(
+            f"--{flag}: there is no record in {wording.first_of(files, 1)}; make "
+            "them again with create_pretraining_data.py from more text"
+        )
+    return Source(
+        files=tuple(files),
+        counts=counts,
+        sentence_task=first.sentence_task,
+        has_masks=has_masks,
+        max_seq_length=max_seq_length,
+        max_predictions_per_seq=max_predictions_per_seq,
+    )
+
+
+def _agreed(contents, flag):
+    """{name: (value, first file that says it)} of what all files must share."""
+    known: dict[str, Any] = {}
+    for name in record_metadata.SHARED:
+        for content in contents:
+            if (value := getattr(content, name)) is None:
+                continue
+            first, file = known.setdefault(name, (value, content.file))
+            if value != first:
+                raise ValueError(
+                    f"--{flag}: the records of {file} have {name}={first}, those of "
+                    f"{content.file} {name}={value}; give only files that were made "
+                    "with the same settings"
+                )
+    return known
+
+
+def _check_flags(known, wanted):
+    """Refuses records made with other flags than {name: value, or None for any}."""
+    for name, given in wanted.items():
+        value, file = known.get(name, (given, None))
+        if given is not None and value != given:
+            raise ValueError(
+                f"--{name}={given}, but the records of {file} have {name}={value}; "
+                f"give --{name}={value}, or make the records again"
+            )
+
+
+def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
+    """Refuses records whose ids mean other tokens than those of the run."""
+    if "vocab_size" in known:
+        entries, file = known["vocab_size"]
+        if not 0 <= vocab_size - entries <= spare_rows:
+            raise ValueError(
+                f"the records of {file} were made with a vocabulary of {entries} "
+                f"entries, but --bert_config_file says vocab_size={vocab_size}; give "
+                "the config that belongs to the vocabulary, or make the records again"
+            )
+        digest, _ = known["vocab_digest"]
+        found = digest if vocab is None else record_metadata.vocab_digest(vocab)
+        if found != digest:
+            raise ValueError(
+                f"the records of {file} were made with another vocabulary (digest "
+                f"{digest}, {entries} entries) than --vocab_file (digest {found}, "
+                f"{len(vocab)} entries); give the one they were made with, or make the "
+                "records again"
+            )
+    for content in contents:
+        largest = content.largest_id
+        if largest is not None and largest >= vocab_size:
+            raise ValueError(
+                f"the records of {content.file} hold the token id {largest}, but "
+                f"--bert_config_file says vocab_size={vocab_size}; give the config "
+                "that belongs to the vocabulary they were made with"
+            )
+
+
+def check_sentence_task(sources: Mapping[str, Source]) -> None:
+    """Refuses records, {flag: Source}, whose next_sentence_labels differ in meaning.
+
+    Raises:
+        ValueError: names both flags and tasks.
+    """
+    first = next(iter(sources.values()))
+    for flag, source in sources.items():
+        if source.sentence_task != first.sentence_task:
+            raise ValueError(
+                f"--{flag} has records with sentence_task={source.sentence_task}, "
+                f"--input_file with {first.sentence_task}; give records that were made "
+                "with the same settings"
+            )
