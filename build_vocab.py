@@ -1,35 +1,43 @@
 """Learns a WordPiece vocabulary from raw text, for pretraining in any language.
 
 google-research/bert never published its own; see docs/pretraining.md.
+
+    python build_vocab.py --input_file='corpus/*.txt' --output_file=vocab.txt
 """
 
 import dataclasses
 import os
 import tempfile
 
-if __name__ == "__main__":  # TensorFlow reads these when it is imported
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
+from absl import flags
 
-from absl import app, flags
-
-from contract import atomic_files
-from data_pipeline.corpus import byte_ranges, processes, word_counts, wordpiece_learning
-from data_pipeline.files import file_patterns
-from modeling.checkpoints import pretrained
-from training import errors
-from training.flags import shared_flags
-from training.results import reporting
+from training.flags import command_line
 
 FLAGS = flags.FLAGS
 
 
 def define_flags():
-    string, integer = flags.DEFINE_string, flags.DEFINE_integer
-    string(
-        "input_file", None, "Text files, by comma; each may be a glob, or end in .gz."
-    )
-    string("output_file", None, "The vocabulary to write, one entry a line.")
+    with command_line.heading("Data"):
+        flags.DEFINE_string(
+            "input_file",
+            None,
+            "Text files, by comma; each may be a glob, or end in .gz.",
+        )
+    _define_vocabulary()
+    _define_output()
+    with command_line.heading("Processes"):
+        flags.DEFINE_integer(
+            "num_workers",
+            0,
+            "Processes; 0 for one a core. Results do not depend on it.",
+            lower_bound=0,
+        )
+    flags.mark_flags_as_required(["input_file", "output_file"])
+
+
+@command_line.heading("Model and vocabulary")
+def _define_vocabulary():
+    integer = flags.DEFINE_integer
     integer("vocab_size", 30522, "Most entries that the vocabulary has.", lower_bound=6)
     flags.DEFINE_bool(
         "do_lower_case",
@@ -39,7 +47,7 @@ def define_flags():
     )
     integer(
         "num_unused_tokens",
-        wordpiece_learning.UNUSED_BEFORE_UNK,
+        99,
         "Entries [unused0], [unused1], ... left free for tokens of one's own. With 99, "
         "[UNK], [CLS], [SEP] and [MASK] are 100 to 103, as in released vocabularies.",
         lower_bound=0,
@@ -50,21 +58,38 @@ def define_flags():
         "Characters that occur less often become [UNK], with the word they are in.",
         lower_bound=1,
     )
-    string(
+    flags.DEFINE_string(
         "base_config_file",
         None,
         "Such as configs/bert_tiny.json: the shape of the model to be trained.",
     )
-    string(
+
+
+@command_line.heading("Output")
+def _define_output():
+    flags.DEFINE_string(
+        "output_file", None, "The vocabulary to write, one entry a line."
+    )
+    flags.DEFINE_string(
         "output_config_file",
         None,
-        "Where that goes with the size of this vocabulary as its vocab_size.",
+        "Where --base_config_file goes with the size of this vocabulary as its "
+        "vocab_size.",
     )
-    integer(
-        "num_workers", 0, "Processes; 0 for one a core. Results do not depend on it.", 0
-    )
-    for required in ("input_file", "output_file"):
-        flags.mark_flag_as_required(required)
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    # TensorFlow reads these when it is imported.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
+    command_line.parse(define_flags)
+
+from contract import atomic_files
+from data_pipeline.corpus import byte_ranges, processes, word_counts, wordpiece_learning
+from data_pipeline.files import file_patterns
+from modeling.checkpoints import pretrained
+from training import errors
+from training.results import reporting
 
 
 def base_config():
@@ -135,7 +160,7 @@ def write(vocab, config):
 
 
 def main(_):
-    shared_flags.quiet_libraries()
+    command_line.quiet_libraries()
     num_workers = FLAGS.num_workers or processes.usable_cores()
     with (
         errors.explained(),
@@ -158,5 +183,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    command_line.run(main)

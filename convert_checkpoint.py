@@ -1,18 +1,68 @@
 """Converts weights between Google's, Hugging Face's and Keras' files, heads included.
 
 See docs/checkpoints.md.
+
+    python convert_checkpoint.py --input=model --to=keras --output_dir=converted
 """
 
 import json
 import os
 from typing import NamedTuple
 
-if __name__ == "__main__":  # TensorFlow reads these when it is imported
+from absl import flags
+
+from training.flags import command_line, model_flags
+
+FLAGS = flags.FLAGS
+
+
+@command_line.heading("Model and vocabulary")
+def define_flags():
+    string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
+    string(
+        "input",
+        None,
+        "The weights: the directory of a release, of a run or of Hugging Face, the "
+        "prefix of a checkpoint, or a .keras or .weights.h5 file.",
+    )
+    enum(
+        "head",
+        "auto",
+        ["auto", "none", "pretraining", "classifier", "tagger", "span"],
+        "Head to convert; auto finds it from the names in the input. A classifier and "
+        "a tagger have the same names: say tagger, where nothing beside them does.",
+    )
+    string(
+        "pretrained",
+        None,
+        "Directory, or id on Hugging Face's hub, of config and vocabulary, and without "
+        "--input of the weights. By default they lie beside --input.",
+    )
+    model_flags.define_config_and_vocabulary()
+    boolean(
+        "do_lower_case",
+        True,
+        "Whether the model is uncased, where nothing beside the weights says it.",
+    )
+    with command_line.heading("What to do"):
+        enum("to", None, ["google", "hugging_face", "keras"], "The format to write.")
+        enum("keras_file", "keras", ["keras", "weights"], ".keras or .weights.h5.")
+        string("add_tokens", None, "File of tokens to add, one a line.")
+        text = "Rows of the word embeddings; 0 for as many as the vocabulary needs."
+        flags.DEFINE_integer("resize_embeddings", 0, text, lower_bound=0)
+    with command_line.heading("Output"):
+        string("output_dir", None, "Directory to write, new or empty.")
+        boolean("overwrite", False, "Replace an earlier conversion in --output_dir.")
+    flags.mark_flags_as_required(["to", "output_dir"])
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    # TensorFlow reads these when it is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # nothing here needs a GPU
+    command_line.parse(define_flags)
 
 import keras
-from absl import app, flags
 
 from contract import atomic_files, file_names, wording
 from data_pipeline import label_maps
@@ -27,9 +77,7 @@ from modeling.checkpoints import (
     pretrained,
 )
 from training import errors
-from training.flags import shared_flags
 
-FLAGS = flags.FLAGS
 SEED = 0  # of what the input lacks and a Keras file must have
 OWN_FILES = (  # what --overwrite may replace
     *pretrained.CONFIG_FILES,
@@ -46,49 +94,6 @@ class Parts(NamedTuple):
     source: conversion.Converted
     tokenizer: tokenization.BertTokenizer | None
     classes: label_maps.Classes | None
-
-
-def define_flags():
-    string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
-    string(
-        "input",
-        None,
-        "The weights: the directory of a release, of a run or of Hugging Face, the "
-        "prefix of a checkpoint, or a .keras or .weights.h5 file.",
-    )
-    enum("to", None, conversion.FORMATS, "The format to write.")
-    string("output_dir", None, "Directory to write, new or empty.")
-    enum("keras_file", "keras", ["keras", "weights"], ".keras or .weights.h5.")
-    enum(
-        "head",
-        "auto",
-        ["auto", *models.HEADS],
-        "Head to convert; auto finds it from the names in the input. A classifier and "
-        "a tagger have the same names: say tagger, where nothing beside them does.",
-    )
-    string(
-        "pretrained",
-        None,
-        "Directory, or id on Hugging Face's hub, of config and vocabulary, and without "
-        "--input of the weights. By default they lie beside --input.",
-    )
-    string("bert_config_file", None, "bert_config.json or config.json.")
-    string("vocab_file", None, "The vocabulary the model was trained on.")
-    boolean(
-        "do_lower_case",
-        True,
-        "Whether the model is uncased, where nothing beside the weights says it.",
-    )
-    boolean("check_case", True, "Refuse a vocabulary that contradicts --do_lower_case.")
-    string("add_tokens", None, "File of tokens to add to the vocabulary, one a line.")
-    flags.DEFINE_integer(
-        "resize_embeddings",
-        0,
-        "Rows that the word embeddings get; 0 for as many as the vocabulary needs.",
-        lower_bound=0,
-    )
-    boolean("overwrite", False, "Replace an earlier conversion in --output_dir.")
-    flags.mark_flags_as_required(["to", "output_dir"])
 
 
 def find_files():
@@ -219,7 +224,7 @@ def write(parts, model, tokenizer, directory):
 
 
 def main(_):
-    shared_flags.quiet_libraries()
+    command_line.quiet_libraries()
     keras.utils.set_random_seed(SEED)
     with errors.explained(), errors.of_input():
         parts = prepare()
@@ -240,5 +245,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    command_line.run(main)

@@ -1,7 +1,10 @@
-"""Makes TFRecords for masked-LM and next-sentence pretraining from raw text.
+r"""Makes TFRecords for masked-LM and next-sentence pretraining from raw text.
 
 Takes every flag of google-research/bert's create_pretraining_data.py; see
 docs/pretraining.md for those that are new.
+
+    python create_pretraining_data.py --input_file='corpus/*.txt' \
+        --output_file=records.tfrecord --vocab_file=vocab.txt
 """
 
 import functools
@@ -10,42 +13,74 @@ import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 
-from absl import app, flags, logging
+from absl import flags
 
-from contract import atomic_files
-from data_pipeline.corpus import byte_ranges, processes
-from data_pipeline.creation import (
-    creation_job,
-    creation_runners,
-    creation_tasks,
-    pairing,
-)
-from data_pipeline.files import file_patterns
-from data_pipeline.pretraining import masking, record_metadata
-from data_pipeline.text import tokenization, vocabulary_checks
-from training import errors
-from training.flags import shared_flags
-from training.results import reporting
+from training.flags import command_line
 
 FLAGS = flags.FLAGS
-LOGGED_EXAMPLES = 20  # as many as the original logs
 
 
 def define_flags():
-    string, integer = flags.DEFINE_string, flags.DEFINE_integer
-    real, boolean, enum = flags.DEFINE_float, flags.DEFINE_bool, flags.DEFINE_enum
-    string(
-        "input_file", None, "Text files, by comma; each may be a glob, or end in .gz."
-    )
-    string("output_file", None, "TFRecord files, by comma; instances are dealt out.")
-    string("vocab_file", None, "The vocabulary file that the model is trained on.")
-    boolean("do_lower_case", True, "True for uncased models, False for cased.")
-    boolean("do_whole_word_mask", False, "The same as --masking=whole_word.")
+    _define_files()
+    with command_line.heading("Model and vocabulary"):
+        flags.DEFINE_string(
+            "vocab_file", None, "The vocabulary file that the model is trained on."
+        )
+        flags.DEFINE_bool(
+            "do_lower_case", True, "True for uncased models, False for cased."
+        )
+        flags.DEFINE_bool(
+            "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
+        )
+    _define_records()
+    _define_processes()
+    flags.mark_flags_as_required(["input_file", "output_file", "vocab_file"])
+
+
+def _define_files():
+    string = flags.DEFINE_string
+    with command_line.heading("Data"):
+        string(
+            "input_file",
+            None,
+            "Text files, by comma; each may be a glob, or end in .gz.",
+        )
+    with command_line.heading("Output"):
+        string(
+            "output_file", None, "TFRecord files, by comma; instances are dealt out."
+        )
+        flags.DEFINE_integer(
+            "num_shards",
+            1,
+            "Files that each --output_file is split into.",
+            lower_bound=1,
+        )
+
+
+@command_line.heading("Records")
+def _define_records():
+    integer, real = flags.DEFINE_integer, flags.DEFINE_float
     integer("max_seq_length", 128, "Maximum sequence length, in tokens.", lower_bound=5)
     integer(
         "max_predictions_per_seq", 20, "Most masked tokens a sequence.", lower_bound=1
     )
-    integer("random_seed", 12345, "Decides everything that is drawn.")
+    real("masked_lm_prob", 0.15, "Masked share of the tokens.", 0.0, 1.0)
+    real("short_seq_prob", 0.1, "Share of shorter sequences.", 0.0, 1.0)
+    flags.DEFINE_enum(
+        "masking",
+        "word_piece",
+        ["word_piece", "whole_word", "span", "ngram", "none"],
+        "What is masked at once: a word piece, a whole word, a span of up to 10 words "
+        "(SpanBERT), an n-gram of up to 3 (ALBERT); none leaves it to training.",
+    )
+    flags.DEFINE_bool("do_whole_word_mask", False, "The same as --masking=whole_word.")
+    flags.DEFINE_enum(
+        "sentence_task",
+        "next",
+        ["next", "order", "none"],
+        "Whether B is the next segment or a random one, whether two segments are "
+        "swapped (ALBERT), or no second task (RoBERTa).",
+    )
     integer(
         "dupe_factor",
         10,
@@ -53,36 +88,42 @@ def define_flags():
         "with --masking=none.",
         lower_bound=1,
     )
-    real("masked_lm_prob", 0.15, "Masked share of the tokens.", 0.0, 1.0)
-    real("short_seq_prob", 0.1, "Share of shorter sequences.", 0.0, 1.0)
-    enum(
-        "masking",
-        "word_piece",
-        [*masking.GROUP_LENGTHS, record_metadata.UNMASKED],
-        "What is masked at once: a word piece, a whole word, a span of up to 10 words "
-        "(SpanBERT), an n-gram of up to 3 (ALBERT); none leaves it to training.",
-    )
-    enum(
-        "sentence_task",
-        "next",
-        pairing.SENTENCE_TASKS,
-        "Whether B is the next segment or a random one, whether two segments are "
-        "swapped (ALBERT), or no second task (RoBERTa).",
-    )
-    integer("num_shards", 1, "Files that each --output_file is split into.", 1)
-    integer(
+    integer("random_seed", 12345, "Decides everything that is drawn.")
+
+
+@command_line.heading("Processes")
+def _define_processes():
+    flags.DEFINE_integer(
         "num_workers",
         0,
         "Processes; 0 for one a core. Records do not depend on it.",
         lower_bound=0,
     )
-    enum(
+    flags.DEFINE_enum(
         "engine", "local", ["local", "beam"], "This machine, or Apache Beam's runners."
     )
     flags.DEFINE_multi_string("beam_option", [], "Such as --runner=DataflowRunner.")
-    boolean("check_case", True, "Refuse a vocabulary that contradicts --do_lower_case.")
-    for required in ("input_file", "output_file", "vocab_file"):
-        flags.mark_flag_as_required(required)
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    command_line.parse(define_flags)
+
+from absl import logging
+
+from contract import atomic_files
+from data_pipeline.corpus import byte_ranges, processes
+from data_pipeline.creation import (
+    creation_job,
+    creation_runners,
+    creation_tasks,
+)
+from data_pipeline.files import file_patterns
+from data_pipeline.pretraining import masking, record_metadata
+from data_pipeline.text import tokenization, vocabulary_checks
+from training import errors
+from training.results import reporting
+
+LOGGED_EXAMPLES = 20  # as many as the original logs
 
 
 def output_files(inputs):
@@ -168,7 +209,7 @@ def warn_of_few_predictions():
 
 
 def main(_):
-    shared_flags.quiet_libraries()
+    command_line.quiet_libraries()
     started = time.monotonic()
     count = FLAGS.num_workers or processes.usable_cores()
     local = 1 if FLAGS.engine == "beam" else count
@@ -203,5 +244,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    command_line.run(main)

@@ -1,7 +1,10 @@
-"""Computes the vectors that BERT's layers give to the tokens of texts, or to texts.
+r"""Computes the vectors that BERT's layers give to the tokens of texts, or to texts.
 
 Takes every flag of google-research/bert's extract_features.py; see docs/features.md for
 those that are new.
+
+    python extract_features.py --pretrained=models/minilm \
+        --input_file=texts.txt --output_file=vectors.jsonl
 """
 
 import functools
@@ -14,8 +17,66 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is im
 # the system and fetched anew, page by page: up to a third of the time on a CPU.
 os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "1")  # read by the first operation
 
+from absl import flags
+
+from training.flags import command_line, device_flags, model_flags
+
+FLAGS = flags.FLAGS
+
+
+@command_line.heading("Vectors")
+def define_flags():
+    model_flags.define(max_seq_length=128, output_dir=False)
+    device_flags.define(trains=False)
+    _define_files()
+    layers = "-1,-2,-3,-4"
+    flags.DEFINE_list("layers", layers, "Wanted layers: 0 is the first, -1 the last.")
+    flags.DEFINE_enum(
+        "combine",
+        "none",
+        [
+            *("none", "embedding", "second_to_last", "last"),
+            *("sum_last_4", "concat_last_4", "sum_all"),
+        ],
+        "Instead of --layers: one vector, made as in Table 7 of BERT's paper.",
+    )
+    flags.DEFINE_list(
+        "layer_weights", [], "Weights of the layers that are summed, the last first."
+    )
+    flags.DEFINE_enum(
+        "pooling",
+        "none",
+        ["none", "cls", "mean"],
+        "Vectors of tokens, of [CLS] alone, or means over the tokens of a line.",
+    )
+    flags.DEFINE_bool("normalize", False, "Scale every vector to the length 1.")
+    flags.DEFINE_bool(
+        "use_one_hot_embeddings",
+        False,
+        "Accepted and ignored: another way to compute the same vectors.",
+    )
+
+
+def _define_files():
+    string = flags.DEFINE_string
+    with command_line.heading("Data"):
+        string("input_file", None, "Texts, one example a line; `A ||| B` is a pair.")
+        flags.DEFINE_integer("batch_size", 32, "Lines a batch.", lower_bound=1)
+    with command_line.heading("Output"):
+        string("output_file", None, "Where the vectors go; replaced if it is there.")
+        flags.DEFINE_enum(
+            "output_format",
+            "jsonl",
+            ["jsonl", "npz", "tfrecord"],
+            "JSON lines as the original writes them, NumPy's .npz, or TFRecords.",
+        )
+    flags.mark_flags_as_required(["input_file", "output_file"])
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    command_line.parse(define_flags)
+
 import keras
-from absl import app, flags
 
 from contract import atomic_files, features, wording
 from data_pipeline.extraction import input_lines, vector_files
@@ -26,10 +87,9 @@ from modeling import models, vectors
 from modeling.checkpoints import checkpoint, pretrained
 from training import errors, steps
 from training.distribution import devices
-from training.flags import device_flags, shared_flags
+from training.flags import device_setup
 from training.results import extraction, reporting
 
-FLAGS = flags.FLAGS
 # Values that may wait until those of earlier lines are there: 128 MB.
 MAX_WAITING_VALUES = 1 << 25
 
@@ -37,55 +97,12 @@ MAX_WAITING_VALUES = 1 << 25
 class ExtractionInput(NamedTuple):
     """Everything that is read and checked before the work starts."""
 
-    files: shared_flags.ModelFiles
+    files: model_flags.ModelFiles
     config: config_lib.BertConfig
     lines: input_lines.TextLines
     size: input_lines.Size
     choice: vectors.Choice
     strategy: Any
-
-
-def define_flags():
-    string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
-    shared_flags.define_model_flags(max_seq_length=128, output_dir=False)
-    device_flags.define(trains=False)
-    string("input_file", None, "Texts, one example a line; `A ||| B` is a pair.")
-    string("output_file", None, "Where the vectors go; replaced if it is there.")
-    flags.DEFINE_list(
-        "layers",
-        "-1,-2,-3,-4",
-        "Layers whose vectors are wanted: 0 is the first, -1 the last.",
-    )
-    flags.DEFINE_integer("batch_size", 32, "Lines a batch.", lower_bound=1)
-    boolean(
-        "use_one_hot_embeddings",
-        False,
-        "Accepted and ignored: another way to compute the same vectors.",
-    )
-    enum(
-        "combine",
-        vectors.SEPARATE,
-        [vectors.SEPARATE, *vectors.COMBINATIONS],
-        "Instead of --layers: one vector, made as in Table 7 of BERT's paper.",
-    )
-    flags.DEFINE_list(
-        "layer_weights", [], "Weights of the layers that are summed, the last first."
-    )
-    enum(
-        "pooling",
-        "none",
-        vectors.POOLINGS,
-        "Vectors of tokens, of [CLS] alone, or means over the tokens of a line.",
-    )
-    boolean("normalize", False, "Scale every vector to the length 1.")
-    enum(
-        "output_format",
-        "jsonl",
-        list(vector_files.FORMATS),
-        "JSON lines as the original writes them, NumPy's .npz, or TFRecords.",
-    )
-    for required in ("input_file", "output_file"):
-        flags.mark_flag_as_required(required)
 
 
 def numbers(name, kind):
@@ -104,8 +121,8 @@ def prepare():
     for name in ("input_file", "output_file"):
         if not FLAGS[name].value:
             raise ValueError(f"--{name} is empty; name a file")
-    strategy = device_flags.set_up(one_host=True)
-    files = shared_flags.model_files(pretrained.locate)
+    strategy = device_setup.set_up(one_host=True)
+    files = model_flags.files(pretrained.locate)
     if not files.init_checkpoint:
         raise ValueError(
             "--init_checkpoint is missing; set it, or set --pretrained to the "
@@ -174,7 +191,7 @@ def extract(parts, model):
     predict = steps.predict_function(
         functools.partial(outputs_of, model, choice),
         parts.strategy,
-        jit_compile=device_flags.compiles(parts.strategy, static=bool(pad_to)),
+        jit_compile=device_setup.compiles(parts.strategy, static=bool(pad_to)),
     )
     batches = parts.lines.batches(
         devices.fitting_batch_size(FLAGS.batch_size, parts.strategy),
@@ -204,7 +221,7 @@ def extract(parts, model):
 
 
 def main(_):
-    shared_flags.quiet_libraries()
+    command_line.quiet_libraries()
     with errors.explained(), errors.of_input():
         parts = prepare()
         size = parts.size
@@ -229,5 +246,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    command_line.run(main)

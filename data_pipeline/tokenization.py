@@ -1,6 +1,8 @@
 """Writes the tokens, or their ids, of each line of a text file.
 
-python -m data_pipeline.tokenization --vocab_file=vocab.txt text.txt
+Reads standard input in place of the file `-`:
+
+    python -m data_pipeline.tokenization --vocab_file=vocab.txt text.txt
 """
 
 import os
@@ -8,9 +10,25 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-if __name__ == "__main__":  # TensorFlow reads these when it is imported
+
+def _define_flags():
+    from absl import flags
+
+    with command_line.heading("Model and vocabulary"):
+        flags.DEFINE_string("vocab_file", None, "Vocabulary, one token per line.")
+        flags.DEFINE_bool("do_lower_case", True, "False for cased checkpoints.")
+    with command_line.heading("Output"):
+        flags.DEFINE_bool("ids", False, "Prints ids instead of tokens.")
+    flags.mark_flag_as_required("vocab_file")
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    # TensorFlow reads these when it is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
+    from training.flags import command_line
+
+    command_line.parse(_define_flags)
 
 import tensorflow as tf
 
@@ -83,14 +101,8 @@ def _main(argv: Sequence[str], vocab_file: str, do_lower_case: bool, ids: bool) 
 
 
 if __name__ == "__main__":
-    from absl import app, flags
+    from absl.flags import FLAGS
 
-    flags.DEFINE_string("vocab_file", None, "Vocabulary, one token per line.")
-    flags.DEFINE_bool("do_lower_case", True, "False for cased checkpoints.")
-    flags.DEFINE_bool("ids", False, "Prints ids instead of tokens.")
-    flags.mark_flag_as_required("vocab_file")
-    app.run(
-        lambda argv: _main(
-            argv, flags.FLAGS.vocab_file, flags.FLAGS.do_lower_case, flags.FLAGS.ids
-        )
+    command_line.run(
+        lambda argv: _main(argv, FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.ids)
     )

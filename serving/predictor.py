@@ -1,8 +1,10 @@
 r"""Asks an exported model, in this process; stays loaded between questions.
 
-python -m serving.predictor --export_dir=output/demo/export "some text" "another"
-python -m serving.predictor --export_dir=output/squad/export $'question\tcontext'
-python -m serving.predictor --export_dir=output/tags/export "a sentence"
+Each argument is an example; a tab separates the texts of a pair:
+
+    python -m serving.predictor --export_dir=output/demo/export "a text" "another"
+    python -m serving.predictor --export_dir=output/squad/export $'question\tcontext'
+    python -m serving.predictor --export_dir=output/tags/export "a sentence"
 """
 
 import json
@@ -11,8 +13,23 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-if __name__ == "__main__":  # TensorFlow reads this when it is imported
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+def _define_flags():
+    from absl import flags
+
+    with command_line.heading("Model and vocabulary"):
+        flags.DEFINE_string(
+            "export_dir", None, "A version, or the directory of versions."
+        )
+    with command_line.heading("Output"):
+        flags.DEFINE_bool("json", False, "Print one JSON object a line.")
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read by TensorFlow's import
+    from training.flags import command_line
+
+    command_line.parse(_define_flags)
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
@@ -182,8 +199,6 @@ def _line(text, answer):
 
 
 if __name__ == "__main__":
-    from absl import app, flags
+    from absl.flags import FLAGS
 
-    flags.DEFINE_string("export_dir", None, "A version, or the directory of versions.")
-    flags.DEFINE_bool("json", False, "Print one JSON object a line.")
-    app.run(lambda argv: _main(argv, flags.FLAGS.export_dir, flags.FLAGS.json))
+    command_line.run(lambda argv: _main(argv, FLAGS.export_dir, FLAGS.json))

@@ -11,8 +11,6 @@ import tensorflow as tf
 from training.distribution import cluster
 from training.optimization import accumulation
 
-STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
-
 
 def split_cpu(count):
     """Makes `count` devices of the CPU, so that a run on many can be rehearsed.
@@ -35,10 +33,10 @@ def strategy_for(kind="auto", *, tpu_name="local", tpu_zone=None, gcp_project=No
     """One device, the GPUs of this host or of many, or a TPU.
 
     Args:
-        kind: one of STRATEGIES. auto: multi_worker_mirrored where TF_CONFIG names
-            several processes, mirrored where this host has several GPUs or virtual
-            CPUs, one device otherwise. mirrored takes all GPUs, or all virtual CPUs
-            where there are none.
+        kind: a value of --distribution_strategy. auto: multi_worker_mirrored where
+            TF_CONFIG names several processes, mirrored where this host has several GPUs
+            or virtual CPUs, one device otherwise. mirrored takes all GPUs, or all
+            virtual CPUs where there are none.
         tpu_name: name or address of a Cloud TPU, or "local" on a TPU machine.
         tpu_zone: its zone.
         gcp_project: its project.

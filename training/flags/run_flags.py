@@ -1,20 +1,26 @@
-"""What the flags of training/flags/shared_flags.py say of a run that trains."""
+"""What the flags say of a run that trains."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags as absl_flags
+from absl import logging
 
 from training import errors, fine_tuning, loop, run
-from training.flags import device_flags, shared_flags
+from training.flags import (
+    action_flags,
+    command_line,
+    device_flags,
+    device_setup,
+    model_flags,
+    training_flags,
+)
 from training.optimization import lamb, schedule
 from training.optimization import optimizer as optimizer_lib
 
 FLAGS = absl_flags.FLAGS
-_OPTIMIZERS = dict(
-    zip(shared_flags.OPTIMIZERS, (optimizer_lib.BertAdam, lamb.BertLamb), strict=True)
-)
+_OPTIMIZERS = {"adam": optimizer_lib.BertAdam, "lamb": lamb.BertLamb}
 
 
 def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
@@ -81,6 +87,19 @@ def plan_of_steps(
     )
 
 
+def pretraining_plan() -> loop.Plan:
+    """The plan of pretraining; the last checkpoint counts, as in the original."""
+    if FLAGS.do_train and FLAGS.num_warmup_steps >= FLAGS.num_train_steps:
+        logging.warning(
+            "--num_warmup_steps=%d is not less than --num_train_steps=%d, so the rate "
+            "never reaches --learning_rate=%s; a tenth of the steps is usual",
+            FLAGS.num_warmup_steps,
+            FLAGS.num_train_steps,
+            FLAGS.learning_rate,
+        )
+    return plan_of_steps(FLAGS.num_train_steps, FLAGS.num_warmup_steps)
+
+
 def run_settings(
     strategy: Any,
     plan: loop.Plan | None,
@@ -106,7 +125,7 @@ def run_settings(
         overwrite=FLAGS.overwrite_output_dir,
         plan=plan,
         strategy=strategy,
-        jit_compile=device_flags.compiles(strategy),
+        jit_compile=device_setup.compiles(strategy),
         dtype_policy=device_flags.dtype_policy(),
         optimizer=functools.partial(
             _OPTIMIZERS[FLAGS.optimizer], bias_correction=FLAGS.adam_bias_correction
@@ -121,8 +140,8 @@ def run_settings(
             "optimizer": FLAGS.optimizer,
             "max_seq_length": FLAGS.max_seq_length,
         },
-        flags=shared_flags.values(),
-        command=shared_flags.command(),
+        flags=command_line.values(),
+        command=command_line.command(),
         describe=device_flags.describe,
         **others,
     )
@@ -140,19 +159,19 @@ def set_up(*actions: str) -> Any:
     Raises:
         ValueError: flags are missing, or contradict each other.
     """
-    shared_flags.check_actions(*actions)
+    action_flags.check(*actions)
     if "seeds" in FLAGS:
-        shared_flags.check_fine_tuning()
-    strategy = device_flags.set_up()
+        training_flags.check_fine_tuning()
+    strategy = device_setup.set_up()
     if FLAGS.do_train:
-        device_flags.check_batch_size(strategy)
+        device_setup.check_batch_size(strategy)
     return strategy
 
 
 def fine_tuning_settings(
     strategy: Any,
     *,
-    files: shared_flags.ModelFiles,
+    files: model_flags.ModelFiles,
     config: Mapping[str, Any],
     num_examples: int,
     score_names: Sequence[str],
@@ -178,7 +197,7 @@ def fine_tuning_settings(
             config=config,
             init_checkpoint=files.init_checkpoint,
         ),
-        seeds=shared_flags.seeds(),
+        seeds=training_flags.seeds(),
         evaluates="do_eval" in FLAGS and FLAGS.do_eval,
         predicts=FLAGS.do_predict,
         exports=FLAGS.do_export,
@@ -203,7 +222,7 @@ def fine_tune(prepare: Callable[[], tuple[fine_tuning.Task, Any]]) -> None:
     Args:
         prepare: reads and checks all input; gives the task and its settings.
     """
-    shared_flags.quiet_libraries()
+    command_line.quiet_libraries()
     with errors.explained():
         with errors.of_input():
             task, settings = prepare()

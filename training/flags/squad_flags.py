@@ -1,24 +1,18 @@
 """Flags of questions and answers."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
 
+from training.flags import command_line
+
 FLAGS = flags.FLAGS
 
 
-def define(aligners: Sequence[str]) -> None:
-    """Which questions, how contexts are cut, and how answers are chosen.
-
-    Args:
-        aligners: the ways from tokens to text, that of the original first.
-    """
-    string, integer, boolean = (
-        flags.DEFINE_string,
-        flags.DEFINE_integer,
-        flags.DEFINE_bool,
-    )
+@command_line.heading("Data")
+def define() -> None:
+    """Which questions, how contexts are cut, and how answers are chosen."""
+    string, integer = flags.DEFINE_string, flags.DEFINE_integer
     string("train_file", None, "SQuAD json for training.")
     string("predict_file", None, "SQuAD json to answer, and to score if it can be.")
     flags.DEFINE_enum(
@@ -30,6 +24,12 @@ def define(aligners: Sequence[str]) -> None:
     )
     integer("doc_stride", 128, "Tokens from one window of a context to the next.")
     integer("max_query_length", 64, "Most tokens of a question; the rest is cut off.")
+    _define_answers()
+
+
+@command_line.heading("Answers")
+def _define_answers() -> None:
+    integer, boolean = flags.DEFINE_integer, flags.DEFINE_bool
     integer("n_best_size", 20, "Starts, ends and answers that are kept.", 1)
     integer("max_answer_length", 30, "Most tokens of an answer.", 1)
     boolean("version_2_with_negative", False, "Some questions have no answer.")
@@ -40,8 +40,8 @@ def define(aligners: Sequence[str]) -> None:
     )
     flags.DEFINE_enum(
         "answer_aligner",
-        aligners[0],
-        aligners,
+        "original",
+        ["original", "words"],
         "How the text of an answer is found: as the original does it, or by the places "
         "of words, which suits text without spaces.",
     )

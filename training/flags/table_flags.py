@@ -1,16 +1,18 @@
 """Flags of where labelled rows come from, for scripts that read tables."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
+
+from training.flags import command_line
 
 FLAGS = flags.FLAGS
 # Splits of a table, and what TensorFlow Datasets usually calls them.
 _TFDS_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 
-def define(problem_types: Sequence[str]) -> None:
+@command_line.heading("Data")
+def define() -> None:
     """Where labelled rows come from: a task, files or a TFDS data set."""
     string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
     string("data_dir", None, "Directory with the task's files, or of TFDS data sets.")
@@ -25,7 +27,12 @@ def define(problem_types: Sequence[str]) -> None:
     for column in ("text_a", "text_b", "label", "id"):
         string(f"{column}_column", None, "Name, or number from 0, of the column.")
     string("labels", None, "Labels in the order of their ids, or a file of them.")
-    enum("problem_type", "classification", problem_types, "Kind of the labels.")
+    enum(
+        "problem_type",
+        "classification",
+        ["classification", "multi_label", "regression"],
+        "Kind of the labels.",
+    )
     string("label_separator", ",", "Between the labels of a row, for multi_label.")
     flags.DEFINE_float("multi_label_threshold", 0.5, "Probability of a label given.")
     boolean("allow_empty_text", False, "Keep rows of own files that have no text.")

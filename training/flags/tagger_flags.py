@@ -5,17 +5,15 @@ from typing import Any
 
 from absl import flags
 
+from training.flags import command_line
+
 FLAGS = flags.FLAGS
 SPLITS = ("train", "dev", "test")
 
 
-def define(formats: Sequence[str], schemes: Sequence[str]) -> None:
-    """Where tagged words come from, and how sentences are cut.
-
-    Args:
-        formats: of files.
-        schemes: ways in which tags spell spans.
-    """
+@command_line.heading("Data")
+def define() -> None:
+    """Where tagged words come from, and how sentences are cut."""
     string, integer, boolean = (
         flags.DEFINE_string,
         flags.DEFINE_integer,
@@ -23,12 +21,17 @@ def define(formats: Sequence[str], schemes: Sequence[str]) -> None:
     )
     for split in SPLITS:
         string(f"{split}_file", None, f"The {split} sentences: CoNLL, seq.in or JSONL.")
-    flags.DEFINE_enum("file_format", "auto", ["auto", *formats], "auto: by name.")
+    flags.DEFINE_enum(
+        "file_format", "auto", ["auto", "conll", "seq", "jsonl"], "auto: by name."
+    )
     integer("word_column", 0, "Column of the words, from 0 or, from the end, from -1.")
     integer("tag_column", -1, "Column of the tags.")
     string("labels", None, "Tags in the order of their ids, or a file of them.")
     flags.DEFINE_enum(
-        "tag_scheme", "auto", ["auto", *schemes], "How tags spell spans; auto: found."
+        "tag_scheme",
+        "auto",
+        ["auto", "BIO", "IOB1", "BIOES", "BILOU", "BMES", "plain"],
+        "How tags spell spans; auto: found.",
     )
     boolean(
         "accept_unknown_tags",

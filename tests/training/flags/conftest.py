@@ -4,7 +4,19 @@ import types
 
 import pytest
 
-from training.flags import device_flags, run_flags, shared_flags
+from training.flags import (
+    action_flags,
+    device_flags,
+    device_setup,
+    model_flags,
+    run_flags,
+    training_flags,
+)
+
+READERS = (
+    *(action_flags, device_flags, device_setup, model_flags),
+    *(run_flags, training_flags),
+)
 
 
 class CommandLine(dict):
@@ -23,7 +35,7 @@ def command_line(monkeypatch):
                 for name, value in values.items()
             }
         )
-        for module in (shared_flags, run_flags, device_flags):
+        for module in READERS:
             monkeypatch.setattr(module, "FLAGS", line)
 
     return give

@@ -1,4 +1,4 @@
-"""Tests of training/flags/device_flags.py, with flags defined as a script does."""
+"""Tests of device_flags.py and device_setup.py, with flags defined as scripts do."""
 
 import functools
 import json
@@ -9,7 +9,7 @@ import tensorflow as tf
 from absl import flags as absl_flags
 
 from training.distribution import devices
-from training.flags import device_flags
+from training.flags import device_flags, device_setup
 
 CLUSTER = json.dumps(
     {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
@@ -24,7 +24,8 @@ def command_line(monkeypatch):
 
     def give(*arguments, trains=True, **others):
         values = absl_flags.FlagValues()
-        monkeypatch.setattr(device_flags, "FLAGS", values)
+        for module in (device_flags, device_setup):
+            monkeypatch.setattr(module, "FLAGS", values)
         with pytest.MonkeyPatch.context() as patch:
             for name in ("bool", "string", "integer", "enum"):
                 define = getattr(absl_flags, f"DEFINE_{name}")
@@ -74,7 +75,7 @@ LOCAL = {"tpu_name": "local", "tpu_zone": None, "gcp_project": None}
 )
 def test_flags_name_the_strategy(command_line, asked, arguments, kind, where):
     command_line(*arguments)
-    assert device_flags.set_up() is ONE_DEVICE
+    assert device_setup.set_up() is ONE_DEVICE
     assert asked == [(kind, {**LOCAL, **where})]
 
 
@@ -82,7 +83,7 @@ def test_flags_name_the_strategy(command_line, asked, arguments, kind, where):
 def test_tpu_and_another_strategy_contradict_each_other(command_line, asked, kind):
     command_line("--use_tpu", f"--distribution_strategy={kind}")
     with pytest.raises(ValueError) as caught:
-        device_flags.set_up()
+        device_setup.set_up()
     assert str(caught.value) == (
         f"--use_tpu and --distribution_strategy={kind} contradict each other; leave "
         "out one of them"
@@ -92,11 +93,11 @@ def test_tpu_and_another_strategy_contradict_each_other(command_line, asked, kin
 
 def test_script_of_one_host_refuses_a_cluster(command_line, asked, monkeypatch):
     command_line()
-    device_flags.set_up(one_host=True)
+    device_setup.set_up(one_host=True)
     monkeypatch.setenv("TF_CONFIG", CLUSTER)
-    device_flags.set_up()
+    device_setup.set_up()
     with pytest.raises(ValueError) as caught:
-        device_flags.set_up(one_host=True)
+        device_setup.set_up(one_host=True)
     assert str(caught.value) == (
         "this script runs on one host, but TF_CONFIG names several; unset it, and give "
         "each host its own part of the input"
@@ -124,13 +125,13 @@ PATHS = {
 def test_tpu_elsewhere_needs_paths_it_can_see(command_line, asked, change, shown):
     remote = ["--use_tpu", "--tpu_name=node-1"]
     command_line(*remote, **PATHS)
-    device_flags.set_up()
+    device_setup.set_up()
     for arguments in (["--use_tpu"], ["--tpu_name=node-1"]):  # here, or not at all
         command_line(*arguments, **{**PATHS, **change})
-        device_flags.set_up()
+        device_setup.set_up()
     command_line(*remote, **{**PATHS, **change})
     with pytest.raises(ValueError) as caught:
-        device_flags.set_up()
+        device_setup.set_up()
     assert str(caught.value) == (
         f"{shown} is on this machine, where the TPU at --tpu_name=node-1 cannot see "
         "it; copy it to a bucket (gs://)"
@@ -142,16 +143,16 @@ def test_gpu_can_be_required(command_line, asked, monkeypatch):
     found = []
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: found)
     command_line()
-    device_flags.set_up()
+    device_setup.set_up()
     command_line("--require_gpu")
     with pytest.raises(ValueError) as caught:
-        device_flags.set_up()
+        device_setup.set_up()
     assert str(caught.value) == (
         "--require_gpu: TensorFlow finds no GPU; see nvidia-smi, and install "
         "tensorflow[and-cuda]"
     )
     found.append("GPU:0")
-    device_flags.set_up()
+    device_setup.set_up()
     assert len(asked) == 2
 
 
@@ -164,23 +165,23 @@ def test_cpu_is_split_and_determinism_turned_on_if_asked(
         tf.config.experimental, "enable_op_determinism", lambda: done.append("same")
     )
     command_line()
-    device_flags.set_up()
+    device_setup.set_up()
     command_line(trains=False)
-    device_flags.set_up()
+    device_setup.set_up()
     assert done == []
     command_line("--virtual_cpus=4", "--deterministic")
-    device_flags.set_up()
+    device_setup.set_up()
     assert done == ["same", 4]
 
 
 def test_batch_is_checked_against_devices_and_parts(command_line):
     strategy = types.SimpleNamespace(num_replicas_in_sync=2)
     command_line(train_batch_size=24, gradient_accumulation_steps=4)
-    device_flags.check_batch_size(strategy)
+    device_setup.check_batch_size(strategy)
     for size, parts, multiple in ((20, 4, 8), (7, 1, 2)):
         command_line(train_batch_size=size, gradient_accumulation_steps=parts)
         with pytest.raises(ValueError) as caught:
-            device_flags.check_batch_size(strategy)
+            device_setup.check_batch_size(strategy)
         text = str(caught.value)
         assert text.startswith(f"--train_batch_size={size} is the whole batch")
         assert text.endswith(f"choose a multiple of {multiple}")
@@ -219,10 +220,10 @@ def test_steps_are_compiled_where_it_pays_or_as_told(
         ("false", False),
     ):
         command_line(f"--jit_compile={argument}", pad_to_max_length=is_static)
-        assert device_flags.compiles(ONE_DEVICE) is expected
+        assert device_setup.compiles(ONE_DEVICE) is expected
         # Who knows better says so.
         command_line(f"--jit_compile={argument}", pad_to_max_length=not is_static)
-        assert device_flags.compiles(ONE_DEVICE, static=is_static) is expected
+        assert device_setup.compiles(ONE_DEVICE, static=is_static) is expected
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import types
 import pytest
 import tensorflow as tf
 
-from training.flags import run_flags, shared_flags
+from training.flags import command_line as command_line_lib
+from training.flags import model_flags, run_flags
 from training.optimization import lamb, optimizer
 
 TRAINING = {
@@ -83,8 +84,8 @@ RUN = {
 @pytest.fixture
 def run_settings(command_line, monkeypatch):
     """A function from changes of RUN to run_flags.run_settings."""
-    monkeypatch.setattr(shared_flags, "values", lambda: {"seed": 4})
-    monkeypatch.setattr(shared_flags, "command", lambda: "python run.py --seed=4")
+    monkeypatch.setattr(command_line_lib, "values", lambda: {"seed": 4})
+    monkeypatch.setattr(command_line_lib, "command", lambda: "python run.py --seed=4")
 
     def call(**changes):
         command_line(**{**RUN, **changes})
@@ -162,14 +163,14 @@ FINE_TUNING = {
 
 @pytest.fixture
 def fine_tuning_settings(command_line, monkeypatch):
-    monkeypatch.setattr(shared_flags, "values", dict)
-    monkeypatch.setattr(shared_flags, "command", str)
+    monkeypatch.setattr(command_line_lib, "values", dict)
+    monkeypatch.setattr(command_line_lib, "command", str)
 
     def call(**changes):
         command_line(**{**FINE_TUNING, **changes})
         return run_flags.fine_tuning_settings(
             tf.distribute.get_strategy(),
-            files=shared_flags.ModelFiles("c.json", "v.txt", "w.ckpt", True),
+            files=model_flags.ModelFiles("c.json", "v.txt", "w.ckpt", True),
             config={},
             num_examples=320,
             score_names=("f1",),

@@ -1,0 +1,60 @@
+"""The choices of flags are those of the code, which flags may not import.
+
+Importing it takes seconds, and --help waits for nothing.
+"""
+
+import pytest
+from absl import flags
+
+from data_pipeline.classification import label_sets
+from data_pipeline.corpus import wordpiece_learning
+from data_pipeline.creation import pairing
+from data_pipeline.extraction import vector_files
+from data_pipeline.pretraining import masking, record_metadata
+from data_pipeline.squad import answer_choice
+from data_pipeline.tagging import tag_schemes, tagged_files
+from modeling import models, vectors
+from modeling.checkpoints import conversion
+from tests import tiny
+from training.flags import run_flags
+
+CHOICES = {
+    "convert_checkpoint": {
+        "to": conversion.FORMATS,
+        "head": ("auto", *models.HEADS),
+    },
+    "create_pretraining_data": {
+        "masking": (*masking.GROUP_LENGTHS, record_metadata.UNMASKED),
+        "sentence_task": pairing.SENTENCE_TASKS,
+    },
+    "extract_features": {
+        "combine": (vectors.SEPARATE, *vectors.COMBINATIONS),
+        "pooling": vectors.POOLINGS,
+        "output_format": vector_files.FORMATS,
+    },
+    "run_classifier": {
+        "problem_type": label_sets.PROBLEM_TYPES,
+        "optimizer": run_flags._OPTIMIZERS,
+    },
+    "run_pretraining": {"masking": masking.GROUP_LENGTHS},
+    "run_squad": {"answer_aligner": answer_choice.ALIGNERS},
+    "run_tagger": {
+        "file_format": ("auto", *tagged_files.FORMATS),
+        "tag_scheme": ("auto", *tag_schemes.SCHEMES),
+    },
+}
+
+
+@pytest.mark.parametrize("script", CHOICES)
+def test_choices_are_those_of_the_code(script):
+    with tiny.flags_of(script):
+        found = {
+            name: list(flags.FLAGS[name].parser.enum_values) for name in CHOICES[script]
+        }
+    assert found == {name: list(known) for name, known in CHOICES[script].items()}
+
+
+def test_unused_entries_are_as_many_as_in_released_vocabularies():
+    with tiny.flags_of("build_vocab"):
+        default = flags.FLAGS["num_unused_tokens"].default
+    assert default == wordpiece_learning.UNUSED_BEFORE_UNK

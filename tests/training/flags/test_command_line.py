@@ -1,0 +1,249 @@
+"""Tests of training/flags/command_line.py: what every program says of its flags.
+
+Programs run where importing TensorFlow or Keras fails, so none of them waits for it.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+from absl import flags
+
+from tests import tiny
+from training.flags import command_line, model_flags
+
+SCRIPTS = sorted(path.name for path in tiny.ROOT.glob("*.py"))
+PROGRAMS = [*SCRIPTS, "data_pipeline.tokenization", "serving.predictor"]
+WIDTH = 60
+HEAVY = ("keras", "tensorflow", "tensorflow_datasets", "tensorflow_text")
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A function that starts a program without TensorFlow, as wide as WIDTH."""
+    stubs = tmp_path_factory.mktemp("stubs")
+    for name in HEAVY:
+        (stubs / f"{name}.py").write_text("raise AssertionError('imported')")
+    environment = {**os.environ, "PYTHONPATH": str(stubs), "COLUMNS": str(WIDTH)}
+
+    def start(program, *arguments):
+        module = [] if program.endswith(".py") else ["-m"]
+        return subprocess.Popen(
+            [sys.executable, *module, program, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tiny.ROOT,
+            env=environment,
+        )
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def run(start):
+    """As `start`, and gives exit code, standard output and standard error."""
+
+    def run(program, *arguments):
+        process = start(program, *arguments)
+        out, err = process.communicate(timeout=100)
+        return tiny.Done(process.returncode, out, err)
+
+    return run
+
+
+def ask_all(start, argument):
+    """Program to what it prints when asked for help."""
+    processes = {program: start(program, argument) for program in PROGRAMS}
+    texts = {}
+    for program, process in processes.items():
+        texts[program], err = process.communicate(timeout=100)
+        assert (process.returncode, err) == (1, ""), program  # 1 is absl's own
+    return texts
+
+
+@pytest.fixture(scope="module")
+def helps(start):
+    return ask_all(start, "--help")
+
+
+@pytest.fixture(scope="module")
+def pages(start):
+    return ask_all(start, "--helpxml")
+
+
+def sections(text):
+    """{heading: names of the flags below it}; text before the first one is left out."""
+    found = {}
+    for line in text.splitlines():
+        if re.fullmatch(r"[A-Z][\w ]*:", line):
+            names = found.setdefault(line[:-1], [])
+        elif match := re.match(r"  --(?:\[no\])?(\w+)", line):
+            names.append(match[1])
+    return found
+
+
+def example(text):
+    """The indented paragraph, which is a command."""
+    return re.search(r"^    python .*(?:\n +.*)*", text, re.M)[0]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_has_every_flag_once_under_a_heading(helps, pages, program):
+    tree = ElementTree.fromstring(pages[program])
+    defined = {
+        flag.findtext("name")
+        for flag in tree.iter("flag")
+        if not flag.findtext("file").startswith("absl.")
+    }
+    found = sections(helps[program])
+    shown = [name for names in found.values() for name in names]
+    assert sorted(shown) == sorted(defined)
+    assert list(found) == [title for title in command_line.HEADINGS if title in found]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_is_as_wide_as_the_terminal(helps, program):
+    text = helps[program].replace(example(helps[program]), "")
+    longest = max(map(len, text.splitlines()))
+    assert WIDTH - 10 < longest <= WIDTH
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_begins_with_purpose_and_example(helps, program):
+    command = example(helps[program])
+    name = program if program.endswith(".py") else f"-m {program}"
+    assert f"python {name} --" in command
+    assert helps[program].index(command) < helps[program].index(":\n  --")
+    known = {name for names in sections(helps[program]).values() for name in names}
+    used = set(re.findall(r"--(\w+)", command))
+    assert used and used <= known
+    pages = re.findall(r"docs/\w+\.md", helps[program])
+    assert all((tiny.ROOT / page).exists() for page in pages)
+    assert pages or program not in SCRIPTS
+
+
+def test_help_says_choices_ranges_and_defaults(helps):
+    text = " ".join(helps["run_squad.py"].split())
+    for said in (
+        "(one of original, words; default original)",
+        "(one of first, all)",  # "" is the default and says nothing
+        "--max_seq_length Most tokens a sequence, [CLS] and [SEP] included; longer "
+        "texts are cut. (integer >= 4; default 384)",
+        "--[no]do_train Whether to run training. (default false)",
+    ):
+        assert said in text
+    text = " ".join(helps["create_pretraining_data.py"].split())
+    for said in (
+        "--vocab_file The vocabulary file that the model is trained on. (required)",
+        "--beam_option Such as --runner=DataflowRunner. (can be repeated)",
+    ):
+        assert said in text
+
+
+def test_other_spellings_of_help(helps, run):
+    program = "build_vocab.py"
+    for argument in ("-h", "-?", "--helpshort"):
+        assert run(program, argument) == (1, helps[program], "")
+    full = sections(run(program, "--helpfull").out)
+    (others,) = full.keys() - sections(helps[program]).keys()
+    assert "absl" in others and "verbosity" in full[others]
+
+
+FATAL, HINT = "FATAL Flags parsing error:", "Pass --help to see help on flags.\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "argument", "said"),
+    [
+        (
+            *("run_classifier.py", "--trainfile=x"),
+            "error: --trainfile is no flag of run_classifier.py; did you mean "
+            "--train_file?\n",
+        ),
+        (
+            *("serving.predictor", "--export-dirs=x"),
+            "error: --export-dirs is no flag of serving.predictor; did you mean "
+            "--export_dir?\n",
+        ),
+        (
+            *("run_tagger.py", "--x"),
+            "error: --x is no flag of run_tagger.py; --help lists all\n",
+        ),
+        (
+            *("run_squad.py", "--max_seq_length=3"),
+            f"{FATAL} flag --max_seq_length=3: 3 is not integer >= 4\n{HINT}",
+        ),
+        (
+            *("build_vocab.py", "--vocab_size=9"),
+            f"{FATAL}\n"
+            "  flag --input_file=None: Flag --input_file must have a value other than "
+            "None.\n"
+            "  flag --output_file=None: Flag --output_file must have a value other "
+            f"than None.\n{HINT}",
+        ),
+    ],
+)
+def test_wrong_flag_ends_at_once(run, program, argument, said):
+    assert run(program, argument) == (1, "", said)
+
+
+KNOWN = ["do_train", "train_file", "train_batch_size", "eval_batch_size", "seed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("do_trian", ["do_train"]),
+        ("TRAIN-FILE", []),
+        ("train-file", ["train_file"]),
+        ("batchsize", ["eval_batch_size", "train_batch_size"]),
+        ("train", ["do_train", "train_batch_size", "train_file"]),
+        ("ee", []),
+        ("temperature", []),
+    ],
+)
+def test_near_flags_are_suggested(name, near):
+    assert sorted(command_line._near(name, KNOWN)) == near
+
+
+def test_headings_are_known_and_the_inner_one_counts():
+    with pytest.raises(AssertionError, match="Modle"), command_line.heading("Modle"):
+        pass
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command_line, "FLAGS", flags.FlagValues())
+        given = {"help": "", "flag_values": command_line.FLAGS}
+        with command_line.heading("Data"):
+            flags.DEFINE_string("a", None, **given)
+            with command_line.heading("Output"):
+                flags.DEFINE_string("b", None, **given)
+        flags.DEFINE_string("c", None, **given)
+        assert sections(command_line.help_text("")) == {"Data": ["a"], "Output": ["b"]}
+
+
+def test_run_json_gets_the_flags_of_the_script_alone(monkeypatch):
+    monkeypatch.setattr(
+        sys, "argv", ["/x/run_it.py", "--nocheck_case", "--vocab_file=a b"]
+    )
+    before = set(flags.FLAGS)
+    model_flags.define(max_seq_length=64)
+    defined = set(flags.FLAGS) - before
+    try:
+        flags.FLAGS([*sys.argv, "--verbosity=0"])
+        values = command_line.values()
+        assert values.keys() == defined
+        assert values["max_seq_length"] == 64 and values["check_case"] is False
+        assert sorted(shlex.split(command_line.command())) == [
+            "--nocheck_case",
+            "--vocab_file=a b",
+            "python",
+            "run_it.py",
+        ]
+    finally:
+        for name in defined:
+            delattr(flags.FLAGS, name)
+        flags.FLAGS.unparse_flags()

@@ -1,0 +1,72 @@
+"""Tests of model_flags.py with a stand-in for the parsed command line."""
+
+import types
+
+import pytest
+
+from training.flags import model_flags
+
+MODEL = {
+    "pretrained": "dir",
+    "bert_config_file": None,
+    "vocab_file": None,
+    "init_checkpoint": None,
+    "do_lower_case": True,
+}
+
+
+def located(lowers=None):
+    found = types.SimpleNamespace(
+        config_file="dir/bert_config.json",
+        vocab_file="dir/vocab.txt",
+        checkpoint="dir/bert_model.ckpt",
+        do_lower_case=lowers,
+    )
+    return lambda spec: found if spec == "dir" else None
+
+
+def test_pretrained_stands_for_three_flags(command_line):
+    command_line(**MODEL)
+    assert model_flags.files(located()) == model_flags.ModelFiles(
+        "dir/bert_config.json", "dir/vocab.txt", "dir/bert_model.ckpt", True
+    )
+
+
+def test_single_flags_override_pretrained(command_line):
+    command_line(**{**MODEL, "vocab_file": "v.txt", "init_checkpoint": "w.ckpt"})
+    assert model_flags.files(located()) == model_flags.ModelFiles(
+        "dir/bert_config.json", "v.txt", "w.ckpt", True
+    )
+
+
+def test_original_flags_suffice(command_line):
+    single = {"pretrained": None, "bert_config_file": "c.json", "vocab_file": "v.txt"}
+    command_line(**{**MODEL, **single})
+    assert model_flags.files(located()) == model_flags.ModelFiles(
+        "c.json", "v.txt", "", True
+    )
+    command_line(**{**MODEL, **single, "vocab_file": None})
+    with pytest.raises(ValueError, match="--vocab_file is missing; set it, or set"):
+        model_flags.files(located())
+    found = model_flags.files(located(), needs_vocab=False)
+    assert found == model_flags.ModelFiles("c.json", "", "", True)
+    command_line(**{**MODEL, "pretrained": None})
+    with pytest.raises(ValueError, match="--bert_config_file is missing"):
+        model_flags.files(located(), needs_vocab=False)
+
+
+@pytest.mark.parametrize(
+    ("lowers", "present", "flag", "expected"),
+    [
+        (False, False, True, False),  # the directory knows
+        (False, True, True, True),  # who says it, means it
+        (True, True, False, False),
+        (None, False, True, True),
+    ],
+)
+def test_directory_decides_on_lower_case_unless_told(
+    command_line, lowers, present, flag, expected
+):
+    given = ("do_lower_case",) if present else ()
+    command_line(given, **{**MODEL, "do_lower_case": flag})
+    assert model_flags.files(located(lowers)).do_lower_case is expected

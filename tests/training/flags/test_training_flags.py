@@ -1,0 +1,27 @@
+"""Tests of training_flags.py with a stand-in for the parsed command line."""
+
+import pytest
+
+from training.flags import training_flags
+
+FINE_TUNING = {"seeds": [], "early_stopping_patience": 0, "evaluate_steps": 0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, None),
+        ({"seeds": ["1", "x"]}, "--seeds=1,x are not whole numbers"),
+        ({"seeds": ["1", "-2"]}, None),
+        ({"early_stopping_patience": 2}, "needs evaluations; set --evaluate_steps"),
+        ({"early_stopping_patience": 2, "evaluate_steps": 5}, None),
+    ],
+    ids=str,
+)
+def test_fine_tuning_is_checked(command_line, change, message):
+    command_line(**{**FINE_TUNING, **change})
+    if message is None:
+        training_flags.check_fine_tuning()
+    else:
+        with pytest.raises(ValueError, match=message):
+            training_flags.check_fine_tuning()

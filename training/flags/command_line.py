@@ -1,0 +1,212 @@
+"""The command line: flags under headings, --help, and what is said of a wrong flag.
+
+Needs absl alone, so that a script answers --help and refuses a wrong flag before it
+imports TensorFlow, which takes seconds.
+"""
+
+import contextlib
+import difflib
+import logging as python_logging
+import os
+import shlex
+import sys
+import textwrap
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+
+from absl import app, flags, logging
+
+FLAGS = flags.FLAGS
+# In the order of --help.
+HEADINGS = (
+    "What to do",
+    "Data",
+    "Model and vocabulary",
+    "Vectors",
+    "Records",
+    "Training",
+    "Evaluation and checkpoints",
+    "Answers",
+    "Output",
+    "Devices",
+    "Processes",
+)
+_OTHERS = "Flags of every program that uses absl"
+_REPEATABLE = ";\n    repeat this option to specify a list of values"  # absl's
+_COLUMN = 28  # where the help of a flag begins, if the terminal is wide enough
+_SIMILARITY = 0.75  # of a flag that is suggested; 1 is equal
+_MAX_SUGGESTIONS = 4
+# By flag, not by name: a test defines flags of several scripts, one after another.
+_heading_of: weakref.WeakKeyDictionary[flags.Flag, str] = weakref.WeakKeyDictionary()
+_arguments: list[str] = []  # what is left of the command line without flags
+
+
+@contextlib.contextmanager
+def heading(title: str) -> Iterator[None]:
+    """Puts the flags that are defined in its block, or function, under a heading.
+
+    A heading within another one counts for its own block.
+    """
+    assert title in HEADINGS, title
+    before = set(FLAGS)
+    yield
+    for name in set(FLAGS) - before:
+        _heading_of.setdefault(FLAGS[name], title)
+
+
+def parse(define_flags: Callable[[], None]) -> None:
+    """Defines the flags of the program and reads its command line.
+
+    Ends the program after --help, and with one line where a flag is unknown.
+
+    Args:
+        define_flags: of the program, whose module's docstring goes above the flags.
+    """
+    define_flags()
+    app.define_help_flags()
+    about = (sys.modules[define_flags.__module__].__doc__ or "").strip()
+    for name, short_name, is_full in (
+        ("help", "?", False),
+        ("helpshort", "h", False),
+        ("helpfull", None, True),
+    ):
+        flag = _HelpFlag(name, short_name, about, is_full)
+        # Of absl's module, as the one that it replaces: run.json does not hold it.
+        flags.DEFINE_flag(flag, module_name=app.__name__)
+    try:
+        _arguments[:] = FLAGS(sys.argv)
+    except flags.UnrecognizedFlagError as error:
+        _end(_unknown(error.flagname))
+    except flags.Error as error:  # in the words of absl
+        text = str(error)  # a line for each flag
+        text = f"\n{textwrap.indent(text, '  ')}" if "\n" in text else f" {text}"
+        _end(f"FATAL Flags parsing error:{text}\nPass --help to see help on flags.")
+
+
+def run(main: Callable[[list[str]], object]) -> None:
+    """Runs `main` with what `parse` has left, as absl's app.run does."""
+    app.run(main, flags_parser=lambda _: _arguments)
+
+
+def help_text(about: str, *, is_full: bool = False) -> str:
+    """What --help prints: `about`, then the flags by heading, as wide as the terminal.
+
+    Args:
+        about: paragraphs; indented ones, which hold commands, are printed as they are.
+        is_full: add the flags of absl itself.
+    """
+    width = flags.get_help_width()
+    found = [FLAGS[name] for name in FLAGS if FLAGS[name].name == name]
+    blocks = [
+        paragraph if paragraph.startswith(" ") else textwrap.fill(paragraph, width)
+        for paragraph in about.split("\n\n")
+    ]
+    for title in (*HEADINGS, _OTHERS) if is_full else HEADINGS:
+        entries = [
+            _entry(flag, width)
+            for flag in found
+            if _heading_of.get(flag, _OTHERS) == title
+        ]
+        if entries:
+            blocks.append("\n".join([f"{title}:", *entries]))
+    if not is_full:
+        blocks.append("--helpfull adds the flags of absl, such as --verbosity.")
+    return "\n\n".join(blocks)
+
+
+def values() -> dict[str, object]:
+    """Every flag of the program with its value, for run.json."""
+    return {flag.name: flag.value for flag in _own_flags()}
+
+
+def command() -> str:
+    """The command line that gives the flags these values, for run.json."""
+    given = [flag.serialize() for flag in _own_flags() if flag.present]
+    return shlex.join(["python", os.path.basename(sys.argv[0]), *given])
+
+
+def quiet_libraries() -> None:
+    """Leaves warnings and errors of the libraries, unless --verbosity asks for more."""
+    if not FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.WARNING)
+        python_logging.getLogger("tensorflow").setLevel("WARNING")
+
+
+class _HelpFlag(flags.BooleanFlag):
+    """Prints the help and ends the program, with the exit code of absl's own."""
+
+    def __init__(self, name, short_name, about, is_full):
+        super().__init__(
+            name, False, "Show this help.", short_name, allow_override=True
+        )
+        self._about = about
+        self._is_full = is_full
+
+    def parse(self, argument):
+        super().parse(argument)
+        if self.value:
+            print(help_text(self._about, is_full=self._is_full))
+            sys.exit(1)
+
+
+def _own_flags() -> list[flags.Flag]:
+    """The flags of the program without those of absl, in the order of definition."""
+    return [FLAGS[name] for name in FLAGS if FLAGS[name] in _heading_of]
+
+
+def _entry(flag: flags.Flag, width: int) -> str:
+    """Name and help of a flag, side by side where the name is short enough."""
+    column = min(_COLUMN, width // 3)
+    name = f"  --[no]{flag.name}" if flag.boolean else f"  --{flag.name}"
+    text, facts = flag.help, []
+    if isinstance(flag, flags.EnumFlag):
+        choices = flag.parser.enum_values
+        text = text.removeprefix(f"<{'|'.join(choices)}>: ")
+        facts.append(f"one of {', '.join(filter(None, choices))}")
+    elif flag.parser.syntactic_help:
+        facts.append(flag.parser.syntactic_help)
+    if isinstance(flag, flags.MultiFlag):
+        text = text.removesuffix(_REPEATABLE)
+        facts.append("can be repeated")
+    if flag.default not in (None, "", []):
+        default = str(flag.default_as_str).strip("'")
+        facts.append(f"default {default}")
+    elif flag.validators:  # all that ours have want a value
+        facts.append("required")
+    if facts:
+        text += f" ({'; '.join(facts)})"
+    indent = " " * column
+    text = textwrap.fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )
+    if len(name) + 2 > column:
+        return f"{name}\n{text}"
+    return name.ljust(column) + text[column:]
+
+
+def _unknown(name: str) -> str:
+    """What is said of a flag that there is not."""
+    main = sys.modules["__main__"]
+    program = main.__spec__.name if main.__spec__ else os.path.basename(sys.argv[0])
+    near = [f"--{found}" for found in _near(name, FLAGS)]
+    remedy = f"did you mean {' or '.join(near)}?" if near else "--help lists all"
+    return f"error: --{name} is no flag of {program}; {remedy}"
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    """The flags that are spelled like `name` or contain it, whatever its - and _."""
+    spelled = {found.replace("_", ""): found for found in sorted(known)}
+    wanted = name.replace("-", "").replace("_", "")
+    found = difflib.get_close_matches(wanted, spelled, cutoff=_SIMILARITY)
+    if len(wanted) > 2:
+        found += [other for other in spelled if wanted in other and other not in found]
+    return [spelled[other] for other in found[:_MAX_SUGGESTIONS]]
+
+
+def _end(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.exit(1)  # as absl does

@@ -1,0 +1,97 @@
+"""Readies the devices that the flags of device_flags.py ask for."""
+
+from typing import Any
+
+import tensorflow as tf
+from absl import flags
+
+from training.distribution import cluster, devices
+from training.flags import device_flags
+from training.optimization import accumulation
+
+FLAGS = flags.FLAGS
+# Flags with paths that a TPU elsewhere must be able to read or write.
+_REMOTE_PATHS = ("output_dir", "init_checkpoint", "input_file", "eval_input_file")
+
+
+def set_up(*, one_host: bool = False) -> Any:
+    """Readies the devices; to be called before anything is done with TensorFlow.
+
+    Args:
+        one_host: whether the script runs on one host only.
+
+    Returns:
+        The tf.distribute.Strategy of the flags.
+
+    Raises:
+        ValueError: flags contradict each other, or there is no such device.
+    """
+    kind = FLAGS.distribution_strategy
+    if FLAGS.use_tpu:
+        if kind not in ("auto", "tpu"):
+            raise ValueError(
+                f"--use_tpu and --distribution_strategy={kind} contradict each other; "
+                "leave out one of them"
+            )
+        kind = "tpu"
+    if one_host and cluster.read():
+        raise ValueError(
+            f"this script runs on one host, but {cluster.VARIABLE} names several; "
+            "unset it, and give each host its own part of the input"
+        )
+    address = FLAGS.tpu_name or FLAGS.master or "local"
+    if kind == "tpu" and address != "local":
+        _check_remote_paths(address)
+    if "deterministic" in FLAGS and FLAGS.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    if FLAGS.virtual_cpus:
+        devices.split_cpu(FLAGS.virtual_cpus)
+    if FLAGS.require_gpu and not tf.config.list_physical_devices("GPU"):
+        raise ValueError(
+            "--require_gpu: TensorFlow finds no GPU; see nvidia-smi, and install "
+            "tensorflow[and-cuda]"
+        )
+    return devices.strategy_for(
+        kind,
+        tpu_name=address,
+        tpu_zone=FLAGS.tpu_zone,
+        gcp_project=FLAGS.gcp_project,
+    )
+
+
+def _check_remote_paths(address: str) -> None:
+    """Refuses paths of this machine for work that another one does."""
+    for name in _REMOTE_PATHS:
+        for path in (FLAGS[name].value or "").split(",") if name in FLAGS else ():
+            if path and not path.startswith("gs://"):
+                raise ValueError(
+                    f"--{name}={path} is on this machine, where the TPU at "
+                    f"--tpu_name={address} cannot see it; copy it to a bucket (gs://)"
+                )
+
+
+def check_batch_size(strategy: Any) -> None:
+    """Refuses a batch that the devices and micro-batches cannot share equally.
+
+    Raises:
+        ValueError: says which multiple to choose.
+    """
+    accumulation.check_batch_size(
+        FLAGS.train_batch_size,
+        FLAGS.gradient_accumulation_steps,
+        strategy.num_replicas_in_sync,
+    )
+
+
+def compiles(strategy: Any, static: bool | None = None) -> bool:
+    """Whether XLA compiles forward and backward pass.
+
+    Args:
+        strategy: the tf.distribute.Strategy.
+        static: whether all batches have one shape, where `has_static_shapes` of the
+            flags does not say it.
+    """
+    if FLAGS.jit_compile == "auto":
+        is_static = device_flags.has_static_shapes() if static is None else static
+        return devices.compiles_steps(strategy, is_static)
+    return FLAGS.jit_compile == "true"

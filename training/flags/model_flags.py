@@ -1,0 +1,86 @@
+"""Flags of the network and its vocabulary, for every script that runs one."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from absl import flags
+
+from training.flags import command_line
+
+FLAGS = flags.FLAGS
+
+
+class ModelFiles(NamedTuple):
+    """The files of the network; init_checkpoint is "" for random weights."""
+
+    config_file: str
+    vocab_file: str  # "" where there is none and none is needed
+    init_checkpoint: str
+    do_lower_case: bool
+
+
+@command_line.heading("Model and vocabulary")
+def define(max_seq_length: int, *, output_dir: bool = True) -> None:
+    """Which network and vocabulary, and in most scripts the directory of results."""
+    flags.DEFINE_string(
+        "pretrained",
+        None,
+        "Directory of a pretrained model (Google's zip, Hugging Face's files or an "
+        "output_dir), or its id on Hugging Face's hub. Stands for --bert_config_file, "
+        "--vocab_file and --init_checkpoint, each of which overrides it.",
+    )
+    define_config_and_vocabulary()
+    if output_dir:
+        with command_line.heading("Output"):
+            flags.DEFINE_string("output_dir", None, "Where checkpoints and results go.")
+    flags.DEFINE_string(
+        "init_checkpoint", None, "Initial weights: a prefix or a directory."
+    )
+    flags.DEFINE_bool(
+        "do_lower_case",
+        True,
+        "Lower-case the text: True for uncased models and False for cased ones. "
+        "--pretrained sets it where the directory says what it is.",
+    )
+    flags.DEFINE_integer(
+        "max_seq_length",
+        max_seq_length,
+        "Most tokens a sequence, [CLS] and [SEP] included; longer texts are cut.",
+        lower_bound=4,
+    )
+
+
+@command_line.heading("Model and vocabulary")
+def define_config_and_vocabulary() -> None:
+    """The files beside the weights, and whether to compare them."""
+    flags.DEFINE_string("bert_config_file", None, "bert_config.json or config.json.")
+    flags.DEFINE_string("vocab_file", None, "The vocabulary the model was trained on.")
+    flags.DEFINE_bool(
+        "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
+    )
+
+
+def files(locate: Callable[[str], Any], *, needs_vocab: bool = True) -> ModelFiles:
+    """The files that the flags name, those of --pretrained where they name none.
+
+    Args:
+        locate: finds the files below the value of --pretrained.
+        needs_vocab: whether there is nothing to do without a vocabulary.
+
+    Raises:
+        ValueError: a file that is needed is named by neither.
+    """
+    found = locate(FLAGS.pretrained) if FLAGS.pretrained else None
+    config_file = FLAGS.bert_config_file or (found.config_file if found else "")
+    vocab_file = FLAGS.vocab_file or (found.vocab_file if found else "")
+    for flag, value in (("bert_config_file", config_file), ("vocab_file", vocab_file)):
+        if not value and (needs_vocab or flag != "vocab_file"):
+            raise ValueError(
+                f"--{flag} is missing; set it, or set --pretrained to the directory "
+                "of a model"
+            )
+    lower = FLAGS.do_lower_case
+    if found and found.do_lower_case is not None and not FLAGS["do_lower_case"].present:
+        lower = found.do_lower_case
+    checkpoint = FLAGS.init_checkpoint or (found.checkpoint if found else "")
+    return ModelFiles(config_file, vocab_file, checkpoint, lower)
