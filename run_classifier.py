@@ -1,7 +1,10 @@
-"""Fine-tunes, evaluates, predicts with and exports a BERT classifier.
+r"""Fine-tunes, evaluates, predicts with and exports a BERT classifier.
 
 Takes every flag of google-research/bert's run_classifier.py, and tables of one's own:
 see docs/classification.md.
+
+    python run_classifier.py --pretrained=models/minilm --do_train --do_eval \
+        --train_file=train.tsv --dev_file=dev.tsv --output_dir=output/mine
 """
 
 import functools
@@ -9,8 +12,38 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 
+from absl import flags
+
+from training.flags import (
+    action_flags,
+    command_line,
+    device_flags,
+    model_flags,
+    table_flags,
+    training_flags,
+)
+
+FLAGS = flags.FLAGS
+ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
+
+
+def define_flags():
+    model_flags.define(max_seq_length=128)
+    training_flags.define()
+    training_flags.define_fine_tuning()
+    action_flags.define(*ACTIONS)
+    device_flags.define()
+    table_flags.define()
+    with command_line.heading("Output"):
+        flags.DEFINE_bool(
+            "write_tf_records", True, "Write features as the original does."
+        )
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    command_line.parse(define_flags)
+
 import numpy as np
-from absl import app, flags
 
 from contract import file_names
 from data_pipeline import label_maps
@@ -26,27 +59,14 @@ from modeling import heads, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from serving import export
 from training import errors, fine_tuning
-from training.flags import device_flags, run_flags, shared_flags, table_flags
+from training.flags import run_flags
 from training.results import evaluation, metrics
-
-FLAGS = flags.FLAGS
-ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
-
-
-def define_flags():
-    shared_flags.define_model_flags(max_seq_length=128)
-    shared_flags.define_training_flags()
-    shared_flags.define_fine_tuning_flags()
-    device_flags.define()
-    table_flags.define(label_sets.PROBLEM_TYPES)
-    shared_flags.define_action_flags(*ACTIONS)
-    flags.DEFINE_bool("write_tf_records", True, "Write features as the original does.")
 
 
 def prepare():
     """The task and its settings; a ValueError says what is wrong with the input."""
     strategy = run_flags.set_up(*ACTIONS)
-    files = shared_flags.model_files(pretrained.locate)
+    files = model_flags.files(pretrained.locate)
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     layout = tables.Layout(**table_flags.layout())
@@ -162,5 +182,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    command_line.run(main)

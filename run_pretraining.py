@@ -1,7 +1,10 @@
-"""Pretrains BERT on masked words and next sentences, and evaluates it.
+r"""Pretrains BERT on masked words and next sentences, and evaluates it.
 
 Takes every flag of google-research/bert's run_pretraining.py, and records of its
 create_pretraining_data.py or of ours: see docs/pretraining.md.
+
+    python run_pretraining.py --bert_config_file=configs/bert_tiny.json --do_train \
+        --input_file='records-*' --output_dir=output/pretraining
 """
 
 import contextlib
@@ -10,9 +13,34 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 
+from absl import flags
+
+from training.flags import (
+    action_flags,
+    command_line,
+    device_flags,
+    model_flags,
+    pretraining_flags,
+    training_flags,
+)
+
+FLAGS = flags.FLAGS
+ACTIONS = ("do_train", "do_eval")
+
+
+def define_flags():
+    model_flags.define(max_seq_length=128)
+    training_flags.define()
+    action_flags.define(*ACTIONS)
+    device_flags.define()
+    pretraining_flags.define()
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    command_line.parse(define_flags)
+
 import keras
 import tensorflow as tf
-from absl import app, flags
 
 from contract import file_names
 from data_pipeline.pretraining import cloze_table, masking, record_sets
@@ -21,20 +49,11 @@ from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from training import errors, run, steps
 from training.distribution import devices
-from training.flags import device_flags, pretraining_flags, run_flags, shared_flags
+from training.flags import run_flags
 from training.results import evaluation
 
-FLAGS = flags.FLAGS
 # Predictions shown for each blank.
 TOP_PREDICTIONS = 5
-
-
-def define_flags():
-    shared_flags.define_model_flags(max_seq_length=128)
-    shared_flags.define_training_flags()
-    device_flags.define()
-    shared_flags.define_action_flags("do_train", "do_eval")
-    pretraining_flags.define(sorted(masking.GROUP_LENGTHS))
 
 
 def prepare():
@@ -43,8 +62,8 @@ def prepare():
     Raises:
         ValueError: says what is wrong with the input.
     """
-    strategy = run_flags.set_up("do_train", "do_eval")
-    files = shared_flags.model_files(pretrained.locate, needs_vocab=False)
+    strategy = run_flags.set_up(*ACTIONS)
+    files = model_flags.files(pretrained.locate, needs_vocab=False)
     tokenizer, vocab_size = None, None
     if files.vocab_file:
         tokenizer = vocabulary_checks.open_tokenizer(
@@ -66,7 +85,7 @@ def prepare():
     )
     settings = run_flags.run_settings(
         strategy,
-        pretraining_flags.plan(),
+        run_flags.pretraining_plan(),
         config=config.to_dict(),
         init_checkpoint=files.init_checkpoint,
         length_flag="--num_train_steps",
@@ -187,7 +206,7 @@ def run_once(settings, config, tokenizer, data):
 
 
 def main(_):
-    shared_flags.quiet_libraries()
+    command_line.quiet_libraries()
     with errors.explained():
         with errors.of_input():
             settings, config, tokenizer, data = prepare()
@@ -196,5 +215,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    command_line.run(main)

@@ -1,7 +1,10 @@
-"""Fine-tunes BERT on questions about texts, answers such questions and scores answers.
+r"""Fine-tunes BERT on questions about texts, answers such questions and scores answers.
 
 Takes every flag of google-research/bert's run_squad.py, for SQuAD 1.1 and 2.0: see
 docs/squad.md.
+
+    python run_squad.py --pretrained=models/minilm --do_train --do_predict \
+        --train_file=train.json --predict_file=dev.json --output_dir=output/squad
 """
 
 import functools
@@ -9,7 +12,34 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 
-from absl import app, flags, logging
+from absl import flags
+
+from training.flags import (
+    action_flags,
+    command_line,
+    device_flags,
+    model_flags,
+    squad_flags,
+    training_flags,
+)
+
+FLAGS = flags.FLAGS
+ACTIONS = ("do_train", "do_predict", "do_export")
+
+
+def define_flags():
+    model_flags.define(max_seq_length=384)
+    training_flags.define()
+    training_flags.define_fine_tuning()
+    action_flags.define(*ACTIONS)
+    device_flags.define()
+    squad_flags.define()
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    command_line.parse(define_flags)
+
+from absl import logging
 
 from contract import file_names
 from data_pipeline.squad import (
@@ -23,20 +53,8 @@ from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from serving import export, question_answering
 from training import errors, fine_tuning, run
-from training.flags import device_flags, run_flags, shared_flags, squad_flags
+from training.flags import run_flags
 from training.results import reporting
-
-FLAGS = flags.FLAGS
-ACTIONS = ("do_train", "do_predict", "do_export")
-
-
-def define_flags():
-    shared_flags.define_model_flags(max_seq_length=384)
-    shared_flags.define_training_flags()
-    shared_flags.define_fine_tuning_flags()
-    device_flags.define()
-    shared_flags.define_action_flags(*ACTIONS)
-    squad_flags.define(answer_choice.ALIGNERS)
 
 
 def prepare():
@@ -45,7 +63,7 @@ def prepare():
         logging.set_verbosity(logging.DEBUG)
     strategy = run_flags.set_up(*ACTIONS)
     squad_flags.check_files()
-    files = shared_flags.model_files(pretrained.locate)
+    files = model_flags.files(pretrained.locate)
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     choice = answer_choice.Settings(
@@ -159,5 +177,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    command_line.run(main)

@@ -1,6 +1,9 @@
-"""Fine-tunes BERT to tag words, evaluates, predicts with and exports the tagger.
+r"""Fine-tunes BERT to tag words, evaluates, predicts with and exports the tagger.
 
 Slot filling, entities, parts of speech (BERT section 5.3): see docs/tagging.md.
+
+    python run_tagger.py --pretrained=models/minilm --do_train --do_eval \
+        --train_file=train.conll --dev_file=dev.conll --output_dir=output/tags
 """
 
 import functools
@@ -8,8 +11,34 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 
+from absl import flags
+
+from training.flags import (
+    action_flags,
+    command_line,
+    device_flags,
+    model_flags,
+    tagger_flags,
+    training_flags,
+)
+
+FLAGS = flags.FLAGS
+ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
+
+
+def define_flags():
+    model_flags.define(max_seq_length=128)
+    training_flags.define()
+    training_flags.define_fine_tuning()
+    action_flags.define(*ACTIONS)
+    device_flags.define()
+    tagger_flags.define()
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    command_line.parse(define_flags)
+
 import tensorflow as tf
-from absl import app, flags
 
 from contract import file_names
 from data_pipeline import label_maps
@@ -17,7 +46,6 @@ from data_pipeline.files import label_files
 from data_pipeline.tagging import (
     sentence_sets,
     tag_predictions,
-    tag_schemes,
     tag_sets,
     tagged_files,
     tagging_graph,
@@ -27,25 +55,13 @@ from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from serving import export, tagging
 from training import errors, fine_tuning
-from training.flags import device_flags, run_flags, shared_flags, tagger_flags
-
-FLAGS = flags.FLAGS
-ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
-
-
-def define_flags():
-    shared_flags.define_model_flags(max_seq_length=128)
-    shared_flags.define_training_flags()
-    shared_flags.define_fine_tuning_flags()
-    device_flags.define()
-    shared_flags.define_action_flags(*ACTIONS)
-    tagger_flags.define(tagged_files.FORMATS, tag_schemes.SCHEMES)
+from training.flags import run_flags
 
 
 def prepare():
     """The task and its settings; a ValueError says what is wrong with the input."""
     strategy = run_flags.set_up(*ACTIONS)
-    files = shared_flags.model_files(pretrained.locate)
+    files = model_flags.files(pretrained.locate)
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     layout = tagged_files.Layout(**tagger_flags.layout())
@@ -138,5 +154,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    command_line.run(main)
