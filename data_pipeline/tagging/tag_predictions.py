@@ -26,10 +26,7 @@ def write_all(
     probabilities: Sequence[Sequence[float]],
     scheme: str,
 ) -> list[str]:
-    """Writes predictions in both forms; arguments as for `tag_lines` and `span_lines`.
-
-    Returns:
-        The paths of the two files.
+    """Writes what `tag_lines` and `span_lines` give; returns the paths of both files.
 
     Raises:
         OSError: one cannot be written; then neither is.
@@ -48,16 +45,9 @@ def write_all(
 def tag_lines(sentences: tagged_files.Sentences, tags: Tags) -> Iterator[str]:
     """Reads the file of the sentences once more, and puts predicted tags in.
 
-    Columns: each row has one more, behind the others; comments and blank lines stay.
-    seq.in: the tags of each line, which is a seq.out. JSONL: "tags" is what is
-    predicted, and "given" what was there. Read again, each gives the predicted tags.
-
-    Args:
-        sentences: as `tagged_files.read` gave them; their file is read again.
-        tags: one a word.
-
-    Yields:
-        Lines, with their line feeds.
+    Columns: each row has one more, the last; comments and blank lines stay. seq.in: the
+    tags of each line, which is a seq.out. JSONL: "tags" is what is predicted, and
+    "given" what was there. Read again, each gives the predicted tags.
     """
     lines = {
         "conll": _with_column,
@@ -115,15 +105,6 @@ def span_lines(
     "given", the tags of the file, where it has some. A span is words[start:end]; its
     probability is the product of its words', rounded like all to 6 digits. Without
     spans where the scheme is "plain".
-
-    Args:
-        sentences: N of them.
-        tags: one a word, as predicted.
-        probabilities: of each of these tags, 0..1.
-        scheme: of the tags.
-
-    Yields:
-        N lines, with their line feeds.
     """
     for index, words in enumerate(sentences.words):
         row: dict[str, Any] = {
