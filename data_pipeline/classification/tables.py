@@ -70,8 +70,6 @@ class Table:
     """The columns of one split, in the file's order; every list has one entry a row.
 
     Attributes:
-        path: where the rows come from, for messages.
-        text_a: first texts.
         text_b: second texts; None where there is no such column.
         labels: labels as the file writes them; None where it has none. A JSON list is
             a tuple (multi-label), so that a label may hold any separator.

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from contract import wording
 from data_pipeline.examples import batching, example_sets, packing
@@ -25,15 +24,6 @@ class SentenceSet:
 
     sentences: tagged_files.Sentences
     windows: sentence_windows.SentenceWindows
-
-    def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
-        """Padded batches of windows as batching.batches gives them.
-
-        With label_ids where tags are known.
-        """
-        targets = self.windows.targets()
-        packed = self.windows.packed
-        return batching.batches(packed, order, targets=targets, pad_to=pad_to)
 
     def digest(self) -> str:
         """A short text that differs where windows or tags differ."""

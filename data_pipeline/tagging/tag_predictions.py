@@ -11,12 +11,6 @@ from data_pipeline.files import text_rows
 from data_pipeline.tagging import tag_schemes, tagged_files
 
 Tags = Sequence[Sequence[str]]  # of each sentence
-# In the form of the input, by its format.
-_TAGS_FILES = {
-    "conll": f"{file_names.TEST_TAGS}.conll",
-    "seq": f"{file_names.TEST_TAGS}.seq.out",
-    "jsonl": f"{file_names.TEST_TAGS}.jsonl",
-}
 
 
 def write_all(
@@ -31,7 +25,8 @@ def write_all(
     Raises:
         OSError: one cannot be written; then neither is.
     """
-    tags_file = os.path.join(directory, _TAGS_FILES[sentences.file_format])
+    ending, _ = _FORMS[sentences.file_format]
+    tags_file = os.path.join(directory, f"{file_names.TEST_TAGS}.{ending}")
     spans_file = os.path.join(directory, file_names.TEST_PREDICTIONS)
     atomic_files.write(
         {
@@ -49,12 +44,8 @@ def tag_lines(sentences: tagged_files.Sentences, tags: Tags) -> Iterator[str]:
     tags of each line, which is a seq.out. JSONL: "tags" is what is predicted, and
     "given" what was there. Read again, each gives the predicted tags.
     """
-    lines = {
-        "conll": _with_column,
-        "seq": _lines_of_tags,
-        "jsonl": _with_tags,
-    }[sentences.file_format](sentences, tags)
-    for line in lines:
+    _, lines = _FORMS[sentences.file_format]
+    for line in lines(sentences, tags):
         yield f"{line}\n"
 
 
@@ -90,6 +81,14 @@ def _with_tags(sentences: tagged_files.Sentences, tags: Tags) -> Iterator[str]:
 def _by_line(sentences: tagged_files.Sentences, tags: Tags) -> dict[int, Sequence[str]]:
     first = (lines[0] for lines in sentences.lines)
     return dict(zip(first, tags, strict=True))
+
+
+# By the format of the input: the ending of the tags' file, and what gives its lines.
+_FORMS = {
+    "conll": ("conll", _with_column),
+    "seq": ("seq.out", _lines_of_tags),
+    "jsonl": ("jsonl", _with_tags),
+}
 
 
 def span_lines(

@@ -29,12 +29,7 @@ def score(given: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
     if scheme == tag_schemes.PLAIN:
         return {"accuracy": accuracy}
     precision, recall, f1, _ = _spans(given, predicted, scheme, average="micro")
-    return {
-        "f1": float(f1),
-        "precision": float(precision),
-        "recall": float(recall),
-        "accuracy": accuracy,
-    }
+    return {**_named(precision, recall, f1), "accuracy": accuracy}
 
 
 def score_types(
@@ -55,16 +50,13 @@ def score_types(
         return {}
     columns = _spans(given, predicted, scheme, average=None)
     return {
-        span_type: {
-            "f1": float(f1),
-            "precision": float(precision),
-            "recall": float(recall),
-            "support": int(support),
-        }
-        for span_type, precision, recall, f1, support in zip(
-            types, *columns, strict=True
-        )
+        span_type: {**_named(*scores), "support": int(support)}
+        for span_type, *scores, support in zip(types, *columns, strict=True)
     }
+
+
+def _named(precision: float, recall: float, f1: float) -> dict[str, float]:
+    return {"f1": float(f1), "precision": float(precision), "recall": float(recall)}
 
 
 def _spans(given: Tags, predicted: Tags, scheme: str, average: str | None) -> Any:

@@ -47,7 +47,6 @@ class Sentences:
         path: the file with the words.
         tag_path: the file with the tags; the same one, except for seq.out.
         file_format: one of `FORMATS`.
-        words: the words of each sentence.
         tags: the tag of each word; None where the file has none.
         documents: int32 [N], the document of each sentence; it never falls. A file
             without marks between documents is one.
