@@ -23,20 +23,15 @@ PROBLEM_TYPES = tuple(_FEWEST_LABELS)
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-class LabelledRows(Protocol):
-    """What is needed here of a `tables.Table`."""
+class _Table(Protocol):
+    """The part of a `tables.Table` that matters here."""
 
     @property
-    def path(self) -> str:
-        """Where the rows come from, for messages."""
-
+    def path(self) -> str: ...
     @property
-    def lines(self) -> list[int]:
-        """Line of each row in the file, for messages."""
-
+    def lines(self) -> list[int]: ...
     @property
-    def labels(self) -> list[Label] | None:
-        """Label of each row; None where the file has none."""
+    def labels(self) -> list[Label] | None: ...
 
 
 def is_number(text: Label) -> bool:
@@ -94,7 +89,7 @@ class LabelSet:
         """Width C of the head's output; 1 for regression."""
         return 1 if self.problem_type == "regression" else len(self.names)
 
-    def encode(self, table: LabelledRows) -> np.ndarray:
+    def encode(self, table: _Table) -> np.ndarray:
         """Turns a table's labels into arrays.
 
         Returns:
@@ -149,7 +144,7 @@ def split_labels(label: Label, separator: str) -> tuple[str, ...]:
 
 
 def find_labels(
-    table: LabelledRows, problem_type: str, separator: str = ","
+    table: _Table, problem_type: str, separator: str = ","
 ) -> tuple[str, ...]:
     """Collects the labels that occur, sorted; numbers in numeric order.
 

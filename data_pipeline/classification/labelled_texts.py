@@ -29,14 +29,10 @@ class Source:
     Attributes:
         task_name: a name in tasks.TASKS, read from data_dir; or "" for own files.
         data_dir: directory of the task's files, or of the TFDS data set.
-        xnli_language: language of XNLI's texts.
         files: {"train": path, "dev": path, "test": path}; for TFDS, split names.
-        tfds_name: name of a TensorFlow data set, or "".
-        layout: columns of own files.
         label_spec: what --labels says, or "".
         problem_type: of own files; a task knows its own.
         separator: between the labels of one row, for multi_label.
-        allow_empty_text: keep rows without text.
     """
 
     task_name: str = ""
@@ -60,18 +56,15 @@ class Source:
     @property
     def has_pairs(self) -> bool:
         """Whether examples are two texts, as far as can be said without reading."""
-        layouts = (
-            [split.layout for split in self.task.splits.values()] if self.task else []
-        )
-        return any(layout.text_b is not None for layout in [self.layout, *layouts])
+        splits = self.task.splits.values() if self.task else ()
+        layouts = [self.layout, *(split.layout for split in splits)]
+        return any(layout.text_b is not None for layout in layouts)
 
     def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
         """Reads "train", "dev" or "test"; a test split need not have labels.
 
-        Args:
-            split: which one.
-            like: a split read before. A test file without labels shows fewer signs of
-                a header, so it is taken to have one if that one has.
+        A test file without labels shows fewer signs of a header, so it is taken to have
+        one if `like`, a split read before, has one.
 
         Raises:
             ValueError: no such split was named, or its content is wrong.
@@ -84,13 +77,12 @@ class Source:
         if self.task:
             return tasks.read_split(self.task, self.data_dir, split)
         if not self.files.get(split):
-            flag = "--tfds_" if self.tfds_name else "--"
-            unit = "split" if self.tfds_name else "file"
+            flag = f"tfds_{split}_split" if self.tfds_name else f"{split}_file"
             raise ValueError(
-                f"the {split} rows are needed and {flag}{split}_{unit} is not set; "
-                "set it, or name a task with --task_name and --data_dir"
+                f"the {split} rows are needed and --{flag} is not set; set it, or name "
+                "a task with --task_name and --data_dir"
             )
-        arguments: dict[str, Any] = {
+        options: dict[str, Any] = {
             "labels_required": split != "test",
             "allow_empty_text": self.allow_empty_text,
         }
@@ -98,21 +90,16 @@ class Source:
         if like and split == "test" and layout.has_header is None:
             layout = dataclasses.replace(layout, has_header=like.has_header)
         if self.tfds_name:
+            options["data_dir"] = self.data_dir or None
             return tables.read_tfds(
-                self.tfds_name,
-                self.files[split],
-                layout,
-                data_dir=self.data_dir or None,
-                **arguments,
+                self.tfds_name, self.files[split], layout, **options
             )
-        return tables.read_table(self.files[split], layout, **arguments)
+        return tables.read_table(self.files[split], layout, **options)
 
     def label_set(self, train: tables.Table | None, known: str) -> label_sets.LabelSet:
-        """The labels: the task's, those of --labels, of a trained run, or found.
+        """The labels: the task's, those of --labels, found in training rows, or known.
 
-        Args:
-            train: training rows, in which labels are looked for.
-            known: what `label_maps.find` found.
+        `known` is the path of a trained run's label_map.json, or "".
 
         Raises:
             ValueError: nothing says what the labels are.
@@ -121,16 +108,16 @@ class Source:
             return label_sets.LabelSet(self.task.labels, self.task.problem_type)
         if self.label_spec:
             names = label_files.read_labels(self.label_spec, tf.io.gfile.GFile)
-            return label_sets.LabelSet(names, self.problem_type, self.separator)
-        if train is not None:
+        elif train is not None:
             names = label_sets.find_labels(train, self.problem_type, self.separator)
-            return label_sets.LabelSet(names, self.problem_type, self.separator)
-        if known:
+        elif known:
             return label_sets.read_label_map(known, tf.io.gfile.GFile)
-        raise ValueError(
-            "without training rows nothing says what the labels are; name them with "
-            "--labels, or give a checkpoint that has a label_map.json beside it"
-        )
+        else:
+            raise ValueError(
+                "without training rows nothing says what the labels are; name them with"
+                " --labels, or give a checkpoint that has a label_map.json beside it"
+            )
+        return label_sets.LabelSet(names, self.problem_type, self.separator)
 
 
 def encoder(
@@ -140,7 +127,7 @@ def encoder(
 
     Returns:
         A function of text_a [B] string and text_b [B] or None, which returns what
-        packing.pack returns and the int32 [B] token counts before truncation.
+        packing.pack returns and, int64 [B], the lengths before truncation.
     """
 
     def encode(text_a, text_b=None):
@@ -169,9 +156,8 @@ class LabelledTexts:
         tables: the rows as they stand in the files.
         packed: their tokens.
         label_ids: their labels as `label_sets.LabelSet.encode` gives them, or None.
-        label_set: what the labels are.
         metrics: names of the scores that people report for this task.
-        encode: text to packed tokens, see `encoder`.
+        encode: what `encoder` returns.
         has_pairs: whether an example is two texts.
     """
 
@@ -195,15 +181,10 @@ class LabelledTexts:
         return f"{len(packed)} examples, digest {digest}"
 
     def names(self, split: str, indices: np.ndarray) -> list[str]:
-        """What examples are called, for a message.
+        """What examples are called in messages, such as "train.tsv:17 (id 42)".
 
-        Args:
-            split: which one.
-            indices: int [B], as in a row of batching.training_order.
-
-        Returns:
-            B texts such as "train.tsv:17 (id 42)": the line, or in a TensorFlow data
-            set the example, counted from 1; and the id that its table has.
+        17 is the line, or in a TensorFlow data set the example, counted from 1. The
+        indices are int [B], as in a row of batching.training_order.
         """
         table = self.tables[split]
         return [
@@ -235,10 +216,10 @@ def load(
 
     Args:
         source: where they come from.
-        splits: which of "train", "dev" and "test".
-        tokenizer: of the model.
+        splits: any of "train", "dev" and "test".
+        tokenizer: that of the model.
         max_seq_length: in tokens; longer texts are cut, and counted.
-        label_map: what `label_maps.find` found.
+        label_map: path of a trained run's label_map.json, or "".
         default_metrics: scores by problem type, for rows of no published task.
 
     Raises:
@@ -258,20 +239,19 @@ def load(
     encode = encoder(tokenizer, max_seq_length)
     packed = {}
     for split, table in rows.items():
-        packed[split] = part = featurize(table, encode, max_seq_length)
+        packed[split] = found = featurize(table, encode, max_seq_length)
         print(
-            f"{split}: {len(part)} examples from {table.path}, "
-            f"{part.lengths.mean():.1f} tokens on average, "
-            f"{part.num_truncated} cut to {max_seq_length}"
+            f"{split}: {len(found)} examples from {table.path}, "
+            f"{found.lengths.mean():.1f} tokens on average, "
+            f"{found.num_truncated} cut to {max_seq_length}"
         )
+    task = source.task
     return LabelledTexts(
         tables=rows,
         packed=packed,
         label_ids=label_ids,
         label_set=label_set,
-        metrics=source.task.metrics
-        if source.task
-        else default_metrics[label_set.problem_type],
+        metrics=task.metrics if task else default_metrics[label_set.problem_type],
         encode=encode,
         has_pairs=pairs.pop() if pairs else source.has_pairs,
     )
@@ -282,13 +262,10 @@ def featurize(
 ) -> packing.Packed:
     """Packs every row of a table; convert_examples_to_features.
 
-    Args:
-        table: the rows.
-        encode: what `encoder` returns.
-        max_seq_length: the limit given to it, to count what it cuts.
+    `encode` is what `encoder` returns for this limit, given to count what is cut.
     """
     compiled = tf.function(encode, reduce_retracing=True, autograph=False)
-    parts = []
+    chunks = []
     for start in range(0, len(table.text_a), _CHUNK_ROWS):
         rows = slice(start, start + _CHUNK_ROWS)
         texts = [tf.constant(table.text_a[rows], tf.string)]
@@ -296,9 +273,9 @@ def featurize(
             texts.append(tf.constant(table.text_b[rows], tf.string))
         tokens, first_lengths, counts = compiled(*texts)
         cut = int(np.sum(counts.numpy() > max_seq_length))
-        part = packing.unpad(tokens, first_lengths)
-        parts.append(dataclasses.replace(part, num_truncated=cut))
-    return packing.concatenate(parts)
+        chunk = packing.unpad(tokens, first_lengths)
+        chunks.append(dataclasses.replace(chunk, num_truncated=cut))
+    return packing.concatenate(chunks)
 
 
 def _encode_labels(

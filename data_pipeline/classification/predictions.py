@@ -1,4 +1,4 @@
-"""What a classifier says of each example, to decisions and files."""
+"""From a classifier's probabilities to decisions and files."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from data_pipeline.classification import label_sets, tables
 
 
 class Scored(NamedTuple):
-    """A split, predicted.
+    """Predictions of a split.
 
     Attributes:
         probabilities: float32 [N, C]; of regression the predicted numbers, [N, 1].
@@ -35,9 +35,9 @@ def decide(
     """Predictions from the model's probabilities, in the form of `LabelSet.encode`.
 
     Args:
-        label_set: tells the problem type.
+        label_set: what the head predicts.
         probabilities: [N, C]; for regression the predicted numbers, [N, 1].
-        threshold: of multi_label: a label is predicted from this probability on.
+        threshold: for multi_label, the least probability of a predicted label.
     """
     if label_set.problem_type == "regression":
         return probabilities[:, 0]
@@ -79,10 +79,7 @@ def result_lines(scored: Scored) -> Iterator[str]:
 def prediction_lines(
     table: tables.Table, label_set: label_sets.LabelSet, scored: Scored
 ) -> Iterator[str]:
-    """One JSON object an example: id, texts, what is predicted, with what probability.
-
-    The given label stands beside it, where the table has one.
-    """
+    """One JSON object an example: id, texts, prediction, probabilities, given label."""
     for i, example_id in enumerate(table.example_ids):
         row: dict[str, Any] = {"id": example_id, "text_a": table.text_a[i]}
         if table.text_b is not None:

@@ -15,8 +15,8 @@ from data_pipeline.files import text_rows
 Label = label_sets.Label
 Key = int | str  # what finds a cell in a row
 
-# What headers usually call their columns, in any case; the first entry that is there
-# counts. Pairs stand before single texts, so that no second text is lost unnoticed.
+# What headers usually call their columns, in upper or lower case; the first entry found
+# counts. Pairs come before single texts, so that no second text is lost unnoticed.
 USUAL_TEXTS: tuple[tuple[str, ...], ...] = (
     ("text_a", "text_b"),
     ("sentence1", "sentence2"),
@@ -40,16 +40,16 @@ class Layout:
 
     Where `has_header` is None, line 1 is a header if a column is asked for by name, or
     if its cell for text_a or label is a usual name (`USUAL_TEXTS`, `USUAL_LABELS`).
-    Where that finds none and the labels suggest one, the reader asks instead of
-    guessing: line 1's label is the only one that is no number, or that occurs once.
+    Otherwise, where the labels suggest a header, because line 1's is the only one that
+    is no number, or that occurs once, the reader asks instead of guessing.
 
     Attributes:
         file_format: "tsv", "csv", "jsonl", or "auto" to go by the file's name.
         has_header: whether line 1 holds names; without meaning for JSONL.
-        text_a: column of the first text; None takes both texts from `USUAL_TEXTS`.
-        text_b: column of the second text, if any.
-        label: column of the label; None takes it from `USUAL_LABELS`, if there.
-        example_id: column of the ids; None numbers the rows from "0".
+        text_a: None takes both texts from `USUAL_TEXTS`.
+        text_b: None where there is no second text.
+        label: None takes it from `USUAL_LABELS`, if there.
+        example_id: None numbers the rows from "0".
         keep_rows: (column, value); rows with another value there are left out.
         skip_short_rows: leave rows with too few columns out, with one warning that
             counts them, instead of raising.
@@ -70,15 +70,12 @@ class Table:
     """The columns of one split, in the file's order; every list has one entry a row.
 
     Attributes:
-        path: where the rows come from, for messages.
-        text_a: first texts.
         text_b: second texts; None where there is no such column.
         labels: labels as the file writes them; None where it has none. A JSON list is
             a tuple (multi-label), so that a label may hold any separator.
         example_ids: from the id column, else "0", "1", ...
         lines: line in the file where each row begins, from 1, for messages.
-        has_header: whether line 1 was read as a header. A sibling without labels shows
-            fewer signs of one: read it with this value in its layout.
+        has_header: whether line 1 was read as a header.
     """
 
     path: str
@@ -102,10 +99,10 @@ def read_table(
 
     Args:
         path: anything that `tf.io.gfile` opens.
-        layout: where things stand.
+        layout: which columns to read.
         labels_required: raise where there is no label column, instead of leaving
             `Table.labels` None.
-        allow_empty_text: keep rows whose text is empty or white space.
+        allow_empty_text: keep rows whose text is empty or whitespace.
 
     Raises:
         FileNotFoundError: no such file.
@@ -137,21 +134,12 @@ def read_tfds(
     labels_required: bool,
     allow_empty_text: bool,
 ) -> Table:
-    """Reads a split of a TensorFlow Datasets data set, preparing it on first use.
+    """Reads a split such as "validation[:10%]" of a data set such as "glue/sst2".
 
-    Class labels become their names; a class label of -1 is no label, as in splits
-    that are published without.
-
-    Args:
-        name: such as "glue/sst2".
-        split: such as "train" or "validation[:10%]".
-        layout: columns are names of features; the file options mean nothing here.
-        data_dir: where prepared data sets lie; None is the library's default.
-        labels_required: as in `read_table`.
-        allow_empty_text: as in `read_table`.
-
-    Returns:
-        A Table whose `lines` number the examples from 1, in stored order.
+    A data set of TensorFlow Datasets is prepared on first use, in `data_dir` or the
+    library's default. Columns are names of features. Class labels become their names;
+    a class label of -1 is no label, as in splits that are published without. The lines
+    of the table number the examples from 1, in stored order.
 
     Raises:
         ValueError: no such data set, split or feature, or a row that `read_table`
@@ -159,14 +147,12 @@ def read_tfds(
     """
     path = f"tfds:{name}:{split}"
     names, rows = text_rows.tfds_rows(path, name, split, data_dir)
-    first = next(rows, None)
+    line, first = next(rows, (0, None))
     if first is None:
         raise ValueError(f"{path}: the split is empty; choose another")
-    keys = _choose_columns(
-        path, layout, names, first[1], labels_required=labels_required
-    )
-    every = itertools.chain([first], rows)
-    return _collect(path, every, keys, layout, allow_empty_text=allow_empty_text)
+    keys = _choose_columns(path, layout, names, first, labels_required=labels_required)
+    rows = itertools.chain([(line, first)], rows)
+    return _collect(path, rows, keys, layout, allow_empty_text=allow_empty_text)
 
 
 def _asked(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
@@ -184,7 +170,7 @@ def _asked(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
 def _usual_names(names: list[str], usual: tuple[tuple[str, ...], ...]) -> list[str]:
     """The first entry of `usual` whose names all occur, as `names` spells them."""
     spelled = {name.lower(): name for name in reversed(names)}
-    found = (entry for entry in usual if all(name in spelled for name in entry))
+    found = (entry for entry in usual if spelled.keys() >= set(entry))
     return [spelled[name] for name in next(found, ())]
 
 

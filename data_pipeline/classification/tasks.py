@@ -1,6 +1,7 @@
 """The GLUE tasks and XNLI as rows of one table: files, columns, labels, metrics."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping
 
@@ -15,7 +16,7 @@ class Split:
 
     Attributes:
         files: paths below the data directory; the first that exists is read.
-        layout: where things stand in the file.
+        layout: its columns.
         prefix: what the example ids begin with, as the original's guid does; "-" and
             the id column follow, else the row's number, a header being row 0.
     """
@@ -30,11 +31,10 @@ class Task:
     """A published task.
 
     Attributes:
-        name: its key in `TASKS`.
         splits: by "train", "dev" and "test", as far as published.
         labels: in the order of their ids; empty for regression.
         problem_type: "classification" or "regression".
-        metrics: names of what people report for the task.
+        metrics: the scores that people report for the task.
         label_map: spellings in the files, to those in `labels`.
     """
 
@@ -48,26 +48,32 @@ class Task:
     )
 
 
-_SPLITS = ("train", "dev", "test")
+_with_header = functools.partial(tables.Layout, file_format="tsv", has_header=True)
 
 # The original's columns, by number: published headers differ in spelling.
 _COLA = tables.Layout(file_format="tsv", text_a=3, label=1)
-_COLA_TEST = tables.Layout(file_format="tsv", has_header=True, text_a=1)
-_MRPC = tables.Layout(file_format="tsv", has_header=True, text_a=3, text_b=4, label=0)
-_MNLI = tables.Layout(
-    file_format="tsv", has_header=True, text_a=8, text_b=9, label=-1, example_id=0
-)
+_COLA_TEST = _with_header(text_a=1)
+_MRPC = _with_header(text_a=3, text_b=4, label=0)
+_MRPC_TEST = _with_header(text_a=3, text_b=4)
+_MNLI = _with_header(text_a=8, text_b=9, label=-1, example_id=0)
+_MNLI_TEST = _with_header(text_a=8, text_b=9, example_id=0)
+_AX = _with_header(text_a="sentence1", text_b="sentence2", label="label")
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 
 
+def _splits(layout: tables.Layout, test: tables.Layout) -> dict[str, Split]:
+    """The splits of a task with the usual names of files."""
+    layouts = {"train": layout, "dev": layout, "test": test}
+    return {name: Split((f"{name}.tsv",), layouts[name], name) for name in layouts}
+
+
 def _mnli(half: str) -> dict[str, Split]:
     """MNLI's splits with the matched or the mismatched half to evaluate on."""
-    test = dataclasses.replace(_MNLI, label=None)
     return {
         "train": Split(("train.tsv",), _MNLI, "train"),
         "dev": Split((f"dev_{half}.tsv",), _MNLI, f"dev_{half}"),
-        "test": Split((f"test_{half}.tsv",), test, "test"),
+        "test": Split((f"test_{half}.tsv",), _MNLI_TEST, "test"),
     }
 
 
@@ -79,15 +85,10 @@ def _named(
     skip_short_rows: bool = False,
 ) -> dict[str, Split]:
     """The splits of a task whose files name their columns; test lacks the label."""
-    layout = tables.Layout(
-        file_format="tsv",
-        has_header=True,
-        text_a=text_a,
-        text_b=text_b,
-        label=label,
-        skip_short_rows=skip_short_rows,
+    layout = _with_header(
+        text_a=text_a, text_b=text_b, label=label, skip_short_rows=skip_short_rows
     )
-    return {name: Split((f"{name}.tsv",), layout, name) for name in _SPLITS}
+    return _splits(layout, layout)
 
 
 def _xnli(language: str) -> Task:
@@ -96,12 +97,8 @@ def _xnli(language: str) -> Task:
     Differs from google-research/bert: any language, not only Chinese, and the
     labelled test split besides the two that `XnliProcessor` reads.
     """
-    train = tables.Layout(
-        file_format="tsv", has_header=True, text_a=0, text_b=1, label=2
-    )
-    dev = dataclasses.replace(
-        train, text_a=6, text_b=7, label=1, keep_rows=(0, language)
-    )
+    train = _with_header(text_a=0, text_b=1, label=2)
+    dev = _with_header(text_a=6, text_b=7, label=1, keep_rows=(0, language))
     train_file = f"multinli/multinli.train.{language}.tsv"
     return Task(
         name="xnli",
@@ -119,24 +116,14 @@ def _xnli(language: str) -> Task:
 _ROWS = (
     Task(
         name="cola",
-        splits={
-            "train": Split(("train.tsv",), _COLA, "train"),
-            "dev": Split(("dev.tsv",), _COLA, "dev"),
-            "test": Split(("test.tsv",), _COLA_TEST, "test"),
-        },
+        splits=_splits(_COLA, _COLA_TEST),
         metrics=("mcc", "accuracy"),
     ),
     Task(name="mnli", splits=_mnli("matched"), labels=_NLI_LABELS),
     Task(name="mnli-mm", splits=_mnli("mismatched"), labels=_NLI_LABELS),
     Task(
         name="mrpc",
-        splits={
-            "train": Split(("train.tsv",), _MRPC, "train"),
-            "dev": Split(("dev.tsv",), _MRPC, "dev"),
-            "test": Split(
-                ("test.tsv",), dataclasses.replace(_MRPC, label=None), "test"
-            ),
-        },
+        splits=_splits(_MRPC, _MRPC_TEST),
         metrics=("accuracy", "f1"),
     ),
     _xnli("zh"),
@@ -161,13 +148,7 @@ _ROWS = (
     Task(name="wnli", splits=_named("sentence1", "sentence2")),
     Task(
         name="ax",
-        splits={
-            "test": Split(
-                ("diagnostic.tsv", "AX.tsv"),
-                _named("sentence1", "sentence2")["test"].layout,
-                "test",
-            )
-        },
+        splits={"test": Split(("diagnostic.tsv", "AX.tsv"), _AX, "test")},
         labels=_NLI_LABELS,
     ),
 )
@@ -183,11 +164,7 @@ _OTHER_NAMES = {
 
 
 def task_named(name: str, xnli_language: str = "zh") -> Task:
-    """Finds a task, whatever the case, hyphens and underscores of its name.
-
-    Args:
-        name: such as "MRPC", "sst2", "sts_b" or "mnli-mismatched".
-        xnli_language: language code of the XNLI files; other tasks have none.
+    """Finds a task by a name such as "MRPC", "sst2", "sts_b" or "mnli-mismatched".
 
     Raises:
         ValueError: no task has that name.
@@ -214,11 +191,6 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
     Differs from google-research/bert: a test split without labels has `labels` None;
     there each row got the first label ("0", or "contradiction") as a placeholder.
 
-    Args:
-        task: from `task_named`.
-        data_dir: directory with the published files.
-        split: "train", "dev" or "test".
-
     Raises:
         FileNotFoundError: the split's file is not in `data_dir`.
         ValueError: the task has no such split, or `tables.read_table` refuses the file.
@@ -238,13 +210,12 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
     table = tables.read_table(
         path, row.layout, labels_required=split != "test", allow_empty_text=True
     )
+    ids = table.example_ids
     if row.layout.example_id is None:
-        rest = [str(line - 1) for line in table.lines]
-    else:
-        rest = table.example_ids
+        ids = [str(line - 1) for line in table.lines]
     return dataclasses.replace(
         table,
         labels=table.labels
         and [task.label_map.get(label, label) for label in table.labels],
-        example_ids=[f"{row.prefix}-{name}" for name in rest],
+        example_ids=[f"{row.prefix}-{name}" for name in ids],
     )

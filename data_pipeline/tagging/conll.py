@@ -16,9 +16,9 @@ class Sentence(NamedTuple):
     """One sentence of a file.
 
     Attributes:
-        document: the document it is of, counted from the file's beginning.
-        words: its words; none where it is empty.
-        tags: the tag of each; None where the file has none.
+        document: the number of its document, counted from the file's beginning.
+        words: [] where the sentence is empty.
+        tags: the tag of each word; None where the file has none.
         lines: line in the file of each word, from 1.
     """
 
@@ -32,12 +32,12 @@ class Columns(NamedTuple):
     """What the rows of a file have in common.
 
     Attributes:
-        separator: a tab or a blank.
-        num_columns: of each row.
-        line: the first row's.
+        separator: a tab or a space.
+        num_columns: columns of each row.
+        line: that of the first row.
         word: column of the words.
         tag: column of the tags; None where there is none.
-        tags: those of rows that do not begin with "#".
+        tags: the tags of words, which tell the word "#" from a comment.
     """
 
     separator: str
@@ -49,9 +49,9 @@ class Columns(NamedTuple):
 
 
 def cells(line: str, separator: str = " ") -> list[str]:
-    """The cells of a line without what ends it; between blanks, none is empty.
+    """The cells of a line; between spaces, none is empty.
 
-    Blanks and tabs alone part them: U+3000, for one, is a word of Chinese texts.
+    Only spaces and tabs separate them: U+3000, for one, is a word of Chinese texts.
     """
     line = line.rstrip("\r")
     if separator == "\t":
@@ -64,40 +64,23 @@ def find_columns(
 ) -> Columns:
     """Looks through a whole file: what "#" means is known only at its end.
 
-    Args:
-        path: as in `text_rows.lines`.
-        word_column: counted from 0, or from -1 at the end.
-        tag_column: the same; where it is not there, or is the words', there are no
-            tags.
-        tags_required: raise where there are none.
+    Columns are counted from 0, or from -1 at the end. Where the tags' column is not
+    there, or is the words', there are no tags.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: the file cannot be read, or lacks a column.
+        ValueError: the file cannot be read, or lacks a column that is required.
     """
-    columns = None
-    at_start = True
-    for number, line in text_rows.lines(path):
-        if not line.strip() or line.startswith(_DOCUMENT_MARK):
-            at_start = True
-            continue
-        if columns is None:
-            if line.startswith("#"):
-                continue
-            columns = _first_row(
-                f"{path}:{number}", line, word_column, tag_column, tags_required
-            )._replace(line=number)
-        row = cells(line, columns.separator)
-        if not _is_comment(line, row, columns, at_start):
-            at_start = False
-            if columns.tag is not None:
-                columns.tags.update(row[columns.tag : columns.tag + 1])
-    return columns or Columns(" ", 1, 1, 0, None, set())
-
-
-def _first_row(
-    place: str, line: str, word_column: int, tag_column: int, tags_required: bool
-) -> Columns:
+    no_row = ("#", _DOCUMENT_MARK)
+    numbered = (
+        (number, line)
+        for number, line in text_rows.lines(path)
+        if line.strip() and not line.startswith(no_row)
+    )
+    number, line = next(numbered, (0, ""))
+    if not line:
+        return Columns(" ", 1, 1, 0, None, set())
+    place = f"{path}:{number}"
     separator = "\t" if "\t" in line else " "
     num_columns = len(cells(line, separator))
     word, tag = (_position(c, num_columns) for c in (word_column, tag_column))
@@ -113,7 +96,11 @@ def _first_row(
             f"--tag_column={tag_column}, counted from 0; give each line a word and its "
             "tag, or correct the flags"
         )
-    return Columns(separator, num_columns, 1, word, tag, set())
+    columns = Columns(separator, num_columns, number, word, tag, set())
+    if tag is not None:
+        for _, row, _ in _scan(path, columns):
+            columns.tags.update((row or [])[tag : tag + 1])
+    return columns
 
 
 def _position(column: int, num_columns: int) -> int | None:
@@ -121,15 +108,29 @@ def _position(column: int, num_columns: int) -> int | None:
     return position if 0 <= position < num_columns else None
 
 
-def _is_comment(line: str, row: list[str], columns: Columns, at_start: bool) -> bool:
-    """Whether a line is a comment; "#" and "#berlin" may also be words.
+def _scan(path: str, columns: Columns) -> Iterator[tuple[int, list[str] | None, bool]]:
+    """Yields number and cells of each line of a word, leaving comments out.
 
-    Args:
-        line: the line.
-        row: its cells.
-        columns: with those tags that are known so far.
-        at_start: whether no word of the sentence stands before it.
+    Where a sentence ends, the cells are None; the last value says whether a document
+    begins there.
     """
+    at_start = True  # whether no word of the sentence has come yet
+    for number, line in text_rows.lines(path):
+        row = cells(line, columns.separator)
+        is_comment = _is_comment(line, row, columns, at_start)
+        begins_document = line.startswith(_DOCUMENT_MARK) or (
+            is_comment and line.startswith(_DOCUMENT_COMMENT)
+        )
+        if begins_document or not line.strip():
+            at_start = True
+            yield number, None, begins_document
+        elif not is_comment:
+            at_start = False
+            yield number, row, False
+
+
+def _is_comment(line: str, row: list[str], columns: Columns, at_start: bool) -> bool:
+    """Whether a line is a comment; "#" and "#berlin" may also be words."""
     if not line.startswith("#"):
         return False
     if len(row) != columns.num_columns:
@@ -141,42 +142,34 @@ def _is_comment(line: str, row: list[str], columns: Columns, at_start: bool) -> 
 
 
 def rows(path: str, columns: Columns) -> Iterator[Sentence]:
-    """Yields the sentences of a file.
-
-    Args:
-        path: as in `text_rows.lines`.
-        columns: what `find_columns` found.
+    """Yields the sentences of a file in which `find_columns` found these columns.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: it cannot be read, or a row has other columns than the first one,
-            or an empty word or tag.
+        ValueError: a row has other columns than the first one, or an empty word or tag.
     """
     document = 0
-    tags_there = columns.tag is not None
     words: list[str] = []
     tags: list[str] = []
     lines: list[int] = []
+
+    def sentence() -> Sentence:
+        return Sentence(document, words, None if columns.tag is None else tags, lines)
+
     known: dict[str, str] = {}  # one object a tag, however often it stands there
-    for number, line in text_rows.lines(path):
-        row = cells(line, columns.separator)
-        is_comment = _is_comment(line, row, columns, not words)
-        is_mark = line.startswith(_DOCUMENT_MARK) or (
-            is_comment and line.startswith(_DOCUMENT_COMMENT)
-        )
-        if is_mark or not line.strip():
+    for number, row, begins_document in _scan(path, columns):
+        if row is None:
             if words:
-                yield Sentence(document, words, tags if tags_there else None, lines)
+                yield sentence()
                 words, tags, lines = [], [], []
-            document += is_mark
-        elif not is_comment:
-            _check_row(f"{path}:{number}", row, columns)
-            words.append(row[columns.word])
-            if columns.tag is not None:
-                tags.append(known.setdefault(row[columns.tag], row[columns.tag]))
-            lines.append(number)
+            document += begins_document
+            continue
+        _check_row(f"{path}:{number}", row, columns)
+        words.append(row[columns.word])
+        if columns.tag is not None:
+            tags.append(known.setdefault(row[columns.tag], row[columns.tag]))
+        lines.append(number)
     if words:
-        yield Sentence(document, words, tags if tags_there else None, lines)
+        yield sentence()
 
 
 def _check_row(place: str, row: list[str], columns: Columns) -> None:
@@ -184,7 +177,7 @@ def _check_row(place: str, row: list[str], columns: Columns) -> None:
         raise ValueError(
             f"{place}: {len(row)} columns, line {columns.line} has "
             f"{columns.num_columns}; give both as many (where the first row has a tab, "
-            "columns are between tabs, else between blanks)"
+            "columns are between tabs, else between spaces)"
         )
     for role, column in (("word", columns.word), ("tag", columns.tag)):
         if column is not None and not row[column]:

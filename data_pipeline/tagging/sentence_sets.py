@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from contract import wording
 from data_pipeline.examples import batching, example_sets, packing
@@ -21,21 +20,10 @@ from data_pipeline.text import tokenization
 
 @dataclasses.dataclass(frozen=True)
 class SentenceSet:
-    """The sentences of a split with their windows."""
+    """The sentences of a split and their windows."""
 
     sentences: tagged_files.Sentences
     windows: sentence_windows.SentenceWindows
-
-    def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
-        """Padded batches of windows, with label_ids where tags are known.
-
-        Args:
-            order: int32 [steps, B], as in batching.batches.
-            pad_to: length of every batch, or None for its longest window.
-        """
-        targets = self.windows.targets()
-        packed = self.windows.packed
-        return batching.batches(packed, order, targets=targets, pad_to=pad_to)
 
     def digest(self) -> str:
         """A short text that differs where windows or tags differ."""
@@ -44,14 +32,10 @@ class SentenceSet:
         return f"{len(windows)} windows, digest {digest}"
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """What windows are called, for a message.
+        """What windows are called in messages, "train.conll:17 (window 1 of 2)".
 
-        Args:
-            indices: int [B], as in a row of batching.training_order.
-
-        Returns:
-            B texts such as "train.conll:17 (window 1 of 2)": the line where the
-            sentence begins that words are predicted of, and which of its windows it is.
+        17 is the line where their sentence begins. The indices are int [B], as in a row
+        of batching.training_order.
         """
         owners = self.windows.sentence_index
         parts = batching.window_names(owners, indices)
@@ -69,11 +53,11 @@ class SentenceSet:
 
 @dataclasses.dataclass(frozen=True)
 class Tagged:
-    """What a model says of a split.
+    """Predictions of a split.
 
     Attributes:
         tags: a tag for each word of each sentence.
-        probabilities: how probable each is, 0..1.
+        probabilities: that of each tag, 0..1.
         scores: by name, {} where the right tags are not known.
         type_scores: the same for each type of span.
     """
@@ -88,8 +72,8 @@ class Tagged:
         return {
             **{f"{prefix}_{name}": value for name, value in self.scores.items()},
             **{
-                f"{prefix}_{name}_{kind}": value
-                for kind, scores in self.type_scores.items()
+                f"{prefix}_{name}_{span_type}": value
+                for span_type, scores in self.type_scores.items()
                 for name, value in scores.items()
             },
         }
@@ -102,7 +86,7 @@ def read(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: as tagged_files.read.
+        ValueError: as in tagged_files.read.
     """
     return {
         split: tagged_files.read(path, layout, tags_required=split != "test")
@@ -118,14 +102,10 @@ def load(
     accepts_unknown: bool,
     **limits: Any,
 ) -> dict[str, SentenceSet]:
-    """Cuts the sentences of each split into windows, and says what came of it.
+    """Cuts what `read` returned into windows, and prints how many there are.
 
-    Args:
-        splits: what `read` returned.
-        tag_set: the tags that the model predicts.
-        tokenizer: of the model.
-        accepts_unknown: whether tags outside the set may be scored.
-        **limits: of sentence_windows.make_windows.
+    Tags outside the set may be scored, but not trained on, where `accepts_unknown`. The
+    limits are those of sentence_windows.make_windows.
 
     Raises:
         ValueError: a tag is not in the set, or a limit leaves no room.
@@ -155,10 +135,7 @@ def load(
 def repaired(
     sentences: tagged_files.Sentences, scheme: str
 ) -> tuple[tagged_files.Sentences, int]:
-    """The sentences with the same spans, spelled as the scheme does.
-
-    Returns:
-        They, and the number of tags that are others than before.
+    """The sentences with tags respelled by the scheme, and how many tags changed.
 
     Raises:
         ValueError: a tag is not of the scheme.
@@ -166,32 +143,30 @@ def repaired(
     try:
         pairs = [tag_schemes.repair(tags, scheme) for tags in sentences.tags or []]
     except ValueError as error:
-        odd = (
-            f"{sentences.tag_path}:{line}"
+        line = next(
+            line
             for line, tag in sentences.tagged_words()
             if not tag_schemes.fits(tag, scheme)
         )
-        raise ValueError(f"{next(odd)}: {error}") from error
+        raise ValueError(f"{sentences.tag_path}:{line}: {error}") from error
     tags = [tags for tags, _ in pairs]
     count = sum(count for _, count in pairs)
     return dataclasses.replace(sentences, tags=tags), count
 
 
 def decide(
-    data: SentenceSet,
-    outputs: Mapping[str, np.ndarray],
-    tag_set: tag_sets.TagSet,
+    data: SentenceSet, outputs: Mapping[str, np.ndarray], tag_set: tag_sets.TagSet
 ) -> Tagged:
     """One tag for each word, and the scores where right ones are known.
 
     What a model predicts may break the scheme; the spans that conlleval reads in it
-    are then spelled as the scheme does.
+    are then spelled by the scheme.
 
     Args:
-        data: the split.
+        data: N windows of sentences.
         outputs: "ids" int and "probabilities" float, both [N, S], of the likeliest tag
             of each token.
-        tag_set: names of the tags.
+        tag_set: what the model predicts.
     """
     ids = data.windows.by_sentence(data.windows.by_word(outputs["ids"]))
     probabilities = data.windows.by_word(outputs["probabilities"])
@@ -226,9 +201,9 @@ def find_tag_set(
 
     Args:
         train: training sentences, or None.
-        names: of --labels, or ().
-        scheme: of --tag_scheme, or "".
-        known: path of the label_map.json of a trained run, or "".
+        names: those of --labels, or ().
+        scheme: that of --tag_scheme, or "".
+        known: path of a trained run's label_map.json, or "".
         open_file: opens it, as `open` does.
 
     Raises:
@@ -238,10 +213,10 @@ def find_tag_set(
     if train is not None:
         scheme = scheme or tag_schemes.find_scheme(train.tags or [])
         found = tag_sets.find(repaired(train, scheme)[0], names=names, scheme=scheme)
-        if silent := found.placeholders():
+        if placeholders := found.placeholders():
             print(
-                f"labels: {wording.listing(silent)} are not of the scheme {scheme}; "
-                f"they keep their ids, and where one is predicted "
+                f"labels: {wording.listing(placeholders)} are not of the scheme "
+                f"{scheme}; they keep their ids, and where one is predicted "
                 f"{tag_schemes.OUTSIDE} is written"
             )
         return found

@@ -11,12 +11,6 @@ from data_pipeline.files import text_rows
 from data_pipeline.tagging import tag_schemes, tagged_files
 
 Tags = Sequence[Sequence[str]]  # of each sentence
-# In the form of the input, by its format.
-_TAGS_FILES = {
-    "conll": f"{file_names.TEST_TAGS}.conll",
-    "seq": f"{file_names.TEST_TAGS}.seq.out",
-    "jsonl": f"{file_names.TEST_TAGS}.jsonl",
-}
 
 
 def write_all(
@@ -26,15 +20,13 @@ def write_all(
     probabilities: Sequence[Sequence[float]],
     scheme: str,
 ) -> list[str]:
-    """Writes predictions in both forms; arguments as for `tag_lines` and `span_lines`.
-
-    Returns:
-        The paths of the two files.
+    """Writes what `tag_lines` and `span_lines` give; returns the paths of both files.
 
     Raises:
         OSError: one cannot be written; then neither is.
     """
-    tags_file = os.path.join(directory, _TAGS_FILES[sentences.file_format])
+    ending, _ = _FORMS[sentences.file_format]
+    tags_file = os.path.join(directory, f"{file_names.TEST_TAGS}.{ending}")
     spans_file = os.path.join(directory, file_names.TEST_PREDICTIONS)
     atomic_files.write(
         {
@@ -48,23 +40,12 @@ def write_all(
 def tag_lines(sentences: tagged_files.Sentences, tags: Tags) -> Iterator[str]:
     """Reads the file of the sentences once more, and puts predicted tags in.
 
-    Columns: each row has one more, behind the others; comments and blank lines stay.
-    seq.in: the tags of each line, which is a seq.out. JSONL: "tags" is what is
-    predicted, and "given" what was there. Read again, each gives the predicted tags.
-
-    Args:
-        sentences: as `tagged_files.read` gave them; their file is read again.
-        tags: one a word.
-
-    Yields:
-        Lines, with their line feeds.
+    Columns: each row has one more, the last; comments and blank lines stay. seq.in: the
+    tags of each line, which is a seq.out. JSONL: "tags" is what is predicted, and
+    "given" what was there. Read again, each gives the predicted tags.
     """
-    lines = {
-        "conll": _with_column,
-        "seq": _lines_of_tags,
-        "jsonl": _with_tags,
-    }[sentences.file_format](sentences, tags)
-    for line in lines:
+    _, lines = _FORMS[sentences.file_format]
+    for line in lines(sentences, tags):
         yield f"{line}\n"
 
 
@@ -102,6 +83,14 @@ def _by_line(sentences: tagged_files.Sentences, tags: Tags) -> dict[int, Sequenc
     return dict(zip(first, tags, strict=True))
 
 
+# By the format of the input: the ending of the tags' file, and what gives its lines.
+_FORMS = {
+    "conll": ("conll", _with_column),
+    "seq": ("seq.out", _lines_of_tags),
+    "jsonl": ("jsonl", _with_tags),
+}
+
+
 def span_lines(
     sentences: tagged_files.Sentences,
     tags: Tags,
@@ -115,15 +104,6 @@ def span_lines(
     "given", the tags of the file, where it has some. A span is words[start:end]; its
     probability is the product of its words', rounded like all to 6 digits. Without
     spans where the scheme is "plain".
-
-    Args:
-        sentences: N of them.
-        tags: one a word, as predicted.
-        probabilities: of each of these tags, 0..1.
-        scheme: of the tags.
-
-    Yields:
-        N lines, with their line feeds.
     """
     for index, words in enumerate(sentences.words):
         row: dict[str, Any] = {

@@ -13,20 +13,14 @@ from seqeval.metrics import sequence_labeling
 from data_pipeline.tagging import tag_schemes
 
 Tags = Sequence[Sequence[str]]  # of each sentence
-_NO_TYPE = "_"  # how seqeval calls it
+_NO_TYPE = "_"  # what seqeval calls it
 
 
 def score(given: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
     """The scores of all sentences together, 0..1.
 
-    Args:
-        given: the right tags.
-        predicted: as many of the model.
-        scheme: of both.
-
-    Returns:
-        f1, precision, recall (micro averages over spans) and accuracy (of tags); the
-        last alone where the scheme is "plain". What is divided by zero is 0.
+    They are f1, precision, recall (micro averages over spans) and accuracy (of tags);
+    the last alone where the scheme is "plain". What is divided by zero is 0.
 
     Raises:
         ValueError: a tag is not of the scheme, or the numbers of words differ.
@@ -35,30 +29,15 @@ def score(given: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
     if scheme == tag_schemes.PLAIN:
         return {"accuracy": accuracy}
     precision, recall, f1, _ = _spans(given, predicted, scheme, average="micro")
-    return {
-        "f1": float(f1),
-        "precision": float(precision),
-        "recall": float(recall),
-        "accuracy": accuracy,
-    }
+    return {**_named(precision, recall, f1), "accuracy": accuracy}
 
 
 def score_types(
     given: Tags, predicted: Tags, scheme: str
 ) -> dict[str, dict[str, float]]:
-    """The scores of each type of span, 0..1.
+    """{type: {f1, precision, recall, support}}, sorted, by a scheme that has spans.
 
-    Args:
-        given: the right tags.
-        predicted: as many of the model.
-        scheme: of both, not "plain".
-
-    Returns:
-        {type: {f1, precision, recall, support}}, sorted; support counts the right
-        spans.
-
-    Raises:
-        ValueError: as in `score`.
+    All are 0..1, but for the support, which counts the right spans.
     """
     types = sorted(
         {
@@ -71,14 +50,13 @@ def score_types(
         return {}
     columns = _spans(given, predicted, scheme, average=None)
     return {
-        kind: {
-            "f1": float(f1),
-            "precision": float(precision),
-            "recall": float(recall),
-            "support": int(support),
-        }
-        for kind, precision, recall, f1, support in zip(types, *columns, strict=True)
+        span_type: {**_named(*scores), "support": int(support)}
+        for span_type, *scores, support in zip(types, *columns, strict=True)
     }
+
+
+def _named(precision: float, recall: float, f1: float) -> dict[str, float]:
+    return {"f1": float(f1), "precision": float(precision), "recall": float(recall)}
 
 
 def _spans(given: Tags, predicted: Tags, scheme: str, average: str | None) -> Any:
@@ -94,7 +72,7 @@ def _respelled(sentences: Tags, scheme: str) -> list[list[str]]:
     """Tags in the letters that seqeval knows, B, I, E and S."""
     spelled = {}
     for tag in {tag for tags in sentences for tag in tags}:
-        role, kind = tag_schemes.parse(tag, scheme)
+        role, span_type = tag_schemes.parse(tag, scheme)
         is_outside = role == tag_schemes.OUTSIDE
-        spelled[tag] = role if is_outside else f"{role}-{kind or _NO_TYPE}"
+        spelled[tag] = role if is_outside else f"{role}-{span_type or _NO_TYPE}"
     return [[spelled[tag] for tag in tags] for tags in sentences]

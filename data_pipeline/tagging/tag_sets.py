@@ -14,19 +14,14 @@ from data_pipeline.tagging import tag_schemes
 _PROBLEM_TYPE = "tagging"
 
 
-class TaggedWords(Protocol):
-    """What is needed here of `tagged_files.Sentences`."""
+class _Sentences(Protocol):
+    """The part of `tagged_files.Sentences` that matters here."""
 
     @property
-    def tag_path(self) -> str:
-        """Where the tags come from, for messages."""
-
+    def tag_path(self) -> str: ...
     @property
-    def tags(self) -> list[list[str]] | None:
-        """The tags of each sentence; None where the file has none."""
-
-    def tagged_words(self) -> Iterator[tuple[int, str]]:
-        """Yields line and tag of each word."""
+    def tags(self) -> list[list[str]] | None: ...
+    def tagged_words(self) -> Iterator[tuple[int, str]]: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +75,7 @@ class TagSet:
         )
 
     def encode(
-        self, sentences: TaggedWords, *, accepts_unknown: bool = False
+        self, sentences: _Sentences, *, accepts_unknown: bool = False
     ) -> np.ndarray:
         """The id of each word's tag, sentence after sentence: int32 [words].
 
@@ -117,7 +112,7 @@ class TagSet:
 
 
 def find(
-    sentences: TaggedWords, *, names: Sequence[str] = (), scheme: str = ""
+    sentences: _Sentences, *, names: Sequence[str] = (), scheme: str = ""
 ) -> TagSet:
     """The tags of the training sentences: "O" first, the others sorted.
 

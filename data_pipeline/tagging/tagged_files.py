@@ -8,7 +8,6 @@ import dataclasses
 import itertools
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -31,7 +30,7 @@ class Layout:
     Attributes:
         file_format: one of `FORMATS`, or "auto" to go by the file's name, else by its
             first line.
-        word_column: of columns, counted from 0, or from -1 at the end.
+        word_column: counted from 0, or from -1 at the end.
         tag_column: the same; a file without it, or where it is the words', has no tags.
     """
 
@@ -48,12 +47,11 @@ class Sentences:
         path: the file with the words.
         tag_path: the file with the tags; the same one, except for seq.out.
         file_format: one of `FORMATS`.
-        words: the words of each sentence.
         tags: the tag of each word; None where the file has none.
         documents: int32 [N], the document of each sentence; it never falls. A file
             without marks between documents is one.
         lines: line in the file of each word, from 1.
-        separator: what stands between two columns, a tab or a blank.
+        separator: what stands between two columns, a tab or a space.
         num_skipped: empty sentences that were left out.
     """
 
@@ -90,19 +88,19 @@ class Sentences:
 def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     """Reads one file: local or remote, plain or gzip (`.gz`), UTF-8.
 
-    Columns are parted by tabs if the first row has one, else by blanks. Blank lines and
-    lines of -DOCSTART- end a sentence, the latter a document as well. A line that
+    Columns are separated by tabs if the first row has one, else by spaces. Blank lines
+    and lines of -DOCSTART- end a sentence, the latter a document as well. A line that
     begins with "#" is a comment unless it has the columns of a row; if the word is "#"
     alone and the first of a sentence, other rows must have its tag as well. Comments of
     CoNLL-U that say `# newdoc` begin a document.
 
     JSONL has its words under "words" or "tokens", a list, or under "text", which is
-    split at white space, and its tags under "tags".
+    split at whitespace, and its tags under "tags".
 
     Args:
         path: the file; for seq.in and seq.out the former, or their directory. Without a
             seq.out there are no tags.
-        layout: where things stand.
+        layout: the format, and the columns of CoNLL files.
         tags_required: raise where there are no tags, instead of leaving
             `Sentences.tags` None.
 
@@ -132,8 +130,18 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
         )
         separator = columns.separator
         found = conll.rows(path, columns)
-    return _collect(
-        path, tag_path or path, file_format, separator, found, tags_required
+    sentences, num_skipped = _collect(path, found, tags_required)
+    has_tags = sentences[0].tags is not None
+    return Sentences(
+        path=path,
+        tag_path=tag_path or path,
+        file_format=file_format,
+        words=[sentence.words for sentence in sentences],
+        tags=[sentence.tags or [] for sentence in sentences] if has_tags else None,
+        documents=np.array([s.document for s in sentences], features.INTEGER),
+        lines=[sentence.lines for sentence in sentences],
+        separator=separator,
+        num_skipped=num_skipped,
     )
 
 
@@ -157,54 +165,36 @@ def _format(path: str, asked: str) -> str:
 
 
 def _collect(
-    path: str,
-    tag_path: str,
-    file_format: str,
-    separator: str,
-    found: Iterable[conll.Sentence],
-    tags_required: bool,
-) -> Sentences:
+    path: str, found: Iterable[conll.Sentence], tags_required: bool
+) -> tuple[list[conll.Sentence], int]:
+    """The sentences that have words, and how many have none."""
     sentences: list[conll.Sentence] = []
     num_skipped = 0
-    first = None
     for sentence in found:
         if not sentence.words:
             num_skipped += 1
             continue
-        first = first or sentence
         line = sentence.lines[0]
         if sentence.tags is None and tags_required:
             raise ValueError(f"{path}:{line}: has no tags; give every sentence some")
-        if (sentence.tags is None) != (first.tags is None):
-            raise ValueError(
-                f"{path}: of lines {first.lines[0]} and {line} one has tags and one "
-                "has none; give tags to all sentences, or to none"
-            )
         sentences.append(sentence)
-    if first is None:
+        if (sentence.tags is None) != (sentences[0].tags is None):
+            raise ValueError(
+                f"{path}: of lines {sentences[0].lines[0]} and {line} one has tags and "
+                "one has none; give tags to all sentences, or to none"
+            )
+    if not sentences:
         raise ValueError(
             f"{path}: there is no sentence; give it one word a line with its tag, or "
             'lines such as {"words": ["a", "b"], "tags": ["O", "O"]}'
         )
-    return Sentences(
-        path=path,
-        tag_path=tag_path,
-        file_format=file_format,
-        words=[sentence.words for sentence in sentences],
-        tags=None
-        if first.tags is None
-        else [sentence.tags or [] for sentence in sentences],
-        documents=np.array([s.document for s in sentences], features.INTEGER),
-        lines=[sentence.lines for sentence in sentences],
-        separator=separator,
-        num_skipped=num_skipped,
-    )
+    return sentences, num_skipped
 
 
 def _tag_path(path: str, tags_required: bool) -> str | None:
     """Where the tags of a seq.in are; None where there are none."""
-    plain, zipped = re.fullmatch(r"(.*?)(\.gz)?", path, re.S).groups("")  # type: ignore[union-attr]
-    tag_path = f"{plain.removesuffix('in')}out{zipped}"
+    plain = path.removesuffix(".gz")
+    tag_path = f"{plain.removesuffix('in')}out{path[len(plain) :]}"
     if not plain.endswith(".in"):
         raise ValueError(
             f"{path}: the name does not end in seq.in, so that of the tags' file is "
@@ -218,19 +208,16 @@ def _tag_path(path: str, tags_required: bool) -> str | None:
 
 
 def _lines_of_words(path: str, tag_path: str | None) -> Iterator[conll.Sentence]:
-    words_lines = text_rows.lines(path)
-    if tag_path is None:
-        for number, line in words_lines:
-            words = conll.cells(line)
-            yield conll.Sentence(0, words, None, [number] * len(words))
-        return
-    pairs = itertools.zip_longest(words_lines, text_rows.lines(tag_path))
-    for number, (words_line, tags_line) in enumerate(pairs, start=1):
-        words, tags = (
-            conll.cells(line[1]) if line else [] for line in (words_line, tags_line)
+    """The sentences of seq.in with the tags of seq.out."""
+    tags_lines = text_rows.lines(tag_path) if tag_path else ()
+    pairs = itertools.zip_longest(text_rows.lines(path), tags_lines)
+    for number, pair in enumerate(pairs, start=1):
+        words, tags = (conll.cells(line[1]) if line else [] for line in pair)
+        if tag_path:
+            _check_numbers(f"{tag_path}:{number}", len(words), len(tags))
+        yield conll.Sentence(
+            0, words, tags if tag_path else None, [number] * len(words)
         )
-        _check_numbers(f"{tag_path}:{number}", len(words), len(tags))
-        yield conll.Sentence(0, words, tags, [number] * len(words))
 
 
 def _check_numbers(place: str, num_words: int, num_tags: int) -> None:
@@ -241,25 +228,17 @@ def _check_numbers(place: str, num_words: int, num_tags: int) -> None:
 
 
 def _objects(path: str) -> Iterator[conll.Sentence]:
+    """The sentences of JSONL."""
     for number, row in text_rows.file_rows(path, "jsonl"):
         assert isinstance(row, dict)
-        words, tags = words_of(f"{path}:{number}", row), row.get(TAGS_KEY)
+        words, tags = _words(f"{path}:{number}", row), row.get(TAGS_KEY)
         if tags is not None:
             _check_texts(f"{path}:{number}", TAGS_KEY, tags)
             _check_numbers(f"{path}:{number}", len(words), len(tags))
         yield conll.Sentence(0, words, tags, [number] * len(words))
 
 
-def words_of(place: str, row: dict[str, Any]) -> list[str]:
-    """The words of a JSON object.
-
-    Args:
-        place: file and line, for messages.
-        row: has them under "words" or "tokens", or under "text" between white space.
-
-    Raises:
-        ValueError: it has not, or they are not text.
-    """
+def _words(place: str, row: dict[str, Any]) -> list[str]:
     key = next((key for key in _WORDS_KEYS if row.get(key) is not None), None)
     if key is None:
         raise ValueError(f"{place}: none of {', '.join(_WORDS_KEYS)}; give it one")

@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/tagging/tagged_files.py and tagged_columns.py."""
+"""Tests of data_pipeline/tagging/tagged_files.py and conll.py."""
 
 import gzip
 import json
