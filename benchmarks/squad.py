@@ -54,7 +54,7 @@ def time_ours():
         num_steps=WARM_UP_STEPS + FLAGS.steps,
         seed=1,
     )
-    batches = data.batches(order, None)
+    batches = data.examples().batches(order, None)
     seconds, tokens = sides.time_ours(
         model, losses.span(), batches, WARM_UP_STEPS, FLAGS.steps
     )

@@ -71,62 +71,57 @@ def encoder(
 
 def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
     """The windows of contexts after their queries, which are ragged int32 [B, (S)]."""
+    ids = contexts.ids
     room = max_seq_length - 3 - query.row_lengths()  # [CLS] and two [SEP]
     stride = tf.minimum(room, doc_stride)
-    lengths = contexts.ids.row_lengths()
-    more = -(tf.minimum(room - lengths, 0) // stride)
-    counts = tf.where(lengths > 0, 1 + more, 0)  # [B]
-    owner = tf.repeat(tf.range(contexts.ids.nrows()), counts)  # [N]
+    lengths = ids.row_lengths()
+    counts = 1 - tf.minimum(room - lengths, 0) // stride  # [B]
+    counts = tf.where(lengths > 0, counts, 0)
+    question = tf.repeat(tf.range(ids.nrows()), counts)  # [N]
     number = tf.ragged.range(counts).flat_values
-    room, stride, lengths, counts = (
-        tf.gather(values, owner) for values in (room, stride, lengths, counts)
-    )
-    starts = number * stride
-    stops = tf.minimum(starts + room, lengths)
-    shift = tf.gather(contexts.ids.row_starts(), owner)
+    # Places among the tokens of all contexts.
+    starts = tf.gather(ids.row_starts(), question)
+    starts += number * tf.gather(stride, question)
+    stops = starts + tf.gather(room, question)
+    stops = tf.minimum(stops, tf.gather(ids.row_limits(), question))
     tokens, first_lengths = packing.pack(
-        tf.gather(query, owner),
-        tf.gather(contexts.ids.values, tf.ragged.range(starts + shift, stops + shift)),
+        tf.gather(query, question),
+        tf.gather(ids.values, tf.ragged.range(starts, stops)),
         cls_id=tokenizer.cls_id,
         sep_id=tokenizer.sep_id,
         max_seq_length=max_seq_length,
     )
     padded = packing.with_a_column(packing.pad(tokens, first_lengths))
-    column = tf.range(tf.shape(padded[features.INPUT_IDS], tf.int64)[1])
-    column -= tf.cast(first_lengths, tf.int64)[:, tf.newaxis]  # [N, S]
-    place = column + starts[:, tf.newaxis]  # in the context
-    is_context = (column >= 0) & (place < stops[:, tf.newaxis])
-    is_max = _is_max_context(place, number, room, stride, lengths, counts)
+    before = tf.range(tf.shape(padded[features.INPUT_IDS], tf.int64)[1])
+    before -= tf.cast(first_lengths, tf.int64)[:, tf.newaxis]  # [N, S]
+    token_index = starts[:, tf.newaxis] + before
+    after = stops[:, tf.newaxis] - 1 - token_index
+    is_context = (before >= 0) & (after >= 0)
+    token_index = tf.where(is_context, token_index, 0)
+    scores = tf.cast(tf.minimum(before, after), tf.float64)
+    scores += 0.01 * tf.cast(stops - starts, tf.float64)[:, tf.newaxis]
     return WindowTensors(
         features=padded,
-        question_index=owner,
-        token_index=tf.where(is_context, place + shift[:, tf.newaxis], 0),
+        question_index=question,
+        token_index=token_index,
         is_context=is_context,
-        is_max_context=is_context & is_max,
+        is_max_context=_is_best(scores, token_index, is_context, tf.size(ids.values)),
         contexts=contexts,
     )
 
 
-def _is_max_context(place, number, room, stride, lengths, counts):
-    """The rule of `context_windows.token_grids`, for all windows; bool [N, S].
+def _is_best(scores, token_index, is_context, num_tokens):
+    """Whether no window has a higher score for a token, nor an earlier one the same."""
 
-    `place` [N, S] counts tokens in the context, `number` [N] the windows of a question;
-    the others are the numbers of `_cut` for the question of each window, [N].
-    """
-    # Only windows that overlap can compete.
-    reach = tf.reduce_max(tf.concat([(room - 1) // stride, [0]], axis=0))
-    others = number[:, tf.newaxis] + tf.range(-reach, reach + 1)  # [N, M]
-    starts = others * stride[:, tf.newaxis]
-    stops = tf.minimum(starts + room[:, tf.newaxis], lengths[:, tf.newaxis])
-    is_window = (others >= 0) & (others < counts[:, tf.newaxis])
-    left = place[:, :, tf.newaxis] - starts[:, tf.newaxis]  # [N, S, M]
-    right = stops[:, tf.newaxis] - 1 - place[:, :, tf.newaxis]
-    context = tf.minimum(left, right)
-    scores = tf.cast(context, tf.float64)
-    scores += 0.01 * tf.cast(stops - starts, tf.float64)[:, tf.newaxis]
-    outside = (context < 0) | ~is_window[:, tf.newaxis]
-    scores = tf.where(outside, tf.constant(-1, tf.float64), scores)
-    return tf.argmax(scores, axis=2) == reach  # the first of equal ones
+    def over_windows(reduce, values, default):
+        values = tf.where(is_context, values, default)  # [N, S]
+        return tf.gather(reduce(values, token_index, num_tokens), token_index)
+
+    is_best = scores == over_windows(tf.math.unsorted_segment_max, scores, -1.0)
+    count = tf.shape(scores, tf.int64)[0]
+    window = tf.where(is_best, tf.range(count)[:, tf.newaxis], count)
+    first = over_windows(tf.math.unsorted_segment_min, window, count)
+    return is_context & (window == first)
 
 
 def chooser(

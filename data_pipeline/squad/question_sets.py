@@ -1,4 +1,4 @@
-"""The questions of a file with their windows: batches, answers, scores and records."""
+"""The questions of a file with their windows: examples, answers, scores, records."""
 
 import dataclasses
 import os
@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from contract import features, file_names
 from data_pipeline.examples import batching, example_sets, packing, tf_records
@@ -33,17 +32,6 @@ class QuestionSet:
             return {}
         return {features.START_POSITIONS: start, features.END_POSITIONS: end}
 
-    def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
-        """Padded batches of windows and their targets.
-
-        Args:
-            order: int32 [steps, B], as in batching.batches.
-            pad_to: length of every batch, or None for its longest window.
-        """
-        return batching.batches(
-            self.windows.packed, order, targets=self.targets(), pad_to=pad_to
-        )
-
     def digest(self) -> str:
         """A short text that differs where windows or answers differ."""
         digest = packing.digest(self.windows.packed, *self.targets().values())
@@ -66,15 +54,10 @@ class QuestionSet:
 
 
 class Answered(NamedTuple):
-    """What a model answers to the questions of a file.
-
-    Attributes:
-        answers: of each question.
-        scores: the official ones; {} where right answers are not known.
-    """
+    """What a model answers to the questions of a file."""
 
     answers: answer_choice.Answers
-    scores: dict[str, float]
+    scores: dict[str, float]  # official ones; {} without annotated answers
 
     def results(self, prefix: str) -> dict[str, float]:
         """The scores under their official names, which have no prefix."""
