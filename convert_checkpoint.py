@@ -7,7 +7,6 @@ See docs/checkpoints.md.
 
 import json
 import os
-from typing import NamedTuple
 
 from absl import flags
 
@@ -88,34 +87,24 @@ OWN_FILES = (  # what --overwrite may replace
 )
 
 
-class Parts(NamedTuple):
-    """What is read."""
-
-    source: conversion.Converted
-    tokenizer: tokenization.BertTokenizer | None
-    classes: label_maps.Classes | None
-
-
 def find_files():
-    """The input and what lies beside it; "" for a file that there is not."""
+    """The input and what lies beside it; "" for a file that is absent."""
     if not FLAGS.input and not FLAGS.pretrained:
         raise ValueError("--input is missing; name a checkpoint or its directory")
     path = checkpoint.find(FLAGS.input) if FLAGS.input else ""
     beside = path if os.path.isdir(path) else os.path.dirname(path) or "."
     found = pretrained.look_in(FLAGS.pretrained or beside)
     path = path or checkpoint.find(found.checkpoint)
-    # It has the tokens that were added, which vocab.txt has not.
+    is_whole = path.endswith(keras_files.MODEL_ENDING)  # the config is in it
+    config_file = FLAGS.bert_config_file or (path if is_whole else found.config_file)
+    # It has the tokens that were added, which vocab.txt lacks.
     tokenizer_file = os.path.join(found.checkpoint, hugging_face.TOKENIZER_FILE)
     if not os.path.exists(tokenizer_file):
         tokenizer_file = found.vocab_file
-    config_file = path if path.endswith(".keras") else found.config_file
     is_given = FLAGS["do_lower_case"].present
-    return pretrained.Pretrained(
-        FLAGS.bert_config_file or config_file,
-        FLAGS.vocab_file or tokenizer_file,
-        path,
-        FLAGS.do_lower_case if is_given else found.do_lower_case,
-    )
+    lowers = FLAGS.do_lower_case if is_given else found.do_lower_case
+    vocab_file = FLAGS.vocab_file or tokenizer_file
+    return pretrained.Pretrained(config_file, vocab_file, path, lowers)
 
 
 def read_config(files):
@@ -165,7 +154,15 @@ def find_classes(path, source):
 
 
 def prepare():
-    """Reads and checks all input; a ValueError says what is wrong with it."""
+    """Reads and checks all input.
+
+    Returns:
+        A conversion.Converted, a BertTokenizer and label_maps.Classes; None for one of
+        the last two that the input lacks.
+
+    Raises:
+        ValueError: says what is wrong with it.
+    """
     files = find_files()
     output_directory.check(
         FLAGS.output_dir,
@@ -179,11 +176,11 @@ def prepare():
     is_tagger = FLAGS.head == "auto" and label_map and label_maps.is_of_tags(label_map)
     head = "tagger" if is_tagger else FLAGS.head
     source = conversion.read(files.checkpoint, config, head)
-    return Parts(source, tokenizer, find_classes(label_map, source))
+    return source, tokenizer, find_classes(label_map, source)
 
 
 def grow(model, tokenizer):
-    """The two with the tokens and rows that are to be added, if any."""
+    """Model and tokenizer with the tokens and rows that flags ask for."""
     if FLAGS.add_tokens:
         if not tokenizer:
             raise ValueError("--add_tokens needs a vocabulary; give --vocab_file")
@@ -197,23 +194,23 @@ def grow(model, tokenizer):
     return conversion.grow(model, rows), tokenizer
 
 
-def write(parts, model, tokenizer, directory):
-    """Writes the weights and what goes with them."""
+def write(directory, model, tokenizer, classes, missing):
+    """Writes the weights, without what is missing in the input, and their files."""
     is_bare = FLAGS.to == "keras" and FLAGS.keras_file == "weights"
     conversion.write(
         directory,
         model,
         keras_files.WEIGHTS_FILE if is_bare else FLAGS.to,
-        labels=parts.classes.names if parts.classes else (),
-        problem_type=getattr(parts.classes, "problem_type", ""),  # tags have none
-        left_out=parts.source.report.missing,
+        labels=classes.names if classes else (),
+        problem_type=getattr(classes, "problem_type", ""),  # tags have none
+        left_out=missing,
     )
-    config = conversion.described(model, parts.source.report.missing)
+    config = conversion.described(model, missing)
     texts = {file_names.BERT_CONFIG: config.to_json_string()}
     if tokenizer:
         texts = pretrained.files(config, tokenizer)
-    if parts.classes:
-        texts[file_names.LABEL_MAP] = label_maps.text(parts.classes)
+    if classes:
+        texts[file_names.LABEL_MAP] = label_maps.text(classes)
     if FLAGS.to == "hugging_face":
         del texts[file_names.BERT_CONFIG]  # config.json lies there already
         if tokenizer:
@@ -227,19 +224,17 @@ def main(_):
     command_line.quiet_libraries()
     keras.utils.set_random_seed(SEED)
     with errors.explained(), errors.of_input():
-        parts = prepare()
-        source = parts.source
+        source, tokenizer, classes = prepare()
+        missing = source.report.missing
         print(source)
-        if FLAGS.to == "keras" and source.report.missing:
+        if FLAGS.to == "keras" and missing:
             print("a Keras file holds what is missing, too: values drawn at random")
-        model, tokenizer = grow(source.model, parts.tokenizer)
+        model, tokenizer = grow(source.model, tokenizer)
         with output_directory.complete(FLAGS.output_dir) as directory:
-            write(parts, model, tokenizer, directory)
+            write(directory, model, tokenizer, classes, missing)
             config = pretrained.read_config(pretrained.look_in(directory).config_file)
             again = conversion.read(directory, config, source.head)
-            largest = conversion.compare(
-                source.model, again.model, source.report.missing
-            )
+            largest = conversion.compare(source.model, again.model, missing)
     print(f"largest difference, before and after: weights 0, outputs {largest:g}")
     print(f"wrote {FLAGS.output_dir} ({FLAGS.to})")
 

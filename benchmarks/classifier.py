@@ -92,16 +92,8 @@ def time_hugging_face():
 
 def main(_):
     """Times one side, or both in turn."""
-    handed_on = (
-        "pretrained",
-        "train_file",
-        "text_column",
-        "max_seq_length",
-        "batch_size",
-        "steps",
-        "peer_steps",
-    )
-    turns.main(__file__, time_ours, time_hugging_face, handed_on, "examples_per_second")
+    timed = {turns.OURS: time_ours, turns.PEER: time_hugging_face}
+    turns.compare(timed, "examples_per_second")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def memory(process):
 
 
 def run(directory, watches_memory=False):
-    """One run of the script; {instances, seconds, most_memory}.
+    """One run of the script: the figures that it prints, and most_memory in bytes.
 
     Looking at memory takes time of a core, so it has a run of its own.
     """
@@ -57,15 +57,11 @@ def run(directory, watches_memory=False):
     output, _ = process.communicate()
     lines = [line.split(" = ") for line in output.splitlines() if " = " in line]
     printed = {name.strip(): float(value) for name, value in lines}
-    return {
-        "instances": printed["instances"],
-        "seconds": printed["seconds"],
-        "most_memory": most,
-    }
+    return {**printed, "most_memory": most}
 
 
 def main(_):
-    """Runs the script some times."""
+    """Runs the script --rounds times, and once more for its memory."""
     files = [path for p in FLAGS.input_file.split(",") for path in tf.io.gfile.glob(p)]
     megabytes = sum(tf.io.gfile.stat(path).length for path in files) / 1e6
     runs = []
@@ -74,17 +70,14 @@ def main(_):
             runs.append(run(directory, watches_memory))
     watched, *timed = runs
     seconds = statistics.median(one["seconds"] for one in timed)
-    print(
-        json.dumps(
-            {
-                "megabytes": round(megabytes, 1),
-                "instances": int(runs[0]["instances"]),
-                "instances_per_second": round(runs[0]["instances"] / seconds),
-                "megabytes_per_second": round(megabytes / seconds, 2),
-                "most_memory_megabytes": watched["most_memory"] >> 20,
-            }
-        )
-    )
+    figures = {
+        "megabytes": round(megabytes, 1),
+        "instances": int(watched["instances"]),
+        "instances_per_second": round(watched["instances"] / seconds),
+        "megabytes_per_second": round(megabytes / seconds, 2),
+        "most_memory_megabytes": watched["most_memory"] >> 20,
+    }
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What devices, saving and starting cost a run of run_classifier.py.
+"""What devices, saving and starting up cost a run of run_classifier.py.
 
     python -m benchmarks.devices --pretrained=models/minilm \
       --train_file=sample_data/messages/train.tsv
@@ -28,7 +28,7 @@ _STEP = re.compile(r"^step (\d+)/\d+ .* (\d+) examples/s", re.M)
 
 
 def define_flags():
-    """What is timed, on which texts."""
+    """What to time, on which texts."""
     flags.DEFINE_string("pretrained", None, "Directory of a model.", required=True)
     flags.DEFINE_string("train_file", None, "A table of texts.", required=True)
     flags.DEFINE_integer("steps", 30, "Steps that are timed.")
@@ -59,20 +59,19 @@ def run(directory, more, workers=()):
             task = {"type": "worker", "index": index}
             found = {"cluster": {"worker": workers}, "task": task}
             environment["TF_CONFIG"] = json.dumps(found)
-        started.append(
-            subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=environment,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
+        started.append(process)
     log = ""
     for line in started[0].stderr:
         log += line
-        # The first call has the start in it, the second has not.
+        # The first steps include starting up, the second ones do not.
         if len(_STEP.findall(log)) == 2:
             break
     for process in started:
@@ -81,7 +80,7 @@ def run(directory, more, workers=()):
     first = re.search(r"first \d+ step\(s\) done after ([\d.]+) s", log)
     rates = _STEP.findall(log)
     if not first or len(rates) < 2:
-        raise RuntimeError(f"the run has failed: {log[-2000:]}")
+        raise RuntimeError(f"the run failed: {log[-2000:]}")
     rate = int(rates[1][1]) / BATCH_SIZE
     return {
         "seconds_to_first_step": round(float(first[1]) - (FLAGS.steps - 1) / rate, 1),
@@ -97,38 +96,36 @@ def checkpoint_costs(directory):
     from training.optimization import optimizer
 
     config = pretrained.read_config(pretrained.locate(FLAGS.pretrained).config_file)
-    model = models.BertClassifier(config, 2)
-    model.build()
+    model = models.build("classifier", 2, config)
     adam = optimizer.BertAdam()
     adam.build(model.trainable_variables)
     store = checkpoint.store(model)
     saver = checkpoints.RunCheckpoints(
         str(directory), store.variables, adam, write=store.write, keep=5
     )
-    seconds = {}
-    for name, action in (
-        ("save_seconds", lambda: saver.save(1, {})),
-        ("restore_seconds", saver.restore),
-    ):
-        begin = time.perf_counter()
-        action()
-        seconds[name] = round(time.perf_counter() - begin, 2)
-    size = sum(path.stat().st_size for path in directory.glob("model.ckpt-1.*"))
-    return {**seconds, "bytes": size}
+    begin = time.perf_counter()
+    saver.save(1, {})
+    saved = time.perf_counter()
+    saver.restore()
+    return {
+        "save_seconds": round(saved - begin, 2),
+        "restore_seconds": round(time.perf_counter() - saved, 2),
+        "bytes": sum(p.stat().st_size for p in directory.glob("model.ckpt-1.*")),
+    }
 
 
 def main(_):
-    """Prints what is measured."""
+    """Prints the measurements."""
     two = ["--distribution_strategy=mirrored", "--virtual_cpus=2"]
     with tempfile.TemporaryDirectory() as name:
-        place = pathlib.Path(name)
+        directory = pathlib.Path(name)
         found = {
-            "one_device": run(place / "one", []),
-            "two_virtual_cpus": run(place / "two", two),
-            "two_processes": run(place / "processes", [], addresses(2)),
+            "one_device": run(directory / "one", []),
+            "two_virtual_cpus": run(directory / "two", two),
+            "two_processes": run(directory / "processes", [], addresses(2)),
         }
-        (place / "saved").mkdir()
-        found["checkpoint"] = checkpoint_costs(place / "saved")
+        (directory / "saved").mkdir()
+        found["checkpoint"] = checkpoint_costs(directory / "saved")
     print(json.dumps(found, indent=2))
 
 

@@ -32,15 +32,11 @@ from keras import ops
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import sides
 from contract import features
 from data_pipeline.examples import batching
 from data_pipeline.tagging import sentence_sets, tag_schemes, tag_scores, tagged_files
-from data_pipeline.text import tokenization
-from modeling import (
-    models,
-    vectors,
-)
-from modeling.checkpoints import checkpoint, pretrained
+from modeling import vectors
 from training import steps
 
 FLAGS = flags.FLAGS
@@ -68,7 +64,7 @@ class WeightedSum(keras.layers.Layer):
 class Tagger(keras.Model):
     """Reads a sentence of vectors both ways.
 
-    Call shapes: [B, S, K, D], zeros behind each sentence -> logits [B, S, C].
+    Call shapes: [B, S, K, D], zeros after each sentence -> logits [B, S, C].
     """
 
     def __init__(self, num_tags):
@@ -84,23 +80,19 @@ class Tagger(keras.Model):
 
 
 def read():
-    """Configuration, network, tags, and the windows of each split."""
-    files = pretrained.locate(FLAGS.pretrained)
-    config = pretrained.read_config(files.config_file)
-    tokenizer = tokenization.BertTokenizer.from_file(
-        files.vocab_file, files.do_lower_case is not False
-    )
+    """The network, the tags, and the windows of each split."""
+    tokenizer, model = sides.open_pretrained(FLAGS.pretrained)
     paths = {split: FLAGS[f"{split}_file"].value for split in SPLITS}
     texts = sentence_sets.read(paths, tagged_files.Layout())
     tag_set = sentence_sets.find_tag_set(
         texts["train"], names=(), scheme="", known="", open_file=open
     )
-    limits = {"max_seq_length": FLAGS.max_seq_length}
-    data = sentence_sets.load(texts, tag_set, tokenizer, accepts_unknown=True, **limits)
-    model = models.BertModel(config)
-    model.build()
-    print(checkpoint.load(model, files.checkpoint))
-    return config, model, tag_set, data
+    data = sentence_sets.load(
+        *(texts, tag_set, tokenizer),
+        accepts_unknown=True,
+        max_seq_length=FLAGS.max_seq_length,
+    )
+    return model, tag_set, data
 
 
 def states_function(model):
@@ -120,7 +112,8 @@ def states_function(model):
 def word_states(predict, windows):
     """What embeddings and layers say of each word, float16 [W, L + 1, D].
 
-    Half the memory, for a rounding that is far below what training adds.
+    Half the memory, for a rounding that is far below what training adds. Only words
+    are kept of a batch, so `windows.by_word`, which takes all outputs, cannot serve.
     """
     packed, num_words = windows.packed, len(windows.word_places)
     # A tag of its own for each word, so that the batches say which word stands where.
@@ -142,12 +135,9 @@ def inputs_of(name, config, states):
     """What a tagger reads of each word, [W, K, D].
 
     Args:
-        name: of a choice.
+        name: of a choice; a fixed one has one vector, WEIGHTED_SUM the L layers.
         config: of the network.
         states: [W, L + 1, D], of `word_states`.
-
-    Returns:
-        The one vector of a fixed choice, float32; of WEIGHTED_SUM the L layers.
     """
     if name == WEIGHTED_SUM:
         return states[:, 1:]
@@ -157,7 +147,7 @@ def inputs_of(name, config, states):
     return vectors.compute(outputs, None, choice)[:, 0]
 
 
-class Sentences:
+class SentenceVectors:
     """The sentences of a split as the tagger takes them."""
 
     def __init__(self, data, inputs):
@@ -228,7 +218,7 @@ def main(_):
     """Extracts once, then trains on each choice."""
     begin = time.perf_counter()
     with contextlib.redirect_stdout(sys.stderr):
-        config, model, tag_set, data = read()
+        model, tag_set, data = read()
     predict = states_function(model)
     states = {split: word_states(predict, part.windows) for split, part in data.items()}
     results = {"score": sentence_sets.score_names(tag_set)[0]}
@@ -236,7 +226,7 @@ def main(_):
     for name in FLAGS.choices:
         begin = time.perf_counter()
         splits = {
-            split: Sentences(part, inputs_of(name, config, states[split]))
+            split: SentenceVectors(part, inputs_of(name, model.config, states[split]))
             for split, part in data.items()
         }
         runs = [train(tag_set, splits, int(seed)) for seed in FLAGS.seeds]

@@ -26,96 +26,81 @@ from absl import app, flags
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import turns
+from benchmarks import sides, turns
 
 FLAGS = flags.FLAGS
 SIDES = ("ours", "original", "mean_npz")
 RATE = "lines_per_second"
 LAYERS = (-1, -2, -3, -4)
-# Enough for a stretch with batches of two lengths, so that nothing is traced later.
+# Enough for batches of two lengths, so that nothing is traced later.
 WARM_UP_LINES = 100
 
 
-class Bench:
-    """The parts that all sides share."""
+def count_lines(path, tokenizer):
+    """The lines of a file, and how many there are."""
+    from data_pipeline.extraction import input_lines
 
-    def __init__(self):
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        from data_pipeline.text import tokenization
-        from modeling import models
-        from modeling.checkpoints import checkpoint, pretrained
+    lines = input_lines.TextLines(str(path), tokenizer, FLAGS.max_seq_length)
+    return lines, lines.measure()
 
-        files = pretrained.locate(FLAGS.pretrained)
-        self.config = pretrained.read_config(files.config_file)
-        self.tokenizer = tokenization.BertTokenizer.from_file(files.vocab_file)
-        self.model = models.BertModel(self.config)
-        self.model.build()
-        checkpoint.load(self.model, files.checkpoint)
 
-    def lines(self, path):
-        """The lines of a file, and how many there are."""
-        from data_pipeline.extraction import input_lines
+def predict_function(model, choice):
+    """The compiled network with the chosen vectors, as the script builds it."""
+    import tensorflow as tf
 
-        lines = input_lines.TextLines(str(path), self.tokenizer, FLAGS.max_seq_length)
-        return lines, lines.measure()
+    import extract_features
+    from training import steps
 
-    def predict_function(self, **choice):
-        """The compiled network with the chosen vectors, as the script builds it."""
-        import tensorflow as tf
-
-        import extract_features
-        from modeling import vectors
-        from training import steps
-
-        chosen = vectors.choose(self.config, **choice)
-        predict = functools.partial(extract_features.outputs_of, self.model, chosen)
-        strategy = tf.distribute.get_strategy()
-        return steps.predict_function(predict, strategy, jit_compile=False), chosen
+    predict = functools.partial(extract_features.outputs_of, model, choice)
+    strategy = tf.distribute.get_strategy()
+    return steps.predict_function(predict, strategy, jit_compile=False)
 
 
 def time_ours(warm_up, path, output_format, **choice):
     """Lines a second of what extract_features.py does."""
     import tensorflow as tf
 
-    import extract_features
+    import extract_features  # sets the allocator that the first operation takes
     from data_pipeline.extraction import vector_files
+    from modeling import vectors
     from training.results import extraction
 
-    bench = Bench()
-    predict, chosen = bench.predict_function(**choice)
+    tokenizer, model = sides.open_pretrained(FLAGS.pretrained)
+    chosen = vectors.choose(model.config, **choice)
+    predict = predict_function(model, chosen)
     of_tokens = chosen.pooling == "none"
     limit = extract_features.MAX_WAITING_VALUES // (len(chosen.names) * chosen.width)
     for source in (warm_up, path):
-        lines, size = bench.lines(source)
+        lines, size = count_lines(source, tokenizer)
         layout = vector_files.Layout(
             num_lines=size.num_lines,
             num_tokens=size.num_tokens,
             layers=chosen.names,
             width=chosen.width,
             of_tokens=of_tokens,
-            vocab=bench.tokenizer.vocab,
+            vocab=tokenizer.vocab,
         )
         begin = time.perf_counter()
         batches = lines.batches(FLAGS.batch_size, max_tokens=limit, pad_to=None)
-        target = str(path) + ".out"
-        with vector_files.writer(target, output_format, layout) as write:
-            for results in extraction.in_input_order(
-                predict,
-                batches,
-                tf.distribute.get_strategy(),
-                report=lambda *_, **__: None,
-                of_tokens=of_tokens,
-            ):
-                write(results)
+        results = extraction.in_input_order(
+            *(predict, batches, tf.distribute.get_strategy()),
+            report=lambda *_, **__: None,
+            of_tokens=of_tokens,
+        )
+        with vector_files.writer(f"{path}.out", output_format, layout) as write:
+            for result in results:
+                write(result)
     return size.num_lines / (time.perf_counter() - begin)
 
 
 def time_original(path):
     """Lines a second of the stand-in for the original."""
     os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "0"  # TensorFlow's default, as there
-    bench = Bench()
-    predict, _ = bench.predict_function(layers=LAYERS)
-    lines, size = bench.lines(path)
+    from modeling import vectors
+
+    tokenizer, model = sides.open_pretrained(FLAGS.pretrained)
+    predict = predict_function(model, vectors.choose(model.config, layers=LAYERS))
+    lines, size = count_lines(path, tokenizer)
     batches = lines.batches(
         FLAGS.batch_size, max_tokens=1 << 30, pad_to=FLAGS.max_seq_length
     )
@@ -126,17 +111,17 @@ def time_original(path):
             outputs = {name: value.numpy() for name, value in predict(batch).items()}
             for row, number in enumerate(outputs["unique_ids"].tolist()):
                 if number >= 0:
-                    file.write(original_line(bench, outputs, row, number))
+                    file.write(original_line(tokenizer, outputs, row, number))
             if not is_first:  # it was traced
                 seconds += time.perf_counter() - begin
             is_first = False
     return size.num_lines / seconds
 
 
-def original_line(bench, outputs, row, number):
+def original_line(tokenizer, outputs, row, number):
     """One line of JSON as the standard library writes it."""
     length = int(outputs["input_mask"][row].sum())
-    tokens = bench.tokenizer.ids_to_tokens(outputs["input_ids"][row, :length])
+    tokens = tokenizer.ids_to_tokens(outputs["input_ids"][row, :length])
     found = []
     for place, token in enumerate(tokens):
         layers = []
@@ -166,13 +151,7 @@ def time_side(side):
 
 def main(_):
     """Times one side, or all in turn."""
-    handed_on = (
-        *("pretrained", "input_file", "max_seq_length", "batch_size"),
-        *("num_lines", "original_lines"),
-    )
-    sides = {side: functools.partial(time_side, side) for side in SIDES}
-    pythons = dict.fromkeys(SIDES, sys.executable)
-    turns.compare(__file__, sides, pythons, handed_on, RATE)
+    turns.compare({side: functools.partial(time_side, side) for side in SIDES}, RATE)
 
 
 if __name__ == "__main__":
@@ -182,5 +161,5 @@ if __name__ == "__main__":
     flags.DEFINE_integer("batch_size", 32, "Lines a batch.")
     flags.DEFINE_integer("num_lines", 2000, "Lines of ours that are timed.")
     flags.DEFINE_integer("original_lines", 192, "Lines of the original.")
-    turns.define_side_flags(SIDES)
+    turns.define_flags(SIDES)
     app.run(main)

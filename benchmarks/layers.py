@@ -40,12 +40,13 @@ def forward_backward(operation, x):
     return lambda: run(x)
 
 
-def milliseconds(functions, rounds):
-    """Median time of each function; one call of each a round, so drift hits all."""
+def milliseconds(operations, x):
+    """Median time of each on `x`; one call of each a round, so that drift hits all."""
+    functions = {name: forward_backward(op, x) for name, op in operations.items()}
     for function in functions.values():
         function()
     times = {name: [] for name in functions}
-    for _ in range(rounds):
+    for _ in range(FLAGS.rounds):
         for name, function in functions.items():
             begin = time.perf_counter()
             function()
@@ -60,28 +61,18 @@ def main(_):
     weights = tf.random.normal([batch, FLAGS.heads, length, length])
     seed = tf.Variable([1, 2], dtype=tf.int64)
     layer = keras.layers.Dropout(0.1)
+    gelu = {
+        "ours": lambda x: fast_ops.gelu(x, approximate=True, fused=True),
+        "plain": lambda x: tf.nn.gelu(x, approximate=True),
+    }
+    dropout = {
+        "ours": lambda x: fast_ops.dropout(x, 0.1, seed, 1),
+        "keras": lambda x: layer(x, training=True),
+    }
     results = {
         "peak_gflops": round(sides.peak_gflops()),
-        "gelu": milliseconds(
-            {
-                "ours": forward_backward(
-                    lambda x: fast_ops.gelu(x, approximate=True, fused=True), inner
-                ),
-                "plain": forward_backward(
-                    lambda x: tf.nn.gelu(x, approximate=True), inner
-                ),
-            },
-            FLAGS.rounds,
-        ),
-        "dropout": milliseconds(
-            {
-                "ours": forward_backward(
-                    lambda x: fast_ops.dropout(x, 0.1, seed, 1), weights
-                ),
-                "keras": forward_backward(lambda x: layer(x, training=True), weights),
-            },
-            FLAGS.rounds,
-        ),
+        "gelu": milliseconds(gelu, inner),
+        "dropout": milliseconds(dropout, weights),
     }
     print(json.dumps(results))
 

@@ -97,17 +97,8 @@ def time_hugging_face():
 
 def main(_):
     """Times one side, or both in turn."""
-    handed_on = (
-        "bert_config_file",
-        "max_seq_length",
-        "predictions",
-        "batch_size",
-        "steps",
-        "peer_steps",
-    )
-    turns.main(
-        __file__, time_ours, time_hugging_face, handed_on, "sequences_per_second"
-    )
+    timed = {turns.OURS: time_ours, turns.PEER: time_hugging_face}
+    turns.compare(timed, "sequences_per_second")
 
 
 if __name__ == "__main__":

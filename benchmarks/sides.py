@@ -5,6 +5,7 @@ are imported where they are used.
 """
 
 import os
+import sys
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
@@ -22,7 +23,7 @@ def open_pretrained(directory, head="none", num_classes=None):
     )
     config = pretrained.read_config(files.config_file)
     model = models.build(head, num_classes, config)
-    checkpoint.load(model, files.checkpoint)
+    print(checkpoint.load(model, files.checkpoint), file=sys.stderr)
     return tokenizer, model
 
 

@@ -117,11 +117,8 @@ def _windows(tokenizer):
 
 def main(_):
     """Times one side, or both in turn."""
-    handed_on = (
-        *("pretrained", "train_file", "max_seq_length", "doc_stride"),
-        *("batch_size", "steps", "peer_steps"),
-    )
-    turns.main(__file__, time_ours, time_hugging_face, handed_on, "windows_per_second")
+    timed = {turns.OURS: time_ours, turns.PEER: time_hugging_face}
+    turns.compare(timed, "windows_per_second")
 
 
 if __name__ == "__main__":

@@ -47,15 +47,18 @@ def seconds_of_best(work: Callable[[], None], passes: int) -> float:
     return min(seconds)
 
 
+def in_batches(lines: Sequence) -> list[Sequence]:
+    """The lines, --batch_lines at a time."""
+    size = FLAGS.batch_lines
+    return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
+
+
 def ours(lines: Sequence[bytes]) -> Callable[[], None]:
     """One pass of `BertTokenizer` over the lines, in batches."""
     tokenizer = tokenization.BertTokenizer.from_file(
         FLAGS.vocab_file, FLAGS.do_lower_case
     )
-    size = FLAGS.batch_lines
-    batches = [
-        tf.constant(lines[begin : begin + size]) for begin in range(0, len(lines), size)
-    ]
+    batches = [tf.constant(batch) for batch in in_batches(lines)]
 
     def work():
         for batch in batches:
@@ -65,22 +68,15 @@ def ours(lines: Sequence[bytes]) -> Callable[[], None]:
 
 
 def tokenizers_library(lines: Sequence[bytes]) -> Callable[[], None]:
-    """One pass of `tokenizers.BertWordPieceTokenizer` over the lines, in batches.
-
-    Raises:
-        ImportError: the library is not installed.
-    """
+    """The same of `tokenizers.BertWordPieceTokenizer`, if that is installed."""
     from tokenizers import BertWordPieceTokenizer
 
     tokenizer = BertWordPieceTokenizer(FLAGS.vocab_file, lowercase=FLAGS.do_lower_case)
-    texts = [line.decode("utf-8", "ignore") for line in lines]
-    size = FLAGS.batch_lines
+    batches = in_batches([line.decode("utf-8", "ignore") for line in lines])
 
     def work():
-        for begin in range(0, len(texts), size):
-            tokenizer.encode_batch(
-                texts[begin : begin + size], add_special_tokens=False
-            )
+        for batch in batches:
+            tokenizer.encode_batch(batch, add_special_tokens=False)
 
     return work
 
@@ -97,17 +93,14 @@ def main(_) -> None:
             rates[name] = None
             continue
         rates[name] = round(megabytes / seconds_of_best(work, FLAGS.passes), 1)
-    print(
-        json.dumps(
-            {
-                "megabytes": round(megabytes, 1),
-                "lines": len(lines),
-                "batch_lines": FLAGS.batch_lines,
-                "tensorflow": tf.__version__,
-                "megabytes_per_second": rates,
-            }
-        )
-    )
+    figures = {
+        "megabytes": round(megabytes, 1),
+        "lines": len(lines),
+        "batch_lines": FLAGS.batch_lines,
+        "tensorflow": tf.__version__,
+        "megabytes_per_second": rates,
+    }
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

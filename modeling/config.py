@@ -64,39 +64,23 @@ _HUGGING_FACE_ACTIVATIONS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BertConfig:
-    """Sizes, activation and dropout of a BERT network; modeling.py's BertConfig.
+    """Sizes, activation and dropout of a BERT network; modeling.py's BertConfig."""
 
-    `hidden_act` holds one of linear, relu, tanh, gelu_tanh and gelu_erf: the two
-    worlds give the name `gelu` to different functions, so it names neither here.
-
-    Attributes:
-        vocab_size: V, rows of the word embedding table.
-        hidden_size: D, a multiple of num_attention_heads.
-        num_hidden_layers: L.
-        num_attention_heads: N.
-        intermediate_size: F.
-        hidden_act: activation of the feed-forward layer and the masked-LM head.
-        hidden_dropout_prob: dropout on embeddings and layer outputs, 0..1.
-        attention_probs_dropout_prob: dropout on attention weights, 0..1.
-        max_position_embeddings: longest sequence, in tokens.
-        type_vocab_size: number of segment ids.
-        initializer_range: standard deviation of the truncated normal.
-        layer_norm_epsilon: added to the variance.
-        extra: further keys of the file, kept so that writing it loses nothing.
-    """
-
-    vocab_size: int
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
+    vocab_size: int  # V
+    hidden_size: int = 768  # D, a multiple of N
+    num_hidden_layers: int = 12  # L
+    num_attention_heads: int = 12  # N
+    intermediate_size: int = 3072  # F
+    # Of the feed-forward layer and the masked-LM head: linear, relu, tanh, gelu_tanh or
+    # gelu_erf. The two worlds call different functions `gelu`, so neither is that here.
     hidden_act: str = "gelu_tanh"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    max_position_embeddings: int = 512
+    hidden_dropout_prob: float = 0.1  # of embeddings and layer outputs, 0..1
+    attention_probs_dropout_prob: float = 0.1  # of attention weights, 0..1
+    max_position_embeddings: int = 512  # longest sequence, in tokens
     type_vocab_size: int = 16  # the original's code; its released files say 2
-    initializer_range: float = 0.02
-    layer_norm_epsilon: float = 1e-12
+    initializer_range: float = 0.02  # standard deviation of the truncated normal
+    layer_norm_epsilon: float = 1e-12  # added to the variance
+    # Further keys of the file, kept so that writing it loses nothing.
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -144,10 +128,6 @@ class BertConfig:
     ) -> "BertConfig":
         """Reads bert_config.json (Google) or config.json (Hugging Face).
 
-        Args:
-            path: of the file.
-            open_file: opens it; `tf.io.gfile.GFile` for remote paths.
-
         Raises:
             FileNotFoundError: no such file.
             OSError: it cannot be read; a directory, say.
@@ -173,7 +153,7 @@ class BertConfig:
             raise ValueError(f"{os.fspath(path)}: {error}") from error
 
     def unknown_keys(self) -> list[str]:
-        """Keys of the file that mean nothing here and are in no released config."""
+        """Keys of the file that have no effect here and are in no released config."""
         return sorted(self.extra.keys() - _TOLERATED)
 
     def to_dict(self) -> dict[str, Any]:
@@ -230,7 +210,7 @@ def _activation(name: Any, is_hugging_face: bool) -> str:
 
 
 def _translated_from_hugging_face(raw: dict[str, Any]) -> dict[str, Any]:
-    """Checks what only Hugging Face's files say, and puts its defaults in."""
+    """Checks what only Hugging Face's files say, and fills in their defaults."""
     if raw["model_type"] != "bert":
         raise ValueError(
             f"model_type is {raw['model_type']!r}; only 'bert' checkpoints can be read"

@@ -60,8 +60,8 @@ def gelu(x, *, approximate, fused):
     Args:
         x: any shape, floating point.
         approximate: True for the tanh form of google-research/bert, False for erf.
-        fused: compile forward and backward with XLA. Wanted in training; not in
-            exported graphs, whose server may lack XLA.
+        fused: compile forward and backward with XLA: for training, not for exported
+            graphs, whose server may lack XLA.
     """
     if not fused:
         return _gelu(x, approximate)
@@ -77,7 +77,7 @@ def _fused(function):
     """`function` as two XLA functions, one a direction, instead of 20 passes.
 
     XLA compiles anew for each shape, and batches have as many lengths as texts do. So
-    rows are filled up to a multiple of _TILE_ROWS, which leaves few shapes.
+    rows are padded to a multiple of _TILE_ROWS, which leaves few shapes.
     """
 
     @tf.function(jit_compile=True)

@@ -32,14 +32,7 @@ def layer_norm(config, name):
 
 
 def dense(config, units, name, dtype=None):
-    """An affine map of the last axis, initialised as the original does.
-
-    Args:
-        config: of the network.
-        units: size of the last axis of the result.
-        name: of the layer.
-        dtype: a policy of Keras; None is the global one.
-    """
+    """An affine map to a last axis of `units`, initialised as the original does."""
     return keras.layers.Dense(
         units, kernel_initializer=weight_init(config), name=name, dtype=dtype
     )
@@ -152,7 +145,7 @@ class SelfAttention(keras.layers.Layer):
 
 
 class EncoderBlock(keras.layers.Layer):
-    """Attention and feed-forward, each with a residual and a norm behind it.
+    """Attention and feed-forward, each followed by a residual and a norm.
 
     modeling.py: transformer_model. The norm comes after the sum, as in Vaswani
     et al.; later networks put it before.
@@ -188,7 +181,7 @@ class EncoderBlock(keras.layers.Layer):
 
 
 def mask_adder(input_mask):
-    """0 for real keys and -10000 for padding, to be added to the scores.
+    """What to add to the scores: 0 for real keys, -10000 for padding.
 
     Args:
         input_mask: int [B, T], 1 for real tokens, or [B, S, T] for any pattern.

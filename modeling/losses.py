@@ -25,8 +25,8 @@ class Objective(NamedTuple):
     Attributes:
         counts: features -> {part: float32 scalar}.
         totals: features, outputs -> {part: float32 scalar}.
-        metrics: features, outputs -> {name: (total, count)}, float32 scalars, of what
-            is reported beside the losses; both add up over parts of a batch.
+        metrics: features, outputs -> {name: (total, count)}, float32 scalars that are
+            reported beside the losses; both add up over parts of a batch.
     """
 
     counts: Callable[[dict[str, Any]], dict[str, Any]]
@@ -35,15 +35,7 @@ class Objective(NamedTuple):
 
 
 def cross_entropy(logits, labels):
-    """-log softmax(logits)[labels].
-
-    Args:
-        logits: [..., C] float.
-        labels: [...] int in 0..C-1.
-
-    Returns:
-        [...] float32, one loss an example.
-    """
+    """-log softmax(logits)[labels]: [..., C] float, [...] int -> [...] float32."""
     # One operation forward and backward: half the time of log_softmax and a gather.
     return ops.sparse_categorical_crossentropy(
         labels, ops.cast(logits, "float32"), from_logits=True
@@ -76,10 +68,10 @@ def classifier(problem_type, class_weights=None):
 
     Args:
         problem_type: as in `classifier_losses`.
-        class_weights: [C] float or None. The loss of an example counts as often as
-            its class weighs, that of a label of multi_label as its column weighs. The
-            sum is still divided by the number of losses, not by that of weights, so
-            that a batch of one class is weighted too.
+        class_weights: [C] float or None. Multiply the loss of an example by the weight
+            of its class, and of a multi_label label by that of its column. The sum is
+            still divided by the number of losses, not by the sum of weights, so that a
+            batch of one class is weighted too.
 
     Features: label_ids. Outputs: logits [B, C].
     """
@@ -141,8 +133,8 @@ def pretraining(has_sentence_task=True):
     """Masked-LM loss plus next-sentence loss (run_pretraining.py), and accuracies.
 
     Args:
-        has_sentence_task: whether the second part is there. Without it
-            next_sentence_labels and next_sentence_logits are not looked at.
+        has_sentence_task: False for the masked-LM part alone, which reads neither
+            next_sentence_labels nor next_sentence_logits.
 
     Features: masked_lm_ids [B, P] int, masked_lm_weights [B, P] float,
     next_sentence_labels [B] or [B, 1] int. Outputs: masked_lm_logits [B, P, V],

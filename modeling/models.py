@@ -32,6 +32,7 @@ class BertModel(keras.Model):
 
     # Whether the outputs depend on the pooler.
     reads_pooler = True
+    num_classes = None  # C of a classifier or tagger
 
     def __init__(self, config, *, recompute=False, **kwargs):
         super().__init__(**kwargs)
@@ -44,13 +45,16 @@ class BertModel(keras.Model):
     def build(self, input_shape=None):
         """Creates every variable; input shapes do not matter."""
         self.bert.build((None, None))
+        for head in self.layers[1:]:  # what a subclass has beside the encoder
+            head.build((None, None, self.config.hidden_size))
 
     def get_config(self):
         shape = dataclasses.asdict(self.config)
         kept = {**super().get_config(), "config": shape, "recompute": self.recompute}
         # The parts follow the policy of the process, so the whole must do so as well.
         del kept["dtype"]
-        return kept
+        has_classes = self.num_classes is not None
+        return {**kept, "num_classes": self.num_classes} if has_classes else kept
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -94,13 +98,6 @@ class BertClassifier(BertModel):
         self.num_classes = num_classes
         self.classifier = heads.ClassifierHead(num_classes, name="classifier")
 
-    def build(self, input_shape=None):
-        super().build(input_shape)
-        self.classifier.build((None, self.config.hidden_size))
-
-    def get_config(self):
-        return {**super().get_config(), "num_classes": self.num_classes}
-
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
         pooled = self.encode(features, seed)["pooled_output"]
@@ -121,13 +118,6 @@ class BertTagger(BertModel):
         super().__init__(config, **kwargs)
         self.num_classes = num_classes
         self.tagger = heads.TaggerHead(num_classes, name="tagger")
-
-    def build(self, input_shape=None):
-        super().build(input_shape)
-        self.tagger.build((None, None, self.config.hidden_size))
-
-    def get_config(self):
-        return {**super().get_config(), "num_classes": self.num_classes}
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
@@ -150,10 +140,6 @@ class BertSpanPredictor(BertModel):
         super().__init__(config, **kwargs)
         self.span = heads.SpanHead(name="span")
 
-    def build(self, input_shape=None):
-        super().build(input_shape)
-        self.span.build((None, None, self.config.hidden_size))
-
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
         start, end = self.span(self.encode(features, seed)["sequence_output"])
@@ -175,11 +161,6 @@ class BertPretrainer(BertModel):
         self.next_sentence = heads.OutputProjection(
             2, stddev=config.initializer_range, name="next_sentence"
         )
-
-    def build(self, input_shape=None):
-        super().build(input_shape)
-        self.masked_lm.build((None, None, self.config.hidden_size))
-        self.next_sentence.build((None, self.config.hidden_size))
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
@@ -207,14 +188,7 @@ CLASS_HEADS = ("classifier", "tagger")
 
 
 def build(head, num_classes, config, *, recompute=False):
-    """The model with one of `HEADS`, its variables made.
-
-    Args:
-        head: a name in `HEADS`.
-        num_classes: C of `CLASS_HEADS`; the others have none.
-        config: config.BertConfig.
-        recompute: as in `encoder.BertEncoder`.
-    """
+    """The model with one of `HEADS`, its variables made; C is for `CLASS_HEADS`."""
     classes = (num_classes,) if head in CLASS_HEADS else ()
     model = HEADS[head](config, *classes, recompute=recompute)
     model.build()

@@ -34,7 +34,7 @@ class Choice:
         names: K, of the vectors of a token or text: indices of layers, or the name of
             a combination.
         width: W, values of a vector.
-        states: indices into the embedding output and the L layers behind it.
+        states: indices into [embedding output, layer 1, ..., layer L].
         merge: separate, concat or sum.
         weights: of the states, for sum.
         pooling: none for vectors of tokens; cls or mean for vectors of texts.
@@ -59,7 +59,7 @@ def choose(
     pooling: str = "none",
     normalize: bool = False,
 ) -> Choice:
-    """Checks what is wanted of a network.
+    """Checks which vectors are wanted of a network.
 
     Args:
         config: config.BertConfig.
@@ -68,7 +68,7 @@ def choose(
         weights: one for each layer that is summed, the last layer's first; none for a
             plain sum.
         pooling: one of POOLINGS.
-        normalize: scale every vector to the length 1.
+        normalize: whether to scale every vector to the length 1.
 
     Raises:
         ValueError: the network has no such layer, or the weights do not fit.

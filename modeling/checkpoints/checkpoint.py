@@ -63,19 +63,19 @@ class LoadReport:
 
     def __str__(self) -> str:
         total = len(self.assigned) + len(self.missing)
-        told = [f"{self.source}: {len(self.assigned)} of {total} variables assigned"]
+        phrases = [f"{self.source}: {len(self.assigned)} of {total} variables assigned"]
         if self.missing:
-            told.append(f"newly initialised: {', '.join(self.missing)}")
+            phrases.append(f"newly initialised: {', '.join(self.missing)}")
         if self.unused:
-            told.append(f"in the file but not used: {', '.join(self.unused)}")
-        return "; ".join(told)
+            phrases.append(f"in the file but not used: {', '.join(self.unused)}")
+        return "; ".join(phrases)
 
 
 def find(path):
     """The checkpoint that a user's path means.
 
     Args:
-        path: a prefix (`bert_model.ckpt`, also with .index behind it), a .keras or
+        path: a prefix (`bert_model.ckpt`, also followed by .index), a .keras or
             .weights.h5 file, or the directory of a release, of a run, of Hugging Face
             or of such a file.
 
@@ -249,7 +249,7 @@ def save_google(prefix, model, global_step=None, left_out=()):
         prefix: as in `google.write`.
         model: of modeling.models.
         global_step: written too, if given.
-        left_out: Google names of variables that are not to be written.
+        left_out: Google names of variables not to write.
     """
     tensors = google_variables(model)
     tensors = {name: tensors[name] for name in tensors if name not in left_out}

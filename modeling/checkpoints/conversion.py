@@ -33,14 +33,14 @@ FILES = {
 }
 # Patterns of all names under which weights are written.
 WRITTEN = (*FILES.values(), f"{FILES['google']}.*", keras_files.WEIGHTS_FILE)
-# A variable of each head, whose name in a file tells of the head and whose rows are C.
-_MARKS = (
-    ("pretraining", "masked_lm/bias"),
-    ("pretraining", "next_sentence/bias"),
-    ("classifier", "classifier/logits/bias"),
-    ("tagger", "tagger/logits/bias"),
-    ("span", "span/logits/bias"),
-)
+# Variables that only one head has, and their head; of CLASS_HEADS they have C rows.
+_HEAD_OF = {
+    "masked_lm/bias": "pretraining",
+    "next_sentence/bias": "pretraining",
+    "classifier/logits/bias": "classifier",
+    "tagger/logits/bias": "tagger",
+    "span/logits/bias": "span",
+}
 # Outputs of equal weights differ at most by the order in which sums are made.
 TOLERANCE = 1e-5
 
@@ -65,22 +65,23 @@ class Converted:
 
     def __str__(self):
         """Lines that account for every name."""
-        told = self.report
+        report = self.report
         parts = collections.Counter(
             _part(name.path)
             for name, _ in names.named_variables(self.model)
-            if name.google in told.assigned
+            if name.google in report.assigned
         )
         counts = ", ".join(f"{part} {count}" for part, count in parts.items())
         lines = [
-            f"input: {told.source} ({self.format}), head: {self.head}",
-            f"converted: {len(told.assigned)} variables ({counts})",
+            f"input: {report.source} ({self.format}), head: {self.head}",
+            f"converted: {len(report.assigned)} variables ({counts})",
         ]
         if self.num_states:
             lines.append(f"left out: {self.num_states} of training, buffers and copies")
-        for title, listed in (("left over", told.unused), ("missing", told.missing)):
-            if listed:
-                lines.append(f"{title}: {', '.join(listed)}")
+        if report.unused:
+            lines.append(f"left over: {', '.join(report.unused)}")
+        if report.missing:
+            lines.append(f"missing: {', '.join(report.missing)}")
         return "\n".join(lines)
 
 
@@ -140,15 +141,13 @@ def find_head(file, config, asked="auto"):
         asked: as `head` in `read`.
 
     Returns:
-        A name in models.HEADS, and C of a classifier or tagger, None for the others.
+        A name in models.HEADS, and C for `models.CLASS_HEADS`, None for the others.
 
     Raises:
         ValueError: as in `read`.
     """
-    marks = names.table([path for _, path in _MARKS])
-    keys = [name.key(file.format) for name in marks]
-    pairs = zip(_MARKS, keys, strict=True)
-    held = {head: key for (head, _), key in pairs if key in file.shapes}
+    keys = {name.path: name.key(file.format) for name in names.table(_HEAD_OF)}
+    held = {_HEAD_OF[path]: key for path, key in keys.items() if key in file.shapes}
     told = config.extra.get("architectures") or ""
     told = told if isinstance(told, str) else str(next(iter(told)))
     if held.get("classifier") and held.get("classifier") == held.get("tagger"):
@@ -283,9 +282,8 @@ def compare(first, second, missing=()):
             vocabulary, or outputs differ by more than `TOLERANCE` or are not finite.
     """
     shape = dataclasses.replace(first.config, extra={})
-    if shape != dataclasses.replace(
-        second.config, extra={}, vocab_size=shape.vocab_size
-    ):
+    kept = {"extra": {}, "vocab_size": shape.vocab_size}
+    if shape != dataclasses.replace(second.config, **kept):
         raise ValueError(f"the config was not kept: {shape} became {second.config}")
     weights, others = names.named_variables(first), names.named_variables(second)
     for (name, value), (_, other) in zip(weights, others, strict=True):

@@ -48,19 +48,12 @@ _ARCHITECTURES = {
 }
 ARCHITECTURES = frozenset(_ARCHITECTURES.values())
 # What a config says of the file it lay beside, not of the network.
-_OF_THE_FILE = frozenset(
-    {
-        "_name_or_path",
-        "architectures",
-        "dtype",
-        "id2label",
-        "label2id",
-        "problem_type",
-        "torch_dtype",
-        "transformers_version",
-    }
-)
-# LabelSet's problem types and theirs.
+_OF_THE_FILE = {
+    *("_name_or_path", "architectures", "transformers_version"),
+    *("dtype", "torch_dtype"),
+    *("id2label", "label2id", "problem_type"),
+}
+# The problem types of label_map.json and theirs.
 _PROBLEM_TYPES = {
     "classification": "single_label_classification",
     "multi_label": "multi_label_classification",
@@ -179,7 +172,7 @@ def write(directory, config, rows, labels=(), problem_type=""):
         config: config.BertConfig.
         rows: pairs of names.Name and float32 array, as a model holds it.
         labels: names of the classes, in the order of their ids. A classifier or tagger
-            without gets placeholders, because Hugging Face counts them.
+            without them gets placeholders, because Hugging Face counts them.
         problem_type: "classification", "multi_label", "regression" or "".
     """
     os.makedirs(directory, exist_ok=True)
@@ -226,16 +219,11 @@ def described(config, variables):
 
 
 def labels_in(config, num_classes):
-    """What a config says of the classes, by its keys id2label and problem_type.
-
-    Args:
-        config: config.BertConfig.
-        num_classes: C of the head.
+    """What a config says of a head's C classes, by id2label and problem_type.
 
     Returns:
-        "classification", "multi_label" or "regression", which a single number means
-        where nothing is said; and the names in the order of their ids, () for
-        regression and where there are only placeholders.
+        "classification", "multi_label" or "regression", to which C = 1 defaults; and
+        the names in the order of their ids, () for regression and for placeholders.
 
     Raises:
         ValueError: the ids are not those of the head.
@@ -323,7 +311,7 @@ def _in_order(ids, first, path):
 
 
 def tokenizer_config(config, do_lower_case):
-    """The keys of a tokenizer_config.json beside a vocab.txt."""
+    """The content of a tokenizer_config.json beside a vocab.txt."""
     return {
         "do_lower_case": do_lower_case,
         "model_max_length": config.max_position_embeddings,
