@@ -16,8 +16,8 @@ from data_pipeline.pretraining import record_metadata, record_sets
 from modeling import config as config_lib
 from modeling import models
 from modeling.checkpoints import checkpoint
-from tests import full_disk, tiny
-from training import checkpoints, loop
+from tests import full_disk, resumed_runs, tiny, whole_runs
+from training import checkpoints
 
 # Of the records of tests/tiny.py, and of a run that is over in a moment.
 LENGTHS = ("--max_seq_length=16", "--max_predictions_per_seq=3")
@@ -93,19 +93,6 @@ def trained(whole_arguments, tmp_path_factory):
     """(directory, output) of a run of 12 steps that saves at 5, 10 and 12."""
     path = tmp_path_factory.mktemp("trained")
     return path, run(*whole_arguments(path))
-
-
-def variables_of(prefix):
-    reader = tf.train.load_checkpoint(str(prefix))
-    names = reader.get_variable_to_shape_map()
-    return {name: reader.get_tensor(name) for name in names}
-
-
-def assert_same_variables(prefix, other):
-    mine, others = variables_of(prefix), variables_of(other)
-    assert mine.keys() == others.keys()
-    for name, value in mine.items():
-        np.testing.assert_array_equal(value, others[name], err_msg=name)
 
 
 def events(path, kind):
@@ -185,7 +172,7 @@ def test_whole_run_leaves_the_files_of_the_original(trained):
     assert "training: step 0 to 12" in done.out
     assert f"evaluation: {path}/eval_results.txt" in done.out
     assert re.search(r"^  masked_lm_loss = \d", done.out, re.M)
-    assert variables_of(path / "model.ckpt-12")["global_step"] == 12
+    assert whole_runs.variables(path, 12)["global_step"] == 12
 
 
 def test_eval_results_are_those_of_the_logits(trained, model_dir):
@@ -242,46 +229,39 @@ def test_masked_words_are_learned(model_dir, records_dir, tmp_path):
     assert (tmp_path / "bert_config.json").exists()
 
 
-def test_killed_and_resumed_run_ends_as_the_uninterrupted_one(
-    whole_arguments, trained, tmp_path, monkeypatch
-):
+def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
     """Bit for bit: weights, moments and every dropout mask."""
-
-    def stop_at_8(plan, step):
-        if step == 8:
-            raise KeyboardInterrupt
-        return ordinary(plan, step)
-
-    ordinary = loop.Plan.next_stop
-    monkeypatch.setattr(loop.Plan, "next_stop", stop_at_8)
-    with pytest.raises(KeyboardInterrupt):
-        run(*whole_arguments(tmp_path))
-    monkeypatch.undo()
-    assert not (tmp_path / "model.ckpt-10.index").exists()
-    done = run(*whole_arguments(tmp_path))
-    assert f"{tmp_path}/model.ckpt-5 with its moments (resumed)" in done.out
-    for step in (10, 12):
-        name = f"model.ckpt-{step}"
-        assert_same_variables(tmp_path / name, trained[0] / name)
-    assert tiny.eval_results(tmp_path) == tiny.eval_results(trained[0])
+    resumed_runs.assert_ends_as(trained[0], tmp_path, 5, ["eval_results.txt"])
     # And then nothing is left, but to evaluate as asked.
     before = tiny.listing(tmp_path)
-    done = run(*whole_arguments(tmp_path))
+    done = tiny.run_again(tmp_path)
+    assert done.code == 0, done.err
     assert "step 12 of 12 is reached; raise --num_train_steps" in done.out
     after = tiny.listing(tmp_path)
     assert {name: after[name] for name in before} == before
 
 
-def test_another_run_is_refused(whole_arguments, trained):
+def test_another_run_is_refused(trained):
     before = tiny.listing(trained[0])
     for change, word in (
         ("--train_batch_size=4", "train_batch_size was 8 and is 4"),
         ("--optimizer=lamb", "optimizer was 'adam' and is 'lamb'"),
         ("--seed=2", "seed was 1 and is 2"),
     ):
-        done = tiny.run_script("run_pretraining", *whole_arguments(trained[0]), change)
+        done = tiny.run_again(trained[0], change)
         assert done.code == 2 and word in done.err
     assert tiny.listing(trained[0]) == before
+
+
+def test_warm_up_as_long_as_the_run_is_warned_of(trained):
+    """Before a run that is refused for another reason does any work."""
+    said = "is not less than --num_train_steps"
+    assert said not in trained[1].log
+    for given, times in (("1", 0), ("2", 1)):
+        more = ("--num_train_steps=2", f"--num_warmup_steps={given}")
+        done = tiny.run_again(trained[0], *more, "--train_batch_size=4")
+        assert done.code == 2 and "train_batch_size was 8 and is 4" in done.err
+        assert done.log.count(f"--num_warmup_steps=2 {said}=2") == times
 
 
 @pytest.mark.parametrize("place", ["output_dir", "init_checkpoint"])
@@ -335,30 +315,6 @@ def test_what_is_pretrained_can_be_fine_tuned(trained, tmp_path):
     assert (tmp_path / "out" / "model.ckpt-2.index").exists()
 
 
-def test_parts_of_a_batch_and_lamb(model_dir, records_dir, tmp_path):
-    """Dropout aside two runs that differ in micro-batches alone are equal."""
-    raw = json.loads((model_dir / "bert_config.json").read_text())
-    raw |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (tmp_path / "bert_config.json").write_text(json.dumps(raw))
-    more = ("--do_train", "--optimizer=lamb", "--num_train_steps=3")
-    for parts in (1, 4):
-        done = run(
-            *arguments_of(tmp_path, records_dir, tmp_path / str(parts), *more),
-            f"--gradient_accumulation_steps={parts}",
-            f"--init_checkpoint={model_dir}/bert_model.ckpt",
-        )
-        assert ("8 per replica in 4 micro-batches" in done.out) == (parts == 4)
-    one, four = (variables_of(tmp_path / str(n) / "model.ckpt-3") for n in (1, 4))
-    for name, value in one.items():
-        if "self/key/bias" not in name:  # has no gradient but rounding
-            np.testing.assert_allclose(value, four[name], atol=1e-5, err_msg=name)
-    start = variables_of(model_dir / "bert_model.ckpt")
-    name = "bert/encoder/layer_0/output/dense/kernel"
-    # The rates of LAMB are shares: 0, 5e-4 and (1 - 2/3) 1e-3 of the weights' norm.
-    moved = np.linalg.norm(one[name] - start[name]) / np.linalg.norm(start[name])
-    assert 3e-4 < moved < 1e-3
-
-
 def described(records, **changes):
     """Metadata of records of tests/tiny.py, as they lie beside a file."""
     known = record_metadata.Metadata(
@@ -391,19 +347,30 @@ def write_described(path, records, vocab_file, **changes):
     record_metadata.write(str(path), made)
 
 
+def assert_moved_by_lamb(after, before):
+    """Its rates are shares: 0, 5e-4 and (1 - 2/3) 1e-3 of the weights' norm."""
+    name = "bert/encoder/layer_0/output/dense/kernel"
+    moved = np.linalg.norm(after[name] - before[name]) / np.linalg.norm(before[name])
+    assert 3e-4 < moved < 1e-3
+
+
 def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
+    """And LAMB, and a batch in micro-batches."""
     records = tiny.records(24, 3)
     file = tmp_path / "train-0.tfrecord"
     write_described(file, records, model_dir / "vocab.txt", sentence_task="none")
-    run(
-        *arguments_of(model_dir, tmp_path, tmp_path / "out", "--do_train", "--do_eval"),
-        *("--num_train_steps=4", f"--init_checkpoint={model_dir}/bert_model.ckpt"),
+    out = tmp_path / "out"
+    done = run(
+        *arguments_of(model_dir, tmp_path, out, "--do_train", "--do_eval"),
+        *("--num_train_steps=3", f"--init_checkpoint={model_dir}/bert_model.ckpt"),
+        *("--optimizer=lamb", "--gradient_accumulation_steps=4"),
     )
-    results = tiny.eval_results(tmp_path / "out")
+    assert "8 per replica in 4 micro-batches" in done.out
+    results = tiny.eval_results(out)
     assert set(results) == {name for name in KEYS if "next_sentence" not in name}
-    assert not [t for t in events(tmp_path / "out", "train") if "next_sentence" in t]
-    before = variables_of(model_dir / "bert_model.ckpt")
-    after = variables_of(tmp_path / "out" / "model.ckpt-4")
+    assert not [tag for tag in events(out, "train") if "next_sentence" in tag]
+    before = whole_runs.initial_variables(model_dir)
+    after = whole_runs.variables(out, 3)
     unmoved = {name for name, v in before.items() if np.array_equal(v, after[name])}
     # Not even decayed, as in the original.
     assert unmoved == {
@@ -412,6 +379,28 @@ def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
         "cls/seq_relationship/output_bias",
         "cls/seq_relationship/output_weights",
     }
+    assert_moved_by_lamb(after, before)
+
+
+@pytest.mark.slow
+def test_parts_of_a_batch_and_lamb(model_dir, records_dir, tmp_path):
+    """Dropout aside two runs that differ in micro-batches alone are equal."""
+    raw = json.loads((model_dir / "bert_config.json").read_text())
+    raw |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (tmp_path / "bert_config.json").write_text(json.dumps(raw))
+    more = ("--do_train", "--optimizer=lamb", "--num_train_steps=3")
+    for parts in (1, 4):
+        done = run(
+            *arguments_of(tmp_path, records_dir, tmp_path / str(parts), *more),
+            f"--gradient_accumulation_steps={parts}",
+            f"--init_checkpoint={model_dir}/bert_model.ckpt",
+        )
+        assert ("8 per replica in 4 micro-batches" in done.out) == (parts == 4)
+    one, four = (whole_runs.variables(tmp_path / str(n), 3) for n in (1, 4))
+    for name, value in one.items():
+        if "self/key/bias" not in name:  # has no gradient but rounding
+            np.testing.assert_allclose(value, four[name], atol=1e-5, err_msg=name)
+    assert_moved_by_lamb(one, whole_runs.initial_variables(model_dir))
 
 
 @pytest.fixture(scope="module")
@@ -428,7 +417,9 @@ def unmasked_dir(model_dir, tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("masking", ["word_piece", "span"])
+@pytest.mark.parametrize(
+    "masking", [pytest.param("word_piece", marks=pytest.mark.slow), "span"]
+)
 def test_unmasked_records_are_masked_while_training(
     model_dir, unmasked_dir, tmp_path, masking
 ):
@@ -474,7 +465,7 @@ def test_original_records_and_weights(shared_file, tmp_path):
         assert found[name] == pytest.approx(value, rel=1e-4), name
 
 
-def test_loss_that_is_no_number_ends_the_run(model_dir, records_dir, tmp_path, caplog):
+def test_loss_that_is_no_number_ends_the_run(model_dir, records_dir, tmp_path):
     """And the last checkpoint stays, of which the message says the step."""
     done = tiny.run_script(
         "run_pretraining",
@@ -486,9 +477,9 @@ def test_loss_that_is_no_number_ends_the_run(model_dir, records_dir, tmp_path, c
     said = rf"the (loss|gradient_norm) is (nan|inf) at step {int(last) + 1}, of the "
     said += rf"batch {records_dir}/train-\d.tfrecord:\d+, .*; "
     said += rf"the last checkpoint is of step {last}: lower --learning_rate"
-    assert re.search(said, caplog.text), caplog.text
+    assert re.search(said, done.log), done.log
     assert int(last) < 12 and not (tmp_path / "eval_results.txt").exists()
-    first = variables_of(tmp_path / "model.ckpt-1")
+    first = whole_runs.variables(tmp_path, 1)
     assert all(np.isfinite(value).all() for value in first.values())
 
 
@@ -507,16 +498,23 @@ def replace_a_record(file):
             writer.write(record)
 
 
-@pytest.mark.parametrize("damage", [flip_a_bit, replace_a_record, pathlib.Path.unlink])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(flip_a_bit, marks=pytest.mark.slow),
+        replace_a_record,
+        pytest.param(pathlib.Path.unlink, marks=pytest.mark.slow),
+    ],
+)
 def test_damage_in_the_middle_of_a_file_is_named(
-    model_dir, tmp_path, monkeypatch, damage
+    trained, records_dir, tmp_path, monkeypatch, damage
 ):
     """Such as no check of a whole corpus in advance can find."""
+    out = resumed_runs.cut_off(trained[0], tmp_path / "out", 5)
+    for name in ("train-0.tfrecord", "train-1.tfrecord"):
+        shutil.copy(records_dir / name, tmp_path)
     file = tmp_path / "train-0.tfrecord"
-    write_described(file, tiny.records(30), model_dir / "vocab.txt")
-    arguments = arguments_of(model_dir, tmp_path, tmp_path / "out", "--do_train")
-    run(*arguments, "--num_train_steps=2")
-    before = variables_of(tmp_path / "out" / "model.ckpt-2")
+    before = whole_runs.variables(out, 5)
     load = record_sets.load
 
     def load_and_damage(*given, **named):
@@ -525,16 +523,19 @@ def test_damage_in_the_middle_of_a_file_is_named(
         return data
 
     monkeypatch.setattr(record_sets, "load", load_and_damage)
-    done = tiny.run_script("run_pretraining", *arguments, "--num_train_steps=40")
+    places = (f"--input_file={tmp_path}/train-*.tfrecord", f"--output_dir={out}")
+    done = tiny.run_again(trained[0], *places)
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith(f"error: {file}: "), done.err
     assert "copy the file again" in done.err and "Traceback" not in done.err
-    assert "training: step 2 to 40" in done.out
-    after = variables_of(tmp_path / "out" / "model.ckpt-2")
-    assert all(np.array_equal(value, after[name]) for name, value in before.items())
+    assert "training: step 5 to 12" in done.out
+    whole_runs.assert_equal(whole_runs.variables(out, 5), before)
+    assert not (out / "eval_results.txt").exists()
 
 
+@pytest.mark.slow
 def test_full_disk_is_one_line(model_dir, records_dir, tmp_path):
+    """Daily tests/training/test_checkpoints.py says the line, without a run."""
     out = tmp_path / "out"
     arguments = arguments_of(model_dir, records_dir, out, "--do_train")
     with full_disk.full_disk(after=20_000):
@@ -543,17 +544,6 @@ def test_full_disk_is_one_line(model_dir, records_dir, tmp_path):
     assert done.err.splitlines()[-1].startswith(f"error: {out}/model.ckpt-"), done.err
     assert "File too large" in done.err and "Traceback" not in done.err
     assert not list(out.glob("*.index"))
-
-
-def test_warm_up_as_long_as_the_run_is_warned_of(
-    model_dir, records_dir, tmp_path, caplog
-):
-    for given, times in (("1", 0), ("2", 1)):
-        more = ("--do_train", "--num_train_steps=2", f"--num_warmup_steps={given}")
-        place = tmp_path / given
-        assert run(*arguments_of(model_dir, records_dir, place, *more)).code == 0
-        said = "--num_warmup_steps=2 is not less than --num_train_steps=2"
-        assert caplog.text.count(said) == times
 
 
 BAD_INPUT = {

@@ -1,10 +1,14 @@
 """A model and tables small enough that a script runs from end to end in a second."""
 
 import contextlib
+import functools
+import gc
 import importlib
 import io
 import json
+import logging
 import pathlib
+import shlex
 import sys
 from typing import NamedTuple
 
@@ -140,18 +144,19 @@ def write_records(path, features):
 
 
 class Done(NamedTuple):
-    """What a script printed, and how it ended."""
+    """What a script printed and logged, and how it ended."""
 
     code: int
     out: str
     err: str
+    log: str = ""
 
 
 @contextlib.contextmanager
 def flags_of(script):
     """Defines the flags of a script such as run_classifier anew; gives their names."""
     _forget_flags(script)
-    importlib.import_module(script).define_flags()
+    _imported(script).define_flags()
     try:
         yield [flag.name for flag in _defined_flags(script)]
     finally:
@@ -172,19 +177,48 @@ def _forget_flags(script):
         delattr(flags.FLAGS, flag.name)
 
 
+@functools.cache
+def _imported(script):
+    """Its module. TensorFlow's million objects stay: no collection looks at them."""
+    module = importlib.import_module(script)
+    gc.collect()
+    gc.freeze()
+    return module
+
+
+@contextlib.contextmanager
+def _logged():
+    """What is logged meanwhile, in a file."""
+    text = io.StringIO()
+    handler = logging.StreamHandler(text)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield text
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
 def run_script(script, *arguments):
     """A script such as run_classifier in this process; an exception passes through."""
     out, err = io.StringIO(), io.StringIO()
     code = 0
-    with flags_of(script), pytest.MonkeyPatch.context() as patch:
+    with flags_of(script), pytest.MonkeyPatch.context() as patch, _logged() as log:
         patch.setattr(sys, "argv", [script, *map(str, arguments)])
         flags.FLAGS(sys.argv)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                importlib.import_module(script).main([])
+                _imported(script).main([])
             except SystemExit as error:
                 code = error.code
-    return Done(code or 0, out.getvalue(), err.getvalue())
+    return Done(code or 0, out.getvalue(), err.getvalue(), log.getvalue())
+
+
+def run_again(directory, *more):
+    """The command that run.json of a run's directory holds, with further flags."""
+    command = json.loads((directory / "run.json").read_text())["command"]
+    program, script, *arguments = shlex.split(command)
+    assert program == "python" and f"--output_dir={directory}" in arguments
+    return run_script(script, *arguments, *more)
 
 
 def run_classifier(*arguments):
