@@ -128,10 +128,9 @@ def start(
     keras.config.set_dtype_policy(settings.dtype_policy)
     output_dir, trains = settings.output_dir, settings.trains
     overwrite = settings.overwrite and trains
-    if trains:
-        identity = {**settings.identity, **identity, "seed": settings.seed}
-    else:
-        identity = {}
+    identity = (
+        {**settings.identity, **identity, "seed": settings.seed} if trains else {}
+    )
     with errors.of_input():
         resumes = run_directory.resumes(output_dir, identity, overwrite=overwrite)
         checksum = zlib.crc32(json.dumps([identity, resumes], sort_keys=True).encode())
@@ -141,12 +140,8 @@ def start(
         with settings.strategy.scope():
             model = make_model()
             model.build()
-        origin, step = load_weights(
-            model,
-            output_dir if resumes else settings.init_checkpoint,
-            trains=trains,
-            resumes=resumes,
-        )
+        path = output_dir if resumes else settings.init_checkpoint
+        origin, step = load_weights(model, path, trains=trains, resumes=resumes)
         if trains and settings.writes:
             run_directory.begin(
                 output_dir,

@@ -85,7 +85,6 @@ def load(
             second, if they are others.
         tokenizer: None where no vocabulary is known.
         rule: how records are masked that are not.
-        max_seq_length: of the flags, in tokens.
         vocab_size: rows of the network's table.
         spare_rows: how many it may have beyond the entries of the vocabulary.
         masks_are_asked_for: whether the user has said how to mask.

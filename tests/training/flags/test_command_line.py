@@ -148,7 +148,7 @@ def test_help_says_choices_ranges_and_defaults(helps):
 def test_other_spellings_of_help(helps, run):
     program = "build_vocab.py"
     for argument in ("-h", "-?", "--helpshort"):
-        assert run(program, argument) == (1, helps[program], "")
+        assert run(program, argument) == tiny.Done(1, helps[program], "")
     full = sections(run(program, "--helpfull").out)
     (others,) = full.keys() - sections(helps[program]).keys()
     assert "absl" in others and "verbosity" in full[others]
@@ -189,7 +189,7 @@ FATAL, HINT = "FATAL Flags parsing error:", "Pass --help to see help on flags.\n
     ],
 )
 def test_wrong_flag_ends_at_once(run, program, argument, said):
-    assert run(program, argument) == (1, "", said)
+    assert run(program, argument) == tiny.Done(1, "", said)
 
 
 KNOWN = ["do_train", "train_file", "train_batch_size", "eval_batch_size", "seed"]
