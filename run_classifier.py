@@ -14,25 +14,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is im
 
 from absl import flags
 
-from training.flags import (
-    action_flags,
-    command_line,
-    device_flags,
-    model_flags,
-    table_flags,
-    training_flags,
-)
+from training.flags import command_line, fine_tuning_flags, model_flags, table_flags
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
 
 
 def define_flags():
-    model_flags.define(max_seq_length=128)
-    training_flags.define()
-    training_flags.define_fine_tuning()
-    action_flags.define(*ACTIONS)
-    device_flags.define()
+    fine_tuning_flags.define(*ACTIONS, max_seq_length=128)
     table_flags.define()
     with command_line.heading("Output"):
         flags.DEFINE_bool(

@@ -13,8 +13,8 @@ from training.flags import (
     command_line,
     device_flags,
     device_setup,
+    fine_tuning_flags,
     model_flags,
-    training_flags,
 )
 from training.optimization import lamb, schedule
 from training.optimization import optimizer as optimizer_lib
@@ -161,7 +161,7 @@ def set_up(*actions: str) -> Any:
     """
     action_flags.check(*actions)
     if "seeds" in FLAGS:
-        training_flags.check_fine_tuning()
+        fine_tuning_flags.check()
     strategy = device_setup.set_up()
     if FLAGS.do_train:
         device_setup.check_batch_size(strategy)
@@ -197,7 +197,7 @@ def fine_tuning_settings(
             config=config,
             init_checkpoint=files.init_checkpoint,
         ),
-        seeds=training_flags.seeds(),
+        seeds=fine_tuning_flags.seeds(),
         evaluates="do_eval" in FLAGS and FLAGS.do_eval,
         predicts=FLAGS.do_predict,
         exports=FLAGS.do_export,

@@ -8,14 +8,14 @@ from training.flags import (
     action_flags,
     device_flags,
     device_setup,
+    fine_tuning_flags,
     model_flags,
     run_flags,
-    training_flags,
 )
 
 READERS = (
-    *(action_flags, device_flags, device_setup, model_flags),
-    *(run_flags, training_flags),
+    *(action_flags, device_flags, device_setup),
+    *(fine_tuning_flags, model_flags, run_flags),
 )
 
 

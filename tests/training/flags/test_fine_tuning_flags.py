@@ -1,8 +1,8 @@
-"""Tests of training_flags.py with a stand-in for the parsed command line."""
+"""Tests of fine_tuning_flags.py with a stand-in for the parsed command line."""
 
 import pytest
 
-from training.flags import training_flags
+from training.flags import fine_tuning_flags
 
 FINE_TUNING = {"seeds": [], "early_stopping_patience": 0, "evaluate_steps": 0}
 
@@ -21,7 +21,7 @@ FINE_TUNING = {"seeds": [], "early_stopping_patience": 0, "evaluate_steps": 0}
 def test_fine_tuning_is_checked(command_line, change, message):
     command_line(**{**FINE_TUNING, **change})
     if message is None:
-        training_flags.check_fine_tuning()
+        fine_tuning_flags.check()
     else:
         with pytest.raises(ValueError, match=message):
-            training_flags.check_fine_tuning()
+            fine_tuning_flags.check()
