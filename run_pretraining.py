@@ -16,7 +16,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is im
 from absl import flags
 
 from training.flags import (
-    action_flags,
     command_line,
     device_flags,
     model_flags,
@@ -31,7 +30,7 @@ ACTIONS = ("do_train", "do_eval")
 def define_flags():
     model_flags.define(max_seq_length=128)
     training_flags.define()
-    action_flags.define(*ACTIONS)
+    training_flags.define_actions(*ACTIONS)
     device_flags.define()
     pretraining_flags.define()
 

@@ -28,7 +28,7 @@ PLAIN_MODULES = {
     "data_pipeline.tagging.tag_schemes",
     "data_pipeline.tagging.tag_sets",
     "modeling.config",
-    "training.flags.action_flags",
+    "training.flags.training_flags",
     "training.flags.command_line",
     "training.flags.device_flags",
     "training.flags.model_flags",
@@ -36,7 +36,6 @@ PLAIN_MODULES = {
     "training.flags.squad_flags",
     "training.flags.table_flags",
     "training.flags.tagger_flags",
-    "training.flags.training_flags",
     "training.optimization.schedule",
     "training.results.metrics",
 }

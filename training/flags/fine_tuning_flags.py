@@ -3,7 +3,6 @@
 from absl import flags
 
 from training.flags import (
-    action_flags,
     command_line,
     device_flags,
     model_flags,
@@ -17,12 +16,12 @@ def define(*actions: str, max_seq_length: int) -> None:
     """All that scripts of fine-tuning have in common.
 
     Args:
-        *actions: as in action_flags.define.
+        *actions: as in training_flags.define_actions.
         max_seq_length: the default, in tokens.
     """
     model_flags.define(max_seq_length=max_seq_length)
     training_flags.define()
-    action_flags.define(*actions)
+    training_flags.define_actions(*actions)
     device_flags.define()
     _define_epochs()
     _define_best()

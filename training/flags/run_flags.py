@@ -9,12 +9,12 @@ from absl import logging
 
 from training import errors, fine_tuning, loop, run
 from training.flags import (
-    action_flags,
     command_line,
     device_flags,
     device_setup,
     fine_tuning_flags,
     model_flags,
+    training_flags,
 )
 from training.optimization import lamb, schedule
 from training.optimization import optimizer as optimizer_lib
@@ -159,7 +159,7 @@ def set_up(*actions: str) -> Any:
     Raises:
         ValueError: flags are missing, or contradict each other.
     """
-    action_flags.check(*actions)
+    training_flags.check_actions(*actions)
     if "seeds" in FLAGS:
         fine_tuning_flags.check()
     strategy = device_setup.set_up()

@@ -1,4 +1,4 @@
-"""Flags of training: batches, rate, length, and when to save and to evaluate.
+"""Flags of what to do, and of training: batches, rate, when to save and to evaluate.
 
 Every flag of google-research/bert keeps its name, default and meaning. What is new has
 a default that leaves the original's result as it is.
@@ -7,6 +7,14 @@ a default that leaves the original's result as it is.
 from absl import flags
 
 from training.flags import command_line
+
+FLAGS = flags.FLAGS
+_ACTIONS = {
+    "do_train": "Whether to run training.",
+    "do_eval": "Whether to run eval on the dev set.",
+    "do_predict": "Whether to run the model on the test set.",
+    "do_export": "Whether to write a SavedModel to output_dir/export/<n>.",
+}
 
 
 def define(train_batch_size: int = 32) -> None:
@@ -80,3 +88,23 @@ def _define_updates(train_batch_size: int) -> None:
         "original does not.",
     )
     flags.DEFINE_integer("seed", 1, "Decides initial values, order and dropout.")
+
+
+@command_line.heading("What to do")
+def define_actions(*names: str) -> None:
+    """The named actions, each False by default."""
+    for name in names:
+        flags.DEFINE_bool(name, False, _ACTIONS[name])
+
+
+def check_actions(*names: str) -> None:
+    """Refuses a command line that asks for nothing, or has no place for results.
+
+    Raises:
+        ValueError: none of the named flags is True, or --output_dir is missing.
+    """
+    if not any(FLAGS[name].value for name in names):
+        *others, last = (f"`{name}`" for name in names)
+        raise ValueError(f"At least one of {', '.join(others)} or {last} must be True.")
+    if not FLAGS.output_dir:
+        raise ValueError("--output_dir is missing; name a directory for the results")

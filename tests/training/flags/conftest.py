@@ -5,16 +5,16 @@ import types
 import pytest
 
 from training.flags import (
-    action_flags,
     device_flags,
     device_setup,
     fine_tuning_flags,
     model_flags,
     run_flags,
+    training_flags,
 )
 
 READERS = (
-    *(action_flags, device_flags, device_setup),
+    *(training_flags, device_flags, device_setup),
     *(fine_tuning_flags, model_flags, run_flags),
 )
 

@@ -1,8 +1,8 @@
-"""Tests of action_flags.py with a stand-in for the parsed command line."""
+"""Tests of training_flags.py with a stand-in for the parsed command line."""
 
 import pytest
 
-from training.flags import action_flags
+from training.flags import training_flags
 
 ACTIONS = {"do_train": True, "do_eval": False, "do_predict": False, "output_dir": "o"}
 
@@ -29,7 +29,7 @@ ACTIONS = {"do_train": True, "do_eval": False, "do_predict": False, "output_dir"
 def test_actions_are_checked(command_line, change, names, message):
     command_line(**{**ACTIONS, **change})
     if message is None:
-        action_flags.check(*names)
+        training_flags.check_actions(*names)
     else:
         with pytest.raises(ValueError, match=message):
-            action_flags.check(*names)
+            training_flags.check_actions(*names)
