@@ -101,7 +101,7 @@ class Loop:
         Args:
             batches: dataset of the batches from `step` on.
             step: steps done before.
-            state: {} for a new run, or what the resumed checkpoint had beside it.
+            state: {} for a new run, or what lay beside the resumed checkpoint.
 
         Returns:
             The final state: `step`, and with evaluation `evaluated_step`, and where one

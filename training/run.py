@@ -118,7 +118,7 @@ def start(
         files: {name: text} of what belongs beside the weights.
 
     Returns:
-        The model and what `load_weights` returned.
+        The model, and what `load_weights` returned.
 
     Raises:
         errors.InputError: the directory holds another run, or weights of another model.
@@ -309,21 +309,14 @@ def lost_workers_named(strategy: Any) -> Iterator[None]:
 def record(
     settings: Settings, step: int, scores: Mapping[str, Any], results: Mapping[str, Any]
 ) -> None:
-    """Puts an evaluation into TensorBoard and into eval_results.txt.
-
-    Args:
-        settings: of the run.
-        step: of the weights that were evaluated.
-        scores: as Training.evaluate gives them, for TensorBoard.
-        results: the lines of the file.
+    """Puts scores of the weights of `step` into TensorBoard, results into a file.
 
     Raises:
-        errors.InputError: the file cannot be written.
+        errors.InputError: eval_results.txt cannot be written.
     """
     if not settings.writes:
         return
-    reporter = reporting.Reporter(settings.output_dir, step)
-    with contextlib.closing(reporter):
+    with contextlib.closing(reporting.Reporter(settings.output_dir, step)) as reporter:
         reporter.write("eval", step, scores)
     path = os.path.join(settings.output_dir, file_names.EVAL_RESULTS)
     with errors.of_input():

@@ -107,9 +107,8 @@ def _one_step(strategy, replica_step, scales_loss, stop):
 
 def _of_first_replica(strategy, results):
     """What all replicas agree on."""
-    return tf.nest.map_structure(
-        lambda value: strategy.experimental_local_results(value)[0], results
-    )
+    local = strategy.experimental_local_results
+    return tf.nest.map_structure(lambda value: local(value)[0], results)
 
 
 def _goes_on(sums):
@@ -257,9 +256,7 @@ def evaluate_function(model, objective, strategy, *, jit_compile):
 def predict_function(model, strategy, *, jit_compile):
     """Builds the compiled function that runs the model on one batch, without dropout.
 
-    Returns:
-        A tf.function: features [B, ...] -> the model's dict of outputs, of this
-        process's share of the batch.
+    It takes features [B, ...] and gives the outputs for this process's share of them.
     """
 
     @functools.partial(_graph, jit_compile=True if jit_compile else None)

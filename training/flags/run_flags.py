@@ -24,15 +24,10 @@ _OPTIMIZERS = {"adam": optimizer_lib.BertAdam, "lamb": lamb.BertLamb}
 
 
 def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
-    """The plan of a run over labelled rows.
-
-    Args:
-        num_examples: training examples.
-        metrics: names of the scores an evaluation gives, the most important first;
-            none where there is no evaluation.
+    """The plan of a run over labelled rows, whose most important metric comes first.
 
     Raises:
-        ValueError: the examples make no step, or --best_metric is none of the scores.
+        ValueError: the examples make no step, or --best_metric is none of the metrics.
     """
     num_train_steps = schedule.count_steps(
         num_examples, FLAGS.train_batch_size, FLAGS.num_train_epochs
@@ -52,26 +47,18 @@ def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
     return plan_of_steps(
         num_train_steps,
         int(num_train_steps * FLAGS.warmup_proportion),
-        best_metric=best_metric,
-        patience=FLAGS.early_stopping_patience,
+        best_metric,
+        FLAGS.early_stopping_patience,
     )
 
 
 def plan_of_steps(
     num_train_steps: int,
     num_warmup_steps: int,
-    *,
     best_metric: str = "",
     patience: int = 0,
 ) -> loop.Plan:
-    """The plan of a run whose steps are counted already.
-
-    Args:
-        num_train_steps: the last step.
-        num_warmup_steps: steps in which the rate rises.
-        best_metric: as in loop.Plan, like `patience`.
-        patience: evaluations.
-    """
+    """The plan of a run whose steps are counted already."""
     rate = schedule.linear_with_warmup(
         FLAGS.learning_rate, num_train_steps, num_warmup_steps
     )
@@ -108,15 +95,7 @@ def run_settings(
     init_checkpoint: str,
     **others: Any,
 ) -> run.Settings:
-    """What the flags say about any run.
-
-    Args:
-        strategy: the tf.distribute.Strategy.
-        plan: when training does what, if it does.
-        config: of the network; another one makes another run.
-        init_checkpoint: where the first weights come from.
-        **others: what only one script knows.
-    """
+    """What the flags say about any run; `config` is the network's."""
     return run.Settings(
         output_dir=FLAGS.output_dir,
         init_checkpoint=init_checkpoint,
@@ -148,16 +127,10 @@ def run_settings(
 
 
 def set_up(*actions: str) -> Any:
-    """Checks what can be checked without any file, and readies the devices.
-
-    Args:
-        *actions: the flags of which one has to be set.
-
-    Returns:
-        The tf.distribute.Strategy.
+    """Checks what needs no file, and readies the devices: a tf.distribute.Strategy.
 
     Raises:
-        ValueError: flags are missing, or contradict each other.
+        ValueError: none of the actions is asked for, or flags contradict each other.
     """
     training_flags.check_actions(*actions)
     if "seeds" in FLAGS:
@@ -183,8 +156,7 @@ def fine_tuning_settings(
         files: of the pretrained model.
         config: of the network.
         num_examples: for training; 0 without.
-        score_names: what an evaluation gives, the most important first; none where
-            there is no evaluation while training.
+        score_names: what an evaluation while training gives, the most important first.
 
     Raises:
         ValueError: as in `plan`.
@@ -217,11 +189,7 @@ def wanted_splits() -> list[str]:
 
 
 def fine_tune(prepare: Callable[[], tuple[fine_tuning.Task, Any]]) -> None:
-    """The `main` of a fine-tuning script.
-
-    Args:
-        prepare: reads and checks all input; gives the task and its settings.
-    """
+    """The `main` of a script whose `prepare` reads and checks all input."""
     command_line.quiet_libraries()
     with errors.explained():
         with errors.of_input():
