@@ -15,11 +15,8 @@ def find(
 ) -> list[str]:
     """Lists the files that comma-separated names and globs stand for.
 
-    Args:
-        patterns: value of the flag; names and globs that `tf.io.gfile` understands.
-        flag: its name, for messages.
-        wanted: what to give instead, for messages, with an example.
-        accepts: which of the files found to keep.
+    Messages say --`flag` and what is `wanted` instead. Only files that `accepts` takes
+    count.
 
     Returns:
         Paths, in the order of the patterns and sorted within each.
