@@ -15,11 +15,8 @@ def find(
 ) -> list[str]:
     """Lists the files that comma-separated names and globs stand for.
 
-    Messages say --`flag` and what is `wanted` instead. Only files that `accepts` takes
-    count.
-
-    Returns:
-        Paths, in the order of the patterns and sorted within each.
+    They come in the order of the patterns, sorted within each; those that `accepts`
+    refuses are left out. Messages name the flag and say what is wanted.
 
     Raises:
         ValueError: one of them stands for no file.
