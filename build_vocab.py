@@ -148,7 +148,7 @@ def write(vocab, config):
     """Writes the vocabulary, and the config that goes with it."""
     if len(vocab) < FLAGS.vocab_size:
         print(
-            f"the text has no more pieces than make {len(vocab)} entries, less than "
+            f"the text gives only {len(vocab)} entries, less than "
             f"--vocab_size={FLAGS.vocab_size}"
         )
     atomic_files.write_text(FLAGS.output_file, "".join(f"{v}\n" for v in vocab))

@@ -14,11 +14,7 @@ Classes = label_sets.LabelSet | tag_sets.TagSet
 
 
 def find(*places: str) -> str:
-    """Path of the first label_map.json in these places, or "".
-
-    Args:
-        *places: directories or checkpoint prefixes, or "".
-    """
+    """Path of the first label_map.json in directories or beside checkpoints, or ""."""
     for place in places:
         directory = place if tf.io.gfile.isdir(place) else os.path.dirname(place)
         path = os.path.join(directory, file_names.LABEL_MAP)
@@ -56,9 +52,7 @@ def read(path: str, num_classes: int) -> Classes:
 def named(names: Sequence[str], problem_type: str) -> Classes:
     """The classes of a head of which only the names are known, in the order of ids.
 
-    Args:
-        names: of the labels or tags.
-        problem_type: one of label_sets.PROBLEM_TYPES, or "" for tags.
+    The problem type is one of label_sets.PROBLEM_TYPES, or "" for tags.
 
     Raises:
         ValueError: these cannot be the names of that.

@@ -69,7 +69,7 @@ class Corpus:
     files: tuple[str, ...]
     sizes: tuple[int, ...]
     range_files: np.ndarray  # int32 [R], index of the file of each range
-    range_starts: np.ndarray  # int64 [R], in bytes, before it moves to a document
+    range_starts: np.ndarray  # int64 [R], in bytes, before moving to a document
 
     @classmethod
     def of(cls, files: list[str], sizes: list[int] | None = None) -> "Corpus":
@@ -111,9 +111,9 @@ class Corpus:
         return np.split(order, cuts)
 
     def read(self, index: int) -> bytes:
-        """The documents of one range; each document is in exactly one.
+        """The documents of a range; each document is in exactly one.
 
-        There may be none: a document before the range may be longer than it.
+        There may be none, where a document of a range before covers it.
         """
         number = int(self.range_files[index])
         start, size = int(self.range_starts[index]), self.sizes[number]

@@ -43,10 +43,8 @@ def start(
     On Linux they are forked, which takes no time and shares the memory of the
     libraries; a process whose TensorFlow has threads already cannot be forked.
 
-    Args:
-        count: number of workers; a single one works in this process.
-        warm_up: what each worker does first, while this process goes on. A ValueError
-            in it is ignored, since the work will raise it again.
+    A single worker works in this process. Others call `warm_up` first, while this
+    process goes on; its ValueError is ignored, since the work will raise it again.
 
     Yields:
         An executor. After an exception, work that has not begun is dropped.

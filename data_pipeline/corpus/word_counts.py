@@ -75,11 +75,11 @@ def count(
 
     Args:
         corpus: plain UTF-8 files; where lines begin and end does not matter.
-        executor: from `processes.start`.
-        num_workers: processes of the executor.
-        do_lower_case: whether the vocabulary is for an uncased model.
+        executor: what `processes.start` yields.
+        num_workers: its number of workers.
+        do_lower_case: True for uncased models.
         report: called with ranges done, of how many, MB=... and words=....
-        max_words: different words kept in memory.
+        max_words: limit of different words in memory.
 
     Raises:
         ValueError: there is no word in the corpus.

@@ -2,8 +2,8 @@
 
 Top-down: substrings of words are counted and visited from long to short. One that
 occurs often enough becomes a piece, and its occurrences no longer count for its own
-prefixes. In the first pass substrings begin anywhere; in later ones, where the words
-have pieces when they are cut with those of the pass before. The threshold decides the
+prefixes. In the first pass substrings begin anywhere; in later ones, only where a piece
+begins when words are cut with the pieces of the pass before. The threshold decides the
 size of the vocabulary, so it is searched.
 
 TensorFlow Text documents this algorithm, but its code subtracts the occurrences of all
@@ -33,7 +33,7 @@ UNUSED_BEFORE_UNK = 99
 MAX_SUBSTRINGS = 20_000_000
 _PASSES = 3  # over the words for one threshold; more change hardly anything
 MAX_PIECE_CHARS = 50  # of longer words only the characters count
-_CLOSE = 1.03  # pieces by those wanted: so many are trimmed without another guess
+_CLOSE = 1.03  # with so many times the pieces wanted, the search ends
 _MAX_GUESSES = 6
 _BATCH_WORDS = 1 << 16  # spelled at a time
 
@@ -50,19 +50,11 @@ def learn(
 
     [PAD] is 0; then come up to 99 unused tokens, [UNK], [CLS], [SEP], [MASK], further
     unused tokens, all characters by code point, first as the beginning of a word and
-    then as its continuation, and last the pieces, the most frequent first.
-
-    Args:
-        counts: what to learn from.
-        vocab_size: most entries; there are fewer if the corpus has no more pieces.
-        num_unused_tokens: number of entries [unused0], [unused1], ...
-        min_character_frequency: rarer characters are no entries, so words that contain
-            them become [UNK].
-        report: gets a line now and then.
+    then as its continuation, and last the pieces, the most frequent first. All entries
+    differ. Characters below the minimum are no entries, so words with them are [UNK].
 
     Returns:
-        At most `vocab_size` different entries; a text can contain each, save for the
-        special and unused tokens.
+        V tokens, at most `vocab_size`; fewer if the corpus has no more pieces.
 
     Raises:
         ValueError: the characters and special tokens are more than `vocab_size`, or no
@@ -201,7 +193,7 @@ class _Substrings(NamedTuple):
 def _pieces(
     words: Sequence[tuple[str, int]], substrings: _Substrings, threshold: int
 ) -> list[str]:
-    """The pieces that occur so often, the most frequent first, of all substrings."""
+    """The pieces for a threshold, most frequent first, given all substrings."""
     kept = _keep(substrings, threshold)
     for _ in range(_PASSES - 1):
         starts = (_piece_starts(word, kept) for word, _ in words)

@@ -16,19 +16,20 @@ from data_pipeline.examples import packing
 POOL_BATCHES = 64
 
 
-def training_order(lengths, *, batch_size, num_steps, seed, group_by_length=True):
-    """The examples of every training batch.
+def training_order(
+    lengths: np.ndarray,
+    *,
+    batch_size: int,
+    num_steps: int,
+    seed: int,
+    group_by_length: bool = True,
+) -> np.ndarray:
+    """The examples of every training batch; equal seeds give equal orders.
 
-    Each epoch is a new permutation, and a batch may hold the end of one and the start
-    of the next (the original repeats before it batches). Pools of consecutive examples
-    are sorted by length, cut into full batches, and the batches shuffled.
-
-    Args:
-        lengths: int [N], tokens an example.
-        batch_size: examples a batch.
-        num_steps: number of batches.
-        seed: equal seeds give equal orders.
-        group_by_length: False keeps the order of the permutations.
+    Each epoch is a new permutation of N examples of so many tokens, int [N]. A batch is
+    full; it may hold the end of one epoch and the start of the next (the original
+    repeats before it batches). With `group_by_length`, pools of consecutive examples
+    are sorted by length, cut into batches, and the batches shuffled.
 
     Returns:
         int32 [num_steps, batch_size], indices of examples.
@@ -51,7 +52,7 @@ def training_order(lengths, *, batch_size, num_steps, seed, group_by_length=True
 
 
 def evaluation_order(lengths, batch_size):
-    """All examples once, sorted by length, in full batches.
+    """All examples once, sorted by length.
 
     Returns:
         int32 [number of batches, batch_size]; -1 fills up the last batch.
@@ -62,11 +63,11 @@ def evaluation_order(lengths, batch_size):
 
 
 def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
-    """Says of windows [B] which of the windows of their text they are: window 2 of 3.
+    """Says which windows of their texts B of N windows are, such as "window 2 of 3".
 
     Args:
         owners: int [N], ascending, the text of each window.
-        indices: int [B] into it.
+        indices: int [B], windows.
     """
     first = np.searchsorted(owners, owners[indices], side="left")
     end = np.searchsorted(owners, owners[indices], side="right")

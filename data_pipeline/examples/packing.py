@@ -69,13 +69,9 @@ def _head(rows, keep):
 def pack(ids_a, ids_b, *, cls_id, sep_id, max_seq_length):
     """[CLS] A [SEP] or [CLS] A [SEP] B [SEP] (BERT Figure 2), as TensorFlow operations.
 
-    Args:
-        ids_a: ragged int32 [B, (S)].
-        ids_b: the same, or None for single texts.
-        cls_id: id of [CLS].
-        sep_id: id of [SEP].
-        max_seq_length: in tokens, the special ones included. A single text keeps its
-            beginning; of a pair the longer text loses tokens first.
+    Ids are ragged int32 [B, (S)], `ids_b` None for single texts. `max_seq_length`
+    counts the special tokens, too. A single text keeps its beginning; of a pair the
+    longer text loses tokens first.
 
     Returns:
         ragged int32 [B, (S)] of tokens, and int32 [B] the length of segment 0.
@@ -113,15 +109,9 @@ def concatenate(parts: Sequence[Packed]) -> Packed:
 
 
 def grids(packed: Packed, length: int, rows: slice = slice(None)):
-    """What `pad` gives, of some or all sequences, as NumPy arrays.
+    """What `pad` gives for some or all sequences, as NumPy arrays [N, length].
 
-    Args:
-        packed: the sequences.
-        length: S, in tokens, not less than that of any of them.
-        rows: which of them.
-
-    Returns:
-        {input_ids, input_mask, segment_ids}, each int32 [N, S].
+    None of the sequences may be longer than `length`.
     """
     lengths = packed.lengths[rows][:, np.newaxis]  # [N, 1]
     first = packed.splits[:-1][rows][:1].sum()  # 0 where there is no row
@@ -138,15 +128,10 @@ def grids(packed: Packed, length: int, rows: slice = slice(None)):
 
 
 def pad(tokens, first_lengths, length: int | None = None):
-    """The three inputs of the encoder, filled up with 0.
+    """The three inputs of the encoder, from the results of `pack`.
 
-    Ids are filled up with 0 as in the original, whatever the id of [PAD]. No model sees
-    them: input_mask is 0 there.
-
-    Args:
-        tokens: ragged int32 [B, (S)].
-        first_lengths: int32 [B].
-        length: S, in tokens; None for the longest of the batch.
+    Rows are filled up with 0 as in the original, whatever the id of [PAD], to `length`
+    tokens or the longest row. Since input_mask is 0 there, no real token depends on it.
 
     Returns:
         {input_ids, input_mask, segment_ids}, each int32 [B, S].

@@ -75,11 +75,9 @@ class _Columns:
 
 
 def records(arrays: Mapping[str, np.ndarray]) -> Iterator[bytes]:
-    """Serializes N records and yields one by one.
+    """Serializes the rows of {feature name: [N, L] array}, and yields one by one.
 
-    Args:
-        arrays: {feature name: [N, L] array}; integers (not negative, below 2^32)
-            become an int64_list, floats a float_list.
+    Integers (not negative, below 2^32) become an int64_list, floats a float_list.
     """
     rows = len(next(iter(arrays.values())))
     entries = _Columns(rows)
@@ -112,14 +110,11 @@ def write(
     columns: Mapping[str, np.ndarray],
     max_seq_length: int,
 ) -> None:
-    """Writes one tf.train.Example a sequence, in order; whole under its name or absent.
+    """Writes a record for each sequence; the file is whole under its name or absent.
 
-    Args:
-        path: of the TFRecord file; its directory is made if absent.
-        packed: N sequences, which become input_ids, input_mask and segment_ids
-            [max_seq_length], as `packing.pad` pads them.
-        columns: other features as in `records`, [N] or [N, L].
-        max_seq_length: in tokens, not less than that of any sequence.
+    Each has input_ids, input_mask and segment_ids, padded to `max_seq_length` as by
+    `packing.pad`, and the features of `columns`, [N] or [N, L] as in `records`. The
+    directory is made if absent.
     """
     with (
         atomic_files.replacing(path) as (temporary,),

@@ -15,14 +15,8 @@ def find(
 ) -> list[str]:
     """Lists the files that comma-separated names and globs stand for.
 
-    Args:
-        patterns: value of the flag; names and globs that `tf.io.gfile` understands.
-        flag: its name, for messages.
-        wanted: what to give instead, for messages, with an example.
-        accepts: which of the files found to keep.
-
-    Returns:
-        Paths, in the order of the patterns and sorted within each.
+    They come in the order of the patterns, sorted within each; those that `accepts`
+    refuses are left out. Messages name the flag and say what is wanted.
 
     Raises:
         ValueError: one of them stands for no file.

@@ -1,7 +1,6 @@
 """Names of labels or tags, as flags, lists and label_map.json hold them. Plain Python.
 
-Functions that open files take what opens them, so that `tf.io.gfile.GFile` can be
-handed over for remote ones.
+Functions that read files are given what opens them, as `open` or tf.io.gfile.GFile do.
 """
 
 import collections
@@ -15,11 +14,7 @@ Classes = TypeVar("Classes")
 
 
 def read_labels(spec: str, open_file: Callable[..., Any] = open) -> tuple[str, ...]:
-    """Reads a `--labels` value; the order gives the ids.
-
-    Args:
-        spec: labels between commas, or the path of a file with one label a line.
-        open_file: opens the file, as `open` does.
+    """Reads --labels, in the order of ids: names between commas, or a file of lines.
 
     Raises:
         FileNotFoundError: `spec` looks like a path, and there is no such file.
@@ -86,14 +81,10 @@ def read_map(
     what: str,
     settings: str,
 ) -> Classes:
-    """Reads the text of `map_text`: make(names, **settings).
+    """Makes classes of a label_map.json: make(names, **settings).
 
-    Args:
-        path: anything that `open_file` opens.
-        open_file: opens the file, as `open` does.
-        make: may raise a ValueError about what the file holds.
-        what: what the file is called in messages.
-        settings: which settings it has, for messages.
+    A ValueError of `make` counts as the file's. Messages call the file `what` and name
+    its `settings`.
 
     Raises:
         FileNotFoundError: no such file.

@@ -19,15 +19,9 @@ _CHUNK_BYTES = 1 << 20
 def tfds_rows(
     path: str, name: str, split: str, data_dir: str | None
 ) -> tuple[list[str], NumberedRows]:
-    """Opens a split of a TensorFlow Datasets data set, preparing it on first use.
+    """Opens a split of a data set such as "glue/sst2", and prepares it on first use.
 
-    Class labels become their names, and -1 None.
-
-    Args:
-        path: what messages call the split.
-        name: such as "glue/sst2".
-        split: such as "train" or "validation[:10%]".
-        data_dir: where prepared data sets lie; None is the library's default.
+    Class labels become their names, and -1 None. Messages call the split `path`.
 
     Returns:
         Names of the features, and an iterator over (number from 1, example).

@@ -12,8 +12,6 @@ does not assign come out differently, and none that it assigns; a capital sigma 
 a letter or mark that is newer than Unicode 13 may take the other small form.
 """
 
-from collections.abc import Callable
-
 import tensorflow as tf
 import tensorflow_text as text
 
@@ -75,12 +73,8 @@ def normalize(texts: tf.Tensor, do_lower_case: bool) -> tf.Tensor:
         # First, because the UTF-8 lower-casing below depends on the user's locale: a
         # Turkish one turns "I" into a dotless i.
         texts = tf.strings.lower(texts)
-    plain = tf.strings.regex_full_match(texts, _PLAIN)
-    return _rewrite(
-        lambda rows: _normalize(rows, do_lower_case),
-        texts,
-        where=tf.logical_not(plain),
-    )
+    is_plain = tf.strings.regex_full_match(texts, _PLAIN)
+    return _rewrite(_normalize, texts, ~is_plain, do_lower_case)
 
 
 def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
@@ -102,15 +96,13 @@ def stands_alone(characters: tf.Tensor) -> tf.Tensor:
 def _normalize(texts, do_lower_case):
     """Steps 1 and 2, for texts that are not plain ASCII, and hides long words."""
     is_clean = tf.strings.regex_full_match(texts, _CLEAN)
-    texts = _rewrite(
-        lambda rows: _clean(rows, do_lower_case), texts, where=tf.logical_not(is_clean)
-    )
+    texts = _rewrite(_clean, texts, ~is_clean, do_lower_case)
     if do_lower_case:
         texts = tf.strings.lower(texts, encoding="utf-8")
         texts = text.normalize_utf8(texts, "NFD")
         texts = tf.strings.regex_replace(texts, r"\p{Mn}+", "")
     has_long_run = tf.strings.regex_full_match(texts, _LONG_RUN)
-    return _rewrite(_hide_long_words, texts, where=has_long_run)
+    return _rewrite(_hide_long_words, texts, has_long_run)
 
 
 def _clean(texts, do_lower_case):
@@ -120,7 +112,7 @@ def _clean(texts, do_lower_case):
     if not do_lower_case:
         return texts
     has_new = tf.strings.regex_full_match(texts, f"(?s).*[{_NEW_CAPITAL}].*")
-    return _rewrite(_lower_new_capitals, texts, where=has_new)
+    return _rewrite(_lower_new_capitals, texts, has_new)
 
 
 def _lower_new_capitals(texts):
@@ -148,15 +140,12 @@ def _split(texts):
     return tf.strings.split(tf.strings.regex_replace(texts, f"[{_LONE}]", r" \0 "))
 
 
-def _rewrite(
-    function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor, *, where: tf.Tensor
-) -> tf.Tensor:
-    """Applies a function to the rows of texts [B] where a condition holds, if any."""
+def _rewrite(function, texts, is_chosen, *arguments):
+    """Applies function(texts, *arguments) to the chosen rows of texts [B], if any."""
 
     def rewritten():
-        rows = tf.where(where)
-        return tf.tensor_scatter_nd_update(
-            texts, rows, function(tf.gather_nd(texts, rows))
-        )
+        rows = tf.where(is_chosen)
+        changed = function(tf.gather_nd(texts, rows), *arguments)
+        return tf.tensor_scatter_nd_update(texts, rows, changed)
 
-    return tf.cond(tf.reduce_any(where), rewritten, lambda: texts)
+    return tf.cond(tf.reduce_any(is_chosen), rewritten, lambda: texts)

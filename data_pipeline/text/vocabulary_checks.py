@@ -25,13 +25,10 @@ _UNCASED_SHARE = 0.005
 _ENOUGH_ENTRIES = 500
 
 
-def check_case(tokenizer: Any, vocab_file: str, init_checkpoint: str) -> None:
+def check_case(
+    tokenizer: tokenization.BertTokenizer, vocab_file: str, init_checkpoint: str
+) -> None:
     """Refuses to lower-case for a cased model, and the reverse.
-
-    Args:
-        tokenizer: has vocab and do_lower_case.
-        vocab_file: named in the message.
-        init_checkpoint: where the weights come from, or "".
 
     Raises:
         ValueError: the release's name or the vocabulary contradicts the flag.
@@ -68,14 +65,10 @@ def check_case(tokenizer: Any, vocab_file: str, init_checkpoint: str) -> None:
 
 
 def open_tokenizer(files: Any, *, checks_case: bool) -> tokenization.BertTokenizer:
-    """The tokenizer of a pretrained model.
-
-    Args:
-        files: has vocab_file, do_lower_case and init_checkpoint.
-        checks_case: whether a vocabulary that contradicts do_lower_case is refused.
+    """The tokenizer of files with vocab_file, do_lower_case and init_checkpoint.
 
     Raises:
-        ValueError: as in BertTokenizer.from_file, or `check_case`.
+        ValueError: as BertTokenizer.from_file and, where asked to check, `check_case`.
     """
     tokenizer = tokenization.BertTokenizer.from_file(
         files.vocab_file, files.do_lower_case

@@ -19,7 +19,7 @@ CONTENTS = {
     "one long line among short ones": b"a\n\n" + b"y" * 500 + b"\n\nb\n\nc\n",
     "no final newline": b"one\n\ntwo\n\nthree and four and five",
     "CRLF": b"one\r\ntwo\r\n\r\nthree\r\n\r\n\r\nfour\r\n" * 9,
-    "blank lines of white space": b"one\n \t\ntwo\n\f\v \nthree\n   \n" * 9,
+    "blank lines of whitespace": b"one\n \t\ntwo\n\f\v \nthree\n   \n" * 9,
     "blank line longer than a block": b"one\n" + b" " * 700 + b"\ntwo\n\nthree\n",
     "begins with blank lines": b"\n\n\none\n\ntwo\n",
     "ends with blank lines": b"one\n\ntwo\n\n\n\n",
@@ -224,7 +224,7 @@ def _damaged(packed):
         lambda packed: b"just text\n" * 50,
         _damaged,
     ],
-    ids=["no end", "half", "head only", "garbage behind", "text", "damaged"],
+    ids=["no end", "half", "head only", "garbage after", "text", "damaged"],
 )
 def test_bad_gzip_files_are_refused(tmp_path, monkeypatch, damage, block_bytes):
     monkeypatch.setattr(byte_ranges, "_BLOCK_BYTES", block_bytes)

@@ -7,7 +7,7 @@ from data_pipeline.examples import ragged
 NONE = np.zeros(0, np.int64)
 
 
-def test_splits_are_where_stretches_begin_and_end():
+def test_splits_are_where_rows_begin_and_end():
     assert ragged.splits([2, 0, 3]).tolist() == [0, 2, 2, 5]
     assert ragged.splits(NONE).tolist() == [0]
 

@@ -73,7 +73,7 @@ def test_places_of_parts():
     tokenizer = tokenization.BertTokenizer(VOCAB)
     line = "(Cafe\u0301)\u202fa\xadb\xa0\U0001f600\tİstanbul"
     found = token_offsets.tokenize(tf.constant(["a", line]), tokenizer)
-    assert found.starts.numpy().tolist() == [0, 2]  # behind "a" and a blank
+    assert found.starts.numpy().tolist() == [0, 2]  # after "a" and a space
     texts = [
         line[begin - 2 : end - 2]
         for begin, end in zip(
