@@ -17,7 +17,7 @@ from data_pipeline.squad import answer_choice, context_windows
 from data_pipeline.text import normalization, token_offsets, tokenization
 
 
-class WindowTensors(NamedTuple):
+class QuestionWindows(NamedTuple):
     """The N windows of B questions, in the order of the questions.
 
     Attributes:
@@ -45,7 +45,7 @@ def encoder(
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
-) -> Callable[[tf.Tensor, tf.Tensor], WindowTensors]:
+) -> Callable[[tf.Tensor, tf.Tensor], QuestionWindows]:
     """Returns a function that cuts windows as `context_windows.make_windows` does.
 
     It takes question [B] and context [B], strings in UTF-8 of which invalid bytes are
@@ -64,48 +64,44 @@ def encoder(
             )
             contexts = token_offsets.tokenize(context, tokenizer)
             query = tokenizer.tokenize(question)[:, :max_query_length]
-            return _cut(contexts, query, tokenizer, max_seq_length, doc_stride)
+            cut = context_windows.cut(
+                query.row_lengths(),
+                contexts.ids.row_starts(),
+                contexts.ids.row_limits(),
+                max_seq_length,
+                doc_stride,
+            )
+            tokens, first_lengths = packing.pack(
+                tf.gather(query, cut.question_index),
+                tf.gather(contexts.ids.values, tf.ragged.range(cut.starts, cut.stops)),
+                cls_id=tokenizer.cls_id,
+                sep_id=tokenizer.sep_id,
+                max_seq_length=max_seq_length,
+            )
+            return _located(cut, tokens, first_lengths, contexts)
 
     return encode
 
 
-def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
-    """The windows of contexts after their queries, which are ragged int32 [B, (S)]."""
-    ids = contexts.ids
-    room = max_seq_length - 3 - query.row_lengths()  # [CLS] and two [SEP]
-    stride = tf.minimum(room, doc_stride)
-    lengths = ids.row_lengths()
-    counts = 1 - tf.minimum(room - lengths, 0) // stride  # [B]
-    counts = tf.where(lengths > 0, counts, 0)
-    question = tf.repeat(tf.range(ids.nrows()), counts)  # [N]
-    number = tf.ragged.range(counts).flat_values
-    # Places among the tokens of all contexts.
-    starts = tf.gather(ids.row_starts(), question)
-    starts += number * tf.gather(stride, question)
-    stops = starts + tf.gather(room, question)
-    stops = tf.minimum(stops, tf.gather(ids.row_limits(), question))
-    tokens, first_lengths = packing.pack(
-        tf.gather(query, question),
-        tf.gather(ids.values, tf.ragged.range(starts, stops)),
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
-        max_seq_length=max_seq_length,
-    )
+def _located(cut, tokens, first_lengths, contexts):
+    """The windows, and where in the contexts their tokens come from."""
     padded = packing.with_a_column(packing.pad(tokens, first_lengths))
     before = tf.range(tf.shape(padded[features.INPUT_IDS], tf.int64)[1])
     before -= tf.cast(first_lengths, tf.int64)[:, tf.newaxis]  # [N, S]
-    token_index = starts[:, tf.newaxis] + before
-    after = stops[:, tf.newaxis] - 1 - token_index
+    token_index = cut.starts[:, tf.newaxis] + before
+    after = cut.stops[:, tf.newaxis] - 1 - token_index
     is_context = (before >= 0) & (after >= 0)
     token_index = tf.where(is_context, token_index, 0)
     scores = tf.cast(tf.minimum(before, after), tf.float64)
-    scores += 0.01 * tf.cast(stops - starts, tf.float64)[:, tf.newaxis]
-    return WindowTensors(
+    scores += 0.01 * tf.cast(cut.stops - cut.starts, tf.float64)[:, tf.newaxis]
+    return QuestionWindows(
         features=padded,
-        question_index=question,
+        question_index=cut.question_index,
         token_index=token_index,
         is_context=is_context,
-        is_max_context=_is_best(scores, token_index, is_context, tf.size(ids.values)),
+        is_max_context=_is_best(
+            scores, token_index, is_context, tf.size(contexts.ids.values)
+        ),
         contexts=contexts,
     )
 
@@ -126,7 +122,7 @@ def _is_best(scores, token_index, is_context, num_tokens):
 
 def chooser(
     settings: answer_choice.Settings,
-) -> Callable[[WindowTensors, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
+) -> Callable[[QuestionWindows, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
     """Returns a function that chooses as `answer_choice.choose` does by "words".
 
     Texts are cut out of the context, so their whitespace is as it was written. Padding
