@@ -64,60 +64,56 @@ def encoder(
             )
             contexts = token_offsets.tokenize(context, tokenizer)
             query = tokenizer.tokenize(question)[:, :max_query_length]
-            cut = context_windows.cut(
-                query.row_lengths(),
-                contexts.ids.row_starts(),
-                contexts.ids.row_limits(),
-                max_seq_length,
-                doc_stride,
-            )
-            tokens, first_lengths = packing.pack(
-                tf.gather(query, cut.question_index),
-                tf.gather(contexts.ids.values, tf.ragged.range(cut.starts, cut.stops)),
-                cls_id=tokenizer.cls_id,
-                sep_id=tokenizer.sep_id,
-                max_seq_length=max_seq_length,
-            )
-            return _located(cut, tokens, first_lengths, contexts)
+            return _cut(contexts, query, tokenizer, max_seq_length, doc_stride)
 
     return encode
 
 
-def _located(cut, tokens, first_lengths, contexts):
-    """The windows, and where in the contexts their tokens come from."""
+def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
+    """The windows of contexts after their queries, which are ragged int32 [B, (S)]."""
+    ids = contexts.ids
+    question, _, starts, stops = context_windows.cut(
+        *(query.row_lengths(), ids.row_starts(), ids.row_limits()),
+        *(max_seq_length, doc_stride),
+    )
+    tokens, first_lengths = packing.pack(
+        tf.gather(query, question),
+        tf.gather(ids.values, tf.ragged.range(starts, stops)),
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+        max_seq_length=max_seq_length,
+    )
     padded = packing.with_a_column(packing.pad(tokens, first_lengths))
     before = tf.range(tf.shape(padded[features.INPUT_IDS], tf.int64)[1])
     before -= tf.cast(first_lengths, tf.int64)[:, tf.newaxis]  # [N, S]
-    token_index = cut.starts[:, tf.newaxis] + before
-    after = cut.stops[:, tf.newaxis] - 1 - token_index
+    token_index = starts[:, tf.newaxis] + before
+    after = stops[:, tf.newaxis] - 1 - token_index
     is_context = (before >= 0) & (after >= 0)
     token_index = tf.where(is_context, token_index, 0)
     scores = tf.cast(tf.minimum(before, after), tf.float64)
-    scores += 0.01 * tf.cast(cut.stops - cut.starts, tf.float64)[:, tf.newaxis]
+    scores += 0.01 * tf.cast(stops - starts, tf.float64)[:, tf.newaxis]
+    is_best = _is_best(scores, token_index, is_context, tf.size(ids.values))
     return QuestionWindows(
         features=padded,
-        question_index=cut.question_index,
+        question_index=question,
         token_index=token_index,
         is_context=is_context,
-        is_max_context=_is_best(
-            scores, token_index, is_context, tf.size(contexts.ids.values)
-        ),
+        is_max_context=is_context & is_best,
         contexts=contexts,
     )
 
 
 def _is_best(scores, token_index, is_context, num_tokens):
-    """Whether no window has a higher score for a token, nor an earlier one the same."""
+    """Whether no window has a higher score for a token, and no earlier one the same."""
 
     def over_windows(reduce, values, default):
         values = tf.where(is_context, values, default)  # [N, S]
         return tf.gather(reduce(values, token_index, num_tokens), token_index)
 
-    is_best = scores == over_windows(tf.math.unsorted_segment_max, scores, -1.0)
+    is_highest = scores == over_windows(tf.math.unsorted_segment_max, scores, -1.0)
     count = tf.shape(scores, tf.int64)[0]
-    window = tf.where(is_best, tf.range(count)[:, tf.newaxis], count)
-    first = over_windows(tf.math.unsorted_segment_min, window, count)
-    return is_context & (window == first)
+    window = tf.where(is_highest, tf.range(count)[:, tf.newaxis], count)
+    return window == over_windows(tf.math.unsorted_segment_min, window, count)
 
 
 def chooser(
@@ -132,7 +128,7 @@ def chooser(
     * answer: string; "" for none.
     * start, end: int32, its characters in the context; -1 for none.
     * score: float32, the sum of its two logits.
-    * probability: float32, its share among the n best and no answer.
+    * probability: float32, its share among the n best and no answer, 0..1.
     * null_odds: float32, the score of no answer minus that of the best answer; only
       where `settings.version_2_with_negative`.
     """

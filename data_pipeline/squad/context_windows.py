@@ -236,27 +236,19 @@ def tokenize_contexts(
     )
 
 
-class Cut(NamedTuple):
-    """Where the N windows of B questions are cut; int64 tensors [N].
-
-    Attributes:
-        question_index: the question of each.
-        window_index: counted from 0 for each question.
-        starts: first token of the excerpt, counted in all contexts.
-        stops: the one after its last.
-    """
-
-    question_index: tf.Tensor
-    window_index: tf.Tensor
-    starts: tf.Tensor
-    stops: tf.Tensor
-
-
-def cut(query_lengths, context_starts, context_ends, max_seq_length, doc_stride) -> Cut:
+def cut(query_lengths, context_starts, context_ends, max_seq_length, doc_stride):
     """Cuts windows as TensorFlow operations, for training and serving alike.
 
-    The first three arguments are int64 [B]: tokens that a question keeps, and where its
-    context begins and ends among the tokens of all contexts.
+    Args:
+        query_lengths: int64 [B], tokens of each question.
+        context_starts: int64 [B], first token of its context among those of all.
+        context_ends: int64 [B], the one after its last.
+        max_seq_length: as for `make_windows`.
+        doc_stride: likewise.
+
+    Returns:
+        int64 [N] each: the question of a window, its number there from 0, and the first
+        token of its excerpt and the one after its last, counted like `context_starts`.
     """
     room = max_seq_length - 3 - query_lengths  # [CLS] and two [SEP]
     stride = tf.minimum(room, doc_stride)
@@ -268,7 +260,7 @@ def cut(query_lengths, context_starts, context_ends, max_seq_length, doc_stride)
     starts = tf.gather(context_starts, question) + number * tf.gather(stride, question)
     stops = starts + tf.gather(room, question)
     stops = tf.minimum(stops, tf.gather(context_ends, question))
-    return Cut(question, number, starts, stops)
+    return question, number, starts, stops
 
 
 def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
