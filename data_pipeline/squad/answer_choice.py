@@ -135,7 +135,7 @@ def choose(
         ValueError: logits and windows differ in shape, or a logit is not a number.
     """
     _check(inputs, start_logits, end_logits)
-    texts = _Texts(inputs, vocab, settings)
+    find_text = _text_finder(inputs, vocab, settings)
     answers = Answers({}, {}, {}, {} if settings.version_2_with_negative else None)
     order = np.argsort(inputs.question_index, kind="stable")
     bounds = np.searchsorted(
@@ -148,9 +148,8 @@ def choose(
         in_context = inputs.grids.word_index[rows] >= 0
         can_start = in_context & inputs.grids.is_max_context[rows]
         spans = _proposals(start, end, can_start, in_context, settings)
-        entries = _distinct(
-            spans, start, end, texts.of_question(question, rows), settings
-        )
+        text_of = functools.partial(find_text, question, rows)
+        entries = _distinct(spans, start, end, text_of, settings)
         answers.n_best[question_id] = _with_probabilities(entries)
         best = next((text for text in entries if text), None)
         answers.best[question_id] = best or ""
@@ -264,31 +263,26 @@ def _with_probabilities(entries):
     ]
 
 
-class _Texts:
-    """The texts of spans; what needs TensorFlow is done once, for all questions."""
+def _text_finder(inputs, vocab, settings):
+    """A function from question, rows, and a span of these rows to the span's text.
 
-    def __init__(self, inputs, vocab, settings):
-        lists = {id(words): words for words in inputs.words}.values()
-        words = itertools.chain.from_iterable(lists)
-        self._parts = answer_text.split_all(words, settings.do_lower_case)
-        self._inputs, self._vocab = inputs, vocab
-        self._offsets = None
-        if settings.aligner == "words":
-            self._offsets = answer_text.Offsets(self._parts, settings.do_lower_case)
+    What needs TensorFlow is done here, for all questions at once.
+    """
+    lists = {id(words): words for words in inputs.words}.values()
+    words = itertools.chain.from_iterable(lists)
+    parts = answer_text.split_all(words, settings.do_lower_case)
+    offsets = None
+    if settings.aligner == "words":
+        offsets = answer_text.Offsets(parts, settings.do_lower_case)
 
-    def of_question(self, question, rows):
-        """A function from (window, first, last), a span of `rows`, to its text."""
-        all_words = self._inputs.words[question]
-        grids = self._inputs.grids
+    def find(question, rows, window, first, last):
+        row, ends = rows[window], [first, last]
+        begin, end = inputs.grids.word_index[row, ends]
+        words = inputs.words[question][begin : end + 1]
+        if offsets is not None:
+            return offsets.text(words, *inputs.grids.part_index[row, ends])
+        ids = inputs.input_ids[row, first : last + 1].tolist()
+        spelled = answer_text.spell(vocab[index] for index in ids)
+        return answer_text.align(spelled, words, parts)
 
-        def text_of(window, first, last):
-            row, ends = rows[window], [first, last]
-            begin, end = grids.word_index[row, ends]
-            words = all_words[begin : end + 1]
-            if self._offsets is not None:
-                return self._offsets.text(words, *grids.part_index[row, ends])
-            ids = self._inputs.input_ids[row, first : last + 1].tolist()
-            spelled = answer_text.spell(self._vocab[index] for index in ids)
-            return answer_text.align(spelled, words, self._parts)
-
-        return text_of
+    return find

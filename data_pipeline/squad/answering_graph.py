@@ -17,7 +17,7 @@ from data_pipeline.squad import answer_choice, context_windows
 from data_pipeline.text import normalization, token_offsets, tokenization
 
 
-class WindowTensors(NamedTuple):
+class QuestionWindows(NamedTuple):
     """The N windows of B questions, in the order of the questions.
 
     Attributes:
@@ -45,7 +45,7 @@ def encoder(
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
-) -> Callable[[tf.Tensor, tf.Tensor], WindowTensors]:
+) -> Callable[[tf.Tensor, tf.Tensor], QuestionWindows]:
     """Returns a function that cuts windows as `context_windows.make_windows` does.
 
     It takes question [B] and context [B], strings in UTF-8 of which invalid bytes are
@@ -72,18 +72,10 @@ def encoder(
 def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
     """The windows of contexts after their queries, which are ragged int32 [B, (S)]."""
     ids = contexts.ids
-    room = max_seq_length - 3 - query.row_lengths()  # [CLS] and two [SEP]
-    stride = tf.minimum(room, doc_stride)
-    lengths = ids.row_lengths()
-    counts = 1 - tf.minimum(room - lengths, 0) // stride  # [B]
-    counts = tf.where(lengths > 0, counts, 0)
-    question = tf.repeat(tf.range(ids.nrows()), counts)  # [N]
-    number = tf.ragged.range(counts).flat_values
-    # Places among the tokens of all contexts.
-    starts = tf.gather(ids.row_starts(), question)
-    starts += number * tf.gather(stride, question)
-    stops = starts + tf.gather(room, question)
-    stops = tf.minimum(stops, tf.gather(ids.row_limits(), question))
+    question, _, starts, stops = context_windows.cut(
+        *(query.row_lengths(), ids.row_starts(), ids.row_limits()),
+        *(max_seq_length, doc_stride),
+    )
     tokens, first_lengths = packing.pack(
         tf.gather(query, question),
         tf.gather(ids.values, tf.ragged.range(starts, stops)),
@@ -100,33 +92,33 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
     token_index = tf.where(is_context, token_index, 0)
     scores = tf.cast(tf.minimum(before, after), tf.float64)
     scores += 0.01 * tf.cast(stops - starts, tf.float64)[:, tf.newaxis]
-    return WindowTensors(
+    is_best = _is_best(scores, token_index, is_context, tf.size(ids.values))
+    return QuestionWindows(
         features=padded,
         question_index=question,
         token_index=token_index,
         is_context=is_context,
-        is_max_context=_is_best(scores, token_index, is_context, tf.size(ids.values)),
+        is_max_context=is_context & is_best,
         contexts=contexts,
     )
 
 
 def _is_best(scores, token_index, is_context, num_tokens):
-    """Whether no window has a higher score for a token, nor an earlier one the same."""
+    """Whether no window has a higher score for a token, and no earlier one the same."""
 
     def over_windows(reduce, values, default):
         values = tf.where(is_context, values, default)  # [N, S]
         return tf.gather(reduce(values, token_index, num_tokens), token_index)
 
-    is_best = scores == over_windows(tf.math.unsorted_segment_max, scores, -1.0)
+    is_highest = scores == over_windows(tf.math.unsorted_segment_max, scores, -1.0)
     count = tf.shape(scores, tf.int64)[0]
-    window = tf.where(is_best, tf.range(count)[:, tf.newaxis], count)
-    first = over_windows(tf.math.unsorted_segment_min, window, count)
-    return is_context & (window == first)
+    window = tf.where(is_highest, tf.range(count)[:, tf.newaxis], count)
+    return window == over_windows(tf.math.unsorted_segment_min, window, count)
 
 
 def chooser(
     settings: answer_choice.Settings,
-) -> Callable[[WindowTensors, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
+) -> Callable[[QuestionWindows, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
     """Returns a function that chooses as `answer_choice.choose` does by "words".
 
     Texts are cut out of the context, so their whitespace is as it was written. Padding
@@ -136,7 +128,7 @@ def chooser(
     * answer: string; "" for none.
     * start, end: int32, its characters in the context; -1 for none.
     * score: float32, the sum of its two logits.
-    * probability: float32, its share among the n best and no answer.
+    * probability: float32, its share among the n best and no answer, 0..1.
     * null_odds: float32, the score of no answer minus that of the best answer; only
       where `settings.version_2_with_negative`.
     """

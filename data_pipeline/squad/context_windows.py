@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from contract import features
 from data_pipeline.examples import packing, ragged
@@ -58,8 +59,7 @@ class ContextWindows:
         contexts: where the excerpts are from.
         question_index: int32 [N], the question of each window.
         window_index: int32 [N], counted from 0 for each question.
-        excerpt_starts: int64 [N], first token of the excerpt, counted in its context.
-        context_starts: int64 [N], first token of the context in `contexts.tokens`.
+        excerpt_starts: int64 [N], first token of the excerpt in `contexts.tokens`.
         start_positions: int32 [N], first token of the answer, counted in the window;
             0, which is [CLS], where the window lacks some of the answer. None for
             prediction.
@@ -71,7 +71,6 @@ class ContextWindows:
     question_index: np.ndarray
     window_index: np.ndarray
     excerpt_starts: np.ndarray
-    context_starts: np.ndarray
     start_positions: np.ndarray | None
     end_positions: np.ndarray | None
 
@@ -116,13 +115,13 @@ def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
     window = np.repeat(np.arange(len(windows)), lengths)  # [sum of lengths], as below
     before = ragged.ranges(np.zeros_like(lengths), lengths)
     column = before + windows.packed.first_lengths[window]
-    token = before + (windows.context_starts + windows.excerpt_starts)[window]
+    token = before + windows.excerpt_starts[window]
 
     # Windows that show one token for one question have a place in common. A question's
     # excerpts cover its context, so their lengths leave room for all of its places.
-    first_windows = np.arange(len(windows)) - windows.window_index
-    shift = ragged.splits(lengths)[first_windows] + windows.excerpt_starts
-    place = before + shift[window]
+    first_window = np.arange(len(windows)) - windows.window_index
+    context_starts = windows.excerpt_starts[first_window]
+    place = token + (ragged.splits(lengths)[first_window] - context_starts)[window]
     scores = np.minimum(before, lengths[window] - 1 - before) + 0.01 * lengths[window]
     best_scores = np.zeros(len(place))
     np.maximum.at(best_scores, place, scores)
@@ -237,70 +236,91 @@ def tokenize_contexts(
     )
 
 
+def cut(query_lengths, context_starts, context_ends, max_seq_length, doc_stride):
+    """Cuts windows as TensorFlow operations, for training and serving alike.
+
+    Args:
+        query_lengths: int64 [B], tokens of each question.
+        context_starts: int64 [B], first token of its context among those of all.
+        context_ends: int64 [B], the one after its last.
+        max_seq_length: as for `make_windows`.
+        doc_stride: likewise.
+
+    Returns:
+        int64 [N] each: the question of a window, its number there from 0, and the first
+        token of its excerpt and the one after its last, counted like `context_starts`.
+    """
+    room = max_seq_length - 3 - query_lengths  # [CLS] and two [SEP]
+    stride = tf.minimum(room, doc_stride)
+    lengths = context_ends - context_starts
+    counts = 1 - tf.minimum(room - lengths, 0) // stride  # [B]
+    counts = tf.where(lengths > 0, counts, 0)
+    question = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)  # [N]
+    number = tf.ragged.range(counts).flat_values
+    starts = tf.gather(context_starts, question) + number * tf.gather(stride, question)
+    stops = starts + tf.gather(room, question)
+    stops = tf.minimum(stops, tf.gather(context_ends, question))
+    return question, number, starts, stops
+
+
 def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
     """The windows of the questions `rows`, which are consecutive."""
     max_seq_length, doc_stride, max_query_length = limits
     query = tokenizer.tokenize(questions.texts[rows[0] : rows[-1] + 1])
-    query_ids, query_starts = query.values.numpy(), query.row_starts().numpy()
     full_lengths = query.row_lengths().numpy()
-    query_lengths = np.minimum(full_lengths, max_query_length)  # [Q]
+    query_lengths = np.minimum(full_lengths, max_query_length)
     context_index = questions.context_index[rows]
-    context_lengths = np.diff(contexts.splits)[context_index]
-    room = max_seq_length - query_lengths - 3  # [CLS] and two [SEP]
-    stride = np.minimum(room, doc_stride)
-    counts = 1 + -(-np.maximum(context_lengths - room, 0) // stride)
-    counts[context_lengths == 0] = 0
-
-    owner = np.repeat(np.arange(len(rows)), counts)  # [N], from here on by window
-    window_index = ragged.ranges(np.zeros_like(counts), counts)
-    starts = window_index * stride[owner]
-    lengths = np.minimum(room[owner], context_lengths[owner] - starts)
-    context_starts = contexts.splits[context_index[owner]]
-    zeros, ones = np.zeros_like(owner), np.ones_like(owner)
+    question, window_index, starts, stops = (
+        each.numpy()
+        for each in cut(
+            query_lengths,
+            contexts.splits[context_index],
+            contexts.splits[context_index + 1],
+            max_seq_length,
+            doc_stride,
+        )
+    )
+    query_starts, kept = query.row_starts().numpy()[question], query_lengths[question]
+    zeros, ones = np.zeros_like(question), np.ones_like(question)
     tokens, splits = ragged.joined(
         (np.array([tokenizer.cls_id]), zeros, ones),
-        (query_ids, query_starts[owner], query_lengths[owner]),
+        (query.values.numpy(), query_starts, kept),
         (np.array([tokenizer.sep_id]), zeros, ones),
-        (contexts.tokens, context_starts + starts, lengths),
+        (contexts.tokens, starts, stops - starts),
         (np.array([tokenizer.sep_id]), zeros, ones),
     )
-    first_lengths = query_lengths[owner] + 2
+    first_lengths = (kept + 2).astype(features.INTEGER)
+    num_truncated = int(np.sum(full_lengths > max_query_length))
     begin = end = None
     if questions.answer_words is not None:
-        answers = _answer_tokens(rows, questions, contexts, tokenizer)[owner]  # [N, 2]
-        inside = (answers[:, 0] >= starts) & (answers[:, 1] < starts + lengths)
-        inside &= ~np.array(questions.is_impossible)[rows][owner]
+        answers = _answer_tokens(rows, questions, contexts, tokenizer)[question]
+        inside = (answers[:, 0] >= starts) & (answers[:, 1] < stops)
+        inside &= ~np.array(questions.is_impossible)[rows][question]
         shift = (first_lengths - starts)[:, None]
-        answers = np.where(inside[:, None], answers + shift, 0)
+        answers = np.where(inside[:, None], answers + shift, 0)  # [N, 2]
         begin, end = answers.astype(features.INTEGER).T
     return ContextWindows(
-        packed=packing.Packed(
-            tokens,
-            splits,
-            first_lengths.astype(features.INTEGER),
-            int(np.sum(full_lengths > max_query_length)),
-        ),
+        packed=packing.Packed(tokens, splits, first_lengths, num_truncated),
         contexts=contexts,
-        question_index=rows[owner].astype(features.INTEGER),
+        question_index=rows[question].astype(features.INTEGER),
         window_index=window_index.astype(features.INTEGER),
         excerpt_starts=starts,
-        context_starts=context_starts,
         start_positions=begin,
         end_positions=end,
     )
 
 
 def _answer_tokens(rows, questions, contexts, tokenizer):
-    """First and last token of each answer, counted in its context; int64 [rows, 2].
+    """First and last token of each answer in `contexts.tokens`; int64 [rows, 2].
 
     Words are coarser than answers: of "(1895-1943)." the answer may be "1895". The
     first tokens of the words that equal the answer's own tokens are taken, and all
     tokens of the words where none do ("Japan" in "Japanese"). Without meaning where
     `is_impossible`.
     """
-    context_index = questions.context_index[rows]
-    words = contexts.word_splits[context_index, None] + questions.answer_words[rows]
-    first = contexts.word_tokens[words[:, 0]]  # here counted in contexts.tokens
+    words = contexts.word_splits[questions.context_index[rows], None]
+    words = words + questions.answer_words[rows]
+    first = contexts.word_tokens[words[:, 0]]
     last = contexts.word_tokens[words[:, 1] + 1] - 1
     texts = [(questions.answer_texts[row] or [""])[0] for row in rows]
     answer = tokenizer.tokenize(texts)
@@ -319,4 +339,4 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
     found, index = np.unique(owner, return_index=True)  # the first place of each
     first[found] = place[index]
     last[found] = first[found] + lengths[found] - 1
-    return np.stack([first, last], axis=1) - contexts.splits[context_index, None]
+    return np.stack([first, last], axis=1)

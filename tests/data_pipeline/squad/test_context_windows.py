@@ -18,7 +18,7 @@ from data_pipeline.text import tokenization
 PIECES = "the fair opens on monday japanese a b ab ##b ##c c ( ) - . 1895 1943 中 文"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 TOKENIZER = tokenization.BertTokenizer(VOCAB)
-ARRAYS = ("question_index", "window_index", "excerpt_starts", "context_starts")
+ARRAYS = ("question_index", "window_index", "excerpt_starts")
 PACKED = ("tokens", "splits", "first_lengths")
 
 
@@ -147,7 +147,7 @@ def described(windows):
         begin, end = windows.packed.splits[window : window + 2]
         first_length = windows.packed.first_lengths[window]
         tokens = windows.packed.tokens[begin:end].tolist()
-        start = windows.context_starts[window] + windows.excerpt_starts[window]
+        start = windows.excerpt_starts[window]
         excerpt = windows.contexts.tokens[start:][: windows.excerpt_lengths[window]]
         assert tokens[first_length:-1] == excerpt.tolist()
         yield {
