@@ -30,17 +30,11 @@ GROUP_LENGTHS: dict[str, tuple[float, ...] | None] = {
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Which tokens are predicted, and how many.
+    """Which tokens are predicted, and how many."""
 
-    Attributes:
-        kind: a key of GROUP_LENGTHS.
-        masked_lm_prob: share of the tokens of a sequence, [CLS] and [SEP] counted.
-        max_predictions_per_seq: P, the most tokens of a sequence.
-    """
-
-    kind: str
-    masked_lm_prob: float
-    max_predictions_per_seq: int
+    kind: str  # a key of GROUP_LENGTHS
+    masked_lm_prob: float  # share of a sequence's tokens, [CLS] and [SEP] counted
+    max_predictions_per_seq: int  # P
 
     def counts(self, lengths):
         """Tokens to predict, int [N], in sequences of [N] tokens.
@@ -92,7 +86,7 @@ def mask(input_ids, lengths, rule, pieces, rng):
         input_ids: int32 [N, S], packed, padded.
         lengths: int [N], tokens of each without padding.
         rule: Rule.
-        pieces: Pieces of the vocabulary.
+        pieces: Pieces.
         rng: np.random.Generator, sole source of randomness.
 
     Returns:
