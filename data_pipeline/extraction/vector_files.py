@@ -32,7 +32,7 @@ Write = Callable[[Sequence[Any]], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Layout:
+class VectorLayout:
     """What a file is going to hold."""
 
     num_lines: int  # N
@@ -44,7 +44,7 @@ class Layout:
 
 
 @contextlib.contextmanager
-def writer(path: str, output_format: str, layout: Layout) -> Iterator[Write]:
+def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Write]:
     """Opens a file in one of FORMATS; it replaces what is at `path` if all goes well.
 
     Yields:

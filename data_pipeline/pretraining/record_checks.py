@@ -14,7 +14,7 @@ _READERS = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class RecordSource:
     """Files of records that fit each other and the run."""
 
     files: tuple[str, ...]
@@ -56,7 +56,7 @@ def open_records(
     vocab: Sequence[str] | None = None,
     do_lower_case: bool | None = None,
     flag: str = "input_file",
-) -> Source:
+) -> RecordSource:
     """Checks that files of records fit each other, the flags and the network.
 
     Records without metadata are counted, for which their file is read once.
@@ -90,7 +90,7 @@ def open_records(
             f"--{flag}: there is no record in {wording.first_of(files, 1)}; make "
             "them again with create_pretraining_data.py from more text"
         )
-    return Source(
+    return RecordSource(
         files=tuple(files),
         counts=counts,
         sentence_task=first.sentence_task,
@@ -157,8 +157,8 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
             )
 
 
-def check_sentence_task(sources: Mapping[str, Source]) -> None:
-    """Refuses records, {flag: Source}, whose next_sentence_labels differ in meaning.
+def check_sentence_task(sources: Mapping[str, RecordSource]) -> None:
+    """Refuses records, by flag, whose next_sentence_labels mean different things.
 
     Raises:
         ValueError: names both flags and tasks.

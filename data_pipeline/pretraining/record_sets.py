@@ -15,8 +15,8 @@ from data_pipeline.text import tokenization
 class RecordSets:
     """What a run trains and evaluates on."""
 
-    train: record_checks.Source
-    held_out: record_checks.Source  # the same, where there are no others
+    train: record_checks.RecordSource
+    held_out: record_checks.RecordSource  # the same, where there are no others
     mask: record_batches.Mask | None  # None where all records are masked
 
     def training_batches(
