@@ -76,18 +76,17 @@ def pieces_of(tokenizer: Any) -> Pieces:
     )
 
 
-def mask(input_ids, lengths, rule, pieces, rng):
-    """Hides part of each sequence.
+def mask(
+    input_ids: np.ndarray,
+    lengths: np.ndarray,
+    rule: Rule,
+    pieces: Pieces,
+    rng: np.random.Generator,
+) -> dict[str, np.ndarray]:
+    """Hides part of each sequence: packed int32 [N, S], with int [N] tokens each.
 
     Of the chosen positions 80 % become [MASK], 10 % any vocabulary entry, and 10 %
-    keep their token.
-
-    Args:
-        input_ids: int32 [N, S], packed, padded.
-        lengths: int [N], tokens of each without padding.
-        rule: Rule.
-        pieces: Pieces.
-        rng: np.random.Generator, sole source of randomness.
+    keep their token. All of it is drawn from `rng`.
 
     Returns:
         {input_ids int32 [N, S], masked_lm_positions int32 [N, P], ascending,
