@@ -198,7 +198,7 @@ def extract(parts, model):
         max_tokens=MAX_WAITING_VALUES // (len(choice.names) * choice.width),
         pad_to=pad_to,
     )
-    layout = vector_files.Layout(
+    layout = vector_files.VectorLayout(
         num_lines=size.num_lines,
         num_tokens=size.num_tokens,
         layers=choice.names,

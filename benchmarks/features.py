@@ -72,7 +72,7 @@ def time_ours(warm_up, path, output_format, **choice):
     limit = extract_features.MAX_WAITING_VALUES // (len(chosen.names) * chosen.width)
     for source in (warm_up, path):
         lines, size = count_lines(source, tokenizer)
-        layout = vector_files.Layout(
+        layout = vector_files.VectorLayout(
             num_lines=size.num_lines,
             num_tokens=size.num_tokens,
             layers=chosen.names,

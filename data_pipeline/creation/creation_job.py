@@ -111,7 +111,7 @@ class Job:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class UnitPlan:
     """The ranges of the corpus that each unit has."""
 
     text: byte_ranges.Corpus
@@ -123,11 +123,11 @@ class Plan:
 
 
 @functools.lru_cache(maxsize=2)
-def load_plan(job: Job) -> Plan:
+def load_plan(job: Job) -> UnitPlan:
     """The plan of a job that has begun; the same in every process."""
     text = byte_ranges.Corpus.of(**atomic_files.read_json(job.path(_CORPUS)))
     order = np.random.default_rng(job.seed(0)).permutation(len(text.range_files))
-    return Plan(text, text.groups(order, UNIT_BYTES))
+    return UnitPlan(text, text.groups(order, UNIT_BYTES))
 
 
 @functools.lru_cache(maxsize=2)
@@ -199,7 +199,7 @@ def unpack(job: Job, index: int) -> None:
     byte_ranges.unpack(job.input_files[index], job.unpacked_path(index))
 
 
-def settle(job: Job) -> Plan:
+def settle(job: Job) -> UnitPlan:
     """Fixes which plain files are read; after all unpacking, before all else."""
     files = [
         job.unpacked_path(index) if byte_ranges.is_packed(file) else file

@@ -20,13 +20,9 @@ def run_local(
     num_workers: int,
     report: Callable[..., None],
 ) -> Totals:
-    """Does what is left of a job on the workers of one machine.
+    """Does what is left of a job on the `num_workers` of `processes.start`.
 
-    Args:
-        job: what is asked for.
-        executor: of `processes.start`.
-        num_workers: of the executor; decides how many units are begun at once.
-        report: called now and then as report(done, total, instances=n), of tasks.
+    `report` is called as report(done, total, instances=n) after each task.
 
     Raises:
         ValueError: another unfinished job is in the way, or the corpus holds nothing.
@@ -113,11 +109,7 @@ def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
     """Does the same as Apache Beam pipelines, on whatever runner the options name.
 
     The records are those of `run_local`, byte for byte. Every worker must be able to
-    read and write all paths, as with gs://.
-
-    Args:
-        job: what is asked for.
-        options: command-line options of Beam, such as --runner=DataflowRunner.
+    read and write all paths, as with gs://. An option is --runner=DataflowRunner, say.
 
     Raises:
         ValueError: apache-beam is not installed; as in `run_local` otherwise.

@@ -21,17 +21,11 @@ SENTENCE_TASKS = ("next", "order", "none")
 
 @dataclasses.dataclass(frozen=True)
 class Documents:
-    """Tokenized documents, end to end.
+    """Tokenized documents, end to end."""
 
-    Attributes:
-        tokens: int32 [T].
-        sentence_ends: int64 [S + 1], 0 and where each sentence ends in tokens.
-        document_ends: int64 [D + 1], 0 and where each document ends in sentences.
-    """
-
-    tokens: np.ndarray
-    sentence_ends: np.ndarray
-    document_ends: np.ndarray
+    tokens: np.ndarray  # int32 [T]
+    sentence_ends: np.ndarray  # int64 [S + 1], 0 and where each ends in tokens
+    document_ends: np.ndarray  # int64 [D + 1], 0 and where each ends in sentences
 
     def __len__(self):
         return len(self.document_ends) - 1
@@ -39,25 +33,15 @@ class Documents:
 
 @dataclasses.dataclass(frozen=True)
 class Pairs:
-    """Where the two segments of N pairs lie; all arrays are [N].
+    """Where the two segments of N pairs lie; all arrays are [N]."""
 
-    Attributes:
-        document: int32, that A comes from.
-        a_start: int64, first token of A.
-        a_end: int64, one past its last token.
-        b_start: int64, first token of B, or -1 where any document may give it.
-        b_end: int64, one past its last token.
-        target: int32, tokens that A and B shall have together.
-        label: int32, next_sentence_labels: 1 for a random or swapped B.
-    """
-
-    document: np.ndarray
-    a_start: np.ndarray
-    a_end: np.ndarray
-    b_start: np.ndarray
-    b_end: np.ndarray
-    target: np.ndarray
-    label: np.ndarray
+    document: np.ndarray  # int32, that A comes from
+    a_start: np.ndarray  # int64, first token of A
+    a_end: np.ndarray  # int64, one past its last token
+    b_start: np.ndarray  # int64, or -1 where any document may give B
+    b_end: np.ndarray  # int64
+    target: np.ndarray  # int32, tokens that A and B shall have together
+    label: np.ndarray  # int32, next_sentence_labels: 1 for a random or swapped B
 
     def __len__(self):
         return len(self.document)

@@ -61,10 +61,10 @@ class TextLines:
     def batches(
         self, batch_size: int, *, max_tokens: int, pad_to: int | None
     ) -> tf.data.Dataset:
-        """All lines, in an order that wastes little on padding.
+        """All lines in full batches, in an order that wastes little on padding.
 
         Args:
-            batch_size: B; every batch is full.
+            batch_size: B.
             max_tokens: of a pool. All lines of one come before those of the next, so
                 whoever restores the order of lines has to keep so many tokens.
             pad_to: length of every batch in tokens, or None for its longest line.

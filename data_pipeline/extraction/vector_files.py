@@ -10,6 +10,7 @@ import functools
 import json
 import shutil
 import tempfile
+import types
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -31,7 +32,7 @@ Write = Callable[[Sequence[Any]], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Layout:
+class VectorLayout:
     """What a file is going to hold."""
 
     num_lines: int  # N
@@ -43,13 +44,8 @@ class Layout:
 
 
 @contextlib.contextmanager
-def writer(path: str, output_format: str, layout: Layout) -> Iterator[Write]:
-    """Opens a file for writing, which replaces what is at `path` when all went well.
-
-    Args:
-        path: anything that `tf.io.gfile` writes.
-        output_format: a name in FORMATS.
-        layout: what it will hold.
+def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Write]:
+    """Opens a file in one of FORMATS; it replaces what is at `path` if all goes well.
 
     Yields:
         A function that takes the next lines: objects with unique_id, the number of the
@@ -185,7 +181,10 @@ def _npz(path, layout):
     shape = (rows, len(layout.layers), layout.width)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(tf.io.gfile.GFile(path, "wb"))
-        stream: Any = _Stream(file)
+        # Nothing but what zipfile needs: a GFile cannot go back in what it wrote.
+        stream: Any = types.SimpleNamespace(
+            write=lambda data: file.write(data) or len(data), flush=file.flush
+        )
         archive = stack.enter_context(zipfile.ZipFile(stream, "w"))
         ids, ends = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
         num_tokens = 0
@@ -222,19 +221,6 @@ def _member(archive, name, dtype, shape):
         head = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(member, head)
         yield member
-
-
-class _Stream:
-    """A file that zipfile only writes to; GFile cannot go back in what it wrote."""
-
-    def __init__(self, file):
-        self._file = file
-        self.flush = file.flush
-
-    def write(self, data):
-        """Writes bytes; zipfile wants to know how many."""
-        self._file.write(data)
-        return len(data)
 
 
 FORMATS = {"jsonl": _jsonl, "npz": _npz, "tfrecord": _tfrecord}

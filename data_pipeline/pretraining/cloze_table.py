@@ -19,15 +19,9 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
 def choose(features, mask_id, *, limit=8):
     """The middle token that each of the first records hides behind [MASK].
 
-    The choice follows from the records, so every evaluation shows the same blanks.
-
-    Args:
-        features: as in `table`.
-        mask_id: id of [MASK].
-        limit: most tokens.
-
     Returns:
-        List of (record, index of the prediction).
+        At most `limit` of (record, index of the prediction), in every evaluation the
+        same.
     """
     positions = features["masked_lm_positions"]  # [B, P]
     at_positions = np.take_along_axis(features["input_ids"], positions, axis=1)
@@ -43,14 +37,12 @@ def choose(features, mask_id, *, limit=8):
 def table(features, predicted, vocab, *, limit=8, num_words=12):
     """A Markdown table of blanks: context, truth, and the best predictions.
 
-    It has no row where no record hides a token behind [MASK].
-
     Args:
         features: input_ids int [B, S]; masked_lm_positions, masked_lm_ids int and
             masked_lm_weights float [B, P].
         predicted: "ids" int and "probabilities" float [B, P, K], the best first.
         vocab: all tokens, in the order of their ids.
-        limit: most rows.
+        limit: most rows; there is none where no record hides a token behind [MASK].
         num_words: words shown on each side of a blank.
     """
     mask_id = vocab.index(HIDDEN) if HIDDEN in vocab else -1
@@ -72,13 +64,10 @@ def table(features, predicted, vocab, *, limit=8, num_words=12):
 
 
 def context(tokens: Sequence[str], position: int, num_words: int) -> str:
-    """The words around a token, pieces joined, with BLANK in its place.
+    """`num_words` on each side of a token, pieces joined, with BLANK in its place.
 
-    Args:
-        tokens: those of a record, the true one at `position`; [CLS] and padding are
-            left out.
-        position: that of the token.
-        num_words: on each side; an ellipsis stands for what is left out.
+    `tokens` are those of a record, the true one at `position`; [CLS] and padding are
+    left out.
     """
     words: list[str] = []
     blank = 0

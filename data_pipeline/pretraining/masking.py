@@ -30,17 +30,11 @@ GROUP_LENGTHS: dict[str, tuple[float, ...] | None] = {
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Which tokens are predicted, and how many.
+    """Which tokens are predicted, and how many."""
 
-    Attributes:
-        kind: a key of GROUP_LENGTHS.
-        masked_lm_prob: share of the tokens of a sequence, [CLS] and [SEP] counted.
-        max_predictions_per_seq: P, the most tokens of a sequence.
-    """
-
-    kind: str
-    masked_lm_prob: float
-    max_predictions_per_seq: int
+    kind: str  # a key of GROUP_LENGTHS
+    masked_lm_prob: float  # share of a sequence's tokens, [CLS] and [SEP] counted
+    max_predictions_per_seq: int  # P
 
     def counts(self, lengths):
         """Tokens to predict, int [N], in sequences of [N] tokens.
@@ -82,18 +76,17 @@ def pieces_of(tokenizer: Any) -> Pieces:
     )
 
 
-def mask(input_ids, lengths, rule, pieces, rng):
-    """Hides part of each sequence.
+def mask(
+    input_ids: np.ndarray,
+    lengths: np.ndarray,
+    rule: Rule,
+    pieces: Pieces,
+    rng: np.random.Generator,
+) -> dict[str, np.ndarray]:
+    """Hides part of each sequence: packed int32 [N, S], with int [N] tokens each.
 
     Of the chosen positions 80 % become [MASK], 10 % any vocabulary entry, and 10 %
-    keep their token.
-
-    Args:
-        input_ids: int32 [N, S], packed, padded.
-        lengths: int [N], tokens of each without padding.
-        rule: Rule.
-        pieces: Pieces of the vocabulary.
-        rng: np.random.Generator, sole source of randomness.
+    keep their token. All of it is drawn from `rng`.
 
     Returns:
         {input_ids int32 [N, S], masked_lm_positions int32 [N, P], ascending,

@@ -9,7 +9,7 @@ from contract import features, wording
 from data_pipeline.examples import ragged
 from data_pipeline.pretraining import record_checks, record_files, shuffling
 
-Source = record_checks.Source
+RecordSource = record_checks.RecordSource
 # Hides tokens: input_ids int32 [B, S], their lengths int32 [B] and a source of
 # randomness -> input_ids and the masked_lm features.
 Mask = Callable[[np.ndarray, np.ndarray, np.random.Generator], dict[str, np.ndarray]]
@@ -18,8 +18,7 @@ _AGAIN = "copy the file again, or make it again"
 
 
 def training_batches(
-    source: Source,
-    *,
+    source: RecordSource,
     batch_size: int,
     seed: int,
     start_step: int,
@@ -36,9 +35,8 @@ def training_batches(
         batch_size: B; every batch is full.
         seed: not negative; equal seeds give equal batches.
         start_step: the first batch; 0 for a new run.
-        num_steps: the batch after the last; as counted from 0, not from start_step.
-        mask: needed for records that are not masked. Each batch has randomness of its
-            own, by seed and step.
+        num_steps: the batch after the last, counted from 0.
+        mask: needed for records that are not masked; draws by seed and step.
 
     Returns:
         tf.data.Dataset of num_steps - start_step dicts: input_ids, input_mask,
@@ -54,7 +52,9 @@ def training_batches(
     return _batches(source, records, seed, start_step, mask)
 
 
-def batch_names(source: Source, *, batch_size: int, seed: int, step: int) -> list[str]:
+def batch_names(
+    source: RecordSource, batch_size: int, seed: int, step: int
+) -> list[str]:
     """Where the records of one batch of `training_batches` are; opens no file.
 
     Returns:
@@ -80,7 +80,7 @@ def _in_order(read, source, batch_size, seed, start_step):
 
 
 def evaluation_batches(
-    source: Source, *, batch_size: int, num_batches: int, mask: Mask | None = None
+    source: RecordSource, batch_size: int, num_batches: int, mask: Mask | None = None
 ) -> tf.data.Dataset:
     """Records in the order of the files, again from the start where they end.
 
@@ -92,17 +92,11 @@ def evaluation_batches(
     return _batches(source, records, _EVALUATION_SEED, 0, mask)
 
 
-def explain(error: Exception, source: Source) -> str | None:
-    """One line on which file made reading fail, for TensorFlow's errors do not say.
+def explain(error: Exception, source: RecordSource) -> str | None:
+    """One line on which file made reading batches fail; TensorFlow does not say.
 
-    Reads the files again, one after another, up to the one that is to blame.
-
-    Args:
-        error: what iterating over batches raised.
-        source: where they came from.
-
-    Returns:
-        None where the error is not about reading, or all files can be read after all.
+    Reads the files again, one after another, up to the one that is to blame. None where
+    the error is not about reading, or all files can be read after all.
     """
     if isinstance(error, tf.errors.NotFoundError):
         gone = [file for file in source.files if not tf.io.gfile.exists(file)]

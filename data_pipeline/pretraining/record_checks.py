@@ -14,35 +14,21 @@ _READERS = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """Files of records that fit each other and the run.
-
-    Attributes:
-        files: their paths.
-        counts: number of records in each.
-        sentence_task: next, order or none: what next_sentence_labels mean.
-        has_masks: whether the records are masked; if not, a batch is when it is read.
-        max_seq_length: S, in tokens.
-        max_predictions_per_seq: P, of the records or of the masks to come.
-    """
+class RecordSource:
+    """Files of records that fit each other and the run."""
 
     files: tuple[str, ...]
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  # records in each
     sentence_task: str
-    has_masks: bool
-    max_seq_length: int
-    max_predictions_per_seq: int
+    has_masks: bool  # if not, a batch is masked when it is read
+    max_seq_length: int  # S, in tokens
+    max_predictions_per_seq: int  # P, of the records or of the masks to come
 
 
 def find(spec: str, flag: str = "input_file") -> list[str]:
-    """The files of records that comma-separated names and globs stand for.
+    """The files that comma-separated names and globs stand for, sorted within each.
 
-    Args:
-        spec: value of the flag; local paths or any address `tf.io.gfile` reads.
-        flag: its name, for messages.
-
-    Returns:
-        Paths, sorted within each glob; without metadata and unfinished files.
+    Metadata and unfinished files are left out; `flag` is named in messages.
 
     Raises:
         ValueError: one of them stands for no file of records.
@@ -70,7 +56,7 @@ def open_records(
     vocab: Sequence[str] | None = None,
     do_lower_case: bool | None = None,
     flag: str = "input_file",
-) -> Source:
+) -> RecordSource:
     """Checks that files of records fit each other, the flags and the network.
 
     Records without metadata are counted, for which their file is read once.
@@ -83,7 +69,7 @@ def open_records(
         spare_rows: how many it may have beyond the entries of the vocabulary.
         vocab: all tokens in order, or None for no check.
         do_lower_case: of the flags, or None for no check.
-        flag: the flag that names the files, for messages.
+        flag: names the files, for messages.
 
     Raises:
         ValueError: something does not fit; names file, flag and both values.
@@ -104,7 +90,7 @@ def open_records(
             f"--{flag}: there is no record in {wording.first_of(files, 1)}; make "
             "them again with create_pretraining_data.py from more text"
         )
-    return Source(
+    return RecordSource(
         files=tuple(files),
         counts=counts,
         sentence_task=first.sentence_task,
@@ -171,8 +157,8 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
             )
 
 
-def check_sentence_task(sources: Mapping[str, Source]) -> None:
-    """Refuses records, {flag: Source}, whose next_sentence_labels differ in meaning.
+def check_sentence_task(sources: Mapping[str, RecordSource]) -> None:
+    """Refuses records, by flag, whose next_sentence_labels mean different things.
 
     Raises:
         ValueError: names both flags and tasks.

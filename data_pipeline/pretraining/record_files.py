@@ -33,25 +33,18 @@ _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What one file holds, in the terms of record_metadata.Metadata; None is unknown.
-
-    Attributes:
-        count: number of records.
-        sentence_task: records without metadata are taken for the original's, which say
-            whether B is the next sentence.
-        largest_id: of the token ids in the first records, where no metadata says it.
-    """
+    """What one file holds, in the words of record_metadata; None is unknown."""
 
     file: str
-    count: int
+    count: int  # of records
     max_seq_length: int
     max_predictions_per_seq: int
     masking: str | None = None
-    sentence_task: str = "next"
+    sentence_task: str = "next"  # of the original, whose records have no metadata
     do_lower_case: bool | None = None
     vocab_size: int | None = None
     vocab_digest: str | None = None
-    largest_id: int | None = None
+    largest_id: int | None = None  # of the first records
 
 
 def describe(file: str) -> Contents:
@@ -187,13 +180,7 @@ def count_records(file: str, size: int) -> int:
 
 
 def spec(max_seq_length, max_predictions_per_seq):
-    """How tf.io.parse_example reads such records.
-
-    Args:
-        max_seq_length: length of the three inputs, in tokens.
-        max_predictions_per_seq: length of the masked_lm features; 0 for records of
-            unmasked text, which lack them.
-    """
+    """What tf.io.parse_example needs; unmasked text has 0 predictions, and no masks."""
     sequence = tf.io.FixedLenFeature([max_seq_length], tf.int64)
     found = {features.NEXT_SENTENCE_LABELS: tf.io.FixedLenFeature([], tf.int64)}
     found |= dict.fromkeys(_SEQUENCES, sequence)
@@ -207,12 +194,10 @@ def spec(max_seq_length, max_predictions_per_seq):
 
 
 def is_of_a_record(error, names):
-    """Whether what a file holds may be why iterating over batches failed.
+    """Whether reading or parsing (features of these names) may have raised an error.
 
-    Args:
-        error: a UnicodeDecodeError, too: TensorFlow quotes a record that is no
-            tf.train.Example, and Python decodes the message.
-        names: the features that are parsed.
+    A UnicodeDecodeError, too: TensorFlow quotes a record that is no tf.train.Example,
+    and Python decodes the message.
     """
     if isinstance(error, tf.errors.InvalidArgumentError):
         said = [f"{word}: {name}" for word in ("Key", "Feature") for name in names]

@@ -30,38 +30,21 @@ SHARED = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """How the records of one file were made.
+    """How the records of one file were made, in the words of the script's flags."""
 
-    Attributes:
-        max_seq_length: length of input_ids, input_mask and segment_ids, in tokens.
-        max_predictions_per_seq: length of the masked_lm features; 0 where records
-            hold unmasked text.
-        masking: a kind of masking.Rule, or UNMASKED.
-        masked_lm_prob: share of the tokens that are predicted, 0..1.
-        sentence_task: next, order or none: what next_sentence_labels mean.
-        do_lower_case: whether the text was lower-cased.
-        vocab_size: entries of the vocabulary.
-        vocab_digest: as `vocab_digest` computes it.
-        dupe_factor: times the text was used.
-        short_seq_prob: share of passes over a document with a shorter target, 0..1.
-        random_seed: of everything that is drawn.
-        num_instances: records in this file.
-        num_bytes: size of this file.
-    """
-
-    max_seq_length: int
-    max_predictions_per_seq: int
-    masking: str
+    max_seq_length: int  # tokens of input_ids, input_mask and segment_ids
+    max_predictions_per_seq: int  # length of the masked_lm features; 0 if UNMASKED
+    masking: str  # a kind of masking.Rule, or UNMASKED
     masked_lm_prob: float
-    sentence_task: str
+    sentence_task: str  # next, order or none: what next_sentence_labels mean
     do_lower_case: bool
     vocab_size: int
     vocab_digest: str
     dupe_factor: int
     short_seq_prob: float
     random_seed: int
-    num_instances: int = 0
-    num_bytes: int = 0
+    num_instances: int = 0  # records in this file
+    num_bytes: int = 0  # of this file
 
 
 def vocab_digest(vocab: Sequence[str]) -> str:

@@ -13,44 +13,28 @@ from data_pipeline.text import tokenization
 
 @dataclasses.dataclass(frozen=True)
 class RecordSets:
-    """What a run trains and evaluates on.
+    """What a run trains and evaluates on."""
 
-    Attributes:
-        train: records to train on.
-        held_out: records to evaluate on; the same, where there are no others.
-        mask: hides tokens of records that are not masked; None where all are.
-    """
-
-    train: record_checks.Source
-    held_out: record_checks.Source
-    mask: record_batches.Mask | None
+    train: record_checks.RecordSource
+    held_out: record_checks.RecordSource  # the same, where there are no others
+    mask: record_batches.Mask | None  # None where all records are masked
 
     def training_batches(
         self, batch_size: int, seed: int, start_step: int, num_steps: int
     ) -> tf.data.Dataset:
         """As record_batches.training_batches."""
         return record_batches.training_batches(
-            self.train,
-            batch_size=batch_size,
-            seed=seed,
-            start_step=start_step,
-            num_steps=num_steps,
-            mask=self.mask,
+            self.train, batch_size, seed, start_step, num_steps, self.mask
         )
 
     def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
         """As record_batches.batch_names, of the records to train on."""
-        return record_batches.batch_names(
-            self.train, batch_size=batch_size, seed=seed, step=step
-        )
+        return record_batches.batch_names(self.train, batch_size, seed, step)
 
     def evaluation_batches(self, batch_size: int, num_batches: int) -> tf.data.Dataset:
         """As record_batches.evaluation_batches, of the records held out."""
         return record_batches.evaluation_batches(
-            self.held_out,
-            batch_size=batch_size,
-            num_batches=num_batches,
-            mask=self.mask,
+            self.held_out, batch_size, num_batches, self.mask
         )
 
     def digest(self) -> str:
@@ -80,14 +64,9 @@ def load(
 ) -> RecordSets:
     """Opens the records to train on, and those to evaluate on.
 
-    Args:
-        specs: {flag: its value}, the records to train on first and those to evaluate on
-            second, if they are others.
-        tokenizer: None where no vocabulary is known.
-        rule: how records are masked that are not.
-        vocab_size: rows of the network's table.
-        spare_rows: how many it may have beyond the entries of the vocabulary.
-        masks_are_asked_for: whether the user has said how to mask.
+    `specs` are {flag: its value}, the records to train on first and those to evaluate
+    on second, if they are others. `rule` masks those that are not masked, for which a
+    tokenizer is needed. Sizes are those of record_checks.open_records.
 
     Raises:
         ValueError: as record_checks.open_records; or masks are needed and there is no

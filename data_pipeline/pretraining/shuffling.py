@@ -1,8 +1,8 @@
 """The order in which the records of many files are trained on.
 
-It is a pure function of files, counts and seed, and nothing that grows with the corpus
-is kept of it. A resumed run finds its place by the counts and passes over whole groups
-of files without opening them.
+It is a pure function of files, counts and seed; nothing that grows with the corpus is
+kept. A resumed run finds its place by the counts and skips whole groups of files
+without opening them.
 """
 
 import numpy as np
@@ -52,12 +52,11 @@ def windows(read, counts, seed, start):
         read: `records_of` or `numbers_of` the files: index of a file -> tf.data.Dataset
             of one value a record.
         counts: number of records in each file; their sum is not 0.
-        seed: an int; equal seeds give equal orders.
+        seed: equal seeds give equal orders.
         start: how many records to leave out.
 
     Returns:
-        tf.data.Dataset of [WINDOW_RECORDS] values; at the start and at the end of an
-        epoch fewer.
+        tf.data.Dataset of [WINDOW_RECORDS] values, fewer where an epoch begins or ends.
 
     Differs from google-research/bert: training records are shuffled within windows of
     4,096 instead of a buffer of 100, and in an order that follows from the seed, so

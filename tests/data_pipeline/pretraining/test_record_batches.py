@@ -105,7 +105,7 @@ def test_source_says_what_the_records_hold(tmp_path, has_masks):
     found = record_checks.open_records(
         paths, **GIVEN, vocab=tiny_records.VOCAB, do_lower_case=True
     )
-    assert found == record_checks.Source(
+    assert found == record_checks.RecordSource(
         files=tuple(paths),
         counts=(3, 5),
         sentence_task="order",
