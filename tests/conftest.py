@@ -1,5 +1,6 @@
 """What all tests share: a quiet, bounded TensorFlow, and files that may be absent."""
 
+import gc
 import os
 import pathlib
 import signal
@@ -23,6 +24,21 @@ def _bound_tensorflow():
 _bound_tensorflow()
 # A shell ignores it for what it starts in the background, and the tests with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Tracing makes objects by the million; looking for cycles among them took a tenth.
+gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item, nextitem):
+    """What a file leaves behind, modules and caches, is not searched for cycles again.
+
+    Each run ends with a full search, which would take longer from file to file.
+    """
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return result
 
 
 @pytest.fixture(scope="session")
