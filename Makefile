@@ -14,17 +14,21 @@ comma := ,
 PYTEST_WORKERS ?= 2
 # For example: make test PYTEST_FLAGS='-m slow' or PYTEST_FLAGS='-k tokenization'
 PYTEST_FLAGS ?=
+# A file's tests share what it trains, so each file runs in one process; tests/conftest.py
+# says which files begin.
+PYTEST := $(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format clean
+.PHONY: help setup demo test test-all lint format clean
 
 help:
-	@echo "make demo    trains a classifier on sample messages, exports it, serves three sentences"
-	@echo "make test    checks format, lint and types, and runs the tests"
-	@echo "make lint    only format, lint and types"
-	@echo "make format  rewrites the files in the format that make lint asks for"
-	@echo "make setup   only the installation, which every other target does by itself"
-	@echo "make clean   removes the installation and caches; keeps what you trained"
+	@echo "make demo      trains a classifier on sample messages, exports it, serves three sentences"
+	@echo "make test      checks format, lint and types, and runs the tests of every day"
+	@echo "make test-all  the same with the tests that take long, for every night"
+	@echo "make lint      only format, lint and types"
+	@echo "make format    rewrites the files in the format that make lint asks for"
+	@echo "make setup     only the installation, which every other target does by itself"
+	@echo "make clean     removes the installation and caches; keeps what you trained"
 
 demo: setup
 	$(PY) run_classifier.py \
@@ -47,7 +51,10 @@ demo: setup
 	@echo "  other tasks, and every flag of this one: docs/classification.md"
 
 test: lint
-	$(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_FLAGS)
+	$(PYTEST) $(PYTEST_FLAGS)
+
+test-all: lint
+	$(PYTEST) -m "not network" $(PYTEST_FLAGS)
 
 lint: setup
 	$(PY) -m ruff format --check .

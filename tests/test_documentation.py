@@ -1,7 +1,9 @@
 """The documentation names only what exists, and its commands run.
 
 A command runs as it is printed, but for three things: paths outside the checkout lead
-to tables and a model of tests/, what it writes goes elsewhere, and it is short.
+to tables and a model of tests/, what it writes goes elsewhere, and it is short. Every
+day each command's flags are parsed, and as many commands run as use each flag once;
+with -m slow all of them run.
 """
 
 import contextlib
@@ -16,6 +18,7 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags
 
 from data_pipeline import tokenization
 from serving import predictor
@@ -333,6 +336,7 @@ def relocated(argument, environment, model_dir, directory):
     argument = argument.replace("models/minilm", str(model_dir))
     argument = argument.replace("configs/bert_tiny", f"{model_dir}/bert_config")
     argument = argument.replace("./sample_text.txt", "sample_data/corpus/*.txt")
+    argument = argument.replace("--seeds=1,2,3", "--seeds=1,2")
     for name, value in environment.items():
         argument = argument.replace(name, value)
     assert "$" not in argument, f"{argument}: the test knows no such variable"
@@ -357,6 +361,7 @@ def run_program(name, arguments):
     return tiny.Done(code, out.read(), "")
 
 
+@functools.cache
 def runnable(page):
     """The programs that a page runs and that are meant to be typed as they are."""
     names = {*SHORT, "serving.predictor", "data_pipeline.tokenization"}
@@ -379,19 +384,111 @@ def needs_more_machines(arguments):
     )
 
 
-@pytest.mark.parametrize("page", [name for name in PAGE_NAMES if runnable(name)])
-def test_commands_of_page_run(page, environment, model_dir, tmp_path, monkeypatch):
+def split_flags(arguments):
+    """{name: value} of the flags that have a value or are switches."""
+    parts = [word.partition("=") for word in arguments if word.startswith("-")]
+    return {name.lstrip("-"): value for name, _, value in parts}
+
+
+def needed(commands, index):
+    """Indices of the earlier commands of a page that write what this one reads."""
+    given = split_flags(commands[index][1])
+    read = [value for name, value in given.items() if not name.startswith("output_")]
+    read = [value.replace("$TRAINED_CLASSIFIER", "/tmp/mrpc_output") for value in read]
+    found = set()
+    for earlier in range(index):
+        given = split_flags(commands[earlier][1])
+        written = [v for name, v in given.items() if name.startswith("output_")]
+        if any(r.startswith(w.rstrip("/")) for r in read for w in written):
+            found |= {earlier, *needed(commands, earlier)}
+    return found
+
+
+# Each of these is given by a test of its script every day, and takes as many runs as
+# it names seeds.
+TAKES_LONG = {("run_classifier.py", "seeds")}
+
+
+def daily(pages):
+    """Commands that use, between them, each flag that any of the pages gives a program.
+
+    Args:
+        pages: {page: [(program, its arguments)]}.
+
+    Returns:
+        {page: indices of its commands}, with those that write what the others read.
+    """
+    left = [
+        (page, index, {(name, flag) for flag in split_flags(arguments)} - TAKES_LONG)
+        for page, commands in pages.items()
+        for index, (name, arguments) in enumerate(commands)
+    ]
+    chosen = {page: set() for page in pages}
+
+    def worth(page, index, unused):
+        return len(unused), -len(needed(pages[page], index) - chosen[page])
+
+    while any(unused for *_, unused in left):
+        page, index, _ = max(left, key=lambda row: worth(*row))  # the first of equals
+        chosen[page] |= {index, *needed(pages[page], index)}
+        used = set().union(*(unused for p, i, unused in left if i in chosen[p]))
+        left = [(p, i, unused - used) for p, i, unused in left]
+    return chosen
+
+
+def test_daily_commands_use_every_flag():
+    pages = {
+        "a": [
+            ("run.py", ["--x=1", "--output_dir=output/a"]),
+            ("run.py", ["--x=1", "--y", "--output_dir=output/b/"]),
+            ("run.py", ["--from=output/b/last", "--output_dir=output/c", "--z"]),
+            ("ask", ["--x=output/a", "question"]),
+        ],
+        "b": [("run.py", ["--y", "--x=2"]), ("run.py", ["--w"])],
+    }
+    assert daily(pages) == {"a": {0, 1, 2, 3}, "b": {1}}
+
+
+ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
+CHOSEN = {page: sorted(indices) for page, indices in daily(ALL).items()}
+
+
+@pytest.mark.parametrize("page", ALL)
+def test_commands_of_page_have_values_that_their_flags_take(page):
+    for name, words in ALL[page]:
+        if name in SHORT:
+            # What a variable of the shell stands for may be a number or a name.
+            argv = [name, *(re.sub(r"\$\w+", "1", word) for word in words)]
+            with tiny.flags_of(name.removesuffix(".py")):
+                assert flags.FLAGS(argv) == [name], shlex.join(words)
+
+
+@pytest.mark.parametrize(
+    ("page", "indices"),
+    [
+        *(pytest.param(p, i, id=p) for p, i in CHOSEN.items() if i),
+        *(
+            pytest.param(p, range(len(c)), id=f"{p}, all", marks=pytest.mark.slow)
+            for p, c in ALL.items()
+        ),
+    ],
+)
+def test_commands_of_page_run(
+    page, indices, environment, model_dir, tmp_path, monkeypatch
+):
     monkeypatch.chdir(ROOT)
-    seen = set()
-    for name, words in runnable(page):
+    for name, words in [ALL[page][index] for index in indices]:
         arguments = [
             relocated(word, environment, model_dir, tmp_path) for word in words
         ]
         done = run_program(name, arguments)
         assert done.code == 0, f"{name} {shlex.join(words)}: {done.err[-2000:]}"
         assert done.out
-        seen.add(name)
-    assert seen & set(SHORT)
+
+
+def test_each_script_runs_every_day():
+    names = {ALL[page][index][0] for page, found in CHOSEN.items() for index in found}
+    assert names == {*SHORT, "serving.predictor", "data_pipeline.tokenization"}
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ from tests import forked, whole_runs
 
 # A run on masks that are drawn while it trains, with dropout: all that is random.
 NAME = "masking"
-STEPS = 300
-MOMENTS = 10
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +19,14 @@ def server(tmp_path_factory):
     server.close()
 
 
-def test_run_killed_at_ten_random_moments_ends_as_the_uninterrupted_one(
-    server, tmp_path
-):
+@pytest.mark.parametrize(
+    ("moments", "steps"),
+    # So many steps that it does not end before it is killed for the last time.
+    [(3, 300), pytest.param(10, 1000, marks=pytest.mark.slow)],
+)
+def test_killed_run_ends_as_the_uninterrupted_one(server, tmp_path, moments, steps):
     data = whole_runs.write(tmp_path / "data")
-    flags = whole_runs.arguments(NAME, data, steps=STEPS, evaluates=False)
+    flags = whole_runs.arguments(NAME, data, steps=steps, evaluates=False)
 
     def start(directory, *more):
         output = f"--output_dir={tmp_path / directory}"
@@ -35,7 +36,7 @@ def test_run_killed_at_ten_random_moments_ends_as_the_uninterrupted_one(
     draw = random.Random(5)
     often = ("--save_checkpoints_steps=7", "--log_steps=3")
     ends = []
-    for number in range(MOMENTS):
+    for number in range(moments):
         job = start("killed", *often)
         # Most moments lie in training, some before it.
         job.wait_for("training: step" if number % 4 == 3 else "first ")
@@ -43,15 +44,15 @@ def test_run_killed_at_ten_random_moments_ends_as_the_uninterrupted_one(
         job.kill(signal.SIGTERM if number % 2 else signal.SIGKILL)
         ends.append(job.code())
         assert ends[-1] in (-signal.SIGKILL, -signal.SIGTERM, 143), job.text()
-    assert ends.count(-signal.SIGKILL) == 5 and 143 in ends
+    assert ends.count(-signal.SIGKILL) == (moments + 1) // 2 and 143 in ends
     last = start("killed", *often)
     assert last.code() == 0, last.text()
     assert whole.code() == 0, whole.text()
     found, expected = (
-        whole_runs.variables(tmp_path / directory, STEPS)
+        whole_runs.variables(tmp_path / directory, steps)
         for directory in ("killed", "whole")
     )
     whole_runs.assert_equal(found, expected)
-    before = whole_runs.variables(tmp_path / "killed", STEPS - 6)  # a multiple of 7
+    before = whole_runs.variables(tmp_path / "killed", steps - 6)  # a multiple of 7
     assert whole_runs.largest_difference(before, expected) > 1e-4
     assert not list((tmp_path / "killed").glob("*.incomplete*"))

@@ -34,9 +34,10 @@ def server(tmp_path_factory):
     server.close()
 
 
-# All go through one loop. Two of them, with the least and the most that is random, are
-# enough for every day; the others run with -m slow.
-DAILY = ("classification", "masking")
+# All go through one loop. One of them, with predictions, is enough for every day; the
+# others run with -m slow. That masks do not depend on the devices, and the objectives
+# of all tasks: test_two_replicas.py.
+DAILY = ("classification",)
 PARAMETERS = [
     pytest.param(name, marks=[] if name in DAILY else [pytest.mark.slow])
     for name in whole_runs.SCRIPTS
@@ -144,15 +145,26 @@ def test_two_processes_lose_nothing(runs, data, server, tmp_path):
     whole_runs.assert_equal(whole_runs.variables(tmp_path), whole)
 
 
-def test_process_that_is_killed_ends_the_other(data, server, tmp_path):
-    jobs = go_on(server, "classification", data, tmp_path)
+def killed(server, data, path):
+    """Two processes, one of which was killed."""
+    jobs = go_on(server, "classification", data, path)
     jobs[1].wait_for("first 1 step(s)")
     jobs[1].kill(signal.SIGKILL)
     assert jobs[1].code() == -signal.SIGKILL
+    return jobs
+
+
+def test_process_that_is_killed_ends_the_other(data, server, tmp_path):
+    jobs = killed(server, data, tmp_path)
     assert jobs[0].code() == 4, jobs[0].text()
     assert "another process of this run has ended, or cannot be reached" in (
         jobs[0].text()
     )
+
+
+@pytest.mark.slow  # the same with a signal every day, above
+def test_same_command_goes_on_after_a_process_was_killed(data, server, tmp_path):
+    assert killed(server, data, tmp_path)[0].code() == 4
     jobs = go_on(server, "classification", data, tmp_path)
     assert [job.code() for job in jobs] == [0, 0], jobs[0].text()
 

@@ -2,9 +2,6 @@
 
 import functools
 import json
-import pathlib
-import subprocess
-import sys
 from typing import NamedTuple
 
 import keras
@@ -241,19 +238,12 @@ def test_only_known_operations_are_exported(request, version):
     assert not compiled  # a server may lack XLA
 
 
-def test_command_prints_answers(version_2):
-    root = pathlib.Path(export.__file__).parents[1]
-    command = [sys.executable, "-m", "serving.predictor", "--json"]
+def test_command_prints_answers(version_2, capsys):
+    """Its flags, and that it needs no code of the model: test_export.py."""
     rows = [("Who?", "Paris  fair"), ("When?", "")]
-    done = subprocess.run(
-        [*command, f"--export_dir={version_2.version_dir}", *map("\t".join, rows)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    printed = [json.loads(line) for line in done.stdout.splitlines()]
+    argv = ["predictor", *map("\t".join, rows)]
+    assert predictor._main(argv, version_2.version_dir, as_json=True) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row.pop("question") for row in printed] == ["Who?", "When?"]
     served_answers.assert_equal(printed, expected(version_2, rows)[0], rows)
 

@@ -2,9 +2,6 @@
 
 import functools
 import json
-import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -231,19 +228,11 @@ def test_tags_lie_beside_the_model(version_dir):
     assert tag_sets.read_map(path) == TAG_SET
 
 
-def test_command_prints_tags(model, version_dir):
-    root = pathlib.Path(export.__file__).parents[1]
-    command = [sys.executable, "-m", "serving.predictor", "--json"]
+def test_command_prints_tags(model, version_dir, capsys):
+    """Its flags, and that it needs no code of the model: test_export.py."""
     texts = ["The fair opens on Monday.", ""]
-    done = subprocess.run(
-        [*command, f"--export_dir={version_dir}", *texts],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    first, second = map(json.loads, done.stdout.splitlines())
+    assert predictor._main(["predictor", *texts], version_dir, as_json=True) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["text"] == texts[0] and second == {"text": "", **NOTHING}
     assert first["words"] == ["The", "fair", "opens", "on", "Monday", "."]
     wanted, _ = expected(model, [first["words"]])

@@ -75,14 +75,13 @@ def build_classifier(tiny_config):
 
 @pytest.fixture(scope="session")
 def build_pretrainer(tiny_config):
-    """A function that builds the same small pretrainer, without dropout."""
-    still = dataclasses.replace(
-        tiny_config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
+    """A function that builds the same small pretrainer, without dropout by default."""
 
-    def build():
+    def build(dropout=0.0):
         keras.utils.set_random_seed(5)
-        model = models.BertPretrainer(still)
+        rates = {"hidden_dropout_prob": dropout}
+        rates["attention_probs_dropout_prob"] = dropout
+        model = models.BertPretrainer(dataclasses.replace(tiny_config, **rates))
         model.build()
         return model
 

@@ -6,6 +6,8 @@ moves float32 values of order 1 by about 1e-7; three steps of Adam, which divide
 small roots, make about 1e-6 of it.
 """
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -73,16 +75,20 @@ def trained(model, objective, features, strategy, **options):
     return found, weights
 
 
-@pytest.fixture(scope="module", params=["pretraining", "classifier"])
+@pytest.fixture(
+    scope="module",
+    params=["pretraining", pytest.param("classifier", marks=pytest.mark.slow)],
+)
 def runs(request, build_pretrainer, build_classifier, pretraining_features):
-    """The same run compiled and not, and what was compiled."""
-    features, options = pretraining_features, {}
-    build, objective = build_pretrainer, losses.pretraining()
-    if request.param == "classifier":  # with dropout, and gradients that are scaled
+    """The same run compiled and not, and what was compiled; with dropout."""
+    features, options = pretraining_features, {"scales_loss": True}
+    build = functools.partial(build_pretrainer, dropout=0.1)
+    objective = losses.pretraining()
+    if request.param == "classifier":  # without what scaled gradients need
         features = {n: v for n, v in features.items() if n.startswith(("input", "seg"))}
         features["label_ids"] = np.array([0, 1, 2, 1], np.int32)
         build, objective = build_classifier, losses.classifier("classification")
-        options = {"scales_loss": True}
+        options = {}
     whole = Whole()
     compiled = trained(build(), objective, features, whole, **options)
     default = tf.distribute.get_strategy()

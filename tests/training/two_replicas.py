@@ -82,7 +82,9 @@ def trained(strategy, build, objective, batches, rates, step=0, **options):
     return model, adam.slots(), results, loss_scale.to_state(scaling)
 
 
-def pretrained_weights(strategy, micro_batches=1):
+def pretrained_weights(strategy):
+    """Weights and results; on several replicas in micro-batches of one example."""
+    replicas = strategy.num_replicas_in_sync
     rate = schedule.linear_with_warmup(0.01, NUM_STEPS, 1)
     model, _, results, _ = trained(
         strategy,
@@ -90,7 +92,7 @@ def pretrained_weights(strategy, micro_batches=1):
         losses.pretraining(),
         pretraining_batches(),
         [rate(step) for step in range(NUM_STEPS)],
-        micro_batches=micro_batches,
+        micro_batches=1 if replicas == 1 else BATCH_SIZE // replicas,
     )
     weights = checkpoint.google_variables(model)
     return {name: np.ravel(weights[name]).tolist() for name in sorted(weights)}, results
@@ -206,14 +208,28 @@ def shares(strategy):
 
 def scores_of_records(strategy, directory):
     """Records read as run_pretraining.py does: sums of training, scores of held-out."""
-    path = tiny.write_records(directory / "a.tfrecord", tiny.records(21))
-    source = record_checks.open_records(
-        [str(path)], max_seq_length=16, max_predictions_per_seq=3, vocab_size=30
+    limits = {"max_seq_length": 16, "max_predictions_per_seq": 3, "vocab_size": 30}
+    source, unmasked = (
+        record_checks.open_records(
+            [str(tiny.write_records(directory / f"{is_masked}", records))], **limits
+        )
+        for is_masked in (True, False)
+        for records in [tiny.records(21, is_masked=is_masked)]
     )
     with strategy.scope():
         keras.utils.set_random_seed(1)
         model = models.BertPretrainer(CONFIG)
         model.build()
+
+    def mask(ids, lengths, rng):
+        """Draws what takes the place of each word; where it stands does not matter."""
+        drawn = rng.integers(5, 30, ids.shape).astype(np.int32)
+        return {
+            "input_ids": np.where(ids > 0, drawn, ids),
+            "masked_lm_positions": np.zeros((len(ids), 3), np.int32),
+            "masked_lm_ids": ids[:, :3],
+            "masked_lm_weights": np.ones((len(ids), 3), np.float32),
+        }
 
     @tf.function
     def sum_of_ids(features):
@@ -221,8 +237,12 @@ def scores_of_records(strategy, directory):
         return strategy.reduce(steps.SUM, found, axis=None)
 
     order = {"batch_size": 6, "seed": 1, "start_step": 1, "num_steps": 5}
-    batches = record_batches.training_batches(source, **order)
-    batches = devices.distributed(strategy, batches)
+    batches, masked_batches = (
+        devices.distributed(
+            strategy, record_batches.training_batches(records, mask=mask, **order)
+        )
+        for records in (source, unmasked)
+    )
     scores = evaluation.objective_scores(
         steps.evaluate_function(
             model, losses.pretraining(), strategy, jit_compile=False
@@ -240,6 +260,7 @@ def scores_of_records(strategy, directory):
         "first_ids": features["input_ids"].tolist(),
         "first_logits": outputs["next_sentence_logits"].tolist(),
         "sums": [int(sum_of_ids(features)) for features in batches],
+        "masked_sums": [int(sum_of_ids(features)) for features in masked_batches],
         "scores": {name: float(score) for name, score in scores.items()},
     }
 
@@ -299,14 +320,12 @@ def main():
     for kind in ("one_device", "mirrored"):
         strategy = devices.strategy_for(kind)
         weights, results = pretrained_weights(strategy)
-        parts_weights, _ = pretrained_weights(strategy, micro_batches=2)
         with tempfile.TemporaryDirectory() as directory:
             records = scores_of_records(strategy, pathlib.Path(directory))
         size, logits = predicted_logits(strategy)
         found[strategy.num_replicas_in_sync] = {
             "weights": weights,
             "results": results,
-            "weights_by_parts": parts_weights,
             "records": records,
             "seeds": dropout_seeds(strategy),
             "tasks": task_weights(strategy),

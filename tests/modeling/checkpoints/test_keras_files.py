@@ -50,7 +50,8 @@ def test_model_is_the_same_after_saving(
 def test_keras_loads_it_by_itself(tiny_config, tiny_features, tmp_path):
     """Compiled, trained by `fit`, saved: as with any Keras model."""
     model = models.BertClassifier(tiny_config, 3)
-    model.compile(optimizer="sgd", loss="mse")
+    # XLA takes its time; `fit` compiles with it in test_optimizer.py.
+    model.compile(optimizer="sgd", loss="mse", jit_compile=False)
     inputs = {k: tiny_features[k] for k in ("input_ids", "input_mask", "segment_ids")}
     model.fit(inputs, {"logits": np.ones((2, 3), np.float32)}, verbose=0)
     model.save(tmp_path / "m.keras")

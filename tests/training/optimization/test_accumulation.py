@@ -63,7 +63,14 @@ def whole(build_pretrainer, pretraining_features):
     return train(model, losses.pretraining(), pretraining_features, 1)
 
 
-@pytest.mark.parametrize("micro_batches", [2, 4, 8])
+@pytest.mark.parametrize(
+    "micro_batches",
+    [
+        pytest.param(2, marks=pytest.mark.slow),
+        4,
+        pytest.param(8, marks=pytest.mark.slow),
+    ],
+)
 def test_parts_of_a_batch_are_the_batch(
     build_pretrainer, pretraining_features, whole, micro_batches
 ):

@@ -155,6 +155,7 @@ def train_eagerly(model, adam, features, rates):
         adam.apply_reduced(tape.gradient(loss, variables), rate, step)
 
 
+@pytest.mark.slow  # every day test_update_is_the_formula tells both apart
 def test_bias_correction_is_told_apart(
     make_pretrainer, forward_record, optimizer_record
 ):
