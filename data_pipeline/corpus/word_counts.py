@@ -75,11 +75,8 @@ def count(
 
     Args:
         corpus: plain UTF-8 files; where lines begin and end does not matter.
-        executor: what `processes.start` yields.
-        num_workers: its number of workers.
-        do_lower_case: True for uncased models.
+        num_workers: of the executor; each has two groups of ranges at most.
         report: called with ranges done, of how many, MB=... and words=....
-        max_words: limit of different words in memory.
 
     Raises:
         ValueError: there is no word in the corpus.

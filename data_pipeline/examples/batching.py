@@ -26,10 +26,13 @@ def training_order(
 ) -> np.ndarray:
     """The examples of every training batch; equal seeds give equal orders.
 
-    Each epoch is a new permutation of N examples of so many tokens, int [N]. A batch is
-    full; it may hold the end of one epoch and the start of the next (the original
-    repeats before it batches). With `group_by_length`, pools of consecutive examples
-    are sorted by length, cut into batches, and the batches shuffled.
+    Each epoch is a new permutation. A batch is full; it may hold the end of one epoch
+    and the start of the next (the original repeats before it batches). With
+    `group_by_length`, pools of consecutive examples are sorted by length, cut into
+    batches, and the batches shuffled.
+
+    Args:
+        lengths: int [N], tokens an example.
 
     Returns:
         int32 [num_steps, batch_size], indices of examples.
@@ -79,7 +82,6 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
     """Padded batches of features, in the given order.
 
     Args:
-        packed: N sequences.
         order: int32 [steps, B] of indices; -1 stands for any example.
         targets: {feature name: array [N, ...]} to be learned; where every token has
             its own, a tf.RaggedTensor [N, (S)], filled up with IGNORED.
