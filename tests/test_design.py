@@ -45,12 +45,12 @@ def test_new_task_is_a_short_script_that_runs(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "run_ratings", raising=False)
     signs = [("awful", 0), ("okay", 1), ("great", 2)]
     table = [
-        (f"the {word} film and {place}", f"{rating} {len(place)}")
+        (f"the {word} film and {place}", f"{rating} {int(place == 'sea')}")
         for word, rating in signs
         for place in ("sea", "a shop")
     ]
     rows = tiny.write_tsv(tmp_path / "rows.tsv", ("text", "label"), table * 4)
-    model = tiny.write_model(tmp_path / "model", num_hidden_layers=1)
+    model = tiny.write_model(tmp_path / "model")
 
     def run(epochs, *actions):
         done = tiny.run_script(
@@ -58,14 +58,14 @@ def test_new_task_is_a_short_script_that_runs(tmp_path, monkeypatch):
             *(f"--pretrained={model}", f"--output_dir={tmp_path / 'out'}"),
             *(f"--{split}_file={rows}" for split in ("train", "dev", "test")),
             *("--do_train", *actions),
-            *("--max_seq_length=16", "--train_batch_size=8", "--learning_rate=3e-3"),
+            *("--max_seq_length=16", "--train_batch_size=8", "--learning_rate=1e-3"),
             f"--num_train_epochs={epochs}",
         )
         assert done.code == 0, done.err
         return done
 
     run(1)
-    done = run(20, "--do_eval", "--do_predict", "--do_export")
+    done = run(40, "--do_eval", "--do_predict", "--do_export")
     assert "model.ckpt-3 with its moments (resumed)" in done.out
     assert tiny.eval_results(tmp_path / "out")["eval_pearson"] > 0.9
     predicted = (tmp_path / "out/test_predictions.jsonl").read_text().splitlines()

@@ -14,7 +14,7 @@ from training.results import evaluation
 
 
 class Examples(Protocol):
-    """The labelled rows of a split: data_pipeline's example_sets.Examples."""
+    """The labelled rows of a split: data_pipeline's batching.Examples."""
 
     def digest(self) -> str:
         """A short text that differs where tokens or targets differ."""
@@ -84,13 +84,11 @@ class Settings:
     Attributes:
         run: what all runs have in common; its seed is that of the only run.
         seeds: of several runs, each in a directory of its own; or none.
-        evaluates: whether eval_results.txt is asked for, which is of "dev".
-        predicts: whether predictions of "test" are.
-        exports: whether a SavedModel is.
+        evaluates: whether to write eval_results.txt, of "dev".
+        predicts: whether to write predictions of "test".
+        exports: whether to write a SavedModel.
         group_by_length: whether a batch of training has texts of similar length.
         pad_to: length of every batch in tokens, or None for its longest text.
-        eval_batch_size: of all replicas together, as are the others.
-        predict_batch_size: where predictions are written.
     """
 
     run: run.Settings

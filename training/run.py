@@ -26,24 +26,21 @@ class Settings:
     """How to run, whatever the task; training/flags/run_flags.py makes it of the flags.
 
     Attributes:
-        output_dir: the run's directory.
         init_checkpoint: where the first weights come from; "" for random ones.
         seed: of initial values, order and dropout.
         trains: whether a run begins or goes on; otherwise only results are written.
         overwrite: whether training replaces another run in the directory.
         plan: when training does what; None without training.
-        strategy: the tf.distribute.Strategy.
         jit_compile: whether XLA compiles forward and backward pass.
         dtype_policy: Keras' name for what layers compute in.
         optimizer: makes a training.optimization.optimizer.BertAdam, not yet built.
         batch_size: of all replicas together.
         micro_batches: parts of a batch that are computed one after another.
         scales_loss: whether gradients need loss scaling, as those of float16 do.
-        keep: newest checkpoints to keep.
+        keep: newest checkpoints that are kept.
         identity: what, beside data and seed, another run must share to continue this
             one: the network, the batch size and so on.
-        flags: every flag with its value, for run.json.
-        command: what starts the run, for run.json.
+        flags: every flag with its value; for run.json, as is the command.
         describe: model -> how it computes, for the log.
         length_flag: the flag that makes a run longer, for messages.
     """
@@ -79,7 +76,6 @@ class Training:
     """What is trained, and what with.
 
     Attributes:
-        model: a built model.
         store: has `variables`, {checkpoint name: variable} of the model; `write`, as in
             checkpoints.RunCheckpoints; and `load`, which gives the model the weights
             of a checkpoint, by its prefix.
@@ -110,7 +106,7 @@ def start(
     """Makes the model of a run, and its directory.
 
     Args:
-        settings: how to run.
+        settings: how.
         make_model: makes it, not yet built.
         load_weights: model, path, `trains`, `resumes` -> where the weights are from,
             for people, and the step they were trained for.

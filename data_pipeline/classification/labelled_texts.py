@@ -12,7 +12,7 @@ from absl import logging
 
 from contract import features, file_names
 from data_pipeline.classification import label_sets, tables, tasks
-from data_pipeline.examples import example_sets, packing, tf_records
+from data_pipeline.examples import batching, packing, tf_records
 from data_pipeline.files import label_files
 from data_pipeline.text import tokenization
 
@@ -192,10 +192,10 @@ class LabelledTexts:
             for i in indices
         ]
 
-    def examples(self, split: str) -> example_sets.Examples:
+    def examples(self, split: str) -> batching.Examples:
         """The rows of a split as training/fine_tuning.py takes them."""
         label_ids = self.label_ids[split]
-        return example_sets.Examples(
+        return batching.Examples(
             self.packed[split],
             functools.partial(self.names, split),
             functools.partial(self.digest, split),

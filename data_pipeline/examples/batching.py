@@ -5,6 +5,10 @@ batch it would have seen, by skipping to a row of a table. Batches hold texts of
 similar length and are padded to their longest, so little is spent on padding.
 """
 
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -113,3 +117,36 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
     dataset = tf.data.Dataset.from_tensor_slices(order)
     # Two batches ahead are enough, and no more threads than the model can spare.
     return dataset.map(gather, num_parallel_calls=1).prefetch(2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """The N examples of a split, as training/fine_tuning.py takes them.
+
+    Attributes:
+        packed: their tokens.
+        names: int [B] of indices -> what these examples are called in a message.
+        digest: gives a short text that differs where tokens or targets differ.
+        targets: {feature name: what is to be learned}, as in `batches`.
+    """
+
+    packed: packing.Packed
+    names: Callable[[np.ndarray], list[str]]
+    digest: Callable[[], str]
+    targets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        return len(self.packed)
+
+    def training_order(self, **settings: Any) -> np.ndarray:
+        """As `training_order`."""
+        return training_order(self.packed.lengths, **settings)
+
+    def evaluation_order(self, batch_size: int) -> np.ndarray:
+        """As `evaluation_order`."""
+        return evaluation_order(self.packed.lengths, batch_size)
+
+    def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
+        """As `batches`."""
+        return batches(self.packed, order, targets=self.targets, pad_to=pad_to)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contract import features, file_names
-from data_pipeline.examples import batching, example_sets, packing, tf_records
+from data_pipeline.examples import batching, packing, tf_records
 from data_pipeline.squad import (
     answer_choice,
     answer_scores,
@@ -46,9 +46,9 @@ class QuestionSet:
             for owner, number in zip(owners[indices], numbers, strict=True)
         ]
 
-    def examples(self) -> example_sets.Examples:
+    def examples(self) -> batching.Examples:
         """The windows as training/fine_tuning.py takes them."""
-        return example_sets.Examples(
+        return batching.Examples(
             self.windows.packed, self.names, self.digest, self.targets()
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from contract import wording
-from data_pipeline.examples import batching, example_sets, packing
+from data_pipeline.examples import batching, packing
 from data_pipeline.tagging import (
     sentence_windows,
     tag_schemes,
@@ -44,9 +44,9 @@ class SentenceSet:
             for owner, part in zip(owners[indices], parts, strict=True)
         ]
 
-    def examples(self) -> example_sets.Examples:
+    def examples(self) -> batching.Examples:
         """The windows as training/fine_tuning.py takes them."""
-        return example_sets.Examples(
+        return batching.Examples(
             self.windows.packed, self.names, self.digest, self.windows.targets()
         )
 
