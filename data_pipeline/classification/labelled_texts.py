@@ -235,7 +235,9 @@ def load(
             "texts and some have single texts; check --text_b_column"
         )
     label_set = source.label_set(rows.get("train"), label_map)
-    label_ids = _encode_labels(rows, label_set)
+    label_ids = {
+        split: _label_ids(split, table, label_set) for split, table in rows.items()
+    }
     encode = encoder(tokenizer, max_seq_length)
     packed = {}
     for split, table in rows.items():
@@ -278,25 +280,17 @@ def featurize(
     return packing.concatenate(chunks)
 
 
-def _encode_labels(
-    splits: dict[str, tables.Table], label_set: label_sets.LabelSet
-) -> dict[str, np.ndarray | None]:
-    """Label arrays of every split; None for a test split without usable labels.
-
-    Raises:
-        ValueError: a training or dev label is not in the set.
-    """
-    encoded: dict[str, np.ndarray | None] = {}
-    for split, table in splits.items():
-        try:
-            has_labels = split != "test" or table.labels is not None
-            encoded[split] = label_set.encode(table) if has_labels else None
-        except ValueError as error:
-            if split != "test":
-                raise
-            logging.warning("the test rows are not scored: %s", error)
-            encoded[split] = None
-    return encoded
+def _label_ids(
+    split: str, table: tables.Table, label_set: label_sets.LabelSet
+) -> np.ndarray | None:
+    """The labels of a split as arrays; None for a test split without usable ones."""
+    if split != "test":
+        return label_set.encode(table)
+    try:
+        return None if table.labels is None else label_set.encode(table)
+    except ValueError as error:
+        logging.warning("the test rows are not scored: %s", error)
+        return None
 
 
 def write_records(directory: str, data: LabelledTexts, max_seq_length: int) -> None:

@@ -343,13 +343,9 @@ def _value(place: str, role: str, value: Any) -> Any:
 
 def _refuse_likely_header(table: Table) -> None:
     """Raises where line 1, read as an example, is a header by its label."""
-    if (
-        not table.labels
-        or len(table.labels) == 1
-        or label_sets.is_number(table.labels[0])
-    ):
+    first, *others = table.labels or [""]
+    if not others or label_sets.is_number(first):
         return
-    first, *others = table.labels
     counts = collections.Counter(table.labels)
     is_odd = all(label_sets.is_number(label) for label in others)
     if is_odd or [name for name, count in counts.items() if count == 1] == [first]:

@@ -228,23 +228,23 @@ def _windows(word_tokens, sentence, room, step):
     begins = word_tokens[:-1]
     end = tf.searchsorted(word_tokens, begins + room, "right", tf.int64) - 1
     end = tf.minimum(end, last)
-    # Where a long word leaves no overlap, the next window begins after this one.
+    # Where a long word leaves no overlap, the next window begins after this one. The
+    # last window of a sentence leads to itself.
     following = tf.searchsorted(word_tokens, begins + step, "left", tf.int64)
-    following = tf.minimum(following, end)
-    goes_on = end < last
+    words = tf.range(tf.size(sentence, tf.int64))
+    following = tf.where(end < last, tf.minimum(following, end), words)
 
-    # The first windows of all sentences, then the second ones, ...
-    def cut_next(found, newest):
-        newest = tf.gather(following, newest[tf.gather(goes_on, newest)])
-        return tf.concat([found, newest], axis=0), newest
+    # The first windows of each sentence: 1, then up to 2, 4, 8, ...
+    def find_more(found, following, _):
+        more, _ = tf.unique(tf.concat([found, tf.gather(following, found)], axis=0))
+        return more, tf.gather(following, following), tf.size(more) > tf.size(found)
 
-    begun = tf.where(tf.range(tf.size(sentence, tf.int64)) == first)[:, 0]
     shape = tf.TensorShape([None])
-    found, _ = tf.while_loop(
-        lambda _, newest: tf.size(newest) > 0,
-        cut_next,
-        (begun, begun),
-        shape_invariants=(shape, shape),
+    found, _, _ = tf.while_loop(
+        lambda found, following, has_grown: has_grown,
+        find_more,
+        (tf.where(words == first)[:, 0], following, tf.constant(True)),
+        shape_invariants=(shape, shape, tf.TensorShape([])),
     )
     begin = tf.sort(found)
     return begin, tf.gather(end, begin)

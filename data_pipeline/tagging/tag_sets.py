@@ -1,6 +1,7 @@
 """The tags that a model predicts: their names, ids and scheme. Plain Python."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -89,21 +90,21 @@ class TagSet:
                 line.
         """
         ids = {name: index for index, name in enumerate(self.names)}
-        found = np.empty(sum(map(len, sentences.tags or [])), features.INTEGER)
-        for word, (line, tag) in enumerate(sentences.tagged_words()):
-            index = ids.get(tag)
-            if index is None:
-                if not accepts_unknown or not tag_schemes.fits(tag, self.scheme):
-                    raise ValueError(
-                        f"{sentences.tag_path}:{line}: tag {tag!r:.80} is not one of "
-                        f"{wording.listing(self.names)}"
-                        f"{label_files.closest(tag, self.names)}; correct it, check "
-                        "--tag_column, or name every tag with --labels to train (to "
-                        "score it as wrong: --accept_unknown_tags)"
-                    )
-                index = features.IGNORED
-            found[word] = index
-        return found
+
+        def tag_id(line: int, tag: str) -> int:
+            if tag in ids:
+                return ids[tag]
+            if accepts_unknown and tag_schemes.fits(tag, self.scheme):
+                return features.IGNORED
+            raise ValueError(
+                f"{sentences.tag_path}:{line}: tag {tag!r:.80} is not one of "
+                f"{wording.listing(self.names)}{label_files.closest(tag, self.names)}; "
+                "correct it, check --tag_column, or name every tag with --labels to "
+                "train (to score it as wrong: --accept_unknown_tags)"
+            )
+
+        found = itertools.starmap(tag_id, sentences.tagged_words())
+        return np.fromiter(found, features.INTEGER)
 
     def decode(self, ids: Iterable[Sequence[int]]) -> list[list[str]]:
         """The tags of sentences, from the ids of their words."""
