@@ -205,7 +205,7 @@ def write(directory, model, tokenizer, classes, missing):
         problem_type=getattr(classes, "problem_type", ""),  # tags have none
         left_out=missing,
     )
-    config = conversion.described(model, missing)
+    config = hugging_face.described(model, missing)
     texts = {file_names.BERT_CONFIG: config.to_json_string()}
     if tokenizer:
         texts = pretrained.files(config, tokenizer)

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import google
 from tests import tiny
 
 
@@ -328,7 +328,7 @@ def test_head_of_another_number_of_labels_is_refused(place, good):
     model = models.BertClassifier(shape, 5)
     model.build()
     good["init_checkpoint"] = place / "five.ckpt"
-    checkpoint.save_google(good["init_checkpoint"], model)
+    google.save(good["init_checkpoint"], model)
     good.update(do_train=None, do_eval=True, labels="bad,fine,good")
     assert_refused(place, good, "five.ckpt", "lacks output_weights", "number of labels")
 

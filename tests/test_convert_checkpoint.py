@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from modeling import config as config_lib
 from modeling import models
-from modeling.checkpoints import checkpoint, google, pretrained
+from modeling.checkpoints import google, pretrained
 from tests import tiny
 
 LABELS = ("bad", "good", "so so")
@@ -73,7 +73,7 @@ def run_directory(release, folder, head="classifier", num_classes=3, label_map=N
         (folder / "label_map.json").write_text(json.dumps(label_map))
     config = config_lib.BertConfig.from_json_file(release / "bert_config.json")
     model = models.build(head, num_classes, config)
-    weights = checkpoint.google_variables(model)
+    weights = google.variables(model)
     moments = {f"{name}/adam_m": value for name, value in weights.items()}
     state = {"global_step": np.int64(7)}
     google.write(folder / "model.ckpt-7", {**weights, **moments, **state})

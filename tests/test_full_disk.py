@@ -6,7 +6,7 @@ from data_pipeline.classification import predictions
 from data_pipeline.squad import answer_choice
 from data_pipeline.tagging import tag_predictions, tag_sets
 from modeling import config, models
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import google
 from tests import full_disk, tiny, tiny_questions, tiny_tags
 
 TAGS = ["O", *(f"{letter}-{label}" for letter in "BI" for label in tiny.LABELS)]
@@ -51,7 +51,7 @@ def test_predictions_are_whole_or_absent(place, tmp_path, monkeypatch, script):
     shape = config.BertConfig.from_json_file(place / "model" / "bert_config.json")
     model = build(shape)
     model.build()
-    checkpoint.save_google(weights, model)
+    google.save(weights, model)
     if script == "run_tagger":
         names = tag_sets.map_text(tag_sets.TagSet(tuple(TAGS), "BIO"))
         (tmp_path / "label_map.json").write_text(names)

@@ -16,7 +16,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from modeling import config as config_lib
 from modeling import models
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import checkpoint, hugging_face
 from serving import predictor
 from tests import parsed_records, tiny
 from training import loop
@@ -507,7 +507,7 @@ def test_hugging_face_directory_gives_the_same_scores(
     model.build()
     checkpoint.load(model, trained[0])
     directory = tmp_path / "hugging-face"
-    checkpoint.save_hugging_face(
+    hugging_face.save(
         directory, model, vocab_file=str(model_dir / "vocab.txt"), labels=tiny.LABELS
     )
     labels = f"--labels={','.join(tiny.LABELS)}"

@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing import event_accumulator
 from data_pipeline.pretraining import record_metadata, record_sets
 from modeling import config as config_lib
 from modeling import models
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import checkpoint, hugging_face
 from tests import full_disk, resumed_runs, tiny, whole_runs
 from training import checkpoints
 
@@ -289,9 +289,7 @@ def test_hugging_face_weights_are_evaluated_like_googles(
     )
     model.build()
     checkpoint.load(model, path)
-    checkpoint.save_hugging_face(
-        tmp_path / "hf", model, vocab_file=str(model_dir / "vocab.txt")
-    )
+    hugging_face.save(tmp_path / "hf", model, vocab_file=str(model_dir / "vocab.txt"))
     arguments = arguments_of(model_dir, records_dir, tmp_path / "out", "--do_eval")
     held_out = f"--eval_input_file={records_dir}/held-out.tfrecord"
     run(f"--pretrained={tmp_path}/hf", held_out, *arguments[1:])

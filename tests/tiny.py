@@ -29,7 +29,7 @@ def write_model(directory, **changes):
 
     from modeling import config as config_lib
     from modeling import models
-    from modeling.checkpoints import checkpoint
+    from modeling.checkpoints import google
 
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def write_model(directory, **changes):
     keras.utils.set_random_seed(7)
     model = models.BertPretrainer(config)
     model.build()
-    checkpoint.save_google(directory / "bert_model.ckpt", model)
+    google.save(directory / "bert_model.ckpt", model)
     return directory
 
 

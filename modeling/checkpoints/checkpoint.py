@@ -1,4 +1,4 @@
-"""Checkpoints of any format: finding, opening and loading one, and saving a model."""
+"""Checkpoints of any format: finding, opening and loading one."""
 
 import dataclasses
 import functools
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorflow as tf
 
-from contract import file_names, wording
+from contract import wording
 from modeling.checkpoints import google, hugging_face, keras_files, names
 
 _POOLER = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
@@ -218,11 +218,6 @@ def load_trained(model, path):
     return report
 
 
-def google_variables(model):
-    """{Google name: variable} of a built model."""
-    return {name.google: variable for name, variable in names.named_variables(model)}
-
-
 class Store(NamedTuple):
     """How a run saves a model and loads it again.
 
@@ -239,43 +234,4 @@ class Store(NamedTuple):
 
 def store(model):
     """The Store of a built model."""
-    return Store(google_variables(model), google.write, functools.partial(load, model))
-
-
-def save_google(prefix, model, global_step=None, left_out=()):
-    """Writes the weights of a built model under Google's names, for the original.
-
-    Args:
-        prefix: as in `google.write`.
-        model: of modeling.models.
-        global_step: written too, if given.
-        left_out: Google names of variables not to write.
-    """
-    tensors = google_variables(model)
-    tensors = {name: tensors[name] for name in tensors if name not in left_out}
-    if global_step is not None:
-        tensors["global_step"] = np.int64(global_step)
-    google.write(prefix, tensors)
-
-
-def save_hugging_face(
-    directory, model, *, vocab_file=None, labels=(), problem_type="", left_out=()
-):
-    """Writes config.json, model.safetensors and vocab.txt for Hugging Face.
-
-    Args:
-        directory: made if absent.
-        model: a built model of modeling.models.
-        vocab_file: copied to vocab.txt, if given.
-        labels: names of the classes, in the order of their ids.
-        problem_type: "classification", "multi_label" or "regression", if given.
-        left_out: as in `save_google`.
-    """
-    rows = [
-        (name, np.asarray(variable))
-        for name, variable in names.named_variables(model)
-        if name.google not in left_out
-    ]
-    hugging_face.write(directory, model.config, rows, labels, problem_type)
-    if vocab_file:
-        tf.io.gfile.copy(vocab_file, os.path.join(directory, file_names.VOCAB), True)
+    return Store(google.variables(model), google.write, functools.partial(load, model))

@@ -233,7 +233,7 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
         model: of modeling.models.
         target: one of `FORMATS`, or the name of a .weights.h5 file.
         labels: names of the classes, in the order of their ids.
-        problem_type: as in hugging_face.write.
+        problem_type: as in hugging_face.save.
         left_out: Google names of variables whose values are not worth writing; Keras'
             files hold them nevertheless.
 
@@ -243,9 +243,9 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
     path = os.path.join(directory, FILES.get(target, target))
     try:
         if target == "google":
-            checkpoint.save_google(path, model, left_out=left_out)
+            google.save(path, model, left_out)
         elif target == "hugging_face":
-            checkpoint.save_hugging_face(
+            hugging_face.save(
                 *(directory, model),
                 labels=labels,
                 problem_type=problem_type,
@@ -259,14 +259,6 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
             f"{directory}: cannot be written ({reason:.200}); make room there, or name "
             "another place"
         ) from error
-
-
-def described(model, left_out=()):
-    """hugging_face.described of a model without what is left out of its files."""
-    rows = [name for name, _ in names.named_variables(model)]
-    return hugging_face.described(
-        model.config, [name for name in rows if name.google not in left_out]
-    )
 
 
 def compare(first, second, missing=()):

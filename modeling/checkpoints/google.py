@@ -9,6 +9,9 @@ import re
 
 import tensorflow as tf
 
+from contract import atomic_files
+from modeling.checkpoints import names
+
 MODEL_PREFIX = "bert_model.ckpt"  # of a release
 INDEX_ENDING = ".index"
 _DATA_ENDING = ".data-00000-of-00001"
@@ -61,6 +64,17 @@ def prefixes_in(directory):
     return sorted(path.removesuffix(INDEX_ENDING) for path in found)
 
 
+def variables(model):
+    """{name: variable} of a built model."""
+    return {name.google: variable for name, variable in names.named_variables(model)}
+
+
+def save(prefix, model, left_out=()):
+    """Writes the weights of a built model, but for those left out, by their names."""
+    tensors = variables(model)
+    write(prefix, {name: tensors[name] for name in tensors if name not in left_out})
+
+
 def write(prefix, tensors):
     """Writes a TensorFlow name-based checkpoint; complete under its name or absent.
 
@@ -72,7 +86,7 @@ def write(prefix, tensors):
         tf.errors.OpError: the directory cannot be written, the disk is full.
     """
     prefix = os.fspath(prefix)
-    temporary = f"{prefix}.incomplete"
+    temporary = prefix + atomic_files.SUFFIX
     keys = sorted(tensors)
     tf.raw_ops.SaveV2(
         prefix=temporary,

@@ -16,6 +16,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from contract import file_names
+from modeling.checkpoints import names
 
 WEIGHTS_FILE = "model.safetensors"
 # Names the shards of a large model, and which of them holds which variable.
@@ -164,35 +165,32 @@ def _modern(key):
     return f"bert.{key}" if bare else key
 
 
-def write(directory, config, rows, labels=(), problem_type=""):
-    """Writes config.json and model.safetensors; makes the directory.
+def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_out=()):
+    """Writes config.json, model.safetensors and vocab.txt.
 
     Args:
-        directory: new or not.
-        config: config.BertConfig.
-        rows: pairs of names.Name and float32 array, as a model holds it.
+        directory: made if absent.
+        model: a built model of modeling.models.
+        vocab_file: copied to vocab.txt, if given.
         labels: names of the classes, in the order of their ids. A classifier or tagger
             without them gets placeholders, because Hugging Face counts them.
-        problem_type: "classification", "multi_label", "regression" or "".
+        problem_type: "classification", "multi_label" or "regression", if given.
+        left_out: Google names of variables not to write.
     """
     os.makedirs(directory, exist_ok=True)
-    tensors = {
-        name.hugging_face: np.ascontiguousarray(
-            value.T if name.is_transposed else value
-        )
-        for name, value in rows
-    }
+    tensors = {}
+    for name, variable in names.named_variables(model):
+        if name.google not in left_out:
+            value = np.asarray(variable)
+            value = np.ascontiguousarray(value.T if name.is_transposed else value)
+            tensors[name.hugging_face] = value
     # Their library refuses a file that does not say which library it is for.
     safetensors.numpy.save_file(
         tensors, os.path.join(directory, WEIGHTS_FILE), metadata={"format": "pt"}
     )
-    raw = described(config, [name for name, _ in rows]).to_hugging_face()
-    labels = labels or [
-        _PLACEHOLDER.format(i)
-        for name, value in rows
-        if name.path in ("classifier/logits/bias", "tagger/logits/bias")
-        for i in range(len(value))
-    ]
+    raw = described(model, left_out).to_hugging_face()
+    if model.num_classes and not labels:
+        labels = [_PLACEHOLDER.format(i) for i in range(model.num_classes)]
     if labels:
         raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
         raw["label2id"] = {label: i for i, label in enumerate(labels)}
@@ -203,19 +201,22 @@ def write(directory, config, rows, labels=(), problem_type=""):
         file.write(json.dumps(raw, indent=2, sort_keys=True) + "\n")
     # Their library makes a file that nobody else may read.
     shutil.copymode(config_file, os.path.join(directory, WEIGHTS_FILE))
+    if vocab_file:
+        tf.io.gfile.copy(vocab_file, os.path.join(directory, file_names.VOCAB), True)
 
 
-def described(config, variables):
-    """A config that says with which head it goes, by the key `architectures`.
+def described(model, left_out=()):
+    """The config of a model, whose key `architectures` says what goes with it.
 
     Args:
-        config: config.BertConfig; what it says of another file is left out.
-        variables: a names.Name of each variable beside it.
+        model: a built model of modeling.models.
+        left_out: as in `save`.
     """
-    extra = {k: v for k, v in config.extra.items() if k not in _OF_THE_FILE}
-    heads = sorted({name.path.split("/")[0] for name in variables} - {"bert"})
-    extra["architectures"] = [_ARCHITECTURES[tuple(heads)]]
-    return dataclasses.replace(config, extra=extra)
+    extra = {k: v for k, v in model.config.extra.items() if k not in _OF_THE_FILE}
+    rows = [name for name, _ in names.named_variables(model)]
+    parts = {name.path.split("/")[0] for name in rows if name.google not in left_out}
+    extra["architectures"] = [_ARCHITECTURES[tuple(sorted(parts - {"bert"}))]]
+    return dataclasses.replace(model.config, extra=extra)
 
 
 def labels_in(config, num_classes):
@@ -240,9 +241,9 @@ def labels_in(config, num_classes):
             f"id2label of the config has the keys {', '.join(keys)}, but the head has "
             f"{num_classes} classes; give the config file of this checkpoint"
         )
-    names = tuple(str(listed[str(i)]) for i in range(num_classes))
-    is_named = any(name != _PLACEHOLDER.format(i) for i, name in enumerate(names))
-    return problem_type, names if is_named else ()
+    labels = tuple(str(listed[str(i)]) for i in range(num_classes))
+    is_named = any(label != _PLACEHOLDER.format(i) for i, label in enumerate(labels))
+    return problem_type, labels if is_named else ()
 
 
 def tokenizer_vocabulary(path):

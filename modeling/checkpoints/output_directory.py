@@ -5,6 +5,8 @@ import fnmatch
 import os
 import shutil
 
+from contract import atomic_files
+
 
 def check(path, *, own_files, overwrite, inputs=()):
     """Refuses to write a directory where that would cost somebody files.
@@ -58,7 +60,7 @@ def complete(path):
         OSError: no directory can be made beside it, or take its name.
     """
     path = os.path.realpath(path)
-    temporary, replaced = f"{path}.incomplete", f"{path}.replaced"
+    temporary, replaced = path + atomic_files.SUFFIX, f"{path}.replaced"
     with _named(path):
         if os.path.isdir(replaced) and not os.path.exists(path):  # killed at a rename
             os.rename(replaced, path)

@@ -30,7 +30,7 @@ def parts(build_classifier):
 def saver(directory, model, adam, keep=5, **changes):
     return checkpoints.RunCheckpoints(
         str(directory),
-        checkpoint.google_variables(model),
+        google.variables(model),
         adam,
         write=google.write,
         keep=keep,
@@ -51,7 +51,7 @@ def test_checkpoint_has_the_originals_names(parts, tmp_path):
     prefix = saver(tmp_path, model, adam).save(7, {})
     assert prefix == str(tmp_path / "model.ckpt-7")
     shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
-    weights = checkpoint.google_variables(model)
+    weights = google.variables(model)
     expected = {"global_step": []}
     for name, variable in weights.items():
         for suffix in ("", "/adam_m", "/adam_v"):

@@ -17,7 +17,7 @@ import tensorflow as tf
 from data_pipeline.examples import batching, packing
 from data_pipeline.pretraining import record_batches, record_checks
 from modeling import config, losses, models
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import google
 from tests import tiny
 from training import steps
 from training.distribution import devices
@@ -94,7 +94,7 @@ def pretrained_weights(strategy):
         [rate(step) for step in range(NUM_STEPS)],
         micro_batches=1 if replicas == 1 else BATCH_SIZE // replicas,
     )
-    weights = checkpoint.google_variables(model)
+    weights = google.variables(model)
     return {name: np.ravel(weights[name]).tolist() for name in sorted(weights)}, results
 
 

@@ -12,42 +12,16 @@ import tensorflow as tf
 
 from contract import wording
 from modeling import config, models
-from modeling.checkpoints import checkpoint, google, names
+from modeling.checkpoints import checkpoint, google, hugging_face, names
+from tests.modeling.random_weights import assert_equal, random_model, values
 
-BUILDERS = {
-    "classifier": lambda config: models.BertClassifier(config, 3),
-    "tagger": lambda config: models.BertTagger(config, 4),
-    "span": models.BertSpanPredictor,
-    "pretrainer": models.BertPretrainer,
-}
+HEADS = ("classifier", "tagger", "span", "pretraining")
 FIRST = "bert/embeddings/word_embeddings"
 
 
 def built(model):
     model.build()
     return model
-
-
-def random_model(config, kind="classifier", seed=1):
-    """A model none of whose variables has the value that it is born with."""
-    model = built(BUILDERS[kind](config))
-    rng = np.random.default_rng(seed)
-    for variable in model.trainable_variables:
-        variable.assign(rng.normal(size=variable.shape).astype(np.float32))
-    return model
-
-
-def values(model):
-    return {
-        name.google: np.asarray(variable)
-        for name, variable in names.named_variables(model)
-    }
-
-
-def assert_equal(actual, expected):
-    assert actual.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(actual[name], value, err_msg=name)
 
 
 def stored(prefix):
@@ -90,16 +64,18 @@ def test_every_variable_of_a_release_is_loaded(
 
 def test_google_round_trip_is_exact(golden_pretrainer, golden_values, tmp_path):
     prefix = tmp_path / "bert_model.ckpt"
-    checkpoint.save_google(prefix, golden_pretrainer)
+    google.save(prefix, golden_pretrainer)
     assert_equal(stored(prefix), golden_values)
-    checkpoint.save_google(prefix, golden_pretrainer, global_step=7)
+    google.write(
+        prefix, {**google.variables(golden_pretrainer), "global_step": np.int64(7)}
+    )
     assert stored(prefix)["global_step"] == 7
     assert stored(prefix)["global_step"].dtype == np.int64
     assert checkpoint.load(golden_pretrainer, prefix).global_step == 7
 
 
 def test_report_accounts_for_every_name(tiny_config, tmp_path):
-    pretrainer = random_model(tiny_config, "pretrainer")
+    pretrainer = random_model(tiny_config, "pretraining")
     google.write(
         tmp_path / "model.ckpt",
         {
@@ -124,10 +100,10 @@ def test_report_accounts_for_every_name(tiny_config, tmp_path):
     assert_equal(values(model), {**encoder, **head})
 
 
-@pytest.mark.parametrize("kind", BUILDERS)
+@pytest.mark.parametrize("kind", HEADS)
 def test_hugging_face_round_trip_is_exact(tiny_config, tmp_path, kind):
     model = random_model(tiny_config, kind)
-    checkpoint.save_hugging_face(tmp_path, model, labels=("a", "b", "c"))
+    hugging_face.save(tmp_path, model, labels=("a", "b", "c"))
     again = random_model(tiny_config, kind, seed=2)
     report = checkpoint.load(again, tmp_path)
     assert report.missing == report.unused == ()
@@ -144,7 +120,7 @@ def test_hugging_face_file_is_as_pytorch_stores_it(tiny_config, tmp_path):
     vocab = tmp_path / "words.txt"
     vocab.write_text("[PAD]\n", encoding="utf-8")
     model = random_model(tiny_config)
-    checkpoint.save_hugging_face(tmp_path / "new" / "hf", model, vocab_file=vocab)
+    hugging_face.save(tmp_path / "new" / "hf", model, vocab_file=vocab)
     folder = tmp_path / "new" / "hf"
     tensors = safetensors.numpy.load_file(folder / "model.safetensors")
     ours = values(model)
@@ -175,7 +151,7 @@ def rewrite(folder, rename):
 
 def test_bare_encoder_and_old_norm_names_load(tiny_config, tmp_path):
     model = random_model(tiny_config)
-    checkpoint.save_hugging_face(tmp_path, model)
+    hugging_face.save(tmp_path, model)
 
     def old(key):
         if not key.startswith("bert."):
@@ -196,8 +172,8 @@ def test_bare_encoder_and_old_norm_names_load(tiny_config, tmp_path):
 
 
 def test_buffers_and_tied_copies_are_not_reported(tiny_config, tmp_path):
-    model = random_model(tiny_config, "pretrainer")
-    checkpoint.save_hugging_face(tmp_path, model)
+    model = random_model(tiny_config, "pretraining")
+    hugging_face.save(tmp_path, model)
     path = tmp_path / "model.safetensors"
     tensors = safetensors.numpy.load_file(path)
     tensors["bert.embeddings.position_ids"] = np.arange(32)[None]
@@ -211,7 +187,7 @@ def test_buffers_and_tied_copies_are_not_reported(tiny_config, tmp_path):
 
 def test_half_precision_is_widened(tiny_config, tmp_path):
     model = random_model(tiny_config)
-    checkpoint.save_hugging_face(tmp_path, model)
+    hugging_face.save(tmp_path, model)
     path = tmp_path / "model.safetensors"
     tensors = safetensors.numpy.load_file(path)
     halves = {key: value.astype(np.float16) for key, value in tensors.items()}
@@ -228,9 +204,9 @@ def test_half_precision_is_widened(tiny_config, tmp_path):
 def test_other_shapes_are_refused(tiny_config, tmp_path, form):
     model = random_model(tiny_config)
     if form == "google":
-        checkpoint.save_google(tmp_path / "model.ckpt", model)
+        google.save(tmp_path / "model.ckpt", model)
     else:
-        checkpoint.save_hugging_face(tmp_path, model)
+        hugging_face.save(tmp_path, model)
     larger = dataclasses.replace(tiny_config, vocab_size=61)
     other = random_model(larger, seed=2)
     with pytest.raises(ValueError) as caught:
@@ -245,9 +221,9 @@ def test_other_shapes_are_refused(tiny_config, tmp_path, form):
 def test_head_of_other_labels_is_left_out_and_reported(tiny_config, tmp_path, form):
     model = built(models.BertClassifier(tiny_config, 5))
     if form == "google":
-        checkpoint.save_google(tmp_path / "model.ckpt", model)
+        google.save(tmp_path / "model.ckpt", model)
     else:
-        checkpoint.save_hugging_face(tmp_path, model)
+        hugging_face.save(tmp_path, model)
     other = random_model(tiny_config)
     before = values(other)
     report = checkpoint.load(other, tmp_path)
@@ -276,7 +252,7 @@ def test_message_names_the_first_of_what_is_missing(tiny_config, tmp_path):
     """Not all of the hundreds that a deep network may lack."""
     model = random_model(tiny_config, "classifier")
     word = "bert/embeddings/word_embeddings"
-    values = {word: np.asarray(checkpoint.google_variables(model)[word])}
+    values = {word: np.asarray(google.variables(model)[word])}
     google.write(tmp_path / "a.ckpt", values)
     missing = checkpoint.load(model, tmp_path / "a.ckpt").missing
     with pytest.raises(ValueError) as caught:
@@ -301,7 +277,7 @@ def test_trained_model_needs_the_pooler_only_where_it_reads_it(
     """Hugging Face's files of spans and of tags have none."""
     model = random_model(tiny_config, kind)
     pooler = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
-    checkpoint.save_hugging_face(tmp_path, model, left_out=pooler)
+    hugging_face.save(tmp_path, model, left_out=pooler)
     again = random_model(tiny_config, kind, seed=2)
     if is_whole:
         assert checkpoint.load_trained(again, tmp_path).missing == pooler
@@ -346,7 +322,7 @@ def test_corrupt_files_say_so(golden_dir, golden_pretrainer, tiny_config, tmp_pa
         checkpoint.load(golden_pretrainer, tmp_path)
     assert str(tmp_path) in str(e.value) and "\n" not in str(e.value)
     folder = tmp_path / "hf"
-    checkpoint.save_hugging_face(folder, random_model(tiny_config))
+    hugging_face.save(folder, random_model(tiny_config))
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(ValueError, match="not a readable safetensors file") as e:
@@ -414,7 +390,7 @@ def test_same_names_whatever_the_model_is_called(tiny_config):
         built(models.BertClassifier(tiny_config, 3, name=name)) for name in ("a", None)
     )
     assert first.name == "a"
-    assert checkpoint.google_variables(first).keys() == values(second).keys()
+    assert google.variables(first).keys() == values(second).keys()
     assert {names.relative_path(v) for v in first.trainable_variables} == {
         names.relative_path(v) for v in second.trainable_variables
     }
@@ -423,7 +399,7 @@ def test_same_names_whatever_the_model_is_called(tiny_config):
 def test_saved_weights_give_the_same_outputs(tiny_config, tiny_features, tmp_path):
     keras.utils.set_random_seed(3)
     model = built(models.BertClassifier(tiny_config, 3))
-    checkpoint.save_google(tmp_path / "model.ckpt", model)
+    google.save(tmp_path / "model.ckpt", model)
     again = built(models.BertClassifier(tiny_config, 3))
     moved = again(tiny_features)["logits"] - model(tiny_features)["logits"]
     assert np.abs(moved).max() > 1e-3

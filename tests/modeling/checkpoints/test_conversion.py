@@ -15,7 +15,8 @@ import pytest
 import safetensors.numpy
 
 from modeling import config, models
-from modeling.checkpoints import conversion, google, names
+from modeling.checkpoints import conversion, google, hugging_face
+from tests.modeling.random_weights import assert_equal, random_model, values
 
 REFERENCE = pathlib.Path(__file__).with_name("hugging_face_heads.npz")
 # head: parts of the names of its weights, {output here: output there}
@@ -74,27 +75,6 @@ def write_hugging_face(folder, reference, head):
     return config.BertConfig.from_dict(raw)
 
 
-def random_model(config, head, seed=1, num_classes=3):
-    model = models.build(head, num_classes, config)
-    rng = np.random.default_rng(seed)
-    for variable in model.trainable_variables:
-        variable.assign(rng.normal(size=variable.shape).astype(np.float32))
-    return model
-
-
-def values(model):
-    return {
-        name.google: np.asarray(variable)
-        for name, variable in names.named_variables(model)
-    }
-
-
-def assert_equal(actual, expected):
-    assert actual.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(actual[name], value, err_msg=name)
-
-
 @pytest.mark.parametrize("head", HEADS)
 def test_heads_compute_what_hugging_faces_do(reference, tmp_path, head):
     """One layer of float32 differs by less than 1e-6; asserted is 1e-5."""
@@ -120,7 +100,7 @@ def test_heads_compute_what_hugging_faces_do(reference, tmp_path, head):
 @pytest.mark.parametrize("head", models.HEADS)
 def test_round_trip_through_all_formats_is_exact(tiny_config, tmp_path, head):
     model = random_model(tiny_config, head)
-    described = conversion.described(model)
+    described = hugging_face.described(model)
     wanted = values(model)
     for number, target in enumerate(("google", "hugging_face", "keras", "google")):
         folder = tmp_path / str(number)
@@ -220,7 +200,7 @@ def test_masked_lm_alone_stays_alone(tiny_config, tmp_path):
         assert conversion.compare(model, read.model, missing) == 0
     raw = json.loads((tmp_path / "config.json").read_text("utf-8"))
     assert raw["architectures"] == ["BertForMaskedLM"]
-    described = conversion.described(model, missing)
+    described = hugging_face.described(model, missing)
     assert described.extra["architectures"] == ["BertForMaskedLM"]
 
 

@@ -1,68 +1,249 @@
-"""Real weights, against what Hugging Face's BertModel computes with them.
-
-minilm_reference.npz was made once, on a CPU, with transformers 5.23.0 and PyTorch
-2.13.0: BertModel.from_pretrained(directory of all-MiniLM-L6-v2).eval() on two pairs of
-sentences of 22 and 9 tokens, the second one padded to 22:
-
-    the parcel arrived on monday / but the box was empty and torn , so we sent it back .
-    who wrote this ? / nobody knows
-
-It holds input_ids, input_mask, segment_ids, and float32 last_hidden_state and
-pooler_output. Six layers of float32 differ by about 2e-6; asserted is 1e-5. The tanh
-form of gelu, by which Google's checkpoints mean "gelu", differs by more than 1e-4.
-"""
+"""Tests of modeling/checkpoints/hugging_face.py: the forms that its files have."""
 
 import dataclasses
-import pathlib
+import json
 
+import ml_dtypes
 import numpy as np
 import pytest
+import safetensors.numpy
 
-from modeling import config, models
-from modeling.checkpoints import checkpoint
+from modeling import models
+from modeling.checkpoints import checkpoint, hugging_face, names
+from tests.modeling.random_weights import random_model
 
-REFERENCE = pathlib.Path(__file__).with_name("minilm_reference.npz")
-
-
-@pytest.fixture(scope="module")
-def reference():
-    with np.load(REFERENCE) as arrays:
-        return dict(arrays)
+DECODER = "cls.predictions.decoder"
+TABLE = "bert.embeddings.word_embeddings.weight"
 
 
-def built(minilm_dir, **changes):
-    read = config.BertConfig.from_json_file(minilm_dir / "config.json")
-    model = models.BertModel(dataclasses.replace(read, **changes))
-    model.build()
-    report = checkpoint.load(model, minilm_dir)
+@pytest.fixture
+def saved(tiny_config, tmp_path):
+    """A directory, the model in it, and its tensors."""
+    model = random_model(tiny_config, "pretraining")
+    hugging_face.save(tmp_path, model)
+    path = tmp_path / "model.safetensors"
+    return tmp_path, model, safetensors.numpy.load_file(path)
+
+
+def rewrite(folder, tensors):
+    safetensors.numpy.save_file(tensors, folder / "model.safetensors")
+
+
+def assert_loads(folder, model, dtype=np.float32):
+    again = models.build("pretraining", None, model.config)
+    report = checkpoint.load(again, folder)
     assert report.missing == report.unused == ()
-    return model
+    pairs = zip(
+        names.named_variables(again),
+        names.named_variables(model),
+        strict=True,
+    )
+    for (name, value), (_, wanted) in pairs:
+        wanted = np.asarray(wanted).astype(dtype).astype(np.float32)
+        np.testing.assert_array_equal(value, wanted, err_msg=name.path)
 
 
-@pytest.fixture(scope="module")
-def minilm(minilm_dir):
-    return built(minilm_dir)
+def shard(folder, tensors, number=3):
+    """Spreads the tensors over files, as save_pretrained does with large models."""
+    (folder / "model.safetensors").unlink()
+    weight_map = {}
+    for i in range(number):
+        name = f"model-{i + 1:05}-of-{number:05}.safetensors"
+        part = {key: tensors[key] for key in sorted(tensors)[i::number]}
+        safetensors.numpy.save_file(part, folder / name)
+        weight_map.update(dict.fromkeys(part, name))
+    index = {"metadata": {}, "weight_map": weight_map}
+    (folder / hugging_face.INDEX_FILE).write_text(json.dumps(index))
+    return weight_map
 
 
-def difference(model, features, reference):
-    """Largest difference of the last layer at real tokens, example by example."""
-    sequence = np.asarray(model(features)["sequence_output"])
-    real = reference["input_mask"][:, :, None]
-    return np.abs((sequence - reference["last_hidden_state"]) * real).max(axis=(1, 2))
+def test_shards_are_read(saved):
+    folder, model, tensors = saved
+    shard(folder, tensors)
+    assert checkpoint.find(folder) == str(folder)
+    assert checkpoint.find(folder / hugging_face.INDEX_FILE) == str(folder)
+    assert_loads(folder, model)
 
 
-def test_outputs_equal_hugging_faces(minilm, reference):
-    assert np.all(difference(minilm, reference, reference) < 1e-5)
-    pooled = minilm(reference)["pooled_output"]
-    np.testing.assert_allclose(pooled, reference["pooler_output"], atol=1e-5)
+def test_shards_that_are_not_whole(saved):
+    folder, model, tensors = saved
+    weight_map = shard(folder, tensors)
+    index = folder / hugging_face.INDEX_FILE
+    moved = {**weight_map, TABLE: weight_map["cls.predictions.bias"]}
+    assert moved != weight_map
+    index.write_text(json.dumps({"weight_map": moved}))
+    with pytest.raises(ValueError, match=f"lacks {TABLE}, which model.safetensors.ind"):
+        checkpoint.load(model, folder)
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    (folder / weight_map[TABLE]).unlink()
+    with pytest.raises(ValueError, match="not a readable safetensors file") as caught:
+        checkpoint.load(model, folder)
+    assert weight_map[TABLE] in str(caught.value)
+    for text in ("{", "[]", "{}", '{"weight_map": {"a": 3}}'):
+        index.write_text(text)
+        with pytest.raises(ValueError, match=r"index\.json: .*copy it again"):
+            checkpoint.load(model, folder)
 
 
-def test_the_other_gelu_is_seen(minilm_dir, reference):
-    model = built(minilm_dir, hidden_act="gelu_tanh")
-    assert np.all(difference(model, reference, reference) > 1e-4)
+def test_either_of_two_tied_arrays_is_enough(saved):
+    folder, model, tensors = saved
+    tensors[f"{DECODER}.weight"] = tensors.pop(TABLE)
+    tensors[f"{DECODER}.bias"] = tensors.pop("cls.predictions.bias")
+    rewrite(folder, tensors)
+    assert_loads(folder, model)
 
 
-@pytest.mark.parametrize("feature", ["input_mask", "segment_ids"])
-def test_mask_and_segments_are_seen(minilm, reference, feature):
-    other = {**reference, feature: np.ones_like(reference[feature])}
-    assert difference(minilm, other, reference)[1] > 1e-2
+def test_head_with_a_table_of_its_own_is_refused(saved, tiny_config):
+    folder, model, tensors = saved
+    rewrite(folder, {**tensors, f"{DECODER}.weight": tensors[TABLE].copy()})
+    assert_loads(folder, model)
+    rewrite(folder, {**tensors, f"{DECODER}.weight": tensors[TABLE] + 1})
+    with pytest.raises(ValueError, match="differs from bert"):
+        checkpoint.load(model, folder)
+    # Who does not read that head is not concerned.
+    assert checkpoint.load(models.build("none", None, tiny_config), folder).assigned
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_half_precision_is_widened(saved, dtype):
+    folder, model, tensors = saved
+    rewrite(folder, {key: value.astype(dtype) for key, value in tensors.items()})
+    assert_loads(folder, model, dtype)
+
+
+@pytest.mark.parametrize("kind", ["I8", "U8", "F8_E4M3"])
+def test_quantized_weights_are_refused(saved, kind):
+    folder, model, tensors = saved
+    key = "bert.encoder.layer.0.output.dense.weight"
+    rewrite(folder, {**tensors, key: tensors[key].astype(np.uint8)})
+    path = folder / "model.safetensors"
+    # NumPy has no such floats, so the header is changed, which says its own length.
+    before, after = b'"U8"', json.dumps(kind).encode()
+    content = path.read_bytes().replace(before, after)
+    length = int.from_bytes(content[:8], "little") + len(after) - len(before)
+    path.write_bytes(length.to_bytes(8, "little") + content[8:])
+    with pytest.raises(ValueError, match=f"{key} is of type {kind}, as in a quantized"):
+        checkpoint.load(model, folder)
+
+
+def test_weights_may_be_read_by_whoever_may_read_the_config(saved):
+    folder = saved[0]
+    modes = {(folder / n).stat().st_mode for n in ("config.json", "model.safetensors")}
+    assert len(modes) == 1
+
+
+def test_config_says_nothing_of_another_file(tiny_config):
+    old = {
+        "dtype": "float16",
+        "id2label": {"0": "a"},
+        "note": 1,
+        "architectures": ["X"],
+    }
+    config = dataclasses.replace(tiny_config, extra=old)
+    model = models.build("none", None, config)
+    described = hugging_face.described(model)
+    assert described.extra == {"note": 1, "architectures": ["BertModel"]}
+
+
+@pytest.mark.parametrize(
+    ("extra", "num_classes", "expected"),
+    [
+        ({}, 3, ("classification", ())),
+        ({}, 1, ("regression", ())),
+        ({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, 2, ("classification", ())),
+        ({"id2label": {"1": "b", "0": "a"}}, 2, ("classification", ("a", "b"))),
+        ({"id2label": {"0": "a"}}, 1, ("regression", ())),
+        (
+            {"id2label": {"0": "a"}, "problem_type": "multi_label_classification"},
+            1,
+            ("multi_label", ("a",)),
+        ),
+    ],
+)
+def test_labels_in_a_config(tiny_config, extra, num_classes, expected):
+    config = dataclasses.replace(tiny_config, extra=extra)
+    assert hugging_face.labels_in(config, num_classes) == expected
+
+
+@pytest.mark.parametrize("ids", [("0", "1"), ("1", "2", "3")])
+def test_labels_of_another_head_are_refused(tiny_config, ids):
+    extra = {"id2label": dict.fromkeys(ids, "a")}
+    config = dataclasses.replace(tiny_config, extra=extra)
+    with pytest.raises(ValueError, match="but the head has 3 classes"):
+        hugging_face.labels_in(config, 3)
+    config = dataclasses.replace(tiny_config, extra={"id2label": ["a", "b", "c"]})
+    with pytest.raises(ValueError, match="has the keys none, but the head has 3"):
+        hugging_face.labels_in(config, 3)
+
+
+def tokenizer_json(path, *, kind="WordPiece", added=3):
+    raw = {
+        "model": {"type": kind, "vocab": {"[PAD]": 0, "b": 2, "a": 1}},
+        "added_tokens": [{"id": 0, "content": "[PAD]"}, {"id": added, "content": "c"}],
+        "normalizer": {"lowercase": True},
+    }
+    path.write_text(json.dumps(raw))
+    return path
+
+
+def test_vocabulary_of_a_tokenizer_json(tmp_path):
+    path = tokenizer_json(tmp_path / "tokenizer.json")
+    found = hugging_face.tokenizer_vocabulary(path)
+    assert found == (["[PAD]", "a", "b", "c"], True)
+    with pytest.raises(ValueError, match="ids of its 4 tokens are not 0, 1"):
+        hugging_face.tokenizer_vocabulary(tokenizer_json(path, added=4))
+    with pytest.raises(ValueError, match="not a tokenizer of word pieces"):
+        hugging_face.tokenizer_vocabulary(tokenizer_json(path, kind="BPE"))
+    path.write_text("{")
+    with pytest.raises(ValueError, match="cannot be read"):
+        hugging_face.tokenizer_vocabulary(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"added_tokens": ["x"]}, "not a tokenizer of word pieces"),
+        ({"added_tokens": [{"content": "x"}]}, "not a tokenizer of word pieces"),
+        ({"model": "x"}, "not a tokenizer of word pieces"),
+        ({"model": {"vocab": [["a", 0.5]]}}, "not a tokenizer of word pieces"),
+        ({"normalizer": "x"}, "not a tokenizer of word pieces"),
+        ({"model": {"vocab": {"a": "0"}}}, "ids of its 3 tokens"),
+        ({"model": {"vocab": {"a": 0, "b": 0}}}, "ids of its 4 tokens"),
+    ],
+)
+def test_odd_tokenizer_json_is_refused(tmp_path, change, message):
+    path = tokenizer_json(tmp_path / "tokenizer.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(ValueError, match=rf"tokenizer\.json: .*{message}"):
+        hugging_face.tokenizer_vocabulary(path)
+
+
+@pytest.mark.parametrize("added", [None, []])
+def test_tokenizer_json_without_added_tokens(tmp_path, added):
+    path = tokenizer_json(tmp_path / "tokenizer.json")
+    raw = json.loads(path.read_text())
+    path.write_text(json.dumps({**raw, "added_tokens": added}))
+    assert hugging_face.tokenizer_vocabulary(path)[0] == ["[PAD]", "a", "b"]
+
+
+def test_added_tokens_go_behind_the_vocabulary(tiny_config, tmp_path):
+    config = dataclasses.replace(tiny_config, vocab_size=4)
+    path = tmp_path / "added_tokens.json"
+    vocab_file = f"{tmp_path}/vocab.txt"
+
+    def found():
+        return hugging_face.with_added_tokens(["a", "b"], vocab_file, config)
+
+    assert found() == ["a", "b"]
+    path.write_text('{"<y>": 3, "a": 0, "<x>": 2}')
+    assert found() == ["a", "b", "<x>", "<y>"]
+    fewer = dataclasses.replace(config, vocab_size=3)
+    with pytest.raises(ValueError, match=r"tokens\.json: adds 2 tokens to 2, .*size=3"):
+        hugging_face.with_added_tokens(["a", "b"], vocab_file, fewer)
+    for text in ('{"<x>": 3}', '{"a": 1}', '{"<x>": "2"}', '{"<x>": 2, "<y>": 2}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"tokens\.json: the ids of .* not 2, 3,"):
+            found()
+    path.write_text("[]")
+    with pytest.raises(ValueError, match=r"tokens\.json: the file holds no JSON"):
+        found()

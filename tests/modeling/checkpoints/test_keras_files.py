@@ -9,18 +9,11 @@ import pytest
 
 from modeling import config, models
 from modeling.checkpoints import checkpoint, keras_files, names
+from tests.modeling.random_weights import random_model
 
 HEADS = [
     (head, 3 if head in ("classifier", "tagger") else None) for head in models.HEADS
 ]
-
-
-def random_model(config, head, num_classes, seed=1):
-    model = models.build(head, num_classes, config)
-    rng = np.random.default_rng(seed)
-    for variable in model.trainable_variables:
-        variable.assign(rng.normal(size=variable.shape).astype(np.float32))
-    return model
 
 
 def assert_same(actual, expected):

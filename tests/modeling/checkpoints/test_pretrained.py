@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from modeling import config, models
-from modeling.checkpoints import checkpoint, google, pretrained
+from modeling.checkpoints import google, pretrained
 
 
 def write(path, text=""):
@@ -246,7 +246,7 @@ def test_files_of_a_run_are_found_again(tmp_path, tiny_config, lowers):
         write(tmp_path / name, text)
     model = models.BertModel(tiny_config)
     model.build()
-    checkpoint.save_google(tmp_path / "model.ckpt-3", model)
+    google.save(tmp_path / "model.ckpt-3", model)
     found = pretrained.locate(tmp_path)
     assert found.do_lower_case is lowers
     assert config.BertConfig.from_json_file(found.config_file) == tiny_config

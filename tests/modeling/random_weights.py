@@ -1,0 +1,30 @@
+"""Models all of whose weights are random, so that none is equal by chance."""
+
+import numpy as np
+
+from modeling import models
+from modeling.checkpoints import names
+
+
+def random_model(config, head="classifier", num_classes=3, seed=1):
+    """A model none of whose variables has the value that it is born with."""
+    model = models.build(head, num_classes, config)
+    rng = np.random.default_rng(seed)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape).astype(np.float32))
+    return model
+
+
+def values(model):
+    """{Google name: array}."""
+    return {
+        name.google: np.asarray(variable)
+        for name, variable in names.named_variables(model)
+    }
+
+
+def assert_equal(actual, expected):
+    """Compares two dicts of `values` bit by bit."""
+    assert actual.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(actual[name], value, err_msg=name)
