@@ -51,24 +51,14 @@ class Inputs:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How answers are chosen.
+    """How answers are chosen."""
 
-    Attributes:
-        n_best_size: number of starts, of ends and of answers that are kept, at least 1.
-        max_answer_length: in tokens, at least 1.
-        do_lower_case: whether the model is uncased.
-        version_2_with_negative: whether a question may have no answer.
-        null_score_diff_threshold: no answer is given where null_score_diff exceeds it.
-        aligner: "original" finds the text with `answer_text.align`, "words" with
-            `answer_text.Offsets`.
-    """
-
-    n_best_size: int = 20
-    max_answer_length: int = 30
+    n_best_size: int = 20  # of starts, of ends and of answers
+    max_answer_length: int = 30  # in tokens
     do_lower_case: bool = True
-    version_2_with_negative: bool = False
-    null_score_diff_threshold: float = 0.0
-    aligner: str = "original"
+    version_2_with_negative: bool = False  # whether a question may have no answer
+    null_score_diff_threshold: float = 0.0  # above it no answer is given
+    aligner: str = "original"  # answer_text.align; "words" is answer_text.Offsets
 
     def __post_init__(self):
         for name in ("n_best_size", "max_answer_length"):
@@ -124,7 +114,7 @@ def choose(
     prediction, with null odds of 1000000.0; there `AttributeError` ends the run.
 
     Args:
-        inputs: Q questions, N windows.
+        inputs: N windows.
         start_logits: float [N, S]. Padding competes, as it does in
             google-research/bert, except where it is -inf.
         end_logits: float [N, S].

@@ -172,13 +172,9 @@ def make_windows(
 ) -> ContextWindows:
     """Cuts the contexts of all questions; one without tokens has no window.
 
-    Args:
-        questions: for training (with `answer_words`) or prediction.
-        tokenizer: splits words into pieces.
-        max_seq_length: of a window, in tokens, the special ones included.
-        doc_stride: tokens from one window to the next, at most an excerpt.
-        max_query_length: tokens that a question keeps.
-        report: called with (questions done, questions in all) now and then.
+    Lengths are in tokens: of a window with its special tokens, from one window to the
+    next (at most an excerpt), and of what a question keeps. `report` is called with
+    (questions done, questions in all) now and then.
 
     Raises:
         ValueError: a length leaves no room, or is not positive.
@@ -243,8 +239,8 @@ def cut(query_lengths, context_starts, context_ends, max_seq_length, doc_stride)
         query_lengths: int64 [B], tokens of each question.
         context_starts: int64 [B], first token of its context among those of all.
         context_ends: int64 [B], the one after its last.
-        max_seq_length: as for `make_windows`.
-        doc_stride: likewise.
+        max_seq_length: tokens of a window, the special ones included.
+        doc_stride: tokens from one window to the next, at most an excerpt.
 
     Returns:
         int64 [N] each: the question of a window, its number there from 0, and the first

@@ -72,15 +72,7 @@ def load(
     report: Callable[..., None],
     **limits: int,
 ) -> QuestionSet:
-    """Cuts contexts into windows, and prints a line about `split`.
-
-    Args:
-        split: "train" or "predict".
-        questions: as read.
-        tokenizer: splits words into pieces.
-        report: called with (questions done, questions in all).
-        **limits: max_seq_length, doc_stride and max_query_length of
-            context_windows.make_windows.
+    """Cuts contexts as `context_windows.make_windows`, and prints a line about `split`.
 
     Raises:
         ValueError: a limit leaves no room, or no context has a token.
@@ -132,13 +124,8 @@ def answer(
     Differs from google-research/bert: padding takes none of the n_best_size places,
     unless every window is padded to one length.
 
-    Args:
-        data: N windows.
-        logits: start_logits and end_logits, float32 [N, S].
-        vocab: the token of each id.
-        settings: how to choose.
-        pad_to: S where every window was padded to it; None where padding depends on
-            the batch.
+    `logits` are start_logits and end_logits, float32 [N, S]; `pad_to` is S if every
+    window was padded to it, None if to the longest of its batch.
     """
     length = logits["start_logits"].shape[1]
     inputs = answer_choice.inputs_of(data.questions, data.windows, length)

@@ -73,15 +73,13 @@ class Questions:
 
 
 def read_for_prediction(path: str, *, version_2_with_negative: bool) -> Questions:
-    """Reads questions to be answered, with all answers that the file has.
+    """Reads questions to be answered, from a path that `tf.io.gfile` opens.
 
     Differs from google-research/bert: an id that stands there twice is refused, and so
     are a context without words and, in training, an empty answer.
 
-    Args:
-        path: anything that `tf.io.gfile` opens; JSON in UTF-8.
-        version_2_with_negative: whether a question may be left without an answer; a
-            file of the other version is read with a warning.
+    Annotated answers are kept. A file of SQuAD 1.1 with `version_2_with_negative`
+    brings a warning, and so does one of 2.0 without.
 
     Raises:
         FileNotFoundError: no such file.
@@ -104,9 +102,8 @@ def read_for_training(
     Args:
         path: as for `read_for_prediction`.
         version_2_with_negative: whether `is_impossible` is looked at.
-        multiple_answers: what to do with several answers: "first" takes the first,
-            "all" makes one question of each distinct answer, "" refuses them, as the
-            original does.
+        multiple_answers: "first" takes the first of several, "all" makes one question
+            of each distinct one, "" refuses them, as the original does.
 
     Raises:
         FileNotFoundError: no such file.
