@@ -163,42 +163,40 @@ FINE = {
 
 
 def test_odd_tables_are_read(place, good):
-    """All of them as dev sets of one model; cells are tested with the reader."""
-    flags = Flags(good, do_eval=True, num_train_epochs=1)
+    """All of them as dev sets of one model; cells are tested with the reader.
+
+    And labels of test rows are not needed: neither is the column, nor that the model
+    knows them.
+    """
+    flags = Flags(good, do_eval=True, do_predict=True, num_train_epochs=1)
     odd = list(FINE.items())
     (place / "train.tsv").write_bytes(odd[0][1])
+    (place / "test.tsv").write_text("text\na film\nthe sea\n")
     flags["dev_file"] = flags["train_file"]
     done = tiny.run_classifier(*flags.arguments())
     assert done.code == 0, done.err
     expected = tiny.eval_results(place / "out")
+    predicted = tiny.predictions(place / "out")
+    assert "test_accuracy" not in done.out and len(predicted) == 2
     assert json.loads((place / "out" / "label_map.json").read_text()) == {
         "0": "bad",
         "1": "good",
         "problem_type": "classification",
     }
+    (place / "test.tsv").write_text("text\tlabel\na film\t?\nthe sea\t?\n")
     for name, content in odd[1:]:
         (place / "dev.tsv").write_bytes(content)
         flags = Flags(good, do_eval=True, do_train=None, dev_file=place / "dev.tsv")
         if b"text" not in content:
             flags.update(text_a_column=0, label_column=1, has_header="false")
+        flags["do_predict"] = True if name == "CRLF" else None
         done = tiny.run_classifier(*flags.arguments())
         assert done.code == 0, done.err
+        assert "test_accuracy" not in done.out
         if name != "quote":  # which is a word of its own, [UNK] here
             assert tiny.eval_results(place / "out") == expected, name
-
-
-def test_test_labels_are_not_needed(place, good):
-    """Neither a file without the column, nor labels that the model does not know."""
-    flags = Flags(good, do_predict=True, num_train_epochs=1)
-    (place / "test.tsv").write_text("text\na film\nthe sea\n")
-    done = tiny.run_classifier(*flags.arguments())
-    assert done.code == 0, done.err
-    (place / "test.tsv").write_text("text\tlabel\na film\t?\nthe sea\t?\n")
-    flags["do_train"] = None
-    done = tiny.run_classifier(*flags.arguments())
-    assert done.code == 0, done.err
-    assert "test_accuracy" not in done.out
-    assert len(tiny.predictions(place / "out")) == 2
+    for row, before in zip(tiny.predictions(place / "out"), predicted, strict=True):
+        assert row == {**before, "given": "?"}
 
 
 @pytest.mark.parametrize(

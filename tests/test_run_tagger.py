@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.tagging import tag_scores, tagged_files
-from tests import tiny, tiny_tags
-from training import loop
+from tests import resumed_runs, tiny, tiny_tags
 
 ACTIONS = ("--do_train", "--do_eval", "--do_predict")
 # Enough to learn which words are tagged how, in some seconds.
@@ -24,7 +23,7 @@ def model_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def small_model_dir(tmp_path_factory):
-    """One layer, for tests in which the network does not matter."""
+    """One layer, for tests in which the network does not matter: traced faster."""
     path = tmp_path_factory.mktemp("small_uncased_model")
     return tiny.write_model(path, num_hidden_layers=1)
 
@@ -55,7 +54,8 @@ def run(*arguments):
 def trained(model_dir, data, tmp_path_factory):
     """(directory, output) of a whole run."""
     path = tmp_path_factory.mktemp("trained")
-    return path, run(model_dir, path, *files(data), *ACTIONS, *LEARN)
+    more = (*ACTIONS, *LEARN, "--save_checkpoints_steps=80")
+    return path, run(model_dir, path, *files(data), *more)
 
 
 def tags_of(path):
@@ -144,16 +144,14 @@ def test_document_context_changes_windows_not_words(trained, data, tmp_path):
 
 
 def test_predictions_equal_those_of_the_run(trained, data, tmp_path):
+    """However they are batched and padded."""
     path, _ = trained
     more = (*files(data, "dev", "test"), "--do_eval", "--do_predict")
-    done = run(path, tmp_path, *more, "--predict_batch_size=3")
+    more += ("--predict_batch_size=3", "--pad_to_max_length")
+    done = run(path, tmp_path, *more)
     for name in ("test_tags.conll", "eval_results.txt"):
         assert (tmp_path / name).read_bytes() == (path / name).read_bytes()
-    assert "model.ckpt-180" in done.out
-    padded = run(path, tmp_path / "padded", *more, "--pad_to_max_length")
-    assert "windows, " in padded.out
-    name = "test_tags.conll"
-    assert (tmp_path / "padded" / name).read_bytes() == (path / name).read_bytes()
+    assert "model.ckpt-180" in done.out and "windows, " in done.out
 
 
 @pytest.mark.parametrize("form", ["seq", "jsonl"])
@@ -232,41 +230,19 @@ def test_plain_tags_are_scored_by_accuracy(small_model_dir, data, tmp_path):
     assert results["eval_accuracy"] > 0.8
 
 
-def test_interrupted_run_ends_as_the_uninterrupted_one(
-    small_model_dir, data, tmp_path, monkeypatch
-):
-    arguments = (*files(data), *ACTIONS, *BRIEF)
-    arguments += ("--save_checkpoints_steps=2", "--log_steps=1")
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    run(small_model_dir, whole, *arguments)
-    ordinary = loop.Plan.next_stop
-
-    def stop_at_5(plan, step):
-        if step == 5:
-            raise KeyboardInterrupt
-        return ordinary(plan, step)
-
-    monkeypatch.setattr(loop.Plan, "next_stop", stop_at_5)
-    with pytest.raises(KeyboardInterrupt):
-        run(small_model_dir, parts, *arguments)
-    monkeypatch.undo()
-    done = run(small_model_dir, parts, *arguments)
-    assert "training: step 4 to 6" in done.out
-    first, second = (
-        tf.train.load_checkpoint(str(path / "model.ckpt-6")) for path in (whole, parts)
-    )
-    for name in first.get_variable_to_shape_map():
-        np.testing.assert_array_equal(
-            first.get_tensor(name), second.get_tensor(name), err_msg=name
-        )
-    for name in ("test_predictions.jsonl", "test_tags.conll", "eval_results.txt"):
-        assert (whole / name).read_bytes() == (parts / name).read_bytes()
+def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
+    results = ("test_predictions.jsonl", "test_tags.conll", "eval_results.txt")
+    resumed_runs.assert_ends_as(trained[0], tmp_path, 80, results)
 
 
+@pytest.mark.slow
 def test_best_checkpoint_is_used_and_training_stops_early(
     small_model_dir, data, tmp_path
 ):
-    """With a rate that ruins the weights an early evaluation stays the best."""
+    """With a rate that ruins the weights an early evaluation stays the best.
+
+    Daily run_classifier.py does it.
+    """
     arguments = (*files(data), *ACTIONS, *LEARN, "--best_metric=accuracy")
     arguments += ("--evaluate_steps=2", "--early_stopping_patience=3")
     arguments += ("--learning_rate=0.5", "--warmup_proportion=0.1")
@@ -278,23 +254,44 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     assert results["eval_accuracy"] == pytest.approx(float(score), abs=1e-4)
 
 
-def test_broken_schemes_are_respelled_and_counted(small_model_dir, tmp_path):
-    rows = [
-        (words, [t.replace("B-", "I-") for t in tags])
-        for words, tags in tiny_tags.sentences(16)
-    ]
-    path = tiny_tags.write_conll(tmp_path / "train.conll", rows)
-    given = (f"--train_file={path}", "--do_train", *BRIEF, "--tag_scheme=BIO")
+def respell(directory, count):
+    """A file of sentences whose spans begin with I-, and how many do."""
+    rows = tiny_tags.sentences(count)
+    begun = sum(tag.startswith("B-") for _, tags in rows for tag in tags)
+    assert 0 < begun < sum(tag != "O" for _, tags in rows for tag in tags)
+    rows = [(words, [tag.replace("B-", "I-") for tag in tags]) for words, tags in rows]
+    return tiny_tags.write_conll(directory / "broken.conll", rows), begun
+
+
+def test_broken_schemes_are_respelled_and_counted(trained, data, tmp_path):
+    """The scores of spans are those of the right spelling."""
+    broken, begun = respell(tmp_path, 16)
+    right = tiny_tags.write_conll(tmp_path / "right.conll", tiny_tags.sentences(16))
+    said = f"{begun} tags respelled by the scheme BIO"
+    for path, times in ((broken, 1), (right, 0)):
+        done = run(trained[0], tmp_path / path.stem, f"--dev_file={path}", "--do_eval")
+        assert done.out.count(said) == times
+    found, expected = (
+        tiny.eval_results(tmp_path / name) for name in ("broken", "right")
+    )
+    # Of tags, each is compared with what is in the file.
+    assert found.pop("eval_accuracy") < expected.pop("eval_accuracy")
+    assert found == expected
+
+
+@pytest.mark.slow
+def test_broken_schemes_are_respelled_for_training(small_model_dir, tmp_path):
+    broken, begun = respell(tmp_path, 16)
+    given = (f"--train_file={broken}", "--do_train", *BRIEF, "--tag_scheme=BIO")
     done = run(small_model_dir, tmp_path / "out", *given)
-    count = sum(tag != "O" for _, tags in tiny_tags.sentences(16) for tag in tags)
-    begun = sum(t.startswith("B-") for _, tags in tiny_tags.sentences(16) for t in tags)
-    assert 0 < begun < count
     assert f"{begun} tags respelled by the scheme BIO" in done.out
     names = json.loads((tmp_path / "out" / "label_map.json").read_text()).values()
     assert "B-good" in names
 
 
+@pytest.mark.slow
 def test_seeds_are_summarised(small_model_dir, data, tmp_path):
+    """Daily run_classifier.py does it."""
     more = ("--do_train", "--do_eval", *BRIEF, "--seeds=1,2")
     done = run(small_model_dir, tmp_path, *files(data, "train", "dev"), *more)
     assert re.search(r"^  eval_f1 = 0\.\d{4} \+- 0\.\d{4}$", done.out, re.M)
