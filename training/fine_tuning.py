@@ -106,8 +106,7 @@ def run_task(task: Task, settings: Settings) -> None:
     """Does what is asked for, once or with each seed, and prints the scores.
 
     Raises:
-        errors.InputError: output directory or weights do not fit, or a file cannot be
-            written.
+        errors.InputError: directory or weights do not fit, or no file can be written.
         errors.NotFinite, errors.Stopped: as in run.train.
         errors.LostWorker: another process of the run is gone.
     """

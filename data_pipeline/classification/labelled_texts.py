@@ -187,10 +187,8 @@ class LabelledTexts:
         indices are int [B], as in a row of batching.training_order.
         """
         table = self.tables[split]
-        return [
-            f"{table.path}:{table.lines[i]} (id {table.example_ids[i]})"
-            for i in indices
-        ]
+        lines, ids = table.lines, table.example_ids
+        return [f"{table.path}:{lines[i]} (id {ids[i]})" for i in indices]
 
     def examples(self, split: str) -> batching.Examples:
         """The rows of a split as training/fine_tuning.py takes them."""
@@ -217,7 +215,6 @@ def load(
     Args:
         source: where they come from.
         splits: any of "train", "dev" and "test".
-        tokenizer: that of the model.
         max_seq_length: in tokens; longer texts are cut, and counted.
         label_map: path of a trained run's label_map.json, or "".
         default_metrics: scores by problem type, for rows of no published task.
