@@ -84,6 +84,8 @@ if __name__ == "__main__":  # before the imports that take seconds
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
     command_line.parse(define_flags)
 
+import joblib
+
 from contract import atomic_files
 from data_pipeline.corpus import byte_ranges, processes, word_counts, wordpiece_learning
 from data_pipeline.files import file_patterns
@@ -161,7 +163,7 @@ def write(vocab, config):
 
 def main(_):
     command_line.quiet_libraries()
-    num_workers = FLAGS.num_workers or processes.usable_cores()
+    num_workers = FLAGS.num_workers or joblib.cpu_count()
     with (
         errors.explained(),
         errors.of_input(),

@@ -108,6 +108,7 @@ def _define_processes():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags)
 
+import joblib
 from absl import logging
 
 from contract import atomic_files
@@ -211,7 +212,7 @@ def warn_of_few_predictions():
 def main(_):
     command_line.quiet_libraries()
     started = time.monotonic()
-    count = FLAGS.num_workers or processes.usable_cores()
+    count = FLAGS.num_workers or joblib.cpu_count()
     local = 1 if FLAGS.engine == "beam" else count
     warm_up = functools.partial(
         creation_job.load_tokenizer, FLAGS.vocab_file, FLAGS.do_lower_case

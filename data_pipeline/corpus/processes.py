@@ -27,13 +27,6 @@ class InThisProcess(concurrent.futures.Executor):
         return future
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @contextlib.contextmanager
 def start(
     count: int, warm_up: Callable[[], Any] = int

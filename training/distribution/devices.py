@@ -1,10 +1,9 @@
 """Which devices a run uses, under which tf.distribute strategy, and who has what."""
 
-import contextlib
 import functools
-import os
 import sys
 
+import joblib
 import numpy as np
 import tensorflow as tf
 
@@ -242,8 +241,8 @@ def compiles_steps(strategy, static_length):
 def describe(strategy):
     """One line on devices, for the head of a log."""
     gpus = tf.config.list_logical_devices("GPU")
-    threads = len(_usable_cores())
-    devices = f"{len(gpus)} GPU" if gpus else f"CPU with {threads} cores, no GPU found"
+    cores = joblib.cpu_count()  # of those that this process, or its container, may use
+    devices = f"{len(gpus)} GPU" if gpus else f"CPU with {cores} cores, no GPU found"
     if isinstance(strategy, tf.distribute.TPUStrategy):
         devices = "TPU"
     kind = type(strategy).__name__.lstrip("_").removesuffix("V1")
@@ -253,9 +252,3 @@ def describe(strategy):
     line = f"devices: {devices}; strategy: {kind}, {replicas} replica(s)"
     workers = _workers(strategy)
     return f"{line}; {workers.name}" if workers else line
-
-
-def _usable_cores():
-    with contextlib.suppress(AttributeError):
-        return os.sched_getaffinity(0)
-    return range(os.cpu_count() or 1)

@@ -50,16 +50,6 @@ def test_exceptions_pass_through():
         raise ZeroDivisionError
 
 
-def test_usable_cores_are_those_of_this_process():
-    before = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, {min(before)})
-        assert processes.usable_cores() == 1
-    finally:
-        os.sched_setaffinity(0, before)
-    assert processes.usable_cores() == len(before)
-
-
 # --- Several workers, in a process that has no threads of TensorFlow.
 
 

@@ -39,7 +39,7 @@ def of_two(monkeypatch):
 
 def test_one_device_is_described(monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
-    monkeypatch.setattr(devices, "_usable_cores", lambda: range(3))
+    monkeypatch.setattr(devices.joblib, "cpu_count", lambda: 3)
     assert devices.describe(STRATEGY) == (
         "devices: CPU with 3 cores, no GPU found; strategy: one device, 1 replica(s)"
     )
@@ -269,7 +269,7 @@ def test_shares_of_processes_are_put_together_in_order(of_two, monkeypatch, loca
 
 def test_cluster_is_described(of_two, monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
-    monkeypatch.setattr(devices, "_usable_cores", lambda: range(3))
+    monkeypatch.setattr(devices.joblib, "cpu_count", lambda: 3)
     assert devices.describe(of_two(1)).endswith(
         "strategy: Workers, 4 replica(s); worker 1 of 2 (chief: a:1)"
     )
