@@ -168,7 +168,7 @@ def build_model(parts):
     report = checkpoint.load(model, parts.files.init_checkpoint)
     if needed := [name for name in report.missing if "/pooler/" not in name]:
         raise ValueError(
-            f"{report.source}: lacks {wording.first_of(needed)}; choose another "
+            f"{report.source}: lacks {wording.first_of(needed, 1)}; choose another "
             "checkpoint, or the config file that belongs to this one"
         )
     print(f"weights: {report}")
