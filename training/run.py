@@ -67,7 +67,7 @@ class Settings:
 
     @property
     def writes(self) -> bool:
-        """Whether this process leaves something behind; of several, one does."""
+        """Whether this process writes files; of several, one does."""
         return devices.is_chief(self.strategy)
 
 

@@ -110,7 +110,7 @@ def has_workers(strategy):
 
 
 def is_chief(strategy):
-    """Whether this process writes what a run leaves behind."""
+    """Whether this process writes files; of several, one does."""
     workers = _workers(strategy)
     return workers is None or workers.task == 0
 
