@@ -263,14 +263,13 @@ def featurize(
 
     `encode` is what `encoder` returns for this limit, given to count what is cut.
     """
-    compiled = tf.function(encode, reduce_retracing=True, autograph=False)
     chunks = []
     for start in range(0, len(table.text_a), _CHUNK_ROWS):
         rows = slice(start, start + _CHUNK_ROWS)
         texts = [tf.constant(table.text_a[rows], tf.string)]
         if table.text_b is not None:
             texts.append(tf.constant(table.text_b[rows], tf.string))
-        tokens, first_lengths, counts = compiled(*texts)
+        tokens, first_lengths, counts = encode(*texts)  # a trace takes longer
         cut = int(np.sum(counts.numpy() > max_seq_length))
         chunk = packing.unpad(tokens, first_lengths)
         chunks.append(dataclasses.replace(chunk, num_truncated=cut))
