@@ -81,7 +81,7 @@ import keras
 from contract import atomic_files, features, wording
 from data_pipeline.extraction import input_lines, vector_files
 from data_pipeline.files import file_patterns
-from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.text import vocabulary_checks
 from modeling import config as config_lib
 from modeling import models, vectors
 from modeling.checkpoints import checkpoint, pretrained
@@ -128,7 +128,8 @@ def prepare():
             "--init_checkpoint is missing; set it, or set --pretrained to the "
             "directory of a model"
         )
-    config = pretrained.read_config(files.config_file)
+    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     if FLAGS.combine != vectors.SEPARATE and FLAGS["layers"].present:
         raise ValueError(
             f"--combine={FLAGS.combine} names its layers itself; leave out --layers or "
@@ -142,12 +143,6 @@ def prepare():
         pooling=FLAGS.pooling,
         normalize=FLAGS.normalize,
     )
-    tokenizer = tokenization.BertTokenizer.from_file(
-        files.vocab_file, files.do_lower_case
-    )
-    pretrained.check_sizes(config, tokenizer.vocab_size, files, FLAGS.max_seq_length)
-    if FLAGS.check_case:
-        vocabulary_checks.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
     if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):
         raise ValueError(
             f"--output_file={FLAGS.output_file} is --input_file and would be "
@@ -222,27 +217,27 @@ def extract(parts, model):
 
 def main(_):
     command_line.quiet_libraries()
-    with errors.explained(), errors.of_input():
-        parts = prepare()
-        size = parts.size
+    with errors.explained():
+        with errors.of_input():
+            parts = prepare()
+            size = parts.size
+            print(
+                f"input: {size.num_lines} lines from {FLAGS.input_file}, "
+                f"{size.num_tokens / size.num_lines:.1f} tokens on average, "
+                f"{size.num_truncated} cut to {FLAGS.max_seq_length}",
+                flush=True,
+            )
+            model = build_model(parts)
+        started = time.monotonic()
+        try:
+            extract(parts, model)
+        except OSError as error:  # of writing
+            raise errors.InputError(str(error)) from error
+        seconds = time.monotonic() - started
         print(
-            f"input: {size.num_lines} lines from {FLAGS.input_file}, "
-            f"{size.num_tokens / size.num_lines:.1f} tokens on average, "
-            f"{size.num_truncated} cut to {FLAGS.max_seq_length}",
-            flush=True,
+            f"features: {FLAGS.output_file}, {size.num_lines / seconds:.1f} lines and "
+            f"{size.num_tokens / seconds:.0f} tokens a second"
         )
-        model = build_model(parts)
-    started = time.monotonic()
-    try:
-        extract(parts, model)
-    except (OSError, KeyboardInterrupt) as error:  # the message is for users
-        with errors.explained(), errors.of_input():
-            raise error
-    seconds = time.monotonic() - started
-    print(
-        f"features: {FLAGS.output_file}, {size.num_lines / seconds:.1f} lines and "
-        f"{size.num_tokens / seconds:.0f} tokens a second"
-    )
 
 
 if __name__ == "__main__":
