@@ -45,13 +45,11 @@ _OUTSIDE = "O"  # the tag of a word that is nothing in particular
 class Predictor:
     """A SavedModel of a classifier, question answerer or tagger; loaded once.
 
-    Args:
-        export_dir: one version, or the directory of versions, whose newest is taken.
+    `export_dir` is one version, or the directory of versions, whose newest is taken.
 
     Attributes:
-        export_dir: the version that was loaded.
-        labels: names of a classifier's labels, in the order of its probabilities, or of
-            a tagger's tags, in the order of their ids; else empty.
+        labels: a classifier's labels, in the order of its probabilities, or a tagger's
+            tags, in the order of their ids; else empty.
         text_names: what an example consists of, such as question and context.
 
     Raises:
@@ -75,9 +73,8 @@ class Predictor:
     def predict(self, *texts: Sequence[str]) -> list[dict[str, Any]]:
         """Classifies texts, tags their words, or answers questions.
 
-        Args:
-            texts: one list of strings, or two of equal length: for pairs, or questions
-                and their contexts.
+        Takes one list of strings, or two of equal length: pairs, or questions and
+        contexts.
 
         Returns:
             A dict for each example. From a classifier: `label` and `probabilities` by
@@ -88,8 +85,7 @@ class Predictor:
             text.
 
         Raises:
-            ValueError: the model takes another number of texts, or lists differ in
-                length.
+            ValueError: the model takes another number of texts, or lengths differ.
         """
         if len(texts) != len(self.text_names):
             raise ValueError(
@@ -109,7 +105,6 @@ class Predictor:
         return _answers(results) if "answer" in results else self._labelled(results)
 
     def _labelled(self, results):
-        """A dict for each row of a classifier's outputs."""
         answers = []
         for i, row in enumerate(results["probabilities"].tolist()):
             if not self.labels:
@@ -130,7 +125,6 @@ def _read_labels(directory):
 
 
 def _answers(results):
-    """A dict for each row of a question answerer's outputs."""
     columns = {k: results[k].tolist() for k in _ANSWER_OUTPUTS if k in results}
     columns["answer"] = [answer.decode() for answer in columns["answer"]]
     rows = zip(*columns.values(), strict=True)
@@ -150,11 +144,7 @@ def _tagged(results):
 
 
 def _texts(arguments):
-    """The texts of each example as columns: one, or two where a tab separates a pair.
-
-    Raises:
-        ValueError: none are given, or some are pairs and some are not.
-    """
+    """The texts of the examples as columns: one, or two where tabs separate pairs."""
     rows = [argument.split("\t") for argument in arguments]
     for argument, row in zip(arguments, rows, strict=True):
         if len(row) != len(rows[0]):
