@@ -152,7 +152,7 @@ def find_classes(path, source):
 
 
 def prepare():
-    """The checked input: Converted, BertTokenizer or None, label_maps.Classes or None."""
+    """The checked input: Converted, BertTokenizer or None, Classes or None."""
     files = find_files()
     output_directory.check(
         FLAGS.output_dir,

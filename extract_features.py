@@ -90,8 +90,7 @@ from training.distribution import devices
 from training.flags import device_setup
 from training.results import extraction, reporting
 
-# Values that may wait until those of earlier lines are there: 128 MB.
-MAX_WAITING_VALUES = 1 << 25
+MAX_WAITING_VALUES = 1 << 25  # 128 MB that wait for those of earlier lines
 
 
 class ExtractionInput(NamedTuple):

@@ -36,10 +36,7 @@ def memory(process):
 
 
 def run(directory, watches_memory=False):
-    """One run of the script: the figures that it prints, and most_memory in bytes.
-
-    Watching memory takes time of a core, so it has a run of its own.
-    """
+    """One run of the script: the figures that it prints, and most_memory in bytes."""
     script = ROOT / "create_pretraining_data.py"
     names = ("input_file", "vocab_file", "dupe_factor", "max_seq_length", "num_workers")
     arguments = [f"--{name}={FLAGS[name].value}" for name in names]
@@ -60,7 +57,7 @@ def run(directory, watches_memory=False):
 
 
 def main(_):
-    """Runs the script --rounds times, and once more for its memory."""
+    """Runs the script --rounds times, and once to watch memory, which costs time."""
     files = [path for p in FLAGS.input_file.split(",") for path in tf.io.gfile.glob(p)]
     megabytes = sum(tf.io.gfile.stat(path).length for path in files) / 1e6
     runs = []

@@ -46,10 +46,7 @@ LEARNING_RATE = 1e-3
 
 
 class WeightedSum(keras.layers.Layer):
-    """A mean of K vectors with learned weights, at first equal; of one, that one.
-
-    Call shapes: [B, S, K, D] -> [B, S, D].
-    """
+    """A mean of K vectors with learned weights: [B, S, K, D] -> [B, S, D]."""
 
     def build(self, shape):
         num_vectors = shape[2]
@@ -62,10 +59,7 @@ class WeightedSum(keras.layers.Layer):
 
 
 class Tagger(keras.Model):
-    """Reads a sentence of vectors both ways.
-
-    Call shapes: [B, S, K, D], zeros after each sentence -> logits [B, S, C].
-    """
+    """Reads vectors [B, S, K, D], zeros after the sentence, both ways: [B, S, C]."""
 
     def __init__(self, num_tags):
         super().__init__()
@@ -112,8 +106,7 @@ def states_function(model):
 def word_states(predict, windows):
     """What embeddings and layers say of each word, float16 [W, L + 1, D].
 
-    Float16 halves the memory; its rounding is far below what training adds. Only words
-    are kept of a batch, so `windows.by_word`, which takes all outputs, cannot serve.
+    Float16 halves the memory; its rounding is far below what training adds.
     """
     packed, num_words = windows.packed, len(windows.word_places)
     # A tag of its own for each word, so that the batches say which word stands where.
@@ -132,10 +125,7 @@ def word_states(predict, windows):
 
 
 def inputs_of(name, config, states):
-    """What a tagger reads of each word, [W, K, D], from `word_states` [W, L + 1, D].
-
-    A fixed choice has K = 1, WEIGHTED_SUM the L layers.
-    """
+    """What a tagger reads of each word [W, K, D]; K is 1, or L for WEIGHTED_SUM."""
     if name == WEIGHTED_SUM:
         return states[:, 1:]
     first, *others = np.split(states, states.shape[1], axis=1)  # [W, 1, D] each

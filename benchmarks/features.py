@@ -31,8 +31,7 @@ FLAGS = flags.FLAGS
 SIDES = ("ours", "original", "mean_npz")
 RATE = "lines_per_second"
 LAYERS = (-1, -2, -3, -4)
-# Enough for batches of two lengths, so that nothing is traced later.
-WARM_UP_LINES = 100
+WARM_UP_LINES = 100  # batches of two lengths, so that nothing is traced later
 
 
 def count_lines(path, tokenizer):

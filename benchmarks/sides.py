@@ -57,8 +57,7 @@ def time_ours(model, objective, batches, warm_up_steps, num_steps):
 def time_hugging_face(model, batches, warm_up_steps):
     """Trains a model of transformers, labels being among the features of a batch.
 
-    Returns seconds and tokens of the batches after the first ones. Making a batch is
-    not timed.
+    Returns seconds and tokens after warm-up; making a batch is not timed.
     """
     import torch
 

@@ -99,7 +99,7 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> "BertConfig":
-        """Builds a config from the keys of Hugging Face (`model_type` is one) or Google.
+        """Builds a config from Hugging Face's keys (`model_type` is one) or Google's.
 
         Raises:
             ValueError: vocab_size is missing, a number is wrong, or the activation or

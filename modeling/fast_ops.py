@@ -8,8 +8,7 @@ keras.layers.Dropout and 16.1 ms as below (benchmarks/layers.py).
 
 import tensorflow as tf
 
-# Distinct places that draw dropout in one step: 3 a layer and a few heads.
-_MAX_SITES = 4096
+_MAX_SITES = 4096  # places that draw dropout in one step: 3 a layer and a few heads
 # XLA compiles for each shape; padding rows to a multiple of this leaves few.
 _TILE_ROWS = 256
 

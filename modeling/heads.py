@@ -13,8 +13,7 @@ from modeling import fast_ops, layers
 # run_classifier.py and run_squad.py fix these, whatever the config says.
 HEAD_STDDEV = 0.02
 HEAD_DROPOUT = 0.1
-# One place that draws dropout, far from those of any encoder's depth.
-HEAD_SITE = 4095
+HEAD_SITE = 4095  # where dropout is drawn, beyond the sites of any encoder's depth
 
 
 class OutputProjection(keras.layers.Layer):

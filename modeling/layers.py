@@ -15,10 +15,8 @@ from keras import ops
 
 from modeling import fast_ops
 
-# Added to the scores of padding (modeling.py, attention_layer).
-MASK_ADDER = -10000.0
-# Places that draw dropout in one encoder block: attention, its output, the output.
-SITES_PER_BLOCK = 3
+MASK_ADDER = -10000.0  # to the scores of padding (modeling.py, attention_layer)
+SITES_PER_BLOCK = 3  # of dropout: attention, its output, the output
 
 
 def weight_init(config):

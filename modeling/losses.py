@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-# run_pretraining.py: keeps a batch without predictions from dividing by zero.
-MASKED_LM_EPSILON = 1e-5
+MASKED_LM_EPSILON = 1e-5  # for a batch without predictions; run_pretraining.py
 
 
 def _no_metrics(features, outputs):

@@ -29,8 +29,7 @@ class BertModel(keras.Model):
     -> the dict of `encoder.BertEncoder`, float32.
     """
 
-    # Whether the outputs depend on the pooler.
-    reads_pooler = True
+    reads_pooler = True  # whether the outputs depend on the pooler
     num_classes = None  # C of a classifier or tagger
 
     def __init__(self, config, *, recompute=False, **kwargs):
@@ -177,8 +176,7 @@ HEADS = {
     "tagger": BertTagger,
     "span": BertSpanPredictor,
 }
-# Those that take a number of classes.
-CLASS_HEADS = ("classifier", "tagger")
+CLASS_HEADS = ("classifier", "tagger")  # which take a number of classes
 
 
 def build(head, num_classes, config, *, recompute=False):

@@ -22,8 +22,7 @@ COMBINATIONS: dict[str, tuple[Any, str]] = {
 }
 SEPARATE = "none"  # as a combination: each layer has a vector of its own
 POOLINGS = ("none", "cls", "mean")
-# Vectors shorter than this are not scaled up to length 1.
-_MIN_NORM = 1e-12
+_MIN_NORM = 1e-12  # shorter vectors are not scaled up to length 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,7 @@ from contract import features as feature_names
 
 # TF Serving watches a directory for versions: subdirectories named by numbers.
 _VERSION = re.compile(r"^\d+/?$")
-# The one directory of a version that TF Serving leaves alone.
-EXTRA_DIR = "assets.extra"
+EXTRA_DIR = "assets.extra"  # which TF Serving leaves alone
 
 
 class ServedModel(tf.Module):

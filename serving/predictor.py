@@ -45,7 +45,7 @@ _OUTSIDE = "O"  # the tag of a word that is nothing in particular
 class Predictor:
     """A SavedModel of a classifier, question answerer or tagger; loaded once.
 
-    `export_dir` is one version, or the directory of versions, whose newest is taken.
+    Of a directory of versions, the newest is taken.
 
     Attributes:
         labels: a classifier's labels, in the order of its probabilities, or a tagger's
@@ -74,15 +74,12 @@ class Predictor:
         """Classifies texts, tags their words, or answers questions.
 
         Takes one list of strings, or two of equal length: pairs, or questions and
-        contexts.
-
-        Returns:
-            A dict for each example. From a classifier: `label` and `probabilities` by
-            name, or `score`. From a question answerer: `answer`, "" for none, `start`
-            and `end`, its characters in the context, `score`, `probability` and, where
-            a question may have no answer, `null_odds`. From a tagger, lists by word:
-            `words`, `tags`, `probabilities`, and `starts` and `ends`, characters in the
-            text.
+        contexts. Returns a dict for each example. From a classifier: `label` and
+        `probabilities` by name, or `score`. From a question answerer: `answer`, "" for
+        none, `start` and `end`, its characters in the context, `score`, `probability`
+        and, where a question may have no answer, `null_odds`. From a tagger, lists by
+        word: `words`, `tags`, `probabilities`, and `starts` and `ends`, characters in
+        the text.
 
         Raises:
             ValueError: the model takes another number of texts, or lengths differ.

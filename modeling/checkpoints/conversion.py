@@ -41,8 +41,7 @@ _HEAD_OF = {
     "tagger/logits/bias": "tagger",
     "span/logits/bias": "span",
 }
-# Outputs of equal weights differ at most by the order in which sums are made.
-TOLERANCE = 1e-5
+TOLERANCE = 1e-5  # outputs of equal weights differ at most by the order of sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,11 +205,8 @@ def grow(model, vocab_size):
 def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
     """Writes the weights of a model in one format, and config.json for Hugging Face.
 
-    Args:
-        target: one of `FORMATS`, or the name of a .weights.h5 file.
-        labels: names of the classes, in the order of their ids.
-        problem_type: as in hugging_face.save.
-        left_out: Google names of variables not to write; Keras' files hold them anyway.
+    `target` is one of `FORMATS`, or the name of a .weights.h5 file; the rest is as in
+    hugging_face.save. Keras' files hold even the variables that are to be left out.
 
     Raises:
         OSError: the files cannot be written.

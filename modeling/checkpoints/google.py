@@ -75,9 +75,7 @@ def save(prefix, model, left_out=()):
 
 
 def write(prefix, tensors):
-    """Writes a TensorFlow name-based checkpoint; complete under its name or absent.
-
-    `tensors` are {name: array or variable}, stored with their dtypes.
+    """Writes {name: array or variable} as a TensorFlow checkpoint, complete or absent.
 
     Raises:
         tf.errors.OpError: the directory cannot be written, the disk is full.

@@ -64,7 +64,7 @@ _PLACEHOLDER = "LABEL_{}"
 
 
 class HuggingFaceFile:
-    """An open model.safetensors or its shards; keys are today's names."""
+    """An open model.safetensors or its shards, as a checkpoint.WeightsFile."""
 
     format = "hugging_face"
     global_step: int | None = None
@@ -88,11 +88,7 @@ class HuggingFaceFile:
         self.states = frozenset(filter(_BUFFERS.search, self.shapes))
 
     def read(self, name):
-        """The array of a names.Name.
-
-        Raises:
-            ValueError: the masked-LM head has a table of its own; ours never has.
-        """
+        """The array of a names.Name; a ValueError if the masked-LM head is not tied."""
         if name.path == "masked_lm/bias":
             self._check_ties()
         value = self._array(name.hugging_face)
@@ -208,10 +204,9 @@ def described(model, left_out=()):
 
 
 def labels_in(config, num_classes):
-    """The problem type and the names of a head's C classes, from id2label.
+    """The problem type of a head with C classes, and their names in the order of ids.
 
-    One class is regression by default. Names are in the order of their ids, and () for
-    regression and for placeholders.
+    One class is regression by default; regression and placeholders have no names.
 
     Raises:
         ValueError: the ids are not those of the head.
@@ -256,9 +251,7 @@ def tokenizer_vocabulary(path):
 
 
 def with_added_tokens(vocab, vocab_file, config):
-    """Appends the tokens of the added_tokens.json beside a vocabulary, if there is one.
-
-    Older releases write there the tokens that users have added to vocab.txt.
+    """Appends the added_tokens.json beside a vocabulary, which older releases write.
 
     Raises:
         ValueError: the file cannot be read, its ids do not continue those of `vocab`,
@@ -302,11 +295,7 @@ def tokenizer_config(config, do_lower_case):
 
 
 def read_json(path):
-    """The object in a local or remote JSON file.
-
-    Raises:
-        ValueError: it cannot be read, or holds something else.
-    """
+    """The object in a local or remote JSON file; a ValueError says what is wrong."""
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
             raw = json.loads(file.read())

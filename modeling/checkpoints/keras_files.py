@@ -92,11 +92,7 @@ def save(model, path):
 
 
 def stored_config(path):
-    """The config.BertConfig in a .keras file.
-
-    Raises:
-        ValueError: not a .keras file of a model of modeling.models.
-    """
+    """The config.BertConfig in a .keras file; a ValueError if the model is not ours."""
 
     def read():
         with zipfile.ZipFile(path) as archive:

@@ -13,8 +13,7 @@ from modeling import config as config_lib
 from modeling.checkpoints import checkpoint, hugging_face
 
 CONFIG_FILES = (file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG)
-# Some releases round their table up to a multiple of 8 to 128 rows.
-SPARE_ROWS = 127
+SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128 rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,15 +89,11 @@ def files(config, tokenizer):
 
 
 def load_weights(model, path, *, trains, resumes):
-    """Gives a built model the weights that a run begins with.
+    """Gives a built model the weights that a run begins with; random without a path.
 
-    Args:
-        path: --init_checkpoint or the directory of the run; "" for random weights.
-        trains: whether they will be trained, and may lack a head.
-        resumes: whether the run loads its own weights later, with their moments.
-
-    Returns:
-        Where the weights are from, for people, and the step they were trained for.
+    The file may lack the head of a model that `trains`. A run that `resumes` loads its
+    own weights later, with their moments. Returns where the weights are from, for
+    people, and the step they were trained for.
 
     Raises:
         ValueError: as in `checkpoint.load` and `load_trained`.
@@ -195,11 +190,7 @@ def _open(path, mode):
 
 
 def open_config(files, vocab_size, max_seq_length):
-    """The config of a pretrained model; vocab_size is None where none is known.
-
-    Raises:
-        OSError, ValueError: as in BertConfig.from_json_file, or `check_sizes`.
-    """
+    """The config, if it fits (see `check_sizes`); vocab_size is None where unknown."""
     config = read_config(files.config_file)
     known = config.vocab_size if vocab_size is None else vocab_size
     check_sizes(config, known, files, max_seq_length)
