@@ -1,8 +1,4 @@
-"""Trained models as SavedModels that take raw text; for TF Serving.
-
-Here are what they share, and the classifier; `serving/question_answering.py` has the
-model of run_squad.py, and `serving/tagging.py` that of run_tagger.py.
-"""
+"""What SavedModels that take raw text share, and the classifier's; for TF Serving."""
 
 import os
 import re

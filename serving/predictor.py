@@ -43,9 +43,7 @@ _OUTSIDE = "O"  # the tag of a word that is nothing in particular
 
 
 class Predictor:
-    """A SavedModel of a classifier, question answerer or tagger; loaded once.
-
-    Of a directory of versions, the newest is taken.
+    """A SavedModel, or the newest of a directory of versions; loaded once.
 
     Attributes:
         labels: a classifier's labels, in the order of its probabilities, or a tagger's

@@ -45,10 +45,8 @@ class WeightsFile(Protocol):
 class LoadReport:
     """What became of every name, after `load`.
 
-    Attributes:
-        assigned: Google names of the variables that got a value.
-        missing: those of the variables that keep their random values.
-        unused: names in the file that the model has no variable for.
+    `assigned` and `missing` are Google names of the model's variables, with a value and
+    without one; `unused` are names in the file.
     """
 
     source: str

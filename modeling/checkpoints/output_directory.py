@@ -11,8 +11,8 @@ from contract import atomic_files
 def check(path, *, own_files, overwrite, inputs=()):
     """Refuses to write a directory where that would cost somebody files.
 
-    `own_files` are patterns of the names that `overwrite` allows to replace, and
-    `inputs` files and directories that will be read.
+    With `overwrite` what matches the patterns `own_files` may be replaced, but no
+    `inputs`.
 
     Raises:
         ValueError: there is no path, it or one above it is a file, or it holds what
