@@ -95,7 +95,6 @@ from training.results import reporting
 
 
 def base_config():
-    """The config of --base_config_file, or None without one."""
     if bool(FLAGS.base_config_file) != bool(FLAGS.output_config_file):
         raise ValueError(
             "--base_config_file and --output_config_file belong together: the config "
@@ -121,7 +120,6 @@ def check_output(path, files):
 
 
 def learn(executor, num_workers, files):
-    """The vocabulary and the counts that it was learned from."""
     with tempfile.TemporaryDirectory() as directory:
         plain = word_counts.plain_files(files, directory, executor)
         counts = word_counts.count(
@@ -147,7 +145,6 @@ def learn(executor, num_workers, files):
 
 
 def write(vocab, config):
-    """Writes the vocabulary, and the config that goes with it."""
     if len(vocab) < FLAGS.vocab_size:
         print(
             f"the text gives only {len(vocab)} entries, less than "

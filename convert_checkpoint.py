@@ -108,7 +108,6 @@ def find_files():
 
 
 def read_config(files):
-    """The config of the input, which a .keras file holds itself."""
     if not files.config_file:
         raise ValueError(
             f"{files.checkpoint}: there is no {' or '.join(pretrained.CONFIG_FILES)} "
@@ -120,7 +119,6 @@ def read_config(files):
 
 
 def read_tokenizer(files, config):
-    """The tokenizer of the input, or None where it has none."""
     if not files.vocab_file:
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
@@ -154,15 +152,7 @@ def find_classes(path, source):
 
 
 def prepare():
-    """Reads and checks all input.
-
-    Returns:
-        A conversion.Converted, a BertTokenizer and label_maps.Classes; None for one of
-        the last two that the input lacks.
-
-    Raises:
-        ValueError: says what is wrong with it.
-    """
+    """The checked input: Converted, BertTokenizer or None, Classes or None."""
     files = find_files()
     output_directory.check(
         FLAGS.output_dir,

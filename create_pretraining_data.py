@@ -148,7 +148,6 @@ def output_files(inputs):
 
 
 def masking_kind():
-    """What --masking and --do_whole_word_mask say together."""
     if not FLAGS.do_whole_word_mask:
         return FLAGS.masking
     if FLAGS["masking"].present and FLAGS.masking != "whole_word":
@@ -160,7 +159,6 @@ def masking_kind():
 
 
 def prepare():
-    """Reads and checks all input; a ValueError says what is wrong with it."""
     kind = masking_kind()
     is_masked = kind != record_metadata.UNMASKED
     uses_once = not is_masked and not FLAGS["dupe_factor"].present
@@ -195,7 +193,6 @@ def prepare():
 
 
 def warn_of_few_predictions():
-    """Says once that long sequences cannot have their share of masked tokens."""
     wanted = round(FLAGS.max_seq_length * FLAGS.masked_lm_prob)
     if wanted > FLAGS.max_predictions_per_seq:
         logging.warning(

@@ -90,8 +90,7 @@ from training.distribution import devices
 from training.flags import device_setup
 from training.results import extraction, reporting
 
-# Values that may wait until those of earlier lines are there: 128 MB.
-MAX_WAITING_VALUES = 1 << 25
+MAX_WAITING_VALUES = 1 << 25  # 128 MB that wait for those of earlier lines
 
 
 class ExtractionInput(NamedTuple):
@@ -106,7 +105,6 @@ class ExtractionInput(NamedTuple):
 
 
 def numbers(name, kind):
-    """The values of a list flag as numbers."""
     try:
         return [kind(value) for value in FLAGS[name].value]
     except ValueError as error:
@@ -117,7 +115,6 @@ def numbers(name, kind):
 
 
 def prepare():
-    """Reads and checks all input; a ValueError says what is wrong with it."""
     for name in ("input_file", "output_file"):
         if not FLAGS[name].value:
             raise ValueError(f"--{name} is empty; name a file")
@@ -179,7 +176,6 @@ def outputs_of(model, choice, batch, training):
 
 
 def extract(parts, model):
-    """Writes the vectors of all lines."""
     choice, size = parts.choice, parts.size
     of_tokens = choice.pooling == "none"
     pad_to = FLAGS.max_seq_length if device_flags.is_tpu() else None

@@ -1,15 +1,13 @@
-r"""Times classifier fine-tuning on real text, and a peer's in turn with it.
+r"""Times classifier fine-tuning on real text, in turn with a peer.
 
     python benchmarks/classifier.py --pretrained=models/minilm \
         --train_file=sample_data/messages/train.tsv --text_column=0 \
         --peer_python=/path/to/python-with-transformers
 
 Each side trains the same weights on the same rows in batches of 32, ours grouped by
-length, Hugging Face's padded to the longest of each random batch. Sides take turns,
-each in a process of its own. Prints one JSON object: examples a second without
-start-up and first steps, the ratio of each pair, and what share of the machine's
-measured matrix-product peak the useful work (6 operations a weight of the blocks and
-token) took.
+length, Hugging Face's padded to the longest of each random batch; see `turns.compare`.
+Prints examples a second without start-up and first steps, the ratio of each pair, and
+`sides.shares_of_peak`.
 """
 
 import pathlib

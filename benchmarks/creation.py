@@ -4,9 +4,8 @@ r"""Times create_pretraining_data.py: whole processes, without start-up.
         --vocab_file=models/minilm/vocab.txt
 
 Prints one JSON object: instances and megabytes of text a second from the first look at
-the input to the last file (the libraries are imported then), medians of some rounds,
-and the most memory that all processes together took in a run of its own, pages that
-they share counted once.
+the input to the last file (libraries are imported before), medians of some rounds, and
+the most memory of all processes together, pages that they share counted once.
 """
 
 import json
@@ -37,10 +36,7 @@ def memory(process):
 
 
 def run(directory, watches_memory=False):
-    """One run of the script: the figures that it prints, and most_memory in bytes.
-
-    Looking at memory takes time of a core, so it has a run of its own.
-    """
+    """One run of the script: the figures that it prints, and most_memory in bytes."""
     script = ROOT / "create_pretraining_data.py"
     names = ("input_file", "vocab_file", "dupe_factor", "max_seq_length", "num_workers")
     arguments = [f"--{name}={FLAGS[name].value}" for name in names]
@@ -61,7 +57,7 @@ def run(directory, watches_memory=False):
 
 
 def main(_):
-    """Runs the script --rounds times, and once more for its memory."""
+    """Runs the script --rounds times, and once to watch memory, which costs time."""
     files = [path for p in FLAGS.input_file.split(",") for path in tf.io.gfile.glob(p)]
     megabytes = sum(tf.io.gfile.stat(path).length for path in files) / 1e6
     runs = []

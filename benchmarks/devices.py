@@ -3,10 +3,10 @@
     python -m benchmarks.devices --pretrained=models/minilm \
       --train_file=sample_data/messages/train.tsv
 
-Prints JSON: for one device, two virtual CPUs and two processes on this machine the
-seconds to the first step and the steps a second after it; and the seconds and bytes of
-a checkpoint with its moments. Virtual devices share the cores of one, so their rate
-shows what sharing costs and not what devices gain.
+Prints JSON: seconds to the first step and steps a second after it on one device, on two
+virtual CPUs and in two processes on this machine; seconds and bytes of a checkpoint
+with its moments. Virtual devices share the cores of one, so their rate shows what
+sharing costs, not what devices gain.
 """
 
 import json

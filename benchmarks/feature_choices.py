@@ -3,13 +3,13 @@ r"""Tags words from frozen features: which layers are best (BERT section 5.3, Ta
     python benchmarks/feature_choices.py --pretrained=models/minilm \
         --train_file=train.conll --dev_file=dev.conll --test_file=test.conll
 
-BERT is not trained. One pass over the texts keeps what its embeddings and each of its
-layers say of the first word piece of every word. On each of vectors.COMBINATIONS, and
-on a sum of all layers whose weights are learned with it (their softmax), a new tagger
-is trained: a bidirectional LSTM and a linear layer (the paper has two LSTMs of 768). It
-is scored after every epoch, and the weights of the best one on --dev_file are kept.
-Prints one JSON object: for each choice the score of --dev_file and --test_file (F1 of
-spans, or accuracy where tags have none), means over --seeds and each of them.
+BERT is not trained: one pass keeps the output of its embeddings and each of its layers
+for the first piece of every word. For each of vectors.COMBINATIONS, and for a sum of
+all layers with learned weights (a softmax), a new tagger is trained: a bidirectional
+LSTM and a linear layer (the paper has two LSTMs of 768). It is scored after every
+epoch; the best weights on --dev_file count. Prints one JSON object: for each choice the
+scores of --dev_file and --test_file (F1 of spans, or accuracy where tags have none),
+means over --seeds and each of them.
 """
 
 import contextlib
@@ -46,10 +46,7 @@ LEARNING_RATE = 1e-3
 
 
 class WeightedSum(keras.layers.Layer):
-    """A mean of K vectors with learned weights, at first equal; of one, that one.
-
-    Call shapes: [B, S, K, D] -> [B, S, D].
-    """
+    """A mean of K vectors with learned weights: [B, S, K, D] -> [B, S, D]."""
 
     def build(self, shape):
         num_vectors = shape[2]
@@ -62,10 +59,7 @@ class WeightedSum(keras.layers.Layer):
 
 
 class Tagger(keras.Model):
-    """Reads a sentence of vectors both ways.
-
-    Call shapes: [B, S, K, D], zeros after each sentence -> logits [B, S, C].
-    """
+    """Reads vectors [B, S, K, D], zeros after the sentence, both ways: [B, S, C]."""
 
     def __init__(self, num_tags):
         super().__init__()
@@ -112,8 +106,7 @@ def states_function(model):
 def word_states(predict, windows):
     """What embeddings and layers say of each word, float16 [W, L + 1, D].
 
-    Half the memory, for a rounding that is far below what training adds. Only words
-    are kept of a batch, so `windows.by_word`, which takes all outputs, cannot serve.
+    Float16 halves the memory; its rounding is far below what training adds.
     """
     packed, num_words = windows.packed, len(windows.word_places)
     # A tag of its own for each word, so that the batches say which word stands where.
@@ -132,13 +125,7 @@ def word_states(predict, windows):
 
 
 def inputs_of(name, config, states):
-    """What a tagger reads of each word, [W, K, D].
-
-    Args:
-        name: of a choice; a fixed one has one vector, WEIGHTED_SUM the L layers.
-        config: of the network.
-        states: [W, L + 1, D], of `word_states`.
-    """
+    """What a tagger reads of each word [W, K, D]; K is 1, or L for WEIGHTED_SUM."""
     if name == WEIGHTED_SUM:
         return states[:, 1:]
     first, *others = np.split(states, states.shape[1], axis=1)  # [W, 1, D] each

@@ -1,15 +1,14 @@
-r"""Times extract_features.py on real text, and the original's way in turn with it.
+r"""Times extract_features.py on real text, in turn with the original's way.
 
     python benchmarks/features.py --pretrained=models/minilm \
         --input_file=sentences.txt
 
-The stand-in for the original has our network, too, and does with it what the original
-does: every line is padded to --max_seq_length, all chosen layers come back whole, and
-json.dumps writes numbers that Python has rounded one by one. TensorFlow's allocator is
-its default there, and what extract_features.py sets in ours. Both write JSON lines of
-the layers -1 to -4. Ours is also timed with one mean vector a line, as .npz. Sides take
-turns, each in a process of its own. Prints one JSON object: lines a second without
-start-up and first batches, medians, and the ratio of each pair.
+The stand-in for the original runs our network as the original does: it pads every line
+to --max_seq_length, returns all chosen layers whole, and json.dumps writes numbers that
+Python rounds one by one, with TensorFlow's default allocator. Both write JSON lines of
+the layers -1 to -4. Ours is also timed with one mean vector a line, as .npz. Prints
+lines a second without start-up and first batches, and the ratio of each pair; see
+`turns.compare`.
 """
 
 import functools
@@ -32,8 +31,7 @@ FLAGS = flags.FLAGS
 SIDES = ("ours", "original", "mean_npz")
 RATE = "lines_per_second"
 LAYERS = (-1, -2, -3, -4)
-# Enough for batches of two lengths, so that nothing is traced later.
-WARM_UP_LINES = 100
+WARM_UP_LINES = 100  # batches of two lengths, so that nothing is traced later
 
 
 def count_lines(path, tokenizer):

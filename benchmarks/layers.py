@@ -2,9 +2,8 @@
 
     python benchmarks/layers.py --tokens=24
 
-Prints one JSON object: for each operation the median milliseconds of a forward and a
-backward pass, with the plain operation beside it in the same rounds, and the machine's
-measured matrix-product peak.
+Prints one JSON object: median milliseconds of a forward and a backward pass of each
+operation and of the plain one in the same rounds, and the matrix-product peak.
 """
 
 import json

@@ -1,14 +1,12 @@
-r"""Times pretraining steps, and a peer's in turn with them.
+r"""Times pretraining steps, in turn with a peer.
 
     python benchmarks/pretraining.py --bert_config_file=models/minilm/config.json \
         --peer_python=/path/to/python-with-transformers
 
 Both sides train the same shape from random weights on full sequences of random tokens,
 20 of 128 masked. Hugging Face's BertForPreTraining computes the vocabulary matrix at
-every position. Sides take turns, each in a process of its own. Prints one JSON object:
-sequences a second without start-up and first steps, the ratio of each pair, and what
-share of the machine's measured matrix-product peak the useful work (6 operations a
-weight and token, or prediction) took.
+every position. Prints sequences a second without start-up and first steps, the ratio of
+each pair, and `sides.shares_of_peak`; see `turns.compare`.
 """
 
 import itertools

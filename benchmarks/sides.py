@@ -28,17 +28,10 @@ def open_pretrained(directory, head="none", num_classes=None):
 
 
 def time_ours(model, objective, batches, warm_up_steps, num_steps):
-    """Trains with this project's loop.
+    """Trains with this project's loop; returns seconds and tokens of `num_steps`.
 
-    Args:
-        model: a built model of modeling.models.
-        objective: losses.Objective.
-        batches: tf.data.Dataset of at least as many batches as there are steps.
-        warm_up_steps: steps before the timed ones; the first of them traces.
-        num_steps: steps that are timed.
-
-    Returns:
-        Seconds and tokens of the timed steps.
+    Before them come `warm_up_steps`, the first of which traces; `batches` must suffice
+    for both.
     """
     import tensorflow as tf
 
@@ -64,9 +57,7 @@ def time_ours(model, objective, batches, warm_up_steps, num_steps):
 def time_hugging_face(model, batches, warm_up_steps):
     """Trains a model of transformers, labels being among the features of a batch.
 
-    Returns:
-        Seconds and tokens of all batches after the first ones. Making a batch is not
-        timed.
+    Returns seconds and tokens after warm-up; making a batch is not timed.
     """
     import torch
 
@@ -97,7 +88,7 @@ def random_batches(tokenizer, rows, batch_size, num_batches):
 
 
 def shares_of_peak(config, seconds, tokens, predictions=0):
-    """What the machine can do, and which share of it (0..1) useful work took.
+    """The machine's measured peak, and the share of it (0..1) that useful work took.
 
     That is 6 operations a weight of the blocks and token, and a weight of the masked-LM
     head and prediction; attention is not counted.

@@ -1,14 +1,13 @@
-r"""Times SQuAD fine-tuning and featurising, and a peer's training in turn with it.
+r"""Times SQuAD fine-tuning and featurising, in turn with a peer's training.
 
     python benchmarks/squad.py --train_file=sample_data/questions/train.json \
         --pretrained=models/minilm \
         --peer_python=/path/to/python-with-transformers
 
 Both sides train the same weights on windows of the same questions in batches of 16,
-ours grouped by length, Hugging Face's padded to the longest of each random batch. Sides
-take turns, each in a process of its own. Prints one JSON object: windows a second
-without start-up and first steps, the ratio of each pair, what share of the machine's
-measured matrix-product peak the useful work took, and questions featurised a second.
+ours grouped by length, Hugging Face's padded to the longest of each random batch.
+Prints windows a second without start-up and first steps, the ratio of each pair,
+`sides.shares_of_peak`, and questions featurised a second; see `turns.compare`.
 """
 
 import json

@@ -3,9 +3,9 @@
     python benchmarks/tokenization.py --vocab_file=vocab.txt --input=texts/
 
 Prints one JSON object: megabytes (10^6 bytes) of text tokenized in a second of
-processor time (other load on the machine counts little), the best of several passes
-over all lines. Reading the text and building the batches is not timed. A peer is timed
-where it is installed: on the same lines and one core, with the same vocabulary.
+processor time (other load counts little), the best of several passes over all lines,
+without reading and batching. A peer is timed where it is installed: on the same lines
+and one core, with the same vocabulary.
 """
 
 import json

@@ -23,14 +23,11 @@ def define_flags(sides: Sequence[str] = (OURS, PEER)) -> None:
 
 
 def compare(sides: Mapping[str, Callable[[], dict[str, float]]], rate: str) -> None:
-    """Times one side, if --side names it, or all in turn; prints JSON.
+    """Times one side, if --side names it, or all in turn; prints JSON of their medians.
 
-    The peer takes part where --peer_python says which Python has it. The processes get
-    every flag that the script defines.
-
-    Args:
-        sides: what times each.
-        rate: the figure whose ratio of the first side to the second is printed.
+    The processes get every flag that the script defines; the peer takes part where
+    --peer_python names its Python. `rate` is the figure whose ratio, of the first side
+    to the second, is printed for each pair.
     """
     if FLAGS.side:
         print(json.dumps(sides[FLAGS.side]()))

@@ -99,14 +99,11 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> "BertConfig":
-        """Builds a config from the keys of either world's JSON file.
-
-        A dict with a `model_type` is Hugging Face's, any other one Google's.
+        """Builds a config from Hugging Face's keys (`model_type` is one) or Google's.
 
         Raises:
-            ValueError: vocab_size is missing, a value is no number where one has to be,
-                the activation is unknown, or the file describes another architecture
-                than BERT.
+            ValueError: vocab_size is missing, a number is wrong, or the activation or
+                architecture is unknown.
         """
         raw = dict(raw)
         is_hugging_face = "model_type" in raw
@@ -129,8 +126,7 @@ class BertConfig:
         """Reads bert_config.json (Google) or config.json (Hugging Face).
 
         Raises:
-            FileNotFoundError: no such file.
-            OSError: it cannot be read; a directory, say.
+            FileNotFoundError, OSError: no such file, or it cannot be read.
             ValueError: the file is not JSON, or as in `from_dict`; names the file.
         """
         try:
@@ -189,7 +185,7 @@ class BertConfig:
 
 
 def _check_number(key: str, kind: Any, value: Any) -> None:
-    """Refuses "32" for 32: what is no number, or none that such a key can have."""
+    """Refuses "32" for 32, and numbers out of range."""
     wanted = {int: "a whole number of 1 or more", float: "a number of 0 or more"}
     if kind not in wanted:
         return

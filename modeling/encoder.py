@@ -13,9 +13,9 @@ class BertEncoder(keras.layers.Layer):
             embedding_output [B, S, D], layer_outputs L x [B, S, D],
             sequence_output [B, S, D] (the last layer), pooled_output [B, D] float32.
 
-    `seed` (int64 [2]) draws dropout; without it the encoder is deterministic. With
-    `recompute` training keeps what enters and leaves a block, and computes what is
-    inside once more for the gradient (Chen et al., 2016): less memory, more time.
+    `seed` (int64 [2]) draws dropout; without it the encoder is deterministic.
+    `recompute` trades time for memory: training keeps only what enters and leaves a
+    block, and recomputes the rest for the gradient (Chen et al., 2016).
     """
 
     def __init__(self, config, recompute=False, **kwargs):

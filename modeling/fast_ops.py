@@ -8,28 +8,21 @@ keras.layers.Dropout and 16.1 ms as below (benchmarks/layers.py).
 
 import tensorflow as tf
 
-# Distinct places that draw dropout in one step: 3 a layer and a few heads.
-_MAX_SITES = 4096
-# Rows of a matrix that the fused functions are compiled for a multiple of.
+_MAX_SITES = 4096  # places that draw dropout in one step: 3 a layer and a few heads
+# XLA compiles for each shape; padding rows to a multiple of this leaves few.
 _TILE_ROWS = 256
 
 
 def dropout(x, rate, seed, site):
-    """Sets a share of `x` to zero and scales the rest up; a function of the seed.
+    """Sets a share `rate` (0..1) of `x` to zero and scales the rest up.
+
+    `seed` is int64 [2] of (run and replica, step), or None for no dropout; `site`
+    numbers the place in the network. Equal seeds and sites give equal masks on every
+    device and for every type, so a resumed run equals an uninterrupted one.
 
     Differs from google-research/bert: the masks follow from the seed, and the rate is
     rounded to a multiple of 2^-16 (0.1 becomes 0.100006), because drawing 16 random
     bits a value takes half the time of 32.
-
-    Args:
-        x: any shape, floating point.
-        rate: share set to zero, 0..1.
-        seed: int64 [2] of (run and replica, step), or None for no dropout.
-        site: number of this place in the network, so that places differ.
-
-    Returns:
-        A tensor like `x`. Equal seeds and sites give equal masks, on every device and
-        for every type, which makes a resumed run equal to an uninterrupted one.
     """
     dropped = round(rate * 2**16)
     if seed is None or dropped == 0:
@@ -54,14 +47,10 @@ def dropout(x, rate, seed, site):
 def gelu(x, *, approximate, fused):
     """Gaussian error linear unit (Hendrycks and Gimpel, 2016).
 
-    Computed in float32 and rounded once. In bfloat16 itself the result is off by up to
-    75 % where 1 + tanh is small, and the fused functions take twice the time.
-
-    Args:
-        x: any shape, floating point.
-        approximate: True for the tanh form of google-research/bert, False for erf.
-        fused: compile forward and backward with XLA: for training, not for exported
-            graphs, whose server may lack XLA.
+    Computed in float32 and rounded once: in bfloat16 the result is off by up to 75 %
+    where 1 + tanh is small, and the fused functions take twice the time. `approximate`
+    chooses the tanh form of google-research/bert instead of erf. `fused` compiles with
+    XLA: for training, not for exported graphs, whose server may lack XLA.
     """
     if not fused:
         return _gelu(x, approximate)
@@ -74,11 +63,7 @@ def _gelu(x, approximate):
 
 
 def _fused(function):
-    """`function` as two XLA functions, one a direction, instead of 20 passes.
-
-    XLA compiles anew for each shape, and batches have as many lengths as texts do. So
-    rows are padded to a multiple of _TILE_ROWS, which leaves few shapes.
-    """
+    """Compiles each direction with XLA, instead of 20 passes over the tensor."""
 
     @tf.function(jit_compile=True)
     def forward(x):

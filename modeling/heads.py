@@ -1,8 +1,8 @@
-"""What turns an encoder's output into the answers of a task.
+"""Layers that turn an encoder's output into the answers of a task.
 
-A head takes `sequence_output` or `pooled_output`, never an encoder. Under every policy
-of Keras logits are float32; only the masked-LM head, whose matrices are large, computes
-them in the half type of a mixed one.
+A head takes `sequence_output` or `pooled_output`, never an encoder. Logits are always
+float32; under a mixed policy only the masked-LM head, whose matrices are large,
+computes them in the half type.
 """
 
 import keras
@@ -13,15 +13,13 @@ from modeling import fast_ops, layers
 # run_classifier.py and run_squad.py fix these, whatever the config says.
 HEAD_STDDEV = 0.02
 HEAD_DROPOUT = 0.1
-# One place that draws dropout, far from those of any encoder's depth.
-HEAD_SITE = 4095
+HEAD_SITE = 4095  # where dropout is drawn, beyond the sites of any encoder's depth
 
 
 class OutputProjection(keras.layers.Layer):
     """Logits from a [C, D] matrix that is used transposed, as the original stores it.
 
-    Call shapes:
-        [..., D] -> [..., C] in float32
+    Call shapes: [..., D] -> [..., C] in float32.
     """
 
     def __init__(self, units, stddev=HEAD_STDDEV, **kwargs):
@@ -49,9 +47,8 @@ class MaskedLMHead(keras.layers.Layer):
     run_pretraining.py: get_masked_lm_output. Only the gathered positions reach the
     vocabulary matrix.
 
-    Call shapes:
-        sequence_output [B, S, D], masked_lm_positions [B, P] int,
-        word_embeddings [V, D] -> logits [B, P, V] float32
+    Call shapes: sequence_output [B, S, D], masked_lm_positions [B, P] int,
+    word_embeddings [V, D] -> logits [B, P, V] float32.
     """
 
     def __init__(self, config, **kwargs):
@@ -85,8 +82,7 @@ class MaskedLMHead(keras.layers.Layer):
 class ClassifierHead(keras.layers.Layer):
     """Dropout and logits on the pooled output; run_classifier.py's create_model.
 
-    Call shapes:
-        pooled_output [B, D] -> logits [B, C] float32
+    Call shapes: pooled_output [B, D] -> logits [B, C] float32.
     """
 
     def __init__(self, num_classes, **kwargs):
@@ -104,16 +100,14 @@ class ClassifierHead(keras.layers.Layer):
 class TaggerHead(ClassifierHead):
     """The same on every position (BERT section 5.3).
 
-    Call shapes:
-        sequence_output [B, S, D] -> logits [B, S, C] float32
+    Call shapes: sequence_output [B, S, D] -> logits [B, S, C] float32.
     """
 
 
 class SpanHead(keras.layers.Layer):
     """Start and end logits of an answer (BERT section 4.2); run_squad.py.
 
-    Call shapes:
-        sequence_output [B, S, D] -> start_logits [B, S], end_logits [B, S] float32
+    Call shapes: sequence_output [B, S, D] -> start, end logits [B, S] float32 each.
     """
 
     def __init__(self, **kwargs):
@@ -129,15 +123,7 @@ class SpanHead(keras.layers.Layer):
 
 
 def probabilities(problem_type, logits):
-    """What a classifier's logits mean; regression predicts the number itself.
-
-    Args:
-        problem_type: classification (softmax), multi_label (sigmoid) or regression.
-        logits: [B, C].
-
-    Returns:
-        float32 [B, C].
-    """
+    """Softmax (classification) or sigmoid (multi_label) of [B, C]; regression as is."""
     if problem_type == "classification":
         return ops.softmax(logits)
     return ops.sigmoid(logits) if problem_type == "multi_label" else logits

@@ -15,10 +15,8 @@ from keras import ops
 
 from modeling import fast_ops
 
-# Added to the scores of padding (modeling.py, attention_layer).
-MASK_ADDER = -10000.0
-# Places that draw dropout in one encoder block: attention, its output, the output.
-SITES_PER_BLOCK = 3
+MASK_ADDER = -10000.0  # to the scores of padding (modeling.py, attention_layer)
+SITES_PER_BLOCK = 3  # of dropout: attention, its output, the output
 
 
 def weight_init(config):
@@ -59,8 +57,7 @@ class Embeddings(keras.layers.Layer):
     modeling.py: embedding_lookup and embedding_postprocessor. The sum is float32 under
     every policy: a table is never cast for its lookup, and its gradient is float32.
 
-    Call shapes:
-        input_ids [B, S] int, segment_ids [B, S] int -> [B, S, D] of the compute dtype
+    Call shapes: input_ids, segment_ids [B, S] int -> [B, S, D] of the compute dtype.
     """
 
     def __init__(self, config, **kwargs):
@@ -98,11 +95,10 @@ class Embeddings(keras.layers.Layer):
 class SelfAttention(keras.layers.Layer):
     """Multi-head attention of a sequence to itself (Vaswani et al., section 3.2.2).
 
-    modeling.py: attention_layer. The mask is data, not a rule: it may be any
-    [B, 1 or S, T] pattern of ones (attend) and zeros.
+    modeling.py: attention_layer. The mask is data, not a rule: it may be any [B, 1 or
+    S, T] pattern of ones (attend) and zeros.
 
-    Call shapes:
-        hidden [B, S, D], mask_adder [B, 1, 1 or S, T] float32 -> [B, S, D]
+    Call shapes: hidden [B, S, D], mask_adder [B, 1, 1 or S, T] float32 -> [B, S, D].
     """
 
     def __init__(self, config, site, **kwargs):
@@ -147,11 +143,10 @@ class SelfAttention(keras.layers.Layer):
 class EncoderBlock(keras.layers.Layer):
     """Attention and feed-forward, each followed by a residual and a norm.
 
-    modeling.py: transformer_model. The norm comes after the sum, as in Vaswani
-    et al.; later networks put it before.
+    modeling.py: transformer_model. The norm comes after the sum, as in Vaswani et al.;
+    later networks put it before.
 
-    Call shapes:
-        hidden [B, S, D], mask_adder [B, 1, 1 or S, T] float32 -> [B, S, D]
+    Call shapes: hidden [B, S, D], mask_adder [B, 1, 1 or S, T] float32 -> [B, S, D].
     """
 
     def __init__(self, config, index, **kwargs):
@@ -181,13 +176,9 @@ class EncoderBlock(keras.layers.Layer):
 
 
 def mask_adder(input_mask):
-    """What to add to the scores: 0 for real keys, -10000 for padding.
+    """What to add to the scores, float32 [B, 1, 1 or S, T]: 0, or -10000 for padding.
 
-    Args:
-        input_mask: int [B, T], 1 for real tokens, or [B, S, T] for any pattern.
-
-    Returns:
-        float32 [B, 1, 1 or S, T].
+    `input_mask` is int [B, T], 1 for real tokens, or [B, S, T] for any pattern.
     """
     mask = ops.cast(input_mask, "float32")
     mask = mask[:, None, None, :] if len(input_mask.shape) == 2 else mask[:, None]

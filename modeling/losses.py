@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-# run_pretraining.py: keeps a batch without predictions from dividing by zero.
-MASKED_LM_EPSILON = 1e-5
+MASKED_LM_EPSILON = 1e-5  # for a batch without predictions; run_pretraining.py
 
 
 def _no_metrics(features, outputs):
@@ -20,13 +19,12 @@ def _no_metrics(features, outputs):
 
 
 class Objective(NamedTuple):
-    """What a run minimises.
+    """What a run minimises; its functions return float32 scalars.
 
     Attributes:
-        counts: features -> {part: float32 scalar}.
-        totals: features, outputs -> {part: float32 scalar}.
-        metrics: features, outputs -> {name: (total, count)}, float32 scalars that are
-            reported beside the losses; both add up over parts of a batch.
+        counts: features -> {part: count}.
+        totals: features, outputs -> {part: total}.
+        metrics: features, outputs -> {name: (total, count)}, reported beside losses.
     """
 
     counts: Callable[[dict[str, Any]], dict[str, Any]]
@@ -43,16 +41,11 @@ def cross_entropy(logits, labels):
 
 
 def classifier_losses(problem_type, logits, label_ids):
-    """One loss an example, before class weights; run_classifier.py, create_model.
+    """Float32 losses before class weights; run_classifier.py's create_model.
 
-    Args:
-        problem_type: classification (softmax cross-entropy), regression (squared
-            error) or multi_label (binary cross-entropy a label).
-        logits: [B, C] float.
-        label_ids: [B] int, [B] float, or [B, C] float of 0 and 1.
-
-    Returns:
-        float32 [B], and for multi_label [B, C].
+    Softmax cross-entropy [B] for classification (label_ids [B] int), squared error [B]
+    for regression ([B] float), and binary cross-entropy [B, C] for multi_label ([B, C]
+    float of 0 and 1).
     """
     if problem_type == "classification":
         return cross_entropy(logits, label_ids)
@@ -66,12 +59,9 @@ def classifier_losses(problem_type, logits, label_ids):
 def classifier(problem_type, class_weights=None):
     """The objective of `models.BertClassifier`: the mean of `classifier_losses`.
 
-    Args:
-        problem_type: as in `classifier_losses`.
-        class_weights: [C] float or None. Multiply the loss of an example by the weight
-            of its class, and of a multi_label label by that of its column. The sum is
-            still divided by the number of losses, not by the sum of weights, so that a
-            batch of one class is weighted too.
+    `class_weights` [C] multiply the loss of an example by the weight of its class, and
+    of a multi_label label by that of its column. The sum is still divided by the number
+    of losses, not by the sum of weights, so that a batch of one class is weighted too.
 
     Features: label_ids. Outputs: logits [B, C].
     """
@@ -132,9 +122,8 @@ def tagger():
 def pretraining(has_sentence_task=True):
     """Masked-LM loss plus next-sentence loss (run_pretraining.py), and accuracies.
 
-    Args:
-        has_sentence_task: False for the masked-LM part alone, which reads neither
-            next_sentence_labels nor next_sentence_logits.
+    Without `has_sentence_task` neither next_sentence_labels nor next_sentence_logits is
+    read.
 
     Features: masked_lm_ids [B, P] int, masked_lm_weights [B, P] float,
     next_sentence_labels [B] or [B, 1] int. Outputs: masked_lm_logits [B, P, V],
@@ -172,10 +161,7 @@ def pretraining(has_sentence_task=True):
 
 
 def _is_best(logits, labels):
-    """1.0 where no logit is above the label's; [..., C], [...] -> [...] float32.
-
-    Over a vocabulary several times faster than ops.argmax; a tie counts as right.
-    """
+    """1.0 where no logit [..., C] exceeds the label's; far faster than ops.argmax."""
     own = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)  # [..., 1]
     best = ops.max(logits, axis=-1, keepdims=True)
     return ops.cast(ops.squeeze(own >= best, -1), "float32")

@@ -23,15 +23,13 @@ PACKAGE = "bert"
 class BertModel(keras.Model):
     """An encoder under the name `bert`, and the dropout seed of `fit`.
 
-    Every model takes `recompute`, which is described in `encoder.BertEncoder`.
+    Every model takes `recompute`; see `encoder.BertEncoder`.
 
-    Call shapes:
-        {input_ids, input_mask, segment_ids} each [B, S] int -> the dict of
-        `encoder.BertEncoder`, float32
+    Call shapes: the three features {input_ids, input_mask, segment_ids} each [B, S] int
+    -> the dict of `encoder.BertEncoder`, float32.
     """
 
-    # Whether the outputs depend on the pooler.
-    reads_pooler = True
+    reads_pooler = True  # whether the outputs depend on the pooler
     num_classes = None  # C of a classifier or tagger
 
     def __init__(self, config, *, recompute=False, **kwargs):
@@ -89,8 +87,7 @@ class BertModel(keras.Model):
 class BertClassifier(BertModel):
     """One label, several labels or one number a text; run_classifier.py.
 
-    Call shapes:
-        {input_ids, input_mask, segment_ids} [B, S] -> {"logits": [B, C]} float32
+    Call shapes: three features [B, S] -> {"logits": [B, C]} float32.
     """
 
     def __init__(self, config, num_classes, **kwargs):
@@ -108,8 +105,7 @@ class BertClassifier(BertModel):
 class BertTagger(BertModel):
     """One label a token (BERT section 5.3).
 
-    Call shapes:
-        {input_ids, input_mask, segment_ids} [B, S] -> {"logits": [B, S, C]} float32
+    Call shapes: three features [B, S] -> {"logits": [B, S, C]} float32.
     """
 
     reads_pooler = False
@@ -129,9 +125,7 @@ class BertTagger(BertModel):
 class BertSpanPredictor(BertModel):
     """Where an answer starts and ends (BERT section 4.2); run_squad.py.
 
-    Call shapes:
-        {input_ids, input_mask, segment_ids} [B, S]
-        -> {"start_logits": [B, S], "end_logits": [B, S]} float32
+    Call shapes: three features [B, S] -> {"start_logits", "end_logits"} [B, S] float32.
     """
 
     reads_pooler = False
@@ -150,9 +144,8 @@ class BertSpanPredictor(BertModel):
 class BertPretrainer(BertModel):
     """Masked words and the next sentence (BERT section 3.1); run_pretraining.py.
 
-    Call shapes:
-        {input_ids, input_mask, segment_ids} [B, S], masked_lm_positions [B, P]
-        -> {"masked_lm_logits": [B, P, V], "next_sentence_logits": [B, 2]} float32
+    Call shapes: three features [B, S], masked_lm_positions [B, P] int ->
+    {"masked_lm_logits": [B, P, V], "next_sentence_logits": [B, 2]} float32.
     """
 
     def __init__(self, config, **kwargs):
@@ -183,8 +176,7 @@ HEADS = {
     "tagger": BertTagger,
     "span": BertSpanPredictor,
 }
-# Those that take a number of classes.
-CLASS_HEADS = ("classifier", "tagger")
+CLASS_HEADS = ("classifier", "tagger")  # which take a number of classes
 
 
 def build(head, num_classes, config, *, recompute=False):

@@ -22,8 +22,7 @@ COMBINATIONS: dict[str, tuple[Any, str]] = {
 }
 SEPARATE = "none"  # as a combination: each layer has a vector of its own
 POOLINGS = ("none", "cls", "mean")
-# Vectors shorter than this are not scaled up to length 1.
-_MIN_NORM = 1e-12
+_MIN_NORM = 1e-12  # shorter vectors are not scaled up to length 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,8 +30,7 @@ class Choice:
     """Which vectors are wanted, checked against a network.
 
     Attributes:
-        names: K, of the vectors of a token or text: indices of layers, or the name of
-            a combination.
+        names: K indices of layers, or the name of one combination (K = 1).
         width: W, values of a vector.
         states: indices into [embedding output, layer 1, ..., layer L].
         merge: separate, concat or sum.
@@ -62,13 +60,9 @@ def choose(
     """Checks which vectors are wanted of a network.
 
     Args:
-        config: config.BertConfig.
-        layers: wanted with SEPARATE: 0 is the first, -1 the last of the L layers.
+        layers: read with SEPARATE alone; 0 is the first, -1 the last of the L layers.
         combine: SEPARATE or a name in COMBINATIONS.
-        weights: one for each layer that is summed, the last layer's first; none for a
-            plain sum.
-        pooling: one of POOLINGS.
-        normalize: whether to scale every vector to the length 1.
+        weights: one for each summed layer, the last layer's first; none: a plain sum.
 
     Raises:
         ValueError: the network has no such layer, or the weights do not fit.
@@ -124,15 +118,9 @@ def _check_layers(layers, combine, depth):
 
 
 def compute(outputs, input_mask, choice: Choice):
-    """The chosen vectors.
+    """The chosen vectors, float32 [B, S, K, W], or [B, K, W] where tokens are pooled.
 
-    Args:
-        outputs: what encoder.BertEncoder returns.
-        input_mask: int [B, S], 1 for tokens, [CLS] and [SEP] among them.
-        choice: what to compute; layers that it does not need may go uncomputed.
-
-    Returns:
-        float32 [B, S, K, W], or [B, K, W] where tokens are pooled.
+    `input_mask` is int [B, S], 1 for tokens, [CLS] and [SEP] among them.
     """
     states = [outputs["embedding_output"], *outputs["layer_outputs"]]
     chosen = [ops.cast(states[i], "float32") for i in choice.states]  # each [B, S, D]

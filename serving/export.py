@@ -1,8 +1,4 @@
-"""Trained models as SavedModels that take raw text; for TF Serving.
-
-Here is what all of them share, and the classifier; `serving/question_answering.py` has
-the model of run_squad.py, and `serving/tagging.py` that of run_tagger.py.
-"""
+"""What SavedModels that take raw text share, and the classifier's; for TF Serving."""
 
 import os
 import re
@@ -14,17 +10,11 @@ from contract import features as feature_names
 
 # TF Serving watches a directory for versions: subdirectories named by numbers.
 _VERSION = re.compile(r"^\d+/?$")
-# The one directory of a version that TF Serving leaves alone.
-EXTRA_DIR = "assets.extra"
+EXTRA_DIR = "assets.extra"  # which TF Serving leaves alone
 
 
 class ServedModel(tf.Module):
-    """Signatures over the variables of one model.
-
-    Args:
-        variables: of the model.
-        **functions: the tf.function of each signature, with input specs.
-    """
+    """Signatures over the variables of one model: tf.functions with input specs."""
 
     def __init__(self, variables: Iterable[tf.Variable], **functions):
         super().__init__()
@@ -46,8 +36,7 @@ class TextClassifier(ServedModel):
         encode: text_a [B], text_b [B] -> {input_ids, input_mask, segment_ids}, as in
             training, so that served tokens equal trained tokens.
         forward: features -> probabilities float32 [B, C].
-        variables: of the model.
-        label_names: C names for `label`; () where there is no one label.
+        label_names: C names for `label`; () where an example has no single label.
         num_texts: 1, or 2 for pairs.
     """
 
@@ -97,15 +86,10 @@ def ids_function(function: Callable):
 
 
 def save(module: ServedModel, export_dir: str, files: Mapping[str, str]) -> str:
-    """Writes the next version below `export_dir`, complete or absent.
+    """Writes the next version, complete or absent; returns its directory.
 
-    Args:
-        module: what to save.
-        export_dir: holds versions 1, 2, ...; TF Serving's --model_base_path.
-        files: {name: text} of what clients may want beside the model.
-
-    Returns:
-        The directory of the new version.
+    `export_dir` holds versions 1, 2, ... (TF Serving's --model_base_path); `files` are
+    {name: text} of what clients may want beside the model.
     """
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")
@@ -122,7 +106,7 @@ def save(module: ServedModel, export_dir: str, files: Mapping[str, str]) -> str:
 
 
 def latest_version(export_dir: str) -> int:
-    """The largest version below a directory, 0 where there is none."""
+    """The largest version below a directory, or 0."""
     if not tf.io.gfile.isdir(export_dir):
         return 0
     names = tf.io.gfile.listdir(export_dir)

@@ -43,15 +43,11 @@ _OUTSIDE = "O"  # the tag of a word that is nothing in particular
 
 
 class Predictor:
-    """A SavedModel of a classifier, question answerer or tagger; loaded once.
-
-    Args:
-        export_dir: one version, or the directory of versions, whose newest is taken.
+    """A SavedModel, or the newest of a directory of versions; loaded once.
 
     Attributes:
-        export_dir: the version that was loaded.
-        labels: names of a classifier's labels, in the order of its probabilities, or of
-            a tagger's tags, in the order of their ids; else empty.
+        labels: a classifier's labels, in the order of its probabilities, or a tagger's
+            tags, in the order of their ids; else empty.
         text_names: what an example consists of, such as question and context.
 
     Raises:
@@ -75,21 +71,16 @@ class Predictor:
     def predict(self, *texts: Sequence[str]) -> list[dict[str, Any]]:
         """Classifies texts, tags their words, or answers questions.
 
-        Args:
-            texts: one list of strings, or two of equal length: for pairs, or questions
-                and their contexts.
-
-        Returns:
-            A dict for each example. From a classifier: `label` and `probabilities` by
-            name, or `score`. From a question answerer: `answer`, "" for none, `start`
-            and `end`, its characters in the context, `score`, `probability` and, where
-            a question may have no answer, `null_odds`. From a tagger, lists by word:
-            `words`, `tags`, `probabilities`, and `starts` and `ends`, characters in the
-            text.
+        Takes one list of strings, or two of equal length: pairs, or questions and
+        contexts. Returns a dict for each example. From a classifier: `label` and
+        `probabilities` by name, or `score`. From a question answerer: `answer`, "" for
+        none, `start` and `end`, its characters in the context, `score`, `probability`
+        and, where a question may have no answer, `null_odds`. From a tagger, lists by
+        word: `words`, `tags`, `probabilities`, and `starts` and `ends`, characters in
+        the text.
 
         Raises:
-            ValueError: the model takes another number of texts, or lists differ in
-                length.
+            ValueError: the model takes another number of texts, or lengths differ.
         """
         if len(texts) != len(self.text_names):
             raise ValueError(
@@ -109,7 +100,6 @@ class Predictor:
         return _answers(results) if "answer" in results else self._labelled(results)
 
     def _labelled(self, results):
-        """A dict for each row of a classifier's outputs."""
         answers = []
         for i, row in enumerate(results["probabilities"].tolist()):
             if not self.labels:
@@ -130,7 +120,6 @@ def _read_labels(directory):
 
 
 def _answers(results):
-    """A dict for each row of a question answerer's outputs."""
     columns = {k: results[k].tolist() for k in _ANSWER_OUTPUTS if k in results}
     columns["answer"] = [answer.decode() for answer in columns["answer"]]
     rows = zip(*columns.values(), strict=True)
@@ -150,11 +139,7 @@ def _tagged(results):
 
 
 def _texts(arguments):
-    """The texts of each example as columns: one, or two where a tab separates a pair.
-
-    Raises:
-        ValueError: none are given, or some are pairs and some are not.
-    """
+    """The texts of the examples as columns: one, or two where tabs separate pairs."""
     rows = [argument.split("\t") for argument in arguments]
     for argument, row in zip(arguments, rows, strict=True):
         if len(row) != len(rows[0]):

@@ -10,15 +10,14 @@ from serving import export
 class QuestionAnswerer(export.ServedModel):
     """Signatures of a question answerer: `serving_default` takes text, `ids` features.
 
-    Contexts of any length are cut into windows inside the graph, all of which go
-    through the network at once.
+    The graph cuts contexts of any length into windows, and the network takes all of
+    them at once.
 
     Args:
         encode: question [B], context [B] -> windows, whose `features` are
             {input_ids, input_mask, segment_ids} int32 [N, S], as in training.
         forward: features -> {start_logits, end_logits} float32 [N, S].
         choose: windows, start_logits, end_logits -> the answers, a dict of [B].
-        variables: of the model.
     """
 
     def __init__(

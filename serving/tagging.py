@@ -10,16 +10,15 @@ from serving import export
 class WordTagger(export.ServedModel):
     """Signatures of a tagger: `serving_default` takes text, `ids` features.
 
-    `words` takes what is split into words already. Sentences of any length are cut into
-    windows inside the graph, all of which go through the network at once.
+    `words` takes what is split into words already. The graph cuts sentences of any
+    length into windows, and the network takes all of them at once.
 
     Args:
         split: text [B] -> {words [B, W] string, starts, ends [B, W] int32}.
-        encode: words [B, W], "" being none -> windows, whose `features` are
+        encode: words [B, W], "" for none -> windows, whose `features` are
             {input_ids, input_mask, segment_ids} int32 [N, S], as in training.
         forward: features -> {logits} float32 [N, S, C].
         choose: windows, logits -> {tags string, probabilities float32}, [B, W].
-        variables: of the model.
     """
 
     def __init__(

@@ -26,11 +26,9 @@ class WeightsFile(Protocol):
     """An open checkpoint.
 
     Attributes:
-        format: which of its names a names.Name has here; see `names.Name.key`.
-        source: the file that was opened.
+        format: google, hugging_face or keras; see `names.Name.key`.
         shapes: {key: shape as stored}.
         states: the keys that hold no weights of a model: moments, buffers, copies.
-        global_step: the training step, where the file holds it.
     """
 
     format: str
@@ -47,12 +45,8 @@ class WeightsFile(Protocol):
 class LoadReport:
     """What became of every name, after `load`.
 
-    Attributes:
-        source: the file that was read.
-        assigned: Google names of the variables that got a value.
-        missing: those of the variables that keep their random values.
-        unused: names in the file that the model has no variable for.
-        global_step: the file's training step, or None.
+    `assigned` and `missing` are Google names of the model's variables, with a value and
+    without one; `unused` are names in the file.
     """
 
     source: str
@@ -74,14 +68,10 @@ class LoadReport:
 def find(path):
     """The checkpoint that a user's path means.
 
-    Args:
-        path: a prefix (`bert_model.ckpt`, also followed by .index), a .keras or
-            .weights.h5 file, or the directory of a release, of a run, of Hugging Face
-            or of such a file.
-
-    Returns:
-        A prefix, a .keras or .weights.h5 file, or the directory that holds
-        model.safetensors or its shards.
+    `path` is a prefix (`bert_model.ckpt`, also followed by .index), a .keras or
+    .weights.h5 file, or the directory of a release, of a run, of Hugging Face or of
+    such a file. The result is a prefix, a .keras or .weights.h5 file, or the directory
+    that holds model.safetensors or its shards.
 
     Raises:
         ValueError: nothing is there; says what was looked for.
@@ -125,20 +115,11 @@ def find(path):
 
 
 def _present(directory, files):
-    """Those of the files that lie in a directory, in the order given."""
     return [file for file in files if tf.io.gfile.exists(os.path.join(directory, file))]
 
 
 def open_file(path, config=None) -> WeightsFile:
-    """Opens a checkpoint for reading.
-
-    Args:
-        path: as in `find`.
-        config: config.BertConfig, which only a .weights.h5 needs.
-
-    Raises:
-        ValueError: nothing there can be read.
-    """
+    """Opens the checkpoint that `find` finds; only a .weights.h5 needs the config."""
     found = find(path)
     if tf.io.gfile.isdir(found):
         return hugging_face.HuggingFaceFile(found)
@@ -148,10 +129,7 @@ def open_file(path, config=None) -> WeightsFile:
 
 
 def load(model, path):
-    """Assigns every variable of a built model that the checkpoint at `path` has.
-
-    As `find` and `assign`.
-    """
+    """Assigns a built model what the checkpoint at `path` has; see `assign`."""
     return assign(model, open_file(path, model.config))
 
 
@@ -161,8 +139,7 @@ def assign(model, file: WeightsFile) -> LoadReport:
     run_classifier.py's init_from_checkpoint, which is silent about what it leaves out.
 
     Raises:
-        ValueError: no variable in common, or a shape that differs; names the file, the
-            variable and both shapes.
+        ValueError: no variable in common, or shapes that differ; names both shapes.
     """
     assigned, missing, used = [], [], set()
     for name, variable in names.named_variables(model):
@@ -219,13 +196,7 @@ def load_trained(model, path):
 
 
 class Store(NamedTuple):
-    """How a run saves a model and loads it again.
-
-    Attributes:
-        variables: {Google name: variable}.
-        write: as google.write.
-        load: gives the model the weights of a checkpoint, by its prefix.
-    """
+    """How a run saves a model, {Google name: variable}, and loads it from a prefix."""
 
     variables: dict[str, Any]
     write: Callable[[Any, Any], None]

@@ -41,20 +41,15 @@ _HEAD_OF = {
     "tagger/logits/bias": "tagger",
     "span/logits/bias": "span",
 }
-# Outputs of equal weights differ at most by the order in which sums are made.
-TOLERANCE = 1e-5
+TOLERANCE = 1e-5  # outputs of equal weights differ at most by the order of sums
 
 
 @dataclasses.dataclass(frozen=True)
 class Converted:
     """A network that was read.
 
-    Attributes:
-        format: one of `FORMATS`.
-        head: a name in models.HEADS.
-        model: of modeling.models.
-        report: what became of every name.
-        num_states: names in the file that are no weights of a model.
+    `format` is one of `FORMATS`, `head` a name in models.HEADS; `num_states` counts the
+    names in the file that are no weights of a model.
     """
 
     format: str
@@ -64,7 +59,6 @@ class Converted:
     num_states: int
 
     def __str__(self):
-        """Lines that account for every name."""
         report = self.report
         parts = collections.Counter(
             _part(name.path)
@@ -88,12 +82,8 @@ class Converted:
 def read(path, config, head="auto"):
     """Reads a checkpoint with its head into a Converted.
 
+    `path` is as in checkpoint.find; "auto" finds the head from the names in the file.
     The pooler and one of the two heads for pretraining may be missing.
-
-    Args:
-        path: as in checkpoint.find.
-        config: config.BertConfig.
-        head: a name in models.HEADS, or "auto" to find it from the names in the file.
 
     Raises:
         ValueError: it cannot be read, is of another config, or lacks a part; it has
@@ -129,19 +119,11 @@ def _part(path):
 
 
 def find_head(file, config, asked="auto"):
-    """The head whose variables a file holds.
+    """The head in a file (a checkpoint.WeightsFile), and C for `models.CLASS_HEADS`.
 
     A classifier and a tagger have the same names, except in Keras' files. The config's
-    `architectures` says which it is, and without that it is a classifier, for the
+    `architectures` says which it is; without that it is a classifier, because the
     original has no tagger.
-
-    Args:
-        file: checkpoint.WeightsFile.
-        config: config.BertConfig.
-        asked: as `head` in `read`.
-
-    Returns:
-        A name in models.HEADS, and C for `models.CLASS_HEADS`, None for the others.
 
     Raises:
         ValueError: as in `read`.
@@ -177,12 +159,7 @@ def find_head(file, config, asked="auto"):
 
 
 def num_rows(config, num_tokens, asked=0):
-    """Rows that the word embeddings get.
-
-    Args:
-        config: config.BertConfig as it was read.
-        num_tokens: entries of the vocabulary, 0 where there is none.
-        asked: --resize_embeddings; 0 for as many as are needed.
+    """Rows that the word embeddings get; `asked` is --resize_embeddings, 0 for no more.
 
     Raises:
         ValueError: rows would be lost, tokens would have none, or more rows would be
@@ -228,14 +205,8 @@ def grow(model, vocab_size):
 def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
     """Writes the weights of a model in one format, and config.json for Hugging Face.
 
-    Args:
-        directory: one that exists.
-        model: of modeling.models.
-        target: one of `FORMATS`, or the name of a .weights.h5 file.
-        labels: names of the classes, in the order of their ids.
-        problem_type: as in hugging_face.save.
-        left_out: Google names of variables whose values are not worth writing; Keras'
-            files hold them nevertheless.
+    `target` is one of `FORMATS`, or the name of a .weights.h5 file; the rest is as in
+    hugging_face.save. Keras' files hold even the variables that are to be left out.
 
     Raises:
         OSError: the files cannot be written.
@@ -264,10 +235,8 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
 def compare(first, second, missing=()):
     """Compares the weights of two models; returns the largest difference of an output.
 
-    Args:
-        first: a model of modeling.models.
-        second: another; its vocabulary may have more rows, which are not compared.
-        missing: Google names of variables that `second` lacks; `first` gives them.
+    `second` may have more rows in its vocabulary, which are not compared, and takes the
+    variables in `missing` (Google names) from `first`.
 
     Raises:
         ValueError: a weight differs, the configs do in more than the size of the

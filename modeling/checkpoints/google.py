@@ -1,7 +1,6 @@
 """Google's checkpoints: TensorFlow's files, with the variable names of the original.
 
-The file that resumes a run, the file that initialises the next one and the file that
-google-research/bert reads are one format.
+One format resumes a run, initialises the next, and is read by google-research/bert.
 """
 
 import os
@@ -54,7 +53,7 @@ class GoogleFile:
 
 
 def prefix_of(path):
-    """The prefix that a path of one of a checkpoint's files begins with."""
+    """The prefix of a checkpoint, from the path of one of its files."""
     return re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
 
 
@@ -70,17 +69,13 @@ def variables(model):
 
 
 def save(prefix, model, left_out=()):
-    """Writes the weights of a built model, but for those left out, by their names."""
+    """Writes the weights of a built model, except the names in `left_out`."""
     tensors = variables(model)
     write(prefix, {name: tensors[name] for name in tensors if name not in left_out})
 
 
 def write(prefix, tensors):
-    """Writes a TensorFlow name-based checkpoint; complete under its name or absent.
-
-    Args:
-        prefix: path without the .index and .data-00000-of-00001 that follow.
-        tensors: {name: array or variable}, stored with their dtypes.
+    """Writes {name: array or variable} as a TensorFlow checkpoint, complete or absent.
 
     Raises:
         tf.errors.OpError: the directory cannot be written, the disk is full.

@@ -1,7 +1,7 @@
 """Hugging Face's directories: weights, whole or in shards, config and vocabulary.
 
-Their library is not needed for any of it. This reads what its versions have written
-since 2018, and writes what the current one writes.
+Works without transformers: reads what its versions have written since 2018, and writes
+what the current one writes.
 """
 
 import dataclasses
@@ -64,10 +64,7 @@ _PLACEHOLDER = "LABEL_{}"
 
 
 class HuggingFaceFile:
-    """An open model.safetensors or its shards; a checkpoint.WeightsFile.
-
-    Keys are names as the current library writes them.
-    """
+    """An open model.safetensors or its shards, as a checkpoint.WeightsFile."""
 
     format = "hugging_face"
     global_step: int | None = None
@@ -91,12 +88,7 @@ class HuggingFaceFile:
         self.states = frozenset(filter(_BUFFERS.search, self.shapes))
 
     def read(self, name):
-        """The array of a names.Name.
-
-        Raises:
-            ValueError: it is part of a masked-LM head that is not tied to the word
-                embeddings, as the one here is.
-        """
+        """The array of a names.Name; a ValueError if the masked-LM head is not tied."""
         if name.path == "masked_lm/bias":
             self._check_ties()
         value = self._array(name.hugging_face)
@@ -166,12 +158,9 @@ def _modern(key):
 
 
 def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_out=()):
-    """Writes config.json, model.safetensors and vocab.txt.
+    """Writes config.json, model.safetensors and vocab.txt; makes the directory.
 
     Args:
-        directory: made if absent.
-        model: a built model of modeling.models.
-        vocab_file: copied to vocab.txt, if given.
         labels: names of the classes, in the order of their ids. A classifier or tagger
             without them gets placeholders, because Hugging Face counts them.
         problem_type: "classification", "multi_label" or "regression", if given.
@@ -206,12 +195,7 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
 
 
 def described(model, left_out=()):
-    """The config of a model, whose key `architectures` says what goes with it.
-
-    Args:
-        model: a built model of modeling.models.
-        left_out: as in `save`.
-    """
+    """The config of a model; its key `architectures` names the parts not `left_out`."""
     extra = {k: v for k, v in model.config.extra.items() if k not in _OF_THE_FILE}
     rows = [name for name, _ in names.named_variables(model)]
     parts = {name.path.split("/")[0] for name in rows if name.google not in left_out}
@@ -220,11 +204,9 @@ def described(model, left_out=()):
 
 
 def labels_in(config, num_classes):
-    """What a config says of a head's C classes, by id2label and problem_type.
+    """The problem type of a head with C classes, and their names in the order of ids.
 
-    Returns:
-        "classification", "multi_label" or "regression", to which C = 1 defaults; and
-        the names in the order of their ids, () for regression and for placeholders.
+    One class is regression by default; regression and placeholders have no names.
 
     Raises:
         ValueError: the ids are not those of the head.
@@ -247,10 +229,7 @@ def labels_in(config, num_classes):
 
 
 def tokenizer_vocabulary(path):
-    """The vocabulary in a tokenizer.json, which newer releases have, not vocab.txt.
-
-    Returns:
-        V tokens in the order of their ids, and whether text is lower-cased.
+    """The tokens of a tokenizer.json in the order of their ids, and do_lower_case.
 
     Raises:
         ValueError: it is no tokenizer of word pieces, or an id is missing.
@@ -272,14 +251,7 @@ def tokenizer_vocabulary(path):
 
 
 def with_added_tokens(vocab, vocab_file, config):
-    """Appends the tokens of the added_tokens.json beside a vocabulary, if there is one.
-
-    Older releases write there the tokens that users have added to vocab.txt.
-
-    Args:
-        vocab: tokens in the order of their ids.
-        vocab_file: the file they are from.
-        config: config.BertConfig.
+    """Appends the added_tokens.json beside a vocabulary, which older releases write.
 
     Raises:
         ValueError: the file cannot be read, its ids do not continue those of `vocab`,
@@ -323,11 +295,7 @@ def tokenizer_config(config, do_lower_case):
 
 
 def read_json(path):
-    """The object in a local or remote JSON file.
-
-    Raises:
-        ValueError: it cannot be read, or holds something else.
-    """
+    """The object in a local or remote JSON file; a ValueError says what is wrong."""
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
             raw = json.loads(file.read())

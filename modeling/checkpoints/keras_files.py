@@ -51,16 +51,12 @@ class KerasFile:
 
 
 def is_keras(path):
-    """Whether a path is that of such a file, by its ending."""
+    """Whether a path has the ending of one of these files."""
     return os.fspath(path).endswith(ENDINGS)
 
 
 def load(path, config=None):
-    """The built model in a file.
-
-    Args:
-        path: ends in .keras or .weights.h5.
-        config: config.BertConfig of a .weights.h5; a .keras file has its own.
+    """The built model in a .keras file, or in a .weights.h5, which needs the config.
 
     Raises:
         ValueError: the file cannot be read, or holds another kind of model, or its
@@ -96,11 +92,7 @@ def save(model, path):
 
 
 def stored_config(path):
-    """The config.BertConfig in a .keras file.
-
-    Raises:
-        ValueError: not a .keras file of a model of modeling.models.
-    """
+    """The config.BertConfig in a .keras file; a ValueError if the model is not ours."""
 
     def read():
         with zipfile.ZipFile(path) as archive:
@@ -118,7 +110,7 @@ def stored_config(path):
 
 
 def _shape(path):
-    """The head that the groups of a .weights.h5 tell of, its C or None, and L."""
+    """The head, C or None, and L of a .weights.h5, from the names of its groups."""
     with h5py.File(path) as file:
         found = []
         file.visit(found.append)
@@ -133,7 +125,7 @@ def _shape(path):
 
 
 def _read(path, read):
-    """What `read` returns; what it raises becomes an error of one line."""
+    """Calls `read`; what it raises becomes an error of one line."""
     try:
         return read()
     except (

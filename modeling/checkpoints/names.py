@@ -102,11 +102,7 @@ _HEADS = (
 
 
 def table(paths):
-    """The rows of a model's variables, in their order.
-
-    Args:
-        paths: variable paths without the model's name, as `relative_path` gives.
-    """
+    """The rows of variables, in the order of their paths (see `relative_path`)."""
     layers = {int(m[1]) for p in paths if (m := re.match(r"bert/block_(\d+)/", p))}
     rows = {row.path: row for row in (*_EMBEDDINGS, *_POOLER, *_HEADS)}
     for i in layers:

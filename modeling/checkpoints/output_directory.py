@@ -11,11 +11,8 @@ from contract import atomic_files
 def check(path, *, own_files, overwrite, inputs=()):
     """Refuses to write a directory where that would cost somebody files.
 
-    Args:
-        path: --output_dir.
-        own_files: patterns of the names that may be replaced.
-        overwrite: whether they may.
-        inputs: files and directories that will be read.
+    With `overwrite` what matches the patterns `own_files` may be replaced, but no
+    `inputs`.
 
     Raises:
         ValueError: there is no path, it or one above it is a file, or it holds what
@@ -82,7 +79,6 @@ def complete(path):
 
 @contextlib.contextmanager
 def _named(path):
-    """Says which directory could not be written, and what may help."""
     try:
         yield
     except OSError as error:

@@ -13,19 +13,15 @@ from modeling import config as config_lib
 from modeling.checkpoints import checkpoint, hugging_face
 
 CONFIG_FILES = (file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG)
-# Some releases round their table up to a multiple of 8 to 128 rows.
-SPARE_ROWS = 127
+SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128 rows
 
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
     """Where the parts lie; stands for three flags of the original.
 
-    Attributes:
-        config_file: bert_config.json or config.json.
-        vocab_file: vocab.txt.
-        checkpoint: as checkpoint.find returns it.
-        do_lower_case: what the directory says of its vocabulary, or None.
+    `checkpoint` is as checkpoint.find returns it; `do_lower_case` is what the directory
+    says of its vocabulary, or None.
     """
 
     config_file: str
@@ -44,8 +40,8 @@ def locate(spec):
             google-bert/bert-base-uncased, which is downloaded once.
 
     Raises:
-        ValueError: neither, or a file is missing; names it. Or an added_tokens.json has
-            tokens that the vocabulary lacks.
+        ValueError: neither, or a file is missing; names it. Or the vocabulary lacks
+            tokens of added_tokens.json.
     """
     found = look_in(spec)
     if not found.config_file or not found.vocab_file:
@@ -60,13 +56,7 @@ def locate(spec):
 
 
 def look_in(spec):
-    """What a directory has of config and vocabulary, "" standing for what it lacks.
-
-    Args:
-        spec: as in `locate`.
-
-    Returns:
-        A Pretrained whose checkpoint is the directory.
+    """Config and vocabulary as in `locate`, "" where absent, and the directory itself.
 
     Raises:
         ValueError: there is no such directory, and no such model on the hub; or its
@@ -99,17 +89,11 @@ def files(config, tokenizer):
 
 
 def load_weights(model, path, *, trains, resumes):
-    """Gives a built model the weights that a run begins with.
+    """Gives a built model the weights that a run begins with; random without a path.
 
-    Args:
-        model: of modeling.models.
-        path: --init_checkpoint or the directory of the run; "" for random weights.
-        trains: whether they will be trained, and may lack a head.
-        resumes: whether the run goes on with weights that it loads together with
-            their moments.
-
-    Returns:
-        Where the weights are from, for people, and the step they were trained for.
+    The file may lack the head of a model that `trains`. A run that `resumes` loads its
+    own weights later, with their moments. Returns where the weights are from, for
+    people, and the step they were trained for.
 
     Raises:
         ValueError: as in `checkpoint.load` and `load_trained`.
@@ -156,7 +140,6 @@ def _check_added_tokens(found):
 
 
 def _download(hub_id):
-    """Downloads a model of Hugging Face's hub once; returns its directory."""
     if hub_id.count("/") != 1 or hub_id.startswith((".", "/", "~")):
         raise ValueError(
             f"--pretrained={hub_id}: no such directory; give the directory of a "
@@ -207,16 +190,7 @@ def _open(path, mode):
 
 
 def open_config(files, vocab_size, max_seq_length):
-    """The config.BertConfig of a pretrained model, if it fits its vocabulary.
-
-    Args:
-        files: has config_file and vocab_file.
-        vocab_size: entries of the vocabulary, or None where none is known.
-        max_seq_length: in tokens.
-
-    Raises:
-        OSError, ValueError: as in BertConfig.from_json_file, or `check_sizes`.
-    """
+    """The config, if it fits (see `check_sizes`); vocab_size is None where unknown."""
     config = read_config(files.config_file)
     known = config.vocab_size if vocab_size is None else vocab_size
     check_sizes(config, known, files, max_seq_length)
@@ -225,12 +199,6 @@ def open_config(files, vocab_size, max_seq_length):
 
 def check_sizes(config, vocab_size, files, max_seq_length):
     """Refuses a vocabulary or a length that the network has no embeddings for.
-
-    Args:
-        config: config.BertConfig.
-        vocab_size: entries of the vocabulary.
-        files: has vocab_file and config_file, for the message.
-        max_seq_length: in tokens.
 
     Raises:
         ValueError: one does not fit; names both numbers.
