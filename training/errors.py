@@ -1,7 +1,4 @@
-"""How a run ends early: exceptions below `main`, in `main` one line and an exit code.
-
-Below `main` nothing exits, so that a notebook survives.
-"""
+"""Exceptions that end a run; only `main` exits the process, so notebooks survive."""
 
 import contextlib
 import signal

@@ -231,7 +231,6 @@ def _do_the_rest(
 def _first_timed(
     train_steps: Callable[..., Any], reporter: reporting.Reporter
 ) -> Callable[..., Any]:
-    """Wraps `train_steps` to report the duration of its first call."""
     started = time.monotonic()
     is_said = False
 

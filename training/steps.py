@@ -8,8 +8,7 @@ from training.optimization import accumulation, loss_scale
 from training.optimization import gradients as gradients_lib
 
 SUM = tf.distribute.ReduceOp.SUM
-# Nothing here has Python's branches on tensors. Looking for them in all of Keras would
-# take longer than the rest of the time to the first step.
+# AutoGraph would spend long searching Keras for branches on tensors; there are none.
 _graph = functools.partial(tf.function, autograph=False)
 
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 VARIABLE = "TF_CONFIG"
-# Those that compute, in the order in which they are numbered. The first of all is the
-# chief, which writes.
+# Those that compute, in the order of their numbers; the first is the chief.
 _TYPES = ("chief", "worker")
 _EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '

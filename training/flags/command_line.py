@@ -135,7 +135,6 @@ class _HelpFlag(flags.BooleanFlag):
 
 
 def _own_flags() -> list[flags.Flag]:
-    """The flags of the program without those of absl, in the order of definition."""
     return [FLAGS[name] for name in FLAGS if FLAGS[name] in _heading_of]
 
 

@@ -54,7 +54,6 @@ def set_up(*, one_host: bool = False) -> Any:
 
 
 def _check_remote_paths(address: str) -> None:
-    """Refuses paths of this machine for a TPU elsewhere."""
     for name in _REMOTE_PATHS:
         for path in (FLAGS[name].value or "").split(",") if name in FLAGS else ():
             if path and not path.startswith("gs://"):

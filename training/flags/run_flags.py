@@ -144,10 +144,7 @@ def fine_tuning_settings(
     num_examples: int,
     score_names: Sequence[str],
 ) -> fine_tuning.Settings:
-    """What the flags say about fine-tuning; raises ValueError as `plan` does.
-
-    `score_names`, those of an evaluation, begin with the most important.
-    """
+    """What the flags say about fine-tuning; score_names begin with the main one."""
     static = device_flags.has_static_shapes()
     return fine_tuning.Settings(
         run=run_settings(

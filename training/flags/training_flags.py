@@ -1,7 +1,6 @@
 """Flags of what to do, and of training: batches, rate, when to save and to evaluate.
 
-Flags of google-research/bert keep name, default and meaning; the default of a new one
-leaves the original's result as it is.
+The original's flags keep name, default and meaning; new defaults change nothing.
 """
 
 from absl import flags

@@ -64,8 +64,7 @@ METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], Any]] = {
     "pearson": pearson,
     "spearman": spearman,
 }
-# What is reported where a task names no metrics of its own; the first one decides
-# which checkpoint is best.
+# For tasks that name no metrics; the first decides which checkpoint is best.
 DEFAULTS = {
     "classification": ("accuracy", "f1_macro", "mcc"),
     "multi_label": ("f1_micro", "f1_macro", "accuracy"),
