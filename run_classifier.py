@@ -78,7 +78,7 @@ def prepare():
 
 
 def make_task(config, tokenizer, data):
-    """What classifying texts is to the driver of fine-tuning."""
+    """The fine_tuning.Task of classifying texts."""
     label_set, weights = data.label_set, None
     if FLAGS.do_train and FLAGS.class_weights:
         weights = label_sets.class_weights(

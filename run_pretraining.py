@@ -56,11 +56,7 @@ TOP_PREDICTIONS = 5
 
 
 def prepare():
-    """Settings, network, tokenizer and records, read and checked.
-
-    Raises:
-        ValueError: says what is wrong with the input.
-    """
+    """Settings, config, tokenizer and records; a ValueError names what is wrong."""
     strategy = run_flags.set_up(*ACTIONS)
     files = model_flags.files(pretrained.locate, needs_vocab=False)
     tokenizer, vocab_size = None, None
@@ -93,7 +89,7 @@ def prepare():
 
 
 def evaluator(settings, model, objective, tokenizer, data):
-    """A function that gives scores, and a text, of the current weights."""
+    """A function that returns scores of the current weights, and a text to show."""
     strategy, compiled = settings.strategy, settings.jit_compile
     evaluate_batch = steps.evaluate_function(
         model, objective, strategy, jit_compile=compiled
@@ -125,7 +121,7 @@ def best_words(model, features, training):
 
 
 def train(settings, model, origin, objective, evaluate, data):
-    """Trains to --num_train_steps; returns the step that is reached."""
+    """Trains to --num_train_steps; returns the step it reached."""
     order = settings.batch_size, settings.seed
 
     return run.train(
@@ -145,7 +141,7 @@ def train(settings, model, origin, objective, evaluate, data):
 
 
 def report(settings, evaluate, global_step):
-    """Evaluates, writes eval_results.txt and prints what it holds."""
+    """Evaluates, writes eval_results.txt and prints its lines."""
     scores = evaluate()
     results = {k: v for k, v in scores.items() if not isinstance(v, str)}
     results["global_step"] = global_step
@@ -158,7 +154,7 @@ def report(settings, evaluate, global_step):
 
 
 def identify(data):
-    """What of the records another run must share to continue this one."""
+    """What of the records must match to resume a run."""
     return {
         "data": data.digest(),
         "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
@@ -176,7 +172,7 @@ def files_beside(config, tokenizer):
 
 @contextlib.contextmanager
 def damaged_records_named(data):
-    """Turns an error about a damaged or absent file into one line that names it."""
+    """Turns an error about a damaged or missing file into one line that names it."""
     try:
         yield
     except (tf.errors.OpError, UnicodeDecodeError) as error:

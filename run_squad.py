@@ -96,14 +96,14 @@ def read_predict(tokenizer):
 
 
 def cut(name, questions, tokenizer):
-    """The windows of questions, with a line now and then on how far it is."""
+    """The windows of questions; reports progress."""
     report = reporting.Meter(f"{name}: windows", "question")
     limits = squad_flags.limits()
     return question_sets.load(name, questions, tokenizer, report=report, **limits)
 
 
 def make_task(config, tokenizer, data, choice, pad_to):
-    """What answering questions is to the driver of fine-tuning."""
+    """The fine_tuning.Task of answering questions."""
     splits = {"train": data["train"].examples()} if "train" in data else {}
     if "predict" in data:
         splits["dev"] = splits["test"] = data["predict"].examples()

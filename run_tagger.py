@@ -84,7 +84,7 @@ def prepare():
 
 
 def make_task(config, tokenizer, tag_set, data):
-    """What tagging words is to the driver of fine-tuning."""
+    """The fine_tuning.Task of tagging words."""
     label_map = {file_names.LABEL_MAP: tag_sets.map_text(tag_set)}
     return fine_tuning.Task(
         splits={split: sentences.examples() for split, sentences in data.items()},

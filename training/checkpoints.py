@@ -1,8 +1,8 @@
 """The checkpoints of one run: written whole, kept by number, resumed from.
 
-`model.ckpt-<step>` holds weights, moments and step under the original's names;
-`model.ckpt-<step>.json` beside it what else an exact resume needs. The order of the
-data and every dropout mask follow from seed and step, so that is little.
+`model.ckpt-<step>` holds weights, moments and step under the original's names,
+`model.ckpt-<step>.json` the rest. That is little: seed and step determine the order of
+the data and every dropout mask.
 """
 
 import json
@@ -22,7 +22,15 @@ _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
 
 
 class RunCheckpoints:
-    """Saves and restores model and optimizer in one directory."""
+    """Saves and restores model and optimizer in one directory.
+
+    Args:
+        variables: {checkpoint name: variable} of the model.
+        optimizer: a built optimizer with slots(), or None to save weights only.
+        write: writes {name: array} under a prefix, whole or not at all.
+        keep: number of newest checkpoints to keep; the best is kept as well.
+        writes: False for a process that leaves writing to the chief.
+    """
 
     def __init__(
         self,
@@ -34,16 +42,6 @@ class RunCheckpoints:
         keep: int,
         writes: bool = True,
     ):
-        """Remembers what to save.
-
-        Args:
-            directory: the run's output directory.
-            variables: {checkpoint name: variable} of the model.
-            optimizer: a built optimizer with slots(), or None to save weights only.
-            write: writes {name: array} under a prefix, whole or not at all.
-            keep: how many checkpoints stay, the newest; the best stays beside them.
-            writes: False for a process that leaves writing to another, the chief.
-        """
         self.directory = directory
         self.variables = dict(variables)
         if optimizer is not None:
@@ -56,10 +54,9 @@ class RunCheckpoints:
         self._writes = writes
 
     def save(self, step: int, state: dict[str, Any]) -> str:
-        """Writes `model.ckpt-<step>` and forgets the oldest; returns its prefix.
+        """Writes `model.ckpt-<step>` and deletes the oldest; returns its prefix.
 
-        Raises:
-            OSError: it cannot be written; the checkpoints before it stay.
+        Raises OSError where it cannot be written; earlier checkpoints stay.
         """
         prefix = os.path.join(self.directory, f"model.ckpt-{step}")
         if not self._writes:
@@ -85,14 +82,9 @@ class RunCheckpoints:
         return prefix
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Loads the newest readable checkpoint.
+        """Loads the newest readable checkpoint; returns its step and state, or None.
 
-        Returns:
-            Its step and state, or None where there is no checkpoint. A newest one
-            that cannot be read is passed over with a warning.
-
-        Raises:
-            ValueError: none of them can be read, or one belongs to another model.
+        Raises ValueError if none of them is readable, or one belongs to another model.
         """
         if self._writes:
             for left in tf.io.gfile.glob(
@@ -148,11 +140,7 @@ def _step(prefix: str) -> int:
 
 
 def _write_state(directory: str, prefixes: list[str], *, used: str) -> None:
-    """The `checkpoint` file, by which TensorFlow's tools find the one to use.
-
-    That is the best, where evaluation while training has found one, and the newest
-    otherwise. A resumed run does not look here: it goes on from the newest.
-    """
+    """Points TensorFlow's tools at the best checkpoint, or else at the newest."""
     relative = [os.path.basename(prefix) for prefix in prefixes]
     lines = [f'model_checkpoint_path: "{os.path.basename(used)}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in relative]

@@ -1,7 +1,4 @@
-"""How a run ends early: exceptions for the library, and for `main` a line and a code.
-
-Below `main` nothing exits, so that a notebook survives.
-"""
+"""Exceptions that end a run; only `main` exits the process, so notebooks survive."""
 
 import contextlib
 import signal
@@ -18,11 +15,11 @@ SIGNALLED = 128
 
 
 class InputError(ValueError):
-    """Something that the user gave is wrong; the message says what, and the remedy."""
+    """The user's input is wrong; the message says what, and the remedy."""
 
 
 class NotFinite(FloatingPointError):
-    """A loss, a gradient or a loss scale is no number that training can go on with."""
+    """A loss, a gradient or a loss scale from which training cannot continue."""
 
 
 class LostWorker(RuntimeError):
@@ -30,11 +27,7 @@ class LostWorker(RuntimeError):
 
 
 class Stopped(Exception):
-    """The run has been asked to stop, and has saved what it did.
-
-    Attributes:
-        number: of the signal; that of SIGTERM where another process received it.
-    """
+    """Signal `number` (SIGTERM if another process's) asked to stop; all is saved."""
 
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)
@@ -43,10 +36,9 @@ class Stopped(Exception):
 
 @contextlib.contextmanager
 def of_input() -> Iterator[None]:
-    """Takes every ValueError and OSError for wrong input: raises InputError instead.
+    """Raises InputError for every ValueError and OSError.
 
-    For the checks before the work, and for writing. Elsewhere such an error is our
-    mistake, and keeps its traceback.
+    For checks before the work, and for writing; elsewhere such an error is a bug.
     """
     try:
         yield
@@ -58,10 +50,7 @@ def of_input() -> Iterator[None]:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Turns an expected end into one line on standard error and an exit code.
-
-    For `main` alone.
-    """
+    """For `main`: turns an expected end into one line on stderr and an exit code."""
     try:
         yield
     except InputError as error:

@@ -1,7 +1,6 @@
 """One driver of fine-tuning: trains, evaluates, predicts and exports, seed by seed.
 
-A script hands it a Task, which says what is particular to one kind of labelled rows.
-docs/design.md shows how little the smallest one is.
+A script hands it a Task; docs/design.md shows the smallest one.
 """
 
 import dataclasses
@@ -20,20 +19,20 @@ class Examples(Protocol):
         """A short text that differs where tokens or targets differ."""
 
     def names(self, indices: Any) -> list[str]:
-        """What examples are called in a message."""
+        """How messages name the examples."""
 
     def training_order(self, **settings: Any) -> Any:
         """int32 [steps, B] of indices."""
 
     def evaluation_order(self, batch_size: int) -> Any:
-        """int32 [batches, B] of indices, -1 where the last batch is filled up."""
+        """int32 [batches, B] of indices, -1 for padding in the last batch."""
 
     def batches(self, order: Any, pad_to: int | None) -> Any:
         """A tf.data.Dataset with a batch of features for each row of the order."""
 
 
 class Scored(Protocol):
-    """What a task makes of a model's outputs for a split."""
+    """What a task makes of the model's outputs for a split."""
 
     scores: Mapping[str, Any]
 
@@ -46,20 +45,19 @@ class Task:
     """What is particular to one kind of labelled rows.
 
     Attributes:
-        splits: of "train", "dev" and "test" those that the run needs.
-        model: makes the model, not yet built.
+        splits: those of "train", "dev" and "test" that the run needs.
+        model: makes the model, unbuilt.
         load_weights: as in run.start.
-        store: model -> Training.store of run.
-        objective: what is minimised, as in steps.train_function.
-        score: split, outputs of the model [N, ...] by name, batch size -> Scored.
+        store: model -> run.Training.store.
+        objective: the loss, as in steps.train_function.
+        score: split, model outputs {name: [N, ...]}, batch size -> Scored.
         predict: Scored of "test", run.Settings, step -> results; writes predictions.
-        export: model, output_dir -> path of the SavedModel that it writes.
-        outputs: model -> function of features and `training` whose outputs `score`
-            takes, where that is not the model itself.
-        evaluate: Scored of "dev" -> the lines of eval_results.txt but global_step.
-        write_records: writes the features into a directory, as the original does.
-        files: {name: text} of what belongs beside the weights.
-        identity: what, beside the data, another run must share to continue this one.
+        export: model, output_dir -> path of the SavedModel it writes.
+        outputs: model -> the function of features whose outputs `score` takes.
+        evaluate: Scored of "dev" -> lines of eval_results.txt except global_step.
+        write_records: writes features into a directory, as the original does.
+        files: {name: text} to store beside the weights.
+        identity: what besides the data must match to resume a run.
     """
 
     splits: Mapping[str, Examples]
@@ -82,12 +80,8 @@ class Settings:
     """How to fine-tune, whatever the task.
 
     Attributes:
-        run: what all runs have in common; its seed is that of the only run.
-        seeds: of several runs, each in a directory of its own; or none.
-        evaluates: whether to write eval_results.txt, of "dev".
-        predicts: whether to write predictions of "test".
-        exports: whether to write a SavedModel.
-        group_by_length: whether a batch of training has texts of similar length.
+        seeds: of several runs, each in a directory of its own; if empty, run.seed.
+        group_by_length: whether a training batch has texts of similar length.
         pad_to: length of every batch in tokens, or None for its longest text.
     """
 
@@ -105,10 +99,7 @@ class Settings:
 def run_task(task: Task, settings: Settings) -> None:
     """Does what is asked for, once or with each seed, and prints the scores.
 
-    Raises:
-        errors.InputError: directory or weights do not fit, or no file can be written.
-        errors.NotFinite, errors.Stopped: as in run.train.
-        errors.LostWorker: another process of the run is gone.
+    Raises what run.start and run.train do, and errors.LostWorker.
     """
     common = settings.run
 
@@ -124,7 +115,6 @@ def run_task(task: Task, settings: Settings) -> None:
 
 
 def _run_once(task: Task, settings: Settings) -> dict[str, Any]:
-    """One run with one seed in one directory; returns its scores."""
     its_own = settings.run
     trained_on = {}
     if its_own.trains:
@@ -156,7 +146,7 @@ def _run_once(task: Task, settings: Settings) -> dict[str, Any]:
 
 
 def _scorer(task: Task, settings: Settings, model: Any) -> Callable[[str, int], Scored]:
-    """A function of split and batch size; it scores the model's current weights."""
+    """A function of split and batch size that scores the model's current weights."""
     strategy = settings.run.strategy
     predict = steps.predict_function(
         task.outputs(model), strategy, jit_compile=settings.run.jit_compile
@@ -180,7 +170,7 @@ def _train(
     origin: str,
     score: Callable[[str, int], Scored],
 ) -> int:
-    """Trains; leaves the last, or with evaluations the best, weights in place."""
+    """Trains; leaves the last weights in place or, with evaluations, the best."""
     its_own, examples = settings.run, task.splits["train"]
     assert its_own.plan is not None
     order = examples.training_order(

@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop: it saves first, and the same command goes on."""
+"""Signals that ask a run to stop: it saves first, and the same command resumes."""
 
 import contextlib
 import os
@@ -15,14 +15,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Interruption:
     """Watches for SIGTERM, which announces that a machine is taken away, and Ctrl-C.
 
-    A context manager. Python handles a signal only between its own instructions, and
-    the many steps of one call of TensorFlow are one instruction. So a thread waits for
-    the byte that Python writes at once, and sets a variable that is read at each step.
-    A second signal ends the process as it does without this.
-
-    Attributes:
-        stop_requested: float32 variable, 1 when it is asked to stop.
-        number: of the signal, or None.
+    A context manager. Python handles signals only between its own instructions, and one
+    call of TensorFlow, many steps long, is one instruction. So a thread waits for the
+    byte that Python writes at once, and sets `stop_requested`, a float32 variable read
+    at each step, to 1. A second signal ends the process as usual.
     """
 
     def __init__(self):
@@ -67,7 +63,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def raised(self):
-        """Within it a signal raises Stopped at once, one that came before, too."""
+        """Within it a signal raises Stopped at once, even one that came before."""
         self._raises = True
         try:
             if self.number is not None:

@@ -15,17 +15,14 @@ from training.optimization import loss_scale
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """When a run does what, in optimizer steps.
+    """What a run does when, in optimizer steps.
 
     Attributes:
-        num_train_steps: the last step.
         learning_rate: rate of each step, counted from 0.
         save_steps: steps between checkpoints; the last step always saves.
-        log_steps: steps between two points in TensorBoard.
-        max_steps_per_call: most steps done on the devices without a look from here.
+        max_steps_per_call: most steps in one call on the devices.
         evaluate_steps: steps between evaluations, 0 for none.
-        best_metric: the score that decides which checkpoint is best; higher is better,
-            but for a name that ends in `loss`. Without one, none is best.
+        best_metric: decides what is best; lower is better if it ends in `loss`.
         patience: evaluations without a better score before the run stops; 0: never.
     """
 
@@ -52,7 +49,7 @@ class Plan:
         return min(stops)
 
     def evaluates_at(self, step: int) -> bool:
-        """Whether there is an evaluation at this step, in a run that has them."""
+        """Whether a run with evaluations has one at this step."""
         is_last = step == self.num_train_steps
         return step > 0 and (is_last or step % self.evaluate_steps == 0)
 
@@ -68,15 +65,13 @@ class Loop:
     """What a loop works with.
 
     Attributes:
-        train_steps: what training.steps.train_function builds.
-        plan: when to do what.
+        train_steps: built by training.steps.train_function.
         checkpoints: a training.checkpoints.RunCheckpoints.
         reporter: a training.results.reporting.Reporter.
-        evaluate: scores of the current weights on held-out data, and texts to show.
-        name_batch: which examples are in the batch of a step, counted from 0.
-        scales_loss: whether float16 gradients are scaled.
-        interruption: what asks it to stop, or None.
-        raises: whether an evaluation may be broken off; not where others take part.
+        evaluate: returns scores on held-out data, and texts to show.
+        name_batch: names the examples in the batch of a step, counted from 0.
+        interruption: a training.interruption.Interruption, or None.
+        raises: whether a signal may abort an evaluation; not with other workers.
     """
 
     train_steps: Callable[..., Any]
@@ -90,7 +85,7 @@ class Loop:
     raises: bool = True
 
     def is_due(self, step: int, state: dict[str, Any]) -> bool:
-        """Whether the evaluation of this step has been broken off, or is to come."""
+        """Whether this step's evaluation was aborted, or is still to come."""
         if not self.evaluate or not self.plan.evaluates_at(step):
             return False
         return state.get("evaluated_step") != step
@@ -98,18 +93,11 @@ class Loop:
     def train(self, batches: Any, step: int, state: dict[str, Any]) -> dict[str, Any]:
         """Trains from `step` to the end of the plan, saving and evaluating on the way.
 
-        Args:
-            batches: dataset of the batches from `step` on.
-            step: steps done before.
-            state: {} for a new run, or what lay beside the resumed checkpoint.
+        `batches` begin at `step`; `state` is {} for a new run, or that of the
+        checkpoint. Returns the final state: `step`, with evaluation `evaluated_step`,
+        and with a best metric `best_step`, `best_score` and `evaluations_since_best`.
 
-        Returns:
-            The final state: `step`, and with evaluation `evaluated_step`, and where one
-            is best `best_step`, `best_score`, `evaluations_since_best`.
-
-        Raises:
-            errors.NotFinite: the loss is not finite; nothing is saved after it.
-            errors.Stopped: asked to stop; everything is saved.
+        Raises errors.NotFinite, saving nothing more, or errors.Stopped, after saving.
         """
         plan, state = self.plan, dict(state)
         iterator = iter(batches)
@@ -138,7 +126,7 @@ class Loop:
     def _advance(
         self, iterator: Any, step: int, state: dict[str, Any], saved_step: int
     ) -> tuple[int, dict[str, Any], bool]:
-        """Goes on to the next stop; returns step, state and whether to stop there."""
+        """Trains to the next stop; returns step, state and whether to stop there."""
         results, scaling = self.train_steps(
             iterator,
             tf.constant(self.plan.rates(step), tf.float32),
@@ -183,7 +171,6 @@ class Loop:
             )
 
     def _named(self, step: int) -> str:
-        """The examples in the batch of the step that has just been done."""
         return self.name_batch(step - 1) if self.name_batch else "not known"
 
     def _evaluated(self, step: int, state: dict[str, Any]) -> dict[str, Any]:

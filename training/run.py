@@ -26,21 +26,20 @@ class Settings:
     """How to run, whatever the task; training/flags/run_flags.py makes it of the flags.
 
     Attributes:
-        init_checkpoint: where the first weights come from; "" for random ones.
+        init_checkpoint: source of the initial weights; "" for random ones.
         seed: of initial values, order and dropout.
-        trains: whether a run begins or goes on; otherwise only results are written.
+        trains: whether to train, or only write results.
         overwrite: whether training replaces another run in the directory.
         plan: when training does what; None without training.
         jit_compile: whether XLA compiles forward and backward pass.
-        dtype_policy: Keras' name for what layers compute in.
-        optimizer: makes a training.optimization.optimizer.BertAdam, not yet built.
+        dtype_policy: Keras' name for the dtype in which layers compute.
+        optimizer: makes a training.optimization.optimizer.BertAdam, unbuilt.
         batch_size: of all replicas together.
         micro_batches: parts of a batch that are computed one after another.
-        scales_loss: whether gradients need loss scaling, as those of float16 do.
-        keep: newest checkpoints that are kept.
-        identity: what, beside data and seed, another run must share to continue this
-            one: the network, the batch size and so on.
-        flags: every flag with its value; for run.json, as is the command.
+        scales_loss: whether to scale the loss, as float16 needs.
+        keep: number of newest checkpoints to keep.
+        identity: what besides data and seed must match to resume a run.
+        flags: {flag: value} for run.json, as is `command`.
         describe: model -> how it computes, for the log.
         length_flag: the flag that makes a run longer, for messages.
     """
@@ -67,23 +66,22 @@ class Settings:
 
     @property
     def writes(self) -> bool:
-        """Whether this process writes files; of several, one does."""
+        """Whether this process writes files; one of several does."""
         return devices.is_chief(self.strategy)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Training:
-    """What is trained, and what with.
+    """What to train, and on what.
 
     Attributes:
-        store: has `variables`, {checkpoint name: variable} of the model; `write`, as in
-            checkpoints.RunCheckpoints; and `load`, which gives the model the weights
-            of a checkpoint, by its prefix.
-        origin: where the weights that the model holds now come from, for the log.
+        store: has `variables`, {checkpoint name: variable}; `load`, of a prefix; and
+            `write`, as in checkpoints.RunCheckpoints.
+        origin: where the model's current weights come from, for the log.
         objective: as in steps.train_function.
         batches_from: step -> dataset of the batches from that step on.
-        evaluate: scores on held-out data, and Markdown texts to show.
-        names: what the examples in the batch of a step are called in messages.
+        evaluate: returns scores on held-out data, and Markdown texts to show.
+        names: step -> how messages name the examples in its batch.
     """
 
     model: Any
@@ -105,19 +103,15 @@ def start(
 ) -> tuple[Any, str, int]:
     """Makes the model of a run, and its directory.
 
+    Returns the model, and the results of `load_weights`. Raises errors.InputError if
+    the directory holds another run, or weights of another model.
+
     Args:
-        settings: how.
-        make_model: makes it, not yet built.
-        load_weights: model, path, `trains`, `resumes` -> where the weights are from,
-            for people, and the step they were trained for.
-        identity: what of the task another run must share to continue this one.
-        files: {name: text} of what belongs beside the weights.
-
-    Returns:
-        The model, and what `load_weights` returned.
-
-    Raises:
-        errors.InputError: the directory holds another run, or weights of another model.
+        make_model: makes the model, unbuilt.
+        load_weights: model, path, `trains`, `resumes` -> origin of the weights, in
+            words, and the step they were trained for.
+        identity: what of the task must match to resume a run.
+        files: {name: text} to store beside the weights.
     """
     keras.utils.clear_session(free_memory=True)
     keras.utils.set_random_seed(settings.seed)
@@ -157,18 +151,11 @@ def start(
 
 
 def train(settings: Settings, training: Training) -> int:
-    """Resumes the newest checkpoint of the run, or starts with the model's weights.
+    """Resumes the run's newest checkpoint, or starts with the model's weights.
 
-    In the end the model has the last weights, or those of the best evaluation if the
-    plan says what is best.
-
-    Returns:
-        The step of the weights that the model has.
-
-    Raises:
-        errors.InputError: no checkpoint can be read, or none written.
-        errors.NotFinite: the loss is no number any more; nothing is saved after that.
-        errors.Stopped: a signal asked for it; everything is saved.
+    Returns the step of the weights that the model ends with: the last, or the best if
+    the plan has a best metric. Raises what Loop.train does, and errors.InputError if no
+    checkpoint can be read or written.
     """
     plan = settings.plan
     assert plan is not None
@@ -222,7 +209,6 @@ def _do_the_rest(
     step: int,
     state: dict[str, Any],
 ) -> dict[str, Any]:
-    """Trains from `step` on; returns the final state."""
     plan, strategy = all_steps.plan, settings.strategy
     if plan.is_over(step, state) and not all_steps.is_due(step, state):
         print(
@@ -245,7 +231,6 @@ def _do_the_rest(
 def _first_timed(
     train_steps: Callable[..., Any], reporter: reporting.Reporter
 ) -> Callable[..., Any]:
-    """The same function, which says once how long its first call took."""
     started = time.monotonic()
     is_said = False
 
@@ -288,7 +273,7 @@ def _saving_ends_for_all(strategy: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lost_workers_named(strategy: Any) -> Iterator[None]:
-    """Raises LostWorker, which says what to do, where another process is gone."""
+    """Raises LostWorker, with the remedy, where another process is gone."""
     try:
         yield
     except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
@@ -305,11 +290,7 @@ def lost_workers_named(strategy: Any) -> Iterator[None]:
 def record(
     settings: Settings, step: int, scores: Mapping[str, Any], results: Mapping[str, Any]
 ) -> None:
-    """Puts scores of the weights of `step` into TensorBoard, results into a file.
-
-    Raises:
-        errors.InputError: eval_results.txt cannot be written.
-    """
+    """Writes scores to TensorBoard, results to a file; InputError if that fails."""
     if not settings.writes:
         return
     with contextlib.closing(reporting.Reporter(settings.output_dir, step)) as reporter:
@@ -320,7 +301,6 @@ def record(
 
 
 def _announce(settings: Settings, training: Training, step: int) -> None:
-    """The first lines of a run: devices, precision, batch, weights, steps."""
     assert settings.plan is not None
     share = settings.batch_size // settings.strategy.num_replicas_in_sync
     parts = ""

@@ -1,4 +1,4 @@
-"""The files of a run beside its checkpoints, and whose directory it is."""
+"""The files of a run beside its checkpoints, and which run a directory belongs to."""
 
 import json
 import os
@@ -36,14 +36,9 @@ _OWN_DIRECTORIES = ("train", "eval", "export")
 def resumes(directory: str, identity: Mapping[str, Any], *, overwrite: bool) -> bool:
     """Whether the directory holds checkpoints of the run about to start.
 
-    Args:
-        directory: --output_dir.
-        identity: what makes two runs the same: model, data, batch size, seed. Of an
-            evaluation, which goes with any run, {}.
-        overwrite: what is there is to be replaced.
-
-    Raises:
-        ValueError: another run is there; says in what it differs. Or a file is there.
+    `identity` is what makes two runs the same: model, data, batch size, seed; {} for an
+    evaluation, which goes with any run. Raises ValueError if another run is there,
+    naming the difference, or if `directory` is a file.
     """
     if tf.io.gfile.exists(directory) and not tf.io.gfile.isdir(directory):
         raise ValueError(
@@ -68,7 +63,6 @@ def resumes(directory: str, identity: Mapping[str, Any], *, overwrite: bool) -> 
 
 
 def _identity(path: str) -> dict[str, Any]:
-    """What run.json says of the run that wrote it."""
     try:
         with tf.io.gfile.GFile(path) as file:
             return dict(json.loads(file.read())["identity"])
@@ -101,17 +95,8 @@ def begin(
 ) -> None:
     """Makes the directory and writes run.json and the files that go with the weights.
 
-    Args:
-        directory: --output_dir.
-        overwrite: remove first what another run wrote there.
-        identity: as in `resumes`.
-        flags: every flag with its value.
-        command: what starts the run.
-        files: {name: text}, such as bert_config.json, so that the directory can serve
-            as --pretrained of a later run.
-
-    Raises:
-        OSError: as in `atomic_files.replacing`.
+    `overwrite` first removes what another run wrote. `files` {name: text}, such as
+    bert_config.json, make the directory a value of --pretrained.
     """
     if overwrite:
         clear(directory)
@@ -143,7 +128,6 @@ def write_results(path: str, results: Mapping[str, Any]) -> None:
 
 
 def _git_revision() -> str | None:
-    """The commit that runs, or None outside a checkout."""
     here = os.path.dirname(os.path.abspath(__file__))
     try:
         done = subprocess.run(

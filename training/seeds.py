@@ -1,4 +1,4 @@
-"""The same run with several seeds, and what they agree on."""
+"""The same run with several seeds, and a summary of their scores."""
 
 import json
 import os
@@ -19,16 +19,8 @@ def run_all(
     """Runs once with each seed, in `output_dir/seed-<n>`, and summarises the scores.
 
     BERT's fine-tuning scores vary with the seed by more than most changes do, so a
-    score is a mean and a deviation.
-
-    Args:
-        run_once: seed, directory -> scores.
-        seeds: one or more.
-        output_dir: gets seeds.json: each seed's scores, their means and deviations.
-        writes: False for a process that leaves writing to another.
-
-    Returns:
-        {score: {"mean": ..., "deviation": ...}}.
+    score is a mean and a deviation: {score: {"mean": ..., "deviation": ...}}, also in
+    seeds.json if this process `writes`. `run_once` maps seed and directory to scores.
     """
     runs = {
         seed: dict(run_once(seed, os.path.join(output_dir, f"seed-{seed}")))

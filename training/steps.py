@@ -1,4 +1,4 @@
-"""What runs on the devices: some training steps, or one batch of predictions."""
+"""What runs on the devices: training steps, or one batch of predictions."""
 
 import functools
 
@@ -8,8 +8,7 @@ from training.optimization import accumulation, loss_scale
 from training.optimization import gradients as gradients_lib
 
 SUM = tf.distribute.ReduceOp.SUM
-# Nothing here has Python's branches on tensors. Looking for them in all of Keras would
-# take longer than the rest of the time to the first step.
+# AutoGraph would spend long searching Keras for branches on tensors; there are none.
 _graph = functools.partial(tf.function, autograph=False)
 
 
@@ -33,24 +32,20 @@ def train_function(
         objective: has counts(features) and totals(features, outputs), both dicts of
             float32 scalars by part; the loss is the sum of total / count. Its
             metrics(features, outputs) are pairs of total and count by name.
-        strategy: the tf.distribute.Strategy under whose scope the model was made.
-        seed: of dropout; with the step, the replica, the micro-batch and the place in
-            the network it decides each mask.
-        jit_compile: compile the forward and backward pass with XLA.
+        seed: of dropout, with step, replica, micro-batch and place in the network.
         micro_batches: equal parts of a replica's batch whose gradients are summed
             before the one update; only one of them is in memory at a time.
-        scales_loss: for float16: gradients are those of a scaled loss, and a step where
-            they are not finite changes no weight.
-        stop: float32 variable of this process, not 0 where it is asked to stop. Seen
-            by any process, it ends the call of all after the same step.
+        scales_loss: for float16; a step that overflows changes no weight.
+        stop: float32 variable of this process, not 0 when asked to stop. If any process
+            has it set, all end the call after the same step.
 
     Returns:
         A tf.function (iterator, rates [at least n] float32, n int32, step int64,
-        scaling a loss_scale.Scaling) -> (dict of float32 scalars, the next Scaling).
-        It does n `steps`, or fewer where it is asked to `stop` or a result is not
-        finite: means of loss, its parts and gradient_norm, metrics, and sums of
-        examples, tokens and `skipped` steps, which changed no weight, are over these.
-        It is traced anew where rates has another length, so fill it up.
+            scaling a loss_scale.Scaling) -> (dict of float32 scalars, the next
+            Scaling). It does n `steps`, fewer on `stop` or a result that is not finite,
+            and returns over these: means of loss, its parts and gradient_norm; metrics;
+            sums of examples, tokens and `skipped` steps. It is traced anew for each
+            length of rates.
     """
     replica_step = _replica_step(
         model,
@@ -67,8 +62,6 @@ def train_function(
 
 
 def _steps(one_step):
-    """What `train_function` returns."""
-
     @_graph
     def steps(iterator, rates, count, step, scaling):
         def add_step(done, sums, scaling):
@@ -106,20 +99,17 @@ def _one_step(strategy, replica_step, scales_loss, stop):
 
 
 def _of_first_replica(strategy, results):
-    """What all replicas agree on."""
     local = strategy.experimental_local_results
     return tf.nest.map_structure(lambda value: local(value)[0], results)
 
 
 def _goes_on(sums):
-    """Whether nobody asked to stop, and everything is finite."""
     loss, norm = sums["means"]["loss"], sums["means"]["gradient_norm"]
     is_finite = tf.math.is_finite(loss + norm)
     return tf.logical_and(is_finite, sums["stop"] == 0.0)
 
 
 def _results(sums, done):
-    """What `train_function` returns, of sums over steps and replicas."""
     counted = tf.maximum(done - sums["skipped"], 1.0)
     return {
         **{name: value / counted for name, value in sums["means"].items()},
@@ -135,18 +125,17 @@ def _results(sums, done):
 
 
 def _sum_of_replicas(structure):
-    """Sums scalars over all replicas in one exchange; to be called on each of them."""
+    """Sums scalars over all replicas in one exchange; all of them must call it."""
     vector = tf.stack(tf.nest.flatten(structure))
     vector = tf.distribute.get_replica_context().all_reduce(SUM, vector)
     return tf.nest.pack_sequence_as(structure, tf.unstack(vector))
 
 
 def _forward_backward(model, objective, jit_compile):
-    """Features, counts of the whole batch, dropout seed, scale -> what a part gives.
+    """Features, batch counts, dropout seed, scale -> losses, metrics, gradients.
 
-    That is losses, metrics and gradients. Losses are parts of the whole batch's, so
-    they add up like gradients, which are those of the loss times the scale. A variable
-    that the objective does not reach has the gradient None.
+    Losses are shares of the whole batch's and add up, as do gradients, those of loss *
+    scale. A variable that the objective does not reach has the gradient None.
     """
     variables = [variable.value for variable in model.trainable_variables]
 
@@ -175,7 +164,7 @@ def _replica_step(
     micro_batches,
     scales_loss,
 ):
-    """One step as one replica does it: features, rate, step, scale, stop -> sums."""
+    """One step on one replica: features, rate, step, scale, stop -> sums."""
 
     def gradients_of(features, counts, first_seed, step, scale):
         def part(number, micro_batch):
@@ -226,11 +215,9 @@ def _replica_step(
 def evaluate_function(model, objective, strategy, *, jit_compile):
     """Builds the compiled function that scores one batch, without dropout.
 
-    Outputs stay on the devices: of [B, P, V] logits nothing but sums comes back.
-
-    Returns:
-        A tf.function: features [B, ...] -> {"totals": {part: ...}, "counts": {part:
-        ...}, "metrics": {name: (total, count)}}, float32 scalars of the whole batch.
+    Features [B, ...] -> {"totals": {part: ...}, "counts": {part: ...}, "metrics":
+    {name: (total, count)}}, float32 sums over the whole batch, so no logits leave the
+    devices.
     """
 
     @functools.partial(_graph, jit_compile=True if jit_compile else None)
@@ -254,10 +241,7 @@ def evaluate_function(model, objective, strategy, *, jit_compile):
 
 
 def predict_function(model, strategy, *, jit_compile):
-    """Builds the compiled function that runs the model on one batch, without dropout.
-
-    It takes features [B, ...] and gives the outputs for this process's share of them.
-    """
+    """Builds the compiled function from features [B, ...] to this process's outputs."""
 
     @functools.partial(_graph, jit_compile=True if jit_compile else None)
     def forward(features):

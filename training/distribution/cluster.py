@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 VARIABLE = "TF_CONFIG"
-# Those that compute, in the order in which they are numbered. The first of all is the
-# chief, which writes.
+# Those that compute, in the order of their numbers; the first is the chief.
 _TYPES = ("chief", "worker")
 _EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
@@ -16,29 +15,20 @@ _EXAMPLE = (
 
 
 class Cluster(NamedTuple):
-    """Who computes, and which of them this process is.
-
-    Attributes:
-        addresses: host:port of every process, the chief's first.
-        task: number of this one, from 0.
-    """
+    """All processes as host:port, the chief first; `task` is the number of this one."""
 
     addresses: tuple[str, ...]
     task: int
 
     @property
     def name(self) -> str:
-        """This process, for people."""
+        """This process, in words."""
         role = "the chief" if self.task == 0 else f"chief: {self.addresses[0]}"
         return f"worker {self.task} of {len(self.addresses)} ({role})"
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """What TF_CONFIG says, or None where it names fewer than two processes.
-
-    Raises:
-        ValueError: it cannot be understood, or names parameter servers and the like.
-    """
+    """The cluster in TF_CONFIG, None for fewer than two processes, or a ValueError."""
     text = environment.get(VARIABLE, "")
     if not text.strip():
         return None

@@ -1,4 +1,4 @@
-"""Which devices a run uses, under which tf.distribute strategy, and who has what."""
+"""The devices of a run, their tf.distribute strategy, and each replica's share."""
 
 import functools
 import sys
@@ -12,11 +12,7 @@ from training.optimization import accumulation
 
 
 def split_cpu(count):
-    """Makes `count` devices of the CPU, so that a run on many can be rehearsed.
-
-    Raises:
-        ValueError: TensorFlow has been used before.
-    """
+    """Splits the CPU into `count` devices; ValueError if TensorFlow has been used."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     parts = [tf.config.LogicalDeviceConfiguration()] * count
     try:
@@ -29,23 +25,15 @@ def split_cpu(count):
 
 
 def strategy_for(kind="auto", *, tpu_name="local", tpu_zone=None, gcp_project=None):
-    """One device, the GPUs of this host or of many, or a TPU.
+    """One device, the GPUs of one or several hosts, or a TPU.
 
-    Args:
-        kind: a value of --distribution_strategy. auto: multi_worker_mirrored where
-            TF_CONFIG names several processes, mirrored where this host has several GPUs
-            or virtual CPUs, one device otherwise. mirrored takes all GPUs, or all
-            virtual CPUs where there are none.
-        tpu_name: name or address of a Cloud TPU, or "local" on a TPU machine.
-        tpu_zone: its zone.
-        gcp_project: its project.
+    `kind` is a value of --distribution_strategy: auto is multi_worker_mirrored where
+    TF_CONFIG names several processes, mirrored where this host has several GPUs or
+    virtual CPUs, one device otherwise. mirrored takes all GPUs, or else all virtual
+    CPUs. `tpu_name` is the name or address of a Cloud TPU, or "local" on a TPU machine.
 
-    Returns:
-        A tf.distribute.Strategy. Several hosts must make it before anything else is
-        done with TensorFlow, and all wait here for the last of them.
-
-    Raises:
-        ValueError: no such TPU is reachable, or TF_CONFIG does not go with `kind`.
+    Several hosts must call this before any other use of TensorFlow, and wait here for
+    the last. Raises ValueError if no such TPU answers, or TF_CONFIG contradicts `kind`.
     """
     found = cluster.read()
     if kind == "tpu":
@@ -92,13 +80,12 @@ def _multi_worker_strategy(found):
 
 
 def say(text):
-    """One line on standard error."""
+    """Writes one line to standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def _workers(strategy):
-    """The cluster that the strategy runs on, or None for one host."""
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return cluster.read()
     return None
@@ -110,16 +97,13 @@ def has_workers(strategy):
 
 
 def is_chief(strategy):
-    """Whether this process writes files; of several, one does."""
+    """Whether this process writes files; one of several does."""
     workers = _workers(strategy)
     return workers is None or workers.task == 0
 
 
 def gathered(strategy, number):
-    """The number that each replica's process has, as an int64 array.
-
-    All processes must call it; it returns when the last has.
-    """
+    """The numbers of all replicas, int64; waits until every process has called it."""
     if _workers(strategy) is None:
         return np.full(strategy.num_replicas_in_sync, number, np.int64)
 
@@ -128,10 +112,7 @@ def gathered(strategy, number):
 
 @functools.lru_cache(maxsize=1)
 def _gather_of(strategy):
-    """A function that joins what each replica has along the first axis.
-
-    Each shape is traced anew, for exchanges keep the shape of their first time.
-    """
+    """Concatenates replicas; traced per shape: an exchange keeps its first shape."""
 
     @tf.function
     def gather(value):
@@ -151,16 +132,7 @@ def wait_for_all(strategy, what):
 
 
 def check_agreement(strategy, number, what):
-    """Refuses processes that are not about to do the same.
-
-    Args:
-        strategy: the tf.distribute.Strategy.
-        number: has to be equal everywhere; below 2^63.
-        what: it stands for, for the message.
-
-    Raises:
-        ValueError: on every process, where it is not.
-    """
+    """Raises ValueError on every process unless all have the same int64 `number`."""
     found = gathered(strategy, number)
     if np.any(found != found[0]):
         raise ValueError(
@@ -171,18 +143,11 @@ def check_agreement(strategy, number, what):
 
 
 def distributed(strategy, batches):
-    """The batches, each cut into equal shares of consecutive examples, for replicas.
+    """Cuts batches into equal shares of consecutive examples, one a replica.
 
-    Every host makes whole batches and keeps its shares, so that no batch depends on how
-    many hosts there are.
-
-    Args:
-        strategy: the tf.distribute.Strategy.
-        batches: tf.data.Dataset of dicts of tensors [B, ...], where B is a multiple of
-            the number of replicas.
-
-    Returns:
-        A tf.distribute.DistributedDataset of tensors [B / replicas, ...].
+    [B, ...] becomes [B / replicas, ...]; B is a multiple of the replicas. Every host
+    makes whole batches and keeps its shares, so no batch depends on the number of
+    hosts.
     """
     replicas = strategy.num_replicas_in_sync
     if replicas == 1:
@@ -204,11 +169,7 @@ def distributed(strategy, batches):
 
 
 def whole_batches(strategy, shares):
-    """Joins what the processes have of each batch, in the order of its examples.
-
-    Takes an array [steps, B / processes, ...], of one shape everywhere, and returns
-    [steps, B, ...].
-    """
+    """Joins all processes' shares [steps, B / processes, ...] into [steps, B, ...]."""
     if _workers(strategy) is None:
         return shares
     local = len(strategy.extended.worker_devices)
@@ -222,24 +183,20 @@ def whole_batches(strategy, shares):
 
 
 def fitting_batch_size(batch_size, strategy):
-    """The next batch size that can be split evenly between the replicas."""
+    """The next batch size that the replicas can share equally."""
     replicas = strategy.num_replicas_in_sync
     return -(-batch_size // replicas) * replicas
 
 
 def compiles_steps(strategy, static_length):
-    """Whether XLA around forward and backward pass pays.
-
-    It has to be there on TPU. On GPU it pays where all batches have one length, since
-    each new length is compiled anew; on CPU it is slower.
-    """
+    """Whether XLA pays: on TPU; never on CPU; on GPU if all batches have one length."""
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return True
     return bool(static_length and tf.config.list_logical_devices("GPU"))
 
 
 def describe(strategy):
-    """One line on devices, for the head of a log."""
+    """The devices in one line, for the head of a log."""
     gpus = tf.config.list_logical_devices("GPU")
     cores = joblib.cpu_count()  # of those that this process, or its container, may use
     devices = f"{len(gpus)} GPU" if gpus else f"CPU with {cores} cores, no GPU found"

@@ -1,7 +1,6 @@
-"""The command line: flags under headings, --help, and what is said of a wrong flag.
+"""The command line: flags under headings, --help, and messages about wrong flags.
 
-Needs absl alone, so that a script answers --help and refuses a wrong flag before it
-imports TensorFlow, which takes seconds.
+Needs absl alone, so that --help does not wait seconds for importing TensorFlow.
 """
 
 import contextlib
@@ -43,10 +42,7 @@ _arguments: list[str] = []  # what is left of the command line without flags
 
 @contextlib.contextmanager
 def heading(title: str) -> Iterator[None]:
-    """Puts the flags that are defined in its block, or function, under a heading.
-
-    A heading within another one counts for its own block.
-    """
+    """Puts the flags that its block, or function, defines under a heading; can nest."""
     assert title in HEADINGS, title
     before = set(FLAGS)
     yield
@@ -55,13 +51,7 @@ def heading(title: str) -> Iterator[None]:
 
 
 def parse(define_flags: Callable[[], None]) -> None:
-    """Defines the flags of the program and reads its command line.
-
-    Ends the program after --help, and with one line where a flag is unknown.
-
-    Args:
-        define_flags: of the program, whose module's docstring goes above the flags.
-    """
+    """Defines the flags and reads the command line; ends on --help or a wrong flag."""
     define_flags()
     app.define_help_flags()
     about = (sys.modules[define_flags.__module__].__doc__ or "").strip()
@@ -89,12 +79,7 @@ def run(main: Callable[[list[str]], object]) -> None:
 
 
 def help_text(about: str, *, is_full: bool = False) -> str:
-    """What --help prints: `about`, then the flags by heading, as wide as the terminal.
-
-    Args:
-        about: paragraphs; indented ones, which hold commands, are printed as they are.
-        is_full: add the flags of absl itself.
-    """
+    """What --help prints: `about`, filled unless indented, and the flags by heading."""
     width = flags.get_help_width()
     found = [FLAGS[name] for name in FLAGS if FLAGS[name].name == name]
     blocks = [
@@ -150,7 +135,6 @@ class _HelpFlag(flags.BooleanFlag):
 
 
 def _own_flags() -> list[flags.Flag]:
-    """The flags of the program without those of absl, in the order of definition."""
     return [FLAGS[name] for name in FLAGS if FLAGS[name] in _heading_of]
 
 
@@ -189,7 +173,6 @@ def _entry(flag: flags.Flag, width: int) -> str:
 
 
 def _unknown(name: str) -> str:
-    """What is said of a flag that there is not."""
     main = sys.modules["__main__"]
     program = main.__spec__.name if main.__spec__ else os.path.basename(sys.argv[0])
     near = [f"--{found}" for found in _near(name, FLAGS)]

@@ -85,7 +85,7 @@ def dtype_policy() -> str:
 
 
 def describe(model: Any) -> str:
-    """How a model computes, for the head of a log; from the model, where it knows."""
+    """How a model computes, for the head of a log."""
     parts = [model.compute_dtype]
     if model.compute_dtype != model.variable_dtype:
         parts[0] += f", weights {model.variable_dtype}"

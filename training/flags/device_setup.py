@@ -15,16 +15,10 @@ _REMOTE_PATHS = ("output_dir", "init_checkpoint", "input_file", "eval_input_file
 
 
 def set_up(*, one_host: bool = False) -> Any:
-    """Readies the devices; to be called before anything is done with TensorFlow.
+    """Readies the devices, before any other use of TensorFlow; returns their strategy.
 
-    Args:
-        one_host: whether the script runs on one host only.
-
-    Returns:
-        The tf.distribute.Strategy of the flags.
-
-    Raises:
-        ValueError: flags contradict each other, or there is no such device.
+    Raises ValueError if flags contradict each other or TF_CONFIG, or a device is
+    missing.
     """
     kind = FLAGS.distribution_strategy
     if FLAGS.use_tpu:
@@ -60,7 +54,6 @@ def set_up(*, one_host: bool = False) -> Any:
 
 
 def _check_remote_paths(address: str) -> None:
-    """Refuses paths of this machine for work that another one does."""
     for name in _REMOTE_PATHS:
         for path in (FLAGS[name].value or "").split(",") if name in FLAGS else ():
             if path and not path.startswith("gs://"):
@@ -71,11 +64,7 @@ def _check_remote_paths(address: str) -> None:
 
 
 def check_batch_size(strategy: Any) -> None:
-    """Refuses a batch that the devices and micro-batches cannot share equally.
-
-    Raises:
-        ValueError: says which multiple to choose.
-    """
+    """Raises ValueError unless the batch divides by devices and micro-batches."""
     accumulation.check_batch_size(
         FLAGS.train_batch_size,
         FLAGS.gradient_accumulation_steps,
@@ -84,13 +73,7 @@ def check_batch_size(strategy: Any) -> None:
 
 
 def compiles(strategy: Any, static: bool | None = None) -> bool:
-    """Whether XLA compiles forward and backward pass.
-
-    Args:
-        strategy: the tf.distribute.Strategy.
-        static: whether all batches have one shape, where `has_static_shapes` of the
-            flags does not say it.
-    """
+    """Whether XLA compiles; `static`, by default from flags: batches have one shape."""
     if FLAGS.jit_compile == "auto":
         is_static = device_flags.has_static_shapes() if static is None else static
         return devices.compiles_steps(strategy, is_static)

@@ -13,12 +13,7 @@ FLAGS = flags.FLAGS
 
 
 def define(*actions: str, max_seq_length: int) -> None:
-    """All that scripts of fine-tuning have in common.
-
-    Args:
-        *actions: as in training_flags.define_actions.
-        max_seq_length: the default, in tokens.
-    """
+    """All that scripts of fine-tuning have in common; `max_seq_length` is a default."""
     model_flags.define(max_seq_length=max_seq_length)
     training_flags.define()
     training_flags.define_actions(*actions)
@@ -73,11 +68,7 @@ def _define_best() -> None:
 
 
 def check() -> None:
-    """Refuses flags that mean nothing.
-
-    Raises:
-        ValueError: a seed is no number, or patience has nothing to wait for.
-    """
+    """Raises ValueError if a seed is not a number, or patience has no evaluations."""
     if not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds):
         raise ValueError(
             f"--seeds={','.join(FLAGS.seeds)} are not whole numbers; give such as 1,2,3"
@@ -89,5 +80,5 @@ def check() -> None:
 
 
 def seeds() -> list[int]:
-    """The values of --seeds, which `check` has checked."""
+    """The values of --seeds, once `check` has accepted them."""
     return [int(seed) for seed in FLAGS.seeds]

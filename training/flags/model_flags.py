@@ -61,15 +61,7 @@ def define_config_and_vocabulary() -> None:
 
 
 def files(locate: Callable[[str], Any], *, needs_vocab: bool = True) -> ModelFiles:
-    """The files that the flags name, those of --pretrained where they name none.
-
-    Args:
-        locate: finds the files below the value of --pretrained.
-        needs_vocab: whether there is nothing to do without a vocabulary.
-
-    Raises:
-        ValueError: a file that is needed is named by neither.
-    """
+    """The files of the flags, or else of --pretrained; ValueError if one is missing."""
     found = locate(FLAGS.pretrained) if FLAGS.pretrained else None
     config_file = FLAGS.bert_config_file or (found.config_file if found else "")
     vocab_file = FLAGS.vocab_file or (found.vocab_file if found else "")

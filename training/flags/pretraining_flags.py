@@ -45,11 +45,7 @@ def _define_records() -> None:
 
 
 def files() -> dict[str, str]:
-    """{flag: value} of the records to train and to evaluate on.
-
-    Raises:
-        ValueError: there are none, or a seed that no order follows from.
-    """
+    """{flag: value} of the records; ValueError if there are none, or --seed < 0."""
     if not FLAGS.input_file:
         raise ValueError("--input_file is missing; name one or more files of records")
     if FLAGS.seed < 0:

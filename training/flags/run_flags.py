@@ -1,4 +1,4 @@
-"""What the flags say of a run that trains."""
+"""What the flags say about a run that trains."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +24,9 @@ _OPTIMIZERS = {"adam": optimizer_lib.BertAdam, "lamb": lamb.BertLamb}
 
 
 def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
-    """The plan of a run over labelled rows, whose most important metric comes first.
+    """The plan of a run over labelled rows, with the most important metric first.
 
-    Raises:
-        ValueError: the examples make no step, or --best_metric is none of the metrics.
+    Raises ValueError if the examples make no step, or --best_metric is not a metric.
     """
     num_train_steps = schedule.count_steps(
         num_examples, FLAGS.train_batch_size, FLAGS.num_train_epochs
@@ -58,7 +57,7 @@ def plan_of_steps(
     best_metric: str = "",
     patience: int = 0,
 ) -> loop.Plan:
-    """The plan of a run whose steps are counted already."""
+    """The plan of a run with a known number of steps."""
     rate = schedule.linear_with_warmup(
         FLAGS.learning_rate, num_train_steps, num_warmup_steps
     )
@@ -127,11 +126,7 @@ def run_settings(
 
 
 def set_up(*actions: str) -> Any:
-    """Checks what needs no file, and readies the devices: a tf.distribute.Strategy.
-
-    Raises:
-        ValueError: none of the actions is asked for, or flags contradict each other.
-    """
+    """Checks what needs no file, or raises ValueError; returns the strategy."""
     training_flags.check_actions(*actions)
     if "seeds" in FLAGS:
         fine_tuning_flags.check()
@@ -149,18 +144,7 @@ def fine_tuning_settings(
     num_examples: int,
     score_names: Sequence[str],
 ) -> fine_tuning.Settings:
-    """What the flags say about fine-tuning.
-
-    Args:
-        strategy: the tf.distribute.Strategy.
-        files: of the pretrained model.
-        config: of the network.
-        num_examples: for training; 0 without.
-        score_names: what an evaluation while training gives, the most important first.
-
-    Raises:
-        ValueError: as in `plan`.
-    """
+    """What the flags say about fine-tuning; score_names begin with the main one."""
     static = device_flags.has_static_shapes()
     return fine_tuning.Settings(
         run=run_settings(
@@ -181,7 +165,7 @@ def fine_tuning_settings(
 
 
 def wanted_splits() -> list[str]:
-    """Of "train", "dev" and "test" those that the actions of this run need."""
+    """Those of "train", "dev" and "test" that the actions of this run need."""
     has_eval = "do_eval" in FLAGS and FLAGS.do_eval
     evaluates = has_eval or (FLAGS.do_train and FLAGS.evaluate_steps)
     wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}

@@ -70,11 +70,7 @@ def answer_settings() -> dict[str, Any]:
 
 
 def check_files() -> None:
-    """Refuses actions whose file is not named.
-
-    Raises:
-        ValueError: names the flag.
-    """
+    """Raises ValueError, naming the flag, if an action lacks its file."""
     if FLAGS.do_train and not FLAGS.train_file:
         raise ValueError(
             "If `do_train` is True, then `train_file` must be specified: set "

@@ -64,11 +64,7 @@ def limits() -> dict[str, Any]:
 
 
 def paths(splits: Sequence[str]) -> dict[str, str]:
-    """The file of each split that the actions of this run need.
-
-    Raises:
-        ValueError: none is named.
-    """
+    """The file of each split; raises ValueError where a flag is not set."""
     return {split: _path(split) for split in splits}
 
 

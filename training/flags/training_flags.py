@@ -1,7 +1,6 @@
 """Flags of what to do, and of training: batches, rate, when to save and to evaluate.
 
-Every flag of google-research/bert keeps its name, default and meaning. What is new has
-a default that leaves the original's result as it is.
+The original's flags keep name, default and meaning; new defaults change nothing.
 """
 
 from absl import flags
@@ -98,11 +97,7 @@ def define_actions(*names: str) -> None:
 
 
 def check_actions(*names: str) -> None:
-    """Refuses a command line that asks for nothing, or has no place for results.
-
-    Raises:
-        ValueError: none of the named flags is True, or --output_dir is missing.
-    """
+    """Raises ValueError if no action is asked for, or --output_dir is missing."""
     if not any(FLAGS[name].value for name in names):
         *others, last = (f"`{name}`" for name in names)
         raise ValueError(f"At least one of {', '.join(others)} or {last} must be True.")

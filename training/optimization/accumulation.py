@@ -1,14 +1,10 @@
-"""Sums over micro-batches: a batch in parts, of which one at a time is in memory."""
+"""Sums over micro-batches: equal parts of a batch, only one of them in memory."""
 
 import tensorflow as tf
 
 
 def check_batch_size(batch_size, micro_batches, replicas):
-    """Refuses a batch that replicas and micro-batches cannot share equally.
-
-    Raises:
-        ValueError: a part would not have a whole number of examples.
-    """
+    """Raises ValueError unless the batch divides by replicas and micro-batches."""
     if batch_size % (micro_batches * replicas):
         raise ValueError(
             f"--train_batch_size={batch_size} is the whole batch of one update and "
@@ -19,16 +15,10 @@ def check_batch_size(batch_size, micro_batches, replicas):
 
 
 def sum_of_parts(function, features, count):
-    """The sum of what a function returns for equal parts of a batch, one by one.
+    """The sum of a function over `count` equal parts of a batch, 2 or more, one by one.
 
-    Args:
-        function: (number of the part int64, its features) -> structure of tensors,
-            which may hold None.
-        features: dict of tensors [B, ...], where B is a multiple of `count`.
-        count: parts, 2 or more.
-
-    Returns:
-        The structure, each tensor summed over the parts.
+    The function maps the number of the part, int64, and its features to a structure of
+    tensors or None; `features` are tensors [B, ...], B a multiple of `count`.
     """
     parts = {name: cut(value, count) for name, value in features.items()}
 

@@ -1,9 +1,9 @@
-"""Gradients of tables, of which a batch gathers some rows.
+"""Gradients of embedding tables, from which a batch gathers some rows.
 
-TensorFlow gives such a gradient as slices: the rows that were gathered, some of them
-several times. The original clips by the norm of these slices, unsummed, and a test
-holds us to that. Sums and squares add up over micro-batches and replicas and have
-fixed shapes, which exchanges between devices need; slices have neither.
+TensorFlow returns them as slices: the gathered rows, with repetitions. The original
+clips by the norm of these slices, unsummed, and a test holds us to that. Exchanges
+between devices need fixed shapes, which slices lack; their sums and squares have them,
+and add up over micro-batches and replicas.
 """
 
 from typing import NamedTuple
@@ -12,19 +12,14 @@ import tensorflow as tf
 
 
 class Rows(NamedTuple):
-    """The gradient of a table.
-
-    Attributes:
-        total: like the table, the slices summed by row.
-        squares: float32 scalar, sum of the squares of the slices.
-    """
+    """A table's gradient: slices summed by row, and the sum of the slices' squares."""
 
     total: tf.Tensor
     squares: tf.Tensor
 
 
 def summed(gradient):
-    """Slices as Rows; any other gradient, or None, as it is."""
+    """Slices as Rows; any other gradient, or None, unchanged."""
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
     squares = tf.reduce_sum(tf.square(gradient.values))
@@ -32,12 +27,12 @@ def summed(gradient):
 
 
 def dense(gradient):
-    """What a variable moves by; None as it is."""
+    """The tensor to update a variable with; None unchanged."""
     return gradient.total if isinstance(gradient, Rows) else gradient
 
 
 def global_norm(gradients):
-    """The norm of all together, float32 scalar; None counts as 0."""
+    """The norm of all gradients together, float32 scalar; None counts as 0."""
     squares = [
         value.squares if isinstance(value, Rows) else tf.reduce_sum(tf.square(value))
         for value in gradients
@@ -47,7 +42,7 @@ def global_norm(gradients):
 
 
 def divided(gradient, divisor):
-    """A gradient divided by a float32 scalar; None as it is."""
+    """The gradient divided by a float32 scalar; None unchanged."""
     if gradient is None:
         return None
     if isinstance(gradient, Rows):
@@ -56,7 +51,7 @@ def divided(gradient, divisor):
 
 
 def sum_of_replicas(gradients):
-    """The sum over replicas of each; to be called on all of them."""
+    """Sums each gradient over replicas; all of them must call it."""
     reached = [i for i, value in enumerate(gradients) if value is not None]
     context = tf.distribute.get_replica_context()
     sums = context.all_reduce(

@@ -6,7 +6,7 @@ from training.optimization import optimizer
 
 
 class BertLamb(optimizer.BertAdam):
-    """Adam's direction, made as long as the variable it changes.
+    """Adam's direction, scaled to the length of the variable it changes.
 
     You et al., algorithm 2, as Google trains BERT and ALBERT with it:
 
@@ -15,9 +15,8 @@ class BertLamb(optimizer.BertAdam):
         u = m / (sqrt(v) + epsilon) + weight_decay_rate * p
         p = p - rate * |p| / |u| * u
 
-    The trust ratio |p| / |u| is 1 where either norm is 0, and for the variables that do
-    not decay. Clipping, bias correction and the moments' names are those of BertAdam,
-    so a checkpoint has one format.
+    The trust ratio |p| / |u| is 1 where a norm is 0, and without weight decay.
+    Clipping, bias correction, moments and thus checkpoints are those of BertAdam.
     """
 
     def _update(

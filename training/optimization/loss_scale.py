@@ -1,8 +1,8 @@
 """Dynamic loss scaling, which float16 needs (Micikevicius et al., 2018, section 3.2).
 
-Small gradients vanish in float16. So the loss is multiplied by a scale before the
-backward pass, and gradients are divided by it. Where that overflows, the step is
-skipped and the scale halved; after many steps without it is doubled.
+Small gradients vanish in float16, so the loss is multiplied by a scale before the
+backward pass and gradients are divided by it. An overflow skips the step and halves the
+scale; many steps without one double it.
 """
 
 from typing import NamedTuple
@@ -17,19 +17,14 @@ SMALLEST = 1.0
 
 
 class Scaling(NamedTuple):
-    """Where the scale stands: what a resumed run needs to know.
-
-    Attributes:
-        scale: float32 scalar, a power of 2.
-        good_steps: int32 scalar, finite steps since it last changed.
-    """
+    """float32 scale, a power of 2, and int32 finite steps since it last changed."""
 
     scale: tf.Tensor
     good_steps: tf.Tensor
 
 
 def of(state):
-    """The Scaling that a checkpoint's state names, or the first one."""
+    """The Scaling in a checkpoint's state, or the first one."""
     return Scaling(
         tf.constant(state.get("loss_scale", FIRST), tf.float32),
         tf.constant(state.get("good_steps", 0), tf.int32),
@@ -37,7 +32,7 @@ def of(state):
 
 
 def to_state(scaling):
-    """What `of` reads, as numbers for a JSON file."""
+    """The numbers that `of` reads, for a JSON file."""
     scale, good_steps = float(scaling.scale), int(scaling.good_steps)
     return {"loss_scale": scale, "good_steps": good_steps}
 

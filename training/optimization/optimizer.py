@@ -7,11 +7,10 @@ from training.optimization import gradients as gradients_lib
 
 
 def is_decayed(path):
-    """Whether weight decay applies to the variable at `path`.
+    """Whether weight decay applies to the variable at `path`: no layer norm, no bias.
 
-    Kernels and embedding tables decay; layer norms and biases do not. The original
-    searches the name for "LayerNorm", "layer_norm" and "bias"; every such variable
-    ends in one of these three words here.
+    The original searches the name for "LayerNorm", "layer_norm" and "bias"; every such
+    variable ends in one of these three words here.
     """
     return path.rsplit("/", 1)[-1] not in {"bias", "gamma", "beta"}
 
@@ -25,8 +24,10 @@ class BertAdam(keras.optimizers.Optimizer):
         v = beta_2 * v + (1 - beta_2) * g^2
         p = p - rate * (m / (sqrt(v) + epsilon) + weight_decay_rate * p)
 
-    after clipping all gradients together to a global norm. Gradients are summed over
-    replicas first, so clipping does not depend on how many there are.
+    after clipping all gradients together to the global norm `clip_norm`, 0 for none,
+    once they are summed over replicas, whose number thus changes nothing.
+    `bias_correction` divides by 1 - beta^t, as Kingma and Ba do. `learning_rate` is for
+    `apply`, which `fit` calls; the training loop passes a rate to `apply_reduced`.
 
     Differs from google-research/bert: on TPU the original clips on each shard, before
     the sum.
@@ -44,19 +45,6 @@ class BertAdam(keras.optimizers.Optimizer):
         bias_correction=False,
         name="adam",
     ):
-        """Stores the constants.
-
-        Args:
-            learning_rate: rate of `apply`, which `fit` calls; the training loop hands
-                a rate to `apply_reduced` at each step.
-            weight_decay_rate: share of a weight subtracted, times the rate.
-            beta_1: decay of the mean of gradients.
-            beta_2: decay of the mean of squared gradients.
-            epsilon: added to the root of that mean.
-            clip_norm: largest global norm, or 0 for no clipping.
-            bias_correction: divide by 1 - beta^t, as Kingma and Ba do.
-            name: of the optimizer.
-        """
         super().__init__(learning_rate=learning_rate, name=name)
         self.weight_decay_rate = weight_decay_rate
         self.beta_1 = beta_1
@@ -97,18 +85,14 @@ class BertAdam(keras.optimizers.Optimizer):
     def apply_reduced(self, gradients, learning_rate, step, *, only_finite=False):
         """Clips gradients already summed over replicas, and updates every variable.
 
-        To be called in a replica's context, on the variables given to `build`.
+        To be called on replicas; returns the float32 global norm before clipping.
 
         Args:
-            gradients: one a variable, in that order, each a tensor, IndexedSlices or
+            gradients: in the order of `build`, each a tensor, IndexedSlices or
                 gradients.Rows; None leaves a variable and its moments alone, undecayed,
                 as in optimization.py.
-            learning_rate: float scalar.
             step: int scalar, updates done so far.
             only_finite: change nothing where the global norm is not finite.
-
-        Returns:
-            The global norm before clipping, float32 scalar.
         """
         gradients = [gradients_lib.summed(gradient) for gradient in gradients]
         norm = gradients_lib.global_norm(gradients)
@@ -157,11 +141,7 @@ class BertAdam(keras.optimizers.Optimizer):
     def _update(
         self, variable, gradient, mean, square, learning_rate, *, decays, powers
     ):
-        """Changes one variable and its moments on one device.
-
-        The gradient is dense and clipped. `powers` are beta_1 and beta_2 to the number
-        of updates, this one included, or zeros for no bias correction.
-        """
+        """Updates one variable; `powers` are beta^t, or zeros for no correction."""
         if decays and self.weight_decay_rate:
             shrunk = 1.0 - learning_rate * self.weight_decay_rate
             variable.assign(variable * shrunk)

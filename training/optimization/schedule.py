@@ -8,16 +8,9 @@ def linear_with_warmup(
 ) -> Callable[[int], float]:
     """Rises linearly to the peak, then falls linearly to 0 at the last step.
 
-    The fall is counted from step 0, not from the end of the warm-up, so the rate
-    drops from the peak when the warm-up ends (optimization.py, create_optimizer).
-
-    Args:
-        learning_rate: the peak.
-        num_train_steps: the step at which the rate is 0.
-        num_warmup_steps: steps below this one rise; 0 for none.
-
-    Returns:
-        The rate of a step counted from 0. The first warm-up step has rate 0.
+    The fall is counted from step 0, not from the end of the warm-up, so the rate drops
+    from the peak when the warm-up ends (optimization.py, create_optimizer). Steps count
+    from 0; the first warm-up step has rate 0.
     """
 
     def rate(step: int) -> float:

@@ -12,15 +12,13 @@ from training.results import reporting
 def predict(predict_function, batches, order, strategy):
     """The model's outputs for every example, in the order of the examples.
 
-    Args:
-        predict_function: what training.steps.predict_function builds.
-        batches: tf.data.Dataset of features, one element a row of `order`.
-        order: int [steps, B] index of each example; -1 marks filling to be dropped.
-        strategy: the tf.distribute.Strategy.
+    Outputs [N, ...] of tokens are padded to the longest batch: -inf, or -1 for
+    integers.
 
-    Returns:
-        {output name: array [N, ...]}. Values of tokens are filled up to the longest
-        batch, with -inf, or -1 where they are whole numbers.
+    Args:
+        predict_function: built by training.steps.predict_function.
+        batches: tf.data.Dataset of features, one batch a row of `order`.
+        order: int [steps, B] index of each example; -1 marks padding to be dropped.
     """
     indices = order.reshape(-1)
     is_real = indices >= 0
@@ -40,7 +38,7 @@ def predict(predict_function, batches, order, strategy):
 
 
 def _equally_long(arrays):
-    """Arrays [B, S, ...] of different S, or [B], with the S of the longest."""
+    """Pads arrays [B, S, ...] to the longest S; leaves [B] alone."""
     if arrays[0].ndim == 1:
         return arrays
     longest = max(array.shape[1] for array in arrays)
@@ -57,18 +55,10 @@ def _equally_long(arrays):
 
 
 def objective_scores(evaluate_function, batches, num_batches, strategy):
-    """Losses and metrics of an objective over some batches.
+    """{name: np.float32} of losses and metrics over `num_batches` batches.
 
-    Args:
-        evaluate_function: what training.steps.evaluate_function builds.
-        batches: tf.data.Dataset of features.
-        num_batches: how many it has.
-        strategy: the tf.distribute.Strategy.
-
-    Returns:
-        {name: np.float32}: `loss`, the mean over batches of their losses, which is what
-        an Estimator calls so; each part of it and each metric, over all batches as if
-        they were one.
+    `loss` is the mean over batches, as in an Estimator; its parts and the metrics are
+    over all batches as if they were one. steps.evaluate_function builds the function.
     """
     loss = 0.0
     totals: dict[str, float] = collections.defaultdict(float)
@@ -88,17 +78,13 @@ def objective_scores(evaluate_function, batches, num_batches, strategy):
 
 
 def _exact_count(part, found):
-    """The count of a part; where it has an accuracy that one's, without an epsilon."""
+    """The count of a part; its accuracy's, which has no epsilon, where there is one."""
     accuracy = part.removesuffix("_loss") + "_accuracy"
     return found["metrics"].get(accuracy, (0, found["counts"][part]))[1]
 
 
 def mean_loss(losses, batch_size):
-    """The mean over batches of their means; what an Estimator calls `loss`.
-
-    It differs from the mean over examples, float [N] in input order, where the last
-    batch is not full.
-    """
+    """The mean of the batches' means of float [N]; what an Estimator calls `loss`."""
     starts = range(0, len(losses), batch_size)
     return np.float32(np.mean([np.mean(losses[s : s + batch_size]) for s in starts]))
 

@@ -1,4 +1,4 @@
-"""Runs a model over any number of examples, whose results leave in their order."""
+"""Runs a model over any number of examples; returns results in input order."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -9,13 +9,7 @@ from training.distribution import devices
 
 
 class Result(NamedTuple):
-    """What came of one example.
-
-    Attributes:
-        unique_id: its number, from 0.
-        input_ids: int32 [S], its tokens without padding.
-        values: its vectors, [S, ...] or, where they are not of tokens, [...].
-    """
+    """Of an example: number from 0, int32 [S] tokens, values [S, ...] or [...]."""
 
     unique_id: int
     input_ids: np.ndarray
@@ -30,19 +24,14 @@ def in_input_order(
     report: Callable[..., None],
     of_tokens: bool,
 ) -> Iterator[list[Result]]:
-    """Yields results as soon as all before them are there.
+    """Yields results without a gap, from number 0 on, as soon as they are complete.
 
     Args:
-        predict_function: what training.steps.predict_function builds; its outputs are
-            unique_ids int [B], where -1 marks filling that is dropped, input_ids and
+        predict_function: built by training.steps.predict_function; its outputs are
+            unique_ids int [B], where -1 marks padding that is dropped, input_ids and
             input_mask [B, S], and values [B, S, ...] or [B, ...].
-        batches: tf.data.Dataset of features.
-        strategy: the tf.distribute.Strategy.
         report: called with (tokens done, lines=lines done) after each batch.
-        of_tokens: whether values have an axis S, from which padding is to be cut.
-
-    Yields:
-        Results without a gap, from number 0 on.
+        of_tokens: whether values have an axis S, to be cut to the unpadded length.
     """
     waiting: dict[int, Result] = {}
     num_tokens = num_lines = next_id = 0

@@ -1,7 +1,6 @@
 """Scores that people report, from arrays; no TensorFlow.
 
-Every function takes (labels, predictions) and returns a float. Labels and predictions
-are class ids, numbers, or [N, C] zeros and ones, as the problem type has it.
+Labels and predictions are class ids, numbers, or [N, C] zeros and ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +12,7 @@ import sklearn.metrics
 
 
 def accuracy(labels: np.ndarray, predictions: np.ndarray) -> Any:
-    """Share of examples that are right; all labels of one must be, if it has several.
-
-    float32, as the original prints it.
-    """
+    """Share of examples with all labels right, float32 as the original prints it."""
     right = labels == predictions
     return np.float32(np.mean(right.all(axis=-1) if right.ndim > 1 else right))
 
@@ -68,8 +64,7 @@ METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], Any]] = {
     "pearson": pearson,
     "spearman": spearman,
 }
-# What is reported where a task names no metrics of its own; the first one decides
-# which checkpoint is best.
+# For tasks that name no metrics; the first decides which checkpoint is best.
 DEFAULTS = {
     "classification": ("accuracy", "f1_macro", "mcc"),
     "multi_label": ("f1_micro", "f1_macro", "accuracy"),
@@ -80,11 +75,7 @@ DEFAULTS = {
 def compute(
     names: Sequence[str], labels: np.ndarray, predictions: np.ndarray
 ) -> dict[str, float]:
-    """{name: score}, in the order of the names.
-
-    Raises:
-        ValueError: a name is unknown; lists those that are known.
-    """
+    """{name: score}, in the order of the names; unknown ones raise ValueError."""
     for name in names:
         if name not in METRICS:
             raise ValueError(

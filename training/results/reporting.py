@@ -12,20 +12,15 @@ _FILE_SECONDS = 10.0
 
 
 class Reporter:
-    """Writes curves and texts to TensorBoard and a progress line to standard error."""
+    """Writes curves and texts to TensorBoard and a progress line to standard error.
+
+    If `writes`, event files appear below `directory` with the first scalar.
+    `start_step`, where this process starts, serves the estimate of the time left.
+    """
 
     def __init__(
         self, directory, num_train_steps, start_step=0, *, writes=True, stream=None
     ):
-        """Opens nothing yet: event files appear with the first scalar.
-
-        Args:
-            directory: events go to its train/ and eval/.
-            num_train_steps: the last step.
-            start_step: where this process starts, for the time that is left.
-            writes: False where another process writes to TensorBoard.
-            stream: of the progress line; standard error by default.
-        """
         self._directory = directory
         self._writes = writes
         self._writers = {}
@@ -93,7 +88,7 @@ class Reporter:
         self._last_scalars = time.monotonic()  # time spent here is not training time
 
     def say(self, text):
-        """One line of its own, below an open progress line."""
+        """Writes one line of its own, below an open progress line."""
         self._stream.write(("\n" if self._is_line_open else "") + text + "\n")
         self._stream.flush()
         self._is_line_open = False
@@ -108,23 +103,16 @@ class Reporter:
 
 
 class Meter:
-    """Writes a line now and then on how far a long piece of work is."""
+    """Writes a line now and then on the progress of a long piece of work."""
 
     def __init__(self, what, unit="batch", stream=None):
-        """Starts the clock of some work, whose units are counted."""
         self._what, self._unit = what, unit
         self._stream = stream or sys.stderr
         self._started = self._last_line = time.monotonic()
         self._first = None
 
     def __call__(self, done, total, **counts):
-        """Reports, if the last line is some seconds old.
-
-        Args:
-            done: finished units; those of the first call took no time here.
-            total: units in all.
-            **counts: of other finished things, for their rates.
-        """
+        """Reports `done` of `total` units if due; the first call's took no time."""
         now = time.monotonic()
         if self._first is None:
             self._first = (done, counts)
@@ -142,7 +130,7 @@ class Meter:
 
 
 def progress(batches, total, what, stream=None):
-    """Yields `total` batches, with a line now and then on how far it is."""
+    """Yields `total` batches, with a progress line now and then."""
     meter = Meter(what, stream=stream)
     for done, batch in enumerate(batches):
         meter(done, total)
