@@ -1,7 +1,6 @@
 """Label names to the numbers that a model learns, and the file that records them.
 
-Plain Python: functions that open files take what opens them, so that
-`tf.io.gfile.GFile` can be handed over for remote ones.
+Plain Python: functions that open files take what opens them, for remote files.
 """
 
 import dataclasses
@@ -81,11 +80,9 @@ class LabelSet:
         return 1 if self.problem_type == "regression" else len(self.names)
 
     def encode(self, table: _Table) -> np.ndarray:
-        """Turns a table's labels into arrays.
+        """Turns labels into ids int32 [N], or for regression the numbers, float32 [N].
 
-        Returns:
-            classification: int32 [N], ids; regression: float32 [N], as in the file;
-            multi_label: float32 [N, C], 1 for each label that the row has.
+        For multi_label float32 [N, C], 1 for each label that the row has.
 
         Raises:
             ValueError: the table has no labels, a label is not in the set, or a
@@ -173,11 +170,9 @@ def label_map_text(label_set: LabelSet) -> str:
 
 
 def read_label_map(path: str, open_file: Callable[..., Any] = open) -> LabelSet:
-    """Reads the text of `label_map_text`; without "problem_type" it is classification.
+    """Reads the text of `label_map_text`; ValueError for any other.
 
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is not such a file.
+    Without "problem_type" it is classification.
     """
 
     def make(names, problem_type="classification", label_separator=","):
@@ -195,8 +190,7 @@ def class_weights(spec: str, label_ids: np.ndarray, label_set: LabelSet) -> np.n
     are int [N], of the training split.
 
     Raises:
-        ValueError: not a classification, a class without examples, or other than C
-            positive finite numbers.
+        ValueError: not a classification, an empty class, or not C positive numbers.
     """
     if label_set.problem_type != "classification":
         raise ValueError(

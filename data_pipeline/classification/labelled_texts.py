@@ -89,7 +89,7 @@ class Source:
         return tables.read_table(self.files[split], layout, **options)
 
     def label_set(self, train: tables.Table | None, known: str) -> label_sets.LabelSet:
-        """The labels: the task's, those of --labels, found in training rows, or known.
+        """The labels: the task's, of --labels, found in training rows, or known.
 
         `known` is the path of a trained run's label_map.json, or "".
 
@@ -117,8 +117,8 @@ def encoder(
 ) -> Callable[..., Any]:
     """Text to packed tokens as one TensorFlow function, for training and serving alike.
 
-    It takes text_a [B] string and text_b [B] or None; it returns what packing.pack
-    returns and, int64 [B], the lengths before truncation.
+    From text_a [B] string and text_b [B] or None, it returns what packing.pack returns
+    and the lengths before truncation, int64 [B].
     """
 
     def encode(text_a, text_b=None):
@@ -163,10 +163,7 @@ class LabelledTexts:
         return f"{len(packed)} examples, digest {digest}"
 
     def names(self, split: str, indices: np.ndarray) -> list[str]:
-        """Names int [B] examples in messages, such as "train.tsv:17 (id 42)".
-
-        17 is the line or, in a TensorFlow data set, the example, counted from 1.
-        """
+        """Names int [B] examples by line (TFDS: place from 1): "train.tsv:17 (id 42)"."""
         table = self.tables[split]
         lines, ids = table.lines, table.example_ids
         return [f"{table.path}:{lines[i]} (id {ids[i]})" for i in indices]
@@ -191,13 +188,13 @@ def load(
     label_map: str,
     default_metrics: Mapping[str, tuple[str, ...]],
 ) -> LabelledTexts:
-    """Reads, checks and packs the splits that a run needs: "train", "dev", "test".
+    """Reads, checks and packs splits among "train", "dev" and "test".
 
-    `label_map` is the path of a trained run's label_map.json, or "";
-    `default_metrics`, by problem type, serve rows of no published task.
+    `label_map` is the path of a trained run's label_map.json, or ""; `default_metrics`,
+    by problem type, serve rows of no published task. Longer texts are cut and counted.
 
     Raises:
-        ValueError: something is wrong with the rows; says where.
+        ValueError: something is wrong with the rows.
     """
     rows: dict[str, tables.Table] = {}
     for split in splits:

@@ -79,8 +79,8 @@ def read_table(
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: the file cannot be read, is empty, is not UTF-8, or lacks a column;
-            a row is blank, too short, or has an empty text that is not allowed.
+        ValueError: the file is unreadable, empty, not UTF-8, or lacks a column; a row
+            is blank, too short, or has an empty text that is not allowed.
     """
     path = str(path)
     rows = text_rows.file_rows(path, layout.file_format)
@@ -114,8 +114,7 @@ def read_tfds(
     -1 is no label. `lines` number the examples from 1, in stored order.
 
     Raises:
-        ValueError: no such data set, split or feature, or a row that `read_table`
-            would refuse.
+        ValueError: no such data set, split or feature, or as in `read_table`.
     """
     path = f"tfds:{name}:{split}"
     names, rows = text_rows.tfds_rows(path, name, split, data_dir)

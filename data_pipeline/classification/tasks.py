@@ -155,11 +155,7 @@ _OTHER_NAMES = {
 
 
 def task_named(name: str, xnli_language: str = "zh") -> Task:
-    """Finds a task by a name such as "MRPC", "sst2", "sts_b" or "mnli-mismatched".
-
-    Raises:
-        ValueError: no task has that name.
-    """
+    """Finds a task, such as "MRPC", "sst2" or "mnli-mismatched", or raises ValueError."""
 
     def squeezed(text: str) -> str:
         return text.lower().replace("-", "").replace("_", "")
@@ -182,7 +178,7 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
 
     Raises:
         FileNotFoundError: the split's file is not in `data_dir`.
-        ValueError: the task has no such split, or `tables.read_table` refuses the file.
+        ValueError: there is no such split, or `tables.read_table` refuses the file.
     """
     if split not in task.splits:
         raise ValueError(

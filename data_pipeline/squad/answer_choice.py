@@ -1,9 +1,8 @@
 """Chooses answers from start and end logits: predictions.json and its neighbours.
 
-Each window proposes spans between its best starts and its best ends. The proposals of
-all windows of a question compete by the sum of their two logits; ties go, as in
-google-research/bert, to the earlier window, then the better start, then the better end,
-and among equal logits to the earlier token.
+Spans between a window's best starts and best ends compete, over all windows of a
+question, by the sum of their two logits. Ties go, as in google-research/bert, to the
+earlier window, better start, better end, and among equal logits to the earlier token.
 """
 
 import dataclasses
@@ -169,8 +168,7 @@ def _check(inputs, start_logits, end_logits):
 def _proposals(start, end, can_start, can_end, settings):
     """The W windows' qualifying spans, int [P, 3] of window, first and last token.
 
-    Best first; (w, 0, 0) is no answer, w being the window where that is least likely,
-    since any window can hold the answer.
+    Best first; (w, 0, 0) is no answer, w being the window where that is least likely.
     """
     starts = _best_positions(start, settings.n_best_size)  # [W, n]
     ends = _best_positions(end, settings.n_best_size)

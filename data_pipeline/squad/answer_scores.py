@@ -2,9 +2,8 @@
 
 The numbers are those of the official evaluate-v1.1.py and evaluate-v2.0.py: compared in
 lower case, without punctuation, English articles and surplus whitespace; F1 counts the
-words in common. Words are separated by whitespace, so a Chinese answer is one word and
-its F1 is its exact match; Chinese data sets have their own scripts, which count
-characters. Plain Python.
+words in common. A Chinese answer counts as one word, so its F1 is its exact match;
+Chinese data sets have their own scripts, which count characters. Plain Python.
 """
 
 import collections
@@ -81,14 +80,10 @@ def score_v2(
 
     exact, f1 and total are followed by the same for questions with an answer (HasAns_)
     and without (NoAns_), if there are any. They judge the predictions as they are, like
-    the official script without --na-prob-file.
-
-    Args:
-        gold: the right answers to each question, none where it is impossible.
-        predictions: the answer given to each question, "" for none.
-        null_score_diffs: the higher, the likelier there is no answer. Adds best_exact,
-            best_exact_thresh, best_f1 and best_f1_thresh: the best scores that a
-            threshold on them gives. What `predictions` withholds stays withheld.
+    the official script without --na-prob-file. The higher `null_score_diffs`, the
+    likelier there is no answer; they add best_exact, best_exact_thresh, best_f1 and
+    best_f1_thresh, the best scores that a threshold on them gives, although what
+    `predictions` withholds stays withheld.
 
     Raises:
         ValueError: there is no question, or one without a prediction or odds.

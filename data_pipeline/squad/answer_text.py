@@ -6,13 +6,11 @@ read as it was written. There are two aligners:
 * `align` is the rule of google-research/bert: it searches the normalized span for the
   spelled prediction. Where that is not found (because of an [UNK]), or normalization
   changed the number of characters (combining accents), the whole span is the answer.
-* `Offsets` knows where each part of a word lies and answers with whole parts. It is
-  better for writing without spaces, where a word is a whole sentence, and for
-  vocabularies that lack characters.
+* `Offsets` knows where each part of a word lies and answers with whole parts: better
+  for writing without spaces and for vocabularies that lack characters.
 
 The *words* of a context are separated by whitespace (`doc_tokens` of the original); the
-*parts* of a word are the input of the word-piece step: each punctuation mark and each
-ideograph is one.
+*parts* of a word, the input of the word-piece step, by punctuation and ideographs too.
 """
 
 import bisect
@@ -47,7 +45,7 @@ def split_all(texts: Iterable[str], do_lower_case: bool) -> dict[str, list[str]]
 def spell(tokens: Iterable[str]) -> str:
     """Joins word pieces to normalized text, with single spaces between the parts.
 
-    A span may begin inside a word; then its first piece loses its "##" as well.
+    A span may begin inside a word; its first piece loses its "##" as well.
     """
     joined = " ".join(tokens).replace(f" {CONTINUATION}", "").replace(CONTINUATION, "")
     return " ".join(joined.split())
@@ -56,14 +54,10 @@ def spell(tokens: Iterable[str]) -> str:
 def align(spelled: str, words: Sequence[str], parts: Mapping[str, list[str]]) -> str:
     """Finds the piece of a span that a prediction covers, as google-research/bert does.
 
-    It takes the first occurrence of the prediction in the normalized span, and assumes
-    that its n-th character other than space is the n-th of the span. Where the rule
-    fails it returns the whole span, its words joined by spaces.
-
-    Args:
-        spelled: the prediction, as `spell` gives it.
-        words: of the context, from the first token's to the last token's.
-        parts: from `split_all`, for all of `words`.
+    The n-th character of the prediction (`spelled` by `spell`) other than space is taken
+    for the n-th of the span, from where it first occurs in the normalized span. Where
+    that fails, the whole span is returned, its words joined by spaces. `words` are the
+    span's; `parts` come from `split_all`.
     """
     span = " ".join(words)
     normalized = " ".join(part for word in words for part in parts[word])

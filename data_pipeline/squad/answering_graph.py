@@ -199,10 +199,7 @@ def _at(values, row, column):
 
 
 def _n_best(entries, settings):
-    """A question's best entries with distinct texts, together and best first.
-
-    "No answer" is always among them.
-    """
+    """Each question's best entries of distinct texts, best first, and no answer."""
     order = tf.argsort(entries.score, direction="DESCENDING", stable=True)
     by_question = tf.argsort(tf.gather(entries.question, order), stable=True)
     entries = _pick(entries, tf.gather(order, by_question))

@@ -43,9 +43,8 @@ class ContextTokens:
 class ContextWindows:
     """The N windows of Q questions, in the order of the questions.
 
-    Segment 1 is the excerpt and the last [SEP]; `packed.num_truncated` counts questions
-    that were cut. Positions are those of an answer's first and last token, counted in
-    the window; 0, the [CLS], where the window lacks part of it; None for prediction.
+    Segment 1 is the excerpt and the last [SEP]. The answer's first and last positions
+    count in the window; 0, the [CLS], where it lacks part; None for prediction.
     """
 
     packed: packing.Packed
@@ -71,16 +70,11 @@ class ContextWindows:
 
 
 class TokenGrids(NamedTuple):
-    """Where the tokens of windows come from, [N, S] in padded rows.
+    """Where the tokens of windows come from, [N, S] in padded rows."""
 
-    `word_index` (`token_to_orig_map`), int32, is the word of each token in its context
-    or -1; `part_index`, int32, which part of that word or 0; `is_max_context`, bool,
-    whether a token counts in this window (`token_is_max_context`).
-    """
-
-    word_index: np.ndarray
-    part_index: np.ndarray
-    is_max_context: np.ndarray
+    word_index: np.ndarray  # int32, in its context, or -1 (`token_to_orig_map`)
+    part_index: np.ndarray  # int32, which part of that word, or 0
+    is_max_context: np.ndarray  # bool, whether it counts here (`token_is_max_context`)
 
 
 def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
@@ -214,7 +208,7 @@ def cut(query_lengths, context_starts, context_ends, max_seq_length, doc_stride)
         doc_stride: tokens from one window to the next, at most an excerpt.
 
     Returns:
-        int64 [N] each: a window's question, its number there from 0, its excerpt's
+        int64 [N] each: question and number in it of each window, and its excerpt's
         first token and the one after its last, counted like `context_starts`.
     """
     room = max_seq_length - 3 - query_lengths  # [CLS] and two [SEP]
@@ -280,8 +274,7 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
     """First and last token of each answer in `contexts.tokens`; int64 [rows, 2].
 
     Words are coarser than answers ("1895" in "(1895-1943)."): the first tokens that
-    equal the answer's own are taken, or else ("Japan" in "Japanese") all tokens of the
-    words. Undefined where `is_impossible`.
+    equal the answer's own are taken, else ("Japan" in "Japanese") all of the words.
     """
     words = contexts.word_splits[questions.context_index[rows], None]
     words = words + questions.answer_words[rows]

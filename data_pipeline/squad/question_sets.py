@@ -97,8 +97,8 @@ def load(
 def write_records(directory: str, data: QuestionSet, max_seq_length: int) -> None:
     """Writes train.tf_record where there are targets, else eval.tf_record.
 
-    As the original's FeatureWriter: unique_ids and the three inputs; for training
-    start_positions, end_positions and is_impossible as well.
+    As the original's FeatureWriter: unique_ids and the three inputs; for training also
+    start_positions, end_positions and is_impossible.
     """
     windows = data.windows
     columns = {features.UNIQUE_IDS: windows.unique_ids}
@@ -124,8 +124,8 @@ def answer(
     Differs from google-research/bert: padding takes none of the n_best_size places,
     unless every window is padded to one length.
 
-    `logits` are start_logits and end_logits, float32 [N, S]; `pad_to` is S if every
-    window was padded to it, None if to the longest of its batch.
+    `logits` are start_logits and end_logits, float32 [N, S]; `pad_to` is the S that
+    every window was padded to, None if the longest of its batch.
     """
     length = logits["start_logits"].shape[1]
     inputs = answer_choice.inputs_of(data.questions, data.windows, length)

@@ -41,8 +41,8 @@ def split_words(context: str) -> list[str]:
 class Questions:
     """The Q questions of a file, in its order, and the distinct contexts they share.
 
-    `answer_words` holds the first and last word of the one answer trained with, as
-    indices into `split_words`; -1 where `is_impossible`, None for prediction.
+    `answer_words`, first and last of the one answer trained with, index `split_words`;
+    they are -1 where `is_impossible`, and None for prediction.
     """
 
     path: str  # for messages
@@ -89,8 +89,7 @@ def read_for_training(
     as the original does.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: see `read_for_prediction`; or no question is left, or one has no
+        ValueError: as `read_for_prediction`; or no question is left, or one has no
             answer, an empty one, or several.
     """
     questions = _read(path)

@@ -52,7 +52,6 @@ def find_columns(
     is the words', means that there are no tags.
 
     Raises:
-        FileNotFoundError: no such file.
         ValueError: the file cannot be read, or lacks a column that is required.
     """
     no_row = ("#", _DOCUMENT_MARK)

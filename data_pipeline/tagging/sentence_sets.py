@@ -32,10 +32,7 @@ class SentenceSet:
         return f"{len(windows)} windows, digest {digest}"
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """Names int [B] windows in messages: "train.conll:17 (window 1 of 2)".
-
-        17 is the line where their sentence begins.
-        """
+        """Names int [B] windows by file and line: "train.conll:17 (window 1 of 2)"."""
         owners = self.windows.sentence_index
         parts = batching.window_names(owners, indices)
         return [
@@ -74,12 +71,7 @@ class Tagged:
 def read(
     paths: Mapping[str, str], layout: tagged_files.Layout
 ) -> dict[str, tagged_files.Sentences]:
-    """Reads the sentences of each split; those of "test" need no tags.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: as in tagged_files.read.
-    """
+    """Reads the sentences of each split by tagged_files.read; "test" needs no tags."""
     return {
         split: tagged_files.read(path, layout, tags_required=split != "test")
         for split, path in paths.items()
@@ -127,11 +119,7 @@ def load(
 def repaired(
     sentences: tagged_files.Sentences, scheme: str
 ) -> tuple[tagged_files.Sentences, int]:
-    """Respells tags by the scheme, and counts how many changed.
-
-    Raises:
-        ValueError: a tag is not of the scheme.
-    """
+    """Respells tags by the scheme and counts changes; other tags raise ValueError."""
     try:
         pairs = [tag_schemes.repair(tags, scheme) for tags in sentences.tags or []]
     except ValueError as error:

@@ -27,7 +27,7 @@ class SentenceWindows:
 
     Windows are [CLS] words [SEP], all of segment 0. `packed.num_truncated` counts words
     with more pieces than a window; each fills one of its own. Each word is predicted
-    from the token `packed.tokens[word_places]`; every window has at least one of these.
+    from the token at its place in `packed.tokens`; every window has at least one.
     """
 
     packed: packing.Packed
@@ -98,7 +98,7 @@ def make_windows(
     with the words around it in the document, up to max_seq_length.
 
     Raises:
-        ValueError: a length leaves no room, or the stride skips tokens.
+        ValueError: as in `limits`.
     """
     room, step = limits(max_seq_length, stride)
     counts = [len(words) for words in sentences.words]
@@ -124,7 +124,7 @@ def make_windows(
 
 
 def limits(max_seq_length: int, stride: int) -> tuple[int, int]:
-    """Tokens of a window besides the special ones, and from one window to the next.
+    """Tokens of a window without the special ones, and from one window to the next.
 
     `max_seq_length` includes the special tokens; `stride` 0 means half a window.
 

@@ -20,7 +20,7 @@ def write_all(
     probabilities: Sequence[Sequence[float]],
     scheme: str,
 ) -> list[str]:
-    """Writes the files of `tag_lines` and `span_lines`, or neither; returns the paths."""
+    """Writes the files of `tag_lines` and `span_lines`, or neither; returns paths."""
     ending, _ = _FORMS[sentences.file_format]
     tags_file = os.path.join(directory, f"{file_names.TEST_TAGS}.{ending}")
     spans_file = os.path.join(directory, file_names.TEST_PREDICTIONS)

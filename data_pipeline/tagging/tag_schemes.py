@@ -35,11 +35,7 @@ class Span(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 16)
 def parse(tag: str, scheme: str) -> tuple[str, str]:
-    """The role of a word, a letter of "BIES" or "O", and the type of its span.
-
-    Raises:
-        ValueError: the tag is not of the scheme, which has spans.
-    """
+    """Role, a letter of "BIES" or "O", and type; ValueError if not of the scheme."""
     if tag == OUTSIDE:
         return OUTSIDE, ""
     letter, hyphen, span_type = tag.partition("-")
@@ -96,11 +92,7 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
 
 
 def spans(tags: Sequence[str], scheme: str) -> list[Span]:
-    """The spans of a sentence, from left to right; none where the scheme is "plain".
-
-    Raises:
-        ValueError: a tag is not of the scheme.
-    """
+    """A sentence's spans in order, none if "plain"; ValueError for other tags."""
     found: list[Span] = []
     if scheme == PLAIN:
         return found
@@ -143,11 +135,7 @@ def tags_of(found: Iterable[Span], length: int, scheme: str) -> list[str]:
 
 
 def repair(tags: Sequence[str], scheme: str) -> tuple[list[str], int]:
-    """Respells spans by the scheme, such as B where one began with I; counts changes.
-
-    Raises:
-        ValueError: a tag is not of the scheme.
-    """
+    """Respells spans by the scheme, such as B where one began with I; counts these."""
     if scheme == PLAIN:
         return list(tags), 0
     repaired = tags_of(spans(tags, scheme), len(tags), scheme)

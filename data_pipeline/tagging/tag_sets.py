@@ -31,8 +31,7 @@ class TagSet:
     placeholders keep their ids; where one is predicted, "O" is written.
 
     Raises:
-        ValueError: fewer than two tags beside placeholders, one twice, one of another
-            scheme, or a scheme not in `tag_schemes.SCHEMES`.
+        ValueError: tags are too few, repeated or not of the scheme, or no such scheme.
     """
 
     names: tuple[str, ...]

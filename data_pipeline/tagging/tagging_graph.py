@@ -72,8 +72,7 @@ def encoder(
 ) -> Callable[[tf.Tensor], WindowTensors]:
     """A function of words, string [B, W], "" being none, that cuts windows.
 
-    A sentence without words has no window. `sentence_windows.limits` checks the limits
-    and may raise a ValueError.
+    A sentence without words has no window. `sentence_windows.limits` checks the limits.
     """
     room, step = sentence_windows.limits(max_seq_length, stride)
 
@@ -109,11 +108,9 @@ def chooser(
 ) -> Callable[[WindowTensors, tf.Tensor], dict[str, tf.Tensor]]:
     """Chooses tags as `sentence_sets.decide` does: the likeliest, as the scheme spells.
 
-    Returns:
-        A function of windows and their logits, float32 [N, S, C], that returns:
-
-        * tags: string [B, W]; "" where no word is.
-        * probabilities: float32 [B, W], of the likeliest tag, 0..1; 0 where no word is.
+    It returns a function of windows and logits, float32 [N, S, C], to "tags", string
+    [B, W], and "probabilities" of the likeliest tags, float32 [B, W], 0..1. Where no
+    word is, they are "" and 0.
     """
     spell = _speller(tag_set)
 
@@ -136,10 +133,7 @@ def _grid(values, windows):
 
 
 def _speller(tag_set):
-    """A function of ids int32 [K] and their sentences int64 [K]: the tags, string [K].
-
-    The rule of `tag_schemes.repair`, for which a word needs its neighbours only.
-    """
+    """A function from ids int32 [K] and sentences int64 [K] to tags, as by `repair`."""
     if tag_set.scheme == tag_schemes.PLAIN:
         return lambda ids, sentence: tf.gather(tag_set.names, ids)
     names = tag_set.output_names()
