@@ -163,7 +163,10 @@ class LabelledTexts:
         return f"{len(packed)} examples, digest {digest}"
 
     def names(self, split: str, indices: np.ndarray) -> list[str]:
-        """Names int [B] examples by line (TFDS: place from 1): "train.tsv:17 (id 42)"."""
+        """Names int [B] examples by their lines, such as "train.tsv:17 (id 42)".
+
+        In a TensorFlow data set 17 is the number of the example, counted from 1.
+        """
         table = self.tables[split]
         lines, ids = table.lines, table.example_ids
         return [f"{table.path}:{lines[i]} (id {ids[i]})" for i in indices]
@@ -235,7 +238,7 @@ def featurize(
 ) -> packing.Packed:
     """Packs every row of a table; convert_examples_to_features.
 
-    `encode` is what `encoder` returns for this limit, given to count what is cut.
+    `encode` comes from `encoder` with the same limit, given to count truncated rows.
     """
     chunks = []
     for start in range(0, len(table.text_a), _CHUNK_ROWS):

@@ -51,7 +51,7 @@ class Layout:
     label: Key | None = None  # None takes it from `USUAL_LABELS`, if there
     example_id: Key | None = None  # None numbers the rows from "0"
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
-    skip_short_rows: bool = False  # and warn once, instead of raising
+    skip_short_rows: bool = False  # with one warning, instead of raising
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,6 @@ def _usual_names(names: list[str], usual: tuple[tuple[str, ...], ...]) -> list[s
 
 
 def _is_header(path: str, layout: Layout, first: list[str]) -> bool:
-    """Whether a file's first row is a header, as far as that row tells."""
     asked = _asked(layout, keyed=False)
     by_name = [column for column in asked.values() if isinstance(column, str)]
     if layout.has_header is False and by_name:

@@ -54,7 +54,6 @@ _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 
 
 def _splits(layout: tables.Layout, test: tables.Layout) -> dict[str, Split]:
-    """The splits of a task with the usual names of files."""
     layouts = {"train": layout, "dev": layout, "test": test}
     return {name: Split((f"{name}.tsv",), layouts[name], name) for name in layouts}
 
@@ -75,7 +74,6 @@ def _named(
     *,
     skip_short_rows: bool = False,
 ) -> dict[str, Split]:
-    """The splits of a task whose files name their columns; test lacks the label."""
     layout = _with_header(
         text_a=text_a, text_b=text_b, label=label, skip_short_rows=skip_short_rows
     )
@@ -155,7 +153,11 @@ _OTHER_NAMES = {
 
 
 def task_named(name: str, xnli_language: str = "zh") -> Task:
-    """Finds a task, such as "MRPC", "sst2" or "mnli-mismatched", or raises ValueError."""
+    """Finds a task such as "MRPC", "sst2" or "mnli-mismatched".
+
+    Raises:
+        ValueError: no task has that name.
+    """
 
     def squeezed(text: str) -> str:
         return text.lower().replace("-", "").replace("_", "")

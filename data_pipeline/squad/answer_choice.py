@@ -66,7 +66,7 @@ class Answers(NamedTuple):
     best: dict[str, str]  # the same, but with withheld answers
     # of text, probability, start_logit, end_logit
     n_best: dict[str, list[dict[str, Any]]]
-    null_score_diffs: dict[str, float] | None  # of no answer minus best; not in v1.1
+    null_score_diffs: dict[str, float] | None  # no answer minus best; None in 1.1
 
 
 def inputs_of(
@@ -136,7 +136,7 @@ def choose(
 
 
 def write(directory: str, answers: Answers) -> None:
-    """Writes the files of the original, all or, raising OSError, none."""
+    """Writes the files of the original, or raises OSError and writes none."""
     written = {
         file_names.SQUAD_PREDICTIONS: answers.predictions,
         file_names.SQUAD_NBEST: answers.n_best,
@@ -224,7 +224,7 @@ def _with_probabilities(entries):
 
 
 def _text_finder(inputs, vocab, settings):
-    """A function from question, rows, and a span in them to the span's text."""
+    """A function from question, rows, and a span in one of these to the span's text."""
     lists = {id(words): words for words in inputs.words}.values()
     words = itertools.chain.from_iterable(lists)
     parts = answer_text.split_all(words, settings.do_lower_case)

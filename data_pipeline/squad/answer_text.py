@@ -10,7 +10,8 @@ read as it was written. There are two aligners:
   for writing without spaces and for vocabularies that lack characters.
 
 The *words* of a context are separated by whitespace (`doc_tokens` of the original); the
-*parts* of a word, the input of the word-piece step, by punctuation and ideographs too.
+*parts* of a word are the input of the word-piece step: each punctuation mark and each
+ideograph is one.
 """
 
 import bisect
@@ -54,9 +55,9 @@ def spell(tokens: Iterable[str]) -> str:
 def align(spelled: str, words: Sequence[str], parts: Mapping[str, list[str]]) -> str:
     """Finds the piece of a span that a prediction covers, as google-research/bert does.
 
-    The n-th character of the prediction (`spelled` by `spell`) other than space is taken
-    for the n-th of the span, from where it first occurs in the normalized span. Where
-    that fails, the whole span is returned, its words joined by spaces. `words` are the
+    Takes the first occurrence of `spelled` (from `spell`) in the normalized span, and
+    assumes that its n-th character other than space is the n-th of the span. Where
+    that fails, the piece is the whole span, its words joined by spaces. `words` are the
     span's; `parts` come from `split_all`.
     """
     span = " ".join(words)

@@ -43,8 +43,9 @@ class ContextTokens:
 class ContextWindows:
     """The N windows of Q questions, in the order of the questions.
 
-    Segment 1 is the excerpt and the last [SEP]. The answer's first and last positions
-    count in the window; 0, the [CLS], where it lacks part; None for prediction.
+    Segment 1 is the excerpt and the last [SEP]; `packed.num_truncated` counts questions
+    that were cut. Positions, of the answer's first and last token in the window, are 0,
+    the [CLS], where the window lacks part of the answer, and None for prediction.
     """
 
     packed: packing.Packed

@@ -140,8 +140,8 @@ def answer(
 def score(data: QuestionSet, answers: answer_choice.Answers) -> dict[str, float]:
     """The official scores of the file's version; {} without annotated answers.
 
-    The best thresholds also weigh withheld answers. The official script reads
-    predictions.json, which lacks them, and cannot find a threshold above the present.
+    The best thresholds include withheld answers, which the official script, reading
+    predictions.json, cannot see: it finds no threshold above the present one.
     """
     questions = data.questions
     if not _is_annotated(questions):

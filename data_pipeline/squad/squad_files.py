@@ -140,7 +140,6 @@ def shuffled(questions: Questions) -> Questions:
 
 
 def _take(questions: Questions, rows: Sequence[int]) -> Questions:
-    """The questions at some rows, in that order, but for `answer_words`."""
     names = ("ids", "texts", "answer_texts", "answer_starts", "is_impossible")
     columns: dict[str, Any] = {
         name: [getattr(questions, name)[row] for row in rows] for name in names
@@ -152,7 +151,6 @@ def _take(questions: Questions, rows: Sequence[int]) -> Questions:
 def _training_answers(
     questions: Questions, row: int, multiple_answers: str
 ) -> list[tuple[str, int]]:
-    """The answers that a question is trained with, each a text and its start."""
     texts, starts = questions.answer_texts[row], questions.answer_starts[row]
     if len(texts) == 1 or (texts and multiple_answers):
         if "" in (text.strip() for text in texts):

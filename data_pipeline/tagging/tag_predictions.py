@@ -96,8 +96,8 @@ def span_lines(
 
     {"words": [...], "tags": [...], "probabilities": [...], "spans": [{"start": 0,
     "end": 2, "type": "person", "text": "Ada Byron", "probability": 0.98}]}, and
-    "given", the tags of the file, where it has some. A span is words[start:end]; its
-    probability is the product of its words'. All have 6 digits. "plain" has no spans.
+    "given", the tags of the file, where it has some. A span is words[start:end], its
+    probability the product of its words', all rounded to 6 digits; "plain" has none.
     """
     for index, words in enumerate(sentences.words):
         row: dict[str, Any] = {

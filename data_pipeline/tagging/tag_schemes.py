@@ -35,7 +35,10 @@ class Span(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 16)
 def parse(tag: str, scheme: str) -> tuple[str, str]:
-    """Role, a letter of "BIES" or "O", and type; ValueError if not of the scheme."""
+    """A word's role, a letter of "BIES" or "O", and the type of its span.
+
+    Tags of another scheme raise ValueError.
+    """
     if tag == OUTSIDE:
         return OUTSIDE, ""
     letter, hyphen, span_type = tag.partition("-")
@@ -92,7 +95,10 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
 
 
 def spans(tags: Sequence[str], scheme: str) -> list[Span]:
-    """A sentence's spans in order, none if "plain"; ValueError for other tags."""
+    """The spans of a sentence, in order; none where the scheme is "plain".
+
+    Tags of another scheme raise ValueError.
+    """
     found: list[Span] = []
     if scheme == PLAIN:
         return found
@@ -135,7 +141,10 @@ def tags_of(found: Iterable[Span], length: int, scheme: str) -> list[str]:
 
 
 def repair(tags: Sequence[str], scheme: str) -> tuple[list[str], int]:
-    """Respells spans by the scheme, such as B where one began with I; counts these."""
+    """Respells spans by the scheme, such as B where one began with I.
+
+    Returns the tags and how many changed; tags of another scheme raise ValueError.
+    """
     if scheme == PLAIN:
         return list(tags), 0
     repaired = tags_of(spans(tags, scheme), len(tags), scheme)

@@ -73,8 +73,8 @@ class TagSet:
     ) -> np.ndarray:
         """The id of each word's tag, sentence after sentence: int32 [words].
 
-        `accepts_unknown`, for scoring only, makes features.IGNORED of tags that are of
-        the scheme but not in the set, so that the model cannot predict them.
+        `accepts_unknown`, for scoring only, gives features.IGNORED to tags of the
+        scheme that the set lacks, since the model cannot predict them.
 
         Raises:
             ValueError: there are no tags, or one is not in the set.

@@ -143,7 +143,6 @@ def _format(path: str, asked: str) -> str:
 def _collect(
     path: str, found: Iterable[conll.Sentence], tags_required: bool
 ) -> tuple[list[conll.Sentence], int]:
-    """The sentences that have words, and how many have none."""
     sentences: list[conll.Sentence] = []
     num_skipped = 0
     for sentence in found:
@@ -168,7 +167,6 @@ def _collect(
 
 
 def _tag_path(path: str, tags_required: bool) -> str | None:
-    """Where the tags of a seq.in are; None where there are none."""
     plain = path.removesuffix(".gz")
     tag_path = f"{plain.removesuffix('in')}out{path[len(plain) :]}"
     if not plain.endswith(".in"):
