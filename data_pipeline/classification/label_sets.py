@@ -1,7 +1,6 @@
 """Label names to the numbers that a model learns, and the file that records them.
 
-Plain Python: functions that open files take what opens them, so that
-`tf.io.gfile.GFile` can be handed over for remote ones.
+Plain Python: functions that open files take what opens them, for remote files.
 """
 
 import dataclasses
@@ -24,8 +23,6 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class _Table(Protocol):
-    """The part of a `tables.Table` that matters here."""
-
     @property
     def path(self) -> str: ...
     @property
@@ -44,22 +41,15 @@ def is_number(text: Label) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class LabelSet:
-    """What a head predicts.
-
-    Attributes:
-        names: labels in the order of their ids; empty for regression.
-        problem_type: "classification" (one label a row), "multi_label" (any number)
-            or "regression" (a number).
-        separator: stands between the labels of a multi-label cell; an empty cell is a
-            row without any label.
+    """What a head predicts: names in the order of their ids, empty for regression.
 
     Raises:
-        ValueError: at construction, where the three do not fit together.
+        ValueError: names, problem type and separator do not fit together.
     """
 
     names: tuple[str, ...]
-    problem_type: str = "classification"
-    separator: str = ","
+    problem_type: str = "classification"  # one of PROBLEM_TYPES
+    separator: str = ","  # of the labels in a multi-label cell; an empty cell has none
 
     def __post_init__(self) -> None:
         if self.problem_type not in PROBLEM_TYPES:
@@ -90,15 +80,13 @@ class LabelSet:
         return 1 if self.problem_type == "regression" else len(self.names)
 
     def encode(self, table: _Table) -> np.ndarray:
-        """Turns a table's labels into arrays.
+        """Turns labels into ids int32 [N], or for regression the numbers, float32 [N].
 
-        Returns:
-            classification: int32 [N], ids; regression: float32 [N], as in the file;
-            multi_label: float32 [N, C], 1 for each label that the row has.
+        For multi_label float32 [N, C], 1 for each label that the row has.
 
         Raises:
             ValueError: the table has no labels, a label is not in the set, or a
-                regression value is not a finite float32; names file and line.
+                regression value is not a finite float32.
         """
         if table.labels is None:
             raise ValueError(
@@ -149,8 +137,7 @@ def find_labels(
     """Collects the labels that occur, sorted; numbers in numeric order.
 
     Raises:
-        ValueError: no labels in the table, or an empty or list-valued label where
-            there has to be one; names file and line.
+        ValueError: the table has no labels, or one is empty or a misplaced list.
     """
     if problem_type == "regression":
         return ()
@@ -174,8 +161,7 @@ def find_labels(
 def label_map_text(label_set: LabelSet) -> str:
     """Which id is which label, as JSON: {"0": "negative", "1": "positive", ...}.
 
-    The keys "problem_type" and, for multi_label, "label_separator" say the rest that a
-    later run has to know.
+    "problem_type" and, for multi_label, "label_separator" follow.
     """
     settings = {"problem_type": label_set.problem_type}
     if label_set.problem_type == "multi_label":
@@ -184,11 +170,9 @@ def label_map_text(label_set: LabelSet) -> str:
 
 
 def read_label_map(path: str, open_file: Callable[..., Any] = open) -> LabelSet:
-    """Reads the text of `label_map_text`; without "problem_type" it is classification.
+    """Reads the text of `label_map_text`; ValueError for any other.
 
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: not such a file.
+    Without "problem_type" it is classification.
     """
 
     def make(names, problem_type="classification", label_separator=","):
@@ -201,15 +185,12 @@ def read_label_map(path: str, open_file: Callable[..., Any] = open) -> LabelSet:
 def class_weights(spec: str, label_ids: np.ndarray, label_set: LabelSet) -> np.ndarray:
     """How much an example of each class counts in the loss: float32 [C].
 
-    Args:
-        spec: "balanced", which is N / (C * examples of the class) as scikit-learn
-            defines it, or one positive number a class between commas, in id order.
-        label_ids: int [N], of the training split.
-        label_set: names the classes.
+    `spec` is "balanced", which is N / (C * examples of the class) as scikit-learn
+    defines it, or one positive number a class between commas, in id order. `label_ids`
+    are int [N], of the training split.
 
     Raises:
-        ValueError: not a classification, a class without examples, or other than C
-            positive finite numbers.
+        ValueError: not a classification, an empty class, or not C positive numbers.
     """
     if label_set.problem_type != "classification":
         raise ValueError(

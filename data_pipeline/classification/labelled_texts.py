@@ -24,26 +24,18 @@ _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where the splits of a run come from: a task, files, or a TFDS data set.
+    """Where the splits of a run come from: a task, files, or a TFDS data set."""
 
-    Attributes:
-        task_name: a name in tasks.TASKS, read from data_dir; or "" for own files.
-        data_dir: directory of the task's files, or of the TFDS data set.
-        files: {"train": path, "dev": path, "test": path}; for TFDS, split names.
-        label_spec: what --labels says, or "".
-        problem_type: of own files; a task knows its own.
-        separator: between the labels of one row, for multi_label.
-    """
-
-    task_name: str = ""
-    data_dir: str = ""
+    task_name: str = ""  # in tasks.TASKS; "" for own files
+    data_dir: str = ""  # of the task or the TFDS data set
     xnli_language: str = "zh"
+    # by "train", "dev" and "test"; for TFDS, names of splits
     files: dict[str, str] = dataclasses.field(default_factory=dict)
     tfds_name: str = ""
     layout: tables.Layout = dataclasses.field(default_factory=tables.Layout)
-    label_spec: str = ""
-    problem_type: str = "classification"
-    separator: str = ","
+    label_spec: str = ""  # of --labels, or ""
+    problem_type: str = "classification"  # of own files; a task knows its own
+    separator: str = ","  # of labels of one row, for multi_label
     allow_empty_text: bool = False
 
     @property
@@ -97,7 +89,7 @@ class Source:
         return tables.read_table(self.files[split], layout, **options)
 
     def label_set(self, train: tables.Table | None, known: str) -> label_sets.LabelSet:
-        """The labels: the task's, those of --labels, found in training rows, or known.
+        """The labels: the task's, of --labels, found in training rows, or known.
 
         `known` is the path of a trained run's label_map.json, or "".
 
@@ -125,9 +117,8 @@ def encoder(
 ) -> Callable[..., Any]:
     """Text to packed tokens as one TensorFlow function, for training and serving alike.
 
-    Returns:
-        A function of text_a [B] string and text_b [B] or None, which returns what
-        packing.pack returns and, int64 [B], the lengths before truncation.
+    From text_a [B] string and text_b [B] or None, it returns what packing.pack returns
+    and the lengths before truncation, int64 [B].
     """
 
     def encode(text_a, text_b=None):
@@ -150,24 +141,15 @@ def encoder(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelledTexts:
-    """The rows of a run, read, checked and packed; by split, "train", "dev", "test".
-
-    Attributes:
-        tables: the rows as they stand in the files.
-        packed: their tokens.
-        label_ids: their labels as `label_sets.LabelSet.encode` gives them, or None.
-        metrics: names of the scores that people report for this task.
-        encode: what `encoder` returns.
-        has_pairs: whether an example is two texts.
-    """
+    """The rows of a run, read, checked and packed; by split, "train", "dev", "test"."""
 
     tables: dict[str, tables.Table]
     packed: dict[str, packing.Packed]
-    label_ids: dict[str, np.ndarray | None]
+    label_ids: dict[str, np.ndarray | None]  # of LabelSet.encode, or None
     label_set: label_sets.LabelSet
-    metrics: tuple[str, ...]
-    encode: Callable[..., Any]
-    has_pairs: bool
+    metrics: tuple[str, ...]  # scores that people report for the task
+    encode: Callable[..., Any]  # what `encoder` returns
+    has_pairs: bool  # whether an example is two texts
 
     @property
     def problem_type(self) -> str:
@@ -181,10 +163,9 @@ class LabelledTexts:
         return f"{len(packed)} examples, digest {digest}"
 
     def names(self, split: str, indices: np.ndarray) -> list[str]:
-        """What examples are called in messages, such as "train.tsv:17 (id 42)".
+        """Names int [B] examples by their lines, such as "train.tsv:17 (id 42)".
 
-        17 is the line, or in a TensorFlow data set the example, counted from 1. The
-        indices are int [B], as in a row of batching.training_order.
+        In a TensorFlow data set 17 is the number of the example, counted from 1.
         """
         table = self.tables[split]
         lines, ids = table.lines, table.example_ids
@@ -210,17 +191,13 @@ def load(
     label_map: str,
     default_metrics: Mapping[str, tuple[str, ...]],
 ) -> LabelledTexts:
-    """Reads, checks and packs the splits that a run needs.
+    """Reads, checks and packs splits among "train", "dev" and "test".
 
-    Args:
-        source: where they come from.
-        splits: any of "train", "dev" and "test".
-        max_seq_length: in tokens; longer texts are cut, and counted.
-        label_map: path of a trained run's label_map.json, or "".
-        default_metrics: scores by problem type, for rows of no published task.
+    `label_map` is the path of a trained run's label_map.json, or ""; `default_metrics`,
+    by problem type, serve rows of no published task. Longer texts are cut and counted.
 
     Raises:
-        ValueError: something is wrong with the rows; says where.
+        ValueError: something is wrong with the rows.
     """
     rows: dict[str, tables.Table] = {}
     for split in splits:
@@ -261,7 +238,7 @@ def featurize(
 ) -> packing.Packed:
     """Packs every row of a table; convert_examples_to_features.
 
-    `encode` is what `encoder` returns for this limit, given to count what is cut.
+    `encode` comes from `encoder` with the same limit, given to count truncated rows.
     """
     chunks = []
     for start in range(0, len(table.text_a), _CHUNK_ROWS):
@@ -292,9 +269,8 @@ def _label_ids(
 def write_records(directory: str, data: LabelledTexts, max_seq_length: int) -> None:
     """Writes train.tf_record, eval.tf_record and predict.tf_record, one for each split.
 
-    They hold what file_based_convert_examples_to_features writes: the three inputs,
-    label_ids and is_real_example. Labels of a regression are floats; test rows without
-    labels have 0, as in the original.
+    As file_based_convert_examples_to_features: the three inputs, label_ids (floats for
+    regression; 0 for test rows without labels) and is_real_example.
     """
     for split, packed in data.packed.items():
         label_ids = data.label_ids[split]

@@ -12,17 +12,11 @@ from data_pipeline.classification import label_sets, tables
 
 
 class Scored(NamedTuple):
-    """Predictions of a split.
+    """Predictions of a split."""
 
-    Attributes:
-        probabilities: float32 [N, C]; of regression the predicted numbers, [N, 1].
-        predictions: decisions, in the form of `label_sets.LabelSet.encode`.
-        scores: by name; {} where the labels are not known.
-    """
-
-    probabilities: np.ndarray
-    predictions: np.ndarray
-    scores: dict[str, Any]
+    probabilities: np.ndarray  # float32 [N, C]; numbers [N, 1] of a regression
+    predictions: np.ndarray  # in the form of `label_sets.LabelSet.encode`
+    scores: dict[str, Any]  # {} where the labels are not known
 
     def results(self, prefix: str) -> dict[str, Any]:
         """The scores under names such as eval_accuracy."""
@@ -32,12 +26,9 @@ class Scored(NamedTuple):
 def decide(
     label_set: label_sets.LabelSet, probabilities: np.ndarray, threshold: float
 ) -> np.ndarray:
-    """Predictions from the model's probabilities, in the form of `LabelSet.encode`.
+    """Decides from `Scored.probabilities`, in the form of `LabelSet.encode`.
 
-    Args:
-        label_set: what the head predicts.
-        probabilities: [N, C]; for regression the predicted numbers, [N, 1].
-        threshold: for multi_label, the least probability of a predicted label.
+    `threshold`, for multi_label, is the least probability of a predicted label.
     """
     if label_set.problem_type == "regression":
         return probabilities[:, 0]
@@ -49,11 +40,7 @@ def decide(
 def write(
     directory: str, table: tables.Table, label_set: label_sets.LabelSet, scored: Scored
 ) -> None:
-    """Writes test_results.tsv; beside it test_predictions.jsonl and the label list.
-
-    Raises:
-        OSError: they cannot be written; then none of them is.
-    """
+    """Writes test_results.tsv, test_predictions.jsonl and the label list, or none."""
     path = os.path.join(directory, file_names.TEST_PREDICTIONS)
     atomic_files.write(
         {

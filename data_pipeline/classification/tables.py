@@ -42,49 +42,29 @@ class Layout:
     if its cell for text_a or label is a usual name (`USUAL_TEXTS`, `USUAL_LABELS`).
     Otherwise, where the labels suggest a header, because line 1's is the only one that
     is no number, or that occurs once, the reader asks instead of guessing.
-
-    Attributes:
-        file_format: "tsv", "csv", "jsonl", or "auto" to go by the file's name.
-        has_header: whether line 1 holds names; without meaning for JSONL.
-        text_a: None takes both texts from `USUAL_TEXTS`.
-        text_b: None where there is no second text.
-        label: None takes it from `USUAL_LABELS`, if there.
-        example_id: None numbers the rows from "0".
-        keep_rows: (column, value); rows with another value there are left out.
-        skip_short_rows: leave rows with too few columns out, with one warning that
-            counts them, instead of raising.
     """
 
-    file_format: str = "auto"
-    has_header: bool | None = None
-    text_a: Key | None = None
-    text_b: Key | None = None
-    label: Key | None = None
-    example_id: Key | None = None
-    keep_rows: tuple[Key, str] | None = None
-    skip_short_rows: bool = False
+    file_format: str = "auto"  # "tsv", "csv", "jsonl", or "auto" by the file's name
+    has_header: bool | None = None  # whether line 1 holds names; not for JSONL
+    text_a: Key | None = None  # None takes both texts from `USUAL_TEXTS`
+    text_b: Key | None = None  # None for no second text
+    label: Key | None = None  # None takes it from `USUAL_LABELS`, if there
+    example_id: Key | None = None  # None numbers the rows from "0"
+    keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
+    skip_short_rows: bool = False  # with one warning, instead of raising
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """The columns of one split, in the file's order; every list has one entry a row.
-
-    Attributes:
-        text_b: second texts; None where there is no such column.
-        labels: labels as the file writes them; None where it has none. A JSON list is
-            a tuple (multi-label), so that a label may hold any separator.
-        example_ids: from the id column, else "0", "1", ...
-        lines: line in the file where each row begins, from 1, for messages.
-        has_header: whether line 1 was read as a header.
-    """
+    """The columns of one split, in the file's order; every list has one entry a row."""
 
     path: str
     text_a: list[str]
-    text_b: list[str] | None
-    labels: list[Label] | None
-    example_ids: list[str]
-    lines: list[int]
-    has_header: bool = False
+    text_b: list[str] | None  # None without such a column
+    labels: list[Label] | None  # as the file writes them; JSON lists as tuples
+    example_ids: list[str]  # from the id column, else "0", "1", ...
+    lines: list[int]  # where each row begins, from 1, for messages
+    has_header: bool = False  # whether line 1 was read as one
 
 
 def read_table(
@@ -97,17 +77,10 @@ def read_table(
     (TensorFlow's line reader did that). CSV has RFC 4180 quoting. JSONL has one object
     a line. A byte-order mark is no part of the first cell.
 
-    Args:
-        path: anything that `tf.io.gfile` opens.
-        layout: which columns to read.
-        labels_required: raise where there is no label column, instead of leaving
-            `Table.labels` None.
-        allow_empty_text: keep rows whose text is empty or whitespace.
-
     Raises:
         FileNotFoundError: no such file.
-        ValueError: the file cannot be read, is empty, is not UTF-8, or lacks a column;
-            a row is blank, too short, or has an empty text.
+        ValueError: the file is unreadable, empty, not UTF-8, or lacks a column; a row
+            is blank, too short, or has an empty text that is not allowed.
     """
     path = str(path)
     rows = text_rows.file_rows(path, layout.file_format)
@@ -138,12 +111,10 @@ def read_tfds(
 
     A data set of TensorFlow Datasets is prepared on first use, in `data_dir` or the
     library's default. Columns are names of features. Class labels become their names;
-    a class label of -1 is no label, as in splits that are published without. The lines
-    of the table number the examples from 1, in stored order.
+    -1 is no label. `lines` number the examples from 1, in stored order.
 
     Raises:
-        ValueError: no such data set, split or feature, or a row that `read_table`
-            would refuse.
+        ValueError: no such data set, split or feature, or as in `read_table`.
     """
     path = f"tfds:{name}:{split}"
     names, rows = text_rows.tfds_rows(path, name, split, data_dir)
@@ -175,7 +146,6 @@ def _usual_names(names: list[str], usual: tuple[tuple[str, ...], ...]) -> list[s
 
 
 def _is_header(path: str, layout: Layout, first: list[str]) -> bool:
-    """Whether a file's first row is a header, as far as that row tells."""
     asked = _asked(layout, keyed=False)
     by_name = [column for column in asked.values() if isinstance(column, str)]
     if layout.has_header is False and by_name:
@@ -253,7 +223,6 @@ def _key(path: str, role: str, column: Key, names: list[str], *, keyed: bool) ->
 
 
 def _cell(row: Any, key: Key | None) -> Any:
-    """The value under a key, None where there is none."""
     try:
         return None if key is None else row[key]
     except (IndexError, KeyError):

@@ -14,13 +14,11 @@ from data_pipeline.classification import tables
 class Split:
     """One split of a task.
 
-    Attributes:
-        files: paths below the data directory; the first that exists is read.
-        layout: its columns.
-        prefix: what the example ids begin with, as the original's guid does; "-" and
-            the id column follow, else the row's number, a header being row 0.
+    The ids of examples are `prefix`, as the original's guid has it, "-" and the id
+    column, or else the row's number, a header being row 0.
     """
 
+    # paths below the data directory; the first that exists is read
     files: tuple[str, ...]
     layout: tables.Layout
     prefix: str
@@ -28,21 +26,14 @@ class Split:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """A published task.
-
-    Attributes:
-        splits: by "train", "dev" and "test", as far as published.
-        labels: in the order of their ids; empty for regression.
-        problem_type: "classification" or "regression".
-        metrics: the scores that people report for the task.
-        label_map: spellings in the files, to those in `labels`.
-    """
+    """A published task."""
 
     name: str
-    splits: Mapping[str, Split]
-    labels: tuple[str, ...] = ("0", "1")
-    problem_type: str = "classification"
-    metrics: tuple[str, ...] = ("accuracy",)
+    splits: Mapping[str, Split]  # by "train", "dev" and "test", as far as published
+    labels: tuple[str, ...] = ("0", "1")  # by id; empty for regression
+    problem_type: str = "classification"  # or "regression"
+    metrics: tuple[str, ...] = ("accuracy",)  # scores that people report
+    # from the files' spellings to those of `labels`
     label_map: Mapping[tables.Label, tables.Label] = dataclasses.field(
         default_factory=dict
     )
@@ -63,7 +54,6 @@ _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 
 
 def _splits(layout: tables.Layout, test: tables.Layout) -> dict[str, Split]:
-    """The splits of a task with the usual names of files."""
     layouts = {"train": layout, "dev": layout, "test": test}
     return {name: Split((f"{name}.tsv",), layouts[name], name) for name in layouts}
 
@@ -84,7 +74,6 @@ def _named(
     *,
     skip_short_rows: bool = False,
 ) -> dict[str, Split]:
-    """The splits of a task whose files name their columns; test lacks the label."""
     layout = _with_header(
         text_a=text_a, text_b=text_b, label=label, skip_short_rows=skip_short_rows
     )
@@ -164,7 +153,7 @@ _OTHER_NAMES = {
 
 
 def task_named(name: str, xnli_language: str = "zh") -> Task:
-    """Finds a task by a name such as "MRPC", "sst2", "sts_b" or "mnli-mismatched".
+    """Finds a task such as "MRPC", "sst2" or "mnli-mismatched".
 
     Raises:
         ValueError: no task has that name.
@@ -184,16 +173,14 @@ def task_named(name: str, xnli_language: str = "zh") -> Task:
 
 
 def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
-    """Reads one split of a task as the original's processor of that task did.
-
-    Example ids are the original's guids. Empty texts are kept, as there.
+    """Reads one split as the original's processor did, with its guids and empty texts.
 
     Differs from google-research/bert: a test split without labels has `labels` None;
     there each row got the first label ("0", or "contradiction") as a placeholder.
 
     Raises:
         FileNotFoundError: the split's file is not in `data_dir`.
-        ValueError: the task has no such split, or `tables.read_table` refuses the file.
+        ValueError: there is no such split, or `tables.read_table` refuses the file.
     """
     if split not in task.splits:
         raise ValueError(

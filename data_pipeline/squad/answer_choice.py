@@ -1,9 +1,8 @@
 """Chooses answers from start and end logits: predictions.json and its neighbours.
 
-A window proposes the spans between its best starts and its best ends; the proposals of
-all windows of a question compete by the sum of their two logits. Of equal ones, as in
-google-research/bert, these come first: the earlier window, the better start, the better
-end, and of equal logits the earlier token.
+Spans between a window's best starts and best ends compete, over all windows of a
+question, by the sum of their two logits. Ties go, as in google-research/bert, to the
+earlier window, better start, better end, and among equal logits to the earlier token.
 """
 
 import dataclasses
@@ -30,22 +29,14 @@ ALIGNERS = ("original", "words")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What was asked: N windows of S tokens for Q questions.
+    """What was asked: N windows of S tokens for Q questions."""
 
-    Attributes:
-        question_ids: Q keys under which answers are filed.
-        words: Q lists of the words of a context (`doc_tokens` of the original), which
-            questions may share.
-        question_index: int [N], the question of each window; a question may have none.
-            Its windows are in the order of the context.
-        input_ids: int [N, S].
-        grids: where they come from.
-    """
-
-    question_ids: Sequence[str]
+    question_ids: Sequence[str]  # Q keys under which answers are filed
+    # Q lists, the words of each context (`doc_tokens` of the original)
     words: Sequence[Sequence[str]]
+    # int [N], of each window, in context order; not all need occur
     question_index: np.ndarray
-    input_ids: np.ndarray
+    input_ids: np.ndarray  # int [N, S]
     grids: context_windows.TokenGrids
 
 
@@ -69,20 +60,13 @@ class Settings:
 
 
 class Answers(NamedTuple):
-    """The answers to a file of questions, by question id and in its order.
+    """The answers to a file of questions, by question id and in its order."""
 
-    Attributes:
-        predictions: the answer, "" for none.
-        best: the best answer, even if it is withheld; "" where none is proposed.
-        n_best: dicts of text, probability, start_logit and end_logit, best first.
-        null_score_diffs: the score of no answer minus that of the best answer; None
-            for SQuAD 1.1.
-    """
-
-    predictions: dict[str, str]
-    best: dict[str, str]
+    predictions: dict[str, str]  # "" for none
+    best: dict[str, str]  # the same, but with withheld answers
+    # of text, probability, start_logit, end_logit
     n_best: dict[str, list[dict[str, Any]]]
-    null_score_diffs: dict[str, float] | None
+    null_score_diffs: dict[str, float] | None  # no answer minus best; None in 1.1
 
 
 def inputs_of(
@@ -90,7 +74,7 @@ def inputs_of(
     windows: context_windows.ContextWindows,
     length: int,
 ) -> Inputs:
-    """Lays out windows in rows of `length` tokens, not less than any window has."""
+    """Lays out windows in rows of `length` tokens; no window may be longer."""
     words = [squad_files.split_words(context) for context in questions.contexts]
     return Inputs(
         question_ids=questions.ids,
@@ -113,13 +97,8 @@ def choose(
     Differs from google-research/bert: where only "no answer" is proposed, that is the
     prediction, with null odds of 1000000.0; there `AttributeError` ends the run.
 
-    Args:
-        inputs: N windows.
-        start_logits: float [N, S]. Padding competes, as it does in
-            google-research/bert, except where it is -inf.
-        end_logits: float [N, S].
-        vocab: the token of each id.
-        settings: how to choose.
+    Logits are float [N, S]. Padding competes, as in google-research/bert, except
+    where it is -inf. `vocab` is the token of each id.
 
     Raises:
         ValueError: logits and windows differ in shape, or a logit is not a number.
@@ -157,11 +136,7 @@ def choose(
 
 
 def write(directory: str, answers: Answers) -> None:
-    """Writes the files of the original, all of them or none.
-
-    Raises:
-        OSError: one cannot be written.
-    """
+    """Writes the files of the original, or raises OSError and writes none."""
     written = {
         file_names.SQUAD_PREDICTIONS: answers.predictions,
         file_names.SQUAD_NBEST: answers.n_best,
@@ -191,10 +166,9 @@ def _check(inputs, start_logits, end_logits):
 
 
 def _proposals(start, end, can_start, can_end, settings):
-    """The spans that qualify in the W windows of a question, best first; int [P, 3].
+    """The W windows' qualifying spans, int [P, 3] of window, first and last token.
 
-    A row is window, first token, last token. (w, 0, 0) is no answer, w the window where
-    that is least likely, since any window can hold the answer.
+    Best first; (w, 0, 0) is no answer, w being the window where that is least likely.
     """
     starts = _best_positions(start, settings.n_best_size)  # [W, n]
     ends = _best_positions(end, settings.n_best_size)
@@ -213,15 +187,12 @@ def _proposals(start, end, can_start, can_end, settings):
 
 
 def _best_positions(logits, count):
-    """Places of the highest of [W, S] logits, best first: [W, min(count, S)]."""
+    """Positions of the highest of [W, S] logits, best first: [W, min(count, S)]."""
     return np.argsort(-logits, axis=1, kind="stable")[:, :count]
 
 
 def _distinct(spans, start, end, text_of, settings):
-    """Maps text to (start logit, end logit) for the n best spans of distinct texts.
-
-    "" is among them where a question may have no answer, even as one too many.
-    """
+    """Maps the n best distinct texts to (start logit, end logit); "" may be extra."""
     entries: dict[str, tuple[float, float]] = {}
     for window, first, last in spans.tolist():
         is_null = first == 0  # the place of [CLS]
@@ -236,7 +207,6 @@ def _distinct(spans, start, end, text_of, settings):
 
 
 def _with_probabilities(entries):
-    """The n-best list; its probabilities are the softmax of its scores."""
     scores = [start + end for start, end in entries.values()]
     top = max(scores)
     weights = [math.exp(score - top) for score in scores]
@@ -254,10 +224,7 @@ def _with_probabilities(entries):
 
 
 def _text_finder(inputs, vocab, settings):
-    """A function from question, rows, and a span of these rows to the span's text.
-
-    What needs TensorFlow is done here, for all questions at once.
-    """
+    """A function from question, rows, and a span in one of these to the span's text."""
     lists = {id(words): words for words in inputs.words}.values()
     words = itertools.chain.from_iterable(lists)
     parts = answer_text.split_all(words, settings.do_lower_case)

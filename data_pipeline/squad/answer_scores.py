@@ -1,12 +1,9 @@
 """Exact match and F1 of answers, and the best threshold for giving none.
 
-The numbers are those of the official evaluate-v1.1.py and evaluate-v2.0.py. Answers are
-compared after lower-casing and without punctuation, English articles and surplus
-whitespace; F1 counts the words in common. A word is what whitespace separates, so a
-Chinese answer is one word and its F1 is its exact match; Chinese data sets count
-characters, in scripts of their own.
-
-Nothing here needs TensorFlow.
+The numbers are those of the official evaluate-v1.1.py and evaluate-v2.0.py: compared in
+lower case, without punctuation, English articles and surplus whitespace; F1 counts the
+words in common. A Chinese answer counts as one word, so its F1 is its exact match;
+Chinese data sets have their own scripts, which count characters. Plain Python.
 """
 
 import collections
@@ -34,8 +31,8 @@ def exact(gold: str, prediction: str) -> float:
 def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
     """Harmonic mean of precision and recall of the words in common.
 
-    `both_empty` is the value where nothing of either is left to compare: 1 since SQuAD
-    2.0, 0 in SQuAD 1.1, although the two match exactly.
+    `both_empty` is the score where neither text has words left: 1 since SQuAD 2.0, 0 in
+    SQuAD 1.1, although the two match exactly.
     """
     wanted, given = normalize(gold).split(), normalize(prediction).split()
     if not wanted and not given:
@@ -51,8 +48,7 @@ def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
 def score_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
     """Scores of SQuAD 1.1, in percent: exact_match and f1.
 
-    Of several right answers the one that suits best counts. A question without a
-    prediction counts as wrong.
+    The right answer closest to the prediction counts; a missing prediction is wrong.
 
     Raises:
         ValueError: there is no question, or one without an answer.
@@ -82,16 +78,12 @@ def score_v2(
 ) -> dict[str, float]:
     """Scores of SQuAD 2.0, in percent, and thresholds.
 
-    exact, f1 and total are followed by the same for the questions that have an answer
-    (HasAns_) and for those that have none (NoAns_), if there are any. They judge the
-    predictions as they are, like the official script without --na-prob-file.
-
-    Args:
-        gold: the right answers to each question, none where it is impossible.
-        predictions: the answer given to each question, "" for none.
-        null_score_diffs: the higher, the likelier there is no answer. Adds best_exact,
-            best_exact_thresh, best_f1 and best_f1_thresh: the best scores that a
-            threshold on them gives. What `predictions` withholds stays withheld.
+    exact, f1 and total are followed by the same for questions with an answer (HasAns_)
+    and without (NoAns_), if there are any. They judge the predictions as they are, like
+    the official script without --na-prob-file. The higher `null_score_diffs`, the
+    likelier there is no answer; they add best_exact, best_exact_thresh, best_f1 and
+    best_f1_thresh, the best scores that a threshold on them gives, although what
+    `predictions` withholds stays withheld.
 
     Raises:
         ValueError: there is no question, or one without a prediction or odds.
@@ -139,7 +131,7 @@ def _best(
     predictions: Mapping[str, str],
     score: Callable[[str, str], float],
 ) -> dict[str, float]:
-    """Score of each question, by the right answer that suits best."""
+    """The score of each question against the right answer closest to it."""
     return {
         key: max(score(answer, predictions[key]) for answer in answers)
         for key, answers in gold.items()
@@ -149,8 +141,7 @@ def _best(
 def _best_threshold(gold, predictions, scores, null_score_diffs):
     """The best score in percent and its threshold; 0.0 where answering none is best.
 
-    Questions are answered one by one, the surest first. As in the official script, each
-    place between equally sure ones counts as a threshold.
+    As in the official script, every place between equally sure questions counts.
     """
     reached = float(sum(not answers for answers in gold.values()))
     best, threshold = reached, 0.0

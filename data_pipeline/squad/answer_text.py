@@ -1,17 +1,16 @@
 """Finds the text of the context that predicted tokens came from.
 
-Tokens are normalized: lower-cased, without accents, cut at punctuation. An answer
-should read as it was written. Two aligners see to that:
+Tokens are lower-cased, stripped of accents and cut at punctuation; an answer should
+read as it was written. There are two aligners:
 
 * `align` is the rule of google-research/bert: it searches the normalized span for the
   spelled prediction. Where that is not found (because of an [UNK]), or normalization
   changed the number of characters (combining accents), the whole span is the answer.
-* `Offsets` knows where each part of a word lies, however it was spelled, and answers
-  with whole parts. It is better for writing without spaces, where a word is a whole
-  sentence, and for vocabularies that lack characters.
+* `Offsets` knows where each part of a word lies and answers with whole parts: better
+  for writing without spaces and for vocabularies that lack characters.
 
 The *words* of a context are separated by whitespace (`doc_tokens` of the original); the
-*parts* of a word are what the word-piece step gets: each punctuation mark and each
+*parts* of a word are the input of the word-piece step: each punctuation mark and each
 ideograph is one.
 """
 
@@ -27,19 +26,13 @@ from data_pipeline.text.tokenization import CONTINUATION
 
 
 def split_all(texts: Iterable[str], do_lower_case: bool) -> dict[str, list[str]]:
-    """Maps each text to its parts, normalized; all distinct texts at once.
+    """Maps each distinct text to its normalized parts; invalid UTF-8 has none.
 
-    Normalization never looks beyond whitespace, so the parts of a span are those of its
-    words.
+    Normalization never crosses whitespace: a span's parts are those of its words.
 
     Differs from google-research/bert: a part of more than 200 characters is left out,
     so that `align` answers with the whole span where only another part of the same word
     was predicted.
-
-    Args:
-        texts: words of contexts, also repeated. What is not UTF-8 (half a surrogate
-            pair) has no part.
-        do_lower_case: whether the model is uncased.
     """
     distinct = list(dict.fromkeys(texts))
     encoded = tf.constant([t.encode("utf-8", "ignore") for t in distinct], tf.string)
@@ -53,7 +46,7 @@ def split_all(texts: Iterable[str], do_lower_case: bool) -> dict[str, list[str]]
 def spell(tokens: Iterable[str]) -> str:
     """Joins word pieces to normalized text, with single spaces between the parts.
 
-    A span may begin inside a word; then its first piece loses its "##" as well.
+    A span may begin inside a word; its first piece loses its "##" as well.
     """
     joined = " ".join(tokens).replace(f" {CONTINUATION}", "").replace(CONTINUATION, "")
     return " ".join(joined.split())
@@ -62,16 +55,10 @@ def spell(tokens: Iterable[str]) -> str:
 def align(spelled: str, words: Sequence[str], parts: Mapping[str, list[str]]) -> str:
     """Finds the piece of a span that a prediction covers, as google-research/bert does.
 
-    The first occurrence of the prediction in the normalized span is taken. Its n-th
-    character other than space is assumed to be the n-th one of the span.
-
-    Args:
-        spelled: the prediction, as `spell` gives it.
-        words: of the context, from that of the first token to that of the last.
-        parts: from `split_all`, for all of `words`.
-
-    Returns:
-        A piece of the words joined by spaces; all of it where the rule fails.
+    Takes the first occurrence of `spelled` (from `spell`) in the normalized span, and
+    assumes that its n-th character other than space is the n-th of the span. Where
+    that fails, the piece is the whole span, its words joined by spaces. `words` are the
+    span's; `parts` come from `split_all`.
     """
     span = " ".join(words)
     normalized = " ".join(part for word in words for part in parts[word])
@@ -97,11 +84,8 @@ class Offsets:
     """Where the parts of words lie, in characters of the words as they were written.
 
     How many characters one becomes by normalization does not depend on its neighbours
-    (the two small sigmas are equally long), so the number is found once for each.
-
-    Args:
-        parts: from `split_all`, for every word that will be asked for.
-        do_lower_case: as given to `split_all`.
+    (the two small sigmas are equally long), so each is measured once. `parts` comes
+    from `split_all` with the same `do_lower_case`.
     """
 
     def __init__(self, parts: Mapping[str, list[str]], do_lower_case: bool):
@@ -124,7 +108,7 @@ class Offsets:
     def text(self, words: Sequence[str], first: int, last: int) -> str:
         """The text from part `first` of the first word to part `last` of the last word.
 
-        A word whose parts are not known counts whole.
+        A word without known parts counts whole.
         """
         span = " ".join(words)
         starts, ends = self.of_word(words[0]), self.of_word(words[-1])

@@ -1,8 +1,7 @@
 """Questions to windows, and logits to answers, as TensorFlow operations for serving.
 
-The windows of `context_windows` and the answers of `answer_choice` with its aligner
-"words", for a batch of texts inside a SavedModel. An answer is cut out of its context
-as it was written.
+Inside a SavedModel, for a batch of texts: the windows of `context_windows` and the
+answers of `answer_choice` with its aligner "words", cut from the context as written.
 """
 
 import math
@@ -18,24 +17,14 @@ from data_pipeline.text import normalization, token_offsets, tokenization
 
 
 class QuestionWindows(NamedTuple):
-    """The N windows of B questions, in the order of the questions.
+    """The N windows of B questions, in their order; the longest has S tokens."""
 
-    Attributes:
-        features: input_ids, input_mask and segment_ids, int32 [N, S]; S is the length
-            of the longest window.
-        question_index: int64 [N], the question of each window.
-        token_index: int64 [N, S], which of all tokens in `contexts` each one is; 0
-            outside of the context.
-        is_context: bool [N, S], whether it is one of them.
-        is_max_context: bool [N, S], as of `context_windows.token_grids`.
-        contexts: what the questions are about.
-    """
-
+    # input_ids, input_mask and segment_ids, int32 [N, S]
     features: dict[str, tf.Tensor]
-    question_index: tf.Tensor
-    token_index: tf.Tensor
-    is_context: tf.Tensor
-    is_max_context: tf.Tensor
+    question_index: tf.Tensor  # int64 [N]
+    token_index: tf.Tensor  # int64 [N, S], into all tokens of `contexts`; 0 outside
+    is_context: tf.Tensor  # bool [N, S]
+    is_max_context: tf.Tensor  # bool [N, S], as in `context_windows.token_grids`
     contexts: token_offsets.Contexts
 
 
@@ -48,11 +37,9 @@ def encoder(
 ) -> Callable[[tf.Tensor, tf.Tensor], QuestionWindows]:
     """Returns a function that cuts windows as `context_windows.make_windows` does.
 
-    It takes question [B] and context [B], strings in UTF-8 of which invalid bytes are
-    ignored. A context without tokens has no window. Lengths are in tokens.
-
-    Raises:
-        ValueError: a length leaves no room, or is not positive.
+    It takes question [B] and context [B], UTF-8 strings whose invalid bytes are
+    ignored. A context without tokens has no window. Lengths are in tokens; one that
+    leaves no room raises ValueError.
     """
     context_windows.check_lengths(max_seq_length, doc_stride, max_query_length)
 
@@ -70,7 +57,7 @@ def encoder(
 
 
 def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
-    """The windows of contexts after their queries, which are ragged int32 [B, (S)]."""
+    """The windows of contexts after their queries, ragged int32 [B, (S)]."""
     ids = contexts.ids
     question, _, starts, stops = context_windows.cut(
         *(query.row_lengths(), ids.row_starts(), ids.row_limits()),
@@ -121,16 +108,15 @@ def chooser(
 ) -> Callable[[QuestionWindows, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
     """Returns a function that chooses as `answer_choice.choose` does by "words".
 
-    Texts are cut out of the context, so their whitespace is as it was written. Padding
-    does not compete, whatever its logits are. The function takes windows and their
-    start and end logits, float32 [N, S], and returns the predictions, [B] each:
+    Texts are cut from the context as written. Padding never competes. The function
+    takes windows and their start and end logits, float32 [N, S], and returns [B] each:
 
     * answer: string; "" for none.
     * start, end: int32, its characters in the context; -1 for none.
     * score: float32, the sum of its two logits.
     * probability: float32, its share among the n best and no answer, 0..1.
-    * null_odds: float32, the score of no answer minus that of the best answer; only
-      where `settings.version_2_with_negative`.
+    * null_odds: float32, no answer's score minus the best answer's; only where
+      `settings.version_2_with_negative`.
     """
 
     def choose(windows, start_logits, end_logits):
@@ -145,10 +131,7 @@ def chooser(
 
 
 class _Entries(NamedTuple):
-    """Proposed answers, [E] each; no answer has the text "" and both places -1.
-
-    After `_n_best` those of a question are together, the best first.
-    """
+    """Proposed answers, [E] each; no answer has the text "" and both places -1."""
 
     question: tf.Tensor
     score: tf.Tensor
@@ -216,7 +199,7 @@ def _at(values, row, column):
 
 
 def _n_best(entries, settings):
-    """The best entries of distinct texts for each question, and always no answer."""
+    """Each question's best entries of distinct texts, best first, and no answer."""
     order = tf.argsort(entries.score, direction="DESCENDING", stable=True)
     by_question = tf.argsort(tf.gather(entries.question, order), stable=True)
     entries = _pick(entries, tf.gather(order, by_question))
@@ -237,7 +220,6 @@ def _n_best(entries, settings):
 
 
 def _predictions(entries, contexts, settings):
-    """The outputs of `chooser`, from the n best of all questions."""
     count = tf.size(contexts.starts, tf.int64)  # B
     top = tf.math.unsorted_segment_max(entries.score, entries.question, count)
     weight = tf.exp(entries.score - tf.gather(top, entries.question))

@@ -5,7 +5,7 @@
     window 1    [CLS] q [SEP]     c d e f [SEP]            doc_stride=2
     window 2    [CLS] q [SEP]         e f g h [SEP]
 
-What a window holds of the context is its *excerpt*. The rules are the original's
+A window's share of the context is its *excerpt*. The rules are the original's
 (convert_examples_to_features, _improve_answer_span, _check_is_max_context), for
 thousands of questions at a time.
 """
@@ -29,50 +29,32 @@ _CHUNK_ROWS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class ContextTokens:
-    """The tokens of C contexts, end to end; each word is tokenized by itself.
+    """The tokens of C contexts, end to end; each word is tokenized by itself."""
 
-    Attributes:
-        tokens: int32 [T].
-        splits: int64 [C + 1]; context c is tokens[splits[c]:splits[c + 1]].
-        token_words: int32 [T], the word of each token, counted in its context.
-        token_parts: int32 [T], the part of its word (see answer_text), from 0.
-        word_tokens: int64 [W + 1], where in `tokens` each word of all contexts begins.
-        word_splits: int64 [C + 1]; the words of context c are
-            word_splits[c]..word_splits[c + 1] - 1.
-    """
-
-    tokens: np.ndarray
-    splits: np.ndarray
-    token_words: np.ndarray
-    token_parts: np.ndarray
-    word_tokens: np.ndarray
-    word_splits: np.ndarray
+    tokens: np.ndarray  # int32 [T]
+    splits: np.ndarray  # int64 [C + 1]; context c is tokens[splits[c]:splits[c + 1]]
+    token_words: np.ndarray  # int32 [T], the word of each token, counted in its context
+    token_parts: np.ndarray  # int32 [T], the part of its word (see answer_text), from 0
+    word_tokens: np.ndarray  # int64 [W + 1], where each word begins in `tokens`
+    word_splits: np.ndarray  # int64 [C + 1], where each context's words begin
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ContextWindows:
     """The N windows of Q questions, in the order of the questions.
 
-    Attributes:
-        packed: the windows; segment 1 is the excerpt and the last [SEP].
-            `num_truncated` counts the questions that were cut.
-        contexts: where the excerpts are from.
-        question_index: int32 [N], the question of each window.
-        window_index: int32 [N], counted from 0 for each question.
-        excerpt_starts: int64 [N], first token of the excerpt in `contexts.tokens`.
-        start_positions: int32 [N], first token of the answer, counted in the window;
-            0, which is [CLS], where the window lacks some of the answer. None for
-            prediction.
-        end_positions: int32 [N], its last token; the same.
+    Segment 1 is the excerpt and the last [SEP]; `packed.num_truncated` counts questions
+    that were cut. Positions, of the answer's first and last token in the window, are 0,
+    the [CLS], where the window lacks part of the answer, and None for prediction.
     """
 
     packed: packing.Packed
     contexts: ContextTokens
-    question_index: np.ndarray
-    window_index: np.ndarray
-    excerpt_starts: np.ndarray
-    start_positions: np.ndarray | None
-    end_positions: np.ndarray | None
+    question_index: np.ndarray  # int32 [N]
+    window_index: np.ndarray  # int32 [N], counted from 0 for each question
+    excerpt_starts: np.ndarray  # int64 [N], indices into `contexts.tokens`
+    start_positions: np.ndarray | None  # int32 [N]
+    end_positions: np.ndarray | None  # int32 [N]
 
     def __len__(self):
         return len(self.packed)
@@ -89,27 +71,18 @@ class ContextWindows:
 
 
 class TokenGrids(NamedTuple):
-    """Where the tokens of windows come from, as padded rows.
+    """Where the tokens of windows come from, [N, S] in padded rows."""
 
-    Attributes:
-        word_index: int32 [N, S], the word of each token in its context
-            (`token_to_orig_map`); -1 for question, special tokens and padding.
-        part_index: int32 [N, S], which part of that word; 0 outside of the context.
-        is_max_context: bool [N, S], whether a token counts in this window
-            (`token_is_max_context`); False outside of the context.
-    """
-
-    word_index: np.ndarray
-    part_index: np.ndarray
-    is_max_context: np.ndarray
+    word_index: np.ndarray  # int32, in its context, or -1 (`token_to_orig_map`)
+    part_index: np.ndarray  # int32, which part of that word, or 0
+    is_max_context: np.ndarray  # bool, whether it counts here (`token_is_max_context`)
 
 
 def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
-    """Lays out windows in rows of `length` tokens, not less than any window has.
+    """Lays out windows in rows of `length` tokens; no window may be longer.
 
-    Each token of a context counts in one window only: where the smaller of the numbers
-    of tokens before and after it is largest, a hundredth of the excerpt's length
-    added, and in the first of equal windows.
+    Each token of a context counts in one window only: the one that maximizes
+    min(tokens before, tokens after) + 0.01 * excerpt length, the first of equal ones.
     """
     lengths = windows.excerpt_lengths
     window = np.repeat(np.arange(len(windows)), lengths)  # [sum of lengths], as below
@@ -142,11 +115,7 @@ def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
-    """Refuses lengths of windows, all in tokens, that leave no room for a context.
-
-    Raises:
-        ValueError: a length leaves no room, or is not positive.
-    """
+    """Raises ValueError where lengths, in tokens, leave no room for a context."""
     if doc_stride < 1:
         raise ValueError(
             f"--doc_stride={doc_stride} is not positive; give the tokens from one "
@@ -173,11 +142,8 @@ def make_windows(
     """Cuts the contexts of all questions; one without tokens has no window.
 
     Lengths are in tokens: of a window with its special tokens, from one window to the
-    next (at most an excerpt), and of what a question keeps. `report` is called with
-    (questions done, questions in all) now and then.
-
-    Raises:
-        ValueError: a length leaves no room, or is not positive.
+    next (at most an excerpt), and of a question after truncation; one that leaves no
+    room raises ValueError. `report` gets (questions done, questions in all).
     """
     check_lengths(max_seq_length, doc_stride, max_query_length)
     contexts = tokenize_contexts(questions.contexts, tokenizer)
@@ -237,14 +203,14 @@ def cut(query_lengths, context_starts, context_ends, max_seq_length, doc_stride)
 
     Args:
         query_lengths: int64 [B], tokens of each question.
-        context_starts: int64 [B], first token of its context among those of all.
+        context_starts: int64 [B], its context's first token among those of all.
         context_ends: int64 [B], the one after its last.
         max_seq_length: tokens of a window, the special ones included.
         doc_stride: tokens from one window to the next, at most an excerpt.
 
     Returns:
-        int64 [N] each: the question of a window, its number there from 0, and the first
-        token of its excerpt and the one after its last, counted like `context_starts`.
+        int64 [N] each: question and number in it of each window, and its excerpt's
+        first token and the one after its last, counted like `context_starts`.
     """
     room = max_seq_length - 3 - query_lengths  # [CLS] and two [SEP]
     stride = tf.minimum(room, doc_stride)
@@ -260,7 +226,6 @@ def cut(query_lengths, context_starts, context_ends, max_seq_length, doc_stride)
 
 
 def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
-    """The windows of the questions `rows`, which are consecutive."""
     max_seq_length, doc_stride, max_query_length = limits
     query = tokenizer.tokenize(questions.texts[rows[0] : rows[-1] + 1])
     full_lengths = query.row_lengths().numpy()
@@ -309,10 +274,8 @@ def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
 def _answer_tokens(rows, questions, contexts, tokenizer):
     """First and last token of each answer in `contexts.tokens`; int64 [rows, 2].
 
-    Words are coarser than answers: of "(1895-1943)." the answer may be "1895". The
-    first tokens of the words that equal the answer's own tokens are taken, and all
-    tokens of the words where none do ("Japan" in "Japanese"). Without meaning where
-    `is_impossible`.
+    Words are coarser than answers ("1895" in "(1895-1943)."): the first tokens that
+    equal the answer's own are taken, else ("Japan" in "Japanese") all of the words.
     """
     words = contexts.word_splits[questions.context_index[rows], None]
     words = words + questions.answer_words[rows]

@@ -97,8 +97,8 @@ def load(
 def write_records(directory: str, data: QuestionSet, max_seq_length: int) -> None:
     """Writes train.tf_record where there are targets, else eval.tf_record.
 
-    They hold what the original's FeatureWriter writes: unique_ids and the three inputs;
-    for training start_positions, end_positions and is_impossible as well.
+    As the original's FeatureWriter: unique_ids and the three inputs; for training also
+    start_positions, end_positions and is_impossible.
     """
     windows = data.windows
     columns = {features.UNIQUE_IDS: windows.unique_ids}
@@ -124,8 +124,8 @@ def answer(
     Differs from google-research/bert: padding takes none of the n_best_size places,
     unless every window is padded to one length.
 
-    `logits` are start_logits and end_logits, float32 [N, S]; `pad_to` is S if every
-    window was padded to it, None if to the longest of its batch.
+    `logits` are start_logits and end_logits, float32 [N, S]; `pad_to` is the S that
+    every window was padded to, None if the longest of its batch.
     """
     length = logits["start_logits"].shape[1]
     inputs = answer_choice.inputs_of(data.questions, data.windows, length)
@@ -140,9 +140,8 @@ def answer(
 def score(data: QuestionSet, answers: answer_choice.Answers) -> dict[str, float]:
     """The official scores of the file's version; {} without annotated answers.
 
-    The best thresholds are those for the best answers, withheld ones included. The
-    official script reads predictions.json, where they are missing, and so cannot find
-    a threshold above the present one.
+    The best thresholds include withheld answers, which the official script, reading
+    predictions.json, cannot see: it finds no threshold above the present one.
     """
     questions = data.questions
     if not _is_annotated(questions):
@@ -160,17 +159,12 @@ def score(data: QuestionSet, answers: answer_choice.Answers) -> dict[str, float]
 
 
 def _is_annotated(questions: squad_files.Questions) -> bool:
-    """Whether each question has an answer or is marked to have none."""
     pairs = zip(questions.answer_texts, questions.is_impossible, strict=True)
     return all(texts or is_impossible for texts, is_impossible in pairs)
 
 
 def score_names(data: QuestionSet, settings: answer_choice.Settings) -> tuple[str, ...]:
-    """The scores by which a checkpoint can be the best; the first is the default.
-
-    Raises:
-        ValueError: nothing can be scored.
-    """
+    """Scores by which a checkpoint can be best, default first; ValueError if none."""
     if not _is_annotated(data.questions):
         raise ValueError(
             f"{data.questions.path}: some questions have no answer to compare with, "

@@ -32,54 +32,41 @@ _TYPE_NAMES: dict[type, str] = {
 def split_words(context: str) -> list[str]:
     """Splits a context at whitespace: space, tab, carriage return, line feed, U+202F.
 
-    These words are the `doc_tokens` of the original; it counts no other whitespace.
+    These words are the original's `doc_tokens`; it counts no other whitespace.
     """
     return _WORD.findall(context)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Questions:
-    """The Q questions of a file, in its order, and the C contexts they are about.
+    """The Q questions of a file, in its order, and the distinct contexts they share.
 
-    Attributes:
-        path: the file, for messages.
-        contexts: C distinct texts.
-        ids: Q ids; they repeat only where a question is trained with each answer.
-        texts: Q questions.
-        context_index: int32 [Q], the context of each question.
-        answer_texts: Q lists of the annotated answers; empty for a question without.
-        answer_starts: where each of these begins in its context, in characters from 0.
-        is_impossible: Q flags, true for a question that its context does not answer;
-            all false in SQuAD 1.1.
-        is_version_2: whether any question has `is_impossible`, as in SQuAD 2.0.
-        answer_words: int32 [Q, 2], first and last word of the one answer, as indices
-            into `split_words` of the context; -1 where `is_impossible`. None for
-            prediction.
+    `answer_words`, first and last of the one answer trained with, index `split_words`;
+    they are -1 where `is_impossible`, and None for prediction.
     """
 
-    path: str
+    path: str  # for messages
     contexts: list[str]
-    ids: list[str]
-    texts: list[str]
-    context_index: np.ndarray
-    answer_texts: list[list[str]]
-    answer_starts: list[list[int]]
-    is_impossible: list[bool]
-    is_version_2: bool
-    answer_words: np.ndarray | None = None
+    ids: list[str]  # Q; they repeat only where a question is trained with each answer
+    texts: list[str]  # Q questions
+    context_index: np.ndarray  # int32 [Q]
+    answer_texts: list[list[str]]  # Q lists of the annotated answers
+    answer_starts: list[list[int]]  # in characters of the context, from 0
+    is_impossible: list[bool]  # whether the context has no answer
+    is_version_2: bool  # whether any question has `is_impossible`, as in SQuAD 2.0
+    answer_words: np.ndarray | None = None  # int32 [Q, 2]
 
     def __len__(self):
         return len(self.ids)
 
 
 def read_for_prediction(path: str, *, version_2_with_negative: bool) -> Questions:
-    """Reads questions to be answered, from a path that `tf.io.gfile` opens.
+    """Reads questions to be answered, with any annotated answers.
 
     Differs from google-research/bert: an id that stands there twice is refused, and so
     are a context without words and, in training, an empty answer.
 
-    Annotated answers are kept. A file of SQuAD 1.1 with `version_2_with_negative`
-    brings a warning, and so does one of 2.0 without.
+    Warns where the file's version and `version_2_with_negative` disagree.
 
     Raises:
         FileNotFoundError: no such file.
@@ -97,18 +84,13 @@ def read_for_training(
     """Reads questions with the one answer that each is trained with.
 
     As in the original, a question whose answer is not at its `answer_start` is left
-    out, here with one warning for all of them.
-
-    Args:
-        path: as for `read_for_prediction`.
-        version_2_with_negative: whether `is_impossible` is looked at.
-        multiple_answers: "first" takes the first of several, "all" makes one question
-            of each distinct one, "" refuses them, as the original does.
+    out, here with one warning for all. Of several answers, `multiple_answers` "first"
+    takes the first, "all" makes one question of each distinct one, and "" refuses them,
+    as the original does.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: see `read_for_prediction`; or a question has no answer, an empty
-            one, or several of them; or none is left.
+        ValueError: as `read_for_prediction`; or no question is left, or one has no
+            answer, an empty one, or several.
     """
     questions = _read(path)
     examples: list[tuple[int, tuple[str, int] | None, tuple[int, int]]] = []
@@ -146,7 +128,7 @@ def read_for_training(
 
 
 def shuffled(questions: Questions) -> Questions:
-    """Puts questions for training into the original's order, the same for every seed.
+    """Shuffles questions into the original's order, the same for every seed.
 
     The original shuffles before it writes train.tf_record, since its buffer of 100
     shuffles too little while training.
@@ -158,7 +140,6 @@ def shuffled(questions: Questions) -> Questions:
 
 
 def _take(questions: Questions, rows: Sequence[int]) -> Questions:
-    """The questions at some rows, in that order, but for `answer_words`."""
     names = ("ids", "texts", "answer_texts", "answer_starts", "is_impossible")
     columns: dict[str, Any] = {
         name: [getattr(questions, name)[row] for row in rows] for name in names
@@ -170,7 +151,6 @@ def _take(questions: Questions, rows: Sequence[int]) -> Questions:
 def _training_answers(
     questions: Questions, row: int, multiple_answers: str
 ) -> list[tuple[str, int]]:
-    """The answers that a question is trained with, each a text and its start."""
     texts, starts = questions.answer_texts[row], questions.answer_starts[row]
     if len(texts) == 1 or (texts and multiple_answers):
         if "" in (text.strip() for text in texts):
@@ -194,10 +174,7 @@ def _training_answers(
 
 
 def _locate(context: str, text: str, start: int) -> tuple[int, int] | None:
-    """First and last word of an answer, or None where they do not contain its text.
-
-    Any run of whitespace in the text counts as one space.
-    """
+    """First and last word of an answer, runs of whitespace as one space, or None."""
     end = start + len(text)
     if start < 0 or end > len(context):
         return None
@@ -217,7 +194,6 @@ def _words_and_starts(context: str) -> tuple[list[str], list[int]]:
 
 
 def _compare_versions(questions: Questions, version_2_with_negative: bool) -> None:
-    """Warns where the file is SQuAD 1.1 and the flag is for 2.0, or the reverse."""
     if version_2_with_negative and not questions.is_version_2:
         logging.warning(
             "%s: no question has is_impossible, so this is SQuAD 1.1; without "
@@ -234,7 +210,6 @@ def _compare_versions(questions: Questions, version_2_with_negative: bool) -> No
 
 
 def _read(path: str) -> Questions:
-    """All questions of a file, with all their answers."""
     contexts: dict[str, int] = {}
     rows: dict[str, tuple] = {}
     for context, place, record in _records(path):
@@ -301,7 +276,6 @@ def _load(path: str) -> Any:
 
 
 def _get(record: Any, key: str, expected: type, place: str) -> Any:
-    """The value of a key, which must be there and of a type."""
     value = record.get(key) if isinstance(record, dict) else None
     if not isinstance(value, expected):
         lack = "is missing" if value is None else f"is {value!r:.40}"

@@ -13,45 +13,29 @@ _CELL = re.compile("[^ \t]+")
 
 
 class Sentence(NamedTuple):
-    """One sentence of a file.
+    """One sentence of a file."""
 
-    Attributes:
-        document: the number of its document, counted from the file's beginning.
-        words: [] where the sentence is empty.
-        tags: the tag of each word; None where the file has none.
-        lines: line in the file of each word, from 1.
-    """
-
-    document: int
+    document: int  # counted from the file's beginning
     words: list[str]
-    tags: list[str] | None
-    lines: list[int]
+    tags: list[str] | None  # None where the file has none
+    lines: list[int]  # of each word, from 1
 
 
 class Columns(NamedTuple):
-    """What the rows of a file have in common.
+    """What the rows of a file have in common."""
 
-    Attributes:
-        separator: a tab or a space.
-        num_columns: columns of each row.
-        line: that of the first row.
-        word: column of the words.
-        tag: column of the tags; None where there is none.
-        tags: the tags of words, which tell the word "#" from a comment.
-    """
-
-    separator: str
-    num_columns: int
-    line: int
-    word: int
-    tag: int | None
-    tags: set[str]
+    separator: str  # a tab or a space
+    num_columns: int  # of each row
+    line: int  # of the first row
+    word: int  # column of the words
+    tag: int | None  # column of the tags
+    tags: set[str]  # of words, to tell the word "#" from a comment
 
 
 def cells(line: str, separator: str = " ") -> list[str]:
-    """The cells of a line; between spaces, none is empty.
+    """The cells of a line; runs of spaces count as one separator.
 
-    Only spaces and tabs separate them: U+3000, for one, is a word of Chinese texts.
+    Only spaces and tabs separate: U+3000, for one, is a word of Chinese texts.
     """
     line = line.rstrip("\r")
     if separator == "\t":
@@ -62,13 +46,12 @@ def cells(line: str, separator: str = " ") -> list[str]:
 def find_columns(
     path: str, word_column: int, tag_column: int, *, tags_required: bool
 ) -> Columns:
-    """Looks through a whole file: what "#" means is known only at its end.
+    """Reads a whole file to find its columns: only its end tells what "#" means.
 
-    Columns are counted from 0, or from -1 at the end. Where the tags' column is not
-    there, or is the words', there are no tags.
+    Columns are counted from 0, or from -1 at the end. A tag column that is missing, or
+    is the words', means that there are no tags.
 
     Raises:
-        FileNotFoundError: no such file.
         ValueError: the file cannot be read, or lacks a column that is required.
     """
     no_row = ("#", _DOCUMENT_MARK)
@@ -109,11 +92,7 @@ def _position(column: int, num_columns: int) -> int | None:
 
 
 def _scan(path: str, columns: Columns) -> Iterator[tuple[int, list[str] | None, bool]]:
-    """Yields number and cells of each line of a word, leaving comments out.
-
-    Where a sentence ends, the cells are None; the last value says whether a document
-    begins there.
-    """
+    """Yields number, cells (None at a sentence's end), whether a document begins."""
     at_start = True  # whether no word of the sentence has come yet
     for number, line in text_rows.lines(path):
         row = cells(line, columns.separator)
@@ -142,10 +121,10 @@ def _is_comment(line: str, row: list[str], columns: Columns, at_start: bool) -> 
 
 
 def rows(path: str, columns: Columns) -> Iterator[Sentence]:
-    """Yields the sentences of a file in which `find_columns` found these columns.
+    """Yields the sentences of a file with the columns that `find_columns` found.
 
     Raises:
-        ValueError: a row has other columns than the first one, or an empty word or tag.
+        ValueError: a row has other columns than the first, or an empty word or tag.
     """
     document = 0
     words: list[str] = []

@@ -32,11 +32,7 @@ class SentenceSet:
         return f"{len(windows)} windows, digest {digest}"
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """What windows are called in messages, "train.conll:17 (window 1 of 2)".
-
-        17 is the line where their sentence begins. The indices are int [B], as in a row
-        of batching.training_order.
-        """
+        """Names int [B] windows by file and line: "train.conll:17 (window 1 of 2)"."""
         owners = self.windows.sentence_index
         parts = batching.window_names(owners, indices)
         return [
@@ -53,19 +49,12 @@ class SentenceSet:
 
 @dataclasses.dataclass(frozen=True)
 class Tagged:
-    """Predictions of a split.
-
-    Attributes:
-        tags: a tag for each word of each sentence.
-        probabilities: that of each tag, 0..1.
-        scores: by name, {} where the right tags are not known.
-        type_scores: the same for each type of span.
-    """
+    """Predictions of a split: tags of each word of each sentence, and scores."""
 
     tags: list[list[str]]
-    probabilities: list[list[float]]
-    scores: dict[str, float]
-    type_scores: dict[str, dict[str, float]]
+    probabilities: list[list[float]]  # of each tag, 0..1
+    scores: dict[str, float]  # {} where the right tags are unknown
+    type_scores: dict[str, dict[str, float]]  # the same for each type of span
 
     def results(self, prefix: str) -> dict[str, float]:
         """All scores under names such as eval_f1 and eval_f1_person."""
@@ -82,12 +71,7 @@ class Tagged:
 def read(
     paths: Mapping[str, str], layout: tagged_files.Layout
 ) -> dict[str, tagged_files.Sentences]:
-    """The sentences of each split; those of "test" need no tags.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: as in tagged_files.read.
-    """
+    """Reads the sentences of each split by tagged_files.read; "test" needs no tags."""
     return {
         split: tagged_files.read(path, layout, tags_required=split != "test")
         for split, path in paths.items()
@@ -104,7 +88,7 @@ def load(
 ) -> dict[str, SentenceSet]:
     """Cuts what `read` returned into windows, and prints how many there are.
 
-    Tags outside the set may be scored, but not trained on, where `accepts_unknown`. The
+    With `accepts_unknown`, tags outside the set may be scored, but not trained on. The
     limits are those of sentence_windows.make_windows.
 
     Raises:
@@ -135,11 +119,7 @@ def load(
 def repaired(
     sentences: tagged_files.Sentences, scheme: str
 ) -> tuple[tagged_files.Sentences, int]:
-    """The sentences with tags respelled by the scheme, and how many tags changed.
-
-    Raises:
-        ValueError: a tag is not of the scheme.
-    """
+    """Respells tags by the scheme and counts changes; other tags raise ValueError."""
     try:
         pairs = [tag_schemes.repair(tags, scheme) for tags in sentences.tags or []]
     except ValueError as error:
@@ -157,16 +137,11 @@ def repaired(
 def decide(
     data: SentenceSet, outputs: Mapping[str, np.ndarray], tag_set: tag_sets.TagSet
 ) -> Tagged:
-    """One tag for each word, and the scores where right ones are known.
+    """Decides on a tag for each word, and scores them where the right ones are known.
 
-    What a model predicts may break the scheme; the spans that conlleval reads in it
-    are then spelled by the scheme.
-
-    Args:
-        data: N windows of sentences.
-        outputs: "ids" int and "probabilities" float, both [N, S], of the likeliest tag
-            of each token.
-        tag_set: what the model predicts.
+    Predicted tags may break the scheme; the spans that conlleval reads in them are
+    respelled by it. `outputs` holds "ids", int, and "probabilities", float, both
+    [N, S], of the likeliest tag of each token.
     """
     ids = data.windows.by_sentence(data.windows.by_word(outputs["ids"]))
     probabilities = data.windows.by_word(outputs["probabilities"])
@@ -183,7 +158,7 @@ def decide(
 
 
 def score_names(tag_set: tag_sets.TagSet) -> tuple[str, ...]:
-    """The scores by which a checkpoint can be the best; the first is the usual one."""
+    """The scores by which a checkpoint can be the best, the usual one first."""
     if tag_set.scheme == tag_schemes.PLAIN:
         return ("accuracy",)
     return "f1", "precision", "recall", "accuracy"
@@ -199,16 +174,11 @@ def find_tag_set(
 ) -> tag_sets.TagSet:
     """The tags: those of a trained run, of --labels, or found in training sentences.
 
-    Args:
-        train: training sentences, or None.
-        names: those of --labels, or ().
-        scheme: that of --tag_scheme, or "".
-        known: path of a trained run's label_map.json, or "".
-        open_file: opens it, as `open` does.
+    `names` and `scheme` come from --labels and --tag_scheme, () and "" where absent;
+    `known` is the path of a trained run's label_map.json, or "".
 
     Raises:
-        ValueError: nothing says what the tags are, or names or scheme are others than
-            those of the trained run.
+        ValueError: nothing says what the tags are, or a trained run had others.
     """
     if train is not None:
         scheme = scheme or tag_schemes.find_scheme(train.tags or [])

@@ -1,8 +1,8 @@
 """Sentences to windows of tokens that predict a tag for each word, and back.
 
-A word is predicted from its first word piece (BERT section 5.3). A sentence that is
-longer than a window has several, which overlap, and nothing of it is lost. `cut` and
-`pack` are TensorFlow operations, so that training and the exported graph share them.
+A word is predicted from its first word piece (BERT section 5.3). A sentence longer than
+a window is cut into several overlapping ones, without loss. `cut` and `pack` are
+TensorFlow operations, so that training and the exported graph share them.
 """
 
 import dataclasses
@@ -25,31 +25,24 @@ _CHUNK_WORDS = 1 << 16
 class SentenceWindows:
     """The N windows of sentences with W words in all.
 
-    Attributes:
-        packed: [CLS] words [SEP], all of segment 0. `num_truncated` counts the words
-            that have more pieces than a window; each fills one of its own.
-        sentence_index: int32 [N], the sentence that a window predicts words of.
-        word_places: int64 [W], where in `packed.tokens` the token stands from which
-            each word is predicted. Every window has one or more of them.
-        word_splits: int64 [sentences + 1]; the words of sentence i are
-            word_splits[i] .. word_splits[i + 1] - 1.
-        tag_ids: int32 [W], the tag of each word; None where it is not known.
+    Windows are [CLS] words [SEP], all of segment 0. `packed.num_truncated` counts words
+    with more pieces than a window; each fills one of its own. Each word is predicted
+    from the token at its place in `packed.tokens`; every window has at least one.
     """
 
     packed: packing.Packed
-    sentence_index: np.ndarray
-    word_places: np.ndarray
-    word_splits: np.ndarray
-    tag_ids: np.ndarray | None = None
+    sentence_index: np.ndarray  # int32 [N], of each window
+    word_places: np.ndarray  # int64 [W]
+    word_splits: np.ndarray  # int64 [sentences + 1], the words of each sentence
+    tag_ids: np.ndarray | None = None  # int32 [W]; None where unknown
 
     def __len__(self):
         return len(self.packed)
 
     def targets(self) -> dict[str, tf.RaggedTensor]:
-        """What batching.batches takes: label_ids, ragged int32 [N, (S)].
+        """label_ids for batching.batches, ragged int32 [N, (S)]; {} without tags.
 
-        A word's tag stands at its place, features.IGNORED everywhere else. {} where
-        tags are not known.
+        A word's tag stands at its place, features.IGNORED everywhere else.
         """
         if self.tag_ids is None:
             return {}
@@ -81,21 +74,13 @@ class SentenceWindows:
 
 
 class Cut(NamedTuple):
-    """N windows, each some of the W words in a row, as tensors.
+    """N windows, each some of the W words in a row, as tensors."""
 
-    Attributes:
-        tokens: int32 [T], the pieces of all words.
-        word_tokens: int64 [W + 1], where in `tokens` each word begins.
-        begin: int64 [N], the first word of each window, in ascending order.
-        end: int64 [N], the word after its last.
-        chosen: int64 [W], the window that each word is predicted from.
-    """
-
-    tokens: tf.Tensor
-    word_tokens: tf.Tensor
-    begin: tf.Tensor
-    end: tf.Tensor
-    chosen: tf.Tensor
+    tokens: tf.Tensor  # int32 [T], the pieces of all words
+    word_tokens: tf.Tensor  # int64 [W + 1], where each word begins in `tokens`
+    begin: tf.Tensor  # int64 [N], first word of each window, ascending
+    end: tf.Tensor  # int64 [N], the word after its last
+    chosen: tf.Tensor  # int64 [W], the window that predicts each word
 
 
 def make_windows(
@@ -109,17 +94,11 @@ def make_windows(
 ) -> SentenceWindows:
     """Tokenizes words and cuts their sentences into windows, by the rules of `cut`.
 
-    Args:
-        sentences: with W words in all.
-        tokenizer: that of the model.
-        max_seq_length: as in `limits`.
-        stride: as in `limits`.
-        tag_ids: int32 [W], where they are known.
-        document_context: fill each window on both sides with the words around it in
-            the document, as far as max_seq_length goes.
+    `tag_ids` are int32 [W]. With `document_context` each window is filled on both sides
+    with the words around it in the document, up to max_seq_length.
 
     Raises:
-        ValueError: a length leaves no room, or the stride skips tokens.
+        ValueError: as in `limits`.
     """
     room, step = limits(max_seq_length, stride)
     counts = [len(words) for words in sentences.words]
@@ -145,12 +124,9 @@ def make_windows(
 
 
 def limits(max_seq_length: int, stride: int) -> tuple[int, int]:
-    """Tokens of a window besides the special ones, and from one window to the next.
+    """Tokens of a window without the special ones, and from one window to the next.
 
-    Args:
-        max_seq_length: tokens of a window, [CLS] and [SEP] included.
-        stride: tokens from one window of a long sentence to the next; 0 for half a
-            window.
+    `max_seq_length` includes the special tokens; `stride` 0 means half a window.
 
     Raises:
         ValueError: a length leaves no room, or the stride skips tokens.
@@ -182,13 +158,12 @@ def cut(
 ) -> Cut:
     """Cuts sentences into windows of whole words.
 
-    Each word is predicted from the window that shows most of what stands around it, by
-    the smaller number of tokens before and after it, and from the first of equal ones.
-    A word that the tokenizer leaves nothing of is [UNK].
+    Each word is predicted from the first window that maximizes min(tokens before,
+    tokens after). A word that tokenizes to nothing is [UNK].
 
     Args:
         pieces: ragged int32 [W, (pieces)], of each word.
-        sentence: int64 [W], of each word; it never falls.
+        sentence: int64 [W], of each word; never decreasing.
         unk_id: id of [UNK].
         room: most tokens of a window, without the special ones.
         step: tokens from one window of a sentence to the next.
@@ -210,7 +185,7 @@ def cut(
 
 
 def _fitting(pieces, unk_id, room):
-    """Tokens of all words, 1 to `room` of each, and int64 [W + 1] where each begins."""
+    """Tokens of all words, 1 to `room` each, and int64 [W + 1] where each begins."""
     lengths = pieces.row_lengths()
     # Words that tokenize to nothing use the [UNK] appended at the end.
     last = tf.size(pieces.values, tf.int64)

@@ -20,11 +20,7 @@ def write_all(
     probabilities: Sequence[Sequence[float]],
     scheme: str,
 ) -> list[str]:
-    """Writes what `tag_lines` and `span_lines` give; returns the paths of both files.
-
-    Raises:
-        OSError: one cannot be written; then neither is.
-    """
+    """Writes the files of `tag_lines` and `span_lines`, or neither; returns paths."""
     ending, _ = _FORMS[sentences.file_format]
     tags_file = os.path.join(directory, f"{file_names.TEST_TAGS}.{ending}")
     spans_file = os.path.join(directory, file_names.TEST_PREDICTIONS)
@@ -38,11 +34,10 @@ def write_all(
 
 
 def tag_lines(sentences: tagged_files.Sentences, tags: Tags) -> Iterator[str]:
-    """Reads the file of the sentences once more, and puts predicted tags in.
+    """Rereads the file of the sentences, and puts the predicted tags in.
 
-    Columns: each row has one more, the last; comments and blank lines stay. seq.in: the
-    tags of each line, which is a seq.out. JSONL: "tags" is what is predicted, and
-    "given" what was there. Read again, each gives the predicted tags.
+    Rows of columns get them as one more, the last; seq.in becomes a seq.out; JSONL gets
+    them as "tags" and keeps those of the file as "given". The rest stays as it was.
     """
     _, lines = _FORMS[sentences.file_format]
     for line in lines(sentences, tags):
@@ -101,9 +96,8 @@ def span_lines(
 
     {"words": [...], "tags": [...], "probabilities": [...], "spans": [{"start": 0,
     "end": 2, "type": "person", "text": "Ada Byron", "probability": 0.98}]}, and
-    "given", the tags of the file, where it has some. A span is words[start:end]; its
-    probability is the product of its words', rounded like all to 6 digits. Without
-    spans where the scheme is "plain".
+    "given", the tags of the file, where it has some. A span is words[start:end], its
+    probability the product of its words', all rounded to 6 digits; "plain" has none.
     """
     for index, words in enumerate(sentences.words):
         row: dict[str, Any] = {

@@ -35,10 +35,9 @@ class Span(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 16)
 def parse(tag: str, scheme: str) -> tuple[str, str]:
-    """The role of a word, a letter of "BIES" or "O", and the type of its span.
+    """A word's role, a letter of "BIES" or "O", and the type of its span.
 
-    Raises:
-        ValueError: the tag is not of the scheme, which has spans.
+    Tags of another scheme raise ValueError.
     """
     if tag == OUTSIDE:
         return OUTSIDE, ""
@@ -69,9 +68,9 @@ def is_placeholder(tag: str) -> bool:
 def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
     """The scheme of `SCHEMES` that all tags belong to; "plain" where no other does.
 
-    BIO and IOB1 have the same tags: it is IOB1 where spans begin with I and each B
-    stands where I would continue the span before it. If only the names of tags are
-    known, give each as a sentence of its own; where one has a B, IOB1 passes for BIO.
+    IOB1 has the tags of BIO: it is IOB1 where spans begin with I and each B stands
+    where I would continue the span before it. If only the names of tags are known, give
+    each as a sentence of its own; where one has a B, IOB1 passes for BIO.
     """
     sentences = list(sentences)
     names = {tag for tags in sentences for tag in tags} - {OUTSIDE}
@@ -96,10 +95,9 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
 
 
 def spans(tags: Sequence[str], scheme: str) -> list[Span]:
-    """The spans of a sentence, from left to right; none where the scheme is "plain".
+    """The spans of a sentence, in order; none where the scheme is "plain".
 
-    Raises:
-        ValueError: a tag is not of the scheme.
+    Tags of another scheme raise ValueError.
     """
     found: list[Span] = []
     if scheme == PLAIN:
@@ -123,10 +121,7 @@ def spans(tags: Sequence[str], scheme: str) -> list[Span]:
 
 
 def tags_of(found: Iterable[Span], length: int, scheme: str) -> list[str]:
-    """The tags of a sentence of `length` words that spell these spans.
-
-    Spans are given from left to right, none within another; the scheme has spans.
-    """
+    """Spells spans, which are in order and do not overlap, as a sentence's tags."""
     tags = [OUTSIDE] * length
     letters = _LETTERS[scheme]
     begin, inside = letters[0], letters[1]
@@ -146,13 +141,9 @@ def tags_of(found: Iterable[Span], length: int, scheme: str) -> list[str]:
 
 
 def repair(tags: Sequence[str], scheme: str) -> tuple[list[str], int]:
-    """Respells spans by the scheme, such as B where a span began with I.
+    """Respells spans by the scheme, such as B where one began with I.
 
-    Returns:
-        The tags, and how many of them changed.
-
-    Raises:
-        ValueError: a tag is not of the scheme.
+    Returns the tags and how many changed; tags of another scheme raise ValueError.
     """
     if scheme == PLAIN:
         return list(tags), 0

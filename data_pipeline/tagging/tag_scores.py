@@ -1,8 +1,7 @@
 """Scores of tags: precision, recall and F1 of spans, and the share of right tags.
 
-A span is right if its first word, its last word and its type are. Spans are found and
-counted by seqeval, by the rule of conlleval, the script of the CoNLL tasks. No
-TensorFlow.
+A span is right if its first word, its last word and its type are. seqeval finds and
+counts spans, by the rule of conlleval, the script of the CoNLL tasks. No TensorFlow.
 """
 
 from collections.abc import Sequence
@@ -17,10 +16,9 @@ _NO_TYPE = "_"  # what seqeval calls it
 
 
 def score(given: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
-    """The scores of all sentences together, 0..1.
+    """f1, precision, recall (micro averages over spans) and accuracy of tags, 0..1.
 
-    They are f1, precision, recall (micro averages over spans) and accuracy (of tags);
-    the last alone where the scheme is "plain". What is divided by zero is 0.
+    The scheme "plain" has accuracy alone. Division by zero gives 0.
 
     Raises:
         ValueError: a tag is not of the scheme, or the numbers of words differ.
@@ -35,10 +33,7 @@ def score(given: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
 def score_types(
     given: Tags, predicted: Tags, scheme: str
 ) -> dict[str, dict[str, float]]:
-    """{type: {f1, precision, recall, support}}, sorted, by a scheme that has spans.
-
-    All are 0..1, but for the support, which counts the right spans.
-    """
+    """{type: {f1, precision, recall, support}}, sorted; support counts right spans."""
     types = sorted(
         {
             span.type or _NO_TYPE

@@ -16,8 +16,6 @@ _PROBLEM_TYPE = "tagging"
 
 
 class _Sentences(Protocol):
-    """The part of `tagged_files.Sentences` that matters here."""
-
     @property
     def tag_path(self) -> str: ...
     @property
@@ -27,18 +25,13 @@ class _Sentences(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class TagSet:
-    """What a tagger predicts for each word.
+    """What a tagger predicts for each word: C tags, in the order of their ids.
 
     Lists of tags that other programs have written may begin with PAD and UNK. Such
     placeholders keep their ids; where one is predicted, "O" is written.
 
-    Attributes:
-        names: C tags, in the order of their ids.
-        scheme: one of `tag_schemes.SCHEMES`.
-
     Raises:
-        ValueError: at construction: fewer than two tags beside placeholders, one twice,
-            one of another scheme, or no such scheme.
+        ValueError: tags are too few, repeated or not of the scheme, or no such scheme.
     """
 
     names: tuple[str, ...]
@@ -63,13 +56,13 @@ class TagSet:
                 tag_schemes.parse(name, self.scheme)
 
     def placeholders(self) -> tuple[str, ...]:
-        """Names of no scheme; none where each tag is for itself."""
+        """Names of no scheme; none where the scheme is "plain"."""
         if self.scheme == tag_schemes.PLAIN:
             return ()
         return tuple(filter(tag_schemes.is_placeholder, self.names))
 
     def output_names(self) -> tuple[str, ...]:
-        """The tag that is written for each of C predicted ids."""
+        """The tag written for each of the C predicted ids."""
         placeholders = self.placeholders()
         return tuple(
             tag_schemes.OUTSIDE if name in placeholders else name for name in self.names
@@ -80,14 +73,11 @@ class TagSet:
     ) -> np.ndarray:
         """The id of each word's tag, sentence after sentence: int32 [words].
 
-        Args:
-            sentences: the words with their tags.
-            accepts_unknown: for scoring only: a tag of the scheme that is not in the
-                set, which the model cannot predict, becomes features.IGNORED.
+        `accepts_unknown`, for scoring only, gives features.IGNORED to tags of the
+        scheme that the set lacks, since the model cannot predict them.
 
         Raises:
-            ValueError: there are no tags, or one is not in the set; names file and
-                line.
+            ValueError: there are no tags, or one is not in the set.
         """
         ids = {name: index for index, name in enumerate(self.names)}
 
@@ -117,13 +107,11 @@ def find(
 ) -> TagSet:
     """The tags of the training sentences: "O" first, the others sorted.
 
-    Args:
-        sentences: the training sentences.
-        names: all tags in the order of their ids, where --labels gives them.
-        scheme: where --tag_scheme gives it; "" to find it from the sentences.
+    `names`, from --labels, are all tags in the order of their ids; `scheme`, from
+    --tag_scheme, is "" to find it from the sentences.
 
     Raises:
-        ValueError: they have no tags, or what is given does not fit them.
+        ValueError: the sentences have no tags, or not those of `names` and `scheme`.
     """
     if not names:
         found = {tag for _, tag in sentences.tagged_words()}
@@ -145,12 +133,7 @@ def map_text(tag_set: TagSet) -> str:
 
 
 def read_map(path: str, open_file: Callable[..., Any] = open) -> TagSet:
-    """Reads the text of `map_text`.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: not such a file.
-    """
+    """Reads the text of `map_text`; ValueError for any other."""
 
     def make(names, problem_type="classification", tag_scheme=""):
         if problem_type != _PROBLEM_TYPE:

@@ -27,11 +27,9 @@ _WORDS_KEYS = ("words", "tokens", "text")
 class Layout:
     """How a file holds its words and tags.
 
-    Attributes:
-        file_format: one of `FORMATS`, or "auto" to go by the file's name, else by its
-            first line.
-        word_column: counted from 0, or from -1 at the end.
-        tag_column: the same; a file without it, or where it is the words', has no tags.
+    `file_format` is one of `FORMATS`, or "auto" to go by the file's name, else by its
+    first line. Columns count from 0, or from -1 at the end; a file that lacks the tag
+    column, or has the words there, has no tags.
     """
 
     file_format: str = "auto"
@@ -41,29 +39,17 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sentences:
-    """The N sentences of a file, in its order; none is empty.
+    """The N sentences of a file, in its order; none is empty."""
 
-    Attributes:
-        path: the file with the words.
-        tag_path: the file with the tags; the same one, except for seq.out.
-        file_format: one of `FORMATS`.
-        tags: the tag of each word; None where the file has none.
-        documents: int32 [N], the document of each sentence; it never falls. A file
-            without marks between documents is one.
-        lines: line in the file of each word, from 1.
-        separator: what stands between two columns, a tab or a space.
-        num_skipped: empty sentences that were left out.
-    """
-
-    path: str
-    tag_path: str
-    file_format: str
+    path: str  # of the words
+    tag_path: str  # of the tags; differs for seq.out alone
+    file_format: str  # one of `FORMATS`
     words: list[list[str]]
-    tags: list[list[str]] | None
-    documents: np.ndarray
-    lines: list[list[int]]
-    separator: str = " "
-    num_skipped: int = 0
+    tags: list[list[str]] | None  # None where the file has none
+    documents: np.ndarray  # int32 [N], of each sentence; never decreasing
+    lines: list[list[int]]  # in the file, of each word, from 1
+    separator: str = " "  # of columns, a tab or a space
+    num_skipped: int = 0  # empty sentences, left out
 
     def __len__(self):
         return len(self.words)
@@ -74,11 +60,7 @@ class Sentences:
         return sum(map(len, self.words))
 
     def tagged_words(self) -> Iterator[tuple[int, str]]:
-        """Yields line and tag of each word.
-
-        Raises:
-            ValueError: the file has no tags.
-        """
+        """Yields line and tag of each word; raises ValueError without tags."""
         if self.tags is None:
             raise ValueError(f"{self.path}: has no tags; give a file that has some")
         for lines, tags in zip(self.lines, self.tags, strict=True):
@@ -89,25 +71,19 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     """Reads one file: local or remote, plain or gzip (`.gz`), UTF-8.
 
     Columns are separated by tabs if the first row has one, else by spaces. Blank lines
-    and lines of -DOCSTART- end a sentence, the latter a document as well. A line that
-    begins with "#" is a comment unless it has the columns of a row; if the word is "#"
-    alone and the first of a sentence, other rows must have its tag as well. Comments of
-    CoNLL-U that say `# newdoc` begin a document.
+    and lines of -DOCSTART- end a sentence, the latter a document as well, as do CoNLL-U
+    comments `# newdoc`. A line that begins with "#" is a comment unless it has the
+    columns of a row; if the word is "#" alone and the first of a sentence, other rows
+    must have its tag as well.
 
-    JSONL has its words under "words" or "tokens", a list, or under "text", which is
-    split at whitespace, and its tags under "tags".
-
-    Args:
-        path: the file; for seq.in and seq.out the former, or their directory. Without a
-            seq.out there are no tags.
-        layout: the format, and the columns of CoNLL files.
-        tags_required: raise where there are no tags, instead of leaving
-            `Sentences.tags` None.
+    For seq.in and seq.out, `path` is the former or their directory; without a seq.out
+    there are no tags. JSONL has its words under "words" or "tokens", a list, or under
+    "text", which is split at whitespace, and its tags under "tags".
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: the file cannot be read, is not UTF-8, has no sentence, or lacks a
-            column; a sentence has other numbers of words and tags.
+            column or required tags; a sentence has unequal numbers of words and tags.
     """
     path = str(path)
     file_format = _format(path, layout.file_format)
@@ -167,7 +143,6 @@ def _format(path: str, asked: str) -> str:
 def _collect(
     path: str, found: Iterable[conll.Sentence], tags_required: bool
 ) -> tuple[list[conll.Sentence], int]:
-    """The sentences that have words, and how many have none."""
     sentences: list[conll.Sentence] = []
     num_skipped = 0
     for sentence in found:
@@ -192,7 +167,6 @@ def _collect(
 
 
 def _tag_path(path: str, tags_required: bool) -> str | None:
-    """Where the tags of a seq.in are; None where there are none."""
     plain = path.removesuffix(".gz")
     tag_path = f"{plain.removesuffix('in')}out{path[len(plain) :]}"
     if not plain.endswith(".in"):
@@ -228,7 +202,6 @@ def _check_numbers(place: str, num_words: int, num_tags: int) -> None:
 
 
 def _objects(path: str) -> Iterator[conll.Sentence]:
-    """The sentences of JSONL."""
     for number, row in text_rows.file_rows(path, "jsonl"):
         assert isinstance(row, dict)
         words, tags = _words(f"{path}:{number}", row), row.get(TAGS_KEY)

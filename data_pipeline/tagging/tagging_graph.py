@@ -1,7 +1,7 @@
 """Words to windows, and logits to tags, as TensorFlow operations for serving.
 
-The same windows as in training, without the context of documents, and the same tags as
-`sentence_sets` decides on, for a batch of sentences inside a SavedModel.
+Inside a SavedModel, for a batch of sentences: the windows of training, without the
+context of documents, and the tags that `sentence_sets` decides on.
 """
 
 from collections.abc import Callable
@@ -16,37 +16,24 @@ from data_pipeline.text import normalization, token_offsets, tokenization
 
 
 class WindowTensors(NamedTuple):
-    """The N windows of B sentences with K words in all, in the order of the sentences.
+    """The N windows of B sentences with K words in all, in the sentences' order."""
 
-    Attributes:
-        features: input_ids, input_mask and segment_ids, int32 [N, S]; S is the length
-            of the longest window.
-        outputs: int64 [K, 2], the window and the place in it from which each word is
-            predicted.
-        words: int64 [K, 2], the sentence of each word and its place there.
-        shape: int64 [2], B and the most places of a sentence, W.
-    """
-
-    features: dict[str, tf.Tensor]
-    outputs: tf.Tensor
-    words: tf.Tensor
-    shape: tf.Tensor
+    features: dict[str, tf.Tensor]  # int32 [N, S], S of the longest window
+    outputs: tf.Tensor  # int64 [K, 2], window and place in it that predict each word
+    words: tf.Tensor  # int64 [K, 2], sentence of each word and place in it
+    shape: tf.Tensor  # int64 [2], B and W, the most words of a sentence
 
 
 def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
     """Splits texts at whitespace, and before and after punctuation.
 
-    A character that the tokenizer makes a word of its own is one here as well:
-    punctuation, symbols and Chinese characters. All others between two whitespace
-    characters are one word, as it is written.
-
-    Args:
-        text: [B] string, UTF-8; invalid bytes are ignored.
+    As in the tokenizer, each punctuation mark, symbol and Chinese character is a word.
+    `text` is [B] string, UTF-8; invalid bytes are ignored.
 
     Returns:
         A dict of [B, W], W being the most words of a text:
 
-        * words: string, padded with "".
+        * words: string, as written; padded with "".
         * starts, ends: int32, the characters of a word in the text; padded with -1.
     """
     with tf.device("CPU:0"):  # where string operations are
@@ -83,10 +70,9 @@ def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
 def encoder(
     tokenizer: tokenization.BertTokenizer, *, max_seq_length: int, stride: int = 0
 ) -> Callable[[tf.Tensor], WindowTensors]:
-    """A function of words, string [B, W], where "" is no word, that cuts windows.
+    """A function of words, string [B, W], "" being none, that cuts windows.
 
-    A sentence without words has no window. The limits are those of
-    `sentence_windows.limits`, which may raise a ValueError.
+    A sentence without words has no window. `sentence_windows.limits` checks the limits.
     """
     room, step = sentence_windows.limits(max_seq_length, stride)
 
@@ -109,14 +95,7 @@ def encoder(
 
 
 def best_tags(logits: tf.Tensor) -> dict[str, tf.Tensor]:
-    """The likeliest tag of each token or word.
-
-    Args:
-        logits: float32 [..., C].
-
-    Returns:
-        "ids" int32 and "probabilities" float32, both [...].
-    """
+    """The likeliest tags of logits [..., C]: int32 "ids", float32 "probabilities"."""
     probabilities = tf.nn.softmax(logits)
     return {
         "ids": tf.argmax(probabilities, axis=-1, output_type=tf.int32),
@@ -129,11 +108,9 @@ def chooser(
 ) -> Callable[[WindowTensors, tf.Tensor], dict[str, tf.Tensor]]:
     """Chooses tags as `sentence_sets.decide` does: the likeliest, as the scheme spells.
 
-    Returns:
-        A function of windows and their logits, float32 [N, S, C], that returns:
-
-        * tags: string [B, W]; "" where no word is.
-        * probabilities: float32 [B, W], of the likeliest tag, 0..1; 0 where no word is.
+    It returns a function of windows and logits, float32 [N, S, C], to "tags", string
+    [B, W], and "probabilities" of the likeliest tags, float32 [B, W], 0..1. Where no
+    word is, they are "" and 0.
     """
     spell = _speller(tag_set)
 
@@ -156,10 +133,7 @@ def _grid(values, windows):
 
 
 def _speller(tag_set):
-    """A function of ids int32 [K] and their sentences int64 [K]: the tags, string [K].
-
-    The rule of `tag_schemes.repair`, for which a word needs its neighbours only.
-    """
+    """A function from ids int32 [K] and sentences int64 [K] to tags, as by `repair`."""
     if tag_set.scheme == tag_schemes.PLAIN:
         return lambda ids, sentence: tf.gather(tag_set.names, ids)
     names = tag_set.output_names()
@@ -189,10 +163,7 @@ def _speller(tag_set):
 
 
 def _spellings(span_type, scheme):
-    """How a word of a span is spelled: [touches a like span][has before][has after].
-
-    The last two say whether words of its own span stand before and after it.
-    """
+    """How a span's word is spelled: [touches a like span][word before][word after]."""
 
     def spelled(start, length):
         """The tags of a span that follows one of `start` words, if any."""
