@@ -46,19 +46,16 @@ def learn(
     min_character_frequency: int = 1,
     report: Callable[[str], None] = print,
 ) -> list[str]:
-    """Makes a vocabulary in the order of the released ones.
+    """Makes a vocabulary of at most `vocab_size`, in the order of the released ones.
 
     [PAD] is 0; then come up to 99 unused tokens, [UNK], [CLS], [SEP], [MASK], further
     unused tokens, all characters by code point, first as the beginning of a word and
     then as its continuation, and last the pieces, the most frequent first. All entries
-    differ. Characters below the minimum are no entries, so words with them are [UNK].
-
-    Returns:
-        V tokens, at most `vocab_size`; fewer if the corpus has no more pieces.
+    differ. Words with a character below the minimum frequency are [UNK].
 
     Raises:
-        ValueError: the characters and special tokens are more than `vocab_size`, or no
-            character occurs often enough.
+        ValueError: characters and special tokens exceed `vocab_size`, or all are too
+            rare.
     """
     unused = [f"[unused{number}]" for number in range(num_unused_tokens)]
     before, after = unused[:UNUSED_BEFORE_UNK], unused[UNUSED_BEFORE_UNK:]
@@ -141,11 +138,7 @@ def _bounded(
 def _search(
     words: list[tuple[str, int]], wanted: int, report: Callable[[str], None]
 ) -> list[str]:
-    """Pieces of the highest threshold that gives enough of them.
-
-    Returns:
-        The pieces, the most frequent first; fewer than wanted if there are no more.
-    """
+    """Pieces of the highest threshold that gives enough, the most frequent first."""
     numbers = [count for _, count in words]
     substrings = _count_substrings(words, (range(len(word)) for word, _ in words))
     # Thresholds that are still possible.

@@ -59,10 +59,7 @@ def _words(values):
 
 @functools.cache
 def _tables():
-    """What stands before the point, after it, and what has an exponent.
-
-    The first has 0..999, an entry without digits, and the same with a minus sign.
-    """
+    """What stands before the point (0..999, none, and negated), after it, exponents."""
     wholes = [
         f", {sign}{digits}"
         for sign in ("", "-")

@@ -51,8 +51,8 @@ def describe(file: str) -> Contents:
     """Reads the metadata of a file, or else counts and probes its records.
 
     Raises:
-        ValueError: it cannot be read, is truncated, has another size than its metadata
-            says, or holds no pretraining records; names the file.
+        ValueError: it cannot be read, is truncated, has not the size that its metadata
+            says, or holds no pretraining records.
     """
     try:
         size = tf.io.gfile.stat(file).length
@@ -196,8 +196,7 @@ def spec(max_seq_length, max_predictions_per_seq):
 def is_of_a_record(error, names):
     """Whether reading or parsing (features of these names) may have raised an error.
 
-    A UnicodeDecodeError, too: TensorFlow quotes a record that is no tf.train.Example,
-    and Python decodes the message.
+    A UnicodeDecodeError, too: Python decodes messages, which quote damaged records.
     """
     if isinstance(error, tf.errors.InvalidArgumentError):
         said = [f"{word}: {name}" for word in ("Key", "Feature") for name in names]
