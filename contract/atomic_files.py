@@ -44,10 +44,7 @@ def replacing(*paths: str, shared: bool = False) -> Iterator[list[str]]:
 
 
 def write(files: Mapping[str, Iterable[str]]) -> None:
-    """Writes text files, {path: parts of its text}, that take their names together.
-
-    The parts may be read from the file that is replaced.
-    """
+    """Writes text files, {path: parts of its text}, that take their names together."""
     with replacing(*files) as temporary:
         for path, parts in zip(temporary, files.values(), strict=True):
             with tf.io.gfile.GFile(path, "w") as file:
@@ -82,11 +79,7 @@ def read_json(path: str) -> dict[str, Any]:
 
 
 def check_writable(path: str) -> None:
-    """Refuses a path where no file can be written, before hours of work for it.
-
-    Raises:
-        OSError, ValueError: nothing can be written there, or it is a directory.
-    """
+    """Raises OSError or ValueError where no file can be written, before long work."""
     if path.endswith("/") or tf.io.gfile.isdir(path):
         raise ValueError(f"{path} is a directory; name the file to write in it")
     trial = f"{path}{SUFFIX}-trial"

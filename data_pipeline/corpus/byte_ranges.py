@@ -36,11 +36,7 @@ def is_packed(path: str) -> bool:
 
 
 def unpack(path: str, destination: str) -> None:
-    """Unpacks a gzip file; the result is whole under its name or absent.
-
-    Raises:
-        ValueError: the file is truncated or is not gzip.
-    """
+    """Unpacks a gzip file, whole or not at all; ValueError where it is damaged."""
     try:
         with (
             atomic_files.replacing(destination, shared=True) as (temporary,),

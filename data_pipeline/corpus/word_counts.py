@@ -25,7 +25,7 @@ class WordCounts:
     words: dict[str, int]  # save for those dropped as too rare
     characters: dict[str, int]  # also in words that were dropped
     num_words: int  # running words of the corpus
-    dropped_below: int  # counts below it may be missing for want of memory; 0: none
+    dropped_below: int  # words counted below it were dropped to save memory
 
 
 def plain_files(
@@ -133,7 +133,6 @@ def count_ranges(
 
 @functools.cache
 def _counter(do_lower_case: bool) -> Callable:
-    """A function from a text to its different words and their counts."""
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
     def count(content):

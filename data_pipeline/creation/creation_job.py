@@ -65,7 +65,7 @@ class Job:
         return files * -(-MIN_TASKS // files) if files < MIN_TASKS else MIN_TASKS
 
     def shards(self, task: int) -> tuple[list[int], int, int]:
-        """What a task writes of a unit: output files, its shard in each, and how many."""
+        """What a task writes of a unit: files, its shard of each, and their number."""
         files = len(self.output_files)
         if files >= MIN_TASKS:
             return list(range(task, files, MIN_TASKS)), 0, 1

@@ -64,7 +64,6 @@ def _failures_explained(job: creation_job.Job) -> Iterator[None]:
 def _written(
     job: creation_job.Job, executor: futures.Executor, num_workers: int
 ) -> Iterator[Totals]:
-    """The result of each `creation_tasks.write`, unit by unit."""
     plan = creation_job.load_plan(job)
     # So many units are begun that no worker waits for the last task of one.
     ahead = 1 + num_workers // job.num_tasks

@@ -1,8 +1,7 @@
 """Documents to pairs of segments for pretraining (BERT section 3.1, Task #2).
 
 create_pretraining_data.py, create_instances_from_document. Pairs are ranges of a flat
-array of tokens, so that a pair takes some bytes, whatever its length; its tokens are
-gathered when it is written.
+array of tokens, gathered when written: some bytes each, whatever their length.
 """
 
 import bisect
@@ -146,7 +145,7 @@ def cut(documents, *, sentence_task, max_seq_length, short_seq_prob, passes, see
 
 
 def _cut_next(ends, first, last, target, uniform, found):
-    """Cuts sentences up to the target in two; a random B leaves the rest of them over."""
+    """Splits sentences up to the target; a random B leaves the rest for the next."""
     while first < last:
         end = bisect.bisect_left(ends, ends[first] + target, first + 1, last)
         size = end - first
@@ -160,7 +159,7 @@ def _cut_next(ends, first, last, target, uniform, found):
 
 
 def _cut_order(ends, first, last, target, uniform, found):
-    """Splits chunks at a sentence, or single sentences at a token; half are swapped."""
+    """Swaps half of the pairs; a sentence alone is split between two of its tokens."""
     while first < last:
         end = bisect.bisect_left(ends, ends[first] + target, first + 1, last)
         size, begin, stop = end - first, ends[first], ends[end]
@@ -212,10 +211,7 @@ def fill(pairs, documents, rng):
 
 
 def truncate(pairs, max_seq_length, sentence_task, rng):
-    """Shortens pairs that are too long, as the original's truncate_seq_pair does.
-
-    Tokens are taken from the longer segment (of equal ones B), front or back by chance.
-    """
+    """Shortens pairs as truncate_seq_pair does, the longer segment at a random end."""
     length_a, length_b = pairs.a_end - pairs.a_start, pairs.b_end - pairs.b_start
     if sentence_task == "none":  # cut to fit
         return pairs

@@ -60,10 +60,7 @@ def evaluation_order(lengths, batch_size):
 
 
 def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
-    """Names the windows at `indices`, int [B], such as "window 2 of 3".
-
-    `owners`, int [N], ascending, are the texts of all windows.
-    """
+    """Names windows of texts `owners`, int [N], ascending, such as "window 2 of 3"."""
     first = np.searchsorted(owners, owners[indices], side="left")
     end = np.searchsorted(owners, owners[indices], side="right")
     numbers = zip(indices - first + 1, end - first, strict=True)

@@ -53,7 +53,6 @@ def budgets(length_a, length_b, limit):
 
 
 def _head(rows, keep):
-    """The first `keep` values of each row."""
     starts = rows.row_starts()
     wanted = tf.ragged.range(starts, starts + tf.cast(keep, starts.dtype))
     return tf.gather(rows.values, wanted)

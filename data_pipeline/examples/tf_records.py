@@ -1,8 +1,7 @@
 """TFRecords of tf.train.Examples from arrays, thousands at a time.
 
-Building a message object for each record takes longer than everything else that makes
-a pretraining record. The bytes here are those that protobuf's own serializer gives
-(features in the order of their names).
+A message object for each record would take longer than all else that makes it. The
+bytes are those of protobuf's own serializer (features in the order of their names).
 """
 
 import itertools

@@ -43,12 +43,7 @@ class TextLines:
     max_seq_length: int  # in tokens, [CLS] and [SEP] included; longer lines are cut
 
     def measure(self) -> Size:
-        """Reads the file once.
-
-        Raises:
-            FileNotFoundError, ValueError: it cannot be read, is not UTF-8, or has no
-                line.
-        """
+        """Reads the file once; ValueError where it cannot be read or has no line."""
         num_lines = num_tokens = num_truncated = 0
         for packed in self._chunks():
             num_lines += len(packed)

@@ -1,7 +1,4 @@
-"""Files of vectors, written as they come: JSON lines, NumPy's .npz, or TFRecords.
-
-docs/features.md says how each is read.
-"""
+"""Files of vectors, written as they come; docs/features.md says how each is read."""
 
 import concurrent.futures
 import contextlib
@@ -88,7 +85,6 @@ def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Writ
 
 
 def _check_counts(path, num_lines, num_tokens, layout):
-    """Refuses a file whose head promises what does not follow."""
     if (num_lines, num_tokens) != (layout.num_lines, layout.num_tokens):
         raise ValueError(
             f"{path}: {num_lines} lines with {num_tokens} tokens came, "

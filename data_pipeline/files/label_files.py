@@ -51,11 +51,7 @@ def _checked(
 
 
 def read_text(path: str, open_file: Callable[..., Any]) -> str:
-    """The text of a file in UTF-8, without a byte-order mark.
-
-    Raises:
-        FileNotFoundError, ValueError: no such file, or it is not UTF-8.
-    """
+    """The text of a file in UTF-8, without a byte-order mark."""
     try:
         with open_file(path, "rb") as file:
             return file.read().decode("utf-8").removeprefix("\ufeff")

@@ -1,7 +1,4 @@
-"""What a pretrained model puts into blanks, as a table that people read.
-
-Loss and accuracy say how often it is right; this shows what it has learned.
-"""
+"""What a pretrained model puts into blanks, as a table that people read."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +14,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
 def choose(features, mask_id, *, limit=8):
-    """Picks the middle [MASK] of each of the first records: (record, prediction)."""
+    """The middle [MASK] of the first `limit` records with one: (record, prediction)."""
     positions = features["masked_lm_positions"]  # [B, P]
     at_positions = np.take_along_axis(features["input_ids"], positions, axis=1)
     is_hidden = (at_positions == mask_id) & (features["masked_lm_weights"] > 0)
@@ -56,10 +53,7 @@ def table(features, predicted, vocab, *, limit=8, num_words=12):
 
 
 def context(tokens: Sequence[str], position: int, num_words: int) -> str:
-    """Joins `num_words` words on each side of a token, with BLANK in its place.
-
-    `tokens` has the true one at `position`; [CLS] and padding are left out.
-    """
+    """Joins `num_words` words on each side of a token, with BLANK in its place."""
     words: list[str] = []
     blank = 0
     for i, token in enumerate(tokens):

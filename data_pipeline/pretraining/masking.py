@@ -37,7 +37,7 @@ class Rule:
     max_predictions_per_seq: int  # P
 
     def counts(self, lengths):
-        """Tokens to predict, int [N], of int [N]; halves are rounded to even."""
+        """Tokens to predict, int [N], of [N] each; halves are rounded to even."""
         wanted = np.rint(np.asarray(lengths) * self.masked_lm_prob).astype(np.int32)
         return np.minimum(self.max_predictions_per_seq, np.maximum(1, wanted))
 
@@ -118,12 +118,9 @@ def mask(
 
 
 def _random_order(is_candidate, count, rng):
-    """For each row `count` candidate columns, int32, in random order, then the others.
-
-    Also int [N], how many are candidates. A key of 32 bits holds random bits above and
-    the column below: one sort of plain integers gives both.
-    """
+    """Per row `count` columns, candidates first, in random order; how many are, [N]."""
     rows, width = is_candidate.shape
+    # Random bits above and the column below: one sort of plain integers gives both.
     bits = max(width - 1, 1).bit_length()
     keys = rng.integers(1 << 31, size=(rows, width), dtype=np.uint32)
     keys >>= np.uint32(bits)

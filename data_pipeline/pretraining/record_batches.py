@@ -35,9 +35,6 @@ def training_batches(
         tf.data.Dataset of dicts: input_ids, input_mask, segment_ids int32 [B, S];
         masked_lm_positions, masked_lm_ids int32 [B, P], masked_lm_weights float32 [B,
         P]; next_sentence_labels int32 [B].
-
-    Raises:
-        ValueError: the records are not masked, and there is no `mask`.
     """
     read = shuffling.records_of(source.files)
     records = _in_order(read, source, batch_size, seed, start_step)
@@ -48,10 +45,7 @@ def training_batches(
 def batch_names(
     source: RecordSource, batch_size: int, seed: int, step: int
 ) -> list[str]:
-    """Names the records of a batch of `training_batches`, such as "records/part-3:17".
-
-    That is the file, and the number of the record in it, from 0; no file is opened.
-    """
+    """Names the records of one batch, such as "records/part-3:17"; opens no file."""
     read = shuffling.numbers_of(source.counts)
     (batch,) = _in_order(read, source, batch_size, seed, step).take(1)
     begins = ragged.splits(source.counts)
@@ -82,8 +76,7 @@ def evaluation_batches(
 def explain(error: Exception, source: RecordSource) -> str | None:
     """One line on which file made reading batches fail; TensorFlow does not say.
 
-    Reads the files again up to the one that is to blame. None where the error is not
-    about reading, or all files can be read after all.
+    Reads the files again up to the one to blame; None if reading is not to blame.
     """
     if isinstance(error, tf.errors.NotFoundError):
         gone = [file for file in source.files if not tf.io.gfile.exists(file)]
@@ -116,7 +109,6 @@ def _parser(source):
 
 
 def _batches(source, records, seed, start_step, mask):
-    """Parses batches of records, and masks them where they are not."""
     if not source.has_masks and mask is None:
         raise ValueError(
             f"the records of {wording.first_of(source.files, 1)} hold unmasked text, "

@@ -26,7 +26,7 @@ class RecordSource:
 
 
 def find(spec: str, flag: str = "input_file") -> list[str]:
-    """Lists files of records, not metadata and unfinished ones; see file_patterns."""
+    """Lists files of records, leaving out metadata and unfinished files."""
 
     def is_whole(path):
         name = path.rsplit("/", 1)[-1]

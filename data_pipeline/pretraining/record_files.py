@@ -64,7 +64,6 @@ def describe(file: str) -> Contents:
 
 
 def _reason(error):
-    """The message of a tf.errors.OpError in one line."""
     return " ".join(_WRAPPING.sub("", error.message).split())
 
 
@@ -151,11 +150,7 @@ def _measure(serialized, where):
 
 
 def count_records(file: str, size: int) -> int:
-    """Counts the records in the `size` bytes of a file by their lengths alone.
-
-    Raises:
-        ValueError: the file ends within a record; names the byte where that begins.
-    """
+    """Counts records by their lengths; ValueError where the file ends within one."""
     count = position = begin = 0
     block = b""
     with tf.io.gfile.GFile(file, "rb") as source:

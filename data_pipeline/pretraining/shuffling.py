@@ -62,7 +62,7 @@ def windows(read, counts, seed, start):
 
 
 def _epoch(read, counts, seed, epoch, position):
-    """Windows of an epoch, an int or int64 scalar, without `position` (int) records."""
+    """Windows of an epoch, an int or a graph's int64, from an int position on."""
     epoch_seed = tf.stack([tf.constant(seed, tf.int64), tf.cast(epoch, tf.int64)])
     with tf.device("CPU"):
         order = _shuffled(tf.range(len(counts)), epoch_seed)

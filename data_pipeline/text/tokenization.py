@@ -8,8 +8,6 @@ The chain, in the order in which the original works (BERT section 3 and its code
 3. split at whitespace, and around every punctuation mark and CJK ideograph;
 4. cut each word greedily into word pieces; a word of more than 200 characters, or one
    that the vocabulary cannot spell, becomes [UNK].
-
-`data_pipeline/text/normalization.py` does the first two; the others are one operation.
 """
 
 import functools
@@ -110,13 +108,7 @@ class BertTokenizer:
             raise ValueError(f"{vocab_file}: {error}") from error
 
     def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
-        """Cuts texts, [B] or a scalar, into int32 ids: ragged [B, (S)], or [S].
-
-        Bytes that are not UTF-8 are ignored.
-
-        Raises:
-            ValueError: `texts` has more than one axis, or an unknown number of them.
-        """
+        """Cuts texts, a scalar or [B], into int32 ids, [S] or ragged [B, (S)]."""
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank not in (0, 1):
             raise ValueError(
