@@ -21,8 +21,8 @@ SUFFIX = ".incomplete"
 def replacing(*paths: str, shared: bool = False) -> Iterator[list[str]]:
     """Yields a path to write to for each of `paths`, renamed to it if all goes well.
 
-    All are renamed at the end, in this order; they may be directories, and missing
-    parents are made. Set `shared` where another process may be writing the same file.
+    Files or directories are replaced together, in this order; missing parents are made.
+    Set `shared` where another process may be writing the same file.
 
     Raises:
         OSError: one cannot be written; then, as after any exception, nothing stays.

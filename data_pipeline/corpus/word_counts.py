@@ -25,7 +25,7 @@ class WordCounts:
     words: dict[str, int]  # save for those dropped as too rare
     characters: dict[str, int]  # also in words that were dropped
     num_words: int  # running words of the corpus
-    dropped_below: int  # words counted below it were dropped to save memory
+    dropped_below: int  # below it, words were dropped to save memory; 0: none was
 
 
 def plain_files(

@@ -53,8 +53,7 @@ def learn(
     differ. Words with a character below the minimum frequency are [UNK].
 
     Raises:
-        ValueError: characters and special tokens exceed `vocab_size`, or all are too
-            rare.
+        ValueError: `vocab_size` has no room for the characters, or all are too rare.
     """
     unused = [f"[unused{number}]" for number in range(num_unused_tokens)]
     before, after = unused[:UNUSED_BEFORE_UNK], unused[UNUSED_BEFORE_UNK:]

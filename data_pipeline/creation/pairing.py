@@ -66,8 +66,8 @@ class Pairs:
 def read_documents(lines, tokenizer):
     """Tokenizes lines of UTF-8 bytes: a sentence each, blank ones between documents.
 
-    Ignores invalid bytes, and drops sentences and documents without a token, as in the
-    original.
+    Ignores invalid bytes; as the original, drops sentences and documents without a
+    token.
     """
     ids = tokenizer.tokenize(tf.constant(lines, tf.string))  # [L, (S)]
     lengths = ids.row_lengths().numpy()
@@ -111,9 +111,9 @@ def cut(documents, *, sentence_task, max_seq_length, short_seq_prob, passes, see
 
     The sentence task is next (half of the pairs get a random B), order (half of the
     pairs are swapped; ALBERT section 3.1) or none (one segment, as many whole sentences
-    as fit; RoBERTa section 4.2). `max_seq_length` includes the special tokens. A pass
-    over a document has a shorter target with probability `short_seq_prob`. Equal seeds,
-    str, give equal pairs.
+    as fit; RoBERTa section 4.2). `max_seq_length` includes the special tokens. With
+    probability `short_seq_prob` a pass over a document has a shorter target. Equal
+    seeds give equal pairs.
     """
     rng = random.Random(seed)
     cut_one = {"next": _cut_next, "order": _cut_order, "none": _cut_single}

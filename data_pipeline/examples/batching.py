@@ -75,8 +75,7 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
     IGNORED. `pad_to` is the length of every batch in tokens, or None for its longest.
 
     Returns:
-        Dicts: input_ids, input_mask, segment_ids int32 [B, S]; targets [B, ...] or [B,
-        S].
+        Dicts: input_ids, input_mask, segment_ids int32 [B, S], and the targets.
     """
     tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
     first_lengths = tf.constant(packed.first_lengths)

@@ -62,9 +62,8 @@ def pack(ids_a, ids_b, *, cls_id, sep_id, max_seq_length):
     """[CLS] A [SEP] or [CLS] A [SEP] B [SEP] (BERT Figure 2), as TensorFlow operations.
 
     Ids and result are ragged int32 [B, (S)], `ids_b` None for single texts; the lengths
-    of segment 0, int32 [B], come second. `max_seq_length` counts the special tokens,
-    too. A single text keeps its beginning; of a pair, the longer text loses tokens
-    first.
+    of segment 0, int32 [B], come second. `max_seq_length` counts [CLS] and [SEP]. A
+    single text keeps its beginning; of a pair, the longer text loses tokens first.
     """
     rows = ids_a.nrows()
     cls, sep = tf.fill([rows, 1], cls_id), tf.fill([rows, 1], sep_id)

@@ -2,8 +2,7 @@
 
 A line `A ||| B` is a pair of texts, any other line one text, and a blank line a text
 without a token; as in the original's extract_features.py. The file is read and
-tokenized in chunks. Chunks are cut into pools, whose lines are put into batches by
-length.
+tokenized in chunks, which are cut into pools, and these into batches by length.
 """
 
 import dataclasses

@@ -17,8 +17,7 @@ def read_labels(spec: str, open_file: Callable[..., Any] = open) -> tuple[str, .
     """Reads --labels, in the order of ids: names between commas, or a file of lines.
 
     Raises:
-        FileNotFoundError, ValueError: no such file; an empty or repeated label, or
-            none.
+        FileNotFoundError, ValueError: no such file, or an empty or repeated label.
     """
     is_remote = "://" in spec
     if not is_remote and not os.path.isfile(spec):

@@ -32,9 +32,12 @@ def training_batches(
     after the last. `mask`, for records that are not masked, draws by seed and step.
 
     Returns:
-        tf.data.Dataset of dicts: input_ids, input_mask, segment_ids int32 [B, S];
-        masked_lm_positions, masked_lm_ids int32 [B, P], masked_lm_weights float32 [B,
-        P]; next_sentence_labels int32 [B].
+        Dicts: input_ids, input_mask, segment_ids int32 [B, S]; masked_lm_positions and
+        masked_lm_ids int32, masked_lm_weights float32, each [B, P];
+        next_sentence_labels int32 [B].
+
+    Raises:
+        ValueError: the records are not masked, and there is no `mask`.
     """
     read = shuffling.records_of(source.files)
     records = _in_order(read, source, batch_size, seed, start_step)

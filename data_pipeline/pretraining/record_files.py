@@ -51,8 +51,7 @@ def describe(file: str) -> Contents:
     """Reads the metadata of a file, or else counts and probes its records.
 
     Raises:
-        ValueError: it cannot be read, is truncated, has not the size that its metadata
-            says, or holds no pretraining records.
+        ValueError: it is unreadable, truncated, changed, or holds no such records.
     """
     try:
         size = tf.io.gfile.stat(file).length

@@ -1,7 +1,7 @@
 """What a file of pretraining records holds, in a small JSON file beside it.
 
-So run_pretraining.py need not be told what create_pretraining_data.py was. The
-original's records have no such file and are read as they are.
+So run_pretraining.py can check the flags. Records of the original have no such file,
+and are read as they are.
 """
 
 import dataclasses

@@ -59,8 +59,8 @@ def is_whitespace(points):
 def _places(points, words, word_starts, word_ends, tokens, tokenizer):
     """Begins and ends as in `Contexts`, without whitespace, as by answer_text.Offsets.
 
-    Counts normalized and written characters side by side, for all words together. Where
-    the counts of a word differ, its parts are unknown and the whole word counts.
+    Where normalized and written characters of a word differ in number, its parts are
+    unknown and the whole word counts.
     """
     lower = tokenizer.do_lower_case
     parts = normalization.split_words(words, lower)  # [W, (parts)]
