@@ -19,19 +19,13 @@ SUFFIX = ".incomplete"
 
 @contextlib.contextmanager
 def replacing(*paths: str, shared: bool = False) -> Iterator[list[str]]:
-    """Gives places to write to, which take their names when all went well.
+    """Yields a path to write to for each of `paths`, renamed to it if all goes well.
 
-    Args:
-        *paths: anything that tf.io.gfile writes; replaced together, and in this order.
-            Directories are made.
-        shared: whether another process may be writing the same file.
-
-    Yields:
-        The path to write to for each of `paths`.
+    Files or directories are replaced together, in this order; missing parents are made.
+    Set `shared` where another process may be writing the same file.
 
     Raises:
-        OSError: one cannot be written. None has its name then, and, as after any other
-            exception, nothing else stays.
+        OSError: one cannot be written; then, as after any exception, nothing stays.
     """
     suffix = f"{SUFFIX}-{uuid.uuid4().hex[:12]}" if shared else SUFFIX
     temporary = [f"{path}{suffix}" for path in paths]
@@ -50,15 +44,7 @@ def replacing(*paths: str, shared: bool = False) -> Iterator[list[str]]:
 
 
 def write(files: Mapping[str, Iterable[str]]) -> None:
-    """Writes text files that take their names together.
-
-    Args:
-        files: {path: parts of its text}, which may be read from the file that is
-            replaced.
-
-    Raises:
-        OSError: as in `replacing`.
-    """
+    """Writes text files, {path: parts of its text}, that take their names together."""
     with replacing(*files) as temporary:
         for path, parts in zip(temporary, files.values(), strict=True):
             with tf.io.gfile.GFile(path, "w") as file:
@@ -93,14 +79,7 @@ def read_json(path: str) -> dict[str, Any]:
 
 
 def check_writable(path: str) -> None:
-    """Refuses a path where no file can be written, before hours of work for it.
-
-    The directory is made where there is none.
-
-    Raises:
-        ValueError: it is a directory.
-        OSError: nothing can be written there.
-    """
+    """Raises OSError or ValueError where no file can be written, before long work."""
     if path.endswith("/") or tf.io.gfile.isdir(path):
         raise ValueError(f"{path} is a directory; name the file to write in it")
     trial = f"{path}{SUFFIX}-trial"

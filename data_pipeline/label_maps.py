@@ -33,11 +33,10 @@ def is_of_tags(path: str) -> bool:
 
 
 def read(path: str, num_classes: int) -> Classes:
-    """Reads the label_map.json of a head with so many classes.
+    """Reads the label_map.json of a head with `num_classes` classes.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: not such a file, or that of another head.
+        FileNotFoundError, ValueError: no such file, or not that of this head.
     """
     is_tags = is_of_tags(path)
     classes = tag_sets.read_map(path) if is_tags else label_sets.read_label_map(path)
@@ -50,12 +49,10 @@ def read(path: str, num_classes: int) -> Classes:
 
 
 def named(names: Sequence[str], problem_type: str) -> Classes:
-    """The classes of a head of which only the names are known, in the order of ids.
-
-    The problem type is one of label_sets.PROBLEM_TYPES, or "" for tags.
+    """Builds the classes of a head from nothing but their names, in the order of ids.
 
     Raises:
-        ValueError: these cannot be the names of that.
+        ValueError: the names do not suit `problem_type`, which is "" for tags.
     """
     try:
         if problem_type:

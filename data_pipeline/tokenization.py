@@ -75,7 +75,6 @@ def _whole_lines(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _main(argv: Sequence[str], vocab_file: str, do_lower_case: bool, ids: bool) -> int:
-    """Prints the tokens of the file argv[1], `-` being standard input."""
     try:
         if len(argv) != 2:
             raise ValueError(

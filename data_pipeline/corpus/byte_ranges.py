@@ -25,11 +25,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 def find_files(patterns: str) -> list[str]:
-    """The files of text that --input_file names.
-
-    Raises:
-        ValueError: one of the names stands for no file.
-    """
+    """The text files that --input_file names; ValueError where a name has none."""
     wanted = "text files, separated by commas, or globs such as corpus/*.txt"
     return file_patterns.find(patterns, flag="input_file", wanted=wanted)
 
@@ -40,11 +36,7 @@ def is_packed(path: str) -> bool:
 
 
 def unpack(path: str, destination: str) -> None:
-    """Unpacks a gzip file; the result is whole under its name or absent.
-
-    Raises:
-        ValueError: the file is truncated or is not gzip.
-    """
+    """Unpacks a gzip file, whole or not at all; ValueError where it is damaged."""
     try:
         with (
             atomic_files.replacing(destination, shared=True) as (temporary,),
@@ -97,10 +89,7 @@ class Corpus:
         return np.minimum(rest, RANGE_BYTES)
 
     def groups(self, order: np.ndarray, max_bytes: int) -> list[np.ndarray]:
-        """Cuts a sequence of ranges, int [K], into groups of about equal size.
-
-        A group has `max_bytes` at most, give or take a range, and is never empty.
-        """
+        """Cuts ranges, int [K], into non-empty groups of about `max_bytes` at most."""
         ends = np.cumsum(self.range_sizes(order))
         if not len(ends):
             return []
@@ -111,10 +100,7 @@ class Corpus:
         return np.split(order, cuts)
 
     def read(self, index: int) -> bytes:
-        """The documents of a range; each document is in exactly one.
-
-        There may be none, where a document of a range before covers it.
-        """
+        """The documents of a range, each being in exactly one; there may be none."""
         number = int(self.range_files[index])
         start, size = int(self.range_starts[index]), self.sizes[number]
         with tf.io.gfile.GFile(self.files[number], "rb") as file:
@@ -125,11 +111,7 @@ class Corpus:
 
 
 def _boundary(file, offset: int, size: int) -> int:
-    """Where the first document after an offset begins.
-
-    It grows with the offset and depends on nothing else, so each range ends where the
-    next one begins.
-    """
+    """Where the next document begins; it grows with the offset, so ranges meet."""
     if offset == 0 or offset >= size:
         return min(offset, size)
     file.seek(offset)

@@ -34,13 +34,10 @@ def start(
     """Starts workers; enter it before TensorFlow does anything in this process.
 
     On Linux they are forked, which takes no time and shares the memory of the
-    libraries; a process whose TensorFlow has threads already cannot be forked.
-
-    A single worker works in this process. Others call `warm_up` first, while this
-    process goes on; its ValueError is ignored, since the work will raise it again.
-
-    Yields:
-        An executor. After an exception, work that has not begun is dropped.
+    libraries; a process whose TensorFlow has threads already cannot be forked. A single
+    worker works in this process. Others call `warm_up` first, while this process goes
+    on; its ValueError is ignored, since the work will raise it again. After an
+    exception, work that has not begun is dropped.
 
     Raises:
         OSError: a worker was killed.

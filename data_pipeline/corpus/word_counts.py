@@ -20,30 +20,18 @@ MAX_WORDS = 4_000_000
 
 @dataclasses.dataclass
 class WordCounts:
-    """How often words and characters occur in a corpus.
+    """How often words and characters occur in a corpus."""
 
-    Attributes:
-        words: how often each occurs, save for those dropped as too rare.
-        characters: how often each occurs, also in words that were dropped.
-        num_words: running words of the corpus.
-        dropped_below: words that had occurred less often when memory ran short were
-            dropped; 0 if it never did.
-    """
-
-    words: dict[str, int]
-    characters: dict[str, int]
-    num_words: int
-    dropped_below: int
+    words: dict[str, int]  # save for those dropped as too rare
+    characters: dict[str, int]  # also in words that were dropped
+    num_words: int  # running words of the corpus
+    dropped_below: int  # below it, words were dropped to save memory; 0: none was
 
 
 def plain_files(
     files: list[str], directory: str, executor: futures.Executor
 ) -> list[str]:
-    """The same files, with those of gzip unpacked into a directory.
-
-    Raises:
-        ValueError: a gzip file is truncated.
-    """
+    """The same files, with those of gzip unpacked into a directory by `unpack`."""
     plain = [
         os.path.join(directory, f"{index}.txt") if byte_ranges.is_packed(path) else path
         for index, path in enumerate(files)
@@ -71,12 +59,9 @@ def count(
 
     Memory is bounded: when there are more than `max_words` different words, the rarest
     are dropped until at most half as many are left, as in lossy counting. So rare words
-    hardly influence a vocabulary; their characters stay counted.
-
-    Args:
-        corpus: plain UTF-8 files; where lines begin and end does not matter.
-        num_workers: of the executor; each has two groups of ranges at most.
-        report: called with ranges done, of how many, MB=... and words=....
+    hardly influence a vocabulary; their characters stay counted. Each of `num_workers`
+    has two groups of ranges at most. `report` is called with ranges done, of how many,
+    MB=... and words=....
 
     Raises:
         ValueError: there is no word in the corpus.
@@ -148,7 +133,6 @@ def count_ranges(
 
 @functools.cache
 def _counter(do_lower_case: bool) -> Callable:
-    """A function from a text to its different words and their counts."""
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
     def count(content):

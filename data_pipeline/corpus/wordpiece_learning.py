@@ -6,10 +6,9 @@ prefixes. In the first pass substrings begin anywhere; in later ones, only where
 begins when words are cut with the pieces of the pass before. The threshold decides the
 size of the vocabulary, so it is searched.
 
-TensorFlow Text documents this algorithm, but its code subtracts the occurrences of all
-substrings from their prefixes, also of those that become no piece, so hardly any prefix
-of a word stays. On English text of another source than the training text, its 8,000
-entries need 1.369 pieces a word, and those learned here 1.314.
+The code of TensorFlow Text for this also subtracts the occurrences of substrings that
+become no piece, so hardly any prefix of a word stays. On other English text than that
+of training, its 8,000 entries need 1.369 pieces a word, those learned here 1.314.
 """
 
 import bisect
@@ -46,19 +45,15 @@ def learn(
     min_character_frequency: int = 1,
     report: Callable[[str], None] = print,
 ) -> list[str]:
-    """Makes a vocabulary in the order of the released ones.
+    """Makes a vocabulary of at most `vocab_size`, in the order of the released ones.
 
     [PAD] is 0; then come up to 99 unused tokens, [UNK], [CLS], [SEP], [MASK], further
     unused tokens, all characters by code point, first as the beginning of a word and
     then as its continuation, and last the pieces, the most frequent first. All entries
-    differ. Characters below the minimum are no entries, so words with them are [UNK].
-
-    Returns:
-        V tokens, at most `vocab_size`; fewer if the corpus has no more pieces.
+    differ. Words with a character below the minimum frequency are [UNK].
 
     Raises:
-        ValueError: the characters and special tokens are more than `vocab_size`, or no
-            character occurs often enough.
+        ValueError: `vocab_size` has no room for the characters, or all are too rare.
     """
     unused = [f"[unused{number}]" for number in range(num_unused_tokens)]
     before, after = unused[:UNUSED_BEFORE_UNK], unused[UNUSED_BEFORE_UNK:]
@@ -130,7 +125,6 @@ def _too_many_characters(
 def _bounded(
     words: list[tuple[str, int]], report: Callable[[str], None]
 ) -> list[tuple[str, int]]:
-    """The most frequent words, as many as there is memory for."""
     lengths = np.array([len(word) for word, _ in words], np.int64)
     substrings = np.cumsum(lengths * (lengths + 1) // 2)
     count = int(np.searchsorted(substrings, MAX_SUBSTRINGS))
@@ -141,11 +135,7 @@ def _bounded(
 def _search(
     words: list[tuple[str, int]], wanted: int, report: Callable[[str], None]
 ) -> list[str]:
-    """Pieces of the highest threshold that gives enough of them.
-
-    Returns:
-        The pieces, the most frequent first; fewer than wanted if there are no more.
-    """
+    """Pieces of the highest threshold that gives enough, the most frequent first."""
     numbers = [count for _, count in words]
     substrings = _count_substrings(words, (range(len(word)) for word, _ in words))
     # Thresholds that are still possible.
@@ -193,7 +183,6 @@ class _Substrings(NamedTuple):
 def _pieces(
     words: Sequence[tuple[str, int]], substrings: _Substrings, threshold: int
 ) -> list[str]:
-    """The pieces for a threshold, most frequent first, given all substrings."""
     kept = _keep(substrings, threshold)
     for _ in range(_PASSES - 1):
         starts = (_piece_starts(word, kept) for word, _ in words)
@@ -206,7 +195,6 @@ def _pieces(
 def _count_substrings(
     words: Iterable[tuple[str, int]], starts_of_words: Iterable[Iterable[int]]
 ) -> _Substrings:
-    """Counts the substrings that begin at given places of each word."""
     substrings = _Substrings({}, {})
     for (word, count), starts in zip(words, starts_of_words, strict=True):
         for start in starts:

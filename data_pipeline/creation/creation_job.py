@@ -65,12 +65,7 @@ class Job:
         return files * -(-MIN_TASKS // files) if files < MIN_TASKS else MIN_TASKS
 
     def shards(self, task: int) -> tuple[list[int], int, int]:
-        """What a task writes of each unit.
-
-        Returns:
-            The output files it writes for, which of their shards is its own, and the
-            number of shards that a unit has in each of them.
-        """
+        """What a task writes of a unit: files, its shard of each, and their number."""
         files = len(self.output_files)
         if files >= MIN_TASKS:
             return list(range(task, files, MIN_TASKS)), 0, 1
@@ -132,21 +127,14 @@ def load_plan(job: Job) -> UnitPlan:
 
 @functools.lru_cache(maxsize=2)
 def load_tokenizer(vocab_file: str, lower: bool) -> tokenization.BertTokenizer:
-    """The tokenizer of a vocabulary, made and warmed up once in a process.
-
-    Raises:
-        ValueError: as in BertTokenizer.from_file.
-    """
+    """The tokenizer of a vocabulary, made and warmed up once in a process."""
     tokenizer = tokenization.BertTokenizer.from_file(vocab_file, lower)
     tokenizer.tokenize(["first"])  # which takes longer than the second
     return tokenizer
 
 
 def begin(job: Job) -> list[int]:
-    """Makes the work directory, or finds that of the same job, killed before.
-
-    Returns:
-        Indices of the input files that have to be unpacked.
+    """Makes or finds the work directory; returns indices of input files to unpack.
 
     Raises:
         ValueError: the directory holds another unfinished job.

@@ -20,13 +20,13 @@ def run_local(
     num_workers: int,
     report: Callable[..., None],
 ) -> Totals:
-    """Does what is left of a job on the `num_workers` of `processes.start`.
+    """Does what is left of a job, on the `num_workers` of `processes.start`.
 
     `report` is called as report(done, total, instances=n) after each task.
 
     Raises:
-        ValueError: another unfinished job is in the way, or the corpus holds nothing.
-        OSError: a file cannot be read or written.
+        OSError, ValueError: a file cannot be read or written, another unfinished job is
+            in the way, or the corpus holds nothing.
     """
     totals: collections.Counter[str] = collections.Counter()
     with _failures_explained(job):
@@ -64,7 +64,6 @@ def _failures_explained(job: creation_job.Job) -> Iterator[None]:
 def _written(
     job: creation_job.Job, executor: futures.Executor, num_workers: int
 ) -> Iterator[Totals]:
-    """The result of each `creation_tasks.write`, unit by unit."""
     plan = creation_job.load_plan(job)
     # So many units are begun that no worker waits for the last task of one.
     ahead = 1 + num_workers // job.num_tasks
@@ -106,14 +105,13 @@ def _check_totals(job: creation_job.Job, totals: Totals) -> None:
 
 
 def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
-    """Does the same as Apache Beam pipelines, on whatever runner the options name.
+    """Does the same as Apache Beam pipelines; the records are equal, byte for byte.
 
-    The records are those of `run_local`, byte for byte. Every worker must be able to
-    read and write all paths, as with gs://. An option is --runner=DataflowRunner, say.
+    All workers must be able to read and write all paths, as with gs://. The options
+    name the runner, such as --runner=DataflowRunner.
 
     Raises:
-        ValueError: apache-beam is not installed; as in `run_local` otherwise.
-        OSError: a file cannot be read or written.
+        OSError, ValueError: as in `run_local`, or apache-beam is not installed.
     """
     try:
         import apache_beam as beam
@@ -125,7 +123,7 @@ def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
         ) from error
 
     def each(function, items):
-        """A pipeline that calls function(job, item) for every item, somewhere."""
+        """Calls function(job, item) for every item, somewhere."""
         if not items:
             return
         settings = pipeline_options.PipelineOptions(list(options))

@@ -62,9 +62,7 @@ def cut(job: creation_job.Job, unit: int, chunk: int) -> None:
 def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
     """Masks and writes a task's shards of a unit, all of whose chunks are cut.
 
-    Returns:
-        COUNTS of what is written; documents, sentences and tokens are those of the
-        unit and are counted by its task 0.
+    Returns their COUNTS; task 0 counts documents, sentences and tokens of the unit.
     """
     marker = job.counts_path(unit, task)
     if tf.io.gfile.exists(marker):

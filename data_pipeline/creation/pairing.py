@@ -1,8 +1,7 @@
 """Documents to pairs of segments for pretraining (BERT section 3.1, Task #2).
 
 create_pretraining_data.py, create_instances_from_document. Pairs are ranges of a flat
-array of tokens, so that a pair takes some bytes, whatever its length; its tokens are
-gathered when it is written.
+array of tokens, gathered when written: some bytes each, whatever their length.
 """
 
 import bisect
@@ -65,13 +64,10 @@ class Pairs:
 
 
 def read_documents(lines, tokenizer):
-    """Tokenizes lines: a sentence each, blank ones between documents.
+    """Tokenizes lines of UTF-8 bytes: a sentence each, blank ones between documents.
 
-    Sentences and documents without a token are left out, as in the original.
-
-    Args:
-        lines: list of UTF-8 bytes; invalid ones are ignored.
-        tokenizer: tokenization.BertTokenizer.
+    Ignores invalid bytes; as the original, drops sentences and documents without a
+    token.
     """
     ids = tokenizer.tokenize(tf.constant(lines, tf.string))  # [L, (S)]
     lengths = ids.row_lengths().numpy()
@@ -113,15 +109,11 @@ def join_pairs(parts):
 def cut(documents, *, sentence_task, max_seq_length, short_seq_prob, passes, seed):
     """Cuts documents into Pairs, by passes and documents; a random B is left open.
 
-    Args:
-        documents: Documents.
-        sentence_task: next (half of the pairs get a random B), order (half of the
-            pairs are swapped; ALBERT section 3.1) or none (one segment, as many whole
-            sentences as fit; RoBERTa section 4.2).
-        max_seq_length: in tokens, the special ones included.
-        short_seq_prob: probability that a pass over a document has a shorter target.
-        passes: times each document is cut.
-        seed: str; equal seeds give equal pairs.
+    The sentence task is next (half of the pairs get a random B), order (half of the
+    pairs are swapped; ALBERT section 3.1) or none (one segment, as many whole sentences
+    as fit; RoBERTa section 4.2). `max_seq_length` includes the special tokens. With
+    probability `short_seq_prob` a pass over a document has a shorter target. Equal
+    seeds give equal pairs.
     """
     rng = random.Random(seed)
     cut_one = {"next": _cut_next, "order": _cut_order, "none": _cut_single}
@@ -153,10 +145,7 @@ def cut(documents, *, sentence_task, max_seq_length, short_seq_prob, passes, see
 
 
 def _cut_next(ends, first, last, target, uniform, found):
-    """Sentences up to the target, split at a sentence; half of them lose their B.
-
-    A random B leaves the rest of its chunk to the next pair.
-    """
+    """Splits sentences up to the target; a random B leaves the rest for the next."""
     while first < last:
         end = bisect.bisect_left(ends, ends[first] + target, first + 1, last)
         size = end - first
@@ -170,10 +159,7 @@ def _cut_next(ends, first, last, target, uniform, found):
 
 
 def _cut_order(ends, first, last, target, uniform, found):
-    """Sentences up to the target, split at a sentence; half of them are swapped.
-
-    A chunk of one sentence is split between two of its tokens.
-    """
+    """Swaps half of the pairs; a sentence alone is split between two of its tokens."""
     while first < last:
         end = bisect.bisect_left(ends, ends[first] + target, first + 1, last)
         size, begin, stop = end - first, ends[first], ends[end]
@@ -203,10 +189,9 @@ def _cut_single(ends, first, last, target, uniform, found):
 
 
 def fill(pairs, documents, rng):
-    """Gives the open pairs a B: some sentences of another document.
+    """Gives open pairs a B: sentences of another document, up to the target or its end.
 
-    Document (the own one if there is no other) and first sentence are drawn with equal
-    probability; sentences follow until the target is reached or the document ends.
+    Document (the own one if there is no other) and first sentence are drawn uniformly.
     """
     is_open = pairs.b_start < 0
     own = pairs.document[is_open]
@@ -226,11 +211,7 @@ def fill(pairs, documents, rng):
 
 
 def truncate(pairs, max_seq_length, sentence_task, rng):
-    """Shortens pairs that are too long, as the original's truncate_seq_pair does.
-
-    Each token is taken from the longer segment (of two equally long ones from B), at
-    its front or back by chance.
-    """
+    """Shortens pairs as truncate_seq_pair does, the longer segment at a random end."""
     length_a, length_b = pairs.a_end - pairs.a_start, pairs.b_end - pairs.b_start
     if sentence_task == "none":  # cut to fit
         return pairs
@@ -249,9 +230,8 @@ def truncate(pairs, max_seq_length, sentence_task, rng):
 def assemble(pairs, tokens, *, cls_id, sep_id, max_seq_length, sentence_task):
     """[CLS] A [SEP] B [SEP], padded with 0; without a second task [CLS] A [SEP].
 
-    Returns:
-        input_ids int32 [N, S], lengths int32 [N], first_lengths int32 [N]: those of
-        segment 0, which is [CLS], A and the first [SEP].
+    Returns int32 input_ids [N, S], lengths [N], and lengths of segment 0 [N], which is
+    [CLS], A and the first [SEP].
     """
     length_a = (pairs.a_end - pairs.a_start).astype(np.int32)[:, None]  # [N, 1]
     length_b = (pairs.b_end - pairs.b_start).astype(np.int32)[:, None]

@@ -28,18 +28,12 @@ def training_order(
     seed: int,
     group_by_length: bool = True,
 ) -> np.ndarray:
-    """The examples of every training batch; equal seeds give equal orders.
+    """Orders the examples of all training batches, int32 [num_steps, batch_size].
 
-    Each epoch is a new permutation. A batch is full; it may hold the end of one epoch
-    and the start of the next (the original repeats before it batches). With
-    `group_by_length`, pools of consecutive examples are sorted by length, cut into
-    batches, and the batches shuffled.
-
-    Args:
-        lengths: int [N], tokens an example.
-
-    Returns:
-        int32 [num_steps, batch_size], indices of examples.
+    `lengths` are int [N], in tokens; equal seeds give equal orders. Each epoch is a new
+    permutation. A batch is full; it may hold the end of one epoch and the start of the
+    next (the original repeats before it batches). With `group_by_length`, pools of
+    consecutive examples are sorted by length and cut into batches, which are shuffled.
     """
     rng = np.random.default_rng(seed)
     total = num_steps * batch_size
@@ -59,23 +53,14 @@ def training_order(
 
 
 def evaluation_order(lengths, batch_size):
-    """All examples once, sorted by length.
-
-    Returns:
-        int32 [number of batches, batch_size]; -1 fills up the last batch.
-    """
+    """All examples once, by length: int32 [batches, batch_size], -1 fills the last."""
     order = np.argsort(lengths, kind="stable").astype(np.int32)
     filling = np.full(-len(order) % batch_size, -1, np.int32)
     return np.concatenate([order, filling]).reshape(-1, batch_size)
 
 
 def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
-    """Says which windows of their texts B of N windows are, such as "window 2 of 3".
-
-    Args:
-        owners: int [N], ascending, the text of each window.
-        indices: int [B], windows.
-    """
+    """Names windows of texts `owners`, int [N], ascending, such as "window 2 of 3"."""
     first = np.searchsorted(owners, owners[indices], side="left")
     end = np.searchsorted(owners, owners[indices], side="right")
     numbers = zip(indices - first + 1, end - first, strict=True)
@@ -83,17 +68,14 @@ def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
 
 
 def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
-    """Padded batches of features, in the given order.
+    """Makes a tf.data.Dataset of padded batches in an order, int32 [steps, B].
 
-    Args:
-        order: int32 [steps, B] of indices; -1 stands for any example.
-        targets: {feature name: array [N, ...]} to be learned; where every token has
-            its own, a tf.RaggedTensor [N, (S)], filled up with IGNORED.
-        pad_to: length of every batch in tokens, or None for its longest.
+    An index of -1 stands for any example. `targets` are {feature name: array [N, ...]}
+    or, where every token has its own, a tf.RaggedTensor [N, (S)], filled up with
+    IGNORED. `pad_to` is the length of every batch in tokens, or None for its longest.
 
     Returns:
-        tf.data.Dataset of dicts: input_ids, input_mask, segment_ids int32 [B, S], and
-        the targets, [B, ...] or [B, S].
+        Dicts: input_ids, input_mask, segment_ids int32 [B, S], and the targets.
     """
     tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
     first_lengths = tf.constant(packed.first_lengths)
@@ -121,22 +103,14 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """The N examples of a split, as training/fine_tuning.py takes them.
-
-    Attributes:
-        packed: their tokens.
-        names: int [B] of indices -> what these examples are called in a message.
-        digest: gives a short text that differs where tokens or targets differ.
-        targets: {feature name: what is to be learned}, as in `batches`.
-    """
+    """N examples of a split, for training/fine_tuning.py; targets as in `batches`."""
 
     packed: packing.Packed
-    names: Callable[[np.ndarray], list[str]]
-    digest: Callable[[], str]
+    names: Callable[[np.ndarray], list[str]]  # indices [B] -> their names in messages
+    digest: Callable[[], str]  # differs where tokens or targets differ
     targets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __len__(self) -> int:
-        """Number of examples."""
         return len(self.packed)
 
     def training_order(self, **settings: Any) -> np.ndarray:

@@ -17,19 +17,12 @@ from data_pipeline.examples import ragged
 
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """Packed sequences without padding, end to end.
+    """Packed sequences without padding, end to end."""
 
-    Attributes:
-        tokens: int32 [sum of lengths], [CLS] A [SEP] or [CLS] A [SEP] B [SEP] each.
-        splits: int64 [N + 1]; sequence i is tokens[splits[i]:splits[i + 1]].
-        first_lengths: int32 [N], tokens of segment 0 ([CLS], A and the first [SEP]).
-        num_truncated: number of sequences that lost tokens to the length limit.
-    """
-
-    tokens: np.ndarray
-    splits: np.ndarray
-    first_lengths: np.ndarray
-    num_truncated: int = 0
+    tokens: np.ndarray  # int32 [sum of lengths], [CLS] A [SEP] or [CLS] A [SEP] B [SEP]
+    splits: np.ndarray  # int64 [N + 1]; sequence i is tokens[splits[i]:splits[i + 1]]
+    first_lengths: np.ndarray  # int32 [N], tokens of segment 0: [CLS], A, first [SEP]
+    num_truncated: int = 0  # sequences that lost tokens to the length limit
 
     @property
     def lengths(self):
@@ -60,7 +53,6 @@ def budgets(length_a, length_b, limit):
 
 
 def _head(rows, keep):
-    """The first `keep` values of each row."""
     starts = rows.row_starts()
     wanted = tf.ragged.range(starts, starts + tf.cast(keep, starts.dtype))
     return tf.gather(rows.values, wanted)
@@ -69,12 +61,9 @@ def _head(rows, keep):
 def pack(ids_a, ids_b, *, cls_id, sep_id, max_seq_length):
     """[CLS] A [SEP] or [CLS] A [SEP] B [SEP] (BERT Figure 2), as TensorFlow operations.
 
-    Ids are ragged int32 [B, (S)], `ids_b` None for single texts. `max_seq_length`
-    counts the special tokens, too. A single text keeps its beginning; of a pair the
-    longer text loses tokens first.
-
-    Returns:
-        ragged int32 [B, (S)] of tokens, and int32 [B] the length of segment 0.
+    Ids and result are ragged int32 [B, (S)], `ids_b` None for single texts; the lengths
+    of segment 0, int32 [B], come second. `max_seq_length` counts [CLS] and [SEP]. A
+    single text keeps its beginning; of a pair, the longer text loses tokens first.
     """
     rows = ids_a.nrows()
     cls, sep = tf.fill([rows, 1], cls_id), tf.fill([rows, 1], sep_id)
@@ -109,10 +98,7 @@ def concatenate(parts: Sequence[Packed]) -> Packed:
 
 
 def grids(packed: Packed, length: int, rows: slice = slice(None)):
-    """What `pad` gives for some or all sequences, as NumPy arrays [N, length].
-
-    None of the sequences may be longer than `length`.
-    """
+    """Like `pad`, for rows of at most `length` tokens, in NumPy arrays [N, length]."""
     lengths = packed.lengths[rows][:, np.newaxis]  # [N, 1]
     first = packed.splits[:-1][rows][:1].sum()  # 0 where there is no row
     positions = np.arange(length)
@@ -128,13 +114,10 @@ def grids(packed: Packed, length: int, rows: slice = slice(None)):
 
 
 def pad(tokens, first_lengths, length: int | None = None):
-    """The three inputs of the encoder, from the results of `pack`.
+    """The three inputs of the encoder, each int32 [B, S], from the results of `pack`.
 
     Rows are filled up with 0 as in the original, whatever the id of [PAD], to `length`
     tokens or the longest row. Since input_mask is 0 there, no real token depends on it.
-
-    Returns:
-        {input_ids, input_mask, segment_ids}, each int32 [B, S].
     """
     input_ids = tokens.to_tensor(0, shape=[None, length])  # [B, S]
     positions = tf.range(tf.shape(input_ids)[1])[None]  # [1, S]
@@ -149,10 +132,7 @@ def pad(tokens, first_lengths, length: int | None = None):
 
 
 def with_a_column(grids):
-    """The result of `pad` with S at least 1, for graphs whose batch may be empty.
-
-    No network takes inputs of shape [0, 0].
-    """
+    """Widens an empty result of `pad` to S = 1: no network takes inputs [0, 0]."""
 
     def widened(grid):
         return tf.pad(grid, [[0, 0], [0, tf.cast(tf.shape(grid)[1] == 0, tf.int32)]])

@@ -18,14 +18,9 @@ def ranges(starts, lengths):
 
 
 def joined(*pieces):
-    """Rows made of several pieces each.
+    """Joins pieces (values, starts, lengths) to rows: int32 values, and their splits.
 
-    Args:
-        *pieces: (values, starts, lengths) each; row i has
-            values[starts[i]:starts[i] + lengths[i]] of each, in this order.
-
-    Returns:
-        int32 values of all rows, end to end, and int64 [N + 1] where they begin.
+    Row i has values[starts[i]:starts[i] + lengths[i]] of each piece, in this order.
     """
     lengths = np.stack([piece[2] for piece in pieces], axis=1)  # [N, pieces]
     places = splits(lengths.ravel())[:-1].reshape(lengths.shape)

@@ -1,8 +1,7 @@
 """TFRecords of tf.train.Examples from arrays, thousands at a time.
 
-Building a message object for each record takes longer than everything else that makes
-a pretraining record. The bytes here are those that protobuf's own serializer gives
-(features in the order of their names).
+A message object for each record would take longer than all else that makes it. The
+bytes are those of protobuf's own serializer (features in the order of their names).
 """
 
 import itertools
@@ -42,7 +41,6 @@ class _Columns:
         self.present.append(present)
 
     def add_constant(self, data: bytes):
-        """Appends the same bytes to each record."""
         block = np.frombuffer(data, np.uint8)
         self.add(np.broadcast_to(block, (self.rows, len(block))))
 
@@ -66,7 +64,6 @@ class _Columns:
         self.add(groups.reshape(shape), present.reshape(shape))
 
     def add_message(self, tag: bytes, body: "_Columns"):
-        """Appends a tag, the length of a body, and the body."""
         self.add_constant(tag)
         self.add_varints(body.sizes[:, None])
         self.blocks += body.blocks
@@ -113,8 +110,7 @@ def write(
     """Writes a record for each sequence; the file is whole under its name or absent.
 
     Each has input_ids, input_mask and segment_ids, padded to `max_seq_length` as by
-    `packing.pad`, and the features of `columns`, [N] or [N, L] as in `records`. The
-    directory is made if absent.
+    `packing.pad`, and the features of `columns`, [N] or [N, L] as in `records`.
     """
     with (
         atomic_files.replacing(path) as (temporary,),

@@ -1,9 +1,8 @@
 """Lines of text, one example each, to batches of what the encoder reads.
 
 A line `A ||| B` is a pair of texts, any other line one text, and a blank line a text
-without a token; as in the original's extract_features.py. A file is never held as a
-whole: it is read in chunks, which are tokenized at once. Chunks are cut into pools, and
-the lines of a pool are put into batches by length.
+without a token; as in the original's extract_features.py. The file is read and
+tokenized in chunks, which are cut into pools, and these into batches by length.
 """
 
 import dataclasses
@@ -43,12 +42,7 @@ class TextLines:
     max_seq_length: int  # in tokens, [CLS] and [SEP] included; longer lines are cut
 
     def measure(self) -> Size:
-        """Reads the file once.
-
-        Raises:
-            OSError: no such file.
-            ValueError: it cannot be read, is not UTF-8, or has no line.
-        """
+        """Reads the file once; ValueError where it cannot be read or has no line."""
         num_lines = num_tokens = num_truncated = 0
         for packed in self._chunks():
             num_lines += len(packed)
@@ -63,15 +57,13 @@ class TextLines:
     ) -> tf.data.Dataset:
         """All lines in full batches, in an order that wastes little on padding.
 
-        Args:
-            batch_size: B.
-            max_tokens: of a pool. All lines of one come before those of the next, so
-                whoever restores the order of lines has to keep so many tokens.
-            pad_to: length of every batch in tokens, or None for its longest line.
+        A pool has at most `max_tokens`. All lines of one come before those of the next,
+        so whoever restores the order of lines has to keep so many tokens. `pad_to` is
+        the length of every batch in tokens, or None for its longest line.
 
         Returns:
-            Dicts: input_ids, input_mask, segment_ids int32 [B, S], and unique_ids
-            int64 [B], the number of the line from 0; -1 marks filling to be dropped.
+            Dicts: input_ids, input_mask, segment_ids int32 [B, S], and unique_ids int64
+            [B], the number of the line from 0; -1 marks filling to be dropped.
         """
 
         def pools():
@@ -167,12 +159,7 @@ def _cut(splits: np.ndarray, max_tokens: int) -> Iterator[slice]:
 
 
 def _pool(packed, rows, first_line, batch_size):
-    """Some rows of a chunk as arrays, and their batches by length.
-
-    Returns:
-        tokens, splits and first_lengths as in packing.Packed; int32 [steps, B] rows,
-        and int64 [steps, B] numbers of lines.
-    """
+    """Some rows of a chunk as in Packed; int32 rows and int64 lines [steps, B]."""
     splits = packed.splits[rows.start : rows.stop + 1]
     tokens = packed.tokens[splits[0] : splits[-1]]
     order = batching.evaluation_order(np.diff(splits), batch_size).ravel()

@@ -2,8 +2,8 @@
 
 Text is looked up for whole arrays: the part before the point in one table, the part
 after it in another, each entry filled up with NUL bytes, which are deleted in the end.
-The orjson library is as fast, but spells 1e-06, 1.2e-05 and NaN in other ways, and
-mending them makes it 2.6 to 3.6 times as slow as these tables.
+orjson is as fast, but spells 1e-06, 1.2e-05 and NaN in other ways; mending them makes
+it 2.6 to 3.6 times as slow as these tables.
 """
 
 import functools
@@ -59,10 +59,7 @@ def _words(values):
 
 @functools.cache
 def _tables():
-    """What stands before the point, after it, and what has an exponent.
-
-    The first has 0..999, an entry without digits, and the same with a minus sign.
-    """
+    """What stands before the point (0..999, none, and negated), after it, exponents."""
     wholes = [
         f", {sign}{digits}"
         for sign in ("", "-")

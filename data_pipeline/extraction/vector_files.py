@@ -1,7 +1,4 @@
-"""Files of vectors, written as they come: JSON lines, NumPy's .npz, or TFRecords.
-
-docs/features.md says how each is read.
-"""
+"""Files of vectors, written as they come; docs/features.md says how each is read."""
 
 import concurrent.futures
 import contextlib
@@ -48,13 +45,13 @@ def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Writ
     """Opens a file in one of FORMATS; it replaces what is at `path` if all goes well.
 
     Yields:
-        A function that takes the next lines: objects with unique_id, the number of the
-        line, input_ids int32 [S], and values float32 [S, K, W], or of lines [K, W].
-        They are written while the caller goes on.
+        A function that takes the next lines, and writes them while the caller goes on:
+        objects with unique_id, the number of the line, input_ids int32 [S], and values
+        float32 [S, K, W], or of lines [K, W].
 
     Raises:
-        OSError: it cannot be written; nothing of it stays.
-        ValueError: there were other lines than the layout says.
+        OSError, ValueError: it cannot be written, or the lines are not as many as the
+            layout says; nothing of it stays.
     """
     num_lines = num_tokens = 0
     callers: BaseException | None = None
@@ -88,7 +85,6 @@ def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Writ
 
 
 def _check_counts(path, num_lines, num_tokens, layout):
-    """Refuses a file whose head promises what does not follow."""
     if (num_lines, num_tokens) != (layout.num_lines, layout.num_tokens):
         raise ValueError(
             f"{path}: {num_lines} lines with {num_tokens} tokens came, "
@@ -121,7 +117,6 @@ def _jsonl(path, layout):
     tokens = [json.dumps(token).encode() for token in layout.vocab]
 
     def vectors(rows):
-        """K rows of numbers -> the list of layers."""
         layers = [head + row + b"]}" for head, row in zip(heads, rows, strict=True)]
         return b'"layers": [' + b", ".join(layers) + b"]}"
 

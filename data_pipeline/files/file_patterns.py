@@ -13,13 +13,10 @@ def find(
     wanted: str,
     accepts: Callable[[str], bool] = lambda path: True,
 ) -> list[str]:
-    """Lists the files that comma-separated names and globs stand for.
-
-    They come in the order of the patterns, sorted within each; those that `accepts`
-    refuses are left out. Messages name the flag and say what is wanted.
+    """Lists accepted files by comma-separated names and globs, sorted within each.
 
     Raises:
-        ValueError: one of them stands for no file.
+        ValueError: one stands for no file; names `flag` and what is `wanted`.
     """
     files: list[str] = []
     for pattern in filter(None, map(str.strip, patterns.split(","))):

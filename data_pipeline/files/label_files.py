@@ -17,8 +17,7 @@ def read_labels(spec: str, open_file: Callable[..., Any] = open) -> tuple[str, .
     """Reads --labels, in the order of ids: names between commas, or a file of lines.
 
     Raises:
-        FileNotFoundError: `spec` looks like a path, and there is no such file.
-        ValueError: an empty or repeated label, or no label at all.
+        FileNotFoundError, ValueError: no such file, or an empty or repeated label.
     """
     is_remote = "://" in spec
     if not is_remote and not os.path.isfile(spec):
@@ -51,12 +50,7 @@ def _checked(
 
 
 def read_text(path: str, open_file: Callable[..., Any]) -> str:
-    """The text of a file in UTF-8, without a byte-order mark.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is not UTF-8.
-    """
+    """The text of a file in UTF-8, without a byte-order mark."""
     try:
         with open_file(path, "rb") as file:
             return file.read().decode("utf-8").removeprefix("\ufeff")
@@ -83,12 +77,10 @@ def read_map(
 ) -> Classes:
     """Makes classes of a label_map.json: make(names, **settings).
 
-    A ValueError of `make` counts as the file's. Messages call the file `what` and name
-    its `settings`.
+    Messages call the file `what` and name its `settings`.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: not such a file.
+        FileNotFoundError, ValueError: no such file, or `make` refuses its contents.
     """
     try:
         content = json.loads(read_text(path, open_file))

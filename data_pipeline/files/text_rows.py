@@ -21,10 +21,8 @@ def tfds_rows(
 ) -> tuple[list[str], NumberedRows]:
     """Opens a split of a data set such as "glue/sst2", and prepares it on first use.
 
-    Class labels become their names, and -1 None. Messages call the split `path`.
-
-    Returns:
-        Names of the features, and an iterator over (number from 1, example).
+    Returns the names of its features, and pairs of (number from 1, example) with labels
+    by name, None for -1. Messages call the split `path`.
 
     Raises:
         ValueError: no such data set or split.
@@ -72,12 +70,10 @@ def _one_line(error: Exception) -> str:
 def lines(path: str) -> Iterator[tuple[int, str]]:
     """Yields number and text of each line; a line ends at LF and nothing else.
 
-    Files are anything that `tf.io.gfile` opens, plain or gzip. A byte-order mark at the
-    beginning is dropped.
+    Reads what `tf.io.gfile` opens, plain or gzip, and drops a leading byte-order mark.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: the file cannot be read or is not UTF-8.
+        FileNotFoundError, ValueError: no such file, it cannot be read or is not UTF-8.
     """
     number, rest = 0, b""
     try:
@@ -155,14 +151,11 @@ _PARSERS: dict[str, Callable[[str], Iterator[tuple[int, Row | None]]]] = {
 def file_rows(path: str, file_format: str) -> NumberedRows:
     """Yields (line that it begins in, row) of each row of a file, as `lines` reads it.
 
-    Args:
-        path: of the file.
-        file_format: "tsv", "csv", "jsonl", or "auto" to go by the file's name.
+    The format is "tsv", "csv", "jsonl", or "auto" to go by the file's name.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: an unknown format, a file that cannot be read or is not UTF-8, a row
-            that is not of the format, or a blank line between rows.
+        FileNotFoundError, ValueError: the file cannot be read, its format is unknown, a
+            row is not of the format, or a blank line lies between rows.
     """
     if file_format == "auto":
         ending = path.lower().removesuffix(".gz").rpartition(".")[2]

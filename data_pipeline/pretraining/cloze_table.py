@@ -1,7 +1,4 @@
-"""What a pretrained model puts into blanks, as a table that people read.
-
-Loss and accuracy say how often it is right; this shows what it has learned.
-"""
+"""What a pretrained model puts into blanks, as a table that people read."""
 
 import re
 from collections.abc import Sequence
@@ -17,12 +14,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
 def choose(features, mask_id, *, limit=8):
-    """The middle token that each of the first records hides behind [MASK].
-
-    Returns:
-        At most `limit` of (record, index of the prediction), in every evaluation the
-        same.
-    """
+    """The middle [MASK] of the first `limit` records with one: (record, prediction)."""
     positions = features["masked_lm_positions"]  # [B, P]
     at_positions = np.take_along_axis(features["input_ids"], positions, axis=1)
     is_hidden = (at_positions == mask_id) & (features["masked_lm_weights"] > 0)
@@ -35,15 +27,12 @@ def choose(features, mask_id, *, limit=8):
 
 
 def table(features, predicted, vocab, *, limit=8, num_words=12):
-    """A Markdown table of blanks: context, truth, and the best predictions.
+    """A Markdown table of blanks, at most `limit`: context, truth, best predictions.
 
     Args:
         features: input_ids int [B, S]; masked_lm_positions, masked_lm_ids int and
             masked_lm_weights float [B, P].
         predicted: "ids" int and "probabilities" float [B, P, K], the best first.
-        vocab: all tokens, in the order of their ids.
-        limit: most rows; there is none where no record hides a token behind [MASK].
-        num_words: words shown on each side of a blank.
     """
     mask_id = vocab.index(HIDDEN) if HIDDEN in vocab else -1
     lines = ["| text | hidden | predicted |", "|---|---|---|"]
@@ -64,11 +53,7 @@ def table(features, predicted, vocab, *, limit=8, num_words=12):
 
 
 def context(tokens: Sequence[str], position: int, num_words: int) -> str:
-    """`num_words` on each side of a token, pieces joined, with BLANK in its place.
-
-    `tokens` are those of a record, the true one at `position`; [CLS] and padding are
-    left out.
-    """
+    """Joins `num_words` words on each side of a token, with BLANK in its place."""
     words: list[str] = []
     blank = 0
     for i, token in enumerate(tokens):

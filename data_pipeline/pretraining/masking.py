@@ -37,10 +37,7 @@ class Rule:
     max_predictions_per_seq: int  # P
 
     def counts(self, lengths):
-        """Tokens to predict, int [N], in sequences of [N] tokens.
-
-        Halves are rounded to even, as Python's round does.
-        """
+        """Tokens to predict, int [N], of [N] each; halves are rounded to even."""
         wanted = np.rint(np.asarray(lengths) * self.masked_lm_prob).astype(np.int32)
         return np.minimum(self.max_predictions_per_seq, np.maximum(1, wanted))
 
@@ -57,11 +54,7 @@ class Pieces:
 
 
 def pieces_of(tokenizer: Any) -> Pieces:
-    """The Pieces of a tokenization.BertTokenizer.
-
-    Raises:
-        ValueError: the vocabulary has no [MASK].
-    """
+    """The Pieces of a BertTokenizer; ValueError where its vocabulary has no [MASK]."""
     if tokenizer.mask_id is None:
         raise ValueError(
             f"the vocabulary of {tokenizer.vocab_size} tokens lacks [MASK]; give the "
@@ -85,13 +78,13 @@ def mask(
 ) -> dict[str, np.ndarray]:
     """Hides part of each sequence: packed int32 [N, S], with int [N] tokens each.
 
-    Of the chosen positions 80 % become [MASK], 10 % any vocabulary entry, and 10 %
-    keep their token. All of it is drawn from `rng`.
+    Of the chosen positions, never of [CLS] or [SEP], 80 % become [MASK], 10 % any
+    vocabulary entry, and 10 % keep their token. All of it is drawn from `rng`.
 
     Returns:
         {input_ids int32 [N, S], masked_lm_positions int32 [N, P], ascending,
         masked_lm_ids int32 [N, P], masked_lm_weights float32 [N, P]}; the last three
-        are 0 beyond the chosen ones. Positions never point at [CLS] or [SEP].
+        are 0 beyond the chosen ones.
     """
     rows, width = input_ids.shape
     is_candidate = np.arange(width) < np.asarray(lengths)[:, None]
@@ -125,15 +118,9 @@ def mask(
 
 
 def _random_order(is_candidate, count, rng):
-    """For each row `count` candidate columns in random order, then the others.
-
-    A key of 32 bits holds random bits above and the column below: one sort of plain
-    integers gives both.
-
-    Returns:
-        int32 [N, min(count, S)] of columns, and int [N] how many are candidates.
-    """
+    """Per row `count` columns, candidates first, in random order; how many are, [N]."""
     rows, width = is_candidate.shape
+    # Random bits above and the column below: one sort of plain integers gives both.
     bits = max(width - 1, 1).bit_length()
     keys = rng.integers(1 << 31, size=(rows, width), dtype=np.uint32)
     keys >>= np.uint32(bits)
@@ -162,10 +149,7 @@ def _choose_pieces(is_candidate, wanted, rule, rng):
 
 
 def _word_groups(input_ids, is_candidate, pieces):
-    """int32 [N, S], the number of the word that each candidate belongs to, from 0.
-
-    A continuation belongs to the candidate before it, even across a [SEP].
-    """
+    """int32 [N, S], each candidate's word from 0; ## continues even across a [SEP]."""
     begins = is_candidate & ~pieces.is_continuation[input_ids]
     first = is_candidate.argmax(axis=1)
     rows = np.arange(len(first))

@@ -27,21 +27,14 @@ def training_batches(
 ) -> tf.data.Dataset:
     """The batches of a run, from a step on, in the order of `shuffling.windows`.
 
-    Epochs follow each other without a seam: a batch may hold the end of one and the
-    start of the next.
-
-    Args:
-        source: where the records are.
-        batch_size: B; every batch is full.
-        seed: not negative; equal seeds give equal batches.
-        start_step: the first batch; 0 for a new run.
-        num_steps: the batch after the last, counted from 0.
-        mask: needed for records that are not masked; draws by seed and step.
+    Batches are full, and may hold the end of one epoch and the start of the next. Equal
+    seeds, not negative, give equal batches. Steps count from 0; `num_steps` is the one
+    after the last. `mask`, for records that are not masked, draws by seed and step.
 
     Returns:
-        tf.data.Dataset of num_steps - start_step dicts: input_ids, input_mask,
-        segment_ids int32 [B, S]; masked_lm_positions, masked_lm_ids int32 [B, P],
-        masked_lm_weights float32 [B, P]; next_sentence_labels int32 [B].
+        Dicts: input_ids, input_mask, segment_ids int32 [B, S]; masked_lm_positions and
+        masked_lm_ids int32, masked_lm_weights float32, each [B, P];
+        next_sentence_labels int32 [B].
 
     Raises:
         ValueError: the records are not masked, and there is no `mask`.
@@ -55,12 +48,7 @@ def training_batches(
 def batch_names(
     source: RecordSource, batch_size: int, seed: int, step: int
 ) -> list[str]:
-    """Where the records of one batch of `training_batches` are; opens no file.
-
-    Returns:
-        B texts such as "records/part-3:17", file and number of the record in it, from
-        0, in the order of the batch.
-    """
+    """Names the records of one batch, such as "records/part-3:17"; opens no file."""
     read = shuffling.numbers_of(source.counts)
     (batch,) = _in_order(read, source, batch_size, seed, step).take(1)
     begins = ragged.splits(source.counts)
@@ -82,11 +70,7 @@ def _in_order(read, source, batch_size, seed, start_step):
 def evaluation_batches(
     source: RecordSource, batch_size: int, num_batches: int, mask: Mask | None = None
 ) -> tf.data.Dataset:
-    """Records in the order of the files, again from the start where they end.
-
-    Arguments, result and error are those of `training_batches`; as in the original,
-    every batch is full.
-    """
+    """Full batches in the order of the files, repeated; else as `training_batches`."""
     records = tf.data.TFRecordDataset(source.files).repeat()
     records = records.batch(batch_size, drop_remainder=True).take(num_batches)
     return _batches(source, records, _EVALUATION_SEED, 0, mask)
@@ -95,8 +79,7 @@ def evaluation_batches(
 def explain(error: Exception, source: RecordSource) -> str | None:
     """One line on which file made reading batches fail; TensorFlow does not say.
 
-    Reads the files again, one after another, up to the one that is to blame. None where
-    the error is not about reading, or all files can be read after all.
+    Reads the files again up to the one to blame; None if reading is not to blame.
     """
     if isinstance(error, tf.errors.NotFoundError):
         gone = [file for file in source.files if not tf.io.gfile.exists(file)]
@@ -129,7 +112,6 @@ def _parser(source):
 
 
 def _batches(source, records, seed, start_step, mask):
-    """Parses batches of records, and masks them where they are not."""
     if not source.has_masks and mask is None:
         raise ValueError(
             f"the records of {wording.first_of(source.files, 1)} hold unmasked text, "

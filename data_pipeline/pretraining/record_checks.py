@@ -26,13 +26,7 @@ class RecordSource:
 
 
 def find(spec: str, flag: str = "input_file") -> list[str]:
-    """The files that comma-separated names and globs stand for, sorted within each.
-
-    Metadata and unfinished files are left out; `flag` is named in messages.
-
-    Raises:
-        ValueError: one of them stands for no file of records.
-    """
+    """Lists files of records, leaving out metadata and unfinished files."""
 
     def is_whole(path):
         name = path.rsplit("/", 1)[-1]
@@ -59,17 +53,9 @@ def open_records(
 ) -> RecordSource:
     """Checks that files of records fit each other, the flags and the network.
 
-    Records without metadata are counted, for which their file is read once.
-
-    Args:
-        files: paths, as `find` returns them.
-        max_seq_length: of the flags, in tokens.
-        max_predictions_per_seq: of the flags; free where records are not masked.
-        vocab_size: rows of the network's table.
-        spare_rows: how many it may have beyond the entries of the vocabulary.
-        vocab: all tokens in order, or None for no check.
-        do_lower_case: of the flags, or None for no check.
-        flag: names the files, for messages.
+    Records without metadata are counted, for which their file is read once. The
+    network's table has `vocab_size` rows, at most `spare_rows` more than the
+    vocabulary. Where `vocab` or `do_lower_case` is None, it is not checked.
 
     Raises:
         ValueError: something does not fit; names file, flag and both values.
@@ -158,11 +144,7 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
 
 
 def check_sentence_task(sources: Mapping[str, RecordSource]) -> None:
-    """Refuses records, by flag, whose next_sentence_labels mean different things.
-
-    Raises:
-        ValueError: names both flags and tasks.
-    """
+    """Refuses records, by flag, whose next_sentence_labels mean different things."""
     first = next(iter(sources.values()))
     for flag, source in sources.items():
         if source.sentence_task != first.sentence_task:

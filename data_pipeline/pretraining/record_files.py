@@ -51,8 +51,7 @@ def describe(file: str) -> Contents:
     """Reads the metadata of a file, or else counts and probes its records.
 
     Raises:
-        ValueError: it cannot be read, is truncated, has another size than its metadata
-            says, or holds no pretraining records; names the file.
+        ValueError: it is unreadable, truncated, changed, or holds no such records.
     """
     try:
         size = tf.io.gfile.stat(file).length
@@ -64,7 +63,6 @@ def describe(file: str) -> Contents:
 
 
 def _reason(error):
-    """The message of a tf.errors.OpError in one line."""
     return " ".join(_WRAPPING.sub("", error.message).split())
 
 
@@ -151,11 +149,7 @@ def _measure(serialized, where):
 
 
 def count_records(file: str, size: int) -> int:
-    """Counts the records in the `size` bytes of a file by their lengths alone.
-
-    Raises:
-        ValueError: the file ends within a record; names the byte where that begins.
-    """
+    """Counts records by their lengths; ValueError where the file ends within one."""
     count = position = begin = 0
     block = b""
     with tf.io.gfile.GFile(file, "rb") as source:
@@ -196,8 +190,7 @@ def spec(max_seq_length, max_predictions_per_seq):
 def is_of_a_record(error, names):
     """Whether reading or parsing (features of these names) may have raised an error.
 
-    A UnicodeDecodeError, too: TensorFlow quotes a record that is no tf.train.Example,
-    and Python decodes the message.
+    A UnicodeDecodeError, too: Python decodes messages, which quote damaged records.
     """
     if isinstance(error, tf.errors.InvalidArgumentError):
         said = [f"{word}: {name}" for word in ("Key", "Feature") for name in names]

@@ -1,8 +1,7 @@
 """What a file of pretraining records holds, in a small JSON file beside it.
 
-With the original, users must give run_pretraining.py the lengths that they gave
-create_pretraining_data.py; here the records say it themselves. The original's records
-have no such file and are read as they are.
+So run_pretraining.py can check the flags. Records of the original have no such file,
+and are read as they are.
 """
 
 import dataclasses
@@ -60,11 +59,7 @@ def write(records_file: str, metadata: Metadata) -> None:
 
 
 def read(records_file: str) -> Metadata | None:
-    """The metadata beside a file of records, or None without any.
-
-    Raises:
-        ValueError: they cannot be understood.
-    """
+    """The metadata beside a file of records, or None; ValueError if damaged."""
     path = f"{records_file}{SUFFIX}"
     if not tf.io.gfile.exists(path):
         return None

@@ -69,8 +69,8 @@ def load(
     tokenizer is needed. Sizes are those of record_checks.open_records.
 
     Raises:
-        ValueError: as record_checks.open_records; or masks are needed and there is no
-            vocabulary, or there are masks and others are asked for.
+        ValueError: as there; or masks are needed and there is no vocabulary, or there
+            are masks and others are asked for.
     """
     sources = {
         flag: record_checks.open_records(

@@ -29,10 +29,7 @@ def records_of(files):
 
 
 def numbers_of(counts):
-    """For `windows`: the numbers of each file's records, int64; no file is opened.
-
-    They count on from file to file, from 0; `counts` are the records in each.
-    """
+    """For `windows`: record numbers from 0, int64, across files; opens none of them."""
     begins = tf.constant(ragged.splits(counts))
 
     def number(index):
@@ -46,14 +43,8 @@ def windows(read, counts, seed, start):
 
     In each epoch the files are shuffled and read in groups of four, one record of each
     after another; of this stream, each window of 4,096 records is shuffled. An epoch
-    has every record once, and its last window ends with it.
-
-    Args:
-        read: `records_of` or `numbers_of` the files: index of a file -> tf.data.Dataset
-            of one value a record.
-        counts: number of records in each file; their sum is not 0.
-        seed: equal seeds give equal orders.
-        start: how many records to leave out.
+    has every record once, and its last window ends with it. `read` is `records_of` or
+    `numbers_of` the files; `counts`, the records in each, do not sum to 0.
 
     Returns:
         tf.data.Dataset of [WINDOW_RECORDS] values, fewer where an epoch begins or ends.
@@ -71,10 +62,7 @@ def windows(read, counts, seed, start):
 
 
 def _epoch(read, counts, seed, epoch, position):
-    """Windows of one epoch without its first `position` records.
-
-    `position` is an int; where it is 0, `epoch` may be an int64 scalar of a graph.
-    """
+    """Windows of an epoch, an int or a graph's int64, from an int position on."""
     epoch_seed = tf.stack([tf.constant(seed, tf.int64), tf.cast(epoch, tf.int64)])
     with tf.device("CPU"):
         order = _shuffled(tf.range(len(counts)), epoch_seed)
@@ -100,10 +88,7 @@ def _shuffled(values, seed):
 
 
 def _passed_groups(counts, position):
-    """How many groups end at or before a position, and how far after them it is.
-
-    `counts` int [F] are the records of the files in the order of the epoch.
-    """
+    """How many groups end at or before a position, and how far after them it is."""
     ends = np.cumsum(np.add.reduceat(counts, np.arange(0, len(counts), GROUP_FILES)))
     passed = int(np.searchsorted(ends, position, side="right"))
     return passed, position - (int(ends[passed - 1]) if passed else 0)

@@ -11,14 +11,12 @@ def add(
 ) -> tuple[tokenization.BertTokenizer, list[str]]:
     """Appends the tokens of a file, one a line, to a vocabulary; known ids stay.
 
-    Returns:
-        The longer tokenizer, and the new tokens that it never makes from text because
-        it splits them (punctuation) or lower-cases them. Their ids can still be used.
+    Also returns the new tokens that are never made from text, because they are split
+    (punctuation) or lower-cased. Their ids can still be used.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: the file cannot be read or is empty, or a token is empty, holds
-            whitespace or is known already; names file and line.
+        FileNotFoundError, ValueError: the file cannot be read or is empty, or a token
+            is empty, holds whitespace or is known already.
     """
     tokens = [line.strip() for _, line in text_rows.lines(path)]
     if not tokens:

@@ -1,15 +1,13 @@
-r"""Cleans text and splits it into words, as google-research/bert does for word pieces.
+"""Cleans text and splits it into words, as google-research/bert does for word pieces.
 
-These are the first three steps of `data_pipeline/text/tokenization.py`, as TensorFlow
-operations. Training, serving and the learning of vocabularies share them.
-
-Steps 1 and 2 are skipped for lines that they cannot change, most lines of English text:
-only the ASCII letters of those are lower-cased.
+These are steps 1 to 3 of `data_pipeline/text/tokenization.py`, as TensorFlow
+operations. Lines that steps 1 and 2 cannot change, most lines of English text, skip
+them: only their ASCII letters are lower-cased.
 
 TensorFlow's tables are those of Unicode 13 (lower-casing, corrected below), 15
 (classes) and 16 (NFD, punctuation). So 78 code points that Python 3.11 (Unicode 14)
-does not assign come out differently, and none that it assigns; a capital sigma beside
-a letter or mark that is newer than Unicode 13 may take the other small form.
+does not assign come out differently, and none that it assigns; a capital sigma beside a
+letter or mark that is newer than Unicode 13 may take the other small form.
 """
 
 import tensorflow as tf
@@ -65,9 +63,8 @@ _CLEAN = rf"[^{_DELETED}{_NEW_CAPITAL}\x{{d800}}-\x{{dfff}}]*"
 def normalize(texts: tf.Tensor, do_lower_case: bool) -> tf.Tensor:
     """Cleans texts [B]; for uncased models also lower-cases them and strips accents.
 
-    Bytes that are not UTF-8 are ignored. A word of more than MAX_WORD_CHARS characters
-    becomes another one of more than MAX_WORD_BYTES bytes, because the word-piece
-    operation counts bytes only.
+    Bytes that are not UTF-8 are ignored. The word-piece operation counts only bytes, so
+    a word of more than MAX_WORD_CHARS characters gets more than MAX_WORD_BYTES bytes.
     """
     if do_lower_case:
         # First, because the UTF-8 lower-casing below depends on the user's locale: a
@@ -81,8 +78,7 @@ def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
     """Splits texts [B] into the words [B, (W)] that `BertTokenizer` spells with pieces.
 
     Each punctuation mark and ideograph is a word. Words of more than MAX_WORD_CHARS
-    characters, which no vocabulary can spell, and bytes that are not UTF-8 are left
-    out.
+    characters, and bytes that are not UTF-8, are left out.
     """
     words = _split(normalize(texts, do_lower_case))
     return tf.ragged.boolean_mask(words, tf.strings.length(words) <= MAX_WORD_BYTES)

@@ -15,22 +15,13 @@ _WHITESPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 
 class Contexts(NamedTuple):
-    """The characters and tokens of B contexts, end to end.
+    """The characters and tokens of B contexts, end to end."""
 
-    Attributes:
-        points: int32 [K], the characters, with a space after each context.
-        starts: int64 [B], where each context begins in `points`.
-        ids: int32 ragged [B, (T)], the tokens; each word is tokenized by itself.
-        begins: int64 [sum of T], where in `points` the part of a word that the token
-            belongs to begins.
-        ends: int64 [sum of T], the place after its last character.
-    """
-
-    points: tf.Tensor
-    starts: tf.Tensor
-    ids: tf.RaggedTensor
-    begins: tf.Tensor
-    ends: tf.Tensor
+    points: tf.Tensor  # int32 [K], the characters, with a space after each context
+    starts: tf.Tensor  # int64 [B], where each context begins in `points`
+    ids: tf.RaggedTensor  # int32 [B, (T)]; each word is tokenized by itself
+    begins: tf.Tensor  # int64 [sum of T], in `points`, of the token's part of a word
+    ends: tf.Tensor  # int64 [sum of T], one past the last character of that part
 
 
 def tokenize(contexts, tokenizer: tokenization.BertTokenizer) -> Contexts:
@@ -66,13 +57,10 @@ def is_whitespace(points):
 
 
 def _places(points, words, word_starts, word_ends, tokens, tokenizer):
-    """Where in `points` the part of each token lies: the rule of answer_text.Offsets.
+    """Begins and ends as in `Contexts`, without whitespace, as by answer_text.Offsets.
 
-    Normalized and written characters are counted side by side, for all words together.
-    Where the counts of a word differ, its parts are unknown and the whole word counts.
-
-    Returns:
-        Begins and ends as in `Contexts`, without whitespace at the edges.
+    Where normalized and written characters of a word differ in number, its parts are
+    unknown and the whole word counts.
     """
     lower = tokenizer.do_lower_case
     parts = normalization.split_words(words, lower)  # [W, (parts)]

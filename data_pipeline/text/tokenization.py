@@ -8,8 +8,6 @@ The chain, in the order in which the original works (BERT section 3 and its code
 3. split at whitespace, and around every punctuation mark and CJK ideograph;
 4. cut each word greedily into word pieces; a word of more than 200 characters, or one
    that the vocabulary cannot spell, becomes [UNK].
-
-`data_pipeline/text/normalization.py` does the first two; the others are one operation.
 """
 
 import functools
@@ -31,8 +29,8 @@ def is_continuation(token: str) -> bool:
 def read_vocab(vocab_file: str) -> list[str]:
     """Reads a vocabulary: one token per line, the line number from 0 being its id.
 
-    Lines end at LF alone and are stripped of Unicode whitespace, so an entry of nothing
-    but whitespace becomes the empty string and keeps its id. Duplicates stay.
+    Lines end at LF alone and are stripped of Unicode whitespace, so a blank one becomes
+    the empty string and keeps its id. Duplicates stay.
 
     Differs from google-research/bert: a UTF-8 byte order mark before the first token is
     dropped.
@@ -70,14 +68,8 @@ class BertTokenizer:
 
     It consists of TensorFlow operations, so one object serves eager code, tf.data and
     an exported SavedModel. No special token is added, and none is recognised in the
-    text: "[MASK]" is four letters in brackets, as in the original.
-
-    Attributes:
-        vocab: the V tokens; positions are ids.
-        vocab_size: V.
-        do_lower_case: whether text is lower-cased and loses its accents.
-        unk_id, cls_id, sep_id: ids of [UNK], [CLS] and [SEP].
-        mask_id: id of [MASK], or None where the vocabulary has none.
+    text: "[MASK]" is four letters in brackets, as in the original. `vocab` has the V
+    tokens by id; `mask_id` is None where the vocabulary has no [MASK].
     """
 
     def __init__(self, vocab: Sequence[str], do_lower_case: bool = True):
@@ -108,11 +100,7 @@ class BertTokenizer:
 
     @classmethod
     def from_file(cls, vocab_file: str, do_lower_case: bool = True) -> "BertTokenizer":
-        """Builds the tokenizer of a vocab.txt; see `read_vocab` for the format.
-
-        Raises:
-            ValueError: as `read_vocab` and the constructor; names the file.
-        """
+        """Builds the tokenizer of a vocab.txt; see `read_vocab`. Errors name it."""
         vocab = read_vocab(vocab_file)
         try:
             return cls(vocab, do_lower_case)
@@ -120,17 +108,7 @@ class BertTokenizer:
             raise ValueError(f"{vocab_file}: {error}") from error
 
     def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
-        """Cuts texts into word pieces.
-
-        Args:
-            texts: [B] or scalar string; bytes that are not UTF-8 are ignored.
-
-        Returns:
-            Ids, [B, (S)] int32 ragged; [S] int32 for a scalar.
-
-        Raises:
-            ValueError: `texts` has more than one axis, or an unknown number of them.
-        """
+        """Cuts texts, a scalar or [B], into int32 ids, [S] or ragged [B, (S)]."""
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank not in (0, 1):
             raise ValueError(
@@ -145,11 +123,7 @@ class BertTokenizer:
         return to_ids(texts)  # [B, (S)]
 
     def ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Looks up tokens.
-
-        Raises:
-            ValueError: an id lies outside 0..V-1.
-        """
+        """Looks up tokens; raises ValueError for an id outside 0..V-1."""
         ids = [int(index) for index in ids]
         for index in ids:
             if not 0 <= index < self.vocab_size:
@@ -181,7 +155,7 @@ def _distinct(vocab: Sequence[str], ids: dict[str, int]) -> list[str]:
     """Replaces entries that no text can contain; some would break the operation.
 
     They are empty, have a later duplicate, or mix letters with characters that stand
-    alone. So does the stand-in "[7]" of entry 7; it equals no entry that is kept.
+    alone, as the stand-in "[7]" of entry 7 does; so it equals no entry that is kept.
     """
     found = tf.strings.regex_full_match(vocab, normalization.WORD_PIECE).numpy()
     if not found.any():

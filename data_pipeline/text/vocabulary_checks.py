@@ -65,11 +65,7 @@ def check_case(
 
 
 def open_tokenizer(files: Any, *, checks_case: bool) -> tokenization.BertTokenizer:
-    """The tokenizer of files with vocab_file, do_lower_case and init_checkpoint.
-
-    Raises:
-        ValueError: as BertTokenizer.from_file and, where asked to check, `check_case`.
-    """
+    """Opens the tokenizer of `files`; where asked to, calls `check_case` on it."""
     tokenizer = tokenization.BertTokenizer.from_file(
         files.vocab_file, files.do_lower_case
     )
