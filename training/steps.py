@@ -251,7 +251,6 @@ def predict_function(model, strategy, *, jit_compile):
         # A function for each replica; `run` would share one, and its variables.
         return forward(features)
 
-    @functools.partial(_graph, reduce_retracing=True)
     def predict(features):
         outputs = strategy.run(replica_predict, args=(features,))
         # No exchange between devices, whose shapes must not change from call to call.
@@ -260,4 +259,19 @@ def predict_function(model, strategy, *, jit_compile):
             for name, value in outputs.items()
         }
 
-    return predict
+    if jit_compile or strategy.num_replicas_in_sync > 1:
+        return _graph(predict, reduce_retracing=True)
+    traced = {}
+
+    def predict_any_shape(features):
+        # One trace for all shapes: retracing would make one of the first shape, too.
+        names = tuple(features)
+        if names not in traced:
+            specs = {
+                name: tf.TensorSpec([None] * value.shape.rank, value.dtype)
+                for name, value in features.items()
+            }
+            traced[names] = _graph(predict, input_signature=[specs])
+        return traced[names](features)
+
+    return predict_any_shape

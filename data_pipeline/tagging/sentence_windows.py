@@ -48,8 +48,8 @@ class SentenceWindows:
             return {}
         label_ids = np.full_like(self.packed.tokens, features.IGNORED)
         label_ids[self.word_places] = self.tag_ids
-        ragged = tf.RaggedTensor.from_row_splits(label_ids, self.packed.splits)
-        return {features.LABEL_IDS: ragged}
+        rows = tf.RaggedTensor.from_row_splits(label_ids, self.packed.splits)
+        return {features.LABEL_IDS: rows}
 
     def by_word(self, outputs: np.ndarray) -> np.ndarray:
         """Outputs of the windows, [N, S, ...] padded on the right, to [W, ...].
