@@ -268,7 +268,7 @@ def predict_function(model, strategy, *, jit_compile):
         names = tuple(features)
         if names not in traced:
             specs = {
-                name: tf.TensorSpec([None] * value.shape.rank, value.dtype)
+                name: tf.TensorSpec([None] * len(value.shape), value.dtype)
                 for name, value in features.items()
             }
             traced[names] = _graph(predict, input_signature=[specs])
