@@ -404,9 +404,15 @@ def needed(commands, index):
     return found
 
 
-# Each of these is given by a test of its script every day, and takes as many runs as
-# it names seeds.
-TAKES_LONG = {("run_classifier.py", "seeds")}
+# A test of its script gives each of these every day, and asserts what comes of it.
+TESTED_WITH_VALUES = {
+    ("run_classifier.py", "seeds"),
+    *(("run_classifier.py", flag) for flag in ("best_metric", "evaluate_steps")),
+    ("run_classifier.py", "early_stopping_patience"),
+    ("run_classifier.py", "problem_type"),
+    *(("create_pretraining_data.py", flag) for flag in ("engine", "beam_option")),
+    ("run_pretraining.py", "masking"),
+}
 
 
 def daily(pages):
@@ -419,7 +425,11 @@ def daily(pages):
         {page: indices of its commands}, with those that write what the others read.
     """
     left = [
-        (page, index, {(name, flag) for flag in split_flags(arguments)} - TAKES_LONG)
+        (
+            page,
+            index,
+            {(name, flag) for flag in split_flags(arguments)} - TESTED_WITH_VALUES,
+        )
         for page, commands in pages.items()
         for index, (name, arguments) in enumerate(commands)
     ]
