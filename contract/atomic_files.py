@@ -1,8 +1,8 @@
 """Files that are whole under their names, or absent, whenever a process ends.
 
-What grows lies beside its name, with a suffix that says so, and is renamed last. Every
-file that this project writes goes through here or, as a directory, through
-modeling/checkpoints/output_directory.py.
+What grows lies beside its name, with a suffix that says so, and is renamed last. What
+TensorFlow writes as several files or a directory does the same in its own place:
+modeling/checkpoints/{google,output_directory}.py and serving/export.py.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ SUFFIX = ".incomplete"
 def replacing(*paths: str, shared: bool = False) -> Iterator[list[str]]:
     """Yields a path to write to for each of `paths`, renamed to it if all goes well.
 
-    Files or directories are replaced together, in this order; missing parents are made.
+    The files are replaced together, in this order; missing directories are made.
     Set `shared` where another process may be writing the same file.
 
     Raises:
