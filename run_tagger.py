@@ -62,6 +62,7 @@ def prepare():
         splits.get("train"),
         names=names,
         scheme=tagger_flags.tag_scheme(),
+        train_scheme=tagger_flags.train_scheme(),
         known=label_maps.find(FLAGS.output_dir, files.init_checkpoint),
         open_file=open_file,
     )
@@ -116,7 +117,7 @@ def best_tags(model):
 
 def predict(tag_set, data, tagged, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
-    predicted = tagged.tags, tagged.probabilities, tag_set.scheme
+    predicted = tagged.tags, tagged.probabilities, tag_set.file_scheme
     if settings.writes:
         with errors.of_input():
             paths = tag_predictions.write_all(

@@ -35,7 +35,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import sides
 from contract import features
 from data_pipeline.examples import batching
-from data_pipeline.tagging import sentence_sets, tag_schemes, tag_scores, tagged_files
+from data_pipeline.tagging import sentence_sets, tag_scores, tagged_files
 from modeling import vectors
 from training import steps
 
@@ -79,7 +79,12 @@ def read():
     paths = {split: FLAGS[f"{split}_file"].value for split in SPLITS}
     texts = sentence_sets.read(paths, tagged_files.Layout())
     tag_set = sentence_sets.find_tag_set(
-        texts["train"], names=(), scheme="", known="", open_file=open
+        texts["train"],
+        names=(),
+        scheme="",
+        train_scheme="",
+        known="",
+        open_file=open,
     )
     data = sentence_sets.load(
         *(texts, tag_set, tokenizer),
@@ -163,9 +168,8 @@ class SentenceVectors:
             ids = tf.argmax(predict(inputs), axis=-1).numpy()
             for row, index in enumerate(indices[indices >= 0]):
                 found[index] = ids[row, : self.lengths[index]]
-        scheme = tag_set.scheme
-        tags = [tag_schemes.repair(row, scheme)[0] for row in tag_set.decode(found)]
-        scores = tag_scores.score(self.given, tags, scheme)
+        tags = tag_set.decode(found)
+        scores = tag_scores.score(self.given, tags, tag_set.file_scheme)
         return scores[sentence_sets.score_names(tag_set)[0]]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from contract import wording
+from contract import features, wording
 from data_pipeline.examples import batching, packing
 from data_pipeline.tagging import (
     sentence_windows,
@@ -98,9 +98,12 @@ def load(
     for split, sentences in splits.items():
         tag_ids, num_repaired = None, 0
         if sentences.tags is not None:
-            is_lenient = accepts_unknown and split != "train"
-            spelled, num_repaired = repaired(sentences, tag_set.scheme)
-            tag_ids = tag_set.encode(spelled, accepts_unknown=is_lenient)
+            num_repaired = count_repaired(sentences, tag_set.file_scheme)
+            tag_ids = tag_set.encode(
+                sentences,
+                is_training=split == "train",
+                accepts_unknown=accepts_unknown,
+            )
         windows = sentence_windows.make_windows(
             sentences, tokenizer, tag_ids=tag_ids, **limits
         )
@@ -110,18 +113,25 @@ def load(
             f"{windows.packed.lengths.mean():.1f} tokens on average; "
             f"{sentences.num_skipped} empty sentences left out, "
             f"{windows.packed.num_truncated} words cut to fit, "
-            f"{num_repaired} tags respelled by the scheme {tag_set.scheme}"
+            f"{num_repaired} tags respelled by the scheme {tag_set.file_scheme}"
+            f"{_unpredictable(tag_ids)}"
         )
         found[split] = SentenceSet(sentences, windows)
     return found
 
 
-def repaired(
-    sentences: tagged_files.Sentences, scheme: str
-) -> tuple[tagged_files.Sentences, int]:
-    """Respells tags by the scheme and counts changes; other tags raise ValueError."""
+def _unpredictable(tag_ids):
+    count = 0 if tag_ids is None else np.count_nonzero(tag_ids == features.IGNORED)
+    return f", {count} tags scored that the model cannot predict" if count else ""
+
+
+def count_repaired(sentences: tagged_files.Sentences, scheme: str) -> int:
+    """How many tags break the scheme; those of another raise ValueError."""
     try:
-        pairs = [tag_schemes.repair(tags, scheme) for tags in sentences.tags or []]
+        return sum(
+            sum(map(str.__ne__, tags, tag_schemes.respell(tags, scheme, scheme)))
+            for tags in sentences.tags or []
+        )
     except ValueError as error:
         line = next(
             line
@@ -129,9 +139,6 @@ def repaired(
             if not tag_schemes.fits(tag, scheme)
         )
         raise ValueError(f"{sentences.tag_path}:{line}: {error}") from error
-    tags = [tags for tags, _ in pairs]
-    count = sum(count for _, count in pairs)
-    return dataclasses.replace(sentences, tags=tags), count
 
 
 def decide(
@@ -139,14 +146,12 @@ def decide(
 ) -> Tagged:
     """Decides on a tag for each word, and scores them where the right ones are known.
 
-    Predicted tags may break the scheme; the spans that conlleval reads in them are
-    respelled by it. `outputs` holds "ids", int, and "probabilities", float, both
-    [N, S], of the likeliest tag of each token.
+    `outputs` holds "ids", int, and "probabilities", float, both [N, S], of the
+    likeliest tag of each token.
     """
     ids = data.windows.by_sentence(data.windows.by_word(outputs["ids"]))
     probabilities = data.windows.by_word(outputs["probabilities"])
-    scheme = tag_set.scheme
-    tags = [tag_schemes.repair(row, scheme)[0] for row in tag_set.decode(ids)]
+    tags, scheme = tag_set.decode(ids), tag_set.file_scheme
     scores: dict[str, float] = {}
     type_scores: dict[str, dict[str, float]] = {}
     if given := data.sentences.tags:
@@ -169,26 +174,26 @@ def find_tag_set(
     *,
     names: Sequence[str],
     scheme: str,
+    train_scheme: str,
     known: str,
     open_file: Callable[..., Any],
 ) -> tag_sets.TagSet:
     """The tags: those of a trained run, of --labels, or found in training sentences.
 
-    `names` and `scheme` come from --labels and --tag_scheme, () and "" where absent;
-    `known` is the path of a trained run's label_map.json, or "".
+    `names`, `scheme` and `train_scheme` come from --labels, --tag_scheme and
+    --train_scheme, () and "" where absent; `known` is the path of a trained run's
+    label_map.json, or "".
 
     Raises:
         ValueError: nothing says what the tags are, or a trained run had others.
     """
     if train is not None:
         scheme = scheme or tag_schemes.find_scheme(train.tags or [])
-        found = tag_sets.find(repaired(train, scheme)[0], names=names, scheme=scheme)
-        if placeholders := found.placeholders():
-            print(
-                f"labels: {wording.listing(placeholders)} are not of the scheme "
-                f"{scheme}; they keep their ids, and where one is predicted "
-                f"{tag_schemes.OUTSIDE} is written"
-            )
+        count_repaired(train, scheme)  # names the line of a tag of another scheme
+        found = tag_sets.find(
+            train, names=names, scheme=scheme, train_scheme=train_scheme
+        )
+        _announce(found)
         return found
     if not known:
         raise ValueError(
@@ -197,9 +202,12 @@ def find_tag_set(
             "writes one)"
         )
     found = tag_sets.read_map(known, open_file)
+    if train_scheme == tag_sets.AS_FILES:
+        train_scheme = found.file_scheme
     for flag, asked, has in (
         ("labels", ",".join(names), ",".join(found.names)),
-        ("tag_scheme", scheme, found.scheme),
+        ("tag_scheme", scheme, found.file_scheme),
+        ("train_scheme", train_scheme, found.scheme),
     ):
         if asked and asked != has:
             raise ValueError(
@@ -207,3 +215,17 @@ def find_tag_set(
                 f"{has:.80} ({known}); leave the flag out"
             )
     return found
+
+
+def _announce(tag_set):
+    if placeholders := tag_set.placeholders():
+        print(
+            f"labels: {wording.listing(placeholders)} are not of the scheme "
+            f"{tag_set.scheme}; they keep their ids, and where one is predicted "
+            f"{tag_schemes.OUTSIDE} is written"
+        )
+    if tag_set.file_scheme != tag_set.scheme:
+        print(
+            f"spans: files spell them by {tag_set.file_scheme}, as predictions will; "
+            f"they are learned in {tag_set.scheme}"
+        )

@@ -21,7 +21,8 @@ _LETTERS = {
     "BILOU": "BILU",
     "BMES": "BMES",
 }
-SCHEMES = (*_LETTERS, PLAIN)
+SPAN_SCHEMES = tuple(_LETTERS)
+SCHEMES = (*SPAN_SCHEMES, PLAIN)
 _ROLES = "BIES"
 
 
@@ -62,7 +63,30 @@ def fits(tag: str, scheme: str) -> bool:
 
 def is_placeholder(tag: str) -> bool:
     """Whether a tag belongs to no scheme of spans, such as PAD in a list of tags."""
-    return not any(fits(tag, scheme) for scheme in _LETTERS)
+    return not any(fits(tag, scheme) for scheme in SPAN_SCHEMES)
+
+
+def schemes_of(tags: Iterable[str]) -> list[str]:
+    """The schemes of spans that all of these tags belong to."""
+    tags = set(tags)
+    return [s for s in SPAN_SCHEMES if all(fits(tag, s) for tag in tags)]
+
+
+def types_of(tags: Iterable[str], scheme: str) -> set[str]:
+    """The types of spans that tags name; none where the scheme is "plain"."""
+    if scheme == PLAIN:
+        return set()
+    return {parse(tag, scheme)[1] for tag in set(tags) - {OUTSIDE}}
+
+
+def all_tags(types: Iterable[str], scheme: str) -> tuple[str, ...]:
+    """Every tag that a scheme of spans has for these types: "O", then sorted."""
+    spelled = (
+        f"{letter}-{span_type}" if span_type else letter
+        for span_type in types
+        for letter in _LETTERS[scheme]
+    )
+    return OUTSIDE, *sorted(spelled)
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
@@ -74,12 +98,8 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
     """
     sentences = list(sentences)
     names = {tag for tags in sentences for tag in tags} - {OUTSIDE}
-    found = [
-        scheme
-        for scheme in _LETTERS
-        if names and all(fits(name, scheme) for name in names)
-    ]
-    if not found:
+    found = schemes_of(names)
+    if not names or not found:
         return PLAIN
     if found[0] != "BIO":
         return found[0]
@@ -140,12 +160,12 @@ def tags_of(found: Iterable[Span], length: int, scheme: str) -> list[str]:
     return tags
 
 
-def repair(tags: Sequence[str], scheme: str) -> tuple[list[str], int]:
-    """Respells spans by the scheme, such as B where one began with I.
+def respell(tags: Sequence[str], scheme: str, target: str) -> list[str]:
+    """Spells by `target` the spans that tags of `scheme` have; "plain" tags stay.
 
-    Returns the tags and how many changed; tags of another scheme raise ValueError.
+    Where both are the same, tags that break the scheme are repaired, such as I where a
+    span begins with B. Tags of another scheme raise ValueError.
     """
     if scheme == PLAIN:
-        return list(tags), 0
-    repaired = tags_of(spans(tags, scheme), len(tags), scheme)
-    return repaired, sum(map(str.__ne__, tags, repaired))
+        return list(tags)
+    return tags_of(spans(tags, scheme), len(tags), target)

@@ -106,7 +106,7 @@ def best_tags(logits: tf.Tensor) -> dict[str, tf.Tensor]:
 def chooser(
     tag_set: tag_sets.TagSet,
 ) -> Callable[[WindowTensors, tf.Tensor], dict[str, tf.Tensor]]:
-    """Chooses tags as `sentence_sets.decide` does: the likeliest, as the scheme spells.
+    """Chooses tags as `sentence_sets.decide` does: the likeliest, as files spell them.
 
     It returns a function of windows and logits, float32 [N, S, C], to "tags", string
     [B, W], and "probabilities" of the likeliest tags, float32 [B, W], 0..1. Where no
@@ -133,13 +133,13 @@ def _grid(values, windows):
 
 
 def _speller(tag_set):
-    """A function from ids int32 [K] and sentences int64 [K] to tags, as by `repair`."""
+    """A function of ids int32 [K] and sentences int64 [K], as `TagSet.decode`."""
     if tag_set.scheme == tag_schemes.PLAIN:
         return lambda ids, sentence: tf.gather(tag_set.names, ids)
     names = tag_set.output_names()
     parsed = [tag_schemes.parse(name, tag_set.scheme) for name in names]
     types = sorted({span_type for _, span_type in parsed})
-    spellings = [_spellings(span_type, tag_set.scheme) for span_type in types]
+    spellings = [_spellings(span_type, tag_set.file_scheme) for span_type in types]
     type_index = [types.index(span_type) for _, span_type in parsed]
 
     def has_role(ids, roles):

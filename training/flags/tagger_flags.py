@@ -31,7 +31,14 @@ def define() -> None:
         "tag_scheme",
         "auto",
         ["auto", "BIO", "IOB1", "BIOES", "BILOU", "BMES", "plain"],
-        "How tags spell spans; auto: found.",
+        "How the tags in files spell spans; auto: found.",
+    )
+    flags.DEFINE_enum(
+        "train_scheme",
+        "BIO",
+        ["BIO", "IOB1", "BIOES", "BILOU", "BMES", "file"],
+        "Scheme in which spans are learned, whichever the files have; file: theirs. "
+        "With --labels it is that of the list.",
     )
     boolean(
         "accept_unknown_tags",
@@ -79,3 +86,8 @@ def _path(split):
 def tag_scheme() -> str:
     """The value of --tag_scheme, "" for auto."""
     return "" if FLAGS.tag_scheme == "auto" else FLAGS.tag_scheme
+
+
+def train_scheme() -> str:
+    """The value of --train_scheme, "" where it is not given."""
+    return FLAGS.train_scheme if FLAGS["train_scheme"].present else ""

@@ -1,5 +1,6 @@
 """Tests of data_pipeline/tagging/tag_schemes.py."""
 
+import itertools
 import random
 
 import pytest
@@ -15,6 +16,7 @@ SPELLED = {
     "BILOU": "B-x L-x U-x O B-y I-y L-y",
     "BMES": "B-x E-x S-x O B-y M-y E-y",
 }
+PAIRS = list(itertools.product(SPELLED, repeat=2))
 
 
 @pytest.mark.parametrize("scheme", SPELLED)
@@ -23,8 +25,42 @@ def test_schemes_spell_the_same_spans(scheme):
     assert tag_schemes.spans(tags, scheme) == SPANS
     found = [tag_schemes.Span(*span) for span in SPANS]
     assert tag_schemes.tags_of(found, len(tags), scheme) == tags
-    assert tag_schemes.repair(tags, scheme) == (tags, 0)
     assert tag_schemes.find_scheme([["O"], tags]) == scheme
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_spans_are_respelled_by_any_scheme(pair):
+    source, target = pair
+    tags = SPELLED[source].split()
+    assert tag_schemes.respell(tags, source, target) == SPELLED[target].split()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "tags"),
+    [
+        ("BIO", "O B B-x-y I I-x-y"),
+        ("BILOU", "O B B-x-y I I-x-y L L-x-y U U-x-y"),
+        ("BMES", "O B B-x-y E E-x-y M M-x-y S S-x-y"),
+    ],
+)
+def test_schemes_have_every_tag_of_a_type(scheme, tags):
+    tags = tuple(tags.split())
+    assert tag_schemes.all_tags({"x-y", ""}, scheme) == tags
+    assert tag_schemes.types_of(tags, scheme) == {"x-y", ""}
+    assert tag_schemes.types_of(["O"], scheme) == set()
+    assert tag_schemes.types_of(["NN", "VB"], "plain") == set()
+
+
+@pytest.mark.parametrize(
+    ("tags", "schemes"),
+    [
+        ("O I-x", ["BIO", "IOB1", "BIOES", "BILOU"]),
+        ("S-x", ["BIOES", "BMES"]),
+        ("S-x L-x", []),
+    ],
+)
+def test_tags_may_be_of_several_schemes(tags, schemes):
+    assert tag_schemes.schemes_of(tags.split()) == schemes
 
 
 @pytest.mark.parametrize(
@@ -58,22 +94,24 @@ def test_spans_of_careless_tags(tags, spans):
         ("plain", "NN I-x", "NN I-x", 0),
     ],
 )
-def test_repair_spells_spans_anew(scheme, tags, repaired, count):
-    assert tag_schemes.repair(tags.split(), scheme) == (repaired.split(), count)
+def test_broken_tags_are_repaired(scheme, tags, repaired, count):
+    found = tag_schemes.respell(tags.split(), scheme, scheme)
+    assert found == repaired.split()
+    assert sum(map(str.__ne__, tags.split(), found)) == count
 
 
-@pytest.mark.parametrize("scheme", SPELLED)
-def test_repair_keeps_the_spans_of_any_tags(scheme):
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_respelling_keeps_the_spans_of_any_tags(pair):
+    scheme, target = pair
     rng = random.Random(3)
-    letters = {letter for tag in SPELLED[scheme].split() for letter in tag[0]} - {"O"}
-    names = ["O", *(f"{a}-{b}" for a in sorted(letters) for b in "xy")]
+    names = tag_schemes.all_tags("xy", scheme)
     changed = 0
     for _ in range(300):
         tags = rng.choices(names, k=rng.randrange(1, 12))
-        repaired, count = tag_schemes.repair(tags, scheme)
-        assert tag_schemes.spans(repaired, scheme) == tag_schemes.spans(tags, scheme)
-        assert tag_schemes.repair(repaired, scheme) == (repaired, 0)
-        changed += count
+        found = tag_schemes.respell(tags, scheme, target)
+        assert tag_schemes.spans(found, target) == tag_schemes.spans(tags, scheme)
+        assert tag_schemes.respell(found, target, target) == found
+        changed += sum(map(str.__ne__, tags, found))
     assert changed > 100
 
 

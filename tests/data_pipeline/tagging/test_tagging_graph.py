@@ -1,4 +1,4 @@
-"""Compared with sentence_windows.make_windows and tag_schemes.repair."""
+"""Compared with sentence_windows.make_windows and TagSet.decode."""
 
 import itertools
 import random
@@ -195,17 +195,27 @@ def choose(tag_set, ids, lengths):
     )
 
 
-@pytest.mark.parametrize("scheme", tag_schemes.SCHEMES)
-def test_tags_are_spelled_by_the_scheme(scheme):
-    tag_set = tag_sets.TagSet(names_of(scheme), scheme)
+@pytest.mark.parametrize(
+    "pair",
+    [
+        *((scheme, scheme) for scheme in tag_schemes.SCHEMES),
+        *(("BIO", scheme) for scheme in tag_schemes.SPAN_SCHEMES[1:]),
+        ("BMES", "IOB1"),
+        ("IOB1", "BIO"),
+    ],
+    ids="-".join,
+)
+def test_tags_are_spelled_by_the_scheme_of_the_files(pair):
+    scheme, file_scheme = pair
+    tag_set = tag_sets.TagSet(names_of(scheme), scheme, file_scheme)
     rng = np.random.default_rng(2)
     lengths = [int(length) for length in rng.integers(0, 12, 150)]
     ids = rng.integers(0, len(tag_set.names), sum(lengths))
     tags, found, probabilities = choose(tag_set, ids, lengths)
-    given = tag_set.decode(np.split(ids, np.cumsum(lengths)[:-1]))
-    repaired = [tag_schemes.repair(row, scheme) for row in given]
-    assert tags == [row for row, _ in repaired]
-    num_changed = sum(count for _, count in repaired)
+    rows = np.split(ids, np.cumsum(lengths)[:-1])
+    assert tags == tag_set.decode(rows)
+    pairs = zip(itertools.chain.from_iterable(tags), ids, strict=True)
+    num_changed = sum(tag != tag_set.names[index] for tag, index in pairs)
     assert (num_changed > 100) == (scheme != tag_schemes.PLAIN)
     for row, wanted in zip(found["probabilities"].numpy(), probabilities, strict=True):
         np.testing.assert_allclose(row[: len(wanted)], wanted, rtol=1e-5)

@@ -12,7 +12,7 @@ from data_pipeline.creation import pairing
 from data_pipeline.extraction import vector_files
 from data_pipeline.pretraining import masking, record_metadata
 from data_pipeline.squad import answer_choice
-from data_pipeline.tagging import tag_schemes, tagged_files
+from data_pipeline.tagging import tag_schemes, tag_sets, tagged_files
 from modeling import models, vectors
 from modeling.checkpoints import conversion
 from tests import tiny
@@ -41,6 +41,7 @@ CHOICES = {
     "run_tagger": {
         "file_format": ("auto", *tagged_files.FORMATS),
         "tag_scheme": ("auto", *tag_schemes.SCHEMES),
+        "train_scheme": (*tag_schemes.SPAN_SCHEMES, tag_sets.AS_FILES),
     },
 }
 
