@@ -62,7 +62,7 @@ def prepare():
         splits.get("train"),
         names=names,
         scheme=tagger_flags.tag_scheme(),
-        known=label_maps.find(FLAGS.output_dir, files.init_checkpoint),
+        known=label_maps.find(run_flags.trained_weights(files)),
         open_file=open_file,
     )
     data = sentence_sets.load(

@@ -4,6 +4,7 @@ import json
 import math
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -236,6 +237,36 @@ def test_evaluation_in_a_runs_directory_does_not_make_it_anothers(
     assert done.code == 2
     assert "holds another run: data was '48 examples" in done.err
     assert tiny.listing(path) == before
+
+
+def test_run_without_training_has_the_labels_of_its_model(
+    trained, model_dir, table_dir, tmp_path
+):
+    path, rows = trained[0], files_of(table_dir, "test")
+    before = tiny.listing(path)
+    done = tiny.run_classifier(
+        *(f"--pretrained={model_dir}", f"--output_dir={path}", *rows),
+        *("--do_predict", "--labels=good,fine,bad", "--max_seq_length=16"),
+    )
+    assert done.code == 2
+    assert "['good', 'fine', 'bad'] are not the labels that the model" in done.err
+    assert f"with, ['bad', 'fine', 'good'] ({path}/label_map.json)" in done.err
+    assert tiny.listing(path) == before
+    # Labels of the predictions of another model, which a directory holds, do not count.
+    (tmp_path / "label_map.json").write_text('{"0": "x", "1": "y", "2": "z"}')
+    flags = (*rows, "--do_predict", "--nowrite_tf_records")
+    run(model_dir, tmp_path, *flags, f"--init_checkpoint={path}")
+    written = ("label_map.json", "test_predictions.jsonl")
+    for name in written:
+        assert (tmp_path / name).read_bytes() == before[name]
+    # The directory of a run without the file, such as the original's, gets none.
+    for name in written:
+        (tmp_path / name).unlink()
+    for name in ("index", "data-00000-of-00001"):
+        shutil.copy(path / f"model.ckpt-180.{name}", tmp_path)
+    run(model_dir, tmp_path, *flags, "--labels=good,bad,fine")
+    assert not (tmp_path / "label_map.json").exists()
+    assert {row["label"] for row in tiny.predictions(tmp_path)} == set(tiny.LABELS)
 
 
 def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
