@@ -227,14 +227,10 @@ def _key(path: str, role: str, column: Key, names: list[str], *, keyed: bool) ->
     if isinstance(column, int):
         return column
     if names.count(column) != 1:
+        others = "by name: objects have no numbers" if keyed else "or a number from 0"
         raise ValueError(
             f"{path}: column {column!r} ({role}) is there {names.count(column)} times "
-            f"among {wording.listing(names)}; choose one that is there once"
-            + (
-                ", by name: objects have no numbers"
-                if keyed
-                else ", or a number from 0"
-            )
+            f"among {wording.listing(names)}; choose one that is there once, {others}"
         )
     return column if keyed else names.index(column)
 
@@ -331,9 +327,10 @@ def _refuse_likely_header(table: Table, other_header: Sequence[str]) -> None:
     """Raises where line 1, read as an example, may be a header."""
     if table.labels is None and other_header:
         raise ValueError(
-            f"{table.path}:{table.lines[0]}: {table.text_a[0]!r:.40} may be a header or "
-            f"a text, where the rows read before it have {wording.listing(other_header)}"
-            "; pass --has_header=true if it is a header, else put that line above it"
+            f"{table.path}:{table.lines[0]}: {table.text_a[0]!r:.40} may be a header "
+            "or a text, where the rows read before it have "
+            f"{wording.listing(other_header)}; pass --has_header=true if it is a "
+            "header, else put that line above it"
         )
     first, *others = table.labels or [""]
     if not others or label_sets.is_number(first):
