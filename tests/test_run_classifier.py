@@ -19,6 +19,7 @@ from modeling import models
 from modeling.checkpoints import checkpoint, hugging_face
 from serving import predictor
 from tests import parsed_records, resumed_runs, tiny
+from training.results import evaluation
 
 SPLITS = ("train", "dev", "test")
 # Enough to learn which word decides, in about a second.
@@ -327,9 +328,16 @@ def test_another_run_is_refused_and_replaced_when_asked(trained, tmp_path):
 
 
 def test_best_checkpoint_is_used_and_training_stops_early(
-    model_dir, table_dir, tmp_path
+    model_dir, table_dir, tmp_path, monkeypatch
 ):
     """With a rate that ruins the weights the first evaluation stays the best."""
+    predicted, predict = [], evaluation.predict
+
+    def counting(function, batches, order, strategy):
+        predicted.append(np.count_nonzero(order >= 0))
+        return predict(function, batches, order, strategy)
+
+    monkeypatch.setattr(evaluation, "predict", counting)
     actions = ("--do_train", "--do_eval", "--do_predict")
     arguments = (*files_of(table_dir), *actions, *LEARN, "--best_metric=loss")
     arguments += ("--evaluate_steps=2", "--early_stopping_patience=3")
@@ -346,6 +354,8 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     before = tiny.listing(tmp_path)
     scores = re.findall(r"^evaluation at step .*  loss (\S+)", done.err, re.M)
     scores = [float(score) for score in scores]
+    # The dev rows as often as the steps were evaluated and no more, then the test rows.
+    assert predicted == [18] * len(scores) + [10]
     assert min(scores) == pytest.approx(tiny.eval_results(tmp_path)["eval_loss"], 1e-3)
     # What was used then is used by a later command too.
     files = files_of(table_dir, "dev", "test")
@@ -353,6 +363,7 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     after = tiny.listing(tmp_path)
     for name in ("eval_results.txt", "test_results.tsv"):
         assert after[name] == before[name]
+    assert predicted[-2:] == [18, 10] and len(predicted) == len(scores) + 3
     # Those while training, the one after it, and the one of the later command.
     assert len(list((tmp_path / "eval").iterdir())) == 3
 

@@ -81,6 +81,7 @@ class Training:
         objective: as in steps.train_function.
         batches_from: step -> dataset of the batches from that step on.
         evaluate: returns scores on held-out data, and Markdown texts to show.
+        keep: as in loop.Loop.
         names: step -> how messages name the examples in its batch.
     """
 
@@ -90,6 +91,7 @@ class Training:
     objective: Any
     batches_from: Callable[[int], Any]
     evaluate: Callable[[], dict[str, Any]] | None = None
+    keep: Callable[[int], None] = lambda step: None
     names: Callable[[int], list[str]] = lambda step: []
 
 
@@ -193,6 +195,7 @@ def train(settings: Settings, training: Training) -> int:
         reporter=reporter,
         interruption=watch,
         evaluate=training.evaluate if plan.evaluate_steps else None,
+        keep=training.keep,
         name_batch=lambda step: wording.first_of(training.names(step), _NAMED),
         scales_loss=settings.scales_loss,
         # One worker cannot abort a collective operation.
