@@ -133,7 +133,7 @@ def evaluate(scored):
 def predict(data, scored, settings, _):
     """Writes test_results.tsv and test_predictions.jsonl; returns scores, if any."""
     if settings.writes:
-        with errors.of_input():
+        with errors.of_writing():
             predictions.write(
                 *(settings.output_dir, data.tables["test"], data.label_set, scored),
                 lists_labels=not checkpoints.all_checkpoints(settings.output_dir),

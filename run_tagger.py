@@ -118,7 +118,7 @@ def predict(tag_set, data, tagged, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
     predicted = tagged.tags, tagged.probabilities, tag_set.scheme
     if settings.writes:
-        with errors.of_input():
+        with errors.of_writing():
             paths = tag_predictions.write_all(
                 settings.output_dir, data["test"].sentences, *predicted
             )

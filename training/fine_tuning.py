@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from training import run, seeds, steps
+from training import errors, run, seeds, steps
 from training.distribution import devices
 from training.results import evaluation
 
@@ -125,7 +125,8 @@ def _run_once(task: Task, settings: Settings) -> dict[str, Any]:
         files=task.files,
     )
     if its_own.writes:
-        task.write_records(its_own.output_dir)
+        with errors.of_writing():
+            task.write_records(its_own.output_dir)
     score = _scorer(task, settings, model)
     if its_own.trains:
         step = _train(task, settings, model, origin, score)
@@ -142,7 +143,8 @@ def _run_once(task: Task, settings: Settings) -> dict[str, Any]:
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
     if settings.exports and its_own.writes:
-        print(f"exported: {task.export(model, its_own.output_dir)}")
+        with errors.of_writing():
+            print(f"exported: {task.export(model, its_own.output_dir)}")
     devices.wait_for_all(its_own.strategy, "write results and exports")
     return results
 

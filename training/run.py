@@ -266,12 +266,11 @@ def _use_best(settings: Settings, store: Any, state: Mapping[str, Any]) -> int:
 def _saving_ends_for_all(strategy: Any) -> Iterator[None]:
     """A process that stops waits for the chief, who may still be writing."""
     try:
-        yield
+        with errors.of_writing():
+            yield
     except errors.Stopped:
         devices.wait_for_all(strategy, "save")
         raise
-    except OSError as error:  # of saving
-        raise errors.InputError(str(error)) from error
 
 
 @contextlib.contextmanager
@@ -296,10 +295,10 @@ def record(
     """Writes scores to TensorBoard, results to a file; InputError if that fails."""
     if not settings.writes:
         return
-    with contextlib.closing(reporting.Reporter(settings.output_dir, step)) as reporter:
-        reporter.write("eval", step, scores)
     path = os.path.join(settings.output_dir, file_names.EVAL_RESULTS)
-    with errors.of_input():
+    reporter = reporting.Reporter(settings.output_dir, step)
+    with errors.of_writing(), contextlib.closing(reporter):
+        reporter.write("eval", step, scores)
         run_directory.write_results(path, results)
 
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from contract import atomic_files
+from training import errors
 from training.results import metrics
 
 SUMMARY_FILE = "seeds.json"
@@ -40,7 +41,8 @@ def run_all(
     }
     text = json.dumps(record, indent=2, sort_keys=True) + "\n"
     if writes:
-        atomic_files.write_text(os.path.join(output_dir, SUMMARY_FILE), text)
+        with errors.of_writing():
+            atomic_files.write_text(os.path.join(output_dir, SUMMARY_FILE), text)
     print(f"over seeds {', '.join(map(str, seeds))}:")
     for name, values in summary.items():
         if name != "global_step":
