@@ -221,6 +221,7 @@ def _do_the_rest(
         )
         return {**state, "step": step}
     reporter, watch = all_steps.reporter, all_steps.interruption
+    state = _with_parts(settings, step, state)
     with _saving_ends_for_all(strategy), contextlib.closing(reporter), watch:
         batches = devices.distributed(strategy, training.batches_from(step))
         state = all_steps.train(batches, step, state)
@@ -229,6 +230,25 @@ def _do_the_rest(
             raise errors.Stopped(int(number))
         devices.wait_for_all(strategy, "save the last checkpoint")
     return state
+
+
+def _with_parts(settings: Settings, step: int, state: dict[str, Any]) -> dict[str, Any]:
+    """The state with the parts of a batch, which dropout masks follow from.
+
+    Says so if the run goes on with others than before.
+    """
+    parts = {
+        "replicas": settings.strategy.num_replicas_in_sync,
+        "micro_batches": settings.micro_batches,
+    }
+    changes = [
+        f"{state[name]} {name.replace('_', '-')} before and {count} now"
+        for name, count in parts.items()
+        if state.get(name, count) != count
+    ]
+    if changes:
+        print(f"dropout: other masks from step {step} on, with {', '.join(changes)}")
+    return {**state, **parts}
 
 
 def _first_timed(
