@@ -96,14 +96,15 @@ def read_table(
     line, first = next(rows, (0, None))
     if first is None:
         raise ValueError(f"{path}: the file is empty; give it one row per example")
-    has_cells = isinstance(first, list)
-    has_header = has_cells and _is_header(path, layout, first, other_header)
+    has_header = isinstance(first, list) and _is_header(
+        path, layout, first, other_header
+    )
     names = list(first) if has_header or isinstance(first, dict) else []
     if not has_header:
         rows = itertools.chain([(line, first)], rows)
     keys = _choose_columns(path, layout, names, first, labels_required=labels_required)
     table = _collect(path, rows, keys, layout, allow_empty_text=allow_empty_text)
-    if has_cells and not has_header and layout.has_header is None:
+    if isinstance(first, list) and not has_header and layout.has_header is None:
         _refuse_likely_header(table, other_header)
     return dataclasses.replace(table, header=tuple(first) if has_header else ())
 

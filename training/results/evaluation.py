@@ -19,7 +19,7 @@ class Remembered:
 
     def __init__(self, evaluate):
         self._evaluate = evaluate
-        self._last = self._kept = None
+        self._last = self._kept = ()
 
     def __call__(self, *arguments):
         result = self._evaluate(*arguments)
