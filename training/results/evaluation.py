@@ -19,7 +19,8 @@ class Remembered:
 
     def __init__(self, evaluate):
         self._evaluate = evaluate
-        self._last = self._kept = ()
+        self._last: tuple = ()
+        self._kept: tuple = ()
 
     def __call__(self, *arguments):
         result = self._evaluate(*arguments)
