@@ -225,10 +225,8 @@ def main(_):
             )
             model = build_model(parts)
         started = time.monotonic()
-        try:
+        with errors.of_writing():
             extract(parts, model)
-        except OSError as error:  # of writing
-            raise errors.InputError(str(error)) from error
         seconds = time.monotonic() - started
         print(
             f"features: {FLAGS.output_file}, {size.num_lines / seconds:.1f} lines and "

@@ -47,7 +47,7 @@ from data_pipeline.text import vocabulary_checks
 from modeling import heads, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from serving import export
-from training import errors, fine_tuning
+from training import checkpoints, errors, fine_tuning
 from training.flags import run_flags
 from training.results import evaluation, metrics
 
@@ -64,7 +64,7 @@ def prepare():
         run_flags.wanted_splits(),
         tokenizer,
         FLAGS.max_seq_length,
-        label_map=label_maps.find(FLAGS.output_dir, files.init_checkpoint),
+        label_map=label_maps.find(run_flags.trained_weights(files)),
         default_metrics=metrics.DEFAULTS,
     )
     settings = run_flags.fine_tuning_settings(
@@ -133,9 +133,10 @@ def evaluate(scored):
 def predict(data, scored, settings, _):
     """Writes test_results.tsv and test_predictions.jsonl; returns scores, if any."""
     if settings.writes:
-        with errors.of_input():
+        with errors.of_writing():
             predictions.write(
-                settings.output_dir, data.tables["test"], data.label_set, scored
+                *(settings.output_dir, data.tables["test"], data.label_set, scored),
+                lists_labels=not checkpoints.all_checkpoints(settings.output_dir),
             )
     return scored.results("test")
 

@@ -110,7 +110,7 @@ def evaluator(settings, model, objective, tokenizer, data):
         text = cloze_table.table(features, words, tokenizer.vocab)
         return {**scores, "fill_in_the_blank": text}
 
-    return evaluate
+    return evaluation.Remembered(evaluate)
 
 
 def best_words(model, features, training):
@@ -135,6 +135,7 @@ def train(settings, model, origin, objective, evaluate, data):
                 *order, step, FLAGS.num_train_steps
             ),
             evaluate=evaluate,
+            keep=evaluate.keep,
             names=lambda step: data.batch_names(*order, step),
         ),
     )
@@ -142,7 +143,7 @@ def train(settings, model, origin, objective, evaluate, data):
 
 def report(settings, evaluate, global_step):
     """Evaluates, writes eval_results.txt and prints its lines."""
-    scores = evaluate()
+    scores = evaluate.at(global_step)
     results = {k: v for k, v in scores.items() if not isinstance(v, str)}
     results["global_step"] = global_step
     for name in sorted(results):

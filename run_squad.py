@@ -138,7 +138,7 @@ def make_task(config, tokenizer, data, choice, pad_to):
 def predict(answered, settings, global_step):
     """Writes predictions.json and the files beside it; returns scores, if any."""
     if settings.writes:
-        with errors.of_input():
+        with errors.of_writing():
             answer_choice.write(settings.output_dir, answered.answers)
         path = os.path.join(settings.output_dir, file_names.SQUAD_PREDICTIONS)
         print(f"predictions: {path}")

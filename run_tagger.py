@@ -63,7 +63,7 @@ def prepare():
         names=names,
         scheme=tagger_flags.tag_scheme(),
         train_scheme=tagger_flags.train_scheme(),
-        known=label_maps.find(FLAGS.output_dir, files.init_checkpoint),
+        known=label_maps.find(run_flags.trained_weights(files)),
         open_file=open_file,
     )
     data = sentence_sets.load(
@@ -119,7 +119,7 @@ def predict(tag_set, data, tagged, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
     predicted = tagged.tags, tagged.probabilities, tag_set.file_scheme
     if settings.writes:
-        with errors.of_input():
+        with errors.of_writing():
             paths = tag_predictions.write_all(
                 settings.output_dir, data["test"].sentences, *predicted
             )

@@ -101,6 +101,11 @@ def remove(path: str) -> None:
 def unwritable(path: str, error: tf.errors.OpError) -> OSError:
     """What to raise where a file cannot be written."""
     return OSError(
-        f"{path}: cannot be written ({error.message}); make room there, or name "
+        f"{path}: cannot be written ({reason(error)}); make room there, or name "
         "another place"
     )
+
+
+def reason(error: tf.errors.OpError) -> str:
+    """What went wrong, in one line and without the operation that met it."""
+    return error.message.split("}} ")[-1].split(" [Op:")[0].split("\n")[0]

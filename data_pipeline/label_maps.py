@@ -13,14 +13,11 @@ from data_pipeline.tagging import tag_schemes, tag_sets
 Classes = label_sets.LabelSet | tag_sets.TagSet
 
 
-def find(*places: str) -> str:
-    """Path of the first label_map.json in directories or beside checkpoints, or ""."""
-    for place in places:
-        directory = place if tf.io.gfile.isdir(place) else os.path.dirname(place)
-        path = os.path.join(directory, file_names.LABEL_MAP)
-        if place and tf.io.gfile.exists(path):
-            return path
-    return ""
+def find(weights: str) -> str:
+    """Path of the label_map.json in a directory or beside a checkpoint, or ""."""
+    directory = weights if tf.io.gfile.isdir(weights) else os.path.dirname(weights)
+    path = os.path.join(directory, file_names.LABEL_MAP)
+    return path if weights and tf.io.gfile.exists(path) else ""
 
 
 def is_of_tags(path: str) -> bool:

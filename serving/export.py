@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 
+from contract import atomic_files
 from contract import features as feature_names
 
 # TF Serving watches a directory for versions: subdirectories named by numbers.
@@ -89,20 +90,30 @@ def save(module: ServedModel, export_dir: str, files: Mapping[str, str]) -> str:
     """Writes the next version, complete or absent; returns its directory.
 
     `export_dir` holds versions 1, 2, ... (TF Serving's --model_base_path); `files` are
-    {name: text} of what clients may want beside the model.
+    {name: text} of what clients may want beside the model. OSError says that the
+    version cannot be written.
     """
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")
-    if tf.io.gfile.isdir(temporary):
-        tf.io.gfile.rmtree(temporary)
-    tf.saved_model.save(module, temporary, signatures=module.signatures())
-    extra = os.path.join(temporary, EXTRA_DIR)
-    tf.io.gfile.makedirs(extra)
-    for name, text in files.items():
-        with tf.io.gfile.GFile(os.path.join(extra, name), "w") as file:
-            file.write(text)
-    tf.io.gfile.rename(temporary, target)
+    _remove(temporary)  # of a process that was killed
+    try:
+        tf.saved_model.save(module, temporary, signatures=module.signatures())
+        extra = os.path.join(temporary, EXTRA_DIR)
+        tf.io.gfile.makedirs(extra)
+        for name, text in files.items():
+            with tf.io.gfile.GFile(os.path.join(extra, name), "w") as file:
+                file.write(text)
+        tf.io.gfile.rename(temporary, target)
+    except tf.errors.OpError as error:
+        raise atomic_files.unwritable(target, error) from error
+    finally:
+        _remove(temporary)
     return target
+
+
+def _remove(directory: str) -> None:
+    if tf.io.gfile.isdir(directory):
+        tf.io.gfile.rmtree(directory)
 
 
 def latest_version(export_dir: str) -> int:

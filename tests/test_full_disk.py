@@ -1,13 +1,17 @@
-"""Predictions that do not fit on the disk: one line, exit code 2, nothing by halves."""
+"""Results that do not fit on the disk: one line, exit code 2, nothing by halves."""
 
 import pytest
 
+from contract import atomic_files
 from data_pipeline.classification import predictions
+from data_pipeline.examples import tf_records
 from data_pipeline.squad import answer_choice
 from data_pipeline.tagging import tag_predictions, tag_sets
 from modeling import config, models
 from modeling.checkpoints import google
+from serving import export
 from tests import full_disk, tiny, tiny_questions, tiny_tags
+from training.results import reporting
 
 TAGS = ["O", *(f"{letter}-{label}" for letter in "BI" for label in tiny.LABELS)]
 # What writes the predictions of a script, its model, and flags that ask for them.
@@ -63,19 +67,71 @@ def test_predictions_are_whole_or_absent(place, tmp_path, monkeypatch, script):
         "--do_predict",
         "--max_seq_length=24",
     ]
-    write = getattr(module, name)
-    before = {}
+    before = fill_disk(monkeypatch, module, name, out)
+    done = tiny.run_script(script, *arguments)
+    assert_refused(done, f"{out}/")
+    assert "predictions: " not in done.out
+    assert tiny.listing(out) == before and not written & before.keys()
 
-    def write_on_a_full_disk(*given):
+
+def fill_disk(monkeypatch, module, name, out, of_path="", after=150):
+    """The disk is full in calls of a function, those for one path if it is given.
+
+    Returns what lies in the directory `out`, once it is called.
+    """
+    write, before = getattr(module, name), {}
+
+    def write_on_a_full_disk(*given, **options):
+        if not str(given[0]).endswith(of_path):
+            return write(*given, **options)
         before.update(tiny.listing(out))
-        with full_disk.full_disk(after=150):
-            return write(*given)
+        with full_disk.full_disk(after=after):
+            return write(*given, **options)
 
     monkeypatch.setattr(module, name, write_on_a_full_disk)
-    done = tiny.run_script(script, *arguments)
+    return before
+
+
+def assert_refused(done, path):
     assert done.code == 2, done.err
     line = done.err.splitlines()[-1]
-    assert line.startswith(f"error: {out}/"), done.err
+    assert line.startswith(f"error: {path}"), done.err
     assert "File too large" in line and "make room" in line
-    assert "Traceback" not in done.err and "predictions: " not in done.out
-    assert tiny.listing(out) == before and not written & before.keys()
+    assert "Traceback" not in done.err and "node" not in line
+
+
+# What writes each file, and flags of a run that writes it; no file is small enough.
+WRITERS = {
+    "eval.tf_record": (tf_records, "write", "", ["--do_eval"], 150),
+    "eval": (reporting.Reporter, "write", "", ["--do_eval"], 10),
+    "export/1": (export, "save", "", ["--do_export"], 30_000),
+    "seeds.json": (
+        *(atomic_files, "write_text", "seeds.json"),
+        *(["--do_eval", "--seeds=1,2"], 150),
+    ),
+}
+
+
+@pytest.mark.parametrize("file", WRITERS)
+def test_what_a_run_writes_is_whole_or_absent(place, tmp_path, monkeypatch, file):
+    """Records, curves, exports and summaries; TF Serving finds no half of a version."""
+    module, name, of_path, flags, after = WRITERS[file]
+    weights, out = tmp_path / "trained.ckpt", tmp_path / "out"
+    shape = config.BertConfig.from_json_file(place / "model" / "bert_config.json")
+    model = models.BertClassifier(shape, len(tiny.LABELS))
+    model.build()
+    google.save(weights, model)
+    before = fill_disk(monkeypatch, module, name, out, of_path, after)
+    done = tiny.run_classifier(
+        f"--pretrained={place}/model",
+        f"--init_checkpoint={weights}",
+        f"--output_dir={out}",
+        f"--dev_file={place}/dev.tsv",
+        f"--labels={','.join(tiny.LABELS)}",
+        "--max_seq_length=24",
+        *flags,
+    )
+    assert_refused(done, f"{out}/{file}: cannot be written")
+    left = tiny.listing(out).keys() - before.keys()
+    assert all("tfevents" in path for path in left)
+    assert not (out / "export").exists() or not list((out / "export").iterdir())

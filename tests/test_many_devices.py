@@ -141,6 +141,7 @@ def test_two_processes_lose_nothing(runs, data, server, tmp_path):
     jobs = go_on(server, name, data, tmp_path)
     assert [job.code() for job in jobs] == [0, 0], jobs[0].text()
     assert "with its moments (resumed)" in jobs[0].text()
+    assert "dropout: other masks" not in jobs[0].text()
     whole = whole_runs.variables(directories["processes"])
     whole_runs.assert_equal(whole_runs.variables(tmp_path), whole)
 

@@ -4,6 +4,7 @@ import json
 import math
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -18,6 +19,7 @@ from modeling import models
 from modeling.checkpoints import checkpoint, hugging_face
 from serving import predictor
 from tests import parsed_records, resumed_runs, tiny
+from training.results import evaluation
 
 SPLITS = ("train", "dev", "test")
 # Enough to learn which word decides, in about a second.
@@ -238,6 +240,36 @@ def test_evaluation_in_a_runs_directory_does_not_make_it_anothers(
     assert tiny.listing(path) == before
 
 
+def test_run_without_training_has_the_labels_of_its_model(
+    trained, model_dir, table_dir, tmp_path
+):
+    path, rows = trained[0], files_of(table_dir, "test")
+    before = tiny.listing(path)
+    done = tiny.run_classifier(
+        *(f"--pretrained={model_dir}", f"--output_dir={path}", *rows),
+        *("--do_predict", "--labels=good,fine,bad", "--max_seq_length=16"),
+    )
+    assert done.code == 2
+    assert "['good', 'fine', 'bad'] are not the labels that the model" in done.err
+    assert f"with, ['bad', 'fine', 'good'] ({path}/label_map.json)" in done.err
+    assert tiny.listing(path) == before
+    # Labels of the predictions of another model, which a directory holds, do not count.
+    (tmp_path / "label_map.json").write_text('{"0": "x", "1": "y", "2": "z"}')
+    flags = (*rows, "--do_predict", "--nowrite_tf_records")
+    run(model_dir, tmp_path, *flags, f"--init_checkpoint={path}")
+    written = ("label_map.json", "test_predictions.jsonl")
+    for name in written:
+        assert (tmp_path / name).read_bytes() == before[name]
+    # The directory of a run without the file, such as the original's, gets none.
+    for name in written:
+        (tmp_path / name).unlink()
+    for name in ("index", "data-00000-of-00001"):
+        shutil.copy(path / f"model.ckpt-180.{name}", tmp_path)
+    run(model_dir, tmp_path, *flags, "--labels=good,bad,fine")
+    assert not (tmp_path / "label_map.json").exists()
+    assert {row["label"] for row in tiny.predictions(tmp_path)} == set(tiny.LABELS)
+
+
 def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
     results = ("eval_results.txt", "test_results.tsv", "test_predictions.jsonl")
     more = "--nodo_export"
@@ -296,9 +328,16 @@ def test_another_run_is_refused_and_replaced_when_asked(trained, tmp_path):
 
 
 def test_best_checkpoint_is_used_and_training_stops_early(
-    model_dir, table_dir, tmp_path
+    model_dir, table_dir, tmp_path, monkeypatch
 ):
     """With a rate that ruins the weights the first evaluation stays the best."""
+    predicted, predict = [], evaluation.predict
+
+    def counting(function, batches, order, strategy):
+        predicted.append(np.count_nonzero(order >= 0))
+        return predict(function, batches, order, strategy)
+
+    monkeypatch.setattr(evaluation, "predict", counting)
     actions = ("--do_train", "--do_eval", "--do_predict")
     arguments = (*files_of(table_dir), *actions, *LEARN, "--best_metric=loss")
     arguments += ("--evaluate_steps=2", "--early_stopping_patience=3")
@@ -315,6 +354,8 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     before = tiny.listing(tmp_path)
     scores = re.findall(r"^evaluation at step .*  loss (\S+)", done.err, re.M)
     scores = [float(score) for score in scores]
+    # The dev rows as often as the steps were evaluated and no more, then the test rows.
+    assert predicted == [18] * len(scores) + [10]
     assert min(scores) == pytest.approx(tiny.eval_results(tmp_path)["eval_loss"], 1e-3)
     # What was used then is used by a later command too.
     files = files_of(table_dir, "dev", "test")
@@ -322,6 +363,7 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     after = tiny.listing(tmp_path)
     for name in ("eval_results.txt", "test_results.tsv"):
         assert after[name] == before[name]
+    assert predicted[-2:] == [18, 10] and len(predicted) == len(scores) + 3
     # Those while training, the one after it, and the one of the later command.
     assert len(list((tmp_path / "eval").iterdir())) == 3
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from data_pipeline.squad import answer_scores
 from serving import predictor
 from tests import resumed_runs, tiny, tiny_questions
+from training.results import evaluation
 
 LIMITS = ("--max_seq_length=24", "--max_query_length=4", "--doc_stride=8")
 ACTIONS = ("--do_train", "--do_predict")
@@ -258,11 +259,17 @@ def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_best_checkpoint_is_used_and_training_stops_early(model_dir, data, tmp_path):
+def test_best_checkpoint_is_used_and_training_stops_early(
+    model_dir, data, tmp_path, monkeypatch
+):
     """With a rate that ruins the weights an early evaluation stays the best.
 
-    Daily run_classifier.py does it.
+    Its answers are those that are written. Daily run_classifier.py does it.
     """
+    predicted, predict = [], evaluation.predict
+    monkeypatch.setattr(
+        evaluation, "predict", lambda *given: predicted.append(1) or predict(*given)
+    )
     more = ("--evaluate_steps=2", "--early_stopping_patience=3", "--learning_rate=0.5")
     more += ("--num_train_epochs=5", "--warmup_proportion=0.2")
     arguments = (*files(data), *ACTIONS, "--train_batch_size=8", *more)
@@ -272,6 +279,13 @@ def test_best_checkpoint_is_used_and_training_stops_early(model_dir, data, tmp_p
     results = tiny.eval_results(tmp_path)
     assert results["global_step"] == int(step)
     assert results["f1"] == pytest.approx(float(score), abs=1e-4)
+    assert len(predicted) == done.err.count("evaluation at step ") > 3
+    before = tiny.listing(tmp_path)
+    run(model_dir, tmp_path, files(data)[1], "--do_predict")
+    assert len(predicted) == done.err.count("evaluation at step ") + 1
+    after = tiny.listing(tmp_path)
+    for name in ("predictions.json", "nbest_predictions.json", "eval_results.txt"):
+        assert after[name] == before[name]
 
 
 def test_questions_without_answers_are_answered_and_not_scored(

@@ -65,10 +65,9 @@ class RunCheckpoints:
             atomic_files.write_text(f"{prefix}.json", json.dumps(state, sort_keys=True))
             self._write(prefix, {**self.variables, GLOBAL_STEP: np.int64(step)})
         except tf.errors.OpError as error:
-            reason = error.message.split("}} ")[-1].split(" [Op:")[0]
             raise OSError(
-                f"{prefix}: cannot be written ({reason}); make room there, then the "
-                "same command goes on from the checkpoint before"
+                f"{prefix}: cannot be written ({atomic_files.reason(error)}); make "
+                "room there, then the same command goes on from the checkpoint before"
             ) from error
         kept = all_checkpoints(self.directory)
         kept = [path for path in kept if path != prefix] + [prefix]

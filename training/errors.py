@@ -38,13 +38,22 @@ class Stopped(Exception):
 def of_input() -> Iterator[None]:
     """Raises InputError for every ValueError and OSError.
 
-    For checks before the work, and for writing; elsewhere such an error is a bug.
+    For checks before the work; elsewhere such an error is a bug.
     """
     try:
         yield
     except InputError:
         raise
     except (ValueError, OSError) as error:
+        raise InputError(str(error)) from error
+
+
+@contextlib.contextmanager
+def of_writing() -> Iterator[None]:
+    """Raises InputError for every OSError: what cannot be written after the checks."""
+    try:
+        yield
+    except OSError as error:
         raise InputError(str(error)) from error
 
 

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from training import run, seeds, steps
+from training import errors, run, seeds, steps
 from training.distribution import devices
 from training.results import evaluation
 
@@ -125,27 +125,31 @@ def _run_once(task: Task, settings: Settings) -> dict[str, Any]:
         files=task.files,
     )
     if its_own.writes:
-        task.write_records(its_own.output_dir)
+        with errors.of_writing():
+            task.write_records(its_own.output_dir)
     score = _scorer(task, settings, model)
     if its_own.trains:
         step = _train(task, settings, model, origin, score)
     results: dict[str, Any] = {}
     if settings.evaluates:
-        scored = score("dev", settings.eval_batch_size)
+        scored = score.at(step, "dev", settings.eval_batch_size)
         results |= {**task.evaluate(scored), "global_step": step}
         run.record(its_own, step, scored.scores, results)
     if settings.predicts:
-        scored = score("test", settings.predict_batch_size)
+        splits = task.splits
+        split = "dev" if splits.get("dev") is splits["test"] else "test"
+        scored = score.at(step, split, settings.predict_batch_size)
         results |= task.predict(scored, its_own, step)
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
     if settings.exports and its_own.writes:
-        print(f"exported: {task.export(model, its_own.output_dir)}")
+        with errors.of_writing():
+            print(f"exported: {task.export(model, its_own.output_dir)}")
     devices.wait_for_all(its_own.strategy, "write results and exports")
     return results
 
 
-def _scorer(task: Task, settings: Settings, model: Any) -> Callable[[str, int], Scored]:
+def _scorer(task: Task, settings: Settings, model: Any) -> evaluation.Remembered:
     """A function of split and batch size that scores the model's current weights."""
     strategy = settings.run.strategy
     predict = steps.predict_function(
@@ -160,7 +164,7 @@ def _scorer(task: Task, settings: Settings, model: Any) -> Callable[[str, int], 
         outputs = evaluation.predict(predict, batches, order, strategy)
         return task.score(split, outputs, batch_size)
 
-    return score
+    return evaluation.Remembered(score)
 
 
 def _train(
@@ -168,7 +172,7 @@ def _train(
     settings: Settings,
     model: Any,
     origin: str,
-    score: Callable[[str, int], Scored],
+    score: evaluation.Remembered,
 ) -> int:
     """Trains; leaves the last weights in place or, with evaluations, the best."""
     its_own, examples = settings.run, task.splits["train"]
@@ -189,6 +193,7 @@ def _train(
             objective=task.objective,
             batches_from=lambda step: examples.batches(order[step:], settings.pad_to),
             evaluate=lambda: dict(score("dev", settings.eval_batch_size).scores),
+            keep=score.keep,
             names=lambda step: examples.names(order[step]),
         ),
     )

@@ -69,6 +69,7 @@ class Loop:
         checkpoints: a training.checkpoints.RunCheckpoints.
         reporter: a training.results.reporting.Reporter.
         evaluate: returns scores on held-out data, and texts to show.
+        keep: is told the step after an evaluation of weights that the run may end with.
         name_batch: names the examples in the batch of a step, counted from 0.
         interruption: a training.interruption.Interruption, or None.
         raises: whether a signal may abort an evaluation; not with other workers.
@@ -79,6 +80,7 @@ class Loop:
     checkpoints: Any
     reporter: Any
     evaluate: Callable[[], dict[str, Any]] | None = None
+    keep: Callable[[int], None] = lambda step: None
     name_batch: Callable[[int], str] | None = None
     scales_loss: bool = False
     interruption: Any = None
@@ -187,10 +189,12 @@ class Loop:
         self.reporter.evaluated(step, scores)
         state = {**state, "evaluated_step": step}
         if not self.plan.best_metric:
+            self.keep(step)
             return state
         score = float(scores[self.plan.best_metric])
         sign = -1.0 if self.plan.best_metric.endswith("loss") else 1.0
         if "best_score" not in state or sign * score > sign * state["best_score"]:
+            self.keep(step)
             best = {"best_step": step, "best_score": score}
             return {**state, **best, "evaluations_since_best": 0}
         since_best = state["evaluations_since_best"] + 1

@@ -81,6 +81,7 @@ class Training:
         objective: as in steps.train_function.
         batches_from: step -> dataset of the batches from that step on.
         evaluate: returns scores on held-out data, and Markdown texts to show.
+        keep: as in loop.Loop.
         names: step -> how messages name the examples in its batch.
     """
 
@@ -90,6 +91,7 @@ class Training:
     objective: Any
     batches_from: Callable[[int], Any]
     evaluate: Callable[[], dict[str, Any]] | None = None
+    keep: Callable[[int], None] = lambda step: None
     names: Callable[[int], list[str]] = lambda step: []
 
 
@@ -193,6 +195,7 @@ def train(settings: Settings, training: Training) -> int:
         reporter=reporter,
         interruption=watch,
         evaluate=training.evaluate if plan.evaluate_steps else None,
+        keep=training.keep,
         name_batch=lambda step: wording.first_of(training.names(step), _NAMED),
         scales_loss=settings.scales_loss,
         # One worker cannot abort a collective operation.
@@ -218,6 +221,7 @@ def _do_the_rest(
         )
         return {**state, "step": step}
     reporter, watch = all_steps.reporter, all_steps.interruption
+    state = _with_parts(settings, step, state)
     with _saving_ends_for_all(strategy), contextlib.closing(reporter), watch:
         batches = devices.distributed(strategy, training.batches_from(step))
         state = all_steps.train(batches, step, state)
@@ -226,6 +230,25 @@ def _do_the_rest(
             raise errors.Stopped(int(number))
         devices.wait_for_all(strategy, "save the last checkpoint")
     return state
+
+
+def _with_parts(settings: Settings, step: int, state: dict[str, Any]) -> dict[str, Any]:
+    """The state with the parts of a batch, which dropout masks follow from.
+
+    Says so if the run goes on with others than before.
+    """
+    parts = {
+        "replicas": settings.strategy.num_replicas_in_sync,
+        "micro_batches": settings.micro_batches,
+    }
+    changes = [
+        f"{state[name]} {name.replace('_', '-')} before and {count} now"
+        for name, count in parts.items()
+        if state.get(name, count) != count
+    ]
+    if changes:
+        print(f"dropout: other masks from step {step} on, with {', '.join(changes)}")
+    return {**state, **parts}
 
 
 def _first_timed(
@@ -263,12 +286,11 @@ def _use_best(settings: Settings, store: Any, state: Mapping[str, Any]) -> int:
 def _saving_ends_for_all(strategy: Any) -> Iterator[None]:
     """A process that stops waits for the chief, who may still be writing."""
     try:
-        yield
+        with errors.of_writing():
+            yield
     except errors.Stopped:
         devices.wait_for_all(strategy, "save")
         raise
-    except OSError as error:  # of saving
-        raise errors.InputError(str(error)) from error
 
 
 @contextlib.contextmanager
@@ -293,10 +315,10 @@ def record(
     """Writes scores to TensorBoard, results to a file; InputError if that fails."""
     if not settings.writes:
         return
-    with contextlib.closing(reporting.Reporter(settings.output_dir, step)) as reporter:
-        reporter.write("eval", step, scores)
     path = os.path.join(settings.output_dir, file_names.EVAL_RESULTS)
-    with errors.of_input():
+    reporter = reporting.Reporter(settings.output_dir, step)
+    with errors.of_writing(), contextlib.closing(reporter):
+        reporter.write("eval", step, scores)
         run_directory.write_results(path, results)
 
 

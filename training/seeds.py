@@ -5,9 +5,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from contract import atomic_files
+from training import errors
 from training.results import metrics
 
 SUMMARY_FILE = "seeds.json"
+
+
+def directory_of(seed: int, output_dir: str) -> str:
+    """Where a run with one of several seeds writes."""
+    return os.path.join(output_dir, f"seed-{seed}")
 
 
 def run_all(
@@ -16,15 +22,14 @@ def run_all(
     output_dir: str,
     writes: bool = True,
 ) -> dict[str, dict[str, float]]:
-    """Runs once with each seed, in `output_dir/seed-<n>`, and summarises the scores.
+    """Runs once with each seed, in its `directory_of`, and summarises the scores.
 
     BERT's fine-tuning scores vary with the seed by more than most changes do, so a
     score is a mean and a deviation: {score: {"mean": ..., "deviation": ...}}, also in
     seeds.json if this process `writes`. `run_once` maps seed and directory to scores.
     """
     runs = {
-        seed: dict(run_once(seed, os.path.join(output_dir, f"seed-{seed}")))
-        for seed in seeds
+        seed: dict(run_once(seed, directory_of(seed, output_dir))) for seed in seeds
     }
     summary = metrics.summarize(list(runs.values()))
     record = {
@@ -36,7 +41,8 @@ def run_all(
     }
     text = json.dumps(record, indent=2, sort_keys=True) + "\n"
     if writes:
-        atomic_files.write_text(os.path.join(output_dir, SUMMARY_FILE), text)
+        with errors.of_writing():
+            atomic_files.write_text(os.path.join(output_dir, SUMMARY_FILE), text)
     print(f"over seeds {', '.join(map(str, seeds))}:")
     for name, values in summary.items():
         if name != "global_step":

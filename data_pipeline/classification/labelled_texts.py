@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from contract import features, file_names
+from contract import features, file_names, wording
 from data_pipeline.classification import label_sets, tables, tasks
 from data_pipeline.examples import batching, packing, tf_records
 from data_pipeline.files import label_files
@@ -55,8 +55,8 @@ class Source:
     def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
         """Reads "train", "dev" or "test"; a test split need not have labels.
 
-        A test file without labels shows fewer signs of a header, so it is taken to have
-        one if `like`, a split read before, has one.
+        Each file says for itself whether it has a header; `like`, a split read before,
+        tells what names one may hold.
 
         Raises:
             ValueError: no such split was named, or its content is wrong.
@@ -78,37 +78,50 @@ class Source:
             "labels_required": split != "test",
             "allow_empty_text": self.allow_empty_text,
         }
-        layout = self.layout
-        if like and split == "test" and layout.has_header is None:
-            layout = dataclasses.replace(layout, has_header=like.has_header)
+        path, layout = self.files[split], self.layout
         if self.tfds_name:
             options["data_dir"] = self.data_dir or None
-            return tables.read_tfds(
-                self.tfds_name, self.files[split], layout, **options
-            )
-        return tables.read_table(self.files[split], layout, **options)
+            return tables.read_tfds(self.tfds_name, path, layout, **options)
+        header = like.header if like else ()
+        return tables.read_table(path, layout, other_header=header, **options)
 
     def label_set(self, train: tables.Table | None, known: str) -> label_sets.LabelSet:
-        """The labels: the task's, of --labels, found in training rows, or known.
+        """The labels: the task's, of --labels, or found in training rows.
 
-        `known` is the path of a trained run's label_map.json, or "".
+        Without training rows they are those `known`: the path of the label_map.json
+        beside the model's weights, or "".
 
         Raises:
-            ValueError: nothing says what the labels are.
+            ValueError: nothing says what the labels are, or the model has others.
         """
-        if self.task:
-            return label_sets.LabelSet(self.task.labels, self.task.problem_type)
-        if self.label_spec:
-            names = label_files.read_labels(self.label_spec, tf.io.gfile.GFile)
-        elif train is not None:
+        found = self._labels_asked_for()
+        if train is None and known:
+            trained = label_sets.read_label_map(known, tf.io.gfile.GFile)
+            if found and found.names != trained.names:
+                flag = f"task_name={self.task_name}" if self.task else "labels"
+                raise ValueError(
+                    f"--{flag}: {wording.listing(found.names)} are not the labels that "
+                    f"the model was trained with, {wording.listing(trained.names)} "
+                    f"({known}); leave the flag out, or correct that file if it is "
+                    "wrong"
+                )
+            return trained
+        if found is None and train is not None:
             names = label_sets.find_labels(train, self.problem_type, self.separator)
-        elif known:
-            return label_sets.read_label_map(known, tf.io.gfile.GFile)
-        else:
+            return label_sets.LabelSet(names, self.problem_type, self.separator)
+        if found is None:
             raise ValueError(
                 "without training rows nothing says what the labels are; name them with"
                 " --labels, or give a checkpoint that has a label_map.json beside it"
             )
+        return found
+
+    def _labels_asked_for(self) -> label_sets.LabelSet | None:
+        if self.task:
+            return label_sets.LabelSet(self.task.labels, self.task.problem_type)
+        if not self.label_spec:
+            return None
+        names = label_files.read_labels(self.label_spec, tf.io.gfile.GFile)
         return label_sets.LabelSet(names, self.problem_type, self.separator)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,19 +38,26 @@ def decide(
 
 
 def write(
-    directory: str, table: tables.Table, label_set: label_sets.LabelSet, scored: Scored
+    directory: str,
+    table: tables.Table,
+    label_set: label_sets.LabelSet,
+    scored: Scored,
+    *,
+    lists_labels: bool = True,
 ) -> None:
-    """Writes test_results.tsv, test_predictions.jsonl and the label list, or none."""
+    """Writes test_results.tsv, test_predictions.jsonl and label_map.json, or none.
+
+    `lists_labels` is False where label_map.json is that of a trained run.
+    """
     path = os.path.join(directory, file_names.TEST_PREDICTIONS)
-    atomic_files.write(
-        {
-            os.path.join(directory, file_names.TEST_RESULTS): result_lines(scored),
-            path: prediction_lines(table, label_set, scored),
-            os.path.join(directory, file_names.LABEL_MAP): [
-                label_sets.label_map_text(label_set)
-            ],
-        }
-    )
+    files: dict[str, Iterable[str]] = {
+        os.path.join(directory, file_names.TEST_RESULTS): result_lines(scored),
+        path: prediction_lines(table, label_set, scored),
+    }
+    if lists_labels:
+        label_map = os.path.join(directory, file_names.LABEL_MAP)
+        files[label_map] = [label_sets.label_map_text(label_set)]
+    atomic_files.write(files)
     print(f"predictions: {path}")
     if warning := lone_class_warning(label_set, scored):
         print(f"warning: {warning}")

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import itertools
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from absl import logging
@@ -39,9 +40,11 @@ class Layout:
     number counted from 0, also as a digit string; negative numbers count from the end.
 
     Where `has_header` is None, line 1 is a header if a column is asked for by name, or
-    if its cell for text_a or label is a usual name (`USUAL_TEXTS`, `USUAL_LABELS`).
-    Otherwise, where the labels suggest a header, because line 1's is the only one that
-    is no number, or that occurs once, the reader asks instead of guessing.
+    if its cell for text_a or label is a usual name (`USUAL_TEXTS`, `USUAL_LABELS`), or
+    that for text_a is a name in the header of another split. Otherwise, where the
+    labels suggest a header, because line 1's is the only one that is no number, or that
+    occurs once, the reader asks instead of guessing, and so it does without labels if
+    another split has a header.
     """
 
     file_format: str = "auto"  # "tsv", "csv", "jsonl", or "auto" by the file's name
@@ -64,18 +67,24 @@ class Table:
     labels: list[Label] | None  # as the file writes them; JSON lists as tuples
     example_ids: list[str]  # from the id column, else "0", "1", ...
     lines: list[int]  # where each row begins, from 1, for messages
-    has_header: bool = False  # whether line 1 was read as one
+    header: tuple[str, ...] = ()  # the cells of line 1 if it was read as one
 
 
 def read_table(
-    path: str, layout: Layout, *, labels_required: bool, allow_empty_text: bool
+    path: str,
+    layout: Layout,
+    *,
+    labels_required: bool,
+    allow_empty_text: bool,
+    other_header: Sequence[str] = (),
 ) -> Table:
     """Reads one file: local or remote, plain or gzip (`.gz`), UTF-8.
 
     TSV is read as the original's `DataProcessor._read_tsv` read it: a quote is an
     ordinary character, only a line feed ends a line, and carriage returns are dropped
     (TensorFlow's line reader did that). CSV has RFC 4180 quoting. JSONL has one object
-    a line. A byte-order mark is no part of the first cell.
+    a line. A byte-order mark is no part of the first cell. `other_header` is that of
+    another split, if it has one.
 
     Raises:
         FileNotFoundError: no such file.
@@ -87,15 +96,17 @@ def read_table(
     line, first = next(rows, (0, None))
     if first is None:
         raise ValueError(f"{path}: the file is empty; give it one row per example")
-    has_header = isinstance(first, list) and _is_header(path, layout, first)
+    has_header = isinstance(first, list) and _is_header(
+        path, layout, first, other_header
+    )
     names = list(first) if has_header or isinstance(first, dict) else []
     if not has_header:
         rows = itertools.chain([(line, first)], rows)
     keys = _choose_columns(path, layout, names, first, labels_required=labels_required)
     table = _collect(path, rows, keys, layout, allow_empty_text=allow_empty_text)
     if isinstance(first, list) and not has_header and layout.has_header is None:
-        _refuse_likely_header(table)
-    return dataclasses.replace(table, has_header=has_header)
+        _refuse_likely_header(table, other_header)
+    return dataclasses.replace(table, header=tuple(first) if has_header else ())
 
 
 def read_tfds(
@@ -145,7 +156,9 @@ def _usual_names(names: list[str], usual: tuple[tuple[str, ...], ...]) -> list[s
     return [spelled[name] for name in next(found, ())]
 
 
-def _is_header(path: str, layout: Layout, first: list[str]) -> bool:
+def _is_header(
+    path: str, layout: Layout, first: list[str], other_header: Sequence[str]
+) -> bool:
     asked = _asked(layout, keyed=False)
     by_name = [column for column in asked.values() if isinstance(column, str)]
     if layout.has_header is False and by_name:
@@ -164,8 +177,9 @@ def _is_header(path: str, layout: Layout, first: list[str]) -> bool:
             "and --label_column, by name or by number from 0"
         )
     usual_texts = itertools.chain.from_iterable(USUAL_TEXTS)
+    text = str(_cell(first, asked["text_a"])).lower()
     return (
-        str(_cell(first, asked["text_a"])).lower() in usual_texts
+        text in itertools.chain(usual_texts, map(str.lower, other_header))
         or str(_cell(first, asked["label"])).lower() in USUAL_LABELS
     )
 
@@ -214,10 +228,10 @@ def _key(path: str, role: str, column: Key, names: list[str], *, keyed: bool) ->
     if isinstance(column, int):
         return column
     if names.count(column) != 1:
+        others = "by name: objects have no numbers" if keyed else "or a number from 0"
         raise ValueError(
             f"{path}: column {column!r} ({role}) is there {names.count(column)} times "
-            f"among {wording.listing(names)}; choose one that is there once, or a "
-            "number from 0"
+            f"among {wording.listing(names)}; choose one that is there once, {others}"
         )
     return column if keyed else names.index(column)
 
@@ -310,8 +324,15 @@ def _value(place: str, role: str, value: Any) -> Any:
     )
 
 
-def _refuse_likely_header(table: Table) -> None:
-    """Raises where line 1, read as an example, is a header by its label."""
+def _refuse_likely_header(table: Table, other_header: Sequence[str]) -> None:
+    """Raises where line 1, read as an example, may be a header."""
+    if table.labels is None and other_header:
+        raise ValueError(
+            f"{table.path}:{table.lines[0]}: {table.text_a[0]!r:.40} may be a header "
+            "or a text, where the rows read before it have "
+            f"{wording.listing(other_header)}; pass --has_header=true if it is a "
+            "header, else put that line above it"
+        )
     first, *others = table.labels or [""]
     if not others or label_sets.is_number(first):
         return

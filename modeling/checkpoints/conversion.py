@@ -14,6 +14,7 @@ import numpy as np
 import safetensors
 import tensorflow as tf
 
+from contract import atomic_files
 from modeling import models
 from modeling.checkpoints import (
     checkpoint,
@@ -224,8 +225,9 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
             )
         else:
             keras_files.save(model, path)
-    except (tf.errors.OpError, safetensors.SafetensorError) as error:
-        reason = str(error).splitlines()[0]
+    except (OSError, tf.errors.OpError, safetensors.SafetensorError) as error:
+        is_of_tensorflow = isinstance(error, tf.errors.OpError)
+        reason = atomic_files.reason(error) if is_of_tensorflow else str(error)
         raise OSError(
             f"{directory}: cannot be written ({reason:.200}); make room there, or name "
             "another place"

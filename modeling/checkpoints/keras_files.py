@@ -6,6 +6,7 @@ config lies beside it, and the head is found from the names of its groups.
 
 import json
 import os
+import shutil
 import zipfile
 from collections.abc import Set
 
@@ -21,6 +22,7 @@ MODEL_FILE = "model.keras"
 WEIGHTS_FILE = "model.weights.h5"
 MODEL_ENDING = ".keras"
 ENDINGS = (MODEL_ENDING, ".weights.h5")
+_HEAD_BYTES = 4096  # at most, of an array in an .h5 file and the groups that hold it
 # Keras names a group after the attribute or, where it meets the list of layers first,
 # after the class.
 _GROUPS = {
@@ -84,11 +86,25 @@ def load(path, config=None):
 
 
 def save(model, path):
-    """Writes a model under a name that ends in .keras or .weights.h5."""
+    """Writes a model under a name that ends in .keras or .weights.h5.
+
+    Raises:
+        OSError: there is no room for it.
+    """
     if path.endswith(MODEL_ENDING):
         model.save(path)
-    else:
-        model.save_weights(path)
+        return
+    _check_room(path, model)
+    model.save_weights(path)
+
+
+def _check_room(path, model):
+    # On a full disk HDF5 fails again with every object it lets go of, and at the end of
+    # the process with a segmentation fault.
+    arrays = [np.asarray(variable) for variable in model.variables]
+    needed = sum(array.nbytes + _HEAD_BYTES for array in arrays)
+    if (free := shutil.disk_usage(os.path.dirname(path) or ".").free) < needed:
+        raise OSError(f"{free} bytes are free, {needed} are needed")
 
 
 def stored_config(path):

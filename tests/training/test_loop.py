@@ -159,6 +159,18 @@ def test_best_checkpoint_is_saved_when_it_is_found():
     assert stage.saved[1][1]["best_step"] == 6
 
 
+@pytest.mark.parametrize(
+    ("metric", "kept"), [("accuracy", [3, 6]), ("", [3, 6, 9, 10])]
+)
+def test_evaluations_that_may_be_the_last_are_kept(metric, kept):
+    """The best so far; without a metric the newest."""
+    found = []
+    stage = Stage(scores=[0.5, 0.7, 0.6, 0.7])
+    run_plan = plan(save_steps=100, evaluate_steps=3, best_metric=metric)
+    stage.run(run_plan, evaluates=True, keep=found.append)
+    assert found == kept
+
+
 def test_of_losses_the_lowest_is_best():
     stage = Stage(scores=[0.5, 0.7, 0.4, 0.6])
     run_plan = plan(save_steps=100, evaluate_steps=3, best_metric="accuracy")

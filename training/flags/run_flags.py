@@ -7,7 +7,7 @@ from typing import Any
 from absl import flags as absl_flags
 from absl import logging
 
-from training import errors, fine_tuning, loop, run
+from training import checkpoints, errors, fine_tuning, loop, run, seeds
 from training.flags import (
     command_line,
     device_flags,
@@ -162,6 +162,15 @@ def fine_tuning_settings(
         eval_batch_size=FLAGS.eval_batch_size,
         predict_batch_size=FLAGS.predict_batch_size,
     )
+
+
+def trained_weights(files: model_flags.ModelFiles) -> str:
+    """Where the weights of a run without training are: its own, or of --pretrained."""
+    directory = FLAGS.output_dir
+    if several := fine_tuning_flags.seeds():
+        directory = seeds.directory_of(several[0], directory)
+    has_own = checkpoints.all_checkpoints(directory)
+    return directory if has_own else files.init_checkpoint
 
 
 def wanted_splits() -> list[str]:

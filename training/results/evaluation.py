@@ -9,6 +9,35 @@ from training.distribution import devices
 from training.results import reporting
 
 
+class Remembered:
+    """A function of held-out data, and its last result with the weights of one step.
+
+    Args:
+        evaluate: scores the model's current weights; equal arguments and weights give
+            equal results.
+    """
+
+    def __init__(self, evaluate):
+        self._evaluate = evaluate
+        self._last: tuple = ()
+        self._kept: tuple = ()
+
+    def __call__(self, *arguments):
+        result = self._evaluate(*arguments)
+        self._last = (arguments, result)
+        return result
+
+    def keep(self, step):
+        """Says that the last call was with the weights of this step."""
+        self._kept = (step, *self._last)
+
+    def at(self, step, *arguments):
+        """The result with the model's current weights, which are those of this step."""
+        if self._kept and self._kept[:2] == (step, arguments):
+            return self._kept[2]
+        return self(*arguments)
+
+
 def predict(predict_function, batches, order, strategy):
     """The model's outputs for every example, in the order of the examples.
 

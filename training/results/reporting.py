@@ -1,10 +1,13 @@
 """What a person sees of a run: the progress line and TensorBoard."""
 
+import contextlib
 import os
 import sys
 import time
 
 import tensorflow as tf
+
+from contract import atomic_files
 
 # Seconds between two progress lines, on a terminal and in a file.
 _TERMINAL_SECONDS = 0.5
@@ -14,7 +17,8 @@ _FILE_SECONDS = 10.0
 class Reporter:
     """Writes curves and texts to TensorBoard and a progress line to standard error.
 
-    If `writes`, event files appear below `directory` with the first scalar.
+    If `writes`, event files appear below `directory` with the first scalar; OSError
+    says that they cannot be written.
     `start_step`, where this process starts, serves the estimate of the time left.
     """
 
@@ -35,15 +39,24 @@ class Reporter:
         """Adds numbers to the curves `<kind>/<name>`, and Markdown to the texts."""
         if not self._writes:
             return
-        if kind not in self._writers:
+        with self._written(kind):
+            if kind not in self._writers:
+                path = os.path.join(self._directory, kind)
+                self._writers[kind] = tf.summary.create_file_writer(path)
+            with self._writers[kind].as_default(step):
+                for name, value in scalars.items():
+                    if isinstance(value, str):
+                        tf.summary.text(f"{kind}/{name}", value)
+                    else:
+                        tf.summary.scalar(f"{kind}/{name}", float(value))
+
+    @contextlib.contextmanager
+    def _written(self, kind):
+        try:
+            yield
+        except tf.errors.OpError as error:
             path = os.path.join(self._directory, kind)
-            self._writers[kind] = tf.summary.create_file_writer(path)
-        with self._writers[kind].as_default(step):
-            for name, value in scalars.items():
-                if isinstance(value, str):
-                    tf.summary.text(f"{kind}/{name}", value)
-                else:
-                    tf.summary.scalar(f"{kind}/{name}", float(value))
+            raise atomic_files.unwritable(path, error) from error
 
     def train(self, step, results, learning_rate):
         """Reports what steps.train_function returned for the steps up to `step`."""
@@ -97,9 +110,10 @@ class Reporter:
         """Ends the progress line and writes out all events."""
         if self._is_line_open:
             self.say("")
-        for writer in self._writers.values():
-            writer.close()
-        self._writers = {}
+        while self._writers:
+            kind, writer = self._writers.popitem()
+            with self._written(kind):
+                writer.close()
 
 
 class Meter:

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import types
 
 import numpy as np
@@ -182,8 +183,27 @@ def test_labels_come_from_the_most_specific_source(source, tmp_path):
     assert named.label_set(table, str(known)).names == ("pos", "neg")
     assert made.label_set(table, str(known)).names == ("neg", "pos")
     assert made.label_set(None, str(known)).names == ("x", "y")
+    assert named.label_set(None, "").names == ("pos", "neg")
     with pytest.raises(ValueError, match="name them with --labels, or give a"):
         made.label_set(None, "")
+
+
+def test_labels_of_a_trained_model_stand(source, tmp_path):
+    """Without training rows; its kind stands as well, which a flag may not repeat."""
+    known = tmp_path / "label_map.json"
+    trained = label_sets.LabelSet(("x", "y"), "multi_label", "|")
+    known.write_text(label_sets.label_map_text(trained), "utf-8")
+    assert source(label_spec="x,y").label_set(None, str(known)) == trained
+    task = labelled_texts.Source(task_name="mrpc", data_dir=str(ORIGINAL / "mrpc"))
+    for made, flag, names in (
+        (source(label_spec="y,x"), "--labels", "['y', 'x']"),
+        (source(label_spec="x,y,z"), "--labels", "['x', 'y', 'z']"),
+        (task, "--task_name=mrpc", "['0', '1']"),
+    ):
+        says = f"{flag}: {names} are not the labels that the model was trained with, "
+        says += f"['x', 'y'] ({known}); leave the flag out"
+        with pytest.raises(ValueError, match=re.escape(says)):
+            made.label_set(None, str(known))
 
 
 def test_task_has_its_own_metrics_and_pairs(tokenizer):
@@ -210,6 +230,62 @@ def test_missing_split_names_the_flag(source):
     tfds = labelled_texts.Source(tfds_name="glue/sst2", files={"dev": ""})
     with pytest.raises(ValueError, match="and --tfds_dev_split is not set"):
         tfds.read("dev")
+
+
+# Files of the rows ("nice", pos) and ("bad", neg), whatever their names and headers.
+JSONL = '{"%s": "nice", "label": "pos"}\n{"%s": "bad", "label": "neg"}\n'
+CELLS = "nice,pos\nbad,neg\n"
+MIXES = [
+    ({}, JSONL % (("text",) * 2), "text,label\n" + CELLS, ""),
+    ({}, "sentence,label\n" + CELLS, JSONL % (("text",) * 2), ""),
+    ({"text_a": "tweet"}, JSONL % (("tweet",) * 2), "tweet\nnice\nbad\n", ""),
+    (
+        {"text_a": "tweet"},
+        "label\ttweet\npos\tnice\nneg\tbad\n",
+        "tweet\nnice\nbad",
+        "",
+    ),
+    # By number a name of the other header is one, and so is a usual name.
+    ({"text_a": 0, "label": 1}, "tweet,label\n" + CELLS, "Tweet\nnice\nbad\n", ""),
+    ({"text_a": 0, "label": 1}, CELLS, "text\nnice\nbad\n", ""),
+    ({"text_a": 0, "label": 1}, CELLS, "nice\nbad\n", ""),
+    (
+        {"text_a": 0, "label": 1},
+        *("tweet,label\n" + CELLS, "nice\nbad\n"),
+        "test.csv:1: 'nice' may be a header or a text, where the rows read before it "
+        "have ['tweet', 'label']; pass --has_header=true",
+    ),
+    (
+        {"text_a": "tweet"},
+        *(JSONL % (("tweet",) * 2), "text,label\n" + CELLS),
+        "test.csv: column 'tweet' (text_a) is there 0 times among ['text', 'label']",
+    ),
+    (
+        {"text_a": 0, "label": 1},
+        *(CELLS, JSONL % (("text",) * 2)),
+        "column '0' (text_a) is there 0 times among ['text', 'label']; choose one that "
+        "is there once, by name: objects have no numbers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("layout", "train", "test", "error"), MIXES)
+def test_each_file_says_whether_it_has_a_header(
+    tokenizer, tmp_path, layout, train, test, error
+):
+    files = {}
+    for split, text in (("train", train), ("test", test)):
+        ending = "jsonl" if text[0] == "{" else "tsv" if "\t" in text else "csv"
+        files[split] = str(tmp_path / f"{split}.{ending}")
+        pathlib.Path(files[split]).write_text(text)
+    made = labelled_texts.Source(files=files, layout=tables.Layout(**layout))
+    if error:
+        with pytest.raises(ValueError, match=re.escape(error)):
+            load(made, files, tokenizer)
+        return
+    data = load(made, files, tokenizer)
+    assert [table.text_a for table in data.tables.values()] == [["nice", "bad"]] * 2
+    assert data.tables["train"].labels == ["pos", "neg"]
 
 
 def test_splits_must_all_have_pairs_or_none(source, tokenizer):
@@ -249,16 +325,11 @@ def test_regression_and_several_labels(source, tokenizer):
 
 def test_label_map_is_found_beside_a_checkpoint(tmp_path):
     find = label_maps.find
-    run, other = tmp_path / "run", tmp_path / "other"
-    for folder in (run, other):
-        folder.mkdir()
-    assert find(str(run), str(other), "") == ""
-    path = other / "label_map.json"
+    assert find(str(tmp_path)) == find("") == ""
+    path = tmp_path / "label_map.json"
     path.write_text(json.dumps({"0": "a", "1": "b"}), "utf-8")
-    assert find(str(run), str(other)) == str(path)
-    assert find("", f"{other}/model.ckpt-10") == str(path)
-    (run / "label_map.json").write_text("{}", "utf-8")
-    assert find(str(run), str(other)) == str(run / "label_map.json")
+    assert find(str(tmp_path)) == find(f"{tmp_path}/model.ckpt-10") == str(path)
+    assert find("") == ""
 
 
 def test_packed_features_are_those_of_the_encoder(source, tokenizer):

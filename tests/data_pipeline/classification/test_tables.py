@@ -45,7 +45,7 @@ def test_tsv_with_usual_names(read):
     assert table.labels == ["yes", "no"]
     assert table.example_ids == ["0", "1"]
     assert table.lines == [2, 3]
-    assert table.has_header
+    assert table.header == ("label", "id", "Text")
     assert table.path.endswith("t.tsv")
 
 
@@ -98,7 +98,7 @@ def test_columns_by_number(read, columns):
     assert table.text_b == ["b", "d", "f", "h"]
     assert table.labels == ["x", "y", "x", "y"]
     assert table.lines == [1, 2, 3, 4]
-    assert not table.has_header
+    assert table.header == ()
 
 
 def test_quotes_are_ordinary_in_tsv(read):
@@ -286,7 +286,8 @@ def test_names_without_header_are_refused(read):
 )
 def test_header_is_recognised_with_columns_by_number(read, header, layout):
     table = read(f"{header}\na\tx\nb\ty\nc\tx\nd\ty\n", text_a=0, label=1, **layout)
-    assert (table.lines, table.has_header) == ([2, 3, 4, 5], True)
+    assert table.lines == [2, 3, 4, 5]
+    assert table.header == tuple(header.split("\t"))
 
 
 @pytest.mark.parametrize(

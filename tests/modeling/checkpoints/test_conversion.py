@@ -9,13 +9,15 @@ by the names of their state_dict under `weights/`, and the outputs by head.
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
 from modeling import config, models
-from modeling.checkpoints import conversion, google, hugging_face
+from modeling.checkpoints import conversion, google, hugging_face, keras_files
+from tests import full_disk
 from tests.modeling.random_weights import assert_equal, random_model, values
 
 REFERENCE = pathlib.Path(__file__).with_name("hugging_face_heads.npz")
@@ -272,12 +274,35 @@ def test_rows_that_are_wanted(tiny_config):
     assert conversion.num_rows(tiny_config, 0, 1000) == 1000
 
 
-def test_disk_that_is_full_is_one_line(tiny_config, tmp_path):
-    (tmp_path / "file").touch()
+@pytest.mark.parametrize("target", conversion.FORMATS)
+def test_disk_that_is_full_is_one_line(tiny_config, tmp_path, target):
     model = random_model(tiny_config, "none")
-    with pytest.raises(OSError, match="cannot be written") as caught:
-        conversion.write(tmp_path / "file", model, "google")
-    assert "\n" not in str(caught.value)
+    said = (
+        f"^{tmp_path}: cannot be written \\([^\n]*File too large[^\n]*make room there"
+    )
+    with full_disk.full_disk(after=500), pytest.raises(OSError, match=said) as caught:
+        conversion.write(tmp_path, model, target)
+    assert "\n" not in str(caught.value) and "node" not in str(caught.value)
+
+
+def test_weights_of_keras_are_begun_where_there_is_room(
+    tiny_config, tmp_path, monkeypatch
+):
+    """HDF5 ends the process when the disk is full, so it is not tried."""
+    model = random_model(tiny_config, "none")
+    conversion.write(tmp_path, model, keras_files.WEIGHTS_FILE)
+    path = tmp_path / keras_files.WEIGHTS_FILE
+    needed = path.stat().st_size
+    path.unlink()
+    usage = shutil.disk_usage(tmp_path)._replace(free=needed - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    said = f"{needed - 1} bytes are free, \\d+ are needed.*make room there"
+    with pytest.raises(OSError, match=said):
+        conversion.write(tmp_path, model, keras_files.WEIGHTS_FILE)
+    assert not path.exists()
+    usage = usage._replace(free=10 * needed)
+    conversion.write(tmp_path, model, keras_files.WEIGHTS_FILE)
+    assert path.exists()
 
 
 def test_batch_fits_any_config(tiny_config):

@@ -22,6 +22,26 @@ def packed():
     )
 
 
+def test_result_is_remembered_for_one_step_and_its_arguments():
+    calls = []
+
+    def evaluate(*arguments):
+        calls.append(arguments)
+        return len(calls)
+
+    remembered = evaluation.Remembered(evaluate)
+    assert remembered.at(3, "dev") == 1
+    assert remembered("dev", 8) == 2
+    remembered.keep(6)
+    assert remembered("dev", 8) == 3  # of other weights
+    assert remembered.at(6, "dev", 8) == 2
+    # Other weights, data and batch sizes: evaluated again.
+    assert remembered.at(9, "dev", 8) == 4
+    assert remembered.at(6, "test", 8) == 5
+    assert remembered.at(6, "dev", 16) == 6
+    assert remembered.at(6, "dev", 8) == 2 and len(calls) == 6
+
+
 @pytest.mark.parametrize("batch_size", [1, 4, 11, 16])
 def test_predictions_are_in_the_order_of_the_examples(packed, batch_size):
     def first_and_sum(features):
