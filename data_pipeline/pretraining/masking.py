@@ -79,7 +79,8 @@ class Draws(NamedTuple):
 
     def of(self, rows: slice) -> "Draws":
         """Those of some of the sequences."""
-        return Draws(*(None if part is None else part[rows] for part in self))
+        runs = None if self.run_lengths is None else self.run_lengths[rows]
+        return Draws(runs, self.order[rows], self.fates[rows], self.entries[rows])
 
 
 def draw(
