@@ -100,7 +100,7 @@ def evaluator(settings, model, objective, tokenizer, data):
     size = devices.fitting_batch_size(FLAGS.eval_batch_size, strategy)
 
     def evaluate():
-        batches = data.evaluation_batches(size, FLAGS.max_eval_steps)
+        batches = functools.partial(data.evaluation_batches, size, FLAGS.max_eval_steps)
         scores = evaluation.objective_scores(
             evaluate_batch, batches, FLAGS.max_eval_steps, strategy
         )
@@ -131,8 +131,8 @@ def train(settings, model, origin, objective, evaluate, data):
             store=checkpoint.store(model),
             origin=origin,
             objective=objective,
-            batches_from=lambda step: data.training_batches(
-                *order, step, FLAGS.num_train_steps
+            batches_from=lambda step: functools.partial(
+                data.training_batches, *order, step, FLAGS.num_train_steps
             ),
             evaluate=evaluate,
             keep=evaluate.keep,

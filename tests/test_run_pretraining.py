@@ -18,6 +18,7 @@ from modeling import models
 from modeling.checkpoints import checkpoint, hugging_face
 from tests import full_disk, resumed_runs, tiny, whole_runs
 from training import checkpoints
+from training.distribution import devices
 from training.results import evaluation
 
 # Of the records of tests/tiny.py, and of a run that is over in a moment.
@@ -90,18 +91,31 @@ def whole_arguments(model_dir, records_dir):
 
 
 @pytest.fixture(scope="module")
-def trained(whole_arguments, tmp_path_factory):
-    """(directory, output) of a run of 12 steps that saves at 5, 10 and 12."""
+def trained_on(whole_arguments, tmp_path_factory):
+    """As `trained`, and what the run had devices.distributed hand out."""
     path = tmp_path_factory.mktemp("trained")
+    given, distributed = [], devices.distributed
     scored, score = [], evaluation.objective_scores
+
+    def noted(strategy, batches):
+        given.append(batches)
+        return distributed(strategy, batches)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devices, "distributed", noted)
         patch.setattr(
             evaluation, "objective_scores", lambda *a: scored.append(1) or score(*a)
         )
         done = run(*whole_arguments(path))
     # Of steps 6 and 12; --do_eval takes the latter.
     assert len(scored) == 2
-    return path, done
+    return path, done, given
+
+
+@pytest.fixture(scope="module")
+def trained(trained_on):
+    """(directory, output) of a run of 12 steps that saves at 5, 10 and 12."""
+    return trained_on[:2]
 
 
 def events(path, kind):
@@ -182,6 +196,14 @@ def test_whole_run_leaves_the_files_of_the_original(trained):
     assert f"evaluation: {path}/eval_results.txt" in done.out
     assert re.search(r"^  masked_lm_loss = \d", done.out, re.M)
     assert whole_runs.variables(path, 12)["global_step"] == 12
+
+
+def test_each_of_two_hosts_makes_half_of_every_batch(trained_on):
+    """Of training, scores and filled-in blanks."""
+    *_, given = trained_on
+    context = tf.distribute.InputContext(2, 1)
+    halves = [batches(context).element_spec["input_ids"].shape[0] for batches in given]
+    assert set(halves) == {4, 2} and halves[0] == 4
 
 
 def test_eval_results_are_those_of_the_logits(trained, model_dir):

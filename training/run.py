@@ -79,7 +79,7 @@ class Training:
             `write`, as in checkpoints.RunCheckpoints.
         origin: where the model's current weights come from, for the log.
         objective: as in steps.train_function.
-        batches_from: step -> dataset of the batches from that step on.
+        batches_from: step -> the batches from that step on, for devices.distributed.
         evaluate: returns scores on held-out data, and Markdown texts to show.
         keep: as in loop.Loop.
         names: step -> how messages name the examples in its batch.

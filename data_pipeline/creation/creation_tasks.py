@@ -141,7 +141,8 @@ def make_records(
         rule = masking.Rule(
             settings.masking, settings.masked_lm_prob, settings.max_predictions_per_seq
         )
-        arrays |= masking.mask(input_ids, lengths, rule, _pieces(job), rng)
+        draws = masking.draw(input_ids.shape, rule, _pieces(job), rng)
+        arrays |= masking.mask(input_ids, lengths, rule, _pieces(job), draws)
     return tf_records.records(arrays)
 
 

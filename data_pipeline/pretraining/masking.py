@@ -7,7 +7,7 @@ number to predict.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,17 +69,48 @@ def pieces_of(tokenizer: Any) -> Pieces:
     )
 
 
+class Draws(NamedTuple):
+    """What chance decides for N sequences of S tokens, whatever they hold."""
+
+    run_lengths: np.ndarray | None  # float64 [N, S], 0..1; None without runs of words
+    order: np.ndarray  # uint32 [N, S], the groups of the lowest are taken first
+    fates: np.ndarray  # float32 [N, P], 0..1: [MASK], any entry or the token itself
+    entries: np.ndarray  # int32 [N, P], of the vocabulary
+
+    def of(self, rows: slice) -> "Draws":
+        """Those of some of the sequences."""
+        runs = None if self.run_lengths is None else self.run_lengths[rows]
+        return Draws(runs, self.order[rows], self.fates[rows], self.entries[rows])
+
+
+def draw(
+    shape: tuple[int, int], rule: Rule, pieces: Pieces, rng: np.random.Generator
+) -> Draws:
+    """Draws for sequences [N, S]; old runs go on only if the calls keep their order."""
+    predictions = (shape[0], rule.max_predictions_per_seq)
+    return Draws(
+        rng.random(shape) if _has_runs(rule) else None,
+        rng.integers(1 << 31, size=shape, dtype=np.uint32),
+        rng.random(predictions, np.float32),
+        rng.integers(pieces.vocab_size, size=predictions, dtype=np.int32),
+    )
+
+
+def _has_runs(rule):
+    return len(GROUP_LENGTHS[rule.kind] or ()) > 1
+
+
 def mask(
     input_ids: np.ndarray,
     lengths: np.ndarray,
     rule: Rule,
     pieces: Pieces,
-    rng: np.random.Generator,
+    draws: Draws,
 ) -> dict[str, np.ndarray]:
     """Hides part of each sequence: packed int32 [N, S], with int [N] tokens each.
 
     Of the chosen positions, never of [CLS] or [SEP], 80 % become [MASK], 10 % any
-    vocabulary entry, and 10 % keep their token. All of it is drawn from `rng`.
+    vocabulary entry, and 10 % keep their token. A row depends on its own draws alone.
 
     Returns:
         {input_ids int32 [N, S], masked_lm_positions int32 [N, P], ascending,
@@ -91,20 +122,19 @@ def mask(
     is_candidate &= (input_ids != pieces.cls_id) & (input_ids != pieces.sep_id)
     wanted = rule.counts(lengths)
     if GROUP_LENGTHS[rule.kind] is None:
-        positions, counts = _choose_pieces(is_candidate, wanted, rule, rng)
+        positions, counts = _choose_pieces(is_candidate, wanted, rule, draws)
     else:
         groups = _word_groups(input_ids, is_candidate, pieces)
-        if rule.kind != "whole_word":
-            groups = _join(groups, GROUP_LENGTHS[rule.kind], rng)
-        positions, counts = _choose_groups(groups, is_candidate, wanted, rule, rng)
+        if _has_runs(rule):
+            groups = _join(groups, GROUP_LENGTHS[rule.kind], draws.run_lengths)
+        positions, counts = _choose_groups(groups, is_candidate, wanted, rule, draws)
     is_chosen = np.arange(rule.max_predictions_per_seq) < counts[:, None]  # [N, P]
     row = np.arange(rows)[:, None]
     chosen_ids = np.where(is_chosen, input_ids[row, positions], 0)
-    fate = rng.random(positions.shape, np.float32)
-    anything = rng.integers(pieces.vocab_size, size=positions.shape, dtype=np.int32)
-    hidden = np.where(fate < MASK_SHARE, np.int32(pieces.mask_id), anything)
+    fates = draws.fates
+    hidden = np.where(fates < MASK_SHARE, np.int32(pieces.mask_id), draws.entries)
     hidden = np.where(
-        (fate >= MASK_SHARE) & (fate < MASK_SHARE + KEEP_SHARE), chosen_ids, hidden
+        (fates >= MASK_SHARE) & (fates < MASK_SHARE + KEEP_SHARE), chosen_ids, hidden
     )
     masked = input_ids.copy()
     row, column = np.nonzero(is_chosen)
@@ -117,13 +147,12 @@ def mask(
     }
 
 
-def _random_order(is_candidate, count, rng):
+def _random_order(is_candidate, count, draws):
     """Per row `count` columns, candidates first, in random order; how many are, [N]."""
-    rows, width = is_candidate.shape
+    width = is_candidate.shape[1]
     # Random bits above and the column below: one sort of plain integers gives both.
     bits = max(width - 1, 1).bit_length()
-    keys = rng.integers(1 << 31, size=(rows, width), dtype=np.uint32)
-    keys >>= np.uint32(bits)
+    keys = draws.order >> np.uint32(bits)
     keys <<= np.uint32(bits)
     keys |= np.arange(width, dtype=np.uint32)
     keys |= np.where(is_candidate, np.uint32(0), np.uint32(1 << 31))
@@ -134,11 +163,11 @@ def _random_order(is_candidate, count, rng):
     return columns[:, :count], is_candidate.sum(axis=1)
 
 
-def _choose_pieces(is_candidate, wanted, rule, rng):
+def _choose_pieces(is_candidate, wanted, rule, draws):
     """Ascending positions [N, P] and their number [N]; single word pieces."""
     width = is_candidate.shape[1]
     limit = rule.max_predictions_per_seq
-    columns, available = _random_order(is_candidate, min(limit, width), rng)
+    columns, available = _random_order(is_candidate, min(limit, width), draws)
     counts = np.minimum(wanted, available).astype(np.int32)
     is_taken = np.arange(columns.shape[1]) < counts[:, None]
     columns = np.where(is_taken, columns, width)  # so that they sort to the end
@@ -157,11 +186,12 @@ def _word_groups(input_ids, is_candidate, pieces):
     return np.cumsum(begins, axis=1, dtype=np.int32) - 1
 
 
-def _join(words, weights, rng):
+def _join(words, weights, draws):
     """Joins neighbouring words to runs of random length; int32 [N, S] as before."""
     rows, width = words.shape
-    weights = np.asarray(weights) / np.sum(weights)
-    sizes = rng.choice(len(weights), size=(rows, width), p=weights) + 1
+    # As rng.choice(p=weights), of numbers 0..1 that are drawn for more rows than these.
+    shares = np.cumsum(np.asarray(weights) / np.sum(weights))
+    sizes = np.searchsorted(shares / shares[-1], draws, side="right") + 1
     ends = np.cumsum(sizes, axis=1)  # word number at which each run ends
     starts_run = np.zeros((rows, width + 1), np.int32)
     row, column = np.nonzero(ends <= width)
@@ -170,13 +200,13 @@ def _join(words, weights, rng):
     return np.take_along_axis(run_of_word, np.maximum(words, 0), axis=1)
 
 
-def _choose_groups(groups, is_candidate, wanted, rule, rng):
+def _choose_groups(groups, is_candidate, wanted, rule, draws):
     """Ascending positions [N, P] and their number [N]; whole groups that fit."""
     rows, width = groups.shape
     row = np.arange(rows)
     flat = (row[:, None] * width + groups)[is_candidate]
     sizes = np.bincount(flat, minlength=rows * width).reshape(rows, width)
-    order, available = _random_order(sizes > 0, width, rng)
+    order, available = _random_order(sizes > 0, width, draws)
     sizes_in_order = np.take_along_axis(sizes, order, axis=1)
     counts = np.zeros(rows, np.int64)
     is_taken = np.zeros((rows, width), bool)  # by number of the group

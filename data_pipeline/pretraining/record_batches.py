@@ -10,9 +10,13 @@ from data_pipeline.examples import ragged
 from data_pipeline.pretraining import record_checks, record_files, shuffling
 
 RecordSource = record_checks.RecordSource
-# Hides tokens: input_ids int32 [B, S], their lengths int32 [B] and a source of
-# randomness -> input_ids and the masked_lm features.
-Mask = Callable[[np.ndarray, np.ndarray, np.random.Generator], dict[str, np.ndarray]]
+# Hides tokens: input_ids int32 [N, S] and their lengths int32 [N], which are some rows
+# of a batch; these rows, the size of the whole batch, and a source of randomness, drawn
+# from for all of it -> input_ids and the masked_lm features of these rows.
+Mask = Callable[
+    [np.ndarray, np.ndarray, slice, int, np.random.Generator], dict[str, np.ndarray]
+]
+ONE_HOST = tf.distribute.InputContext()
 _EVALUATION_SEED = 0  # of masks, so that every evaluation has the same
 _AGAIN = "copy the file again, or make it again"
 
@@ -24,6 +28,7 @@ def training_batches(
     start_step: int,
     num_steps: int,
     mask: Mask | None = None,
+    context: tf.distribute.InputContext = ONE_HOST,
 ) -> tf.data.Dataset:
     """The batches of a run, from a step on, in the order of `shuffling.windows`.
 
@@ -31,18 +36,23 @@ def training_batches(
     seeds, not negative, give equal batches. Steps count from 0; `num_steps` is the one
     after the last. `mask`, for records that are not masked, draws by seed and step.
 
+    Each host of a `context` gets equally many consecutive rows of every batch, and does
+    not parse the others; all hosts together have the batches that one would have.
+
     Returns:
         Dicts: input_ids, input_mask, segment_ids int32 [B, S]; masked_lm_positions and
         masked_lm_ids int32, masked_lm_weights float32, each [B, P];
-        next_sentence_labels int32 [B].
+        next_sentence_labels int32 [B]. B is `batch_size` divided by the hosts.
 
     Raises:
-        ValueError: the records are not masked, and there is no `mask`.
+        ValueError: the records are not masked, and there is no `mask`; or the hosts do
+            not divide `batch_size`.
     """
     read = shuffling.records_of(source.files)
     records = _in_order(read, source, batch_size, seed, start_step)
     records = records.take(max(num_steps - start_step, 0))
-    return _batches(source, records, seed, start_step, mask)
+    rows = _rows_of_host(batch_size, context)
+    return _batches(source, records, rows, batch_size, seed, start_step, mask)
 
 
 def batch_names(
@@ -68,12 +78,29 @@ def _in_order(read, source, batch_size, seed, start_step):
 
 
 def evaluation_batches(
-    source: RecordSource, batch_size: int, num_batches: int, mask: Mask | None = None
+    source: RecordSource,
+    batch_size: int,
+    num_batches: int,
+    mask: Mask | None = None,
+    context: tf.distribute.InputContext = ONE_HOST,
 ) -> tf.data.Dataset:
     """Full batches in the order of the files, repeated; else as `training_batches`."""
     records = tf.data.TFRecordDataset(source.files).repeat()
     records = records.batch(batch_size, drop_remainder=True).take(num_batches)
-    return _batches(source, records, _EVALUATION_SEED, 0, mask)
+    rows = _rows_of_host(batch_size, context)
+    return _batches(source, records, rows, batch_size, _EVALUATION_SEED, 0, mask)
+
+
+def _rows_of_host(batch_size, context):
+    hosts = context.num_input_pipelines
+    if batch_size % hosts:
+        raise ValueError(
+            f"a batch of {batch_size} records cannot be cut into equal shares of "
+            f"{hosts} hosts; choose a multiple of {hosts}"
+        )
+    count = batch_size // hosts
+    first = context.input_pipeline_id * count
+    return slice(first, first + count)
 
 
 def explain(error: Exception, source: RecordSource) -> str | None:
@@ -111,34 +138,33 @@ def _parser(source):
     return parse
 
 
-def _batches(source, records, seed, start_step, mask):
+def _batches(source, records, rows, batch_size, seed, start_step, mask):
+    """These rows of batches of serialized records, parsed and masked."""
     if not source.has_masks and mask is None:
         raise ValueError(
             f"the records of {wording.first_of(source.files, 1)} hold unmasked text, "
             "which is masked while training; give the --vocab_file they were made with"
         )
-    dataset = records.map(_parser(source), num_parallel_calls=1)
+    parse = _parser(source)
+    dataset = records.map(lambda batch: parse(batch[rows]), num_parallel_calls=1)
     if not source.has_masks:
+
+        def masked(step, input_ids, lengths):
+            rng = np.random.default_rng([seed, int(step)])
+            return mask(input_ids, lengths, rows, batch_size, rng)
+
         dataset = dataset.enumerate(start_step).map(
-            lambda step, batch: _mask(source, mask, seed, step, batch),
-            num_parallel_calls=1,
+            lambda step, batch: _mask(source, masked, step, batch), num_parallel_calls=1
         )
-    options = tf.data.Options()
-    # Each worker reads everything and keeps its part of every batch, so that the
-    # batches do not depend on the number of workers.
-    options.experimental_distribute.auto_shard_policy = (
-        tf.data.experimental.AutoShardPolicy.DATA
-    )
-    return dataset.prefetch(2).with_options(options)
+    return dataset.prefetch(2)
 
 
-def _mask(source, mask, seed, step, batch):
+def _mask(source, mask, step, batch):
     """A batch of unmasked text with its input_ids masked and the masked_lm features."""
     names = (features.INPUT_IDS, *record_files.PREDICTIONS)
 
-    def masked(step, input_ids, lengths):
-        rng = np.random.default_rng([seed, int(step)])
-        found = mask(input_ids, lengths, rng)
+    def masked(*arrays):
+        found = mask(*arrays)
         return [found[name] for name in names]
 
     input_ids = batch[features.INPUT_IDS]

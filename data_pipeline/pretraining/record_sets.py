@@ -20,21 +20,31 @@ class RecordSets:
     mask: record_batches.Mask | None  # None where all records are masked
 
     def training_batches(
-        self, batch_size: int, seed: int, start_step: int, num_steps: int
+        self,
+        batch_size: int,
+        seed: int,
+        start_step: int,
+        num_steps: int,
+        context: tf.distribute.InputContext = record_batches.ONE_HOST,
     ) -> tf.data.Dataset:
         """As record_batches.training_batches."""
         return record_batches.training_batches(
-            self.train, batch_size, seed, start_step, num_steps, self.mask
+            self.train, batch_size, seed, start_step, num_steps, self.mask, context
         )
 
     def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
         """As record_batches.batch_names, of the records to train on."""
         return record_batches.batch_names(self.train, batch_size, seed, step)
 
-    def evaluation_batches(self, batch_size: int, num_batches: int) -> tf.data.Dataset:
+    def evaluation_batches(
+        self,
+        batch_size: int,
+        num_batches: int,
+        context: tf.distribute.InputContext = record_batches.ONE_HOST,
+    ) -> tf.data.Dataset:
         """As record_batches.evaluation_batches, of the records held out."""
         return record_batches.evaluation_batches(
-            self.held_out, batch_size, num_batches, self.mask
+            self.held_out, batch_size, num_batches, self.mask, context
         )
 
     def digest(self) -> str:
@@ -103,7 +113,8 @@ def load(
         )
     pieces = masking.pieces_of(tokenizer)
 
-    def mask(input_ids, lengths, rng):
-        return masking.mask(input_ids, lengths, rule, pieces, rng)
+    def mask(input_ids, lengths, rows, batch_size, rng):
+        draws = masking.draw((batch_size, max_seq_length), rule, pieces, rng)
+        return masking.mask(input_ids, lengths, rule, pieces, draws.of(rows))
 
     return RecordSets(train, held_out, mask)

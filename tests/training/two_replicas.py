@@ -3,6 +3,7 @@
 Prints one JSON object: for each number of replicas, what came out of it.
 """
 
+import functools
 import json
 import pathlib
 import sys
@@ -221,9 +222,10 @@ def scores_of_records(strategy, directory):
         model = models.BertPretrainer(CONFIG)
         model.build()
 
-    def mask(ids, lengths, rng):
+    def mask(ids, lengths, rows, batch_size, rng):
         """Draws what takes the place of each word; where it stands does not matter."""
-        drawn = rng.integers(5, 30, ids.shape).astype(np.int32)
+        shape = (batch_size, ids.shape[1])
+        drawn = rng.integers(5, 30, shape).astype(np.int32)[rows]
         return {
             "input_ids": np.where(ids > 0, drawn, ids),
             "masked_lm_positions": np.zeros((len(ids), 3), np.int32),
@@ -236,10 +238,11 @@ def scores_of_records(strategy, directory):
         found = strategy.run(tf.reduce_sum, args=(features["input_ids"],))
         return strategy.reduce(steps.SUM, found, axis=None)
 
-    order = {"batch_size": 6, "seed": 1, "start_step": 1, "num_steps": 5}
+    order = (6, 1, 1, 5)  # batch size, seed, first step and the one after the last
     batches, masked_batches = (
         devices.distributed(
-            strategy, record_batches.training_batches(records, mask=mask, **order)
+            strategy,
+            functools.partial(record_batches.training_batches, records, *order, mask),
         )
         for records in (source, unmasked)
     )
@@ -247,13 +250,13 @@ def scores_of_records(strategy, directory):
         steps.evaluate_function(
             model, losses.pretraining(), strategy, jit_compile=False
         ),
-        record_batches.evaluation_batches(source, batch_size=4, num_batches=6),
+        functools.partial(record_batches.evaluation_batches, source, 4, 6, None),
         6,
         strategy,
     )
     features, outputs = evaluation.first_batch(
         steps.predict_function(model, strategy, jit_compile=False),
-        record_batches.evaluation_batches(source, batch_size=4, num_batches=1),
+        functools.partial(record_batches.evaluation_batches, source, 4, 1, None),
         strategy,
     )
     return {

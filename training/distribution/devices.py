@@ -145,25 +145,31 @@ def check_agreement(strategy, number, what):
 def distributed(strategy, batches):
     """Cuts batches into equal shares of consecutive examples, one a replica.
 
-    [B, ...] becomes [B / replicas, ...]; B is a multiple of the replicas. Every host
-    makes whole batches and keeps its shares, so no batch depends on the number of
-    hosts.
+    [B, ...] becomes [B / replicas, ...]; B is a multiple of the replicas. `batches` is
+    a tf.data.Dataset of whole batches, of which every host makes all and keeps its
+    shares; or, where making them costs time, a function of a tf.distribute.InputContext
+    that makes a Dataset of only this host's rows, which are consecutive. Either way no
+    batch depends on the number of hosts.
     """
     replicas = strategy.num_replicas_in_sync
+    makes_own = callable(batches)
     if replicas == 1:
-        return strategy.experimental_distribute_dataset(batches)
+        whole = batches(tf.distribute.InputContext()) if makes_own else batches
+        return strategy.experimental_distribute_dataset(whole)
 
     def shares_of(context):
         count = replicas // context.num_input_pipelines
-        first = context.input_pipeline_id * count
+        made = batches(context) if makes_own else batches
+        parts = count if makes_own else replicas
+        first = 0 if makes_own else context.input_pipeline_id * count
 
         def cut(batch):
             return {
-                name: accumulation.cut(value, replicas)[first : first + count]
+                name: accumulation.cut(value, parts)[first : first + count]
                 for name, value in batch.items()
             }
 
-        return batches.map(cut).unbatch().prefetch(2 * count)
+        return made.map(cut).unbatch().prefetch(2 * count)
 
     return strategy.distribute_datasets_from_function(shares_of)
 

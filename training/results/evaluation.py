@@ -87,7 +87,8 @@ def objective_scores(evaluate_function, batches, num_batches, strategy):
     """{name: np.float32} of losses and metrics over `num_batches` batches.
 
     `loss` is the mean over batches, as in an Estimator; its parts and the metrics are
-    over all batches as if they were one. steps.evaluate_function builds the function.
+    over all batches as if they were one. steps.evaluate_function builds the function;
+    `batches` are for devices.distributed.
     """
     loss = 0.0
     totals: dict[str, float] = collections.defaultdict(float)

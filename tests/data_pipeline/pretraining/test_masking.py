@@ -1,6 +1,7 @@
 """Hidden tokens: which, how many, and what stands in their place."""
 
 import random
+import zlib
 
 import numpy as np
 import pytest
@@ -44,7 +45,8 @@ def mask(sequences, kind="word_piece", prob=0.15, limit=20, seed=0, width=None):
     before = input_ids.copy()
     rule = masking.Rule(kind, prob, limit)
     rng = np.random.default_rng(seed)
-    found = masking.mask(input_ids, lengths, rule, PIECES, rng)
+    draws = masking.draw(input_ids.shape, rule, PIECES, rng)
+    found = masking.mask(input_ids, lengths, rule, PIECES, draws)
     assert np.array_equal(input_ids, before)
     return found, before
 
@@ -139,6 +141,47 @@ def test_equal_generators_hide_the_same(kind):
     assert all(np.array_equal(one[name], two[name]) for name in one)
     assert not np.array_equal(one["input_ids"], other["input_ids"])
     assert not np.array_equal(one["masked_lm_positions"], other["masked_lm_positions"])
+
+
+# Checksums of masks, drawn one after another as runs have always drawn them: a resumed
+# run has to see the masks that it would have seen.
+RECORDED = {
+    "word_piece": 2982464486,
+    "whole_word": 370561716,
+    "span": 1784183884,
+    "ngram": 1243381367,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_masks_are_those_of_earlier_versions(kind):
+    sequences = [pair(random.Random(i), 40) for i in range(20)]
+
+    def checksum(seed):
+        found, _ = mask(sequences, kind, 0.3, 8, seed=seed)
+        return zlib.crc32(b"".join(found[name].tobytes() for name in sorted(found)))
+
+    assert checksum(5) == RECORDED[kind] != checksum(6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_masks_of_some_rows_are_those_of_all(kind):
+    sequences = [pair(random.Random(i), 40) for i in range(24)]
+    input_ids, lengths = padded(sequences)
+    rule = masking.Rule(kind, 0.3, 8)
+    draws = masking.draw(input_ids.shape, rule, PIECES, np.random.default_rng(5))
+
+    def masked(rows, drawn):
+        return masking.mask(
+            input_ids[rows], lengths[rows], rule, PIECES, draws.of(drawn)
+        )
+
+    whole = masked(slice(None), slice(None))
+    for rows in (slice(0, 8), slice(8, 16), slice(16, 24), slice(5, 6)):
+        found = masked(rows, rows)
+        assert all(np.array_equal(found[name], whole[name][rows]) for name in whole)
+        others = masked(rows, slice(1, 1 + len(found["input_ids"])))  # of other rows
+        assert not np.array_equal(others["input_ids"], found["input_ids"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -254,9 +297,9 @@ def test_more_predictions_than_tokens(kind):
 
 def test_no_sequences():
     rule = masking.Rule("span", 0.15, 4)
-    rng = np.random.default_rng(0)
     ids = np.zeros((0, 9), np.int32)
-    found = masking.mask(ids, np.zeros(0, int), rule, PIECES, rng)
+    draws = masking.draw(ids.shape, rule, PIECES, np.random.default_rng(0))
+    found = masking.mask(ids, np.zeros(0, int), rule, PIECES, draws)
     assert found[features.MASKED_LM_POSITIONS].shape == (0, 4)
 
 

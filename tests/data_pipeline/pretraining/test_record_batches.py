@@ -1,6 +1,7 @@
 """Tests of data_pipeline/pretraining/record_batches.py."""
 
 import dataclasses
+import functools
 import itertools
 import pathlib
 import re
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import (
+    masking,
     record_batches,
     record_checks,
     record_metadata,
@@ -321,11 +323,128 @@ def test_a_replica_gets_the_batches(source, unmasked):
         dataset = record_batches.training_batches(
             records, batch_size=4, seed=1, start_step=3, num_steps=6, mask=mask
         )
-        options = dataset.options().experimental_distribute
-        data = tf.data.experimental.AutoShardPolicy.DATA
-        assert options.auto_shard_policy == data
         distributed = strategy.experimental_distribute_dataset(dataset)
         assert_equal(read(distributed), read(dataset))
+
+
+# The shares of hosts.
+
+
+def host(number, hosts):
+    return tf.distribute.InputContext(hosts, number, num_replicas_in_sync=hosts)
+
+
+def of_hosts(make, hosts):
+    """Batches put together from the shares of all hosts, in their order."""
+    shares = [read(make(context=host(number, hosts))) for number in range(hosts)]
+    return [
+        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        for parts in zip(*shares, strict=True)
+    ]
+
+
+def real_mask(input_ids, lengths, rows, batch_size, rng):
+    """As record_sets has it, of words, in runs."""
+    rule = masking.Rule("span", 0.3, tiny_records.PREDICTIONS)
+    pieces = masking.Pieces(2, 3, 4, 20, np.arange(20) >= 20)
+    draws = masking.draw((batch_size, tiny_records.LENGTH), rule, pieces, rng)
+    return masking.mask(input_ids, lengths, rule, pieces, draws.of(rows))
+
+
+def mask_of_rows_alone(input_ids, lengths, rows, batch_size, rng):
+    """Draws for the rows of one host as if they were the batch."""
+    return real_mask(input_ids, lengths, slice(0, len(lengths)), len(lengths), rng)
+
+
+@pytest.fixture(params=["masked", "unmasked"])
+def made(request, source, unmasked):
+    """Functions that make batches of 64 for training, resumed, and evaluation."""
+    records, mask = (
+        (source, None) if request.param == "masked" else (unmasked, real_mask)
+    )
+    return (
+        functools.partial(
+            *(record_batches.training_batches, records, 64, 1),
+            **{"start_step": 3, "num_steps": 5, "mask": mask},
+        ),
+        functools.partial(record_batches.evaluation_batches, records, 64, 2, mask=mask),
+    )
+
+
+def test_shares_of_all_hosts_are_the_batches_of_one(made):
+    for make in made:
+        assert_equal(of_hosts(make, 4), read(make()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hosts", [1, 8, 64])
+def test_shares_of_many_hosts_are_the_batches_of_one(made, hosts):
+    make = made[0]
+    assert_equal(of_hosts(make, hosts), read(make()))
+
+
+def test_host_gets_its_rows_of_batches(made):
+    for make in made:
+        share = make(context=host(3, 8))
+        assert {spec.shape[0] for spec in share.element_spec.values()} == {8}
+        for batch, whole in zip(read(share), read(make()), strict=True):
+            assert_equal([batch], [{name: v[24:32] for name, v in whole.items()}])
+            before = {name: v[16:24] for name, v in whole.items()}
+            assert np.any(batch["input_ids"] != before["input_ids"])
+
+
+def test_masks_of_rows_alone_would_depend_on_the_hosts(unmasked):
+    make = functools.partial(
+        record_batches.training_batches, unmasked, 64, 1, 3, 5, mask_of_rows_alone
+    )
+    for batch, whole in zip(of_hosts(make, 2), read(make()), strict=True):
+        np.testing.assert_array_equal(batch["input_mask"], whole["input_mask"])
+        name = "masked_lm_positions"
+        assert np.any(batch[name][:32] != whole[name][:32])
+        assert np.any(batch[name][32:] != whole[name][32:])
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_host_parses_only_its_share(tmp_path, source, is_training):
+    """Records of the other host are no records at all."""
+    damaged = copied(source, tmp_path)
+    order = numbers(train(source, 7) if is_training else evaluate(source, 7))
+    others = {number for i, number in enumerate(order) if i % 4 >= 2}
+    ends = [0, *np.cumsum(COUNTS).tolist()]
+    for file, begin, end in zip(damaged.files, ends[:-1], ends[1:], strict=True):
+        tiny_records.write(
+            file,
+            [
+                b"plain text" if number in others else tiny_records.values(number)
+                for number in range(begin, end)
+            ],
+        )
+
+    def share(number):
+        context = host(number, 2)
+        if is_training:
+            given = (damaged, 4, 1, 0, 7)
+            return read(record_batches.training_batches(*given, context=context))
+        given = (damaged, 4, 7)
+        return read(record_batches.evaluation_batches(*given, context=context))
+
+    assert numbers(share(0)) == [order[i] for i in range(28) if i % 4 < 2]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse"):
+        share(1)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 9])
+def test_batch_that_hosts_cannot_share_is_refused(source, batch_size):
+    for make in (
+        functools.partial(record_batches.training_batches, source, batch_size, 1, 0, 1),
+        functools.partial(record_batches.evaluation_batches, source, batch_size, 1),
+    ):
+        with pytest.raises(ValueError) as raised:
+            make(context=host(0, 2))
+        assert str(raised.value) == (
+            f"a batch of {batch_size} records cannot be cut into equal shares of 2 "
+            "hosts; choose a multiple of 2"
+        )
 
 
 # Naming what a batch holds.
@@ -387,13 +506,13 @@ def test_names_need_no_file(source, tmp_path):
 # Masking while training.
 
 
-def random_mask(input_ids, lengths, rng):
+def random_mask(input_ids, lengths, rows, batch_size, rng):
     """Hides the second token, and predicts one that nobody can know."""
     assert input_ids.dtype == lengths.dtype == np.int32
     np.testing.assert_array_equal(lengths, np.count_nonzero(input_ids, axis=1))
     hidden = input_ids.copy()
     hidden[:, 3] = 4
-    drawn = rng.integers(1000, size=(len(input_ids), 2), dtype=np.int32)
+    drawn = rng.integers(1000, size=(batch_size, 2), dtype=np.int32)[rows]
     return {
         "input_ids": hidden,
         "masked_lm_positions": np.full_like(drawn, 3),

@@ -191,7 +191,8 @@ def test_hosts_that_do_not_agree_are_refused(monkeypatch):
         (4, [[[0, 1]], [[2, 3]], [[4, 5]], [[6, 7]]]),
     ],
 )
-def test_hosts_keep_their_shares_of_each_batch(pipelines, expected):
+@pytest.mark.parametrize("makes_own", [False, True])
+def test_hosts_keep_their_shares_of_each_batch(pipelines, expected, makes_own):
     """Together they have the batch, in its order, whatever their number."""
 
     def host(number):
@@ -206,8 +207,17 @@ def test_hosts_keep_their_shares_of_each_batch(pipelines, expected):
 
     numbers = np.arange(16, dtype=np.int32).reshape(2, 8)
     batches = tf.data.Dataset.from_tensor_slices({"x": numbers, "y": -numbers})
+
+    def made_by_host(context):
+        count = 8 // pipelines
+        first = context.input_pipeline_id * count
+        return batches.map(
+            lambda batch: {k: v[first : first + count] for k, v in batch.items()}
+        )
+
+    made = made_by_host if makes_own else batches
     for number, shares in enumerate(expected):
-        own = list(devices.distributed(host(number), batches).as_numpy_iterator())
+        own = list(devices.distributed(host(number), made).as_numpy_iterator())
         first = [part["x"].tolist() for part in own[: len(shares)]]
         second = [part["x"].tolist() for part in own[len(shares) :]]
         assert first == shares and second == (np.array(shares) + 8).tolist()
@@ -229,10 +239,9 @@ def test_shares_keep_what_is_known_of_shapes():
 
 def test_one_replica_gets_whole_batches():
     numbers = tf.data.Dataset.from_tensor_slices({"x": [[1, 2, 3], [4, 5, 6]]})
-    found = [
-        part["x"].numpy().tolist() for part in devices.distributed(STRATEGY, numbers)
-    ]
-    assert found == [[1, 2, 3], [4, 5, 6]]
+    for batches in (numbers, lambda context: numbers.skip(context.input_pipeline_id)):
+        found = devices.distributed(STRATEGY, batches)
+        assert [part["x"].numpy().tolist() for part in found] == [[1, 2, 3], [4, 5, 6]]
 
 
 def test_shares_of_one_process_are_whole_batches():
