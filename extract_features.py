@@ -8,6 +8,7 @@ those that are new.
 """
 
 import functools
+import math
 import os
 import time
 from typing import Any, NamedTuple
@@ -106,10 +107,13 @@ class ExtractionInput(NamedTuple):
 
 def numbers(name, kind):
     try:
-        return [kind(value) for value in FLAGS[name].value]
+        found = [kind(value) for value in FLAGS[name].value]
+        if not all(map(math.isfinite, found)):
+            raise ValueError(f"they are {found}")
+        return found
     except ValueError as error:
         raise ValueError(
-            f"--{name}={','.join(FLAGS[name].value)} are not numbers ({error}); "
+            f"--{name}={','.join(FLAGS[name].value)} are not finite numbers ({error}); "
             "separate them by commas"
         ) from error
 

@@ -71,7 +71,7 @@ def _define_updates(train_batch_size: int) -> None:
         "large for the memory. The result is that of the whole batch.",
         lower_bound=1,
     )
-    flags.DEFINE_float(
+    command_line.define_float(
         "learning_rate", 5e-5, "The peak rate of the optimizer.", lower_bound=0
     )
     flags.DEFINE_enum(
