@@ -87,6 +87,10 @@ class HuggingFaceFile:
         }
         self.states = frozenset(filter(_BUFFERS.search, self.shapes))
 
+    def sizes(self):
+        """Those of the config that the shapes say."""
+        return names.sizes(self.shapes, self.format)
+
     def read(self, name):
         """The array of a names.Name; a ValueError if the masked-LM head is not tied."""
         if name.path == "masked_lm/bias":

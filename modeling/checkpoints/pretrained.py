@@ -88,10 +88,11 @@ def files(config, tokenizer):
     }
 
 
-def load_weights(model, path, *, trains, resumes):
+def load_weights(model, path, *, trains, resumes, allows_missing=False):
     """Gives a built model the weights that a run begins with; random without a path.
 
-    The file may lack the head of a model that `trains`. A run that `resumes` loads its
+    The file may lack the head of a model that `trains`, and where `allows_missing` is
+    set any part. A run that `resumes` loads its
     own weights later, with their moments. Returns where the weights are from, for
     people, and the step they were trained for.
 
@@ -99,11 +100,11 @@ def load_weights(model, path, *, trains, resumes):
         ValueError: as in `checkpoint.load` and `load_trained`.
     """
     if not trains:
-        report = checkpoint.load_trained(model, path)
+        report = checkpoint.load_trained(model, path, allows_missing=allows_missing)
         return str(report), report.global_step or 0
     if resumes or not path:
         return "random: neither --init_checkpoint nor --pretrained is set", 0
-    return str(checkpoint.load(model, path)), 0
+    return str(checkpoint.load(model, path, allows_missing=allows_missing)), 0
 
 
 def _lower_case(directory):
@@ -190,11 +191,46 @@ def _open(path, mode):
 
 
 def open_config(files, vocab_size, max_seq_length):
-    """The config, if it fits (see `check_sizes`); vocab_size is None where unknown."""
+    """The config, if it fits vocabulary, length, checkpoint and memory.
+
+    `files` is a training.flags.model_flags.ModelFiles; vocab_size is None where unknown.
+
+    Raises:
+        ValueError: as in `check_sizes`, `check_memory` and comparison.check.
+    """
     config = read_config(files.config_file)
     known = config.vocab_size if vocab_size is None else vocab_size
     check_sizes(config, known, files, max_seq_length)
+    if is_there(files.init_checkpoint):
+        checkpoint.check(
+            config, files.init_checkpoint, allows_missing=files.allows_missing
+        )
+    check_memory(config, files.config_file)
     return config
+
+
+def is_there(path):
+    """Whether there is a checkpoint; a run that resumes does without its first one."""
+    try:
+        return bool(path and checkpoint.find(path))
+    except ValueError:
+        return False
+
+
+def check_memory(config, path):
+    """Refuses a network whose weights alone need more than the machine's memory."""
+    needed = 4 * config.num_weights()  # bytes of float32
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # a system that does not say
+        return
+    if needed > memory:
+        raise ValueError(
+            f"{path}: describes a network of {config.num_weights():,} weights, "
+            f"{needed / 1e9:,.0f} GB, but this machine has {memory / 1e9:,.0f} GB of "
+            "memory; correct its sizes, num_hidden_layers="
+            f"{config.num_hidden_layers} first"
+        )
 
 
 def check_sizes(config, vocab_size, files, max_seq_length):

@@ -20,6 +20,13 @@ def define(train_batch_size: int = 32) -> None:
     """How to train, whatever for, and when to save and to evaluate."""
     _define_intervals()
     _define_updates(train_batch_size)
+    with command_line.heading("Model and vocabulary"):
+        flags.DEFINE_bool(
+            "allow_missing_weights",
+            False,
+            "Train layers and embeddings that the initial checkpoint lacks from random "
+            "values, instead of refusing it.",
+        )
     with command_line.heading("Output"):
         flags.DEFINE_bool(
             "overwrite_output_dir",

@@ -193,8 +193,12 @@ def test_wrong_flag_ends_at_once(run, program, argument, said):
 
 
 FLOATS = {
-    "run_classifier.py": ["learning_rate", "num_train_epochs", "warmup_proportion"]
-    + ["multi_label_threshold"],
+    "run_classifier.py": [
+        "learning_rate",
+        "num_train_epochs",
+        "warmup_proportion",
+        "multi_label_threshold",
+    ],
     "run_squad.py": ["null_score_diff_threshold"],
     "run_pretraining.py": ["masked_lm_prob"],
     "create_pretraining_data.py": ["masked_lm_prob", "short_seq_prob"],
@@ -217,7 +221,7 @@ def test_numbers_that_are_not_finite_are_refused_before_tensorflow(start):
 
 def test_floats_are_defined_by_one_rule_alone():
     """The flags above are examples; others get the same parser, or fail here."""
-    where = "*.py training/flags/*.py data_pipeline/*.py serving/*.py".split()
+    where = ["*.py", "training/flags/*.py", "data_pipeline/*.py", "serving/*.py"]
     for path in (path for pattern in where for path in tiny.ROOT.glob(pattern)):
         assert "DEFINE_float" not in path.read_text(), path
 
