@@ -56,7 +56,9 @@ def prepare():
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     choice = answer_choice.Settings(
-        do_lower_case=tokenizer.do_lower_case, **squad_flags.answer_settings()
+        do_lower_case=tokenizer.do_lower_case,
+        split_words=tokenizer.split_words,
+        **squad_flags.answer_settings(),
     )
     splits = run_flags.wanted_splits()
     data = {}
