@@ -1,4 +1,4 @@
-"""Scripts on a directory with an added_tokens.json, as people with domain words have."""
+"""Scripts on a directory with an added_tokens.json, as for words of a domain."""
 
 import json
 import re
@@ -44,22 +44,18 @@ def trained(model_dir, tmp_path_factory):
     return path, arguments
 
 
-def ids_of(vocab_file, texts):
+def tokens_of(vocab_file, texts):
     tokenizer = tokenization.BertTokenizer.from_file(str(vocab_file))
     return [tokenizer.ids_to_tokens(row) for row in tokenizer.tokenize(texts).to_list()]
 
 
 def test_run_directory_has_the_same_tokenizer(model_dir, trained):
-    wanted = ids_of(model_dir / "vocab.txt", TEXTS)
-    assert (
-        wanted[:2]
-        == [
-            ["the", "CoVax", "e", "[UNK]", "[E1]", "film"],
-            ["CoVax", "[UNK]", "a", "[UNK]"],
-        ]
-        or wanted[0][1] == "CoVax"
-    )
-    assert ids_of(trained[0] / "vocab.txt", TEXTS) == wanted
+    wanted = tokens_of(model_dir / "vocab.txt", TEXTS)
+    assert wanted[:2] == [
+        ["the", "CoVax", "[UNK]", "[E1]", "film"],
+        ["CoVax", "[UNK]", "a", "[UNK]", "[UNK]", "[UNK]"],
+    ]
+    assert tokens_of(trained[0] / "vocab.txt", TEXTS) == wanted
     held = json.loads((trained[0] / "added_tokens.json").read_text())
     assert held == json.loads((model_dir / "added_tokens.json").read_text())
 
@@ -92,7 +88,11 @@ def test_features_name_the_tokens(model_dir, tmp_path):
     assert done.code == 0, done.err
     row = json.loads((tmp_path / "o.jsonl").read_text())
     found = [feature["token"] for feature in row["features"]]
-    assert found == ["[CLS]", *ids_of(model_dir / "vocab.txt", TEXTS[:1])[0], "[SEP]"]
+    assert found == [
+        "[CLS]",
+        *tokens_of(model_dir / "vocab.txt", TEXTS[:1])[0],
+        "[SEP]",
+    ]
     assert "CoVax" in found and "[E1]" in found
 
 
@@ -106,16 +106,13 @@ def test_records_hold_the_tokens(model_dir, tmp_path):
         "--dupe_factor=1",
     )
     assert done.code == 0, done.err
-    size = (
-        len(ids_of(model_dir / "vocab.txt", ["a"]))
-        and json.loads((model_dir / "bert_config.json").read_text())["vocab_size"]
-    )
+    ids = json.loads((model_dir / "added_tokens.json").read_text())
     found = set()
     for record in tf.data.TFRecordDataset(f"{tmp_path}/r.tfrecord"):
         feature = tf.train.Example.FromString(record.numpy()).features.feature
         for name in ("input_ids", "masked_lm_ids"):
             found |= set(feature[name].int64_list.value)
-    assert {size - 2, size - 1} <= found
+    assert set(ids.values()) <= found
     done = tiny.run_script(
         *("run_pretraining", f"--pretrained={model_dir}", "--do_eval"),
         *(f"--input_file={tmp_path}/r.tfrecord", f"--output_dir={tmp_path}/out"),

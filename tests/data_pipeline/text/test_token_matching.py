@@ -52,7 +52,9 @@ def tokenizer(lower=True):
 
 
 def tokens(texts, lower=True, tokenize=None):
-    ids = (tokenize or tokenizer(lower).tokenize)(tf.constant(texts)).to_list()
+    ids = (tokenize or tokenizer(lower).tokenize)(
+        tf.constant(texts, tf.string)
+    ).to_list()
     return ["|".join(tokenizer(lower).ids_to_tokens(row)) for row in ids]
 
 
