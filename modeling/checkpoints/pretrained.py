@@ -230,8 +230,8 @@ def check_sizes(config, vocab_size, files, max_seq_length):
         beside = f" with {file_names.ADDED_TOKENS}" if tf.io.gfile.exists(added) else ""
         raise ValueError(
             f"{files.vocab_file}{beside} has {vocab_size} entries, but "
-            f"{files.config_file} says vocab_size={config.vocab_size}; they belong to different models: "
-            "give the two files of one release"
+            f"{files.config_file} says vocab_size={config.vocab_size}; they belong to "
+            "different models: give the two files of one release"
         )
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(
