@@ -34,9 +34,11 @@ class WeightsFile(Protocol):
 
     format: str
     source: str
-    shapes: Mapping[str, tuple[int, ...]]
     states: Set[str]
     global_step: int | None
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]: ...
 
     def sizes(self) -> Mapping[str, int]:
         """{key of the config: number}, as far as the file says; {} if it is no BERT."""
