@@ -462,7 +462,7 @@ def test_wrong_input_is_one_line(release, tmp_path):
     assert "give --bert_config_file" in refusal(broken, out)
     raw = json.loads((release / "bert_config.json").read_text())
     (broken / "bert_config.json").write_text(json.dumps({**raw, "vocab_size": 70}))
-    assert "the model wants [70, 32]" in refusal(broken, out)
+    assert "vocab_size=70 (the file has 46)" in refusal(broken, out)
     done = tiny.run_script("convert_checkpoint", "--to=keras", f"--output_dir={out}")
     assert done.code == 2 and "--input is missing" in done.err
 

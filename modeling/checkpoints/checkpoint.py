@@ -195,13 +195,17 @@ def _not_finite(source, key, value):
 
 
 def _warn_of_deeper(file, unused, num_layers):
-    depth = file.sizes()[names.DEPTH]
     deeper = [key for key in unused if (names.layer_of(key) or 0) >= num_layers]
     if deeper:
         logging.warning(
             "%s: has %d layers, but the config says num_hidden_layers=%d; in the file "
             "but not used: %s",
-            *(file.source, depth, num_layers, names.listing(deeper)),
+            *(
+                file.source,
+                file.sizes()[names.DEPTH],
+                num_layers,
+                names.listing(deeper),
+            ),
         )
 
 
