@@ -28,7 +28,6 @@ class WeightsFile(Protocol):
 
     Attributes:
         format: google, hugging_face or keras; see `names.Name.key`.
-        shapes: {key: shape as stored}.
         states: the keys that hold no weights of a model: moments, buffers, copies.
     """
 
@@ -38,7 +37,8 @@ class WeightsFile(Protocol):
     global_step: int | None
 
     @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]: ...
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """{key: shape as stored}."""
 
     def sizes(self) -> Mapping[str, int]:
         """{key of the config: number}, as far as the file says; {} if it is no BERT."""
