@@ -65,7 +65,12 @@ import keras
 
 from contract import atomic_files, file_names, wording
 from data_pipeline import label_maps
-from data_pipeline.text import added_tokens, tokenization, vocabulary_checks
+from data_pipeline.text import (
+    added_token_files,
+    added_tokens,
+    tokenization,
+    vocabulary_checks,
+)
 from modeling import models
 from modeling.checkpoints import (
     checkpoint,
@@ -82,6 +87,7 @@ OWN_FILES = (  # what --overwrite may replace
     *pretrained.CONFIG_FILES,
     file_names.VOCAB,
     file_names.TOKENIZER_CONFIG,
+    file_names.ADDED_TOKENS,
     file_names.LABEL_MAP,
     *conversion.WRITTEN,
 )
@@ -122,16 +128,15 @@ def read_tokenizer(files, config):
     if not files.vocab_file:
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
-    lowers = FLAGS.do_lower_case
-    if files.vocab_file.endswith(".json"):
-        vocab, lowers = hugging_face.tokenizer_vocabulary(files.vocab_file)
+    path, lowers = files.vocab_file, FLAGS.do_lower_case
+    if path.endswith(".json"):
+        vocab, lowers, settings = hugging_face.tokenizer_vocabulary(path)
+        added = added_token_files.choose(settings, settings, path)
     else:
-        vocab = tokenization.read_vocab(files.vocab_file)
-        if not FLAGS.vocab_file:  # which is taken as it is
-            vocab = hugging_face.with_added_tokens(vocab, files.vocab_file, config)
+        vocab, added = added_token_files.read(path, tokenization.read_vocab(path))
     if files.do_lower_case is not None:
         lowers = files.do_lower_case
-    tokenizer = tokenization.BertTokenizer(vocab, lowers)
+    tokenizer = tokenization.BertTokenizer(vocab, lowers, added)
     pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
     if FLAGS.check_case:
         vocabulary_checks.check_case(tokenizer, files.vocab_file, files.checkpoint)
@@ -204,7 +209,7 @@ def write(directory, model, tokenizer, classes, missing):
     if FLAGS.to == "hugging_face":
         del texts[file_names.BERT_CONFIG]  # config.json lies there already
         if tokenizer:
-            raw = hugging_face.tokenizer_config(config, tokenizer.do_lower_case)
+            raw = hugging_face.tokenizer_config(config, tokenizer)
             texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"
     for name, text in texts.items():
         atomic_files.write_text(os.path.join(directory, name), text)

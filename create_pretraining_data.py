@@ -59,7 +59,7 @@ def _define_files():
 
 @command_line.heading("Records")
 def _define_records():
-    integer, real = flags.DEFINE_integer, flags.DEFINE_float
+    integer, real = flags.DEFINE_integer, command_line.define_float
     integer("max_seq_length", 128, "Maximum sequence length, in tokens.", lower_bound=5)
     integer(
         "max_predictions_per_seq", 20, "Most masked tokens a sequence.", lower_bound=1

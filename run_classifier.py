@@ -93,7 +93,9 @@ def make_task(config, tokenizer, data):
             label_set.num_outputs,
             recompute=FLAGS.recompute,
         ),
-        load_weights=pretrained.load_weights,
+        load_weights=functools.partial(
+            pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
+        ),
         store=checkpoint.store,
         objective=losses.classifier(data.problem_type, weights),
         score=functools.partial(score, data),

@@ -187,7 +187,9 @@ def run_once(settings, config, tokenizer, data):
     model, origin, global_step = run.start(
         settings,
         functools.partial(models.BertPretrainer, config, recompute=FLAGS.recompute),
-        pretrained.load_weights,
+        functools.partial(
+            pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
+        ),
         identity=identify(data),
         files=files_beside(config, tokenizer),
     )

@@ -56,7 +56,9 @@ def prepare():
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     choice = answer_choice.Settings(
-        do_lower_case=tokenizer.do_lower_case, **squad_flags.answer_settings()
+        do_lower_case=tokenizer.do_lower_case,
+        split_words=tokenizer.split_words,
+        **squad_flags.answer_settings(),
     )
     splits = run_flags.wanted_splits()
     data = {}
@@ -124,7 +126,9 @@ def make_task(config, tokenizer, data, choice, pad_to):
         model=functools.partial(
             models.BertSpanPredictor, config, recompute=FLAGS.recompute
         ),
-        load_weights=pretrained.load_weights,
+        load_weights=functools.partial(
+            pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
+        ),
         store=checkpoint.store,
         objective=losses.span(),
         score=score,

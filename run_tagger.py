@@ -92,7 +92,9 @@ def make_task(config, tokenizer, tag_set, data):
         model=functools.partial(
             models.BertTagger, config, len(tag_set.names), recompute=FLAGS.recompute
         ),
-        load_weights=pretrained.load_weights,
+        load_weights=functools.partial(
+            pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
+        ),
         store=checkpoint.store,
         objective=losses.tagger(),
         outputs=best_tags,

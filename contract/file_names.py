@@ -18,3 +18,5 @@ BERT_CONFIG = "bert_config.json"
 HUGGING_FACE_CONFIG = "config.json"
 VOCAB = "vocab.txt"
 TOKENIZER_CONFIG = "tokenizer_config.json"
+# {token: id} of those that were added to the vocabulary after it was learned.
+ADDED_TOKENS = "added_tokens.json"

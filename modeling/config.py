@@ -74,8 +74,8 @@ class BertConfig:
     # Of the feed-forward layer and the masked-LM head: linear, relu, tanh, gelu_tanh or
     # gelu_erf. The two worlds call different functions `gelu`, so neither is that here.
     hidden_act: str = "gelu_tanh"
-    hidden_dropout_prob: float = 0.1  # of embeddings and layer outputs, 0..1
-    attention_probs_dropout_prob: float = 0.1  # of attention weights, 0..1
+    hidden_dropout_prob: float = 0.1  # of embeddings and layer outputs; below 1
+    attention_probs_dropout_prob: float = 0.1  # of attention weights; below 1
     max_position_embeddings: int = 512  # longest sequence, in tokens
     type_vocab_size: int = 16  # the original's code; its released files say 2
     initializer_range: float = 0.02  # standard deviation of the truncated normal
@@ -148,6 +148,15 @@ class BertConfig:
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)}: {error}") from error
 
+    def num_weights(self) -> int:
+        """Numbers in all variables of the encoder, the pooler left out."""
+        width, inner = self.hidden_size, self.intermediate_size
+        rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
+        attention = 4 * (width + 1) * width
+        feed_forward = (width + 1) * inner + (inner + 1) * width
+        layer = attention + feed_forward + 4 * width  # and two norms
+        return (rows + 2) * width + self.num_hidden_layers * layer
+
     def unknown_keys(self) -> list[str]:
         """Keys of the file that have no effect here and are in no released config."""
         return sorted(self.extra.keys() - _TOLERATED)
@@ -186,13 +195,19 @@ class BertConfig:
 
 def _check_number(key: str, kind: Any, value: Any) -> None:
     """Refuses "32" for 32, and numbers out of range."""
-    wanted = {int: "a whole number of 1 or more", float: "a number of 0 or more"}
-    if kind not in wanted:
+    if kind not in (int, float):
         return
-    kinds, least = (numbers.Integral, 1) if kind is int else (numbers.Real, 0)
-    is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not is_number or not least <= value < math.inf:
-        raise ValueError(f"{key}={value!r} is not {wanted[kind]}; correct the config")
+    if kind is int:
+        wanted, fits = "a whole number of 1 or more", lambda x: x >= 1
+    elif key.endswith("_prob"):
+        wanted, fits = "a number of 0 or more and less than 1", lambda x: 0 <= x < 1
+    elif key == "layer_norm_epsilon":  # 0 would divide by the variance 0 of equal rows
+        wanted, fits = "a number greater than 0", lambda x: 0 < x < math.inf
+    else:
+        wanted, fits = "a number of 0 or more", lambda x: 0 <= x < math.inf
+    of_kind = isinstance(value, numbers.Integral if kind is int else numbers.Real)
+    if not of_kind or isinstance(value, bool) or not fits(value):
+        raise ValueError(f"{key}={value!r} is not {wanted}; correct the config")
 
 
 def _activation(name: Any, is_hugging_face: bool) -> str:

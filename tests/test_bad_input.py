@@ -256,7 +256,7 @@ def change_config(place, **changes):
         ),
         (
             {"hidden_size": 16, "intermediate_size": 64},
-            ["bert_model.ckpt", "[46, 32]", "[46, 16]", "another config file"],
+            ["bert_model.ckpt", "hidden_size=16 (the file has 32)", "config file of"],
         ),
         (
             {"hidden_size": 31},

@@ -9,6 +9,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+from data_pipeline.text import tokenization
 from modeling import config as config_lib
 from modeling import models
 from modeling.checkpoints import google, pretrained
@@ -330,10 +331,17 @@ def test_tokens_that_were_added_to_a_vocab_txt(release, tmp_path):
     (tmp_path / "hf" / "added_tokens.json").write_text(json.dumps(ids))
     convert(tmp_path / "hf", "google", tmp_path / "g")
     assert (tmp_path / "g" / "vocab.txt").read_text().splitlines() == vocab
-    # A vocabulary that is named is taken as it is.
+    for target in ("keras", "hugging_face"):  # which know them as well
+        convert(tmp_path / "g", target, tmp_path / target)
+        folder = tmp_path / target
+        assert json.loads((folder / "added_tokens.json").read_text()) == ids
+        found = tokenization.BertTokenizer.from_file(f"{folder}/vocab.txt")
+        assert found.added_tokens == {"[E2]": True, "[E1]": True}
+        assert found.vocab == vocab
+    # The file belongs to a vocabulary that is named, too.
     named = f"--vocab_file={tmp_path}/hf/vocab.txt"
     convert(tmp_path / "hf", "google", tmp_path / "named", named)
-    assert (tmp_path / "named" / "vocab.txt").read_text() == text
+    assert (tmp_path / "named" / "vocab.txt").read_text().splitlines() == vocab
     ids["[E1]"] += 5
     (tmp_path / "hf" / "added_tokens.json").write_text(json.dumps(ids))
     error = refusal(tmp_path / "hf", tmp_path / "out")
@@ -454,7 +462,7 @@ def test_wrong_input_is_one_line(release, tmp_path):
     assert "give --bert_config_file" in refusal(broken, out)
     raw = json.loads((release / "bert_config.json").read_text())
     (broken / "bert_config.json").write_text(json.dumps({**raw, "vocab_size": 70}))
-    assert "the model wants [70, 32]" in refusal(broken, out)
+    assert "vocab_size=70 (the file has 46)" in refusal(broken, out)
     done = tiny.run_script("convert_checkpoint", "--to=keras", f"--output_dir={out}")
     assert done.code == 2 and "--input is missing" in done.err
 

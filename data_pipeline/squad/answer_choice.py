@@ -12,7 +12,7 @@ import json
 import math
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +47,8 @@ class Settings:
     n_best_size: int = 20  # of starts, of ends and of answers
     max_answer_length: int = 30  # in tokens
     do_lower_case: bool = True
+    # Of a tokenizer with added tokens; by default normalization.split_words.
+    split_words: Callable[..., Any] | None = None
     version_2_with_negative: bool = False  # whether a question may have no answer
     null_score_diff_threshold: float = 0.0  # above it no answer is given
     aligner: str = "original"  # answer_text.align; "words" is answer_text.Offsets
@@ -227,7 +229,7 @@ def _text_finder(inputs, vocab, settings):
     """A function from question, rows, and a span in one of these to the span's text."""
     lists = {id(words): words for words in inputs.words}.values()
     words = itertools.chain.from_iterable(lists)
-    parts = answer_text.split_all(words, settings.do_lower_case)
+    parts = answer_text.split_all(words, settings.do_lower_case, settings.split_words)
     offsets = None
     if settings.aligner == "words":
         offsets = answer_text.Offsets(parts, settings.do_lower_case)

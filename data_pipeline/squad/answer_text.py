@@ -16,7 +16,7 @@ ideograph is one.
 
 import bisect
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -25,9 +25,14 @@ from data_pipeline.text import normalization
 from data_pipeline.text.tokenization import CONTINUATION
 
 
-def split_all(texts: Iterable[str], do_lower_case: bool) -> dict[str, list[str]]:
+def split_all(
+    texts: Iterable[str],
+    do_lower_case: bool,
+    split_words: Callable[[tf.Tensor], tf.RaggedTensor] | None = None,
+) -> dict[str, list[str]]:
     """Maps each distinct text to its normalized parts; invalid UTF-8 has none.
 
+    `split_words` is that of a tokenizer, which may have added tokens.
     Normalization never crosses whitespace: a span's parts are those of its words.
 
     Differs from google-research/bert: a part of more than 200 characters is left out,
@@ -36,7 +41,10 @@ def split_all(texts: Iterable[str], do_lower_case: bool) -> dict[str, list[str]]
     """
     distinct = list(dict.fromkeys(texts))
     encoded = tf.constant([t.encode("utf-8", "ignore") for t in distinct], tf.string)
-    rows = normalization.split_words(encoded, do_lower_case).to_list()
+    if split_words is None:
+        rows = normalization.split_words(encoded, do_lower_case).to_list()
+    else:
+        rows = split_words(encoded).to_list()
     return {
         text: [part.decode("utf-8") for part in row]
         for text, row in zip(distinct, rows, strict=True)

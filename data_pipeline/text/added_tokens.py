@@ -35,7 +35,7 @@ def add(
         known[token] = f"line {line}"
     ids = {token: tokenizer.vocab_size + i for i, token in enumerate(tokens)}
     longer = tokenization.BertTokenizer(
-        [*tokenizer.vocab, *tokens], tokenizer.do_lower_case
+        [*tokenizer.vocab, *tokens], tokenizer.do_lower_case, tokenizer.added_tokens
     )
     # A piece that continues a word is no text by itself.
     words = [token for token in tokens if not tokenization.is_continuation(token)]

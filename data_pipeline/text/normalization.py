@@ -74,13 +74,33 @@ def normalize(texts: tf.Tensor, do_lower_case: bool) -> tf.Tensor:
     return _rewrite(_normalize, texts, ~is_plain, do_lower_case)
 
 
+def fold(texts: tf.Tensor, do_lower_case: bool) -> tf.Tensor:
+    """`normalize` without its care for long words, and with all whitespace a space."""
+    if do_lower_case:
+        texts = tf.strings.lower(texts)
+    is_plain = tf.strings.regex_full_match(texts, _PLAIN)
+    texts = _rewrite(_fold, texts, ~is_plain, do_lower_case)
+    return tf.strings.regex_replace(texts, r"[\t\n\r\p{Z}]", " ")
+
+
+def hide_long_words(texts: tf.Tensor) -> tf.Tensor:
+    """The rest of `normalize`, for texts [B] from `fold`."""
+    has_long_run = tf.strings.regex_full_match(texts, _LONG_RUN)
+    return _rewrite(_hide_long_words, texts, has_long_run)
+
+
 def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
     """Splits texts [B] into the words [B, (W)] that `BertTokenizer` spells with pieces.
 
     Each punctuation mark and ideograph is a word. Words of more than MAX_WORD_CHARS
     characters, and bytes that are not UTF-8, are left out.
     """
-    words = _split(normalize(texts, do_lower_case))
+    return words_of(normalize(texts, do_lower_case))
+
+
+def words_of(normalized: tf.Tensor) -> tf.RaggedTensor:
+    """The words [B, (W)] of texts [B] from `normalize`; see `split_words`."""
+    words = _split(normalized)
     return tf.ragged.boolean_mask(words, tf.strings.length(words) <= MAX_WORD_BYTES)
 
 
@@ -91,14 +111,17 @@ def stands_alone(characters: tf.Tensor) -> tf.Tensor:
 
 def _normalize(texts, do_lower_case):
     """Steps 1 and 2, for texts that are not plain ASCII, and hides long words."""
+    return hide_long_words(_fold(texts, do_lower_case))
+
+
+def _fold(texts, do_lower_case):
     is_clean = tf.strings.regex_full_match(texts, _CLEAN)
     texts = _rewrite(_clean, texts, ~is_clean, do_lower_case)
     if do_lower_case:
         texts = tf.strings.lower(texts, encoding="utf-8")
         texts = text.normalize_utf8(texts, "NFD")
         texts = tf.strings.regex_replace(texts, r"\p{Mn}+", "")
-    has_long_run = tf.strings.regex_full_match(texts, _LONG_RUN)
-    return _rewrite(_hide_long_words, texts, has_long_run)
+    return texts
 
 
 def _clean(texts, do_lower_case):

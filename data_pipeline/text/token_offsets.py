@@ -63,7 +63,7 @@ def _places(points, words, word_starts, word_ends, tokens, tokenizer):
     unknown and the whole word counts.
     """
     lower = tokenizer.do_lower_case
-    parts = normalization.split_words(words, lower)  # [W, (parts)]
+    parts = tokenizer.split_words(words)  # [W, (parts)]
     spelled = _sums(tf.strings.length(parts.values, "UTF8_CHAR"))
     written = _sums(_widths(points, lower))  # [K + 1]
     spelled_splits = tf.gather(spelled, parts.row_splits)  # [W + 1]

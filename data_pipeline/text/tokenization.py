@@ -8,15 +8,18 @@ The chain, in the order in which the original works (BERT section 3 and its code
 3. split at whitespace, and around every punctuation mark and CJK ideograph;
 4. cut each word greedily into word pieces; a word of more than 200 characters, or one
    that the vocabulary cannot spell, becomes [UNK].
+
+Tokens that were added to the vocabulary are cut out of the text first: some before step
+1, and those that are looked for in normalized text before step 3.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 import tensorflow_text as text
 
-from data_pipeline.text import normalization
+from data_pipeline.text import added_token_files, normalization, token_matching
 
 CONTINUATION = "##"  # begins a piece that continues a word
 
@@ -69,11 +72,19 @@ class BertTokenizer:
     It consists of TensorFlow operations, so one object serves eager code, tf.data and
     an exported SavedModel. No special token is added, and none is recognised in the
     text: "[MASK]" is four letters in brackets, as in the original. `vocab` has the V
-    tokens by id; `mask_id` is None where the vocabulary has no [MASK].
+    tokens by id; `mask_id` is None where the vocabulary has no [MASK]. `added_tokens`
+    are those of `vocab` that were added to it: they are found anywhere in a text.
     """
 
-    def __init__(self, vocab: Sequence[str], do_lower_case: bool = True):
+    def __init__(
+        self,
+        vocab: Sequence[str],
+        do_lower_case: bool = True,
+        added_tokens: Mapping[str, bool] | None = None,
+    ):
         """Builds the tokenizer of V tokens; the last of equal ones counts.
+
+        `added_tokens` says of each whether it is looked for in normalized text.
 
         Raises:
             ValueError: [UNK], [CLS] or [SEP] is missing, or everything else is.
@@ -81,6 +92,7 @@ class BertTokenizer:
         self.vocab = list(vocab)
         self.vocab_size = len(self.vocab)
         self.do_lower_case = do_lower_case
+        self.added_tokens = dict(added_tokens or {})
         ids = {token: index for index, token in enumerate(self.vocab)}
         required = ("[UNK]", "[CLS]", "[SEP]")
         if missing := [token for token in required if token not in ids]:
@@ -91,7 +103,8 @@ class BertTokenizer:
         self.unk_id, self.cls_id, self.sep_id = (ids[token] for token in required)
         self.mask_id = ids.get("[MASK]")
         with tf.init_scope(), tf.device("CPU:0"):
-            self._entries = _distinct(self.vocab, ids)
+            self._entries = _distinct(self.vocab, ids, self.added_tokens)
+            self._set_matched(ids)
         self._tokenize_rows = tf.function(
             self._rows_to_ids,
             input_signature=[tf.TensorSpec([None], tf.string)],
@@ -100,10 +113,14 @@ class BertTokenizer:
 
     @classmethod
     def from_file(cls, vocab_file: str, do_lower_case: bool = True) -> "BertTokenizer":
-        """Builds the tokenizer of a vocab.txt; see `read_vocab`. Errors name it."""
-        vocab = read_vocab(vocab_file)
+        """Builds the tokenizer of a vocab.txt; see `read_vocab`. Errors name it.
+
+        Differs from google-research/bert: the tokens of an added_tokens.json beside the
+        vocabulary belong to it, and are found in text as Hugging Face finds them.
+        """
+        vocab, added = added_token_files.read(vocab_file, read_vocab(vocab_file))
         try:
-            return cls(vocab, do_lower_case)
+            return cls(vocab, do_lower_case, added)
         except ValueError as error:
             raise ValueError(f"{vocab_file}: {error}") from error
 
@@ -121,6 +138,12 @@ class BertTokenizer:
         if texts.shape.rank == 0:
             return to_ids(texts[tf.newaxis]).values  # [S]
         return to_ids(texts)  # [B, (S)]
+
+    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """normalization.split_words, where each added token is a word of its own."""
+        return self._cut(
+            texts, normalization.words_of, lambda found, _: self._fold(found)
+        )
 
     def ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
         """Looks up tokens; raises ValueError for an id outside 0..V-1."""
@@ -147,15 +170,49 @@ class BertTokenizer:
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
-            texts = normalization.normalize(texts, self.do_lower_case)
-            return self._word_pieces.tokenize(texts)  # [B, (S)]
+            return self._cut(texts, self._word_pieces.tokenize, lambda _, ids: ids)
+
+    def _set_matched(self, ids):
+        """Sets which texts are which added token, as written and as normalized."""
+        self._written: dict[bytes, int] = {}
+        self._normalized: dict[bytes, int] = {}
+        for token, is_normalized in self.added_tokens.items():
+            if not is_normalized:
+                self._written[token.encode()] = ids[token]
+            elif folded := self._fold([token]).numpy()[0]:
+                self._normalized[folded] = ids[token]
+
+    def _fold(self, texts):
+        return normalization.fold(tf.convert_to_tensor(texts), self.do_lower_case)
+
+    def _cut(
+        self,
+        texts: tf.Tensor,
+        cut_normalized: Callable[[tf.Tensor], tf.RaggedTensor],
+        value: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    ) -> tf.RaggedTensor:
+        """Normalizes texts [B] and cuts them, added tokens first; ragged [B, (S)]."""
+        if not self.added_tokens:
+            return cut_normalized(normalization.normalize(texts, self.do_lower_case))
+
+        def cut_written(between):
+            return token_matching.tokenize(
+                self._fold(between),
+                self._normalized,
+                lambda rest: cut_normalized(normalization.hide_long_words(rest)),
+                value,
+            )
+
+        return token_matching.tokenize(texts, self._written, cut_written, value)
 
 
-def _distinct(vocab: Sequence[str], ids: dict[str, int]) -> list[str]:
-    """Replaces entries that no text can contain; some would break the operation.
+def _distinct(
+    vocab: Sequence[str], ids: dict[str, int], added: Mapping[str, bool]
+) -> list[str]:
+    """Replaces entries that are no word pieces; some would break the operation.
 
-    They are empty, have a later duplicate, or mix letters with characters that stand
-    alone, as the stand-in "[7]" of entry 7 does; so it equals no entry that is kept.
+    They were added, are empty, have a later duplicate, or mix letters with characters
+    that stand alone, as the stand-in "[7]" of entry 7 does; so it equals no entry kept.
     """
     found = tf.strings.regex_full_match(vocab, normalization.WORD_PIECE).numpy()
     if not found.any():
@@ -164,6 +221,8 @@ def _distinct(vocab: Sequence[str], ids: dict[str, int]) -> list[str]:
             "give the vocab.txt of the checkpoint"
         )
     return [
-        token if found[index] and ids[token] == index else f"[{index}]"
+        token
+        if found[index] and ids[token] == index and token not in added
+        else f"[{index}]"
         for index, token in enumerate(vocab)
     ]

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from contract import wording
-from modeling.checkpoints import google, hugging_face, keras_files, names
+from modeling.checkpoints import comparison, google, hugging_face, keras_files, names
 
 _POOLER = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
 _HUGGING_FACE_FILES = (hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE)
@@ -27,15 +28,20 @@ class WeightsFile(Protocol):
 
     Attributes:
         format: google, hugging_face or keras; see `names.Name.key`.
-        shapes: {key: shape as stored}.
         states: the keys that hold no weights of a model: moments, buffers, copies.
     """
 
     format: str
     source: str
-    shapes: Mapping[str, tuple[int, ...]]
     states: Set[str]
     global_step: int | None
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """{key: shape as stored}."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """{key of the config: number}, as far as the file says; {} if it is no BERT."""
 
     def read(self, name: names.Name) -> np.ndarray:
         """The array of a variable as a model holds it, in the dtype stored."""
@@ -59,9 +65,10 @@ class LoadReport:
         total = len(self.assigned) + len(self.missing)
         phrases = [f"{self.source}: {len(self.assigned)} of {total} variables assigned"]
         if self.missing:
-            phrases.append(f"newly initialised: {', '.join(self.missing)}")
+            phrases.append(f"newly initialised: {names.listing(self.missing)}")
         if self.unused:
-            phrases.append(f"in the file but not used: {', '.join(self.unused)}")
+            listed = names.listing(self.unused)
+            phrases.append(f"in the file but not used: {listed}")
         return "; ".join(phrases)
 
 
@@ -128,9 +135,20 @@ def open_file(path, config=None) -> WeightsFile:
     return google.GoogleFile(found)
 
 
-def load(model, path):
-    """Assigns a built model what the checkpoint at `path` has; see `assign`."""
-    return assign(model, open_file(path, model.config))
+def check(config, path, *, allows_missing=None):
+    """Compares a config with the checkpoint at `path`; see comparison.check."""
+    comparison.check(config, open_file(path, config), allows_missing=allows_missing)
+
+
+def load(model, path, *, allows_missing=None):
+    """Assigns a built model what the checkpoint at `path` has; see `assign`.
+
+    Raises:
+        ValueError: as in comparison.check and `assign`.
+    """
+    file = open_file(path, model.config)
+    comparison.check(model.config, file, allows_missing=allows_missing)
+    return assign(model, file)
 
 
 def assign(model, file: WeightsFile) -> LoadReport:
@@ -139,7 +157,7 @@ def assign(model, file: WeightsFile) -> LoadReport:
     run_classifier.py's init_from_checkpoint, which is silent about what it leaves out.
 
     Raises:
-        ValueError: no variable in common, or shapes that differ; names both shapes.
+        ValueError: shapes differ, or a weight is not finite; names the variable.
     """
     assigned, missing, used = [], [], set()
     for name, variable in names.named_variables(model):
@@ -151,28 +169,47 @@ def assign(model, file: WeightsFile) -> LoadReport:
         if key not in file.shapes or (is_head and file.shapes[key] != shape):
             missing.append(name.google)
             continue
-        value = file.read(name)
+        value = file.read(name).astype(np.float32, copy=False)
         if value.shape != shape:
-            hint = " (vocab_size differs)" if key.endswith("word_embeddings") else ""
             raise ValueError(
                 f"{file.source}: {key} is {list(value.shape)}, the model wants "
-                f"{list(shape)}; this checkpoint belongs to another config file{hint}"
+                f"{list(shape)}; this checkpoint belongs to another config file"
             )
-        variable.assign(value.astype(np.float32, copy=False))
+        if not np.isfinite(value).all():
+            raise _not_finite(file.source, key, value)
+        variable.assign(value)
         assigned.append(name.google)
-    if not assigned:
-        raise ValueError(
-            f"{file.source}: none of its {len(file.shapes)} variables belongs to a "
-            f"BERT model (the first is {min(file.shapes, default='-')!r}); choose "
-            "another checkpoint"
-        )
     unused = sorted(file.shapes.keys() - used - file.states)
+    _warn_of_deeper(file, unused, model.config.num_hidden_layers)
     return LoadReport(
         file.source, tuple(assigned), tuple(missing), tuple(unused), file.global_step
     )
 
 
-def load_trained(model, path):
+def _not_finite(source, key, value):
+    count = int(np.count_nonzero(~np.isfinite(value)))
+    return ValueError(
+        f"{source}: {key} has {count} of {value.size} numbers that are nan or infinite "
+        "in float32; copy the file again, or take an earlier checkpoint"
+    )
+
+
+def _warn_of_deeper(file, unused, num_layers):
+    deeper = [key for key in unused if (names.layer_of(key) or 0) >= num_layers]
+    if deeper:
+        logging.warning(
+            "%s: has %d layers, but the config says num_hidden_layers=%d; in the file "
+            "but not used: %s",
+            *(
+                file.source,
+                file.sizes()[names.DEPTH],
+                num_layers,
+                names.listing(deeper),
+            ),
+        )
+
+
+def load_trained(model, path, *, allows_missing=None):
     """`load` for a model that will not be trained: the head must be in the file too.
 
     Raises:
@@ -183,7 +220,7 @@ def load_trained(model, path):
             "there is no trained model in --output_dir; add --do_train, or set "
             "--init_checkpoint to the checkpoint of a run"
         )
-    report = load(model, path)
+    report = load(model, path, allows_missing=allows_missing)
     # Hugging Face's files of spans and tags have no pooler.
     unread = () if model.reads_pooler else _POOLER
     if needed := [name for name in report.missing if name not in unread]:

@@ -7,7 +7,6 @@ each format has a reader and a writer, and none knows another.
 import collections
 import dataclasses
 import os
-import re
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from contract import atomic_files
 from modeling import models
 from modeling.checkpoints import (
     checkpoint,
+    comparison,
     google,
     hugging_face,
     keras_files,
@@ -91,23 +91,23 @@ def read(path, config, head="auto"):
             several heads, or not the one that is asked for.
     """
     file = checkpoint.open_file(path, config)
+    comparison.check(config, file)
+    if (depth := file.sizes()[names.DEPTH]) > config.num_hidden_layers:
+        raise ValueError(
+            f"{file.source}: has {depth} layers, but its config says num_hidden_layers="
+            f"{config.num_hidden_layers}; give the config file of this checkpoint"
+        )
     head, num_classes = find_head(file, config, head)
     model = models.build(head, num_classes, config)
     report = checkpoint.assign(model, file)
     rows = [name for name, _ in names.named_variables(model)]
     has = {_part(name.path) for name in rows if name.google in report.assigned}
     for name in rows:
-        part = _part(name.path)
-        if name.google in report.missing and (part in has or part == "encoder"):
+        if name.google in report.missing and (part := _part(name.path)) in has:
             raise ValueError(
                 f"{report.source}: lacks {name.google}, though it has others of the "
-                f"{part}; the file is not whole, or its config is of a deeper network"
+                f"{part}; the file is not whole"
             )
-    if deeper := [n for n in report.unused if re.search(r"(layer[._]|block_)\d+", n)]:
-        raise ValueError(
-            f"{report.source}: has {deeper[0]}, but its config says num_hidden_layers="
-            f"{config.num_hidden_layers}; give the config file of this checkpoint"
-        )
     return Converted(file.format, head, model, report, len(file.states))
 
 

@@ -35,6 +35,10 @@ class GoogleFile:
         has_step = "global_step" in shapes
         self.global_step = int(self._tensor("global_step")) if has_step else None
 
+    def sizes(self):
+        """Those of the config that the shapes say."""
+        return names.sizes(self.shapes, self.format)
+
     def read(self, name):
         """The array of a names.Name."""
         return self._tensor(name.google)

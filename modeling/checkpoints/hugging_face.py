@@ -24,8 +24,8 @@ INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 SHARDS = "model-*-of-*.safetensors"
 _TYPES = ("F64", "F32", "F16", "BF16")  # of weights, as these files call them
 TOKENIZER_FILE = "tokenizer.json"
-# {token: id} of those that are not in the vocab.txt beside it.
-ADDED_TOKENS_FILE = "added_tokens.json"
+# Says which added tokens are special, where no newer file does.
+SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 # Buffers and tied copies, which hold no weights of their own.
 _BUFFERS = re.compile(
     r"(position_ids|token_type_ids)$|^cls\.predictions\.decoder\.(weight|bias)$"
@@ -86,6 +86,10 @@ class HuggingFaceFile:
             for name, (file, key) in self._stored.items()
         }
         self.states = frozenset(filter(_BUFFERS.search, self.shapes))
+
+    def sizes(self):
+        """Those of the config that the shapes say."""
+        return names.sizes(self.shapes, self.format)
 
     def read(self, name):
         """The array of a names.Name; a ValueError if the masked-LM head is not tied."""
@@ -229,7 +233,10 @@ def labels_in(config, num_classes):
 
 
 def tokenizer_vocabulary(path):
-    """The tokens of a tokenizer.json in the order of their ids, and do_lower_case.
+    """What a tokenizer.json says.
+
+    Returns the tokens in the order of their ids, do_lower_case, and the settings of the
+    added ones, {token: {key: value}}.
 
     Raises:
         ValueError: it is no tokenizer of word pieces, or an id is missing.
@@ -238,8 +245,8 @@ def tokenizer_vocabulary(path):
     try:
         model, normalizer = raw["model"], raw.get("normalizer") or {}
         is_known = model.get("type", "WordPiece") == "WordPiece"
-        added = {t["content"]: t["id"] for t in raw.get("added_tokens") or ()}
-        ids = {**model["vocab"], **added}
+        added = {token["content"]: token for token in raw.get("added_tokens") or ()}
+        ids = {**model["vocab"], **{key: token["id"] for key, token in added.items()}}
         lowers = bool(normalizer.get("lowercase", False))
     except (AttributeError, KeyError, TypeError):
         is_known = False
@@ -247,46 +254,33 @@ def tokenizer_vocabulary(path):
         raise ValueError(
             f"{path}: not a tokenizer of word pieces; give --vocab_file=vocab.txt"
         )
-    return _in_order(ids, 0, path), lowers
-
-
-def with_added_tokens(vocab, vocab_file, config):
-    """Appends the added_tokens.json beside a vocabulary, which older releases write.
-
-    Raises:
-        ValueError: the file cannot be read, its ids do not continue those of `vocab`,
-            or there are no embeddings for them.
-    """
-    path = os.path.join(os.path.dirname(vocab_file), ADDED_TOKENS_FILE)
-    if not os.path.exists(path):
-        return vocab
-    ids = read_json(path)
-    held = {token: i for i, token in enumerate(vocab)}
-    new = {token: i for token, i in ids.items() if held.get(token, -1) != i}
-    if new and len(vocab) + len(new) > config.vocab_size:
+    if sorted(ids.values(), key=repr) != sorted(range(len(ids)), key=repr):
         raise ValueError(
-            f"{path}: adds {len(new)} tokens to {len(vocab)}, but the config says "
-            f"vocab_size={config.vocab_size}, so they have no embeddings; leave them "
-            f"out with --vocab_file={vocab_file}"
+            f"{path}: the ids of its {len(ids)} tokens are not 0, 1, ...; give "
+            "--vocab_file=vocab.txt"
         )
-    return [*vocab, *_in_order(new, len(vocab), path)]
+    return sorted(ids, key=ids.__getitem__), lowers, added
 
 
-def _in_order(ids, first, path):
-    """The tokens in the order of their ids, which run from `first` without a gap."""
-    wanted = range(first, first + len(ids))
-    if sorted(ids.values(), key=repr) != sorted(wanted, key=repr):
-        raise ValueError(
-            f"{path}: the ids of its {len(ids)} tokens are not {first}, {first + 1}, "
-            "...; give --vocab_file=vocab.txt"
-        )
-    return sorted(ids, key=ids.__getitem__)
+def tokenizer_settings(tokenizer):
+    """What a tokenizer_config.json has to say of a tokenizer of data_pipeline."""
+    settings = {"do_lower_case": tokenizer.do_lower_case}
+    if tokenizer.added_tokens:
+        settings["added_tokens_decoder"] = {
+            str(tokenizer.vocab.index(token)): {
+                **{"content": token, "normalized": is_normalized},
+                **{"special": not is_normalized, "single_word": False},
+                **{"lstrip": False, "rstrip": False},
+            }
+            for token, is_normalized in tokenizer.added_tokens.items()
+        }
+    return settings
 
 
-def tokenizer_config(config, do_lower_case):
+def tokenizer_config(config, tokenizer):
     """The content of a tokenizer_config.json beside a vocab.txt."""
     return {
-        "do_lower_case": do_lower_case,
+        **tokenizer_settings(tokenizer),
         "model_max_length": config.max_position_embeddings,
         "strip_accents": None,  # as do_lower_case says
         "tokenize_chinese_chars": True,

@@ -4,6 +4,7 @@ A .keras file holds config, head and weights. A .weights.h5 holds weights alone;
 config lies beside it, and the head is found from the names of its groups.
 """
 
+import functools
 import json
 import os
 import shutil
@@ -43,9 +44,24 @@ class KerasFile:
 
     def __init__(self, path, config):
         self.source = path
-        rows = names.named_variables(load(path, config))
-        self._values = {name.path: np.asarray(variable) for name, variable in rows}
-        self.shapes = {key: value.shape for key, value in self._values.items()}
+        self._config = config
+
+    @functools.cached_property
+    def _values(self):
+        rows = names.named_variables(load(self.source, self._config))
+        return {name.path: np.asarray(variable) for name, variable in rows}
+
+    @property
+    def shapes(self):
+        """Of all variables; the first time it reads them."""
+        return {key: value.shape for key, value in self._values.items()}
+
+    def sizes(self):
+        """Those of the config, from the header of the file."""
+        if self.source.endswith(MODEL_ENDING):
+            config = stored_config(self.source)
+            return {key: getattr(config, key) for key in (*names.SIZES, names.DEPTH)}
+        return _read(self.source, lambda: _sizes(self.source))
 
     def read(self, name):
         """The array of a names.Name."""
@@ -138,6 +154,25 @@ def _shape(path):
                     width = file[kernel].shape[0] if kernel in file else None
                     return head, width, depth
     return "none", None, depth
+
+
+def _sizes(path):
+    """The sizes in a .weights.h5: of its tables, its first layer, and how many."""
+    tables = ("word", "token_type", "position")  # in the order of layers.Embeddings
+    keys = {f"embeddings/vars/{i}": f"{tables[i]}_embeddings" for i in range(3)}
+    with h5py.File(path) as file:
+        shapes = {}
+
+        def visit(name, item):
+            parts = name.split("/")
+            if shape := getattr(item, "shape", None):
+                if (key := "/".join(parts[-3:])) in keys:
+                    shapes[f"bert/embeddings/{keys[key]}"] = shape
+                if parts[-3:] == ["ffn_in", "vars", "1"]:
+                    shapes["bert/block_0/ffn_in/bias"] = shape
+
+        file.visititems(visit)
+    return {**names.sizes(shapes, "keras"), names.DEPTH: _shape(path)[2]}
 
 
 def _read(path, read):

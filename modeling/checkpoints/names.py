@@ -6,7 +6,20 @@ transposed ([out, in]); the rows that say so are transposed on the way.
 """
 
 import dataclasses
+import itertools
 import re
+
+# The number of a layer in a key of any format.
+_LAYER = re.compile(r"^bert[./](?:encoder[./]layer[._]|block_)(\d+)[./]")
+DEPTH = "num_hidden_layers"
+# Which axis of which variable each other size of the config gives.
+SIZES = {
+    "vocab_size": ("bert/embeddings/word_embeddings", 0),
+    "hidden_size": ("bert/embeddings/word_embeddings", 1),
+    "intermediate_size": ("bert/block_0/ffn_in/bias", 0),
+    "max_position_embeddings": ("bert/embeddings/position_embeddings", 0),
+    "type_vocab_size": ("bert/embeddings/token_type_embeddings", 0),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +112,60 @@ _HEADS = (
     *_projection("tagger/logits", "", "classifier"),
     *_projection("span/logits", "cls/squad/", "qa_outputs"),
 )
+
+
+def encoder(num_layers):
+    """The rows of embeddings and layers, without the pooler."""
+    return [
+        *_EMBEDDINGS,
+        *itertools.chain.from_iterable(map(_block, range(num_layers))),
+    ]
+
+
+def layer_of(key):
+    """The number of the layer that a key of any format belongs to, or None."""
+    found = _LAYER.match(key)
+    return int(found[1]) if found else None
+
+
+def sizes(shapes, format):
+    """{key of the config: number}, as far as the shapes of a file say it."""
+    found = {}
+    rows = {row.path: row for row in encoder(1)}
+    for size, (path, axis) in SIZES.items():
+        shape = shapes.get(rows[path].key(format), ())
+        if len(shape) > axis:
+            found[size] = shape[axis]
+    layers = {layer_of(key) for key in shapes} - {None}
+    return {**found, DEPTH: max(layers) + 1} if layers else found
+
+
+def listing(keys):
+    """Keys in text; where a layer is there as a whole, its number alone."""
+    of_layers = {}
+    for key in keys:
+        of_layers.setdefault(layer_of(key), []).append(key)
+    named = of_layers.pop(None, [])
+    whole = []
+    for layer, its in sorted(of_layers.items()):
+        if len(its) < len(_block(layer)):
+            named += its
+        else:
+            whole.append(layer)
+    return ", ".join([*(["layers " + _ranges(whole)] if whole else []), *named])
+
+
+def _ranges(numbers):
+    """[0, 1, 2, 5] to "0 to 2 and 5"."""
+    runs = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return " and ".join(
+        f"{first} to {last}" if last > first else str(first) for first, last in runs
+    )
 
 
 def table(paths):

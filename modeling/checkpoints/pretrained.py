@@ -8,7 +8,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from contract import file_names, wording
+from contract import file_names
 from modeling import config as config_lib
 from modeling.checkpoints import checkpoint, hugging_face
 
@@ -40,8 +40,7 @@ def locate(spec):
             google-bert/bert-base-uncased, which is downloaded once.
 
     Raises:
-        ValueError: neither, or a file is missing; names it. Or the vocabulary lacks
-            tokens of added_tokens.json.
+        ValueError: neither, or a file is missing; names it.
     """
     found = look_in(spec)
     if not found.config_file or not found.vocab_file:
@@ -51,7 +50,6 @@ def locate(spec):
             "release there, or give --bert_config_file, --vocab_file and "
             "--init_checkpoint one by one"
         )
-    _check_added_tokens(found)
     return dataclasses.replace(found, checkpoint=checkpoint.find(found.checkpoint))
 
 
@@ -80,18 +78,23 @@ def look_in(spec):
 
 def files(config, tokenizer):
     """What `locate` looks for beside the weights: {file name: text}."""
-    settings = {"do_lower_case": tokenizer.do_lower_case}
-    return {
+    settings = hugging_face.tokenizer_settings(tokenizer)
+    texts = {
         file_names.BERT_CONFIG: config.to_json_string(),
         file_names.VOCAB: "".join(f"{token}\n" for token in tokenizer.vocab),
         file_names.TOKENIZER_CONFIG: json.dumps(settings) + "\n",
     }
+    if tokenizer.added_tokens:
+        ids = {token: tokenizer.vocab.index(token) for token in tokenizer.added_tokens}
+        texts[file_names.ADDED_TOKENS] = json.dumps(ids) + "\n"
+    return texts
 
 
-def load_weights(model, path, *, trains, resumes):
+def load_weights(model, path, *, trains, resumes, allows_missing=False):
     """Gives a built model the weights that a run begins with; random without a path.
 
-    The file may lack the head of a model that `trains`. A run that `resumes` loads its
+    The file may lack the head of a model that `trains`, and where `allows_missing` is
+    set any part. A run that `resumes` loads its
     own weights later, with their moments. Returns where the weights are from, for
     people, and the step they were trained for.
 
@@ -99,11 +102,11 @@ def load_weights(model, path, *, trains, resumes):
         ValueError: as in `checkpoint.load` and `load_trained`.
     """
     if not trains:
-        report = checkpoint.load_trained(model, path)
+        report = checkpoint.load_trained(model, path, allows_missing=allows_missing)
         return str(report), report.global_step or 0
     if resumes or not path:
         return "random: neither --init_checkpoint nor --pretrained is set", 0
-    return str(checkpoint.load(model, path)), 0
+    return str(checkpoint.load(model, path, allows_missing=allows_missing)), 0
 
 
 def _lower_case(directory):
@@ -122,23 +125,6 @@ def _lower_case(directory):
     return False if "cased" in name else None
 
 
-def _check_added_tokens(found):
-    """Refuses a vocabulary without its added tokens, which text would lose."""
-    path = os.path.join(found.checkpoint, hugging_face.ADDED_TOKENS_FILE)
-    if not tf.io.gfile.exists(path):
-        return
-    with _open(found.vocab_file, "rb") as file:
-        known = set(file.read().decode("utf-8", "replace").split())
-    if lost := sorted(hugging_face.read_json(path).keys() - known):
-        raise ValueError(
-            f"{path}: adds {wording.first_of(lost)} to {file_names.VOCAB}, which lacks "
-            "them, so they would be split like other words; join the two files with "
-            f"convert_checkpoint.py --input={found.checkpoint} --to=hugging_face "
-            "--output_dir=NEW_DIR, or give --bert_config_file, --vocab_file and "
-            "--init_checkpoint one by one"
-        )
-
-
 def _download(hub_id):
     if hub_id.count("/") != 1 or hub_id.startswith((".", "/", "~")):
         raise ValueError(
@@ -155,7 +141,8 @@ def _download(hub_id):
     files = [
         *CONFIG_FILES,
         *(file_names.VOCAB, file_names.TOKENIZER_CONFIG),
-        *(hugging_face.ADDED_TOKENS_FILE, hugging_face.TOKENIZER_FILE),
+        *(file_names.ADDED_TOKENS, hugging_face.SPECIAL_TOKENS_FILE),
+        hugging_face.TOKENIZER_FILE,
         *(hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE, hugging_face.SHARDS),
     ]
     try:
@@ -190,11 +177,46 @@ def _open(path, mode):
 
 
 def open_config(files, vocab_size, max_seq_length):
-    """The config, if it fits (see `check_sizes`); vocab_size is None where unknown."""
+    """The config, if it fits vocabulary, length, checkpoint and memory.
+
+    `files` is a training.flags.model_flags.ModelFiles; vocab_size may be None.
+
+    Raises:
+        ValueError: as in `check_sizes`, `check_memory` and comparison.check.
+    """
     config = read_config(files.config_file)
     known = config.vocab_size if vocab_size is None else vocab_size
     check_sizes(config, known, files, max_seq_length)
+    if is_there(files.init_checkpoint):
+        checkpoint.check(
+            config, files.init_checkpoint, allows_missing=files.allows_missing
+        )
+    check_memory(config, files.config_file)
     return config
+
+
+def is_there(path):
+    """Whether there is a checkpoint; a run that resumes does without its first one."""
+    try:
+        return bool(path and checkpoint.find(path))
+    except ValueError:
+        return False
+
+
+def check_memory(config, path):
+    """Refuses a network whose weights alone need more than the machine's memory."""
+    needed = 4 * config.num_weights()  # bytes of float32
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # a system that does not say
+        return
+    if needed > memory:
+        raise ValueError(
+            f"{path}: describes a network of {config.num_weights():,} weights, "
+            f"{needed / 1e9:,.0f} GB, but this machine has {memory / 1e9:,.0f} GB of "
+            "memory; correct its sizes, num_hidden_layers="
+            f"{config.num_hidden_layers} first"
+        )
 
 
 def check_sizes(config, vocab_size, files, max_seq_length):
@@ -204,10 +226,12 @@ def check_sizes(config, vocab_size, files, max_seq_length):
         ValueError: one does not fit; names both numbers.
     """
     if not 0 <= config.vocab_size - vocab_size <= SPARE_ROWS:
+        added = os.path.join(os.path.dirname(files.vocab_file), file_names.ADDED_TOKENS)
+        beside = f" with {file_names.ADDED_TOKENS}" if tf.io.gfile.exists(added) else ""
         raise ValueError(
-            f"{files.vocab_file} has {vocab_size} entries, but {files.config_file} "
-            f"says vocab_size={config.vocab_size}; they belong to different models: "
-            "give the two files of one release"
+            f"{files.vocab_file}{beside} has {vocab_size} entries, but "
+            f"{files.config_file} says vocab_size={config.vocab_size}; they belong to "
+            "different models: give the two files of one release"
         )
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(

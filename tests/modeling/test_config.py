@@ -1,6 +1,7 @@
 """Tests of modeling/config.py."""
 
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -18,6 +19,7 @@ SIZES = {
     "max_position_embeddings": 40,
     "type_vocab_size": 2,
 }
+RATE = "a number of 0 or more and less than 1"
 MULTILINGUAL = {  # what the multilingual and Chinese releases say besides
     "directionality": "bidi",
     "pooler_fc_size": 768,
@@ -180,16 +182,31 @@ def test_errors_name_the_file(tmp_path, text, message):
         ("num_attention_heads", 0, "a whole number of 1 or more"),
         ("type_vocab_size", -2, "a whole number of 1 or more"),
         ("num_hidden_layers", [2], "a whole number of 1 or more"),
-        ("hidden_dropout_prob", "0.1", "a number of 0 or more"),
-        ("hidden_dropout_prob", None, "a number of 0 or more"),
+        ("hidden_dropout_prob", "0.1", RATE),
+        ("hidden_dropout_prob", None, RATE),
+        ("hidden_dropout_prob", 1.5, RATE),
+        ("hidden_dropout_prob", 1, RATE),
+        ("attention_probs_dropout_prob", -0.1, RATE),
+        ("attention_probs_dropout_prob", 1.0, RATE),
         ("initializer_range", float("nan"), "a number of 0 or more"),
-        ("attention_probs_dropout_prob", -0.1, "a number of 0 or more"),
+        ("layer_norm_epsilon", 0.0, "a number greater than 0"),
     ],
 )
 def test_what_is_no_such_number_is_refused(key, value, wanted):
     with pytest.raises(ValueError) as caught:
         config.BertConfig.from_dict({**SIZES, key: value})
     assert str(caught.value) == f"{key}={value!r} is not {wanted}; correct the config"
+
+
+def test_weights_are_counted():
+    from modeling import models  # here, because all else is plain Python
+
+    model = models.BertModel(config.BertConfig(**SIZES))
+    model.build()
+    encoder = [v for v in model.trainable_variables if "/pooler/" not in v.path]
+    assert len(encoder) == 2 * 16 + 5
+    counted = sum(math.prod(variable.shape) for variable in encoder)
+    assert config.BertConfig(**SIZES).num_weights() == counted
 
 
 def test_whole_numbers_are_numbers():

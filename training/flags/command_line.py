@@ -6,6 +6,7 @@ Needs absl alone, so that --help does not wait seconds for importing TensorFlow.
 import contextlib
 import difflib
 import logging as python_logging
+import math
 import os
 import shlex
 import sys
@@ -48,6 +49,28 @@ def heading(title: str) -> Iterator[None]:
     yield
     for name in set(FLAGS) - before:
         _heading_of.setdefault(FLAGS[name], title)
+
+
+def define_float(
+    name: str,
+    default: float | None,
+    help_text: str,
+    lower_bound: float | None = None,
+    upper_bound: float | None = None,
+) -> None:
+    """A flag of a number; refuses nan and inf, which pass all bounds of absl."""
+    parser = _FiniteParser(lower_bound, upper_bound)
+    flags.DEFINE(
+        parser, name, default, help_text, serializer=flags.ArgumentSerializer()
+    )
+
+
+class _FiniteParser(flags.FloatParser):
+    def parse(self, argument):
+        value = super().parse(argument)
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is not a finite number; give one such as 0.1")
+        return value
 
 
 def parse(define_flags: Callable[[], None]) -> None:

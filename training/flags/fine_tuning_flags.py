@@ -24,10 +24,10 @@ def define(*actions: str, max_seq_length: int) -> None:
 
 @command_line.heading("Training")
 def _define_epochs() -> None:
-    flags.DEFINE_float(
+    command_line.define_float(
         "num_train_epochs", 3.0, "Passes over the training rows.", lower_bound=0
     )
-    flags.DEFINE_float(
+    command_line.define_float(
         "warmup_proportion",
         0.1,
         "Share of the steps in which the rate rises linearly.",

@@ -17,6 +17,8 @@ class ModelFiles(NamedTuple):
     vocab_file: str  # "" where there is none and none is needed
     init_checkpoint: str
     do_lower_case: bool
+    # Of init_checkpoint, whether layers may be missing; None where nothing is trained.
+    allows_missing: bool | None = None
 
 
 @command_line.heading("Model and vocabulary")
@@ -75,4 +77,5 @@ def files(locate: Callable[[str], Any], *, needs_vocab: bool = True) -> ModelFil
     if found and found.do_lower_case is not None and not FLAGS["do_lower_case"].present:
         lower = found.do_lower_case
     checkpoint = FLAGS.init_checkpoint or (found.checkpoint if found else "")
-    return ModelFiles(config_file, vocab_file, checkpoint, lower)
+    allows = FLAGS.allow_missing_weights if "allow_missing_weights" in FLAGS else None
+    return ModelFiles(config_file, vocab_file, checkpoint, lower, allows)

@@ -35,7 +35,7 @@ def _define_records() -> None:
         ["word_piece", "whole_word", "span", "ngram"],
         "What is hidden together, in records that are not masked yet.",
     )
-    flags.DEFINE_float(
+    command_line.define_float(
         "masked_lm_prob",
         0.15,
         "Share of tokens to predict, in records that are not masked yet.",

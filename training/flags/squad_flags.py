@@ -33,7 +33,7 @@ def _define_answers() -> None:
     integer("n_best_size", 20, "Starts, ends and answers that are kept.", 1)
     integer("max_answer_length", 30, "Most tokens of an answer.", 1)
     boolean("version_2_with_negative", False, "Some questions have no answer.")
-    flags.DEFINE_float(
+    command_line.define_float(
         "null_score_diff_threshold",
         0.0,
         "No answer is given if its score exceeds that of the best answer by more.",

@@ -34,7 +34,9 @@ def define() -> None:
         "Kind of the labels.",
     )
     string("label_separator", ",", "Between the labels of a row, for multi_label.")
-    flags.DEFINE_float("multi_label_threshold", 0.5, "Probability of a label given.")
+    command_line.define_float(
+        "multi_label_threshold", 0.5, "Probability of a label given."
+    )
     boolean("allow_empty_text", False, "Keep rows of own files that have no text.")
     string("class_weights", None, "'balanced', or one weight a class, by comma.")
 

@@ -20,6 +20,13 @@ def define(train_batch_size: int = 32) -> None:
     """How to train, whatever for, and when to save and to evaluate."""
     _define_intervals()
     _define_updates(train_batch_size)
+    with command_line.heading("Model and vocabulary"):
+        flags.DEFINE_bool(
+            "allow_missing_weights",
+            False,
+            "Train layers and embeddings that the initial checkpoint lacks from random "
+            "values, instead of refusing it.",
+        )
     with command_line.heading("Output"):
         flags.DEFINE_bool(
             "overwrite_output_dir",
@@ -71,7 +78,7 @@ def _define_updates(train_batch_size: int) -> None:
         "large for the memory. The result is that of the whole batch.",
         lower_bound=1,
     )
-    flags.DEFINE_float(
+    command_line.define_float(
         "learning_rate", 5e-5, "The peak rate of the optimizer.", lower_bound=0
     )
     flags.DEFINE_enum(

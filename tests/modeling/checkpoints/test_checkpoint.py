@@ -211,10 +211,10 @@ def test_other_shapes_are_refused(tiny_config, tmp_path, form):
     other = random_model(larger, seed=2)
     with pytest.raises(ValueError) as caught:
         checkpoint.load(other, tmp_path)
-    text = str(caught.value)
-    key = FIRST if form == "google" else "bert.embeddings.word_embeddings.weight"
-    assert f"{key} is [60, 16], the model wants [61, 16]" in text
-    assert "this checkpoint belongs to another config file" in text
+    assert str(caught.value).endswith(
+        ": the config says vocab_size=61 (the file has 60); give the config file of "
+        "this checkpoint"
+    )
 
 
 @pytest.mark.parametrize("form", ["google", "hugging_face"])
@@ -254,9 +254,10 @@ def test_message_names_the_first_of_what_is_missing(tiny_config, tmp_path):
     word = "bert/embeddings/word_embeddings"
     values = {word: np.asarray(google.variables(model)[word])}
     google.write(tmp_path / "a.ckpt", values)
-    missing = checkpoint.load(model, tmp_path / "a.ckpt").missing
+    allowed = {"allows_missing": True}
+    missing = checkpoint.load(model, tmp_path / "a.ckpt", **allowed).missing
     with pytest.raises(ValueError) as caught:
-        checkpoint.load_trained(model, tmp_path / "a.ckpt")
+        checkpoint.load_trained(model, tmp_path / "a.ckpt", **allowed)
     first = ", ".join(missing[:4])
     others = len(missing) - 4
     assert others > 4

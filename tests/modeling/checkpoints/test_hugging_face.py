@@ -189,7 +189,8 @@ def tokenizer_json(path, *, kind="WordPiece", added=3):
 def test_vocabulary_of_a_tokenizer_json(tmp_path):
     path = tokenizer_json(tmp_path / "tokenizer.json")
     found = hugging_face.tokenizer_vocabulary(path)
-    assert found == (["[PAD]", "a", "b", "c"], True)
+    added = {"[PAD]": {"id": 0, "content": "[PAD]"}, "c": {"id": 3, "content": "c"}}
+    assert found == (["[PAD]", "a", "b", "c"], True, added)
     with pytest.raises(ValueError, match="ids of its 4 tokens are not 0, 1"):
         hugging_face.tokenizer_vocabulary(tokenizer_json(path, added=4))
     with pytest.raises(ValueError, match="not a tokenizer of word pieces"):
@@ -224,26 +225,3 @@ def test_tokenizer_json_without_added_tokens(tmp_path, added):
     raw = json.loads(path.read_text())
     path.write_text(json.dumps({**raw, "added_tokens": added}))
     assert hugging_face.tokenizer_vocabulary(path)[0] == ["[PAD]", "a", "b"]
-
-
-def test_added_tokens_go_behind_the_vocabulary(tiny_config, tmp_path):
-    config = dataclasses.replace(tiny_config, vocab_size=4)
-    path = tmp_path / "added_tokens.json"
-    vocab_file = f"{tmp_path}/vocab.txt"
-
-    def found():
-        return hugging_face.with_added_tokens(["a", "b"], vocab_file, config)
-
-    assert found() == ["a", "b"]
-    path.write_text('{"<y>": 3, "a": 0, "<x>": 2}')
-    assert found() == ["a", "b", "<x>", "<y>"]
-    fewer = dataclasses.replace(config, vocab_size=3)
-    with pytest.raises(ValueError, match=r"tokens\.json: adds 2 tokens to 2, .*size=3"):
-        hugging_face.with_added_tokens(["a", "b"], vocab_file, fewer)
-    for text in ('{"<x>": 3}', '{"a": 1}', '{"<x>": "2"}', '{"<x>": 2, "<y>": 2}'):
-        path.write_text(text)
-        with pytest.raises(ValueError, match=r"tokens\.json: the ids of .* not 2, 3,"):
-            found()
-    path.write_text("[]")
-    with pytest.raises(ValueError, match=r"tokens\.json: the file holds no JSON"):
-        found()

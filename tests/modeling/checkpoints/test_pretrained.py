@@ -87,35 +87,26 @@ def test_damaged_tokenizer_config_is_named(tmp_path, text, message):
     assert pretrained.locate(folder).do_lower_case is None
 
 
-def test_tokens_that_the_vocabulary_lacks_are_refused(tmp_path):
-    folder = hugging_face_model(tmp_path / "model")
-    write(folder / "added_tokens.json", '{"[E1]": 4, "[CLS]": 2, "é": 5}')
-    with pytest.raises(ValueError) as caught:
-        pretrained.locate(folder)
-    said = str(caught.value)
-    assert said.startswith(f"{folder}/added_tokens.json: adds [E1], é to vocab.txt,")
-    assert f"convert_checkpoint.py --input={folder} --to=hugging_face" in said
-    assert pretrained.look_in(folder).vocab_file  # convert_checkpoint.py reads both
-    write(folder / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[E1]\né\n")
-    assert pretrained.locate(folder).vocab_file == f"{folder}/vocab.txt"
-
-
-@pytest.mark.parametrize("text", ["{}", '{"[CLS]": 2}'])
-def test_file_that_adds_no_token_is_fine(tmp_path, text):
-    folder = hugging_face_model(tmp_path / "model")
-    write(folder / "added_tokens.json", text)
-    assert pretrained.locate(folder).vocab_file == f"{folder}/vocab.txt"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"), [("{", "cannot be read"), ("[]", "holds no JSON object")]
-)
-def test_damaged_added_tokens_are_named(tmp_path, text, message):
-    folder = hugging_face_model(tmp_path / "model")
-    write(folder / "added_tokens.json", text)
-    with pytest.raises(ValueError, match=message) as caught:
-        pretrained.locate(folder)
-    assert str(caught.value).startswith(f"{folder}/added_tokens.json: ")
+def test_added_tokens_are_written_beside_the_weights(tmp_path, tiny_config):
+    tokenizer = types.SimpleNamespace(
+        vocab=["[PAD]", "a", "<X>", "b"],
+        do_lower_case=True,
+        added_tokens={"b": True, "<X>": False},
+    )
+    texts = pretrained.files(tiny_config, tokenizer)
+    assert texts["vocab.txt"] == "[PAD]\na\n<X>\nb\n"
+    assert json.loads(texts["added_tokens.json"]) == {"<X>": 2, "b": 3}
+    settings = json.loads(texts["tokenizer_config.json"])
+    assert settings["do_lower_case"] is True
+    told = settings["added_tokens_decoder"]
+    assert {
+        i: (t["content"], t["normalized"], t["special"]) for i, t in told.items()
+    } == {
+        "2": ("<X>", False, True),
+        "3": ("b", True, False),
+    }
+    tokenizer.added_tokens = {}
+    assert "added_tokens.json" not in pretrained.files(tiny_config, tokenizer)
 
 
 def test_config_is_read_from_a_file(tmp_path):
@@ -180,7 +171,7 @@ def test_hub_id_is_downloaded(hub, tmp_path):
     assert pretrained.locate("google-bert/bert-base-uncased").checkpoint == str(folder)
     files = """added_tokens.json bert_config.json config.json
         model-*-of-*.safetensors model.safetensors model.safetensors.index.json
-        tokenizer.json tokenizer_config.json vocab.txt"""
+        special_tokens_map.json tokenizer.json tokenizer_config.json vocab.txt"""
     assert asked == [("google-bert/bert-base-uncased", files.split())]
 
 
@@ -239,7 +230,7 @@ def test_length_without_positions():
 @pytest.mark.parametrize("lowers", [True, False])
 def test_files_of_a_run_are_found_again(tmp_path, tiny_config, lowers):
     tokenizer = types.SimpleNamespace(
-        vocab=["[PAD]", "", "ä", "##é"], do_lower_case=lowers
+        vocab=["[PAD]", "", "ä", "##é"], do_lower_case=lowers, added_tokens={}
     )
     texts = pretrained.files(tiny_config, tokenizer)
     for name, text in texts.items():
@@ -257,7 +248,7 @@ def test_files_of_a_run_are_found_again(tmp_path, tiny_config, lowers):
 def test_run_on_a_hugging_face_model_keeps_its_activation(tmp_path):
     """bert_config.json of such a run must not be taken for Hugging Face's."""
     raw = {"vocab_size": 4, "model_type": "bert", "hidden_act": "gelu"}
-    tokenizer = types.SimpleNamespace(vocab=["a"], do_lower_case=True)
+    tokenizer = types.SimpleNamespace(vocab=["a"], do_lower_case=True, added_tokens={})
     texts = pretrained.files(config.BertConfig.from_dict(raw), tokenizer)
     write(tmp_path / "bert_config.json", texts["bert_config.json"])
     again = config.BertConfig.from_json_file(tmp_path / "bert_config.json")

@@ -192,6 +192,52 @@ def test_wrong_flag_ends_at_once(run, program, argument, said):
     assert run(program, argument) == tiny.Done(1, "", said)
 
 
+FLOATS = {
+    "run_classifier.py": [
+        "learning_rate",
+        "num_train_epochs",
+        "warmup_proportion",
+        "multi_label_threshold",
+    ],
+    "run_squad.py": ["null_score_diff_threshold"],
+    "run_pretraining.py": ["masked_lm_prob"],
+    "create_pretraining_data.py": ["masked_lm_prob", "short_seq_prob"],
+}
+
+
+def test_numbers_that_are_not_finite_are_refused_before_tensorflow(start):
+    processes = {
+        (program, name, value): start(program, f"--{name}={value}")
+        for program, names in FLOATS.items()
+        for name in names
+        for value in (["nan", "inf"] if name == "learning_rate" else ["nan"])
+    }
+    for (program, name, value), process in processes.items():
+        out, err = process.communicate(timeout=100)
+        said = f"{value} is not a finite number; give one such as 0.1"
+        want = (1, "", f"{FATAL} flag --{name}={value}: {said}\n{HINT}")
+        assert (process.returncode, out, err) == want, program
+
+
+def test_floats_are_defined_by_one_rule_alone():
+    """The flags above are examples; others get the same parser, or fail here."""
+    where = ["*.py", "training/flags/*.py", "data_pipeline/*.py", "serving/*.py"]
+    for path in (path for pattern in where for path in tiny.ROOT.glob(pattern)):
+        assert "DEFINE_float" not in path.read_text(), path
+
+
+def test_finite_numbers_and_their_bounds_are_as_before():
+    command_line.define_float("a_rate", 0.5, "A rate.", 0, 1)
+    flag = flags.FLAGS["a_rate"]
+    try:
+        flag.parse("0.25")
+        assert flag.value == 0.25 and flag.serialize() == "--a_rate=0.25"
+        with pytest.raises(flags.IllegalFlagValueError, match=r"in the range \[0, 1\]"):
+            flag.parse("1.5")
+    finally:
+        del flags.FLAGS.a_rate
+
+
 KNOWN = ["do_train", "train_file", "train_batch_size", "eval_batch_size", "seed"]
 
 
