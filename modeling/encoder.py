@@ -14,6 +14,8 @@ class BertEncoder(keras.layers.Layer):
             sequence_output [B, S, D] (the last layer), pooled_output [B, D] float32.
 
     `seed` (int64 [2]) draws dropout; without it the encoder is deterministic.
+    `positions`, int [B, P] beginning with 0, are those of the last layer that are read;
+    it then computes no other, and sequence_output is [B, P, D].
     `recompute` trades time for memory: training keeps only what enters and leaves a
     block, and recomputes the rest for the gradient (Chen et al., 2016).
     """
@@ -37,21 +39,26 @@ class BertEncoder(keras.layers.Layer):
             block.build(hidden_shape)
         self.pooler.build((input_shape[0], self.config.hidden_size))
 
-    def call(self, input_ids, input_mask, segment_ids, seed=None):
+    def call(self, input_ids, input_mask, segment_ids, positions=None, seed=None):
         hidden = self.embeddings(input_ids, segment_ids, seed=seed)  # [B, S, D]
         outputs = {"embedding_output": hidden, "layer_outputs": []}
         adder = layers.mask_adder(input_mask)
-        for block in self.blocks:
-            hidden = self._run(block, hidden, adder, seed)
+        for block in self.blocks[:-1]:
+            hidden = self._run(block, hidden, adder, None, seed)
             outputs["layer_outputs"].append(hidden)
+        if positions is not None and len(input_mask.shape) == 3:
+            rows = keras.ops.take_along_axis(input_mask, positions[..., None], axis=1)
+            adder = layers.mask_adder(rows)
+        hidden = self._run(self.blocks[-1], hidden, adder, positions, seed)
+        outputs["layer_outputs"].append(hidden)
         outputs["sequence_output"] = hidden
         # The first token, [CLS], stands for the sequence.
         outputs["pooled_output"] = keras.ops.tanh(self.pooler(hidden[:, 0]))  # [B, D]
         return outputs
 
-    def _run(self, block, hidden, adder, seed):
+    def _run(self, block, hidden, adder, positions, seed):
         def run(hidden):
-            return block(hidden, adder, seed=seed)
+            return block(hidden, adder, positions, seed=seed)
 
         if seed is None or not self.recompute:
             return run(hidden)

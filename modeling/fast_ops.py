@@ -1,10 +1,13 @@
-"""The operations that are TensorFlow's own, because a benchmark pays for them.
+"""Operations that are TensorFlow's own, because a benchmark pays for them.
 
-Everything else in this package is written with keras.ops. Measured on two cores,
-forward and backward, on [32, 128, 1536] and [32, 12, 128, 128]: gelu 23.8 ms with
-TensorFlow's operations and 6.6 ms as two fused functions; dropout 24.4 ms as a
-keras.layers.Dropout and 16.1 ms as below (benchmarks/layers.py).
+The rest of this package is written with keras.ops. In training, what lies between two
+matrix products is compiled by XLA, one function for each direction, so that a tensor is
+read and written once instead of once an operation. Dropout masks are computed where
+they are used, from a hash of the place, and never stored. docs/performance.md has what
+each saves.
 """
+
+import functools
 
 import tensorflow as tf
 
@@ -12,36 +15,81 @@ _MAX_SITES = 4096  # places that draw dropout in one step: 3 a layer and a few h
 # XLA compiles for each shape; padding rows to a multiple of this leaves few.
 _TILE_ROWS = 256
 
+_compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
+
 
 def dropout(x, rate, seed, site):
-    """Sets a share `rate` (0..1) of `x` to zero and scales the rest up.
+    """Sets a share `rate` (0..1) of `x` [..., D] to zero and scales the rest up.
 
     `seed` is int64 [2] of (run and replica, step), or None for no dropout; `site`
     numbers the place in the network. Equal seeds and sites give equal masks on every
     device and for every type, so a resumed run equals an uninterrupted one.
 
-    Differs from google-research/bert: the masks follow from the seed, and the rate is
-    rounded to a multiple of 2^-16 (0.1 becomes 0.100006), because drawing 16 random
-    bits a value takes half the time of 32.
+    Differs from google-research/bert: the masks follow from the seed.
     """
-    dropped = round(rate * 2**16)
-    if seed is None or dropped == 0:
+    if seed is None or rate == 0:
         return x
-    size = tf.size(x)
-    pairs = tf.random.stateless_uniform(
-        [(size + 1) // 2],
+    keys = _dropout_keys(seed, site)
+
+    def drop(value):
+        return _untiled(_dropped(_tiled(value), keys, rate=rate), value)
+
+    @tf.custom_gradient
+    def compiled(x):
+        return drop(x), drop
+
+    return compiled(x)
+
+
+def _dropout_keys(seed, site):
+    """Two random uint32 for a place and a step."""
+    numbers = tf.random.stateless_uniform(
+        [2],
         seed=tf.stack([seed[0], seed[1] * _MAX_SITES + site]),
         minval=None,
         maxval=None,
         dtype=tf.int32,
         alg="philox",
     )
-    numbers = tf.reshape(tf.bitcast(pairs, tf.uint16), [-1])[:size]
-    is_kept = tf.reshape(numbers, tf.shape(x)) >= tf.constant(dropped, tf.uint16)
-    scale = tf.constant(1.0 / (1.0 - dropped / 2**16), tf.float32)
-    # bfloat16 has no number near 1 / 0.9: the mean would shrink by 0.16 %.
-    scaled = tf.cast(x, tf.float32) * scale
-    return tf.cast(tf.where(is_kept, scaled, tf.zeros([])), x.dtype)
+    return tf.bitcast(numbers, tf.uint32)
+
+
+@_compiled
+def _dropped(x, keys, *, rate, dtype=None):
+    return tf.cast(_drop(x, keys, rate), dtype or x.dtype)
+
+
+def _drop(x, keys, rate):
+    """Dropout in float32, which compiled functions inline.
+
+    An element stays if a hash of its index is large: multiplications and shifts that
+    spread each bit over all others (the constants are those of lowbias32, by C.
+    Wellons), with a random key before each multiplication. It takes no longer than
+    reading the tensor; Philox takes five times as long.
+    """
+    x = tf.cast(x, tf.float32)
+    if rate == 0:
+        return x
+    bits = tf.cast(tf.reshape(tf.range(tf.size(x)), tf.shape(x)), tf.uint32)
+    bits = _spread(bits ^ keys[0], 16) * tf.constant(0x7FEB352D, tf.uint32)
+    bits = _spread(bits ^ keys[1], 15) * tf.constant(0x846CA68B, tf.uint32)
+    is_kept = _spread(bits, 16) >= tf.constant(round(rate * 2**32), tf.uint32)
+    return tf.where(is_kept, x * (1.0 / (1.0 - rate)), 0.0)
+
+
+def _spread(bits, places):
+    return bits ^ tf.bitwise.right_shift(bits, tf.constant(places, tf.uint32))
+
+
+def _tiled(x):
+    """[..., D] as rows [R, D], with rows of zeros up to a whole number of tiles."""
+    rows = tf.reshape(x, [-1, x.shape[-1]])
+    return tf.pad(rows, [[0, -tf.shape(rows)[0] % _TILE_ROWS], [0, 0]])
+
+
+def _untiled(rows, like):
+    """The rows of a tensor in its shape, without those that were added."""
+    return tf.reshape(rows[: tf.size(like) // like.shape[-1]], tf.shape(like))
 
 
 def gelu(x, *, approximate, fused):
@@ -54,7 +102,18 @@ def gelu(x, *, approximate, fused):
     """
     if not fused:
         return _gelu(x, approximate)
-    return _fused_gelu_tanh(x) if approximate else _fused_gelu_erf(x)
+
+    @tf.custom_gradient
+    def compiled(x):
+        tiles = _tiled(x)
+
+        def backward(upstream):
+            gradient = _gelu_backward(tiles, _tiled(upstream), approximate=approximate)
+            return _untiled(gradient, upstream)
+
+        return _untiled(_gelu_forward(tiles, approximate=approximate), x), backward
+
+    return compiled(x)
 
 
 def _gelu(x, approximate):
@@ -62,39 +121,122 @@ def _gelu(x, approximate):
     return tf.cast(y, x.dtype)
 
 
-def _fused(function):
-    """Compiles each direction with XLA, instead of 20 passes over the tensor."""
+@_compiled
+def _gelu_forward(x, *, approximate):
+    return _gelu(x, approximate)
 
-    @tf.function(jit_compile=True)
-    def forward(x):
-        return function(x)
 
-    @tf.function(jit_compile=True)
-    def backward(x, upstream):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = function(x)
-        return tape.gradient(y, x, output_gradients=upstream)
+@_compiled
+def _gelu_backward(x, upstream, *, approximate):
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = _gelu(x, approximate)
+    return tape.gradient(y, x, output_gradients=upstream)
+
+
+def norm_of_sum(norm, residual, x, rate, seed, site):
+    """norm(residual + dropout(x)) of two tensors [..., D] of one dtype.
+
+    `norm` is a keras.layers.LayerNormalization over the last axis; the result has its
+    compute dtype. Without a seed there is no dropout and nothing is compiled.
+    """
+    if seed is None:
+        return norm(residual + x)
+    keys = _dropout_keys(seed, site)
 
     @tf.custom_gradient
-    def fused(x):
-        width = x.shape[-1]
-        rows = tf.size(x) // width
-        padding = [[0, -rows % _TILE_ROWS], [0, 0]]
-
-        def tiled(value):
-            return tf.pad(tf.reshape(value, [-1, width]), padding)
-
-        def untiled(value):
-            return tf.reshape(value[:rows], tf.shape(x))
-
-        x_tiled = tiled(x)
-        return untiled(forward(x_tiled)), lambda upstream: untiled(
-            backward(x_tiled, tiled(upstream))
+    def compiled(residual, x, gamma, beta):
+        y, normal, scale = _norm_forward(
+            *(_tiled(residual), _tiled(x), gamma, beta, keys),
+            rate=rate,
+            epsilon=norm.epsilon,
+            dtype=norm.compute_dtype,
         )
 
-    return fused
+        def backward(upstream):
+            to_sum, to_x, to_gamma, to_beta = _norm_backward(
+                _tiled(upstream), normal, scale, gamma, keys, rate=rate, dtype=x.dtype
+            )
+            return _untiled(to_sum, x), _untiled(to_x, x), to_gamma, to_beta
+
+        return _untiled(y, x), backward
+
+    gamma, beta = tf.convert_to_tensor(norm.gamma), tf.convert_to_tensor(norm.beta)
+    return compiled(residual, x, gamma, beta)
 
 
-_fused_gelu_tanh = _fused(lambda x: _gelu(x, approximate=True))
-_fused_gelu_erf = _fused(lambda x: _gelu(x, approximate=False))
+@_compiled
+def _norm_forward(residual, x, gamma, beta, keys, *, rate, epsilon, dtype):
+    """The norm [R, D], and for the gradient that before gamma, and its scale [R, 1]."""
+    total = tf.cast(residual, tf.float32) + _drop(x, keys, rate)
+    centred = total - tf.reduce_mean(total, -1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
+    scale = tf.math.rsqrt(variance + epsilon)
+    normal = centred * scale
+    return tf.cast(normal * gamma + beta, dtype), normal, scale
+
+
+@_compiled
+def _norm_backward(upstream, normal, scale, gamma, keys, *, rate, dtype):
+    """Gradients of residual, x, gamma and beta; rows that were added give zeros."""
+    upstream = tf.cast(upstream, tf.float32)
+    scaled = upstream * gamma
+    mean = tf.reduce_mean(scaled, -1, keepdims=True)
+    slope = tf.reduce_mean(scaled * normal, -1, keepdims=True)
+    to_sum = scale * (scaled - mean - normal * slope)
+    return (
+        tf.cast(to_sum, dtype),
+        tf.cast(_drop(to_sum, keys, rate), dtype),
+        tf.reduce_sum(upstream * normal, 0),
+        tf.reduce_sum(upstream, 0),
+    )
+
+
+def attend(query, key, value, adder, *, scale, rate, seed, site):
+    """dropout(softmax(scale * query key^T + adder)) value; softmax in float32.
+
+    query [B, N, S, K], key and value [B, N, T, K] of one dtype, adder float32 [B, 1, 1
+    or S, T] -> [B, N, S, K]. Without a seed there is no dropout and nothing is
+    compiled.
+    """
+
+    def softmax(query, key):
+        # Scaling the query instead of the scores: the same sum, S / K times cheaper.
+        scores = tf.matmul(query * scale, key, transpose_b=True)  # [B, N, S, T]
+        return tf.nn.softmax(tf.cast(scores, tf.float32) + adder)
+
+    if seed is None:
+        return tf.matmul(tf.cast(softmax(query, key), value.dtype), value)
+    keys = _dropout_keys(seed, site)
+
+    @tf.custom_gradient
+    def compiled(query, key, value):
+        weights = softmax(query, key)
+        dropped = _dropped(weights, keys, rate=rate, dtype=value.dtype)
+        mixed = tf.matmul(dropped, value)
+
+        def backward(upstream):
+            # What the softmax subtracts: the sum over T of dropped weights times their
+            # gradients, which is one over K (Dao et al., 2022, appendix B.2).
+            product = tf.cast(upstream * mixed, tf.float32)
+            to_scores = _scores_backward(
+                tf.matmul(upstream, value, transpose_b=True),
+                *(weights, tf.reduce_sum(product, -1, keepdims=True), keys),
+                rate=rate,
+                scale=scale,
+            )
+            return (
+                tf.matmul(to_scores, key),
+                tf.matmul(to_scores, query, transpose_a=True),
+                tf.matmul(dropped, upstream, transpose_a=True),
+            )
+
+        return mixed, backward
+
+    return compiled(query, key, value)
+
+
+@_compiled
+def _scores_backward(to_dropped, weights, subtracted, keys, *, rate, scale):
+    to_scores = weights * (_drop(to_dropped, keys, rate) - subtracted) * scale
+    return tf.cast(to_scores, to_dropped.dtype)

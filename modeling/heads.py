@@ -44,11 +44,10 @@ class OutputProjection(keras.layers.Layer):
 class MaskedLMHead(keras.layers.Layer):
     """Predicts hidden tokens with the word embedding table (BERT section 3.1).
 
-    run_pretraining.py: get_masked_lm_output. Only the gathered positions reach the
-    vocabulary matrix.
+    run_pretraining.py: get_masked_lm_output, after its gather.
 
-    Call shapes: sequence_output [B, S, D], masked_lm_positions [B, P] int,
-    word_embeddings [V, D] -> logits [B, P, V] float32.
+    Call shapes: [B, P, D] at the masked positions, word_embeddings [V, D] -> logits
+    [B, P, V] float32.
     """
 
     def __init__(self, config, **kwargs):
@@ -67,12 +66,8 @@ class MaskedLMHead(keras.layers.Layer):
             autocast=False,
         )
 
-    def call(
-        self, sequence_output, masked_lm_positions, word_embeddings, training=False
-    ):
-        positions = ops.expand_dims(masked_lm_positions, -1)  # [B, P, 1]
-        picked = ops.take_along_axis(sequence_output, positions, axis=1)  # [B, P, D]
-        hidden = self.transform(picked)
+    def call(self, masked, word_embeddings, training=False):
+        hidden = self.transform(masked)
         hidden = self.norm(layers.activation(self.config, hidden, fused=training))
         table = ops.cast(word_embeddings, hidden.dtype)
         logits = ops.matmul(hidden, ops.transpose(table))  # [B, P, V]

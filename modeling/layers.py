@@ -31,9 +31,22 @@ def layer_norm(config, name):
 
 def dense(config, units, name, dtype=None):
     """An affine map to a last axis of `units`, initialised as the original does."""
-    return keras.layers.Dense(
-        units, kernel_initializer=weight_init(config), name=name, dtype=dtype
-    )
+    return Dense(units, kernel_initializer=weight_init(config), name=name, dtype=dtype)
+
+
+class Dense(keras.layers.Dense):
+    """A keras.layers.Dense on rows, so that the bias is added within the product.
+
+    TensorFlow fuses the two, and a gelu in its erf form, where no reshape is between.
+
+    Call shapes: [R, D] or [B, S, D] -> the same with a last axis of `units`.
+    """
+
+    def call(self, inputs):
+        if len(inputs.shape) == 2:
+            return ops.add(ops.matmul(inputs, self.kernel), self.bias)
+        rows = self.call(ops.reshape(inputs, (-1, inputs.shape[-1])))
+        return ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
 
 
 def activation(config, x, *, fused):
@@ -88,7 +101,9 @@ class Embeddings(keras.layers.Layer):
         kinds = ops.matmul(kinds, self.token_type_embeddings)  # [B, S, D]
         length = ops.shape(input_ids)[1]
         positions = ops.cast(self.position_embeddings, "float32")[:length]  # [S, D]
-        hidden = self.norm(words + kinds + positions)
+        hidden = fast_ops.norm_of_sum(
+            self.norm, words, kinds + positions, rate=0.0, seed=seed, site=0
+        )
         return fast_ops.dropout(hidden, self.config.hidden_dropout_prob, seed, site=0)
 
 
@@ -98,7 +113,8 @@ class SelfAttention(keras.layers.Layer):
     modeling.py: attention_layer. The mask is data, not a rule: it may be any [B, 1 or
     S, T] pattern of ones (attend) and zeros.
 
-    Call shapes: hidden [B, S, D], mask_adder [B, 1, 1 or S, T] float32 -> [B, S, D].
+    Call shapes: hidden [B, T, D], mask_adder [B, 1, 1 or S, T] float32, queries
+    [B, S, D], which are hidden if not given -> [B, S, D].
     """
 
     def __init__(self, config, site, **kwargs):
@@ -120,24 +136,21 @@ class SelfAttention(keras.layers.Layer):
         x = ops.reshape(x, (batch, length, heads, self.config.hidden_size // heads))
         return ops.transpose(x, (0, 2, 1, 3))
 
-    def call(self, hidden, mask_adder, seed=None):
+    def call(self, hidden, mask_adder, queries=None, seed=None):
         config = self.config
-        query = self._split_heads(self.query(hidden))  # [B, N, S, K]
-        key = self._split_heads(self.key(hidden))  # [B, N, T, K]
-        value = self._split_heads(self.value(hidden))  # [B, N, T, K]
-        # Scaling the query instead of the scores: the same sum, S / K times cheaper.
-        scale = 1.0 / math.sqrt(config.hidden_size // config.num_attention_heads)
-        key = ops.transpose(key, (0, 1, 3, 2))  # [B, N, K, T]
-        scores = ops.cast(ops.matmul(query * scale, key), "float32")  # [B, N, S, T]
-        weights = fast_ops.dropout(
-            ops.softmax(scores + mask_adder),
-            config.attention_probs_dropout_prob,
-            seed,
-            self.site,
-        )
-        mixed = ops.matmul(ops.cast(weights, value.dtype), value)  # [B, N, S, K]
+        queries = hidden if queries is None else queries
+        mixed = fast_ops.attend(
+            self._split_heads(self.query(queries)),  # [B, N, S, K]
+            self._split_heads(self.key(hidden)),  # [B, N, T, K]
+            self._split_heads(self.value(hidden)),  # [B, N, T, K]
+            mask_adder,
+            scale=1.0 / math.sqrt(config.hidden_size // config.num_attention_heads),
+            rate=config.attention_probs_dropout_prob,
+            seed=seed,
+            site=self.site,
+        )  # [B, N, S, K]
         mixed = ops.transpose(mixed, (0, 2, 1, 3))  # [B, S, N, K]
-        return self.output_projection(ops.reshape(mixed, ops.shape(hidden)))
+        return self.output_projection(ops.reshape(mixed, ops.shape(queries)))
 
 
 class EncoderBlock(keras.layers.Layer):
@@ -146,7 +159,8 @@ class EncoderBlock(keras.layers.Layer):
     modeling.py: transformer_model. The norm comes after the sum, as in Vaswani et al.;
     later networks put it before.
 
-    Call shapes: hidden [B, S, D], mask_adder [B, 1, 1 or S, T] float32 -> [B, S, D].
+    Call shapes: hidden [B, T, D], mask_adder [B, 1, 1 or S, T] float32, positions int
+    [B, S], or None for all -> [B, S, D], what is put out at these positions.
     """
 
     def __init__(self, config, index, **kwargs):
@@ -164,15 +178,22 @@ class EncoderBlock(keras.layers.Layer):
             layer.build(input_shape)
         self.ffn_out.build((*input_shape[:-1], self.config.intermediate_size))
 
-    def call(self, hidden, mask_adder, seed=None):
+    def call(self, hidden, mask_adder, positions=None, seed=None):
         rate = self.config.hidden_dropout_prob
-        attended = self.attention(hidden, mask_adder, seed=seed)  # [B, S, D]
-        attended = fast_ops.dropout(attended, rate, seed, self.site + 1)
-        attended = self.attention_norm(hidden + attended)
-        inner = self.ffn_in(attended)  # [B, S, F]
+        queries = hidden
+        if positions is not None:
+            queries = ops.take_along_axis(hidden, positions[..., None], axis=1)
+        attended = self.attention(hidden, mask_adder, queries, seed=seed)  # [B, S, D]
+        attended = fast_ops.norm_of_sum(
+            self.attention_norm, queries, attended, rate, seed, self.site + 1
+        )
+        rows = ops.reshape(attended, (-1, self.config.hidden_size))
+        inner = self.ffn_in(rows)  # [B * S, F]
         inner = activation(self.config, inner, fused=seed is not None)
-        outer = fast_ops.dropout(self.ffn_out(inner), rate, seed, self.site + 2)
-        return self.ffn_norm(attended + outer)
+        outer = ops.reshape(self.ffn_out(inner), ops.shape(attended))  # [B, S, D]
+        return fast_ops.norm_of_sum(
+            self.ffn_norm, attended, outer, rate, seed, self.site + 2
+        )
 
 
 def mask_adder(input_mask):

@@ -69,12 +69,13 @@ class BertModel(keras.Model):
             seed = keras.ops.cast(self._seeds.next(), "int64")
         return seed
 
-    def encode(self, features, seed):
+    def encode(self, features, seed, positions=None):
         """The encoder's outputs on the three input features."""
         return self.bert(
             features["input_ids"],
             features["input_mask"],
             features["segment_ids"],
+            positions,
             seed=seed,
         )
 
@@ -97,7 +98,8 @@ class BertClassifier(BertModel):
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
-        pooled = self.encode(features, seed)["pooled_output"]
+        first = _first_position(features)
+        pooled = self.encode(features, seed, first)["pooled_output"]
         return {"logits": self.classifier(pooled, seed=seed)}
 
 
@@ -157,16 +159,23 @@ class BertPretrainer(BertModel):
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
-        outputs = self.encode(features, seed)
+        first = _first_position(features)
+        masked = keras.ops.cast(features["masked_lm_positions"], first.dtype)
+        positions = keras.ops.concatenate([first, masked], axis=1)
+        outputs = self.encode(features, seed, positions)
         return {
             "masked_lm_logits": self.masked_lm(
-                outputs["sequence_output"],
-                features["masked_lm_positions"],
+                outputs["sequence_output"][:, 1:],
                 self.bert.embeddings.word_embeddings,
                 training=seed is not None,
             ),
             "next_sentence_logits": self.next_sentence(outputs["pooled_output"]),
         }
+
+
+def _first_position(features):
+    """Where [CLS] is: zeros int [B, 1]."""
+    return keras.ops.zeros_like(features["input_ids"][:, :1])
 
 
 HEADS = {

@@ -1,7 +1,10 @@
 """Tests of modeling/fast_ops.py."""
 
+import functools
+import itertools
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -43,13 +46,12 @@ def test_dropout_keeps_the_right_share_and_the_mean(rate):
     dropped = fast_ops.dropout(tf.fill(SHAPE, 3.0), rate, seed, 0).numpy()
     standard_error = math.sqrt(rate * (1 - rate) / np.prod(SHAPE))
     assert abs(np.mean(dropped == 0) - rate) < 3 * standard_error
-    # The rate is rounded to a multiple of 2^-16, the scale with it.
-    np.testing.assert_allclose(dropped[dropped != 0], 3 / (1 - rate), rtol=2**-16)
+    np.testing.assert_allclose(dropped[dropped != 0], 3 / (1 - rate), rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(1,), (5, 7)])
 def test_dropout_of_any_shape(shape):
-    """Bits are drawn in pairs; an odd size must not lose or repeat an element."""
+    """Rows are padded to whole tiles, of which nothing must be seen."""
     draw = tf.function(lambda seed: fast_ops.dropout(tf.ones(shape), 0.5, seed, 1))
     kept = [draw(tf.constant([3, step], tf.int64)) != 0 for step in range(200)]
     assert kept[0].shape == shape
@@ -181,3 +183,153 @@ def test_gelu_of_half_types_is_rounded_once(dtype, approximate, fused):
         np.testing.assert_allclose(tf.cast(ours, tf.float32), theirs, **near)
         # The twin: the same formula in the half type.
         assert not np.allclose(tf.cast(other, tf.float32), theirs, **near)
+
+
+WIDTH = 24
+
+
+def norm_layer(policy="float32"):
+    layer = keras.layers.LayerNormalization(epsilon=1e-12, dtype=policy)
+    layer.build((None, None, WIDTH))
+    layer.gamma.assign(tf.random.stateless_uniform([WIDTH], [1, 1], 0.5, 1.5))
+    layer.beta.assign(tf.random.stateless_normal([WIDTH], [1, 2]))
+    return layer
+
+
+def value_and_gradients(function, *inputs):
+    """Of outputs weighted at random, with the gradients of inputs."""
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        y = function(*inputs)
+        upstream = tf.random.stateless_normal(tf.shape(y), [7, 7])
+        total = tf.reduce_sum(tf.cast(y, tf.float32) * upstream)
+    return [y, *tape.gradient(total, inputs)]
+
+
+def assert_near(actual, expected, tolerance=1e-5):
+    """As float32 sums of some ten terms of order 1."""
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(ours, theirs, atol=tolerance)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_norm_of_sum_is_that_of_plain_operations(rate):
+    """Outputs and all gradients, with the same mask."""
+    layer, seed = norm_layer(), tf.constant([3, 4], tf.int64)
+    residual, x = (tf.random.stateless_normal([3, 7, WIDTH], [2, i]) for i in (1, 2))
+    parameters = tf.convert_to_tensor(layer.gamma), tf.convert_to_tensor(layer.beta)
+
+    def plain(residual, x, gamma, beta):
+        total = residual + fast_ops.dropout(x, rate, seed, 5)
+        mean, variance = tf.nn.moments(total, -1, keepdims=True)
+        return (total - mean) * tf.math.rsqrt(variance + 1e-12) * gamma + beta
+
+    expected = value_and_gradients(plain, residual, x, *parameters)
+    variables = [layer.gamma.value, layer.beta.value]
+    with tf.GradientTape() as tape:
+        y = fast_ops.norm_of_sum(layer, residual, x, rate, seed, 5)
+        upstream = tf.random.stateless_normal(tf.shape(y), [7, 7])
+        total = tf.reduce_sum(y * upstream)
+    assert_near([tape.gradient(total, variables[0])], expected[3:4])
+
+    def fused(residual, x):
+        return fast_ops.norm_of_sum(layer, residual, x, rate, seed, 5)
+
+    assert_near(value_and_gradients(fused, residual, x), expected[:3])
+    # The twin: another mask.
+    other = fast_ops.norm_of_sum(layer, residual, x, 0.3, seed, 6)
+    assert np.abs(other - expected[0]).max() > 0.1
+
+
+def test_norm_of_sum_without_seed_is_the_layer():
+    layer = norm_layer()
+    x = tf.random.stateless_normal([2, WIDTH], [2, 1])
+    actual = fast_ops.norm_of_sum(layer, x, 2 * x, 0.3, None, 5)
+    np.testing.assert_array_equal(actual, layer(3 * x))
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+def test_norm_of_sum_of_half_types_is_rounded_once(dtype):
+    seed = tf.constant([3, 4], tf.int64)
+    residual, x = (
+        tf.cast(tf.random.stateless_normal([40, WIDTH], [2, i]), dtype) for i in (1, 2)
+    )
+    norm = norm_layer(keras.dtype_policies.DTypePolicy(f"mixed_{dtype.name}"))
+
+    def run(norm, *inputs):
+        return fast_ops.norm_of_sum(norm, *inputs, 0.3, seed, 5)
+
+    half = value_and_gradients(functools.partial(run, norm), residual, x)
+    whole = value_and_gradients(
+        functools.partial(run, norm_layer()),
+        *(tf.cast(value, tf.float32) for value in (residual, x)),
+    )
+    assert {value.dtype for value in half} == {dtype}
+    step = 2.0**-8 if dtype == tf.bfloat16 else 2.0**-11
+    # Values are rounded by half a step, gradients those of an upstream that was, too.
+    np.testing.assert_allclose(tf.cast(half[0], tf.float32), whole[0], rtol=step)
+    for ours, theirs in zip(half[1:], whole[1:], strict=True):
+        np.testing.assert_allclose(tf.cast(ours, tf.float32), theirs, atol=8 * step)
+
+
+def attention(rate, seed, site=5):
+    def run(query, key, value, adder):
+        return fast_ops.attend(
+            query, key, value, adder, scale=0.25, rate=rate, seed=seed, site=site
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_attention_has_the_gradients_of_plain_operations(rate):
+    """Of 5 queries to 9 keys, one of which is hidden."""
+    seed = tf.constant([3, 4], tf.int64)
+    query = tf.random.stateless_normal([2, 3, 5, 16], [2, 1])
+    key, value = (tf.random.stateless_normal([2, 3, 9, 16], [3, i]) for i in (1, 2))
+    adder = tf.concat([tf.zeros([2, 1, 1, 8]), tf.fill([2, 1, 1, 1], -1e4)], -1)
+
+    def plain(query, key, value):
+        scores = tf.matmul(query, key, transpose_b=True) * 0.25 + adder
+        weights = fast_ops.dropout(tf.nn.softmax(scores), rate, seed, 5)
+        return tf.matmul(weights, value)
+
+    def fused(query, key, value):
+        return attention(rate, seed)(query, key, value, adder)
+
+    expected = value_and_gradients(plain, query, key, value)
+    assert_near(value_and_gradients(fused, query, key, value), expected)
+    # Hidden keys get no gradient, others do.
+    assert not np.any(expected[2][:, :, 8])
+    assert np.abs(expected[2][:, :, 7]).max() > 1e-2
+    # The twin: another mask.
+    other = attention(0.3, seed, site=6)(query, key, value, adder)
+    assert np.abs(other - expected[0]).max() > 1e-2
+
+
+def test_masks_have_no_pattern():
+    """Neighbours in rows and columns, and the same place in two steps, agree by chance.
+
+    With rate 0.5 independent masks agree on half of the elements; 4 standard errors.
+    """
+    shape = (512, 96)
+
+    def mask(step):
+        seed = tf.constant([1, step], tf.int64)
+        return fast_ops.dropout(tf.ones(shape), 0.5, seed, 1).numpy() != 0
+
+    masks = [mask(step) for step in range(4)]
+    pairs = [
+        (one[shift[0] :, shift[1] :], one[: shape[0] - shift[0], : shape[1] - shift[1]])
+        for one in masks
+        for shift in ((1, 0), (0, 1), (8, 0), (0, 32), (128, 0), (1, 1))
+    ]
+    pairs += list(itertools.combinations(masks, 2))
+    for one, other in pairs:
+        assert abs(np.mean(one == other) - 0.5) < 4 * 0.5 / math.sqrt(one.size)
+    # Rows are dropped from as often as columns and not more often than by chance.
+    for axis in (0, 1):
+        counts = masks[0].mean(axis=axis)
+        expected = 0.5 / math.sqrt(shape[axis])
+        assert counts.std() == pytest.approx(expected, rel=0.2)

@@ -139,8 +139,8 @@ def test_blocks_are_computed_twice(tiny_config, tiny_features):
     drawn_in_blocks = count(again, features, draw) - count(kept, features, draw)
     per_place = count(kept, features, draw) // (2 + 3 * LAYERS)
     assert drawn_in_blocks == 3 * LAYERS * per_place
-    # And the table is read once.
-    assert count(again, features, "GatherV2") == count(kept, features, "GatherV2")
+    # And the table is read once; what the last block picks is picked again.
+    assert count(again, features, "GatherV2") == count(kept, features, "GatherV2") + 1
 
 
 def test_only_training_is_computed_twice(tiny_config, tiny_features):

@@ -22,7 +22,7 @@ def summed(gradient):
     """Slices as Rows; any other gradient, or None, unchanged."""
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
-    squares = tf.reduce_sum(tf.square(gradient.values))
+    squares = _squares(gradient.values)
     return Rows(tf.convert_to_tensor(gradient), squares)
 
 
@@ -34,11 +34,15 @@ def dense(gradient):
 def global_norm(gradients):
     """The norm of all gradients together, float32 scalar; None counts as 0."""
     squares = [
-        value.squares if isinstance(value, Rows) else tf.reduce_sum(tf.square(value))
+        value.squares if isinstance(value, Rows) else _squares(value)
         for value in gradients
         if value is not None
     ]
     return tf.sqrt(tf.add_n(squares))
+
+
+def _squares(value):
+    return 2.0 * tf.nn.l2_loss(value)  # reads once and writes nothing
 
 
 def divided(gradient, divisor):

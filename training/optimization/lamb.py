@@ -19,18 +19,9 @@ class BertLamb(optimizer.BertAdam):
     Clipping, bias correction, moments and thus checkpoints are those of BertAdam.
     """
 
-    def _update(
-        self, variable, gradient, mean, square, learning_rate, *, decays, powers
-    ):
-        mean.assign(self.beta_1 * mean + (1.0 - self.beta_1) * gradient)
-        square.assign(self.beta_2 * square + (1.0 - self.beta_2) * gradient**2)
-        correction = tf.sqrt(1.0 - powers[1]) / (1.0 - powers[0])
-        update = mean * correction / (tf.sqrt(square) + self.epsilon)
+    def _trust(self, variable, update, decays):
         if not decays:
-            variable.assign_sub(learning_rate * update)
-            return
-        update += self.weight_decay_rate * variable
+            return 1.0
         weight_norm, update_norm = tf.norm(variable), tf.norm(update)
         ratio = tf.math.divide_no_nan(weight_norm, update_norm)
-        ratio = tf.where(ratio > 0.0, ratio, 1.0)
-        variable.assign_sub(learning_rate * ratio * update)
+        return tf.where(ratio > 0.0, ratio, 1.0)

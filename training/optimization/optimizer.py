@@ -1,5 +1,7 @@
 """The optimizer of google-research/bert: optimization.py in Keras 3."""
 
+from typing import NamedTuple
+
 import keras
 import tensorflow as tf
 
@@ -13,6 +15,14 @@ def is_decayed(path):
     variable ends in one of these three words here.
     """
     return path.rsplit("/", 1)[-1] not in {"bias", "gamma", "beta"}
+
+
+class Numbers(NamedTuple):
+    """What is one number for all variables of an update, float32 scalars."""
+
+    clip: tf.Tensor  # multiplies gradients
+    learning_rate: tf.Tensor
+    correction: tf.Tensor  # of bias, multiplies the means; 1 for none
 
 
 class BertAdam(keras.optimizers.Optimizer):
@@ -52,6 +62,8 @@ class BertAdam(keras.optimizers.Optimizer):
         self.epsilon = epsilon
         self.max_norm = clip_norm
         self.bias_correction = bias_correction
+        # One pass over a variable, its gradient and its moments, instead of ten.
+        self._update = tf.function(self._move, jit_compile=True, autograph=False)
 
     def build(self, variables):
         """Creates both moments of every variable, filled with zeros."""
@@ -97,23 +109,26 @@ class BertAdam(keras.optimizers.Optimizer):
         gradients = [gradients_lib.summed(gradient) for gradient in gradients]
         norm = gradients_lib.global_norm(gradients)
         gradients = [gradients_lib.dense(gradient) for gradient in gradients]
-        is_finite = tf.math.is_finite(norm) if only_finite else None
+        clip = 1.0
         if self.max_norm:
-            gradients, _ = tf.clip_by_global_norm(
-                gradients, self.max_norm, use_norm=norm
-            )
-        powers = (0.0, 0.0)  # makes the fused kernel below leave out the correction
+            # Not a number where the norm is infinite, which must not pass unseen.
+            clip = self.max_norm / tf.maximum(norm, self.max_norm) + (norm - norm)
+        correction = 1.0
         if self.bias_correction:
             t = tf.cast(step + 1, tf.float32)
-            powers = (self.beta_1**t, self.beta_2**t)
+            correction = tf.sqrt(1.0 - self.beta_2**t) / (1.0 - self.beta_1**t)
+        numbers = Numbers(
+            clip=tf.convert_to_tensor(clip, tf.float32),
+            learning_rate=tf.cast(learning_rate, tf.float32),
+            correction=tf.convert_to_tensor(correction, tf.float32),
+        )
+        is_finite = tf.math.is_finite(norm) if only_finite else None
         tf.distribute.get_replica_context().merge_call(
-            self._update_all,
-            args=(gradients, tf.cast(learning_rate, tf.float32), is_finite),
-            kwargs={"powers": powers},
+            self._update_all, args=(gradients, numbers, is_finite)
         )
         return norm
 
-    def _update_all(self, strategy, gradients, learning_rate, is_finite, powers):
+    def _update_all(self, strategy, gradients, numbers, is_finite):
         for gradient, (variable, mean, square) in zip(
             gradients, self.slots(), strict=True
         ):
@@ -122,8 +137,8 @@ class BertAdam(keras.optimizers.Optimizer):
             strategy.extended.update(
                 variable.value,
                 self._update_where_finite,
-                args=(is_finite, gradient, mean.value, square.value, learning_rate),
-                kwargs={"decays": is_decayed(variable.path), "powers": powers},
+                args=(is_finite, gradient, mean.value, square.value, numbers),
+                kwargs={"decays": is_decayed(variable.path)},
                 group=False,
             )
 
@@ -138,25 +153,26 @@ class BertAdam(keras.optimizers.Optimizer):
 
         tf.cond(is_finite, update, lambda: False)
 
-    def _update(
-        self, variable, gradient, mean, square, learning_rate, *, decays, powers
-    ):
-        """Updates one variable; `powers` are beta^t, or zeros for no correction."""
-        if decays and self.weight_decay_rate:
-            shrunk = 1.0 - learning_rate * self.weight_decay_rate
-            variable.assign(variable * shrunk)
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=mean.handle,
-            v=square.handle,
-            beta1_power=powers[0],
-            beta2_power=powers[1],
-            lr=learning_rate,
-            beta1=self.beta_1,
-            beta2=self.beta_2,
-            epsilon=self.epsilon,
-            grad=gradient,
-        )
+    def _move(self, variable, gradient, mean, square, numbers, *, decays):
+        held = variable.read_value(), mean.read_value(), square.read_value()
+        moved = self._stepped(held, gradient * numbers.clip, numbers, decays)
+        for one, value in zip((variable, mean, square), moved, strict=True):
+            one.assign(value)
+
+    def _stepped(self, held, gradient, numbers, decays):
+        """A variable and its moments after a step along a clipped gradient."""
+        variable, mean, square = held
+        mean = self.beta_1 * mean + (1.0 - self.beta_1) * gradient
+        square = self.beta_2 * square + (1.0 - self.beta_2) * tf.square(gradient)
+        update = numbers.correction * mean / (tf.sqrt(square) + self.epsilon)
+        if decays:
+            update += self.weight_decay_rate * variable
+        rate = numbers.learning_rate * self._trust(variable, update, decays)
+        return variable - rate * update, mean, square
+
+    def _trust(self, variable, update, decays):
+        """What multiplies the rate of one variable; LAMB's, and 1 for Adam."""
+        return 1.0
 
     def get_config(self):
         """Constructor arguments, for Keras."""
