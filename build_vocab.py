@@ -79,8 +79,6 @@ def _define_output():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    # TensorFlow reads these when it is imported.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
     command_line.parse(define_flags)
 

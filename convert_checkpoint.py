@@ -56,8 +56,6 @@ def define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    # TensorFlow reads these when it is imported.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # nothing here needs a GPU
     command_line.parse(define_flags)
 

@@ -8,10 +8,7 @@ docs/pretraining.md for those that are new.
 """
 
 import functools
-import os
 import time
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 
 from absl import flags
 

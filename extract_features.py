@@ -9,14 +9,8 @@ those that are new.
 
 import functools
 import math
-import os
 import time
 from typing import Any, NamedTuple
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
-# Reuses the memory of tensors. Without it, each one of some megabytes is given back to
-# the system and fetched anew, page by page: up to a third of the time on a CPU.
-os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "1")  # read by the first operation
 
 from absl import flags
 

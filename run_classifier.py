@@ -10,8 +10,6 @@ see docs/classification.md.
 import functools
 import os
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
-
 from absl import flags
 
 from training.flags import command_line, fine_tuning_flags, model_flags, table_flags

@@ -11,8 +11,6 @@ import contextlib
 import functools
 import os
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
-
 from absl import flags
 
 from training.flags import (

@@ -9,8 +9,6 @@ Slot filling, entities, parts of speech (BERT section 5.3): see docs/tagging.md.
 import functools
 import os
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
-
 from absl import flags
 
 from training.flags import command_line, fine_tuning_flags, model_flags, tagger_flags

@@ -23,8 +23,6 @@ def _define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    # TensorFlow reads these when it is imported.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
     from training.flags import command_line
 

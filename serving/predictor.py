@@ -26,7 +26,6 @@ def _define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read by TensorFlow's import
     from training.flags import command_line
 
     command_line.parse(_define_flags)

@@ -7,13 +7,15 @@ import signal
 
 import pytest
 
+from training import environment
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def _bound_tensorflow():
     """Settings that TensorFlow and Keras read on import; subprocesses inherit them."""
     os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever ~/.keras/keras.json says
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    environment.prepare()
     # Workers that each take every core slow one another down.
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     threads = max(1, (os.cpu_count() or 1) // workers)

@@ -256,3 +256,55 @@ def test_activations(tiny_config, hidden_act, expected):
     for fused in (False, True):
         actual = layers.activation(config, x, fused=fused)
         np.testing.assert_allclose(actual, expected, atol=2e-6)
+
+
+def test_chosen_positions_have_the_outputs_of_all(model, tiny_features):
+    """And the pooler, which reads the first of them."""
+    positions = tf.constant([[0, 7, 2], [0, 3, 3]])
+    everything = model.encode(tiny_features, None)
+    chosen = model.encode(tiny_features, None, positions)
+    picked = np.take_along_axis(
+        np.asarray(everything["sequence_output"]), positions.numpy()[..., None], axis=1
+    )
+    np.testing.assert_allclose(chosen["sequence_output"], picked, atol=ROUNDING)
+    np.testing.assert_allclose(
+        chosen["pooled_output"], everything["pooled_output"], atol=ROUNDING
+    )
+    # The twin: other positions.
+    other = model.encode(tiny_features, None, positions[::-1])["sequence_output"]
+    assert np.abs(other - picked).max() > VISIBLE
+
+
+def test_chosen_positions_keep_their_rows_of_a_pattern(model, tiny_features):
+    """A mask [B, S, T] hides other keys from each position."""
+    length = tiny_features["input_ids"].shape[1]
+    causal = np.tril(np.ones((2, length, length), np.int32))
+    features = {**tiny_features, "input_mask": causal}
+    positions = tf.constant([[0, 7, 2], [0, 3, 9]])
+    everything = np.asarray(model.encode(features, None)["sequence_output"])
+    chosen = model.encode(features, None, positions)["sequence_output"]
+    picked = np.take_along_axis(everything, positions.numpy()[..., None], axis=1)
+    np.testing.assert_allclose(chosen, picked, atol=ROUNDING)
+
+
+def test_gradients_of_what_is_not_read_are_zero_anyway(tiny_config, tiny_features):
+    """A classifier's gradients are those of a network that computes everything."""
+    config = dataclasses.replace(
+        tiny_config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    keras.utils.set_random_seed(3)
+    built = models.BertModel(config)
+    built.build()
+    variables = [variable.value for variable in built.trainable_variables]
+
+    def gradients(positions):
+        with tf.GradientTape() as tape:
+            seed = tf.constant([1, 1], tf.int64)
+            pooled = built.encode(tiny_features, seed, positions)["pooled_output"]
+            total = tf.reduce_sum(tf.sin(3.0 * pooled))
+        return [tf.convert_to_tensor(g) for g in tape.gradient(total, variables)]
+
+    some, whole = gradients(tf.zeros([2, 1], tf.int32)), gradients(None)
+    largest = max(np.abs(gradient).max() for gradient in whole)
+    for one, other in zip(some, whole, strict=True):
+        np.testing.assert_allclose(one, other, atol=ROUNDING * largest)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from absl import app, flags, logging
 
+from training import environment
+
 FLAGS = flags.FLAGS
 # In the order of --help.
 HEADINGS = (
@@ -74,7 +76,10 @@ class _FiniteParser(flags.FloatParser):
 
 
 def parse(define_flags: Callable[[], None]) -> None:
-    """Defines the flags and reads the command line; ends on --help or a wrong flag."""
+    """Defines the flags and reads the command line; ends on --help or a wrong flag.
+
+    Comes before TensorFlow is imported, for which it prepares the environment.
+    """
     define_flags()
     app.define_help_flags()
     about = (sys.modules[define_flags.__module__].__doc__ or "").strip()
@@ -94,6 +99,10 @@ def parse(define_flags: Callable[[], None]) -> None:
         text = str(error)  # a line for each flag
         text = f"\n{textwrap.indent(text, '  ')}" if "\n" in text else f" {text}"
         _end(f"FATAL Flags parsing error:{text}\nPass --help to see help on flags.")
+    settings = environment.prepare()
+    if FLAGS.verbosity >= 1:
+        text = " ".join(f"{name}={value}" for name, value in settings.items())
+        print(f"environment: {text}", file=sys.stderr)
 
 
 def run(main: Callable[[list[str]], object]) -> None:

@@ -293,3 +293,13 @@ def test_run_json_gets_the_flags_of_the_script_alone(monkeypatch):
         for name in defined:
             delattr(flags.FLAGS, name)
         flags.FLAGS.unparse_flags()
+
+
+@pytest.mark.parametrize("more", [[], ["--verbosity=1"]], ids=["quiet", "verbose"])
+def test_verbosity_prints_the_environment_before_tensorflow(run, more):
+    done = run("build_vocab.py", "--input_file=a", "--output_file=b", *more)
+    # Importing it fails here, and the line comes first.
+    first, *rest = done.err.splitlines()
+    assert ("TF_CPU_ALLOCATOR_USE_BFC=" in first) == bool(more)
+    assert first.startswith("environment: ") == bool(more)
+    assert rest[-1].endswith("imported")
