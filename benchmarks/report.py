@@ -1,0 +1,103 @@
+"""Measurements as a Markdown table."""
+
+from benchmarks import turns
+
+OURS, PEER = "ours", "peer"
+TITLES = {OURS: "this project", PEER: "Hugging Face"}
+HEADER = (
+    "row",
+    "unit",
+    *TITLES.values(),
+    "ratio (of each pair)",
+    "share of peak, ours",
+    "theirs",
+    "memory, ours",
+    "theirs",
+)
+LEGEND = (
+    "Ratio: ours to theirs, the median of the pairs; less is better for ms. Share of "
+    "peak: 2 operations for each weight of the blocks and token, and of the masked-LM "
+    "head and masked token, three times as many in training, over the time and over "
+    "the side's own product of {size} x {size} in the same process; padding, "
+    "attention between tokens and all that is no matrix product do not count. Memory: "
+    "most that the process held, in MB."
+)
+
+
+def measured(row, prepared, seconds_or_ms):
+    """One turn's figures: adds "figure" and, where work is counted, "share_of_peak"."""
+    found = dict(seconds_or_ms)
+    if not row.is_rate:
+        return {**found, "figure": found["p50_ms"]}
+    found["figure"] = prepared["examples"] / found["seconds"]
+    rate = prepared["gflop"] / found["seconds"]
+    return {**found, "share_of_peak": rate / found["peak_gflops"]}
+
+
+def markdown(results):
+    """The whole report of what compare.py writes as JSON."""
+    lines = [_machine(results["machine"]), ""]
+    lines += [f"* {line}" for line in _sides(results["rows"])]
+    lines += ["", _line(HEADER), _line("---" for _ in HEADER)]
+    lines += [_line(_cells(row)) for row in results["rows"].values() if "runs" in row]
+    lines += ["", LEGEND.format(size=results["peak_size"])]
+    for name, row in results["rows"].items():
+        if "skipped" in row:
+            lines += ["", f"{name}: skipped, {row['skipped']}."]
+    return "\n".join(lines) + "\n"
+
+
+def _machine(machine):
+    sets = ", ".join(machine["instruction_sets"]) or "unknown instruction sets"
+    return (
+        f"{machine['processor']}, {machine['cores']} cores, {sets}, "
+        f"{machine['memory_gb']} GB"
+    )
+
+
+def _sides(rows):
+    """A line for each side and precision: versions, environment, peak."""
+    found = {}
+    for row in rows.values():
+        for side, runs in row.get("runs", {}).items():
+            found.setdefault((side, row["precision"]), []).extend(runs)
+    for (side, precision), runs in sorted(found.items()):
+        versions = ", ".join(f"{k} {v}" for k, v in runs[0]["versions"].items())
+        variables = " ".join(f"{k}={v}" for k, v in runs[0]["environment"].items())
+        peak = turns.median(runs, "peak_gflops")
+        yield (
+            f"{TITLES[side]}: {versions}; {variables or 'environment as it is'}; "
+            f"matrix product {peak:.0f} GFLOP/s ({precision})"
+        )
+
+
+def _cells(row):
+    ours, peer = (row["runs"].get(side) for side in (OURS, PEER))
+    variant = f" ({row['variant']})" if row.get("variant") else ""
+    return (
+        row["title"],
+        row["unit"],
+        _median(ours, "figure", "{:.1f}"),
+        _median(peer, "figure", "{:.1f}") + variant,
+        _ratio(row["runs"]),
+        *(_median(runs, "share_of_peak", "{:.2f}") for runs in (ours, peer)),
+        *(_median(runs, "peak_memory_mb", "{:,.0f}") for runs in (ours, peer)),
+    )
+
+
+def _median(runs, name, form):
+    if not runs or name not in runs[0]:
+        return "-"
+    return form.format(turns.median(runs, name))
+
+
+def _ratio(runs):
+    if len(runs) < 2:
+        return "-"
+    ratios = turns.ratios({side: runs[side] for side in (OURS, PEER)}, "figure")
+    each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+    return f"**{turns.statistics.median(ratios):.2f}** ({each})"
+
+
+def _line(cells):
+    return f"| {' | '.join(cells)} |"
