@@ -29,7 +29,7 @@ OBJECTIVES = {
     "tagger": losses.tagger,
     "span": losses.span,
 }
-# Variables of the environment that decide which kernels, threads and allocator there are.
+# Of the environment, deciding on kernels, threads and the allocator.
 VARIABLES = ("TF_ENABLE_", "TF_DISABLE_", "TF_CPU_", "TF_NUM_", "TF_XLA_", "TF_ONEDNN_")
 VARIABLES += ("XLA_FLAGS", "ONEDNN_", "OMP_", "MALLOC_", "LD_PRELOAD")
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}

@@ -10,6 +10,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from absl import flags
 
 from benchmarks import compare, machine, ours, preparation, report, rows, sides, turns
 from tests import tiny, tiny_questions, tiny_tags
@@ -215,19 +216,9 @@ def test_side_that_fails_says_why():
 @pytest.fixture
 def flag_values():
     """compare.py's flags at their defaults; the test may set them."""
-    values = compare.flags.FlagValues()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "FLAGS", values)
-        for name in ("string", "list", "integer"):
-            define = getattr(compare.flags, f"DEFINE_{name}")
-            patch.setattr(
-                compare.flags,
-                f"DEFINE_{name}",
-                lambda *a, define=define: define(*a, flag_values=values),
-            )
-        compare.define_flags()
-        values(["compare"])
-        yield values
+    with tiny.flags_of("benchmarks.compare"):
+        flags.FLAGS(["compare"])
+        yield flags.FLAGS
 
 
 def test_fastest_variant_takes_part(flag_values, monkeypatch):
