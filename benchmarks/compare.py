@@ -19,6 +19,7 @@ from absl import app, flags
 
 from benchmarks import machine, report, sides, turns
 from benchmarks import rows as rows_lib
+from training import errors
 
 FLAGS = flags.FLAGS
 PEER_VARIANTS = ["sdpa", "eager", "sdpa_compiled"]
@@ -147,9 +148,19 @@ def measure(name, row, directory):
 
 
 def main(_):
-    """Times the rows, one after the other."""
-    rows = rows_lib.named(FLAGS.rows)
-    check_input(rows)
+    """Times the rows; wrong flags and a side that fails end it without a traceback."""
+    with errors.explained():
+        with errors.of_input():
+            rows = rows_lib.named(FLAGS.rows)
+            check_input(rows)
+        try:
+            print(report.markdown(measure_all(rows)))
+        except turns.SideFailed as error:
+            sys.exit(str(error))
+
+
+def measure_all(rows):
+    """Times the rows, one after the other, and writes figures after each."""
     results = {
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine.describe(),
@@ -168,7 +179,7 @@ def main(_):
                 {"skipped": why} if why else measure(name, row, directory)
             )
             output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    print(report.markdown(results))
+    return results
 
 
 if __name__ == "__main__":

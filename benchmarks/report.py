@@ -1,5 +1,7 @@
 """Measurements as a Markdown table."""
 
+import statistics
+
 from benchmarks import turns
 
 OURS, PEER = "ours", "peer"
@@ -96,7 +98,7 @@ def _ratio(runs):
         return "-"
     ratios = turns.ratios({side: runs[side] for side in (OURS, PEER)}, "figure")
     each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-    return f"**{turns.statistics.median(ratios):.2f}** ({each})"
+    return f"**{statistics.median(ratios):.2f}** ({each})"
 
 
 def _line(cells):

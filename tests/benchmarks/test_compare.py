@@ -19,6 +19,12 @@ STEPS = 3
 BATCH = 4
 
 
+@pytest.fixture(autouse=True)
+def small_peak(monkeypatch):
+    """A product that takes no time."""
+    monkeypatch.setattr(sides, "PEAK_SIZE", 64)
+
+
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "uncased_tiny"
@@ -250,6 +256,38 @@ def test_fastest_variant_takes_part(flag_values, monkeypatch):
     assert tried == []  # nothing to choose from
 
 
+def test_row_is_measured_in_turns(flag_values, monkeypatch):
+    """The work is made once; then come trials, and turns of ours and the fastest."""
+    flag_values.peer_python, flag_values.rounds = "their_python", 2
+    job = dataclasses.asdict(sides.Job("train", "classifier", 3, "", "", 3, 7))
+    calls = []
+
+    def run(command):
+        python, _, module, argument = command
+        settings = json.loads(argument)
+        calls.append((python, module, settings.get("variant")))
+        if module == "benchmarks.preparation":
+            assert settings["columns"] == ["0", "1"] and settings["path"] == "t.tsv"
+            return {"job": job, "examples": 224, "gflop": 1000.0}
+        is_slow = settings["variant"] == "sdpa"
+        return {"seconds": 8.0 if is_slow else 4.0, "peak_gflops": 500.0}
+
+    monkeypatch.setattr(turns, "run", run)
+    flag_values.sst2_file = "t.tsv"
+    found = compare.measure("sst2", rows.ROWS["sst2"], "directory")
+    ours_, theirs = sys.executable, "their_python"
+    assert calls == [
+        (ours_, "benchmarks.preparation", None),
+        (theirs, "benchmarks.peer", "sdpa"),
+        (theirs, "benchmarks.peer", "eager"),
+        *[(ours_, "benchmarks.ours", ""), (theirs, "benchmarks.peer", "eager")] * 2,
+    ]
+    assert found["variant"] == "eager" and found["trials"] == {"sdpa": 8, "eager": 4}
+    assert [run["figure"] for run in found["runs"]["peer"]] == [56.0, 56.0]
+    assert found["runs"]["ours"][0]["share_of_peak"] == 1000 / 4 / 500
+    assert found["title"] == "fine-tuning, SST-2, 32 x 128"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
@@ -259,10 +297,14 @@ def test_fastest_variant_takes_part(flag_values, monkeypatch):
         ("rounds", 0, r"--rounds=0 is below 1"),
     ],
 )
-def test_wrong_flag_is_named_at_once(name, value, message, flag_values):
+def test_wrong_flag_is_named_at_once(name, value, message, flag_values, capsys):
     setattr(flag_values, name, value)
     with pytest.raises(ValueError, match=message):
         compare.check_input(rows.ROWS)
+    with pytest.raises(SystemExit, match="2"):
+        compare.main([])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(message, line)
 
 
 def test_rows_are_chosen_by_name():
