@@ -126,9 +126,7 @@ def measure(name, row, directory):
     prepared = turns.run(command)
     job = prepared["job"]
     found = {
-        "title": f"{row.title}, {row.batch_size} x {row.max_seq_length}"
-        if row.is_rate
-        else row.title,
+        "title": row.full_title,
         "unit": row.unit,
         "precision": row.precision,
         "examples": prepared["examples"],

@@ -32,6 +32,15 @@ class Row(NamedTuple):
         return self.action != "answer"
 
     @property
+    def full_title(self) -> str:
+        """The title with the size of a batch."""
+        if not self.is_rate:
+            return self.title
+        if self.has_fixed_shape:
+            return f"{self.title}, {self.batch_size} x {self.max_seq_length}"
+        return f"{self.title}, batches of {self.batch_size}"
+
+    @property
     def trial_steps(self) -> int:
         """Steps by which the peer's variants are told apart."""
         return 8 if self.is_rate else 100

@@ -285,7 +285,7 @@ def test_row_is_measured_in_turns(flag_values, monkeypatch):
     assert found["variant"] == "eager" and found["trials"] == {"sdpa": 8, "eager": 4}
     assert [run["figure"] for run in found["runs"]["peer"]] == [56.0, 56.0]
     assert found["runs"]["ours"][0]["share_of_peak"] == 1000 / 4 / 500
-    assert found["title"] == "fine-tuning, SST-2, 32 x 128"
+    assert found["title"] == "fine-tuning, SST-2, batches of 32"
 
 
 @pytest.mark.parametrize(
@@ -312,6 +312,12 @@ def test_rows_are_chosen_by_name():
     assert rows.named([]) == rows.ROWS
     with pytest.raises(ValueError, match="--rows=lat: rows are classifier, "):
         rows.named(["lat"])
+
+
+def test_rows_say_how_large_a_batch_is():
+    assert rows.ROWS["classifier"].full_title == "classifier step, 32 x 128"
+    assert rows.ROWS["squad"].full_title == "SQuAD, batches of 16"
+    assert rows.ROWS["latency"].full_title == "one sentence, p50"
 
 
 def test_rows_that_cannot_run_say_why():
