@@ -139,8 +139,7 @@ def measure(name, row, directory):
         timed[report.PEER] = turn(FLAGS.peer_python, "peer", best)
     runs = turns.alternate(timed, FLAGS.rounds)
     found["runs"] = {
-        side: [report.measured(row, prepared, one) for one in each]
-        for side, each in runs.items()
+        side: report.measured(row, prepared, each) for side, each in runs.items()
     }
     return found
 

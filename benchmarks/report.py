@@ -20,20 +20,28 @@ LEGEND = (
     "Ratio: ours to theirs, the median of the pairs; less is better for ms. Share of "
     "peak: 2 operations for each weight of the blocks and token, and of the masked-LM "
     "head and masked token, three times as many in training, over the time and over "
-    "the side's own product of {size} x {size} in the same process; padding, "
+    "the side's own product of {size} x {size}, the best of all turns; padding, "
     "attention between tokens and all that is no matrix product do not count. Memory: "
     "most that the process held, in MB."
 )
 
 
-def measured(row, prepared, seconds_or_ms):
-    """One turn's figures: adds "figure" and, where work is counted, "share_of_peak"."""
-    found = dict(seconds_or_ms)
+def measured(row, prepared, runs):
+    """A side's turns with "figure" and, where work is counted, "share_of_peak".
+
+    The peak is the highest of all its turns: other load may lower that of one.
+    """
     if not row.is_rate:
-        return {**found, "figure": found["p50_ms"]}
-    found["figure"] = prepared["examples"] / found["seconds"]
-    rate = prepared["gflop"] / found["seconds"]
-    return {**found, "share_of_peak": rate / found["peak_gflops"]}
+        return [{**run, "figure": run["p50_ms"]} for run in runs]
+    peak = max(run["peak_gflops"] for run in runs)
+    return [
+        {
+            **run,
+            "figure": prepared["examples"] / run["seconds"],
+            "share_of_peak": prepared["gflop"] / run["seconds"] / peak,
+        }
+        for run in runs
+    ]
 
 
 def markdown(results):
@@ -66,7 +74,7 @@ def _sides(rows):
     for (side, precision), runs in sorted(found.items()):
         versions = ", ".join(f"{k} {v}" for k, v in runs[0]["versions"].items())
         variables = " ".join(f"{k}={v}" for k, v in runs[0]["environment"].items())
-        peak = turns.median(runs, "peak_gflops")
+        peak = max(run["peak_gflops"] for run in runs)
         yield (
             f"{TITLES[side]}: {versions}; {variables or 'environment as it is'}; "
             f"matrix product {peak:.0f} GFLOP/s ({precision})"
