@@ -1,11 +1,13 @@
 """The comparison with a peer: both sides get the same work, and figures add up."""
 
 import dataclasses
+import importlib
 import json
 import math
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import keras
 import numpy as np
@@ -16,6 +18,11 @@ from benchmarks import compare, machine, ours, preparation, report, rows, sides,
 from tests import tiny, tiny_questions, tiny_tags
 
 STEPS = 3
+THEIR_NAMES = {
+    "input_ids": "input_ids",
+    "input_mask": "attention_mask",
+    "segment_ids": "token_type_ids",
+}
 BATCH = 4
 
 
@@ -136,6 +143,48 @@ def test_peer_gets_our_batches(name, model_dir, paths, tmp_path, monkeypatch):
     moved = dataclasses.replace(work, order=np.roll(work.order, 1, axis=1))
     first = next(moved.batches(1))
     assert any(np.any(first[k] != theirs[0][k]) for k in first)
+
+
+@pytest.fixture
+def peer(monkeypatch):
+    """benchmarks/peer.py without its libraries."""
+    for name in ("torch", "transformers"):
+        monkeypatch.setitem(sys.modules, name, mock.MagicMock())
+    monkeypatch.delitem(sys.modules, "benchmarks.peer", raising=False)
+    yield importlib.import_module("benchmarks.peer")
+    sys.modules.pop("benchmarks.peer")
+
+
+def test_peer_gets_our_features_under_its_names(peer):
+    batch = {
+        "input_ids": np.array([[5, 6, 7, 8], [9, 4, 0, 0]], np.int32),
+        "input_mask": np.array([[1, 1, 1, 1], [1, 1, 0, 0]], np.int32),
+        "segment_ids": np.array([[0, 0, 1, 1], [0, 1, 0, 0]], np.int32),
+    }
+    tags = {"label_ids": np.array([[-1, 0, 2, -1], [-1, 1, -1, -1]], np.int32)}
+    found = peer.arguments({**batch, **tags})
+    assert found.keys() == {*THEIR_NAMES.values(), "labels"}
+    for mine, other in THEIR_NAMES.items():
+        np.testing.assert_array_equal(found[other], batch[mine])
+    assert found["labels"].tolist() == [[-100, 0, 2, -100], [-100, 1, -100, -100]]
+    masked = {
+        "masked_lm_positions": np.array([[0, 2], [1, 0]], np.int32),
+        "masked_lm_ids": np.array([[11, 12], [13, 14]], np.int32),
+        "masked_lm_weights": np.ones((2, 2), np.float32),
+        "next_sentence_labels": np.array([1, 0], np.int32),
+    }
+    found = peer.arguments({**batch, **masked})
+    assert found["labels"].tolist() == [[11, -100, 12, -100], [14, 13, -100, -100]]
+    assert found["next_sentence_label"].tolist() == [1, 0]
+    places = {"start_positions": np.array([1, 0]), "end_positions": np.array([2, 0])}
+    found = peer.arguments({**batch, **places})
+    assert found.keys() == {*THEIR_NAMES.values(), *places}
+    assert {values.dtype for values in found.values()} == {np.dtype(np.int64)}
+
+
+def test_flag_names_the_variants_of_the_peer(peer):
+    assert list(peer.VARIANTS) == compare.PEER_VARIANTS
+    assert peer.MODELS.keys() == ours.OBJECTIVES.keys()
 
 
 def test_batches_are_by_length(model_dir, paths, tmp_path):
