@@ -19,12 +19,13 @@ PYTEST_FLAGS ?=
 PYTEST := $(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint format clean
+.PHONY: help setup demo test test-all bench lint format clean
 
 help:
 	@echo "make demo      trains a classifier on sample messages, exports it, serves three sentences"
 	@echo "make test      checks format, lint and types, and runs the tests of every day"
 	@echo "make test-all  the same with the tests that take long, for every night"
+	@echo "make bench     times training and inference, beside Hugging Face with PEER_PYTHON=..."
 	@echo "make lint      only format, lint and types"
 	@echo "make format    rewrites the files in the format that make lint asks for"
 	@echo "make setup     only the installation, which every other target does by itself"
@@ -55,6 +56,14 @@ test: lint
 
 test-all: lint
 	$(PYTEST) -m "not network" $(PYTEST_FLAGS)
+
+# docs/performance.md. For example: make bench PEER_PYTHON=/path/to/python ROWS=latency
+PEER_PYTHON ?=
+ROWS ?=
+BENCH_FLAGS ?=
+bench: setup
+	$(PY) -m benchmarks.compare $(if $(PEER_PYTHON),--peer_python=$(PEER_PYTHON)) \
+	  $(if $(ROWS),--rows=$(ROWS)) $(BENCH_FLAGS)
 
 lint: setup
 	$(PY) -m ruff format --check .

@@ -32,7 +32,7 @@ from keras import ops
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import sides
+from benchmarks import ours
 from contract import features
 from data_pipeline.examples import batching
 from data_pipeline.tagging import sentence_sets, tag_scores, tagged_files
@@ -75,7 +75,7 @@ class Tagger(keras.Model):
 
 def read():
     """The network, the tags, and the windows of each split."""
-    tokenizer, model = sides.open_pretrained(FLAGS.pretrained)
+    tokenizer, model = ours.open_pretrained(FLAGS.pretrained)
     paths = {split: FLAGS[f"{split}_file"].value for split in SPLITS}
     texts = sentence_sets.read(paths, tagged_files.Layout())
     tag_set = sentence_sets.find_tag_set(

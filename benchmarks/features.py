@@ -25,7 +25,7 @@ from absl import app, flags
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import sides, turns
+from benchmarks import turns
 
 FLAGS = flags.FLAGS
 SIDES = ("ours", "original", "mean_npz")
@@ -59,11 +59,12 @@ def time_ours(warm_up, path, output_format, **choice):
     import tensorflow as tf
 
     import extract_features  # sets the allocator that the first operation takes
+    from benchmarks import ours
     from data_pipeline.extraction import vector_files
     from modeling import vectors
     from training.results import extraction
 
-    tokenizer, model = sides.open_pretrained(FLAGS.pretrained)
+    tokenizer, model = ours.open_pretrained(FLAGS.pretrained)
     chosen = vectors.choose(model.config, **choice)
     predict = predict_function(model, chosen)
     of_tokens = chosen.pooling == "none"
@@ -94,9 +95,10 @@ def time_ours(warm_up, path, output_format, **choice):
 def time_original(path):
     """Lines a second of the stand-in for the original."""
     os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "0"  # TensorFlow's default, as there
+    from benchmarks import ours
     from modeling import vectors
 
-    tokenizer, model = sides.open_pretrained(FLAGS.pretrained)
+    tokenizer, model = ours.open_pretrained(FLAGS.pretrained)
     predict = predict_function(model, vectors.choose(model.config, layers=LAYERS))
     lines, size = count_lines(path, tokenizer)
     batches = lines.batches(

@@ -1,116 +1,173 @@
-"""Training that is timed: this project's, and that of transformers with PyTorch.
+"""What the two sides of a comparison are given, and how both are timed.
 
-Each side runs in a Python of its own, which may lack what the other needs, so libraries
-are imported where they are used.
+Each side runs in a process and a Python of its own, so here is only NumPy. Both read
+the same `Work`: the same token ids in the same batches, by length as our runs have
+them, each padded to its longest sequence.
 """
 
+import dataclasses
+import json
 import os
+import resource
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+import numpy as np
 
+from contract import features
 
-def open_pretrained(directory, head="none", num_classes=None):
-    """Tokenizer and model of a directory, with one of models.HEADS."""
-    from data_pipeline.text import tokenization
-    from modeling import models
-    from modeling.checkpoints import checkpoint, pretrained
-
-    files = pretrained.locate(directory)
-    tokenizer = tokenization.BertTokenizer.from_file(
-        files.vocab_file, files.do_lower_case is not False
-    )
-    config = pretrained.read_config(files.config_file)
-    model = models.build(head, num_classes, config)
-    print(checkpoint.load(model, files.checkpoint), file=sys.stderr)
-    return tokenizer, model
+PEAK_SIZE = 1536  # rows and columns of the matrix product that shows a side's peak
+PEAK_ROUNDS = 20
+# Of 16 words each, for the latency of one sentence.
+SENTENCES = (
+    "my parcel should have been here on monday and there is still no sign of it",
+    "you charged my card twice for the same order and i would like the money back",
+    "the shoes fit very well but one of the boxes was open when it arrived here",
+    "could you please tell me how long it takes to send a lamp to another town",
+)
 
 
-def time_ours(model, objective, batches, warm_up_steps, num_steps):
-    """Trains with this project's loop; returns seconds and tokens of `num_steps`.
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One turn of one side, as JSON on its command line."""
 
-    Before them come `warm_up_steps`, the first of which traces; `batches` must suffice
-    for both.
+    action: str  # "train", "predict", or "answer" for the latency of one sentence
+    head: str  # of models.HEADS
+    num_classes: int | None
+    pretrained: str  # directory of the weights
+    work: str  # file of `Work.save`; for "answer" the directory of an export
+    warm_up: int  # steps or sentences before those that are timed
+    steps: int
+    precision: str = "float32"  # or "bfloat16"
+    variant: str = ""  # of the peer; see peer.VARIANTS
+
+    def to_json(self) -> str:
+        """What `from_json` reads."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        """The job of `to_json`."""
+        return cls(**json.loads(text))
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """N sequences without padding, and which of them make which batch."""
+
+    tokens: np.ndarray  # int32, end to end
+    splits: np.ndarray  # int64 [N + 1], where each begins and the last one ends
+    first_lengths: np.ndarray  # int32 [N], tokens of segment 0
+    order: np.ndarray  # int32 [steps, B], warm-up included
+    targets: Mapping[str, np.ndarray]  # [N, ...]
+    token_targets: Mapping[str, np.ndarray]  # as `tokens`
+
+    def save(self, path: str) -> None:
+        """Writes an .npz."""
+        columns = {
+            **{f"targets.{name}": value for name, value in self.targets.items()},
+            **{f"token_targets.{name}": v for name, v in self.token_targets.items()},
+        }
+        np.savez(
+            path,
+            tokens=self.tokens,
+            splits=self.splits,
+            first_lengths=self.first_lengths,
+            order=self.order,
+            **columns,
+        )
+
+    @classmethod
+    def load(cls, path: str) -> "Work":
+        """What `save` wrote."""
+        fields: dict[str, Any] = {"targets": {}, "token_targets": {}}
+        with np.load(path) as arrays:
+            for name, value in arrays.items():
+                group, _, column = name.rpartition(".")
+                (fields[group] if group else fields)[column] = value
+        return cls(**fields)
+
+    def batches(self, steps: int) -> Iterator[dict[str, np.ndarray]]:
+        """The first batches: our features, [B, ...], padded to the batch's longest."""
+        for rows in self.order[:steps]:
+            lengths = np.diff(self.splits)[rows][:, np.newaxis]  # [B, 1]
+            places = np.arange(lengths.max())  # [S]
+            is_real = places < lengths
+            taken = (self.splits[rows][:, np.newaxis] + places)[is_real]
+
+            def padded(values, filling, taken=taken, is_real=is_real):
+                grid = np.full(is_real.shape, filling, values.dtype)
+                grid[is_real] = values[taken]
+                return grid
+
+            is_second = is_real & (places >= self.first_lengths[rows][:, np.newaxis])
+            yield {
+                features.INPUT_IDS: padded(self.tokens, 0),
+                features.INPUT_MASK: is_real.astype(features.INTEGER),
+                features.SEGMENT_IDS: is_second.astype(features.INTEGER),
+                **{name: values[rows] for name, values in self.targets.items()},
+                **{
+                    name: padded(values, features.IGNORED)
+                    for name, values in self.token_targets.items()
+                },
+            }
+
+
+def useful_gflop(shape: Mapping[str, int], work: Work, job: Job) -> float:
+    """Billions of operations that the timed steps of a job need, on either side.
+
+    A weight of the blocks takes 2 a token (a multiplication and an addition), a weight
+    of the masked-LM head 2 a masked token, and training three times as many. Padding,
+    attention between tokens and everything that is no matrix product do not count.
+    `shape` holds the keys of bert_config.json.
     """
-    import tensorflow as tf
-
-    from training import steps
-    from training.optimization import loss_scale, optimizer
-
-    adam = optimizer.BertAdam()
-    adam.build(model.trainable_variables)
-    strategy = tf.distribute.get_strategy()
-    train = steps.train_function(
-        model, adam, objective, strategy, seed=1, jit_compile=False
-    )
-    iterator = iter(batches)
-    rates = tf.fill([max(warm_up_steps, num_steps)], 1e-5)
-    step, scaling = tf.constant(0, tf.int64), loss_scale.of({})
-    train(iterator, rates, tf.constant(warm_up_steps), step, scaling)
-    begin = time.perf_counter()
-    results, _ = train(iterator, rates, tf.constant(num_steps), step, scaling)
-    tokens = float(results["tokens"])
-    return time.perf_counter() - begin, tokens
+    width, inner = shape["hidden_size"], shape["intermediate_size"]
+    blocks = shape["num_hidden_layers"] * (4 * width**2 + 2 * width * inner)
+    head = width**2 + width * shape["vocab_size"]
+    rows = work.order[job.warm_up : job.warm_up + job.steps].ravel()
+    tokens = np.diff(work.splits)[rows].sum()
+    masked = 0
+    if features.MASKED_LM_WEIGHTS in work.targets:
+        masked = work.targets[features.MASKED_LM_WEIGHTS][rows].sum()
+    operations = 6 if job.action == "train" else 2
+    return float(operations * (blocks * tokens + head * masked) / 1e9)
 
 
-def time_hugging_face(model, batches, warm_up_steps):
-    """Trains a model of transformers, labels being among the features of a batch.
-
-    Returns seconds and tokens after warm-up; making a batch is not timed.
-    """
-    import torch
-
-    torch.set_num_threads(os.cpu_count())
-    model.train()
-    adam = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    seconds, tokens = 0.0, 0
-    for step, batch in enumerate(batches):
+def seconds_of(
+    run: Callable[[Any], Any], inputs: Iterable[Any], warm_up: int
+) -> list[float]:
+    """Seconds of `run` on each input after the first; making inputs is not timed."""
+    found = []
+    for number, each in enumerate(inputs):
         begin = time.perf_counter()
-        model(**batch).loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        adam.step()
-        adam.zero_grad()
-        if step >= warm_up_steps:
-            seconds += time.perf_counter() - begin
-            tokens += int(batch["attention_mask"].sum())
-    return seconds, tokens
+        run(each)
+        if number >= warm_up:
+            found.append(time.perf_counter() - begin)
+    return found
 
 
-def random_batches(tokenizer, rows, batch_size, num_batches):
-    """Batches of rows drawn at random, padded to the longest by Hugging Face."""
-    import numpy as np
-
-    rng = np.random.default_rng(1)
-    for _ in range(num_batches):
-        chosen = [rows[i] for i in rng.integers(len(rows), size=batch_size)]
-        yield tokenizer.pad(chosen, return_tensors="pt")
+def peak_gflops(product: Callable[[], Any]) -> float:
+    """Billions of operations a second of a product of PEAK_SIZE, the best of many."""
+    best = min(seconds_of(lambda _: product(), range(PEAK_ROUNDS + 1), 1))
+    return 2 * PEAK_SIZE**3 / best / 1e9
 
 
-def shares_of_peak(config, seconds, tokens, predictions=0):
-    """The machine's measured peak, and the share of it (0..1) that useful work took.
-
-    That is 6 operations a weight of the blocks and token, and a weight of the masked-LM
-    head and prediction; attention is not counted.
-    """
-    d = config.hidden_size
-    blocks = config.num_hidden_layers * (4 * d**2 + 2 * d * config.intermediate_size)
-    head = d**2 + d * config.vocab_size
-    gflop = 6 * (blocks * tokens + head * predictions) / 1e9
-    peak = peak_gflops()
-    return {"peak_gflops": peak, "share_of_peak": gflop / seconds / peak}
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
-def peak_gflops(size=2048, rounds=10):
-    """Billions of floating-point operations a second of a large float32 product."""
-    import tensorflow as tf
+def peak_memory_mb() -> float:
+    """Most memory that this process has held, in 10^6 bytes."""
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size / 1e6 if sys.platform == "darwin" else size * 1024 / 1e6
 
-    x = tf.random.normal([size, size])
-    product = tf.function(lambda: tf.matmul(x, x))
-    product()
-    seconds = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        product()
-        seconds.append(time.perf_counter() - begin)
-    return 2 * size**3 / min(seconds) / 1e9
+
+def environment(*beginnings: str) -> dict[str, str]:
+    """The variables of the environment whose names begin so."""
+    names = sorted(name for name in os.environ if name.startswith(beginnings))
+    return {name: os.environ[name] for name in names}

@@ -512,6 +512,7 @@ def test_each_script_runs_every_day():
         ("tagging", "run_tagger"),
         ("features", "extract_features"),
         ("checkpoints", "convert_checkpoint"),
+        ("performance", "benchmarks.compare"),
     ],
 )
 def test_page_names_every_flag(page, script):

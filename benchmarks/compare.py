@@ -1,0 +1,184 @@
+r"""Times this project beside Hugging Face with PyTorch, in turns; docs/performance.md.
+
+    python -m benchmarks.compare --peer_python=/path/to/python \
+        --rows=classifier,latency
+
+--peer_python has torch and transformers; without it ours is timed alone. Every turn is
+a process of its own. Prints a Markdown table and writes all figures of all turns to
+--output_file, after each row, so that what is done stays. What a row needs and lacks,
+a file or a unit of the processor, leaves that row out with a word.
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+import time
+
+from absl import app, flags
+
+from benchmarks import machine, report, sides, turns
+from benchmarks import rows as rows_lib
+from training import errors
+
+FLAGS = flags.FLAGS
+PEER_VARIANTS = ["sdpa", "eager", "sdpa_compiled"]
+
+
+def define_flags():
+    """What to time, on which weights and files, against whom."""
+    flags.DEFINE_list("rows", [], f"Which of {', '.join(rows_lib.ROWS)}; default: all.")
+    flags.DEFINE_string("peer_python", None, "Python that has torch and transformers.")
+    flags.DEFINE_list(
+        "peer_variants",
+        PEER_VARIANTS,
+        "Attention of the peer, with _compiled for torch.compile, which is tried where "
+        "shapes are fixed; the fastest of a short trial takes part.",
+    )
+    flags.DEFINE_string(
+        "pretrained", "models/minilm", "Directory of weights, in Hugging Face's layout."
+    )
+    flags.DEFINE_string("sms_file", None, "Table of the SMS Spam Collection.")
+    flags.DEFINE_list("sms_columns", ["1", "0"], "Its columns of text and label.")
+    flags.DEFINE_string("sst2_file", None, "Table of SST-2's training rows.")
+    flags.DEFINE_list("sst2_columns", ["0", "1"], "Its columns of text and label.")
+    flags.DEFINE_string("tagging_file", None, "Tagged sentences in CoNLL's columns.")
+    flags.DEFINE_string("squad_file", None, "Questions in SQuAD's layout.")
+    flags.DEFINE_integer("rounds", 3, "Turns of each side.")
+    flags.DEFINE_integer("steps", 0, "Steps that are timed; 0: as many as a row says.")
+    flags.DEFINE_integer("max_seq_length", 0, "Tokens; 0: as many as a row says.")
+    flags.DEFINE_string("output_file", "output/benchmark.json", "Where figures go.")
+
+
+def check_input(rows):
+    """Says what is missing before the long work starts."""
+    paths = {row.file_flag: file_of(row)[0] for row in rows.values() if row.file_flag}
+    paths |= {"pretrained": FLAGS.pretrained, "peer_python": FLAGS.peer_python}
+    for flag, path in paths.items():
+        if path and not pathlib.Path(path).exists():
+            raise ValueError(f"--{flag}={path}: there is no such file")
+    if unknown := sorted(set(FLAGS.peer_variants) - set(PEER_VARIANTS)):
+        raise ValueError(
+            f"--peer_variants={','.join(unknown)}: variants are "
+            f"{', '.join(PEER_VARIANTS)}"
+        )
+    if FLAGS.rounds < 1:
+        raise ValueError(f"--rounds={FLAGS.rounds} is below 1; give at least 1")
+
+
+def file_of(row):
+    """The file that a flag names for a row, and its columns."""
+    if not row.file_flag:
+        return None, ()
+    columns = f"{row.source}_columns"
+    return FLAGS[row.file_flag].value, FLAGS[columns].value if columns in FLAGS else ()
+
+
+def turn(python, side, job):
+    """A function that takes one turn of a side."""
+    command = [python, "-m", f"benchmarks.{side}", job.to_json()]
+    return lambda: turns.run(command)
+
+
+def fastest_variant(row, job):
+    """The peer's variant for a row, and what the short trial of each gave.
+
+    A variant that does not run here, such as torch.compile without a C++ compiler, is
+    told by its last line.
+    """
+    candidates = [
+        variant
+        for variant in FLAGS.peer_variants
+        if row.has_fixed_shape or not variant.endswith("_compiled")
+    ]
+    if len(candidates) == 1:
+        return candidates[0], {}
+    trials, seconds = {}, {}
+    for variant in candidates:
+        steps = min(row.trial_steps, job["steps"])
+        trial = sides.Job(**{**job, "steps": steps, "variant": variant})
+        try:
+            found = turn(FLAGS.peer_python, "peer", trial)()
+        except turns.SideFailed as error:
+            trials[variant] = str(error).splitlines()[-1]
+            continue
+        key = "seconds" if row.is_rate else "p50_ms"
+        trials[variant] = seconds[variant] = found[key]
+    if not seconds:
+        raise turns.SideFailed(f"no variant of the peer runs: {trials}")
+    return min(seconds, key=seconds.__getitem__), trials
+
+
+def measure(name, row, directory):
+    """All turns of a row."""
+    path, columns = file_of(row)
+    if FLAGS.max_seq_length:
+        row = row._replace(max_seq_length=FLAGS.max_seq_length)
+    settings = {
+        "row": row._asdict(),
+        "directory": str(pathlib.Path(directory, name)),
+        "pretrained_dir": FLAGS.pretrained,
+        "path": path,
+        "columns": columns,
+        "steps": FLAGS.steps,
+    }
+    command = [sys.executable, "-m", "benchmarks.preparation", json.dumps(settings)]
+    prepared = turns.run(command)
+    job = prepared["job"]
+    found = {
+        "title": row.full_title,
+        "unit": row.unit,
+        "precision": row.precision,
+        "examples": prepared["examples"],
+        "gflop": prepared["gflop"],
+    }
+    timed = {report.OURS: turn(sys.executable, "ours", sides.Job(**job))}
+    if FLAGS.peer_python:
+        found["variant"], found["trials"] = fastest_variant(row, job)
+        best = sides.Job(**{**job, "variant": found["variant"]})
+        timed[report.PEER] = turn(FLAGS.peer_python, "peer", best)
+    runs = turns.alternate(timed, FLAGS.rounds)
+    found["runs"] = {
+        side: report.measured(row, prepared, each) for side, each in runs.items()
+    }
+    return found
+
+
+def main(_):
+    """Times the rows; wrong flags and a side that fails end it without a traceback."""
+    with errors.explained():
+        with errors.of_input():
+            rows = rows_lib.named(FLAGS.rows)
+            check_input(rows)
+        try:
+            print(report.markdown(measure_all(rows)))
+        except turns.SideFailed as error:
+            sys.exit(str(error))
+
+
+def measure_all(rows):
+    """Times the rows, one after the other, and writes figures after each."""
+    results = {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": machine.describe(),
+        "peak_size": sides.PEAK_SIZE,
+        "rows": {},
+    }
+    output = pathlib.Path(FLAGS.output_file)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as directory:
+        for name, row in rows.items():
+            why = rows_lib.missing(
+                row, file_of(row)[0], results["machine"]["instruction_sets"]
+            )
+            print(f"{name}: {f'skipped, {why}' if why else '...'}", file=sys.stderr)
+            results["rows"][name] = (
+                {"skipped": why} if why else measure(name, row, directory)
+            )
+            output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    return results
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,136 @@
+"""This project's side of a comparison: `python -m benchmarks.ours JOB`.
+
+Prints what one turn took, as JSON; see `run`. A job is a `sides.Job`.
+"""
+
+import json
+import os
+import statistics
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import sides
+from data_pipeline.examples import batching, packing
+from data_pipeline.text import tokenization
+from modeling import losses, models
+from modeling.checkpoints import checkpoint, pretrained
+from training import steps
+from training.optimization import loss_scale, optimizer
+
+OBJECTIVES = {
+    "classifier": lambda: losses.classifier("classification"),
+    "pretraining": losses.pretraining,
+    "tagger": losses.tagger,
+    "span": losses.span,
+}
+# Of the environment, deciding on kernels, threads and the allocator.
+VARIABLES = ("TF_ENABLE_", "TF_DISABLE_", "TF_CPU_", "TF_NUM_", "TF_XLA_", "TF_ONEDNN_")
+VARIABLES += ("XLA_FLAGS", "ONEDNN_", "OMP_", "MALLOC_", "LD_PRELOAD")
+POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
+
+
+def open_pretrained(directory, head="none", num_classes=None):
+    """Tokenizer and model of a directory, with one of models.HEADS."""
+    files = pretrained.locate(directory)
+    tokenizer = tokenization.BertTokenizer.from_file(
+        files.vocab_file, files.do_lower_case is not False
+    )
+    config = pretrained.read_config(files.config_file)
+    model = models.build(head, num_classes, config)
+    print(checkpoint.load(model, files.checkpoint), file=sys.stderr)
+    return tokenizer, model
+
+
+def peak_gflops(dtype=tf.float32):
+    """As `sides.peak_gflops`, of TensorFlow."""
+    size = [sides.PEAK_SIZE, sides.PEAK_SIZE]
+    x = tf.cast(tf.random.stateless_normal(size, [1, 2]), dtype)
+    return sides.peak_gflops(tf.function(lambda: tf.matmul(x, x)))
+
+
+def run(job):
+    """Does one turn.
+
+    Returns:
+        "seconds" of all timed steps and, of training, their mean "loss", or "p50_ms" of
+        a sentence; "peak_gflops", "peak_memory_mb", "versions" and "environment".
+    """
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(POLICIES[job.precision])
+    try:
+        found = {"train": train, "predict": predict, "answer": answer}[job.action](job)
+    finally:
+        keras.config.set_dtype_policy(before)
+    return {
+        **found,
+        "peak_memory_mb": sides.peak_memory_mb(),  # before the product that takes some
+        "peak_gflops": peak_gflops(job.precision),
+        "versions": {"TensorFlow": tf.__version__, "Keras": keras.__version__},
+        "environment": sides.environment(*VARIABLES),
+    }
+
+
+def batches_of(work):
+    """The batches of all steps, made by the pipeline of our runs."""
+    packed = packing.Packed(work.tokens, work.splits, work.first_lengths)
+    rows = {
+        name: tf.RaggedTensor.from_row_splits(values, work.splits)
+        for name, values in work.token_targets.items()
+    }
+    return batching.batches(packed, work.order, targets={**work.targets, **rows})
+
+
+def train(job):
+    """Steps of the compiled loop of our runs; the first of the warm-up traces it."""
+    _, model = open_pretrained(job.pretrained, job.head, job.num_classes)
+    adam = optimizer.BertAdam()
+    adam.build(model.trainable_variables)
+    strategy = tf.distribute.get_strategy()
+    run_steps = steps.train_function(
+        model, adam, OBJECTIVES[job.head](), strategy, seed=1, jit_compile=False
+    )
+    iterator = iter(batches_of(sides.Work.load(job.work)))
+    rates = tf.fill([max(job.warm_up, job.steps)], 1e-5)
+    step, scaling = tf.constant(0, tf.int64), loss_scale.of({})
+    run_steps(iterator, rates, tf.constant(job.warm_up), step, scaling)
+    begin = time.perf_counter()
+    results, _ = run_steps(iterator, rates, tf.constant(job.steps), step, scaling)
+    loss = float(results["loss"])
+    return {"seconds": time.perf_counter() - begin, "loss": loss}
+
+
+def predict(job):
+    """Steps of the function that our runs evaluate and predict with."""
+    _, model = open_pretrained(job.pretrained, job.head, job.num_classes)
+    strategy = tf.distribute.get_strategy()
+    function = steps.predict_function(model, strategy, jit_compile=False)
+
+    def fetch(batch):
+        return {name: value.numpy() for name, value in function(batch).items()}
+
+    batches = batches_of(sides.Work.load(job.work)).take(job.warm_up + job.steps)
+    return {"seconds": sum(sides.seconds_of(fetch, batches, job.warm_up))}
+
+
+def answer(job):
+    """Median time from a sentence to its probabilities, by the export's signature."""
+    served = tf.saved_model.load(job.work).signatures["serving_default"]
+    numbers = np.arange(job.warm_up + job.steps) % len(sides.SENTENCES)
+    seconds = sides.seconds_of(
+        lambda i: served(text=tf.constant([sides.SENTENCES[i]]))[
+            "probabilities"
+        ].numpy(),
+        numbers,
+        job.warm_up,
+    )
+    return {"p50_ms": 1e3 * statistics.median(seconds)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(sides.Job.from_json(sys.argv[1]))))

@@ -1,0 +1,149 @@
+"""The peer's side of a comparison: `python -m benchmarks.peer JOB`.
+
+transformers with PyTorch at its best: batches by length as ours, its fastest attention,
+compiled where shapes are fixed, every core, the fused optimizer, inference mode. Needs
+torch and transformers and nothing that only this project needs. Prints what `run` says.
+"""
+
+import contextlib
+import json
+import statistics
+import sys
+
+import numpy as np
+import torch
+import transformers
+
+from benchmarks import sides
+from contract import features
+
+MODELS = {
+    "classifier": transformers.BertForSequenceClassification,
+    "pretraining": transformers.BertForPreTraining,
+    "tagger": transformers.BertForTokenClassification,
+    "span": transformers.BertForQuestionAnswering,
+}
+IGNORED = -100  # the label of a token that has none
+# As ours.VARIABLES.
+VARIABLES = ("TORCH_", "ATEN_", "MKL_", "OMP_", "KMP_AFFINITY", "KMP_BLOCKTIME")
+VARIABLES += ("ONEDNN_", "MALLOC_", "LD_PRELOAD")
+# variant -> (attention, whether torch.compile is used)
+VARIANTS = {
+    "sdpa": ("sdpa", False),
+    "eager": ("eager", False),
+    "sdpa_compiled": ("sdpa", True),
+}
+
+
+def run(job):
+    """Does one turn; returns what ours.run returns."""
+    torch.set_num_threads(sides.cores())
+    transformers.logging.set_verbosity_error()
+    precise = contextlib.nullcontext()
+    if job.precision == "bfloat16":
+        precise = torch.autocast("cpu", torch.bfloat16)
+    model = open_model(job)
+    action = {"train": train, "predict": predict, "answer": answer}[job.action]
+    found = action(job, model, precise)
+    return {
+        **found,
+        "peak_memory_mb": sides.peak_memory_mb(),
+        "peak_gflops": peak_gflops(getattr(torch, job.precision)),
+        "versions": {
+            "PyTorch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+        "environment": sides.environment(*VARIABLES),
+    }
+
+
+def open_model(job):
+    """The model of a job's variant."""
+    attention, is_compiled = VARIANTS[job.variant]
+    classes = {} if job.num_classes is None else {"num_labels": job.num_classes}
+    model = MODELS[job.head].from_pretrained(
+        job.pretrained, attn_implementation=attention, **classes
+    )
+    model.train(job.action == "train")
+    return torch.compile(model) if is_compiled else model
+
+
+def peak_gflops(dtype):
+    """As `sides.peak_gflops`, of PyTorch."""
+    x = torch.randn(sides.PEAK_SIZE, sides.PEAK_SIZE).to(dtype)
+    with torch.inference_mode():
+        return sides.peak_gflops(lambda: x @ x)
+
+
+def batches_of(job):
+    """Keyword arguments of the model, for each step; the features are as ours."""
+    for batch in sides.Work.load(job.work).batches(job.warm_up + job.steps):
+        yield {name: torch.from_numpy(v) for name, v in arguments(batch).items()}
+
+
+def arguments(batch):
+    """Our features under the peer's names, int64."""
+    found = {
+        "input_ids": batch[features.INPUT_IDS],
+        "attention_mask": batch[features.INPUT_MASK],
+        "token_type_ids": batch[features.SEGMENT_IDS],
+    }
+    if features.LABEL_IDS in batch:
+        labels = batch[features.LABEL_IDS]
+        found["labels"] = np.where(labels == features.IGNORED, IGNORED, labels)
+    for name in (features.START_POSITIONS, features.END_POSITIONS):
+        if name in batch:
+            found[name] = batch[name]
+    if features.MASKED_LM_IDS in batch:  # none has a weight of 0
+        labels = np.full(batch[features.INPUT_IDS].shape, IGNORED)
+        places, ids = batch[features.MASKED_LM_POSITIONS], batch[features.MASKED_LM_IDS]
+        np.put_along_axis(labels, places, ids, axis=1)
+        found["labels"] = labels
+        found["next_sentence_label"] = batch[features.NEXT_SENTENCE_LABELS]
+    return {name: value.astype(np.int64) for name, value in found.items()}
+
+
+def train(job, model, precise):
+    """Steps of the usual loop."""
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    losses = []
+
+    def step(batch):
+        with precise:
+            loss = model(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        adam.step()
+        adam.zero_grad()
+        losses.append(loss.item())
+
+    seconds = sum(sides.seconds_of(step, batches_of(job), job.warm_up))
+    return {"seconds": seconds, "loss": statistics.mean(losses[job.warm_up :])}
+
+
+def predict(job, model, precise):
+    """Batches to logits."""
+
+    def fetch(batch):
+        return model(**batch).logits.float().numpy()
+
+    with torch.inference_mode(), precise:
+        return {"seconds": sum(sides.seconds_of(fetch, batches_of(job), job.warm_up))}
+
+
+def answer(job, model, precise):
+    """Median time from a sentence to its probabilities, tokenizer included."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(job.pretrained)
+
+    def ask(number):
+        inputs = tokenizer(sides.SENTENCES[number], return_tensors="pt")
+        return model(**inputs).logits.softmax(-1).numpy()
+
+    numbers = np.arange(job.warm_up + job.steps) % len(sides.SENTENCES)
+    with torch.inference_mode(), precise:
+        seconds = sides.seconds_of(ask, numbers.tolist(), job.warm_up)
+    return {"p50_ms": 1e3 * statistics.median(seconds)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(sides.Job.from_json(sys.argv[1]))))

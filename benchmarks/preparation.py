@@ -1,0 +1,232 @@
+"""Makes what both sides read: `python -m benchmarks.preparation SETTINGS`.
+
+SETTINGS is JSON of the arguments of `prepare`, whose result is printed as JSON. It is a
+process of its own, so that the one that starts the sides stays small and idle.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+
+import numpy as np
+import tensorflow as tf
+
+import run_classifier
+from benchmarks import ours, rows, sides
+from contract import features
+from data_pipeline.classification import label_sets, labelled_texts, tables
+from data_pipeline.examples import batching, packing
+from data_pipeline.squad import context_windows, question_sets, squad_files
+from data_pipeline.tagging import sentence_sets, tagged_files
+from data_pipeline.text import tokenization
+from modeling.checkpoints import pretrained
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+MASKED_TOKENS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What a source is made of."""
+
+    directory: pathlib.Path  # for what it writes
+    pretrained: str
+    row: rows.Row
+    path: str | None  # of its file
+    columns: tuple[str, ...]  # of text and label in a table
+
+    @property
+    def shape(self):
+        """The network's BertConfig."""
+        files = pretrained.locate(self.pretrained)
+        return pretrained.read_config(files.config_file)
+
+    @property
+    def tokenizer(self):
+        """The tokenizer of the weights."""
+        files = pretrained.locate(self.pretrained)
+        return tokenization.BertTokenizer.from_file(
+            files.vocab_file, files.do_lower_case is not False
+        )
+
+
+def full_sequences(source):
+    """A batch of random tokens without padding, of two classes."""
+    count, length = source.row.batch_size, source.row.max_seq_length
+    rng = np.random.default_rng(1)
+    tokens = rng.integers(1, source.shape.vocab_size, count * length)
+    packed = packing.Packed(
+        tokens.astype(features.INTEGER),
+        length * np.arange(count + 1),
+        np.full(count, length, features.INTEGER),
+    )
+    labels = rng.integers(0, 2, count).astype(features.INTEGER)
+    return packed, {features.LABEL_IDS: labels}, 2
+
+
+def masked_sequences(source):
+    """The same with two segments and MASKED_TOKENS places to predict."""
+    packed, targets, _ = full_sequences(source)
+    count, length = source.row.batch_size, source.row.max_seq_length
+    rng = np.random.default_rng(2)
+    places = rng.permuted(np.tile(np.arange(1, length - 1), (count, 1)), axis=1)
+    places = np.sort(places[:, :MASKED_TOKENS], axis=1)
+    ids = rng.integers(1, source.shape.vocab_size, places.shape)
+    targets = {
+        features.MASKED_LM_POSITIONS: places.astype(features.INTEGER),
+        features.MASKED_LM_IDS: ids.astype(features.INTEGER),
+        features.MASKED_LM_WEIGHTS: np.ones(places.shape, np.float32),
+        features.NEXT_SENTENCE_LABELS: targets[features.LABEL_IDS],
+    }
+    halves = np.full(count, length // 2, features.INTEGER)
+    return dataclasses.replace(packed, first_lengths=halves), targets, None
+
+
+def read_texts(source, path, layout):
+    """The rows of a table as run_classifier.py has them."""
+    return labelled_texts.load(
+        labelled_texts.Source(files={"train": path}, layout=layout),
+        ["train"],
+        source.tokenizer,
+        source.row.max_seq_length,
+        label_map="",
+        default_metrics={"classification": ()},
+    )
+
+
+def table(source):
+    """The rows of --sms_file or --sst2_file."""
+    text, label = source.columns
+    layout = tables.Layout(text_a=text, label=label)
+    data = read_texts(source, source.path, layout)
+    examples = data.examples("train")
+    return examples.packed, examples.targets, data.label_set.num_outputs
+
+
+def tagged_sentences(source):
+    """The windows of --tagging_file."""
+    splits = sentence_sets.read({"train": source.path}, tagged_files.Layout())
+    tag_set = sentence_sets.find_tag_set(
+        splits["train"], names=(), scheme="", train_scheme="", known="", open_file=open
+    )
+    data = sentence_sets.load(
+        splits,
+        tag_set,
+        source.tokenizer,
+        accepts_unknown=False,
+        max_seq_length=source.row.max_seq_length,
+    )
+    examples = data["train"].examples()
+    return examples.packed, examples.targets, len(tag_set.names)
+
+
+def questions(source):
+    """The windows of --squad_file, by the original's lengths: 384, 128 and 64."""
+    length = source.row.max_seq_length
+    found = squad_files.read_for_training(
+        source.path, version_2_with_negative=True, multiple_answers="first"
+    )
+    windows = context_windows.make_windows(
+        found,
+        source.tokenizer,
+        max_seq_length=length,
+        doc_stride=length // 3,
+        max_query_length=length // 6,
+    )
+    examples = question_sets.QuestionSet(found, windows).examples()
+    return examples.packed, examples.targets, None
+
+
+SOURCES = {
+    "full": full_sequences,
+    "masked": masked_sequences,
+    "sms": table,
+    "sst2": table,
+    "tagging": tagged_sentences,
+    "squad": questions,
+}
+
+
+def export(source):
+    """Exports a classifier of the sample messages; returns directory and classes."""
+    path = ROOT / "sample_data" / "messages" / "train.tsv"
+    data = read_texts(source, str(path), tables.Layout())
+    classes = data.label_set.num_outputs
+    _, model = ours.open_pretrained(source.pretrained, source.row.head, classes)
+    label_map = {"label_map.json": label_sets.label_map_text(data.label_set)}
+    name = run_classifier.export_model(data, label_map, model, str(source.directory))
+    return name, classes
+
+
+def write_work(source, steps):
+    """Writes the batches of a row; returns their file, work and classes."""
+    packed, targets, classes = SOURCES[source.row.source](source)
+    row = source.row
+    if not steps:
+        steps = row.steps or min(
+            -(-len(packed) // row.batch_size), rows.MAX_TABLE_STEPS
+        )
+    order = batching.training_order(
+        packed.lengths,
+        batch_size=row.batch_size,
+        num_steps=row.warm_up + steps,
+        seed=1,
+    )
+    ragged = {n: v for n, v in targets.items() if isinstance(v, tf.RaggedTensor)}
+    dense = {n: np.asarray(v) for n, v in targets.items() if n not in ragged}
+    work = sides.Work(
+        packed.tokens,
+        packed.splits,
+        packed.first_lengths,
+        order,
+        dense if row.action == "train" else {},
+        {name: value.values.numpy() for name, value in ragged.items()},
+    )
+    path = source.directory / "work.npz"
+    work.save(str(path))
+    return str(path), work, classes
+
+
+def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
+    """Prepares a row, given as the dict of its fields.
+
+    `columns` are those of text and label where `path` is a table; `steps` are those to
+    time, or 0 for as many as the row says.
+
+    Returns:
+        {"job": fields of a sides.Job, "examples": number in the timed steps,
+        "gflop": sides.useful_gflop of them, or None}.
+    """
+    row = rows.Row(**row)
+    pathlib.Path(directory).mkdir(parents=True)
+    source = Source(pathlib.Path(directory), pretrained_dir, row, path, tuple(columns))
+    if row.action == "answer":
+        work_path, classes = export(source)
+        steps = steps or row.steps
+    else:
+        work_path, work, classes = write_work(source, steps)
+        steps = len(work.order) - row.warm_up
+    job = sides.Job(
+        action=row.action,
+        head=row.head,
+        num_classes=classes,
+        pretrained=pretrained_dir,
+        work=work_path,
+        warm_up=row.warm_up,
+        steps=steps,
+        precision=row.precision,
+    )
+    found = {"job": dataclasses.asdict(job), "examples": steps, "gflop": None}
+    if row.action != "answer":
+        found["examples"] = steps * row.batch_size
+        shape = dataclasses.asdict(source.shape)
+        found["gflop"] = sides.useful_gflop(shape, work, job)
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(prepare(**json.loads(sys.argv[1]))))

@@ -1,0 +1,244 @@
+"""Both sides of a comparison get the same work, and do it."""
+
+import dataclasses
+import importlib
+import math
+import sys
+from unittest import mock
+
+import keras
+import numpy as np
+import pytest
+
+from benchmarks import compare, ours, preparation, report, rows, sides
+from tests import tiny, tiny_questions, tiny_tags
+
+STEPS = 3
+THEIR_NAMES = {
+    "input_ids": "input_ids",
+    "input_mask": "attention_mask",
+    "segment_ids": "token_type_ids",
+}
+BATCH = 4
+
+
+@pytest.fixture(autouse=True)
+def small_peak(monkeypatch):
+    """A product that takes no time."""
+    monkeypatch.setattr(sides, "PEAK_SIZE", 64)
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "uncased_tiny"
+    return tiny.write_model(path, num_hidden_layers=1)
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    """A file for each row that needs one."""
+    directory = tmp_path_factory.mktemp("data")
+    table = tiny.write_tsv(directory / "table.tsv", None, tiny.rows(30))
+    flipped = [(label, text) for text, label in tiny.rows(30)]
+    tags = directory / "tags.conll"
+    tiny_tags.write_conll(tags, tiny_tags.sentences(20))
+    return {
+        "sms": str(tiny.write_tsv(directory / "sms.tsv", None, flipped)),
+        "sst2": str(table),
+        "tagging": str(tags),
+        "squad": str(tiny_questions.version_1(directory / "squad.json", 12)),
+    }
+
+
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def prepared(name, model_dir, directory, path=None, **changes):
+    row = rows.ROWS[name]._replace(
+        **{"batch_size": BATCH, "max_seq_length": 24, "warm_up": 1, **changes}
+    )
+    columns = {"sms": (1, 0), "sst2": (0, 1)}.get(name, ())
+    found = preparation.prepare(
+        row=row._asdict(),
+        directory=directory,
+        pretrained_dir=str(model_dir),
+        path=path,
+        columns=columns,
+        steps=STEPS,
+    )
+    return row, found, sides.Job(**found["job"])
+
+
+@pytest.mark.parametrize(
+    ("name", "chance"),
+    [
+        slow("pretraining", math.log(43) + math.log(2)),  # words of tiny's vocabulary
+        slow("classifier", math.log(2)),
+        slow("sms", math.log(3)),
+        slow("sst2", math.log(3)),
+        ("tagging", math.log(7)),  # O, and B and I of three types
+        slow("squad", math.log(16)),
+    ],
+)
+def test_row_trains_on_its_work(name, chance, model_dir, paths, tmp_path, monkeypatch):
+    """The loss of the first steps is about that of guessing, on real labels."""
+    monkeypatch.setattr(preparation, "MASKED_TOKENS", 3)
+    row, found, job = prepared(name, model_dir, tmp_path / "row", paths.get(name))
+    assert found["examples"] == STEPS * BATCH
+    (turn,) = report.measured(row, found, [ours.run(job)])
+    assert 0.6 * chance < turn["loss"] < 1.8 * chance
+    assert turn["figure"] == pytest.approx(STEPS * BATCH / turn["seconds"])
+    share = found["gflop"] / turn["seconds"] / turn["peak_gflops"]
+    assert turn["share_of_peak"] == pytest.approx(share)
+
+
+def test_inference_is_timed(model_dir, tmp_path):
+    row, found, job = prepared("inference", model_dir, tmp_path / "row")
+    (turn,) = report.measured(row, found, [ours.run(job)])
+    assert turn["figure"] == pytest.approx(STEPS * BATCH / turn["seconds"])
+    assert sides.Work.load(job.work).targets == {}
+
+
+@pytest.mark.slow
+def test_latency_is_that_of_an_export(model_dir, tmp_path):
+    row, found, job = prepared("latency", model_dir, tmp_path / "row")
+    assert job.num_classes == 6  # those of the sample messages
+    turn = ours.run(job)
+    (timed,) = report.measured(row, found, [turn])
+    assert timed["figure"] == turn["p50_ms"] > 0
+
+
+def test_bfloat16_is_of_one_turn_alone(monkeypatch):
+    monkeypatch.setattr(ours, "peak_gflops", lambda dtype: 1.0)
+    job = sides.Job("train", "classifier", 2, "", "", 1, 1, precision="bfloat16")
+    monkeypatch.setattr(ours, "train", lambda job: {"policy": policy_name()})
+    assert ours.run(job)["policy"] == "mixed_bfloat16"
+    assert policy_name() == "float32"
+
+
+def policy_name():
+    return keras.config.dtype_policy().name
+
+
+@pytest.mark.parametrize("name", ["sst2", "tagging", "squad", "pretraining"])
+def test_peer_gets_our_batches(name, model_dir, paths, tmp_path, monkeypatch):
+    """What `Work.batches` pads with NumPy is what our pipeline pads, to the number."""
+    monkeypatch.setattr(preparation, "MASKED_TOKENS", 3)
+    _, _, job = prepared(name, model_dir, tmp_path / "row", paths.get(name))
+    work = sides.Work.load(job.work)
+    theirs = list(work.batches(job.warm_up + STEPS))
+    own = [{k: v.numpy() for k, v in b.items()} for b in ours.batches_of(work)]
+    assert len(theirs) == len(own) == job.warm_up + STEPS
+    for mine, other in zip(own, theirs, strict=True):
+        assert mine.keys() == other.keys()
+        for feature, values in mine.items():
+            np.testing.assert_array_equal(values, other[feature], feature)
+            assert values.dtype == other[feature].dtype
+    # The twin: batches of another order are others.
+    moved = dataclasses.replace(work, order=np.roll(work.order, 1, axis=1))
+    first = next(moved.batches(1))
+    assert any(np.any(first[k] != theirs[0][k]) for k in first)
+
+
+@pytest.fixture
+def peer(monkeypatch):
+    """benchmarks/peer.py without its libraries."""
+    for name in ("torch", "transformers"):
+        monkeypatch.setitem(sys.modules, name, mock.MagicMock())
+    monkeypatch.delitem(sys.modules, "benchmarks.peer", raising=False)
+    yield importlib.import_module("benchmarks.peer")
+    sys.modules.pop("benchmarks.peer")
+
+
+def test_peer_gets_our_features_under_its_names(peer):
+    batch = {
+        "input_ids": np.array([[5, 6, 7, 8], [9, 4, 0, 0]], np.int32),
+        "input_mask": np.array([[1, 1, 1, 1], [1, 1, 0, 0]], np.int32),
+        "segment_ids": np.array([[0, 0, 1, 1], [0, 1, 0, 0]], np.int32),
+    }
+    tags = {"label_ids": np.array([[-1, 0, 2, -1], [-1, 1, -1, -1]], np.int32)}
+    found = peer.arguments({**batch, **tags})
+    assert found.keys() == {*THEIR_NAMES.values(), "labels"}
+    for mine, other in THEIR_NAMES.items():
+        np.testing.assert_array_equal(found[other], batch[mine])
+    assert found["labels"].tolist() == [[-100, 0, 2, -100], [-100, 1, -100, -100]]
+    masked = {
+        "masked_lm_positions": np.array([[0, 2], [1, 0]], np.int32),
+        "masked_lm_ids": np.array([[11, 12], [13, 14]], np.int32),
+        "masked_lm_weights": np.ones((2, 2), np.float32),
+        "next_sentence_labels": np.array([1, 0], np.int32),
+    }
+    found = peer.arguments({**batch, **masked})
+    assert found["labels"].tolist() == [[11, -100, 12, -100], [14, 13, -100, -100]]
+    assert found["next_sentence_label"].tolist() == [1, 0]
+    places = {"start_positions": np.array([1, 0]), "end_positions": np.array([2, 0])}
+    found = peer.arguments({**batch, **places})
+    assert found.keys() == {*THEIR_NAMES.values(), *places}
+    assert {values.dtype for values in found.values()} == {np.dtype(np.int64)}
+
+
+def test_flag_names_the_variants_of_the_peer(peer):
+    assert list(peer.VARIANTS) == compare.PEER_VARIANTS
+    assert peer.MODELS.keys() == ours.OBJECTIVES.keys()
+
+
+def test_batches_are_by_length(model_dir, paths, tmp_path):
+    """In rows of the table batches hold similar lengths; in random ones they do not."""
+    _, _, job = prepared("sst2", model_dir, tmp_path / "row", paths["sst2"])
+    work = sides.Work.load(job.work)
+    lengths = np.diff(work.splits)
+
+    def padding(order):
+        return 1 - lengths[order].sum() / (lengths[order].max(axis=1).sum() * BATCH)
+
+    random = np.random.default_rng(0).permutation(work.order.ravel())
+    assert padding(work.order) < 0.15 < padding(random.reshape(work.order.shape))
+
+
+def work_of(lengths, order, targets=None):
+    splits = np.concatenate([[0], np.cumsum(lengths)])
+    tokens = np.zeros(splits[-1], np.int32)
+    return sides.Work(tokens, splits, np.array(lengths), order, targets or {}, {})
+
+
+def test_useful_work_is_counted_by_hand():
+    shape = {
+        "hidden_size": 2,
+        "intermediate_size": 3,
+        "num_hidden_layers": 5,
+        "vocab_size": 7,
+    }
+    job = sides.Job("predict", "classifier", 2, "", "", warm_up=1, steps=2)
+    order = np.array([[0, 0], [0, 1], [1, 2]])  # the first is warm-up
+    work = work_of([10, 20, 40], order)
+    blocks = 5 * (4 * 2 * 2 + 2 * 2 * 3)  # weights
+    tokens = 10 + 20 + 20 + 40
+    expected = 2 * blocks * tokens / 1e9
+    assert sides.useful_gflop(shape, work, job) == pytest.approx(expected)
+    training = dataclasses.replace(job, action="train")
+    masked = {"masked_lm_weights": np.array([[1, 1], [1, 0], [1, 1]])}
+    found = sides.useful_gflop(shape, work_of([10, 20, 40], order, masked), training)
+    head = 2 * 2 + 2 * 7
+    masked_tokens = 2 + 1 + 1 + 2
+    assert found == pytest.approx(6 * (blocks * tokens + head * masked_tokens) / 1e9)
+
+
+def test_warm_up_is_not_timed(monkeypatch):
+    clock = [0]
+    monkeypatch.setattr(sides.time, "perf_counter", lambda: clock[0])
+
+    def made():
+        for seconds in (7, 2, 3):
+            clock[0] += 100  # to make it
+            yield seconds
+
+    def run(seconds):
+        clock[0] += seconds
+
+    assert sides.seconds_of(run, made(), 1) == [2, 3]
+    assert sides.seconds_of(run, made(), 0) == [7, 2, 3]
+
+
+def test_sentences_have_sixteen_words():
+    assert {len(sentence.split()) for sentence in sides.SENTENCES} == {16}
