@@ -15,13 +15,10 @@ means over --seeds and each of them.
 import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 import statistics
 import sys
 import time
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 
 import keras
 import numpy as np
@@ -31,6 +28,10 @@ from keras import ops
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+
+from training import environment
+
+environment.prepare()  # before TensorFlow is imported
 
 from benchmarks import ours
 from contract import features

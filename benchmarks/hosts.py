@@ -11,11 +11,12 @@ of the host's share a second, and milliseconds of CPU time a batch, from the fas
 some rounds.
 """
 
-import os
 import tempfile
 import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+from training import environment
+
+environment.prepare()  # before TensorFlow is imported
 
 import numpy as np
 import tensorflow as tf

@@ -7,14 +7,16 @@ operation and of the plain one in the same rounds, and the matrix-product peak.
 """
 
 import json
-import os
 import pathlib
 import statistics
 import sys
 import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from training import environment
+
+environment.prepare()  # before TensorFlow is imported
 
 import keras
 import tensorflow as tf

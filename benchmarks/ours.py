@@ -4,12 +4,13 @@ Prints what one turn took, as JSON; see `run`. A job is a `sides.Job`.
 """
 
 import json
-import os
 import statistics
 import sys
 import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+from training import environment
+
+environment.prepare()  # before TensorFlow is imported
 
 import keras
 import numpy as np

@@ -6,11 +6,12 @@ process of its own, so that the one that starts the sides stays small and idle.
 
 import dataclasses
 import json
-import os
 import pathlib
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+from training import environment
+
+environment.prepare()  # before TensorFlow is imported
 
 import numpy as np
 import tensorflow as tf

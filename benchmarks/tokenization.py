@@ -15,12 +15,15 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("RAYON_NUM_THREADS", "1")  # the peers' threads
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 if hasattr(os, "sched_setaffinity"):  # Linux; TensorFlow counts the cores on import
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from training import environment
+
+environment.prepare()  # before TensorFlow is imported
 
 import tensorflow as tf
 from absl import app, flags
