@@ -26,24 +26,28 @@ from benchmarks import ours
 from modeling import fast_ops
 
 FLAGS = flags.FLAGS
+RATE = 0.1  # of dropout
 
 
-def forward_backward(operation, x):
-    """A compiled function that runs the operation and its gradient once."""
+def forward_backward(operation, *inputs):
+    """A compiled function that runs the operation and its gradients once."""
 
     @tf.function
-    def run(x):
+    def run(*inputs):
         with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = operation(x)
-        return tape.gradient(y, x)
+            tape.watch(inputs)
+            y = operation(*inputs)
+        return y, tape.gradient(y, inputs)
 
-    return lambda: run(x)
+    return lambda: run(*inputs)
 
 
-def milliseconds(operations, x):
-    """Median time of each on `x`; one call of each a round, so that drift hits all."""
-    functions = {name: forward_backward(op, x) for name, op in operations.items()}
+def milliseconds(operations, *inputs):
+    """Median time of each; one call of each a round, so that drift hits all."""
+    functions = {
+        name: forward_backward(operation, *inputs)
+        for name, operation in operations.items()
+    }
     for function in functions.values():
         function()
     times = {name: [] for name in functions}
@@ -55,26 +59,55 @@ def milliseconds(operations, x):
     return {name: round(statistics.median(t), 3) for name, t in times.items()}
 
 
+def pairs(seed):
+    """{operation: {"ours", "plain"}}, functions of tensors."""
+    drop = keras.layers.Dropout(RATE)
+    norm = keras.layers.LayerNormalization(epsilon=1e-12)
+    norm.build((None, None, FLAGS.hidden_size))
+
+    def attend(query, key, value):
+        adder = tf.zeros([FLAGS.batch_size, 1, 1, FLAGS.tokens])
+        return fast_ops.attend(
+            *(query, key, value, adder), scale=0.2, rate=RATE, seed=seed, site=3
+        )
+
+    def attend_plainly(query, key, value):
+        adder = tf.zeros([FLAGS.batch_size, 1, 1, FLAGS.tokens])
+        weights = tf.nn.softmax(tf.matmul(query * 0.2, key, transpose_b=True) + adder)
+        return tf.matmul(drop(weights, training=True), value)
+
+    return {
+        "gelu": {
+            "ours": lambda x: fast_ops.gelu(x, approximate=True, fused=True),
+            "plain": lambda x: tf.nn.gelu(x, approximate=True),
+        },
+        "dropout": {
+            "ours": lambda x: fast_ops.dropout(x, RATE, seed, 1),
+            "plain": lambda x: drop(x, training=True),
+        },
+        "norm_of_sum": {
+            "ours": lambda x, y: fast_ops.norm_of_sum(norm, x, y, RATE, seed, 2),
+            "plain": lambda x, y: norm(x + drop(y, training=True)),
+        },
+        "attend": {"ours": attend, "plain": attend_plainly},
+    }
+
+
 def main(_):
     """Times each operation beside the plain one."""
-    batch, length = FLAGS.batch_size, FLAGS.tokens
-    inner = tf.random.normal([batch, length, 4 * FLAGS.hidden_size])
-    weights = tf.random.normal([batch, FLAGS.heads, length, length])
-    seed = tf.Variable([1, 2], dtype=tf.int64)
-    layer = keras.layers.Dropout(0.1)
-    gelu = {
-        "ours": lambda x: fast_ops.gelu(x, approximate=True, fused=True),
-        "plain": lambda x: tf.nn.gelu(x, approximate=True),
+    rows = FLAGS.batch_size, FLAGS.tokens
+    heads = FLAGS.batch_size, FLAGS.heads, FLAGS.tokens
+    hidden = tf.random.normal([*rows, FLAGS.hidden_size])
+    vectors = tf.random.normal([*heads, FLAGS.hidden_size // FLAGS.heads])
+    inputs = {
+        "gelu": [tf.random.normal([*rows, 4 * FLAGS.hidden_size])],
+        "dropout": [tf.random.normal([*heads, FLAGS.tokens])],
+        "norm_of_sum": [hidden, hidden],
+        "attend": [vectors, vectors, vectors],
     }
-    dropout = {
-        "ours": lambda x: fast_ops.dropout(x, 0.1, seed, 1),
-        "keras": lambda x: layer(x, training=True),
-    }
-    results = {
-        "peak_gflops": round(ours.peak_gflops()),
-        "gelu": milliseconds(gelu, inner),
-        "dropout": milliseconds(dropout, weights),
-    }
+    results = {"peak_gflops": round(ours.peak_gflops())}
+    for name, pair in pairs(tf.constant([1, 2], tf.int64)).items():
+        results[name] = milliseconds(pair, *inputs[name])
     print(json.dumps(results))
 
 
