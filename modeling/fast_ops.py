@@ -15,7 +15,22 @@ _MAX_SITES = 4096  # places that draw dropout in one step: 3 a layer and a few h
 # XLA compiles for each shape; padding rows to a multiple of this leaves few.
 _TILE_ROWS = 256
 
-_compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
+
+def _compiled(function):
+    """The function, compiled by XLA; tensors come first, then settings by name.
+
+    Traces for known and unknown shapes are apart, because a trace for any shape would
+    be taken for a known one as well, and a TPU wants to know its shapes.
+    """
+    compile_it = functools.partial(tf.function, jit_compile=True, autograph=False)
+    known, unknown = compile_it(function), compile_it(function)
+
+    @functools.wraps(function)
+    def call(*tensors, **settings):
+        is_known = all(value.shape.is_fully_defined() for value in tensors)
+        return (known if is_known else unknown)(*tensors, **settings)
+
+    return call
 
 
 def dropout(x, rate, seed, site):

@@ -106,8 +106,9 @@ def test_compiled_steps_train_to_the_same_weights(runs):
     for path, value in weights.items():
         # What has no gradient but rounding is moved by Adam all the same.
         if not path.endswith("key/bias"):
+            # Adam's first steps are as long whatever the gradient, and so is rounding.
             np.testing.assert_allclose(
-                value, other_weights[path], atol=1e-5, err_msg=path
+                value, other_weights[path], atol=2e-5, err_msg=path
             )
 
 
@@ -147,7 +148,7 @@ def test_compiled_steps_have_nothing_that_a_tpu_lacks(runs):
     inside = {n.op for f in definition.library.function for n in f.node_def}
     everything = inside | {node.op for node in definition.node}
     assert {"SparseSoftmaxCrossEntropyWithLogits", "TanhGrad"} <= inside
-    assert {"While", "ResourceApplyAdam"} <= everything
+    assert {"While", "AssignVariableOp", "Sqrt"} <= everything
 
 
 @pytest.mark.parametrize(

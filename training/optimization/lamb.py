@@ -19,9 +19,13 @@ class BertLamb(optimizer.BertAdam):
     Clipping, bias correction, moments and thus checkpoints are those of BertAdam.
     """
 
-    def _trust(self, variable, update, decays):
-        if not decays:
-            return 1.0
-        weight_norm, update_norm = tf.norm(variable), tf.norm(update)
-        ratio = tf.math.divide_no_nan(weight_norm, update_norm)
-        return tf.where(ratio > 0.0, ratio, 1.0)
+    def _rule(self, *, decays):
+        rule = super()._rule(decays=decays)
+        return rule._replace(trust=_trust) if decays else rule
+
+
+def _trust(variable, update):
+    """|p| / |u|, or 1 where one of them is 0."""
+    weight_norm, update_norm = tf.norm(variable), tf.norm(update)
+    ratio = tf.math.divide_no_nan(weight_norm, update_norm)
+    return tf.where(ratio > 0.0, ratio, 1.0)

@@ -1,6 +1,8 @@
 """The optimizer of google-research/bert: optimization.py in Keras 3."""
 
-from typing import NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -23,6 +25,21 @@ class Numbers(NamedTuple):
     clip: tf.Tensor  # multiplies gradients
     learning_rate: tf.Tensor
     correction: tf.Tensor  # of bias, multiplies the means; 1 for none
+
+
+class Rule(NamedTuple):
+    """How one variable is updated; each rule is compiled once, whatever the run."""
+
+    beta_1: float
+    beta_2: float
+    epsilon: float
+    weight_decay_rate: float
+    trust: Callable[[Any, Any], Any]  # variable, update -> multiplies the rate
+
+
+def no_trust(variable, update):
+    """The trust of Adam, whose rate is the same for every variable."""
+    return 1.0
 
 
 class BertAdam(keras.optimizers.Optimizer):
@@ -62,8 +79,6 @@ class BertAdam(keras.optimizers.Optimizer):
         self.epsilon = epsilon
         self.max_norm = clip_norm
         self.bias_correction = bias_correction
-        # One pass over a variable, its gradient and its moments, instead of ten.
-        self._update = tf.function(self._move, jit_compile=True, autograph=False)
 
     def build(self, variables):
         """Creates both moments of every variable, filled with zeros."""
@@ -136,43 +151,15 @@ class BertAdam(keras.optimizers.Optimizer):
                 continue
             strategy.extended.update(
                 variable.value,
-                self._update_where_finite,
+                _update_where_finite,
                 args=(is_finite, gradient, mean.value, square.value, numbers),
-                kwargs={"decays": is_decayed(variable.path)},
+                kwargs={"rule": self._rule(decays=is_decayed(variable.path))},
                 group=False,
             )
 
-    def _update_where_finite(self, variable, is_finite, *args, **kwargs):
-        if is_finite is None:
-            self._update(variable, *args, **kwargs)
-            return
-
-        def update():
-            self._update(variable, *args, **kwargs)
-            return True
-
-        tf.cond(is_finite, update, lambda: False)
-
-    def _move(self, variable, gradient, mean, square, numbers, *, decays):
-        held = variable.read_value(), mean.read_value(), square.read_value()
-        moved = self._stepped(held, gradient * numbers.clip, numbers, decays)
-        for one, value in zip((variable, mean, square), moved, strict=True):
-            one.assign(value)
-
-    def _stepped(self, held, gradient, numbers, decays):
-        """A variable and its moments after a step along a clipped gradient."""
-        variable, mean, square = held
-        mean = self.beta_1 * mean + (1.0 - self.beta_1) * gradient
-        square = self.beta_2 * square + (1.0 - self.beta_2) * tf.square(gradient)
-        update = numbers.correction * mean / (tf.sqrt(square) + self.epsilon)
-        if decays:
-            update += self.weight_decay_rate * variable
-        rate = numbers.learning_rate * self._trust(variable, update, decays)
-        return variable - rate * update, mean, square
-
-    def _trust(self, variable, update, decays):
-        """What multiplies the rate of one variable; LAMB's, and 1 for Adam."""
-        return 1.0
+    def _rule(self, *, decays):
+        rate = self.weight_decay_rate if decays else 0.0
+        return Rule(self.beta_1, self.beta_2, self.epsilon, rate, no_trust)
 
     def get_config(self):
         """Constructor arguments, for Keras."""
@@ -186,3 +173,35 @@ class BertAdam(keras.optimizers.Optimizer):
             "bias_correction": self.bias_correction,
             "name": self.name,
         }
+
+
+def _update_where_finite(variable, is_finite, *args, rule):
+    if is_finite is None:
+        _update(variable, *args, rule=rule)
+        return
+
+    def update():
+        _update(variable, *args, rule=rule)
+        return True
+
+    tf.cond(is_finite, update, lambda: False)
+
+
+def _update(variable, gradient, mean, square, numbers, *, rule):
+    held = variable, mean, square
+    values = [one.read_value() for one in held]
+    for one, value in zip(held, _moved(*values, gradient, numbers, rule), strict=True):
+        one.assign(value)
+
+
+@functools.partial(tf.function, jit_compile=True, autograph=False)
+def _moved(variable, mean, square, gradient, numbers, rule):
+    """One pass over a variable, its moments and its gradient, instead of ten."""
+    gradient = gradient * numbers.clip
+    mean = rule.beta_1 * mean + (1.0 - rule.beta_1) * gradient
+    square = rule.beta_2 * square + (1.0 - rule.beta_2) * tf.square(gradient)
+    update = numbers.correction * mean / (tf.sqrt(square) + rule.epsilon)
+    if rule.weight_decay_rate:
+        update += rule.weight_decay_rate * variable
+    rate = numbers.learning_rate * rule.trust(variable, update)
+    return variable - rate * update, mean, square
