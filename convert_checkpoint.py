@@ -102,7 +102,7 @@ def find_files():
     is_whole = path.endswith(keras_files.MODEL_ENDING)  # the config is in it
     config_file = FLAGS.bert_config_file or (path if is_whole else found.config_file)
     # It has the tokens that were added, which vocab.txt lacks.
-    tokenizer_file = os.path.join(found.checkpoint, hugging_face.TOKENIZER_FILE)
+    tokenizer_file = os.path.join(found.checkpoint, file_names.TOKENIZER)
     if not os.path.exists(tokenizer_file):
         tokenizer_file = found.vocab_file
     is_given = FLAGS["do_lower_case"].present

@@ -36,16 +36,21 @@ VARIABLES += ("XLA_FLAGS", "ONEDNN_", "OMP_", "MALLOC_", "LD_PRELOAD")
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
+def open_tokenizer(directory):
+    """The tokenizer of a directory with weights, uncased where it does not say."""
+    files = pretrained.locate(directory)
+    return tokenization.BertTokenizer.from_file(
+        files.vocab_file, files.do_lower_case is not False
+    )
+
+
 def open_pretrained(directory, head="none", num_classes=None):
     """Tokenizer and model of a directory, with one of models.HEADS."""
     files = pretrained.locate(directory)
-    tokenizer = tokenization.BertTokenizer.from_file(
-        files.vocab_file, files.do_lower_case is not False
-    )
     config = pretrained.read_config(files.config_file)
     model = models.build(head, num_classes, config)
     print(checkpoint.load(model, files.checkpoint), file=sys.stderr)
-    return tokenizer, model
+    return open_tokenizer(directory), model
 
 
 def peak_gflops(dtype=tf.float32):

@@ -23,7 +23,6 @@ from data_pipeline.classification import label_sets, labelled_texts, tables
 from data_pipeline.examples import batching, packing
 from data_pipeline.squad import context_windows, question_sets, squad_files
 from data_pipeline.tagging import sentence_sets, tagged_files
-from data_pipeline.text import tokenization
 from modeling.checkpoints import pretrained
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -49,10 +48,7 @@ class Source:
     @property
     def tokenizer(self):
         """The tokenizer of the weights."""
-        files = pretrained.locate(self.pretrained)
-        return tokenization.BertTokenizer.from_file(
-            files.vocab_file, files.do_lower_case is not False
-        )
+        return ours.open_tokenizer(self.pretrained)
 
 
 def full_sequences(source):

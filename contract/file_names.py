@@ -20,3 +20,6 @@ VOCAB = "vocab.txt"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 # {token: id} of those that were added to the vocabulary after it was learned.
 ADDED_TOKENS = "added_tokens.json"
+# Of a whole tokenizer; and, where no newer file says it, which tokens are special.
+TOKENIZER = "tokenizer.json"
+SPECIAL_TOKENS = "special_tokens_map.json"

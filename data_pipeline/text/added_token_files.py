@@ -4,14 +4,13 @@ Hugging Face writes it beside a vocab.txt, {token: id}; its other files say of a
 whether text is normalized before the token is looked for.
 """
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from contract import file_names, wording
+from contract import file_names, json_files, wording
 
 # Text never becomes these, as in google-research/bert.
 _SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
@@ -30,7 +29,7 @@ def read(vocab_file: str, vocab: Sequence[str]) -> tuple[list[str], dict[str, bo
     path = os.path.join(directory, file_names.ADDED_TOKENS)
     if not tf.io.gfile.exists(path):
         return list(vocab), {}
-    ids = _read_json(path)
+    ids = json_files.read_object(path)
     held = {token: i for i, token in enumerate(vocab)}
     new = {token: i for token, i in ids.items() if held.get(token, -1) != i}
     if (empty := [t for t in ids if not t.strip()]) or held.keys() & new.keys():
@@ -80,8 +79,8 @@ def _settings(directory: str) -> dict[str, dict[str, Any]]:
     """{token: what the other files say of it}; the newest kind of file counts."""
     told: dict[str, dict[str, Any]] = {}
     for name, listed in (
-        ("special_tokens_map.json", _special_tokens),
-        ("tokenizer.json", lambda raw: raw.get("added_tokens") or ()),
+        (file_names.SPECIAL_TOKENS, _special_tokens),
+        (file_names.TOKENIZER, lambda raw: raw.get("added_tokens") or ()),
         (
             file_names.TOKENIZER_CONFIG,
             lambda raw: (raw.get("added_tokens_decoder") or {}).values(),
@@ -91,7 +90,10 @@ def _settings(directory: str) -> dict[str, dict[str, Any]]:
         if not tf.io.gfile.exists(path):
             continue
         try:
-            told.update((entry["content"], entry) for entry in listed(_read_json(path)))
+            told.update(
+                (entry["content"], entry)
+                for entry in listed(json_files.read_object(path))
+            )
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{path}: does not describe tokens as Hugging Face does ({error!r}); "
@@ -104,14 +106,3 @@ def _special_tokens(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
     entries = raw.get("additional_special_tokens") or ()
     plain = {"special": True}
     return [{"content": e, **plain} if isinstance(e, str) else e for e in entries]
-
-
-def _read_json(path: str) -> dict[str, Any]:
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            raw = json.loads(file.read())
-    except (tf.errors.OpError, ValueError) as error:
-        raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
-    if not isinstance(raw, dict):
-        raise ValueError(f"{path}: the file holds no JSON object; copy it again")
-    return raw

@@ -15,7 +15,7 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
-from contract import file_names
+from contract import file_names, json_files
 from modeling.checkpoints import names
 
 WEIGHTS_FILE = "model.safetensors"
@@ -23,9 +23,6 @@ WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 SHARDS = "model-*-of-*.safetensors"
 _TYPES = ("F64", "F32", "F16", "BF16")  # of weights, as these files call them
-TOKENIZER_FILE = "tokenizer.json"
-# Says which added tokens are special, where no newer file does.
-SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 # Buffers and tied copies, which hold no weights of their own.
 _BUFFERS = re.compile(
     r"(position_ids|token_type_ids)$|^cls\.predictions\.decoder\.(weight|bias)$"
@@ -130,7 +127,7 @@ def _open(path):
 
 def _open_shards(index):
     """{name: (open shard, name)} of a model.safetensors.index.json."""
-    weight_map = read_json(index).get("weight_map")
+    weight_map = json_files.read_object(index).get("weight_map")
     has_files = isinstance(weight_map, dict) and weight_map
     if not has_files or not all(isinstance(v, str) for v in weight_map.values()):
         raise ValueError(
@@ -241,7 +238,7 @@ def tokenizer_vocabulary(path):
     Raises:
         ValueError: it is no tokenizer of word pieces, or an id is missing.
     """
-    raw = read_json(path)
+    raw = json_files.read_object(path)
     try:
         model, normalizer = raw["model"], raw.get("normalizer") or {}
         is_known = model.get("type", "WordPiece") == "WordPiece"
@@ -286,15 +283,3 @@ def tokenizer_config(config, tokenizer):
         "tokenize_chinese_chars": True,
         "tokenizer_class": "BertTokenizer",
     }
-
-
-def read_json(path):
-    """The object in a local or remote JSON file; a ValueError says what is wrong."""
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            raw = json.loads(file.read())
-    except (tf.errors.OpError, ValueError) as error:
-        raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
-    if not isinstance(raw, dict):
-        raise ValueError(f"{path}: the file holds no JSON object; copy it again")
-    return raw

@@ -8,7 +8,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from contract import file_names
+from contract import file_names, json_files
 from modeling import config as config_lib
 from modeling.checkpoints import checkpoint, hugging_face
 
@@ -93,10 +93,10 @@ def files(config, tokenizer):
 def load_weights(model, path, *, trains, resumes, allows_missing=False):
     """Gives a built model the weights that a run begins with; random without a path.
 
-    The file may lack the head of a model that `trains`, and where `allows_missing` is
-    set any part. A run that `resumes` loads its
-    own weights later, with their moments. Returns where the weights are from, for
-    people, and the step they were trained for.
+    The file may lack the head of a model that `trains`, and any part of it where
+    `allows_missing` is set. A run that `resumes` loads its own weights later, with
+    their moments. Returns where the weights are from, for people, and the step they
+    were trained for.
 
     Raises:
         ValueError: as in `checkpoint.load` and `load_trained`.
@@ -113,7 +113,7 @@ def _lower_case(directory):
     """What tokenizer_config.json or the release's name says of upper case."""
     path = os.path.join(directory, file_names.TOKENIZER_CONFIG)
     if tf.io.gfile.exists(path):
-        lowers = hugging_face.read_json(path).get("do_lower_case")
+        lowers = json_files.read_object(path).get("do_lower_case")
         if lowers is not None and not isinstance(lowers, bool):
             raise ValueError(
                 f"{path}: do_lower_case is {lowers!r}; correct it to true or false"
@@ -141,8 +141,8 @@ def _download(hub_id):
     files = [
         *CONFIG_FILES,
         *(file_names.VOCAB, file_names.TOKENIZER_CONFIG),
-        *(file_names.ADDED_TOKENS, hugging_face.SPECIAL_TOKENS_FILE),
-        hugging_face.TOKENIZER_FILE,
+        *(file_names.ADDED_TOKENS, file_names.SPECIAL_TOKENS),
+        file_names.TOKENIZER,
         *(hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE, hugging_face.SHARDS),
     ]
     try:
