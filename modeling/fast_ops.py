@@ -8,12 +8,14 @@ each saves.
 """
 
 import functools
+import math
 
 import tensorflow as tf
 
 _MAX_SITES = 4096  # places that draw dropout in one step: 3 a layer and a few heads
 # XLA compiles for each shape; padding rows to a multiple of this leaves few.
 _TILE_ROWS = 256
+_CUBIC, _SQRT_2_BY_PI = 0.044715, math.sqrt(2 / math.pi)  # of the tanh form of gelu
 
 
 def _compiled(function):
@@ -132,7 +134,14 @@ def gelu(x, *, approximate, fused):
 
 
 def _gelu(x, approximate):
-    y = tf.nn.gelu(tf.cast(x, tf.float32), approximate=approximate)
+    y = tf.cast(x, tf.float32)
+    if approximate:
+        # The terms of tf.nn.gelu, in the one order in which TensorFlow recognizes them
+        # and computes them within the product before, where it has oneDNN's kernels.
+        cube = y * (_CUBIC * tf.square(y))
+        y = (0.5 * y) * (1.0 + tf.tanh(_SQRT_2_BY_PI * (y + cube)))
+    else:
+        y = tf.nn.gelu(y, approximate=False)
     return tf.cast(y, x.dtype)
 
 
@@ -155,8 +164,11 @@ def norm_of_sum(norm, residual, x, rate, seed, site):
     `norm` is a keras.layers.LayerNormalization over the last axis; the result has its
     compute dtype. Without a seed there is no dropout and nothing is compiled.
     """
+    gamma, beta = tf.convert_to_tensor(norm.gamma), tf.convert_to_tensor(norm.beta)
     if seed is None:
-        return norm(residual + x)
+        total = tf.cast(residual, tf.float32) + tf.cast(x, tf.float32)
+        normal, _ = _normalized(total, norm.epsilon)
+        return tf.cast(normal * gamma + beta, norm.compute_dtype)
     keys = _dropout_keys(seed, site)
 
     @tf.custom_gradient
@@ -176,7 +188,6 @@ def norm_of_sum(norm, residual, x, rate, seed, site):
 
         return _untiled(y, x), backward
 
-    gamma, beta = tf.convert_to_tensor(norm.gamma), tf.convert_to_tensor(norm.beta)
     return compiled(residual, x, gamma, beta)
 
 
@@ -184,11 +195,16 @@ def norm_of_sum(norm, residual, x, rate, seed, site):
 def _norm_forward(residual, x, gamma, beta, keys, *, rate, epsilon, dtype):
     """The norm [R, D], and for the gradient that before gamma, and its scale [R, 1]."""
     total = tf.cast(residual, tf.float32) + _drop(x, keys, rate)
-    centred = total - tf.reduce_mean(total, -1, keepdims=True)
+    normal, scale = _normalized(total, epsilon)
+    return tf.cast(normal * gamma + beta, dtype), normal, scale
+
+
+def _normalized(x, epsilon):
+    """float32 `x` with a mean of 0 and a variance of 1, and what it was scaled by."""
+    centred = x - tf.reduce_mean(x, -1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
     scale = tf.math.rsqrt(variance + epsilon)
-    normal = centred * scale
-    return tf.cast(normal * gamma + beta, dtype), normal, scale
+    return centred * scale, scale
 
 
 @_compiled
