@@ -41,7 +41,7 @@ _KNOWN: dict[bytes, tuple[bytes, ...]] = {
     b"service.cc": (b"XLA service 0x", b"  StreamExecutor "),
     b"device_compiler.h": (b"Compiled cluster using XLA!",),
 }
-_KNOWN_BARE = (
+_KNOWN_BARE: tuple[bytes, ...] = (
     b"WARNING: All log messages before absl::InitializeLog() is called are written",
     b"To enable the following instructions: ",  # continues a line of cpu_feature_guard
 )
@@ -54,7 +54,7 @@ _KNOWN_WITHOUT_GPU: dict[bytes, tuple[bytes, ...]] = {
     b"dso_loader.cc": (b"Could not load dynamic library 'lib",),
     b"gpu_device.cc": (b"Cannot dlopen some GPU libraries.",),
 }
-_KNOWN_BARE_WITHOUT_GPU = (b"Skipping registering GPU devices...",)
+_KNOWN_BARE_WITHOUT_GPU: tuple[bytes, ...] = (b"Skipping registering GPU devices...",)
 # What the driver of an NVIDIA GPU puts there; dxg is that of Windows' Linux.
 _GPU_FILES = ("/dev/nvidia*", "/dev/dxg", "/proc/driver/nvidia")
 _BLOCK_BYTES = 1 << 16
