@@ -153,6 +153,7 @@ class _Bar(tqdm.tqdm):
             _open[-1].clear()
         self._texts: tuple[str, ...] = ()
         self._is_due_at = 0.0
+        self._counted_from: tuple[int, float] | None = None  # units and time
         super().__init__(
             desc=name,
             initial=done,
@@ -177,18 +178,36 @@ class _Bar(tqdm.tqdm):
         return True
 
     def show(self, done: int, total: int, texts: tuple[str, ...]) -> None:
-        """Shows a state, unless the work is young."""
+        """Shows a state, unless the work is young.
+
+        The first one that has advanced is not counted in the speed: a trace and what
+        else is made ready for all of them took its time.
+        """
+        if self.disable:  # TQDM_DISABLE is set
+            return
         self.total, self._texts = total, texts
-        self.update(done - self.n)
+        if self._counted_from or done == self.initial:
+            self.update(done - self.n)
+            return
+        now = time.time()
+        self._counted_from = (done, now)
+        self.n = self.last_print_n = done
+        self.last_print_t = now
+        self._refresh_if_shown()
 
     def put_back(self, seconds: float = 0.0) -> None:
         """Shows the bar again, after so many seconds of other work."""
-        if self.disable:  # TQDM_DISABLE is set
+        if self.disable:
             return
-        is_shown = self.last_print_t >= self.start_t + self.delay
         self.start_t += seconds
         self.last_print_t += seconds
-        if is_shown:
+        if self._counted_from:
+            done, since = self._counted_from
+            self._counted_from = (done, since + seconds)
+        self._refresh_if_shown()
+
+    def _refresh_if_shown(self):
+        if self.last_print_t >= self.start_t + self.delay:
             self.refresh()
 
     def close(self):
@@ -205,8 +224,10 @@ class _Bar(tqdm.tqdm):
         """What tqdm shows, with speed, time left, and the texts there is room for."""
         self.ncols = _width(self.fp) - 1  # a full line would be wrapped by some
         found = super().format_dict
-        new, seconds = self.n - self.initial, found["elapsed"]
-        rate = found["rate"] or (new / seconds if new and seconds else 0.0)
+        rate = found["rate"]  # of late; None at the end, which has that of all
+        if self._counted_from and not rate:
+            done, since = self._counted_from
+            rate = (self.n - done) / max(time.time() - since, 1e-9)
         texts = [*self._texts]
         if rate:
             texts = [_speed(rate), f"{_clock((self.total - self.n) / rate)} left"]
