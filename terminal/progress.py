@@ -146,6 +146,7 @@ class Progress:
 class _Bar(tqdm.tqdm):
     """A bar in the last line of a terminal, as wide as that is at the time."""
 
+    n: int  # units done
     monitor_interval = 0  # no thread of tqdm: processes are forked beside a bar
 
     def __init__(self, name, done, total, stream, stays):
