@@ -88,8 +88,8 @@ from contract import atomic_files
 from data_pipeline.corpus import byte_ranges, processes, word_counts, wordpiece_learning
 from data_pipeline.files import file_patterns
 from modeling.checkpoints import pretrained
+from terminal import progress
 from training import errors
-from training.results import reporting
 
 
 def base_config():
@@ -118,14 +118,17 @@ def check_output(path, files):
 
 
 def learn(executor, num_workers, files):
-    with tempfile.TemporaryDirectory() as directory:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        progress.Progress("counting: range") as report,
+    ):
         plain = word_counts.plain_files(files, directory, executor)
         counts = word_counts.count(
             byte_ranges.Corpus.of(plain),
             executor,
             num_workers,
             do_lower_case=FLAGS.do_lower_case,
-            report=reporting.Meter("counting", "range"),
+            report=report,
         )
     if counts.dropped_below:
         print(

@@ -118,8 +118,8 @@ from data_pipeline.creation import (
 from data_pipeline.files import file_patterns
 from data_pipeline.pretraining import masking, record_metadata
 from data_pipeline.text import tokenization, vocabulary_checks
+from terminal import progress
 from training import errors
-from training.results import reporting
 
 LOGGED_EXAMPLES = 20  # as many as the original logs
 
@@ -225,8 +225,8 @@ def main(_):
         if FLAGS.engine == "beam":
             done = creation_runners.run_beam(job, FLAGS.beam_option)
         else:
-            meter = reporting.Meter("writing", "task")
-            done = creation_runners.run_local(job, executor, local, meter)
+            with progress.Progress("writing: task") as report:
+                done = creation_runners.run_local(job, executor, local, report)
     seconds = time.monotonic() - started
     for name, number in done.items():
         print(f"  {name} = {number}")

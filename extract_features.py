@@ -80,10 +80,11 @@ from data_pipeline.text import vocabulary_checks
 from modeling import config as config_lib
 from modeling import models, vectors
 from modeling.checkpoints import checkpoint, pretrained
+from terminal import progress
 from training import errors, steps
 from training.distribution import devices
 from training.flags import device_setup
-from training.results import extraction, reporting
+from training.results import extraction
 
 MAX_WAITING_VALUES = 1 << 25  # 128 MB that wait for those of earlier lines
 
@@ -190,17 +191,18 @@ def extract(parts, model):
         of_tokens=of_tokens,
         vocab=parts.lines.tokenizer.vocab,
     )
-    meter = reporting.Meter("extracting", "token")
-    meter(0, size.num_tokens, lines=0)
-    results = extraction.in_input_order(
-        predict,
-        batches,
-        parts.strategy,
-        report=lambda done, **counts: meter(done, size.num_tokens, **counts),
-        of_tokens=of_tokens,
-    )
-    with vector_files.writer(FLAGS.output_file, FLAGS.output_format, layout) as write:
-        for lines in results:
+    with (
+        progress.Progress("extracting: token") as report,
+        vector_files.writer(FLAGS.output_file, FLAGS.output_format, layout) as write,
+    ):
+        report(0, size.num_tokens, lines=0)
+        for lines in extraction.in_input_order(
+            predict,
+            batches,
+            parts.strategy,
+            report=lambda done, **counts: report(done, size.num_tokens, **counts),
+            of_tokens=of_tokens,
+        ):
             write(lines)
 
 

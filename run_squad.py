@@ -41,7 +41,6 @@ from modeling.checkpoints import checkpoint, pretrained
 from serving import export, question_answering
 from training import errors, fine_tuning, run
 from training.flags import run_flags
-from training.results import reporting
 
 
 def prepare():
@@ -96,10 +95,8 @@ def read_predict(tokenizer):
 
 
 def cut(name, questions, tokenizer):
-    """The windows of questions; reports progress."""
-    report = reporting.Meter(f"{name}: windows", "question")
-    limits = squad_flags.limits()
-    return question_sets.load(name, questions, tokenizer, report=report, **limits)
+    """The windows of questions."""
+    return question_sets.load(name, questions, tokenizer, **squad_flags.limits())
 
 
 def make_task(config, tokenizer, data, choice, pad_to):

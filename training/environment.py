@@ -8,6 +8,7 @@ import platform
 
 # Less than this of TensorFlow's own log is for the reader of a run: errors.
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+_ALL = {"TF_CPP_MIN_LOG_LEVEL": "0"}
 # Reuses the memory of tensors. Without it, each one of some megabytes is given back to
 # the system and fetched anew, page by page: a few percent of training, a third of
 # extracting vectors.
@@ -18,9 +19,9 @@ _KERNELS = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 _CPU_INFO = "/proc/cpuinfo"
 
 
-def prepare(cpu_info: str = _CPU_INFO) -> dict[str, str]:
+def prepare(cpu_info: str = _CPU_INFO, *, is_quiet: bool = True) -> dict[str, str]:
     """Sets what pays on this processor and is not set; returns what holds, by name."""
-    wanted = _QUIET | _ALLOCATOR
+    wanted = (_QUIET if is_quiet else _ALL) | _ALLOCATOR
     if platform.machine() in ("x86_64", "AMD64") and "avx2" in _features(cpu_info):
         wanted |= _KERNELS
     return {name: os.environ.setdefault(name, value) for name, value in wanted.items()}

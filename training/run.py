@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from contract import atomic_files, file_names, wording
+from terminal import native_log
 from training import checkpoints as checkpoints_lib
 from training import errors, interruption, loop, run_directory, steps
 from training.distribution import devices
@@ -223,6 +224,7 @@ def _do_the_rest(
     reporter, watch = all_steps.reporter, all_steps.interruption
     state = _with_parts(settings, step, state)
     with _saving_ends_for_all(strategy), contextlib.closing(reporter), watch:
+        reporter.begin()
         batches = devices.distributed(strategy, training.batches_from(step))
         state = all_steps.train(batches, step, state)
         # All processes decide alike, whichever has been signalled since the last step.
@@ -264,6 +266,7 @@ def _first_timed(
         is_said = True
         results = train_steps(iterator, rates, count, *others)
         steps_done = int(results[0]["steps"])
+        native_log.end()  # TensorFlow is up
         seconds = time.monotonic() - started
         reporter.say(f"first {steps_done} step(s) done after {seconds:.1f} s")
         return results

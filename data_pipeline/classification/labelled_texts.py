@@ -15,6 +15,7 @@ from data_pipeline.classification import label_sets, tables, tasks
 from data_pipeline.examples import batching, packing, tf_records
 from data_pipeline.files import label_files
 from data_pipeline.text import tokenization
+from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
 _CHUNK_ROWS = 8192
@@ -254,8 +255,8 @@ def featurize(
     `encode` comes from `encoder` with the same limit, given to count truncated rows.
     """
     chunks = []
-    for start in range(0, len(table.text_a), _CHUNK_ROWS):
-        rows = slice(start, start + _CHUNK_ROWS)
+    name = f"tokenizing {os.path.basename(table.path)}: row"
+    for rows in progress.slices(len(table.text_a), _CHUNK_ROWS, name):
         texts = [tf.constant(table.text_a[rows], tf.string)]
         if table.text_b is not None:
             texts.append(tf.constant(table.text_b[rows], tf.string))

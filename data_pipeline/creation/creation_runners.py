@@ -22,7 +22,7 @@ def run_local(
 ) -> Totals:
     """Does what is left of a job, on the `num_workers` of `processes.start`.
 
-    `report` is called as report(done, total, instances=n) after each task.
+    `report` is called as report(done, total, instances=n), also before the first task.
 
     Raises:
         OSError, ValueError: a file cannot be read or written, another unfinished job is
@@ -35,6 +35,7 @@ def run_local(
             for i in creation_job.begin(job)
         )
         total = len(creation_job.settle(job).units) * job.num_tasks
+        report(0, total, instances=0)
         for done, counts in enumerate(_written(job, executor, num_workers), start=1):
             totals.update(counts)
             report(done, total, instances=totals["instances"])

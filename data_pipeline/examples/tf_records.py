@@ -5,6 +5,7 @@ bytes are those of protobuf's own serializer (features in the order of their nam
 """
 
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from contract import atomic_files
 from data_pipeline.examples import packing, ragged
+from terminal import progress
 
 # Sequences padded and encoded at a time.
 _CHUNK_ROWS = 4096
@@ -116,8 +118,8 @@ def write(
         atomic_files.replacing(path) as (temporary,),
         tf.io.TFRecordWriter(temporary) as writer,
     ):
-        for start in range(0, len(packed), _CHUNK_ROWS):
-            rows = slice(start, start + _CHUNK_ROWS)
+        name = f"writing {os.path.basename(path)}: row"
+        for rows in progress.slices(len(packed), _CHUNK_ROWS, name):
             arrays = packing.grids(packed, max_seq_length, rows)
             for name, values in columns.items():
                 chosen = values[rows]

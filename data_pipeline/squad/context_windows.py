@@ -11,7 +11,8 @@ thousands of questions at a time.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from contract import features
 from data_pipeline.examples import packing, ragged
 from data_pipeline.squad import squad_files
 from data_pipeline.text import tokenization
+from terminal import progress
 
 FIRST_UNIQUE_ID = 1_000_000_000
 # Contexts or questions handled at a time: enough to keep NumPy busy, little to hold.
@@ -137,21 +139,20 @@ def make_windows(
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
-    report: Callable[[int, int], None] = lambda done, total: None,
 ) -> ContextWindows:
     """Cuts the contexts of all questions; one without tokens has no window.
 
     Lengths are in tokens: of a window with its special tokens, from one window to the
     next (at most an excerpt), and of a question after truncation; one that leaves no
-    room raises ValueError. `report` gets (questions done, questions in all).
+    room raises ValueError.
     """
     check_lengths(max_seq_length, doc_stride, max_query_length)
-    contexts = tokenize_contexts(questions.contexts, tokenizer)
+    contexts = tokenize_contexts(questions.contexts, tokenizer, questions.path)
     limits = (max_seq_length, doc_stride, max_query_length)
     chunks = []
-    for start in range(0, len(questions), _CHUNK_ROWS):
-        report(start, len(questions))
-        rows = np.arange(start, min(start + _CHUNK_ROWS, len(questions)))
+    name = f"cutting {os.path.basename(questions.path)}: question"
+    for part in progress.slices(len(questions), _CHUNK_ROWS, name):
+        rows = np.arange(part.start, part.stop)
         chunks.append(_windows_of(rows, questions, contexts, tokenizer, limits))
     columns = {
         field.name: _concatenated([getattr(chunk, field.name) for chunk in chunks])
@@ -167,13 +168,13 @@ def _concatenated(arrays):
 
 
 def tokenize_contexts(
-    contexts: Sequence[str], tokenizer: tokenization.BertTokenizer
+    contexts: Sequence[str], tokenizer: tokenization.BertTokenizer, path: str = ""
 ) -> ContextTokens:
-    """Tokenizes all words of all contexts."""
+    """Tokenizes all words of all contexts; `path` is where they are from."""
     ids, pieces, words = [], [], []
-    for start in range(0, len(contexts), _CHUNK_ROWS):
-        chunk = contexts[start : start + _CHUNK_ROWS]
-        split = [squad_files.split_words(context) for context in chunk]
+    name = f"tokenizing {os.path.basename(path)}: context"
+    for part in progress.slices(len(contexts), _CHUNK_ROWS, name):
+        split = [squad_files.split_words(context) for context in contexts[part]]
         pieces_of_words = tokenizer.tokenize(
             [word for found in split for word in found]
         )

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,8 +68,6 @@ def load(
     split: str,
     questions: squad_files.Questions,
     tokenizer: tokenization.BertTokenizer,
-    *,
-    report: Callable[..., None],
     **limits: int,
 ) -> QuestionSet:
     """Cuts contexts as `context_windows.make_windows`, and prints a line about `split`.
@@ -77,9 +75,7 @@ def load(
     Raises:
         ValueError: a limit leaves no room, or no context has a token.
     """
-    windows = context_windows.make_windows(
-        questions, tokenizer, report=report, **limits
-    )
+    windows = context_windows.make_windows(questions, tokenizer, **limits)
     if not len(windows):
         raise ValueError(
             f"{questions.path}: no context has a token that the model reads; check "

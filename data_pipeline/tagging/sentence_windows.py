@@ -7,6 +7,7 @@ TensorFlow operations, so that training and the exported graph share them.
 
 import dataclasses
 import itertools
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from contract import features
 from data_pipeline.examples import packing, ragged
 from data_pipeline.tagging import tagged_files
 from data_pipeline.text import tokenization
+from terminal import progress
 
 # Words tokenized at a time: enough to keep the operations busy, little to hold.
 _CHUNK_WORDS = 1 << 16
@@ -148,8 +150,9 @@ def limits(max_seq_length: int, stride: int) -> tuple[int, int]:
 def _tokenize(sentences, tokenizer):
     """The pieces of all words, ragged int32 [W, (pieces)]."""
     words = list(itertools.chain.from_iterable(sentences.words))
-    starts = range(0, len(words), _CHUNK_WORDS)
-    chunks = [tokenizer.tokenize(words[at : at + _CHUNK_WORDS]) for at in starts]
+    name = f"tokenizing {os.path.basename(sentences.path)}: word"
+    parts = progress.slices(len(words), _CHUNK_WORDS, name)
+    chunks = [tokenizer.tokenize(words[part]) for part in parts]
     return tf.concat(chunks, axis=0)
 
 

@@ -12,6 +12,7 @@ from absl import logging
 
 from contract import wording
 from modeling.checkpoints import comparison, google, hugging_face, keras_files, names
+from terminal import progress
 
 _POOLER = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
 _HUGGING_FACE_FILES = (hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE)
@@ -160,7 +161,8 @@ def assign(model, file: WeightsFile) -> LoadReport:
         ValueError: shapes differ, or a weight is not finite; names the variable.
     """
     assigned, missing, used = [], [], set()
-    for name, variable in names.named_variables(model):
+    rows = names.named_variables(model)
+    for name, variable in progress.track(rows, len(rows), "loading weights: variable"):
         key, shape = name.key(file.format), tuple(variable.shape)
         if key in file.shapes:
             used.add(key)

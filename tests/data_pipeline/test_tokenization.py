@@ -78,6 +78,7 @@ def test_letters_do_not_depend_on_the_language_of_the_user(turkish_run):
 def test_reader_that_leaves_early_is_no_error(turkish_run):
     _, errors, code = turkish_run
     assert code == 0
+    assert errors.startswith("loading TensorFlow ...\n")
     assert "Error" not in errors.replace("CUDA Error", "").replace("CUDA error", "")
     assert "Traceback" not in errors
 

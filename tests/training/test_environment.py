@@ -42,6 +42,11 @@ def test_kernels_are_chosen_by_the_processor(
     assert {n: v for n, v in os.environ.items() if n.startswith("TF_")} == expected
 
 
+def test_verbose_program_shows_the_log_of_tensorflow(tmp_path, without_settings):
+    found = environment.prepare(str(tmp_path / "absent"), is_quiet=False)
+    assert found["TF_CPP_MIN_LOG_LEVEL"] == "0"
+
+
 def test_settings_of_the_user_stand(tmp_path, monkeypatch, without_settings):
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     os.environ[KERNELS] = "0"

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from absl import app, flags, logging
 
+from terminal import native_log
 from training import environment
 
 FLAGS = flags.FLAGS
@@ -99,10 +100,20 @@ def parse(define_flags: Callable[[], None]) -> None:
         text = str(error)  # a line for each flag
         text = f"\n{textwrap.indent(text, '  ')}" if "\n" in text else f" {text}"
         _end(f"FATAL Flags parsing error:{text}\nPass --help to see help on flags.")
-    settings = environment.prepare()
+    _announce_tensorflow(environment.prepare(is_quiet=FLAGS.verbosity < 1))
+
+
+def _announce_tensorflow(settings: dict[str, str]) -> None:
+    """The first line of a program, before the import; its own lines are filtered."""
     if FLAGS.verbosity >= 1:
         text = " ".join(f"{name}={value}" for name, value in settings.items())
         print(f"environment: {text}", file=sys.stderr)
+    if "tensorflow" in sys.modules:
+        return
+    if FLAGS.verbosity < 1:
+        native_log.begin()
+        logging.get_absl_handler().python_handler.setStream(sys.stderr)
+    print("loading TensorFlow ...", file=sys.stderr, flush=True)
 
 
 def run(main: Callable[[list[str]], object]) -> None:

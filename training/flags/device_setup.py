@@ -5,6 +5,7 @@ from typing import Any
 import tensorflow as tf
 from absl import flags
 
+from terminal import progress
 from training.distribution import cluster, devices
 from training.flags import device_flags
 from training.optimization import accumulation
@@ -45,12 +46,15 @@ def set_up(*, one_host: bool = False) -> Any:
             "--require_gpu: TensorFlow finds no GPU; see nvidia-smi, and install "
             "tensorflow[and-cuda]"
         )
-    return devices.strategy_for(
+    strategy = devices.strategy_for(
         kind,
         tpu_name=address,
         tpu_zone=FLAGS.tpu_zone,
         gcp_project=FLAGS.gcp_project,
     )
+    if not devices.is_chief(strategy):
+        progress.hide()
+    return strategy
 
 
 def _check_remote_paths(address: str) -> None:

@@ -5,8 +5,8 @@ import collections
 import numpy as np
 import tensorflow as tf
 
+from terminal import native_log, progress
 from training.distribution import devices
-from training.results import reporting
 
 
 class Remembered:
@@ -53,9 +53,10 @@ def predict(predict_function, batches, order, strategy):
     is_real = indices >= 0
     results: dict[str, list[np.ndarray]] = {}
     distributed = devices.distributed(strategy, batches)
-    for features in reporting.progress(distributed, len(order), "predicting"):
+    for features in progress.track(distributed, len(order), "predicting: batch"):
         for name, value in predict_function(features).items():
             results.setdefault(name, []).append(value.numpy())
+        native_log.end()  # TensorFlow is up
     outputs = {}
     for name, values in results.items():
         shares = np.stack(_equally_long(values))  # [steps, B / processes, ...]
@@ -94,8 +95,9 @@ def objective_scores(evaluate_function, batches, num_batches, strategy):
     totals: dict[str, float] = collections.defaultdict(float)
     counts: dict[str, float] = collections.defaultdict(float)
     distributed = devices.distributed(strategy, batches)
-    for features in reporting.progress(distributed, num_batches, "evaluating"):
+    for features in progress.track(distributed, num_batches, "evaluating: batch"):
         found = tf.nest.map_structure(float, evaluate_function(features))
+        native_log.end()  # TensorFlow is up
         pairs = dict(found["metrics"])
         for part, total in found["totals"].items():
             loss += total / found["counts"][part] / num_batches

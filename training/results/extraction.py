@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from terminal import native_log
 from training.distribution import devices
 
 
@@ -37,6 +38,7 @@ def in_input_order(
     num_tokens = num_lines = next_id = 0
     for batch in devices.distributed(strategy, batches):
         outputs = {k: v.numpy() for k, v in predict_function(batch).items()}
+        native_log.end()  # TensorFlow is up
         lengths = outputs["input_mask"].sum(axis=1)
         for row, unique_id in enumerate(outputs["unique_ids"].tolist()):
             if unique_id < 0:

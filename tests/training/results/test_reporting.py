@@ -1,7 +1,6 @@
 """Tests of training/results/reporting.py."""
 
 import io
-import itertools
 
 import pytest
 import tensorflow as tf
@@ -10,11 +9,6 @@ from tensorboard.backend.event_processing import event_accumulator
 from training.results import reporting
 
 RESULTS = {"loss": 0.5, "gradient_norm": 2.0, "examples": 64, "tokens": 640}
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 @pytest.fixture
@@ -83,6 +77,7 @@ def test_process_that_does_not_write_still_shows_its_progress(tmp_path, clock):
     """Of several processes the chief writes for TensorBoard."""
     stream = io.StringIO()
     reporter = reporting.Reporter(str(tmp_path), 40, writes=False, stream=stream)
+    reporter.begin()
     clock["now"] += 20
     reporter.train(20, RESULTS, 1e-3)
     reporter.evaluated(20, {"accuracy": 0.75, "blanks": "| a |"})
@@ -101,6 +96,7 @@ def test_nothing_is_written_before_the_first_scalar(tmp_path):
 def test_progress_in_a_file(tmp_path, clock):
     stream = io.StringIO()
     reporter = reporting.Reporter(str(tmp_path), 4000, start_step=1000, stream=stream)
+    reporter.begin()
     clock["now"] += 20
     reporter.train(1500, RESULTS, 1.5e-5)
     clock["now"] += 5  # too soon for another line
@@ -117,46 +113,3 @@ def test_progress_in_a_file(tmp_path, clock):
         "step 4000/4000 (100 %)  loss 0.5000  rate 0.00e+00  13 examples/s  "
         "128 tokens/s  0:00 left",
     ]
-
-
-def test_progress_on_a_terminal_rewrites_its_line(tmp_path, clock):
-    stream = Terminal()
-    reporter = reporting.Reporter(str(tmp_path), 40, stream=stream)
-    for step in (10, 20):
-        clock["now"] += 1
-        reporter.train(step, RESULTS, 1e-3)
-    reporter.say("a line of its own")
-    clock["now"] += 1
-    reporter.train(30, RESULTS, 1e-3)
-    reporter.close()
-    text = stream.getvalue()
-    assert text.count("\n") == 4 and text.endswith("\n\n")
-    lines = text.split("\n")
-    assert [line.startswith("\rstep 10/40 (25 %)") for line in lines[:2]] == [
-        True,
-        False,
-    ]
-    assert lines[0].count("\r") == 2  # two states of one line
-    assert lines[1] == "a line of its own"
-    assert lines[2].startswith("\rstep 30/40 (75 %)")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3599, "59:59"), (3661, "1:01:01")],
-)
-def test_time_left(seconds, shown):
-    assert reporting._clock(seconds) == shown
-
-
-def test_progress_of_a_prediction(clock):
-    stream = io.StringIO()
-    seconds = itertools.accumulate([0, 4, 4, 4, 4, 4])
-    seen = []
-    for batch, now in zip(
-        reporting.progress("abcde", 5, "predicting", stream), seconds, strict=False
-    ):
-        seen.append(batch)
-        clock["now"] = 100 + now + 4
-    assert seen == list("abcde")
-    assert stream.getvalue() == "predicting: batch 3/5 (60 %)  0:08 left\n"

@@ -1,0 +1,59 @@
+"""What a program says first, on a TensorFlow that writes two lines and fails."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests import tiny
+
+KNOWN = (
+    "I0000 00:00:1795352007.226195   27198 cudart_stub.cc:31] Could not find cuda "
+    "drivers on your machine, GPU will not be used."
+)
+UNKNOWN = "E0000 00:00:1795352007.226195   27198 cudart_stub.cc:31] what is that?"
+STUB = f"""
+import os, time
+time.sleep(0.3)
+os.write(2, {f"{KNOWN}{chr(10)}{UNKNOWN}{chr(10)}".encode()!r})
+raise SystemExit(7)
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A function that runs a program: lines of standard error, and seconds to each."""
+    (tmp_path / "tensorflow.py").write_text(STUB)
+    (tmp_path / "keras.py").write_text("import tensorflow")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PATH": str(tmp_path)}
+
+    def run(program, *arguments):
+        process = subprocess.Popen(
+            [sys.executable, program, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tiny.ROOT,
+            env=environment,
+        )
+        timed = [(line.rstrip("\n"), time.monotonic()) for line in process.stderr]
+        assert process.communicate(timeout=100)[0] == ""
+        assert process.returncode == 7
+        return [line for line, _ in timed], [seconds for _, seconds in timed]
+
+    return run
+
+
+def test_first_line_is_ours_and_comes_before_the_import(run):
+    said, times = run("build_vocab.py", "--input_file=a", "--output_file=b")
+    assert said == ["loading TensorFlow ...", UNKNOWN]
+    assert times[1] - times[0] > 0.2  # the import sleeps
+
+
+def test_verbose_program_shows_all(run):
+    arguments = ("--input_file=a", "--output_file=b", "--verbosity=1")
+    environment, *said = run("build_vocab.py", *arguments)[0]
+    assert environment.startswith("environment: ")
+    assert said == ["loading TensorFlow ...", KNOWN, UNKNOWN]

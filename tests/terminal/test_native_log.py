@@ -1,0 +1,180 @@
+"""Tests of terminal/native_log.py, on processes that write as TensorFlow does."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from terminal import native_log
+from tests import tiny
+
+# Recorded from TensorFlow 2.21 without a GPU, and from reports about 2.16 to 2.20.
+OF_EVERY_START = (
+    "WARNING: All log messages before absl::InitializeLog() is called are written to "
+    "STDERR",
+    "I0000 00:00:1795352007.225621   27198 port.cc:153] oneDNN custom operations are "
+    "on. You may see slightly different numerical results due to floating-point "
+    "round-off errors",
+    "I0000 00:00:1795352234.074691   30512 cpu_feature_guard.cc:227] This TensorFlow "
+    "binary is optimized to use available CPU instructions in performance-critical "
+    "operations.",
+    "To enable the following instructions: AVX2 FMA, in other operations, rebuild "
+    "TensorFlow with the appropriate compiler flags.",
+    "E0000 00:00:1795352012.109592   27198 util.cc:131] oneDNN supports DT_INT64 only "
+    "on platforms with AVX-512. Falling back to the default Eigen-based implementation",
+    "2025-02-09 09:37:32.334610: E external/local_xla/xla/stream_executor/cuda/"
+    "cuda_dnn.cc:9261] Unable to register cuDNN factory: Attempting to register "
+    "factory for plugin cuDNN when one has already been registered",
+    "W0000 00:00:1736841518.537290   68237 computation_placer.cc:177] computation "
+    "placer already registered. Please check linkage and avoid linking the same "
+    "target more than once.",
+    "2025-02-09 09:37:33.337631: W tensorflow/compiler/tf2tensorrt/utils/"
+    "py_utils.cc:38] TF-TRT Warning: Could not find TensorRT",
+    "I0000 00:00:1795352237.882822   30512 service.cc:153] XLA service 0x55a770c93e90 "
+    "initialized for platform Host (this does not guarantee that XLA will be used).",
+    "I0000 00:00:1795352237.882855   30512 service.cc:161]   StreamExecutor [0]: Host",
+    "I0000 00:00:1795352237.930034   30512 device_compiler.h:208] Compiled cluster "
+    "using XLA!  This line is logged at most once for the lifetime of the process.",
+)
+WITHOUT_GPU = (
+    "I0000 00:00:1795352007.226195   27198 cudart_stub.cc:31] Could not find cuda "
+    "drivers on your machine, GPU will not be used.",
+    "E0000 00:00:1795352011.789523   27198 cuda_platform.cc:52] failed call to cuInit: "
+    "INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",
+    "2021-10-16 14:56:09.420781: E tensorflow/stream_executor/cuda/"
+    "cuda_diagnostics.cc:313] kernel version 460.91.3 does not match DSO version "
+    "470.57.2 -- cannot find working devices in this configuration",
+    "2024-04-04 20:14:26.929802: W tensorflow/core/common_runtime/gpu/"
+    "gpu_device.cc:1960] Cannot dlopen some GPU libraries. Please make sure",
+    "Skipping registering GPU devices...",
+)
+UNKNOWN = (
+    "E0000 00:00:1795352011.789523   27198 cuda_platform.cc:52] no such device",
+    "F0000 00:00:1795352011.789523   27198 cuda_platform.cc:52] failed call to cuInit:",
+    "E0000 00:00:1795352011.789523   27198 other.cc:52] failed call to cuInit: X",
+    "failed call to cuInit: said by nobody known",
+    "The TensorFlow library was compiled to use AVX instructions, but these are not "
+    "available on your machine.",
+    "",
+    "ä \x1b[1mcolour\x1b[0m",
+)
+# Its own line is written to sys.stderr; SAID stands for what C++ writes.
+PROGRAM = """
+import os, sys
+from terminal import native_log
+native_log.begin()
+os.write(2, {said!r})
+{more}
+"""
+
+
+def start(said="", more="", **settings):
+    settings = {"stderr": subprocess.PIPE, **settings}
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(said=said.encode(), more=more)],
+        stdout=subprocess.PIPE,
+        cwd=tiny.ROOT,
+        **settings,
+    )
+
+
+def lines(*parts):
+    return "".join(f"{line}\n" for part in parts for line in part)
+
+
+@pytest.mark.parametrize("line", (*OF_EVERY_START, *WITHOUT_GPU, *UNKNOWN))
+def test_lines_that_are_known(line):
+    line_bytes = line.encode()
+    of_every_start = line in OF_EVERY_START
+    assert native_log.is_known(line_bytes, hides_gpu=False) == of_every_start
+    known = of_every_start or line in WITHOUT_GPU
+    assert native_log.is_known(line_bytes, hides_gpu=True) == known
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Variables of a process; a GPU is there where `nvidia-smi` is."""
+    return {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(tiny.ROOT)}
+
+
+@pytest.mark.parametrize("hidden", [None, "-1"])
+@pytest.mark.parametrize("with_gpu", [False, True])
+def test_unknown_lines_pass_and_known_ones_do_not(
+    environment, tmp_path, with_gpu, hidden
+):
+    environment.pop("CUDA_VISIBLE_DEVICES", None)
+    if hidden:
+        environment["CUDA_VISIBLE_DEVICES"] = hidden
+    if with_gpu:
+        (tmp_path / "nvidia-smi").write_text("")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    said = lines(UNKNOWN[:3], OF_EVERY_START, WITHOUT_GPU, UNKNOWN[3:])
+    process = start(said, "print('out'); os.write(2, b'no end')", env=environment)
+    out, err = process.communicate(timeout=60)
+    shown = WITHOUT_GPU if with_gpu and not hidden else ()
+    assert err.decode() == lines(UNKNOWN[:3], shown, UNKNOWN[3:]) + "no end"
+    assert (process.returncode, out) == (0, b"out\n")
+
+
+@pytest.mark.parametrize("ending", ["os.kill(os.getpid(), 4)", "os.abort()"])
+def test_crash_keeps_what_was_written(ending):
+    process = start(lines(OF_EVERY_START, UNKNOWN) + "no end", ending)
+    err = process.communicate(timeout=60)[1]
+    assert err.decode() == lines(UNKNOWN) + "no end"
+    assert process.returncode in (-signal.SIGILL, -signal.SIGABRT)
+
+
+def test_more_than_a_pipe_holds_is_passed_on_while_the_interpreter_is_locked():
+    """A thread of the same process would wait for the lock, and os.write for it."""
+    hold = "import ctypes; text = b'x' * 99 + b'\\n'\n"
+    hold += "for _ in range(5000): ctypes.PyDLL(None).write(2, text, 100)"
+    err = start("", hold).communicate(timeout=60)[1]
+    assert err == (b"x" * 99 + b"\n") * 5000
+
+
+def test_beginning_of_a_line_is_not_held_back():
+    process = start("", "os.write(2, b'go on? '); sys.stdin.read()", stdin=-1)
+    assert process.stderr.read(7) == b"go on? "  # while it waits
+    process.communicate(timeout=60)
+
+
+def test_own_lines_pass_by_and_come_after_what_was_written_before_the_end():
+    more = "os.write(2, b'native\\n'); native_log.end(); sys.stderr.write('own\\n')\n"
+    more += f"os.write(2, {OF_EVERY_START[0].encode()!r})"
+    err = start(OF_EVERY_START[1] + "\n", more).communicate(timeout=60)[1]
+    assert err.decode() == f"native\nown\n{OF_EVERY_START[0]}"  # no filter any more
+
+
+def test_forked_processes_stay_filtered_and_may_outlive_it():
+    more = """
+go, went = os.pipe()
+if os.fork() == 0:
+    os.close(went); os.read(go, 1)
+    native_log.end()  # is not theirs
+    os.write(2, b'worker\\n' + """
+    more += f"{OF_EVERY_START[0].encode()!r} + b'\\n')\n    os._exit(0)\n"
+    more += "native_log.end(); sys.stderr.write('own\\n'); os.close(went); os.wait()"
+    err = start("", more).communicate(timeout=60)[1]
+    assert err == b"own\nworker\n"
+
+
+def test_standard_error_stays_a_terminal():
+    ours, its = pty.openpty()
+    more = "assert sys.stderr.isatty() and not os.isatty(2)\n"
+    more += "native_log.end()\nassert sys.stderr.isatty() and os.isatty(2)"
+    process = start(OF_EVERY_START[0] + "\nother\n", more, stderr=its)
+    os.close(its)
+    assert process.communicate(timeout=60)[0] == b""
+    assert (process.returncode, os.read(ours, 999)) == (0, b"other\r\n")
+    os.close(ours)
+
+
+def test_captured_standard_error_is_left_alone(capfd):
+    stream = sys.stderr
+    native_log.begin()
+    os.write(2, OF_EVERY_START[0].encode())
+    assert sys.stderr is stream
+    assert capfd.readouterr().err == OF_EVERY_START[0]

@@ -1,0 +1,267 @@
+"""Tests of terminal/progress.py: lines in a file, bars on real pseudo-terminals."""
+
+import fcntl
+import io
+import itertools
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+from terminal import progress
+from tests import tiny
+
+# A run that trains, with an evaluation on the way, as fast as the bars' pauses allow.
+RUN = """
+import os, sys, time
+from terminal import progress
+progress._SHORT_SECONDS = {short}
+progress._BAR_SECONDS = 0.0
+def work():
+    with progress.Progress("step", stays=True) as report:
+        report(0, 4000)
+        for step in (1000, 2000):
+            time.sleep(0.02)
+            report(step, 4000, "loss 0.5000", "rate 3.1e-05", f"{{'x' * 30}}", "last")
+        for _ in progress.track("ab", 2, "predicting: batch"):
+            time.sleep(0.02)
+        progress.say("evaluation at step 2000: accuracy 0.75")
+        {more}
+        report(4000, 4000, "loss 0.2500")
+work()
+print("end")
+"""
+ALL = [
+    "step 0/4000",
+    "step 1000/4000",
+    "step 2000/4000",
+    "predicting: batch 0/2",
+    "predicting: batch 1/2",
+    "predicting: batch 2/2",
+    "step 2000/4000",
+    "evaluation at step 2000: accuracy 0.75",
+    "step 2000/4000",
+    "step 4000/4000",
+    "end",
+]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that shows what the test sets."""
+    hands = {"now": 100.0}
+    monkeypatch.setattr(progress.time, "monotonic", lambda: hands["now"])
+    return hands
+
+
+def resize(terminal, columns):
+    size = struct.pack("HHHH", 24, columns, 0, 0)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
+
+
+def on_terminal(columns, *, short=0.0, more="", **variables):
+    """What RUN writes to a terminal, with all its control characters, and its code."""
+    environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": str(tiny.ROOT)}
+    environment.pop("CI", None)
+    ours, its = pty.openpty()
+    resize(ours, columns)
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN.format(short=short, more=more)],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env=environment | variables,
+    )
+    os.close(its)
+    text = b""
+    while True:
+        try:
+            block = os.read(ours, 1 << 16)
+        except OSError:  # nobody writes any more
+            break
+        text += block
+    os.close(ours)
+    return text.decode(), process.wait(60)
+
+
+def states(text):
+    """What stood in the last line, one state after another."""
+    found = [state.strip() for state in re.split(r"[\r\n]+", text)]
+    return list(filter(None, found))
+
+
+def summary(text):
+    """The states, short and without repetitions."""
+    return [state for state, _ in itertools.groupby(map(short, states(text)))]
+
+
+def short(state):
+    """A state of a bar as a line in a file would begin."""
+    bar = re.match(r"(.*?) +(\d+) %\|.*\| (\d+/\d+)", state)
+    return f"{bar[1]} {bar[3]}" if bar else state
+
+
+def cells(text):
+    """The lines of a terminal in the end: later characters replace earlier ones."""
+    lines = []
+    for line in text.split("\n"):
+        shown = ""
+        for part in line.rstrip("\r").split("\r"):
+            shown = part + shown[len(part) :]
+        lines.append(shown.rstrip())
+    return lines
+
+
+@pytest.fixture(scope="module")
+def narrow():
+    return on_terminal(80)
+
+
+def test_one_bar_at_a_time_and_lines_above_it(narrow):
+    text, code = narrow
+    assert code == 0
+    assert summary(text) == ALL
+    # What is left: the inner bar has given its line back.
+    evaluation, step, *rest = cells(text)
+    assert evaluation == "evaluation at step 2000: accuracy 0.75"
+    assert short(step) == "step 4000/4000"
+    assert rest == ["end", ""]
+
+
+def test_bar_says_speed_time_left_and_what_there_is_room_for(narrow):
+    first, second = (
+        next(state for state in states(narrow[0]) if f" {step}/4000" in state)
+        for step in (1000, 2000)
+    )
+    texts = r"  loss 0\.5000  rate 3\.1e-05"
+    bar = r"step  %s %%\|[█▏▎▍▌▋▊▉ ]{10,}\| %s/4000"
+    # Nobody knows yet how much of its time was for making ready.
+    assert re.fullmatch(bar % (25, 1000) + texts, first)
+    speed = r"  [\d.]+/s  0:00 left"
+    assert re.fullmatch(bar % (50, 2000) + speed + texts, second)
+    for state, parts in ((first, 4), (second, 2)):
+        assert state.count("█") == len(re.search(r"\|(.*)\|", state)[1]) // parts
+    assert max(map(len, states(narrow[0]))) == 79
+
+
+def test_wide_terminal_has_a_wide_bar_and_all_texts():
+    text = on_terminal(200)[0]
+    assert summary(text) == ALL
+    assert len(states(text)[0]) == 199
+    state = next(state for state in states(text) if "1000/" in state)
+    assert state.endswith("  rate 3.1e-05  " + "x" * 30 + "  last")
+
+
+def test_terminal_that_is_resized():
+    narrower = (
+        "import fcntl, struct, termios\n        fcntl.ioctl(2, termios.TIOCSWINSZ,"
+    )
+    narrower += " struct.pack('HHHH', 24, 60, 0, 0)); report(3000, 4000)"
+    found = states(on_terminal(100, more=narrower)[0])
+    widths = {short(state): len(state) for state in found}
+    assert (widths["step 0/4000"], widths["step 3000/4000"]) == (99, 59)
+
+
+def test_short_work_has_no_bar():
+    found = [state for state in ALL if "predicting" not in state]
+    found.remove("step 2000/4000")  # once; nothing stands between two of them
+    assert summary(on_terminal(80, short=5.0)[0]) == found
+
+
+@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"CI": "true"}])
+def test_terminal_of_a_log_gets_lines(variables):
+    text, code = on_terminal(80, **variables)
+    assert code == 0
+    assert text.splitlines() == [
+        "evaluation at step 2000: accuracy 0.75",
+        "step 4000/4000 (100 %)  loss 0.2500  0:00 left",
+        "end",
+    ]
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_interruption_leaves_the_cursor_on_a_new_line(inner):
+    more = "os.kill(os.getpid(), 2); time.sleep(9)"
+    if inner:
+        more = f"for _ in progress.track('ab', 2, 'inner'): {more}"
+    text, code = on_terminal(80, more=more)
+    assert code == -2
+    lines = cells(text)
+    assert short(lines[1]) == "step 2000/4000"
+    assert lines[2].startswith("Traceback") and lines[-1] == ""
+
+
+def test_bars_can_be_turned_off_as_all_of_tqdm():
+    text, code = on_terminal(80, TQDM_DISABLE="1")
+    assert (text.splitlines(), code) == ([ALL[7], ALL[-1]], 0)
+
+
+def test_lines_in_a_file(clock):
+    stream = io.StringIO()
+    seen = []
+    for item in progress.track("abcde", 5, "predicting: batch", stream=stream):
+        seen.append(item)
+        clock["now"] += 4
+    assert seen == list("abcde")
+    assert stream.getvalue() == "predicting: batch 3/5 (60 %)  0:08 left\n"
+
+
+def test_lines_in_a_file_count_from_the_first_report(clock):
+    stream = io.StringIO()
+    with progress.Progress("writing: task", stream=stream) as report:
+        clock["now"] += 50  # before anything is done
+        report(10, 40, instances=100)
+        clock["now"] += 20
+        report(20, 40, instances=300)
+        report(21, 40, instances=310)
+    line = "writing: task 20/40 (50 %)  300 instances, 10/s  0:40 left\n"
+    assert stream.getvalue() == line
+
+
+def test_slices_cover_all_rows_once(clock):
+    stream = io.StringIO()
+    found = []
+    for rows in progress.slices(10, 4, "tokenizing: row", stream=stream):
+        found += range(10)[rows]
+        clock["now"] += 10
+    assert found == list(range(10))
+    assert stream.getvalue().splitlines() == [
+        "tokenizing: row 4/10 (40 %)  0:15 left",
+        "tokenizing: row 8/10 (80 %)  0:05 left",
+        "tokenizing: row 10/10 (100 %)  0:00 left",
+    ]
+    assert list(progress.slices(0, 4, "tokenizing: row", stream=stream)) == []
+
+
+@pytest.mark.parametrize("is_hidden", [False, True])
+def test_hidden_progress_is_that_of_another_process(clock, monkeypatch, is_hidden):
+    monkeypatch.setattr(progress, "_is_hidden", False)
+    if is_hidden:
+        progress.hide()
+    stream = io.StringIO()
+    with progress.Progress("step", stays=True, stream=stream) as report:
+        report(0, 1)
+        report(1, 1)
+    progress.say("said", stream)
+    line = "step 1/1 (100 %)  0:00 left\n"
+    assert stream.getvalue() == ("" if is_hidden else line) + "said\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3599, "59:59"), (3661, "1:01:01")],
+)
+def test_time_left(seconds, shown):
+    assert progress._clock(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"), [(12345.6, "12346/s"), (99.94, "99.9/s"), (0.0123, "0.0123/s")]
+)
+def test_speed(rate, shown):
+    assert progress._speed(rate) == shown
