@@ -136,9 +136,23 @@ def measure_training(config, point):
         "steps_per_second": rate,
         "tokens_per_second": rate * batch.size * batch.length,
         "gflop_per_step": gflop,
-        "share_of_peak": gflop * rate / found["peak_gflops"],
         **found,
     }
+
+
+def with_shares(points):
+    """Adds "share_of_peak" to training points.
+
+    The peak is the highest of all their processes: other load may lower that of one.
+    """
+    peak = max((point["peak_gflops"] for point in points), default=None)
+    return [
+        {
+            **point,
+            "share_of_peak": point["gflop_per_step"] * point["steps_per_second"] / peak,
+        }
+        for point in points
+    ]
 
 
 def measure_creation(point):
@@ -245,6 +259,7 @@ def main(_):
                 results[kind].append(measure())
             except turns.SideFailed as error:
                 sys.exit(str(error))
+            results["training"] = with_shares(results["training"])
             write(path, results)
         for kind in KINDS:
             print(table(results[kind]))

@@ -34,6 +34,7 @@ STYLE = {
     "xtick.color": INK,
     "ytick.color": INK,
 }
+SHARE = "share_of_peak"
 # (key of a point, label, divisor) across, and down.
 SIZES = (
     ("train_batch_size", "batch, sequences", 1),
@@ -43,7 +44,7 @@ SIZES = (
 )
 TRAINING = (
     ("tokens_per_second", "1,000 tokens/s", 1000),
-    ("share_of_peak", "share of peak", 1),
+    (SHARE, "share of peak", 1),
     ("peak_memory_mb", "memory, GB", 1000),
 )
 CREATION_SIZES = (("megabytes", "corpus, MB", 1), ("num_workers", "workers", 1))
@@ -79,12 +80,12 @@ def panels(columns, rows, title, path):
 
     Args:
         columns: (points, (key, label, divisor)) each.
-        rows: (key, label, divisor) each; a row has one scale, which begins at 0.
+        rows: (key, label, divisor) each; all scales begin at 0.
     """
     with matplotlib.rc_context(STYLE):
         size = (2.2 * len(columns) + 0.6, 1.4 * len(rows) + 0.9)
         figure = figures.Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(len(rows), len(columns), sharex="col", sharey="row")
+        axes = figure.subplots(len(rows), len(columns), sharex="col")
         for column, (points, (x, x_label, _)) in enumerate(columns):
             for row, (y, y_label, divisor) in enumerate(rows):
                 axis = axes[row][column]
@@ -96,8 +97,9 @@ def panels(columns, rows, title, path):
                     markersize=3.5,
                 )
                 axis.grid(True)
-                axis.set_xlim(left=0)
-                axis.set_ylim(bottom=0)
+                axis.set_xlim(0, 1.05 * max(point[x] for point in points))
+                top = max(point[y] / divisor for point in points)
+                axis.set_ylim(0, 1.0 if y == SHARE else 1.1 * top)
                 if column == 0:
                     axis.set_ylabel(y_label)
             axes[-1][column].set_xlabel(x_label)

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 from absl import flags
+from matplotlib import figure as figures
 
 from benchmarks import cost_model, growth, growth_plots, growth_point, sides, turns
 from modeling import config as config_lib
@@ -58,7 +59,7 @@ def calls(monkeypatch):
         return {
             "seconds": 4.0,
             "loss": 0.7,
-            "peak_gflops": 50.0,
+            "peak_gflops": 50.0 + len(made) % 2,
             "peak_memory_mb": 900.0,
             "libraries_memory_mb": 800.0,
         }
@@ -94,7 +95,8 @@ def test_command_measures(lengths, flag_values, monkeypatch, capsys):
         batch = cost_model.Batch(4, found["max_seq_length"])
         gflop = cost_model.training_operations(config, batch) / 1e9
         assert found["gflop_per_step"] == gflop
-        share = gflop * found["steps_per_second"] / found["peak_gflops"]
+        share = gflop * found["steps_per_second"]
+        share /= max(point["peak_gflops"] for point in points)
         assert found["share_of_peak"] == pytest.approx(share)
         tokens = found["steps_per_second"] * 4 * found["max_seq_length"]
         assert found["tokens_per_second"] == pytest.approx(tokens)
@@ -126,7 +128,10 @@ def test_each_size_is_varied_around_the_middle(flag_values, calls):
     ]
     wide = settings[-1]["config"]
     assert (wide["num_attention_heads"], wide["intermediate_size"]) == (4, 32)
-    first = results_of(flag_values)["training"][0]
+    first, second = results_of(flag_values)["training"][:2]
+    # Of the highest peak, that of the first process.
+    assert first["peak_gflops"] == 51 and second["peak_gflops"] == 50
+    assert second["share_of_peak"] == second["gflop_per_step"] * 0.5 / 51
     assert first["steps_per_second"] == 2 / 4.0
     assert first["tokens_per_second"] == 2 / 4.0 * 2 * 8
 
@@ -256,6 +261,26 @@ def test_series_are_points_that_differ_in_one_size(tmp_path):
     assert middle == {"corpus_copies": 1, "num_workers": 2}
     series = growth_plots.series(results["creation"], middle, "num_workers")
     assert [point["num_workers"] for point in series] == [1, 2]
+
+
+def test_every_point_is_within_its_axes(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        figures.Figure, "savefig", lambda *args, **_: drawn.append(args)
+    )
+    growth_plots.draw(write_results(tmp_path / "growth.json"), tmp_path)
+    axes = [axis for figure, _ in drawn for axis in figure.axes]
+    assert len(axes) == 3 * 4 + 2 * 2
+    for axis in axes:
+        (line,) = axis.lines
+        for values, limits in (
+            (line.get_xdata(), axis.get_xlim()),
+            (line.get_ydata(), axis.get_ylim()),
+        ):
+            assert limits[0] == 0 and 0 < min(values) <= max(values) < limits[1]
+    lines = [axis.lines[0] for axis in drawn[0][0].axes]
+    assert list(lines[0].get_xdata()) == [4, 8]
+    assert list(lines[0].get_ydata()) == [1.0, 1.5]
 
 
 def test_pictures_say_what_was_measured_where(tmp_path):
