@@ -269,8 +269,9 @@ def table(points):
     """Markdown, a line a point."""
     if not points:
         return ""
-    lines = [list(points[0]), ["---"] * len(points[0])]
-    lines += [[text_of(value) for value in point.values()] for point in points]
+    names = list(points[0])
+    lines = [names, ["---"] * len(names)]
+    lines += [[text_of(point[name]) for name in names] for point in points]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
