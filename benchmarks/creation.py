@@ -43,7 +43,6 @@ def run(directory, watches_memory=False):
     process = psutil.Popen(
         [sys.executable, script, *arguments, f"--output_file={directory}/x.tfrecord"],
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
         text=True,
     )
     most = 0
@@ -51,6 +50,8 @@ def run(directory, watches_memory=False):
         most = max(most, memory(process))
         time.sleep(0.1)
     output, _ = process.communicate()
+    if process.returncode:
+        sys.exit(f"{script.name} ended with exit code {process.returncode}")
     lines = [line.split(" = ") for line in output.splitlines() if " = " in line]
     printed = {name.strip(): float(value) for name, value in lines}
     return {**printed, "most_memory": most}

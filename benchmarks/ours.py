@@ -93,20 +93,26 @@ def batches_of(work):
 
 
 def train(job):
-    """Steps of the compiled loop of our runs; the first of the warm-up traces it."""
+    """Steps of a model with given weights."""
     _, model = open_pretrained(job.pretrained, job.head, job.num_classes)
+    work = sides.Work.load(job.work)
+    return time_training(model, job.head, work, job.warm_up, job.steps)
+
+
+def time_training(model, head, work, warm_up, num_steps):
+    """Steps of the compiled loop of our runs; the first of the warm-up traces it."""
     adam = optimizer.BertAdam()
     adam.build(model.trainable_variables)
     strategy = tf.distribute.get_strategy()
     run_steps = steps.train_function(
-        model, adam, OBJECTIVES[job.head](), strategy, seed=1, jit_compile=False
+        model, adam, OBJECTIVES[head](), strategy, seed=1, jit_compile=False
     )
-    iterator = iter(batches_of(sides.Work.load(job.work)))
-    rates = tf.fill([max(job.warm_up, job.steps)], 1e-5)
+    iterator = iter(batches_of(work))
+    rates = tf.fill([max(warm_up, num_steps)], 1e-5)
     step, scaling = tf.constant(0, tf.int64), loss_scale.of({})
-    run_steps(iterator, rates, tf.constant(job.warm_up), step, scaling)
+    run_steps(iterator, rates, tf.constant(warm_up), step, scaling)
     begin = time.perf_counter()
-    results, _ = run_steps(iterator, rates, tf.constant(job.steps), step, scaling)
+    results, _ = run_steps(iterator, rates, tf.constant(num_steps), step, scaling)
     loss = float(results["loss"])
     return {"seconds": time.perf_counter() - begin, "loss": loss}
 

@@ -51,11 +51,10 @@ class Source:
         return ours.open_tokenizer(self.pretrained)
 
 
-def full_sequences(source):
-    """A batch of random tokens without padding, of two classes."""
-    count, length = source.row.batch_size, source.row.max_seq_length
+def random_sequences(count, length, vocab_size):
+    """Sequences of random tokens without padding, of two classes."""
     rng = np.random.default_rng(1)
-    tokens = rng.integers(1, source.shape.vocab_size, count * length)
+    tokens = rng.integers(1, vocab_size, count * length)
     packed = packing.Packed(
         tokens.astype(features.INTEGER),
         length * np.arange(count + 1),
@@ -63,6 +62,12 @@ def full_sequences(source):
     )
     labels = rng.integers(0, 2, count).astype(features.INTEGER)
     return packed, {features.LABEL_IDS: labels}, 2
+
+
+def full_sequences(source):
+    """A batch of `random_sequences`."""
+    row = source.row
+    return random_sequences(row.batch_size, row.max_seq_length, source.shape.vocab_size)
 
 
 def masked_sequences(source):

@@ -46,7 +46,7 @@ def measured(row, prepared, runs):
 
 def markdown(results):
     """The whole report of what compare.py writes as JSON."""
-    lines = [_machine(results["machine"]), ""]
+    lines = [machine_line(results["machine"]), ""]
     lines += [f"* {line}" for line in _sides(results["rows"])]
     lines += ["", _line(HEADER), _line("---" for _ in HEADER)]
     lines += [_line(_cells(row)) for row in results["rows"].values() if "runs" in row]
@@ -57,7 +57,8 @@ def markdown(results):
     return "\n".join(lines) + "\n"
 
 
-def _machine(machine):
+def machine_line(machine):
+    """Processor, cores, instruction sets and memory."""
     sets = ", ".join(machine["instruction_sets"]) or "unknown instruction sets"
     return (
         f"{machine['processor']}, {machine['cores']} cores, {sets}, "

@@ -513,6 +513,9 @@ def test_each_script_runs_every_day():
         ("features", "extract_features"),
         ("checkpoints", "convert_checkpoint"),
         ("performance", "benchmarks.compare"),
+        ("performance", "benchmarks.growth"),
+        ("performance", "benchmarks.growth_plots"),
+        ("distributed", "benchmarks.cost_model"),
     ],
 )
 def test_page_names_every_flag(page, script):
