@@ -14,7 +14,7 @@ import urllib.request
 import numpy as np
 import pytest
 
-from tests import tiny
+from tests import tiny, tiny_questions
 from training.results import projector
 
 BRIEF = ("--max_seq_length=16", "--train_batch_size=8", "--num_train_epochs=1")
@@ -264,3 +264,28 @@ def test_seeds_are_shown_by_tensorboard_too(place, tmp_path):
     found = [path.parent for path in tmp_path.rglob("*.hparams")]
     assert sorted(found) == [tmp_path, tmp_path / "seed-4"]
     assert re.search(r"^over seeds 4:$", done.out, re.M)
+
+
+@pytest.mark.slow
+def test_questions_are_scored_by_their_predictions(place, tmp_path):
+    """run_squad.py has no --do_eval; each run predicts, and the best is exported."""
+    for split, start in (("train", 0), ("dev", 24)):
+        tiny_questions.version_1(tmp_path / f"{split}.json", 24, start=start)
+    arguments = (
+        *(f"--pretrained={place}/model", f"--output_dir={tmp_path}/out"),
+        *(f"--train_file={tmp_path}/train.json", f"--predict_file={tmp_path}/dev.json"),
+        *("--max_seq_length=40", "--doc_stride=8", "--max_query_length=12"),
+        *("--train_batch_size=8", "--num_train_epochs=1", "--seeds=1"),
+        *("--do_train", "--grid=learning_rate=1e-3,1e-5"),
+    )
+    refused = tiny.run_script("run_squad", *arguments)
+    assert refused.code == 2 and "set --do_train and --do_predict" in refused.err
+    done = tiny.run_script("run_squad", *arguments, "--do_predict", "--do_export")
+    assert done.code == 0, done.err
+    record = json.loads((tmp_path / "out" / "grid.json").read_text())
+    assert record["metric"] == "f1"
+    for name, entry in record["runs"].items():
+        assert entry["score"] == entry["results"]["f1"]
+        assert (tmp_path / "out" / name / "predictions.json").exists()
+    exported = [path.parent for path in (tmp_path / "out").rglob("export")]
+    assert exported == [tmp_path / "out" / record["best"]["directory"]]
