@@ -25,6 +25,11 @@ def define_flags():
         flags.DEFINE_bool(
             "write_tf_records", True, "Write features as the original does."
         )
+        flags.DEFINE_bool(
+            "write_projector",
+            False,
+            "Write vectors of the dev rows for TensorBoard's embedding projector.",
+        )
 
 
 if __name__ == "__main__":  # before the imports that take seconds
@@ -45,14 +50,16 @@ from data_pipeline.text import vocabulary_checks
 from modeling import heads, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from serving import export
-from training import checkpoints, errors, fine_tuning
+from training import checkpoints, errors, fine_tuning, steps
 from training.flags import run_flags
-from training.results import evaluation, metrics
+from training.results import evaluation, metrics, projector
 
 
 def prepare():
     """The task and its settings; a ValueError says what is wrong with the input."""
     strategy = run_flags.set_up(*ACTIONS)
+    if FLAGS.write_projector and not FLAGS.do_eval:
+        raise ValueError("--write_projector shows evaluated rows; add --do_eval")
     files = model_flags.files(pretrained.locate)
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
@@ -98,6 +105,7 @@ def make_task(config, tokenizer, data):
         objective=losses.classifier(data.problem_type, weights),
         score=functools.partial(score, data),
         evaluate=evaluate,
+        show=functools.partial(show, data),
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, data, label_map),
         write_records=functools.partial(write_records, data),
@@ -128,6 +136,19 @@ def evaluate(scored):
     results = scored.results("eval")
     results["loss"] = results.pop("eval_batch_loss")
     return results
+
+
+def show(data, model, scored, settings):
+    """Writes the vectors that the head reads, with labels and texts, if asked to."""
+    if FLAGS.write_projector:
+        pooled = steps.predict_function(
+            lambda features, training: {"vectors": model.pool(features)},
+            settings.run.strategy,
+            jit_compile=settings.run.jit_compile,
+        )
+        named = data.tables["dev"], data.label_set, scored
+        columns = functools.partial(predictions.columns, *named)
+        projector.write(pooled, data.examples("dev"), columns, settings)
 
 
 def predict(data, scored, settings, _):

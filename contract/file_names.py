@@ -11,6 +11,7 @@ SQUAD_NBEST = "nbest_predictions.json"
 SQUAD_NULL_ODDS = "null_odds.json"
 TEST_TAGS = "test_tags"  # and the ending of its format
 RUN = "run.json"
+GRID = "grid.json"
 LABEL_MAP = "label_map.json"
 
 # Beside the weights of a pretrained model: Google's name of its config and ours.

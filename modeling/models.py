@@ -96,11 +96,13 @@ class BertClassifier(BertModel):
         self.num_classes = num_classes
         self.classifier = heads.ClassifierHead(num_classes, name="classifier")
 
+    def pool(self, features, seed=None):
+        """What the head reads, [B, D]."""
+        return self.encode(features, seed, _first_position(features))["pooled_output"]
+
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
-        first = _first_position(features)
-        pooled = self.encode(features, seed, first)["pooled_output"]
-        return {"logits": self.classifier(pooled, seed=seed)}
+        return {"logits": self.classifier(self.pool(features, seed), seed=seed)}
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

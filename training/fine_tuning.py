@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from training import errors, run, seeds, steps
+from training import errors, grid, run, seeds, steps
 from training.distribution import devices
 from training.results import evaluation
 
@@ -55,6 +55,7 @@ class Task:
         export: model, output_dir -> path of the SavedModel it writes.
         outputs: model -> the function of features whose outputs `score` takes.
         evaluate: Scored of "dev" -> lines of eval_results.txt except global_step.
+        show: model, Scored of "dev", Settings -> None; writes what else to look at.
         write_records: writes features into a directory, as the original does.
         files: {name: text} to store beside the weights.
         identity: what besides the data must match to resume a run.
@@ -70,6 +71,7 @@ class Task:
     export: Callable[[Any, str], str]
     outputs: Callable[[Any], Callable[..., Mapping[str, Any]]] = lambda model: model
     evaluate: Callable[[Any], dict[str, Any]] = lambda scored: scored.results("eval")
+    show: Callable[[Any, Any, Any], None] = lambda model, scored, settings: None
     write_records: Callable[[str], None] = lambda directory: None
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     identity: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -81,12 +83,14 @@ class Settings:
 
     Attributes:
         seeds: of several runs, each in a directory of its own; if empty, run.seed.
+        combinations: runs to compare, each as `run` but for what it varies.
         group_by_length: whether a training batch has texts of similar length.
         pad_to: length of every batch in tokens, or None for its longest text.
     """
 
     run: run.Settings
     seeds: Sequence[int] = ()
+    combinations: Sequence[grid.Combination] = ()
     evaluates: bool = False
     predicts: bool = False
     exports: bool = False
@@ -97,24 +101,26 @@ class Settings:
 
 
 def run_task(task: Task, settings: Settings) -> None:
-    """Does what is asked for, once or with each seed, and prints the scores.
+    """Does what is asked for, once or with each seed and combination of a grid.
 
-    Raises what run.start and run.train do, and errors.LostWorker.
+    Prints the scores. Raises what run.start and run.train do, and errors.LostWorker.
     """
     common = settings.run
 
     def run_once(seed: int, output_dir: str) -> Mapping[str, Any]:
         its_own = dataclasses.replace(common, seed=seed, output_dir=output_dir)
-        return _run_once(task, dataclasses.replace(settings, run=its_own))
+        return _run_once(task, dataclasses.replace(settings, run=its_own)).results
 
     with run.lost_workers_named(common.strategy):
-        if settings.seeds:
+        if settings.combinations:
+            grid.run_all(_run_once, task, settings)
+        elif settings.seeds:
             seeds.run_all(run_once, settings.seeds, common.output_dir, common.writes)
         else:
             run_once(common.seed, common.output_dir)
 
 
-def _run_once(task: Task, settings: Settings) -> dict[str, Any]:
+def _run_once(task: Task, settings: Settings) -> grid.Outcome:
     its_own = settings.run
     trained_on = {}
     if its_own.trains:
@@ -131,22 +137,27 @@ def _run_once(task: Task, settings: Settings) -> dict[str, Any]:
     if its_own.trains:
         step = _train(task, settings, model, origin, score)
     results: dict[str, Any] = {}
+    scores: Mapping[str, Any] = {}
     if settings.evaluates:
         scored = score.at(step, "dev", settings.eval_batch_size)
         results |= {**task.evaluate(scored), "global_step": step}
-        run.record(its_own, step, scored.scores, results)
+        scores = scored.scores
+        run.record(its_own, step, scores, results)
+        with errors.of_writing():
+            task.show(model, scored, settings)
     if settings.predicts:
         splits = task.splits
         split = "dev" if splits.get("dev") is splits["test"] else "test"
         scored = score.at(step, split, settings.predict_batch_size)
         results |= task.predict(scored, its_own, step)
+        scores = scores or scored.scores
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
     if settings.exports and its_own.writes:
         with errors.of_writing():
             print(f"exported: {task.export(model, its_own.output_dir)}")
     devices.wait_for_all(its_own.strategy, "write results and exports")
-    return results
+    return grid.Outcome(results, scores)
 
 
 def _scorer(task: Task, settings: Settings, model: Any) -> evaluation.Remembered:

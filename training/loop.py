@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,6 +24,7 @@ class Plan:
         evaluate_steps: steps between evaluations, 0 for none.
         best_metric: decides what is best; lower is better if it ends in `loss`.
         patience: evaluations without a better score before the run stops; 0: never.
+        profile_steps: the steps at which a trace begins and ends, or ().
     """
 
     num_train_steps: int
@@ -34,6 +35,7 @@ class Plan:
     evaluate_steps: int = 0
     best_metric: str = ""
     patience: int = 0
+    profile_steps: Sequence[int] = ()
 
     def rates(self, step: int) -> list[float]:
         """Rates of the steps from `step` on, as many as one call does at most."""
@@ -46,7 +48,7 @@ class Plan:
         for period in (self.save_steps, self.log_steps, self.evaluate_steps):
             if period:
                 stops.append(step - step % period + period)
-        return min(stops)
+        return min([*stops, *(s for s in self.profile_steps if s > step)])
 
     def evaluates_at(self, step: int) -> bool:
         """Whether a run with evaluations has one at this step."""

@@ -17,7 +17,7 @@ from terminal import native_log
 from training import checkpoints as checkpoints_lib
 from training import errors, interruption, loop, run_directory, steps
 from training.distribution import devices
-from training.results import reporting
+from training.results import reporting, tracing
 
 _NAMED = 8  # examples of a batch, in a message
 
@@ -189,8 +189,13 @@ def train(settings: Settings, training: Training) -> int:
         scales_loss=settings.scales_loss,
         stop=watch.stop_requested,
     )
+    traced = tracing.TracedSteps(
+        _first_timed(train_steps, reporter),
+        plan.profile_steps if settings.writes else (),
+        *(step, settings.output_dir, reporter.say),
+    )
     all_steps = loop.Loop(
-        train_steps=_first_timed(train_steps, reporter),
+        train_steps=traced,
         plan=plan,
         checkpoints=checkpoints,
         reporter=reporter,
@@ -222,8 +227,14 @@ def _do_the_rest(
         )
         return {**state, "step": step}
     reporter, watch = all_steps.reporter, all_steps.interruption
+    traced: Any = all_steps.train_steps
     state = _with_parts(settings, step, state)
-    with _saving_ends_for_all(strategy), contextlib.closing(reporter), watch:
+    with (
+        _saving_ends_for_all(strategy),
+        contextlib.closing(reporter),
+        contextlib.closing(traced),
+        watch,
+    ):
         reporter.begin()
         batches = devices.distributed(strategy, training.batches_from(step))
         state = all_steps.train(batches, step, state)

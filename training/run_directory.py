@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from contract import atomic_files, file_names
 from training import checkpoints
+from training.results import hparams
 
 # What --overwrite_output_dir removes: what runs write, and nothing else.
 _OWN_PATTERNS = (
@@ -20,6 +21,7 @@ _OWN_PATTERNS = (
     "checkpoint",
     f"*{atomic_files.SUFFIX}*",
     file_names.RUN,
+    f"*{hparams.SUFFIX}",
     file_names.EVAL_RESULTS,
     file_names.TEST_RESULTS,
     file_names.TEST_PREDICTIONS,
@@ -47,20 +49,26 @@ def resumes(directory: str, identity: Mapping[str, Any], *, overwrite: bool) -> 
         )
     if overwrite:
         return False
-    path = os.path.join(directory, file_names.RUN)
-    if tf.io.gfile.exists(path):
-        before = _identity(path)
-        differing = [
-            f"{key} was {before[key]!r} and is {value!r}"
-            for key, value in identity.items()
-            if key in before and before[key] != value
-        ]
-        if differing:
-            raise ValueError(
-                f"--output_dir={directory} holds another run: {'; '.join(differing)}; "
-                "choose another directory, or add --overwrite_output_dir to replace it"
-            )
+    check_identity(directory, file_names.RUN, identity)
     return bool(checkpoints.all_checkpoints(directory))
+
+
+def check_identity(directory: str, name: str, identity: Mapping[str, Any]) -> None:
+    """Raises ValueError if the record `name`, where there is one, has another."""
+    path = os.path.join(directory, name)
+    if not tf.io.gfile.exists(path):
+        return
+    before = _identity(path)
+    differing = [
+        f"{key} was {before[key]!r} and is {value!r}"
+        for key, value in identity.items()
+        if key in before and before[key] != value
+    ]
+    if differing:
+        raise ValueError(
+            f"--output_dir={directory} holds another run: {'; '.join(differing)}; "
+            "choose another directory, or add --overwrite_output_dir to replace it"
+        )
 
 
 def _identity(path: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from contract import atomic_files
 from training import errors
-from training.results import metrics
+from training.results import hparams, metrics
 
 SUMMARY_FILE = "seeds.json"
 
@@ -21,16 +21,23 @@ def run_all(
     seeds: Sequence[int],
     output_dir: str,
     writes: bool = True,
+    shows: bool = True,
 ) -> dict[str, dict[str, float]]:
     """Runs once with each seed, in its `directory_of`, and summarises the scores.
 
     BERT's fine-tuning scores vary with the seed by more than most changes do, so a
     score is a mean and a deviation: {score: {"mean": ..., "deviation": ...}}, also in
     seeds.json if this process `writes`. `run_once` maps seed and directory to scores.
+    `shows` has TensorBoard compare the runs.
     """
-    runs = {
-        seed: dict(run_once(seed, directory_of(seed, output_dir))) for seed in seeds
-    }
+    experiment = hparams.Experiment(output_dir, {"seed": seeds}, writes=writes)
+    runs = {}
+    for seed in seeds:
+        directory = directory_of(seed, output_dir)
+        runs[seed] = dict(run_once(seed, directory))
+        if shows:
+            with errors.of_writing():
+                experiment.add(directory, {"seed": seed}, runs[seed])
     summary = metrics.summarize(list(runs.values()))
     record = {
         "seeds": {

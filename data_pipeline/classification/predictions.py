@@ -86,6 +86,27 @@ def prediction_lines(
         yield json.dumps(row, ensure_ascii=False) + "\n"
 
 
+def columns(
+    table: tables.Table, label_set: label_sets.LabelSet, scored: Scored, rows: Any
+) -> dict[str, list[str]]:
+    """{column: texts} of some rows: the label in the file, the prediction, the text."""
+    found: dict[str, list[str]] = {"label": [], "predicted": [], "text": []}
+    for i in rows:
+        said = _prediction(label_set, scored.probabilities[i], scored.predictions[i])
+        given = table.labels[i] if table.labels is not None else ""
+        texts = [table.text_a[i]]
+        if table.text_b is not None:
+            texts.append(table.text_b[i])
+        found["label"].append(_listed(given))
+        found["predicted"].append(_listed(next(iter(said.values()))))
+        found["text"].append(" | ".join(texts))
+    return found
+
+
+def _listed(value: Any) -> str:
+    return ",".join(value) if isinstance(value, (list, tuple)) else str(value)
+
+
 def _prediction(
     label_set: label_sets.LabelSet, probabilities: np.ndarray, prediction: Any
 ) -> dict[str, Any]:

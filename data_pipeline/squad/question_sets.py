@@ -164,8 +164,8 @@ def score_names(data: QuestionSet, settings: answer_choice.Settings) -> tuple[st
     if not _is_annotated(data.questions):
         raise ValueError(
             f"{data.questions.path}: some questions have no answer to compare with, "
-            "and are not marked is_impossible; leave out --evaluate_steps, or give a "
-            "file with answers"
+            "and are not marked is_impossible; leave out --evaluate_steps and --grid, "
+            "or give a file with answers"
         )
     if not data.questions.is_version_2:
         return "f1", "exact_match"

@@ -102,6 +102,11 @@ def test_next_stop_counts_evaluations_and_calls():
     assert plan(100, save_steps=40, max_steps_per_call=3).next_stop(8) == 11
 
 
+def test_next_stop_counts_both_ends_of_a_trace():
+    stops = plan(100, save_steps=40, profile_steps=(10, 12))
+    assert [stops.next_stop(step) for step in (0, 10, 12)] == [10, 12, 40]
+
+
 def test_every_step_is_done_once_with_its_batch_and_rate():
     stage = Stage()
     assert stage.run(plan()) == {"step": 10}

@@ -12,7 +12,7 @@ import shlex
 import sys
 import textwrap
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from absl import app, flags, logging
 
@@ -153,6 +153,19 @@ def command() -> str:
     return shlex.join(["python", os.path.basename(sys.argv[0]), *given])
 
 
+@contextlib.contextmanager
+def changed(values: Mapping[str, object]) -> Iterator[None]:
+    """Gives flags other values while its block runs."""
+    before = {name: FLAGS[name].value for name in values}
+    try:
+        for name, value in values.items():
+            FLAGS[name].value = value
+        yield
+    finally:
+        for name, value in before.items():
+            FLAGS[name].value = value
+
+
 def quiet_libraries() -> None:
     """Leaves warnings and errors of the libraries, unless --verbosity asks for more."""
     if not FLAGS["verbosity"].present:
@@ -218,13 +231,13 @@ def _entry(flag: flags.Flag, width: int) -> str:
 def _unknown(name: str) -> str:
     main = sys.modules["__main__"]
     program = main.__spec__.name if main.__spec__ else os.path.basename(sys.argv[0])
-    near = [f"--{found}" for found in _near(name, FLAGS)]
+    near = [f"--{found}" for found in near_names(name, FLAGS)]
     remedy = f"did you mean {' or '.join(near)}?" if near else "--help lists all"
     return f"error: --{name} is no flag of {program}; {remedy}"
 
 
-def _near(name: str, known: Iterable[str]) -> list[str]:
-    """The flags that are spelled like `name` or contain it, whatever its - and _."""
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Those that are spelled like `name` or contain it, whatever its - and _."""
     spelled = {found.replace("_", ""): found for found in sorted(known)}
     wanted = name.replace("-", "").replace("_", "")
     found = difflib.get_close_matches(wanted, spelled, cutoff=_SIMILARITY)

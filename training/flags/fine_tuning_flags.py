@@ -1,4 +1,7 @@
-"""Flags of fine-tuning: passes over labelled rows, which checkpoint is best, seeds."""
+"""Flags of fine-tuning: passes over labelled rows, which checkpoint is best, grids."""
+
+import itertools
+from typing import Any
 
 from absl import flags
 
@@ -10,6 +13,11 @@ from training.flags import (
 )
 
 FLAGS = flags.FLAGS
+# What the runs of a grid can differ in; they share the data, the network and the rest.
+GRID_FLAGS = (
+    *("learning_rate", "train_batch_size", "num_train_epochs", "warmup_proportion"),
+    *("optimizer", "adam_bias_correction"),
+)
 
 
 def define(*actions: str, max_seq_length: int) -> None:
@@ -36,6 +44,13 @@ def _define_epochs() -> None:
     )
     flags.DEFINE_list(
         "seeds", [], "Train once with each of these, and print means and deviations."
+    )
+    flags.DEFINE_string(
+        "grid",
+        None,
+        "Train once with each combination of these values, each in a directory of its "
+        "own, and name the best: 'learning_rate=2e-5,3e-5;train_batch_size=16,32'. "
+        f"Can vary: {', '.join(GRID_FLAGS)}. With --seeds, once with each seed.",
     )
     flags.DEFINE_bool(
         "pad_to_max_length",
@@ -68,7 +83,7 @@ def _define_best() -> None:
 
 
 def check() -> None:
-    """Raises ValueError if a seed is not a number, or patience has no evaluations."""
+    """Raises ValueError if seeds, patience or a grid make no sense."""
     if not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds):
         raise ValueError(
             f"--seeds={','.join(FLAGS.seeds)} are not whole numbers; give such as 1,2,3"
@@ -77,8 +92,65 @@ def check() -> None:
         raise ValueError(
             "--early_stopping_patience needs evaluations; set --evaluate_steps"
         )
+    scoring = "do_eval" if "do_eval" in FLAGS else "do_predict"
+    if grid() and not (FLAGS.do_train and FLAGS[scoring].value):
+        raise ValueError(
+            f"--grid compares the scores of runs that it trains; set --do_train and "
+            f"--{scoring}"
+        )
 
 
 def seeds() -> list[int]:
     """The values of --seeds, once `check` has accepted them."""
     return [int(seed) for seed in FLAGS.seeds]
+
+
+def grid() -> list[dict[str, Any]]:
+    """{flag: value} of each run that --grid asks for; [] without it.
+
+    The order is that of sorted names and then of the values as they are given. Raises
+    ValueError, naming the flag and what it may be.
+    """
+    if not FLAGS.grid:
+        return []
+    given: dict[str, list[Any]] = {}
+    for part in filter(None, map(str.strip, FLAGS.grid.split(";"))):
+        name, equals, texts = part.partition("=")
+        name = name.strip().removeprefix("--")
+        _check_varies(name)
+        if name in given:
+            raise ValueError(f"--grid={FLAGS.grid} has {name} twice; give it once")
+        if not equals or not all(map(str.strip, texts.split(","))):
+            raise ValueError(
+                f"--grid: {part!r} lacks a value; write such as {name}=VALUE,VALUE"
+            )
+        given[name] = [_parsed(name, text.strip()) for text in texts.split(",")]
+        for value in given[name]:
+            if given[name].count(value) > 1:
+                raise ValueError(f"--grid: {part} has {value} twice; give it once")
+    names = sorted(given)
+    each = itertools.product(*(given[name] for name in names))
+    return [dict(zip(names, values, strict=True)) for values in each]
+
+
+def _check_varies(name: str) -> None:
+    if name in GRID_FLAGS:
+        return
+    reason = f"--grid cannot vary {name!r}, which is no flag"
+    if name == "seed":
+        reason = "--grid does not vary seed; give --seeds=1,2,3 beside it"
+    elif name in FLAGS:
+        reason = (
+            f"--grid cannot vary {name}, for its runs share all else; run the script "
+            "once for each value, with an --output_dir for each"
+        )
+    elif near := command_line.near_names(name, GRID_FLAGS):
+        raise ValueError(f"{reason}; did you mean {' or '.join(near)}?")
+    raise ValueError(f"{reason}. It can vary {', '.join(GRID_FLAGS)}")
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return FLAGS[name].parser.parse(text)
+    except ValueError as error:
+        raise ValueError(f"--grid: {name}={text}: {error}") from error

@@ -7,7 +7,7 @@ from typing import Any
 from absl import flags as absl_flags
 from absl import logging
 
-from training import checkpoints, errors, fine_tuning, loop, run, seeds
+from training import checkpoints, errors, fine_tuning, grid, loop, run, seeds
 from training.flags import (
     command_line,
     device_flags,
@@ -70,6 +70,7 @@ def plan_of_steps(
         evaluate_steps=FLAGS.evaluate_steps,
         best_metric=best_metric,
         patience=patience,
+        profile_steps=training_flags.profile_steps(num_train_steps),
     )
 
 
@@ -128,11 +129,14 @@ def run_settings(
 def set_up(*actions: str) -> Any:
     """Checks what needs no file, or raises ValueError; returns the strategy."""
     training_flags.check_actions(*actions)
+    combinations: list[dict[str, Any]] = [{}]
     if "seeds" in FLAGS:
         fine_tuning_flags.check()
+        combinations = fine_tuning_flags.grid() or combinations
     strategy = device_setup.set_up()
-    if FLAGS.do_train:
-        device_setup.check_batch_size(strategy)
+    for values in combinations if FLAGS.do_train else ():
+        with command_line.changed(values):
+            device_setup.check_batch_size(strategy)
     return strategy
 
 
@@ -146,14 +150,21 @@ def fine_tuning_settings(
 ) -> fine_tuning.Settings:
     """What the flags say about fine-tuning; score_names begin with the main one."""
     static = device_flags.has_static_shapes()
+
+    def one_run(values: Mapping[str, Any]) -> run.Settings:
+        with command_line.changed(values):
+            return run_settings(
+                strategy,
+                plan(num_examples, score_names) if FLAGS.do_train else None,
+                config=config,
+                init_checkpoint=files.init_checkpoint,
+            )
+
+    combinations = grid.combine(fine_tuning_flags.grid(), one_run)
     return fine_tuning.Settings(
-        run=run_settings(
-            strategy,
-            plan(num_examples, score_names) if FLAGS.do_train else None,
-            config=config,
-            init_checkpoint=files.init_checkpoint,
-        ),
+        run=one_run(combinations[0].values if combinations else {}),
         seeds=fine_tuning_flags.seeds(),
+        combinations=combinations,
         evaluates="do_eval" in FLAGS and FLAGS.do_eval,
         predicts=FLAGS.do_predict,
         exports=FLAGS.do_export,
@@ -167,6 +178,8 @@ def fine_tuning_settings(
 def trained_weights(files: model_flags.ModelFiles) -> str:
     """Where the weights of a run without training are: its own, or of --pretrained."""
     directory = FLAGS.output_dir
+    if combinations := fine_tuning_flags.grid():
+        directory = grid.directory_of(combinations[0], directory)
     if several := fine_tuning_flags.seeds():
         directory = seeds.directory_of(several[0], directory)
     has_own = checkpoints.all_checkpoints(directory)
@@ -176,7 +189,7 @@ def trained_weights(files: model_flags.ModelFiles) -> str:
 def wanted_splits() -> list[str]:
     """Those of "train", "dev" and "test" that the actions of this run need."""
     has_eval = "do_eval" in FLAGS and FLAGS.do_eval
-    evaluates = has_eval or (FLAGS.do_train and FLAGS.evaluate_steps)
+    evaluates = has_eval or (FLAGS.do_train and (FLAGS.evaluate_steps or FLAGS.grid))
     wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
     return [split for split, is_wanted in wanted.items() if is_wanted]
 

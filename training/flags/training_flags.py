@@ -61,6 +61,12 @@ def _define_intervals() -> None:
     flags.DEFINE_integer(
         "eval_batch_size", 8, "Total batch size of an evaluation.", lower_bound=1
     )
+    flags.DEFINE_list(
+        "profile_steps",
+        [],
+        "Trace training from the first to the second of these steps, such as 20,30, "
+        "for TensorBoard's profiler.",
+    )
 
 
 @command_line.heading("Training")
@@ -110,3 +116,19 @@ def check_actions(*names: str) -> None:
         raise ValueError(f"At least one of {', '.join(others)} or {last} must be True.")
     if not FLAGS.output_dir:
         raise ValueError("--output_dir is missing; name a directory for the results")
+
+
+def profile_steps(num_train_steps: int) -> tuple[int, ...]:
+    """The steps of --profile_steps, or (); ValueError unless they are in the run."""
+    steps = tuple(int(text) for text in FLAGS.profile_steps if text.strip().isdigit())
+    if not FLAGS.profile_steps:
+        return ()
+    given = f"--profile_steps={','.join(FLAGS.profile_steps)}"
+    if len(steps) != 2 or len(FLAGS.profile_steps) != 2 or steps[0] >= steps[1]:
+        raise ValueError(f"{given} are not two ascending steps; give such as 20,30")
+    if FLAGS.do_train and steps[1] > num_train_steps:
+        raise ValueError(
+            f"{given} ends after the last step of this run, {num_train_steps}; give "
+            "earlier ones, or train longer"
+        )
+    return steps

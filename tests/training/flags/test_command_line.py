@@ -254,7 +254,7 @@ KNOWN = ["do_train", "train_file", "train_batch_size", "eval_batch_size", "seed"
     ],
 )
 def test_near_flags_are_suggested(name, near):
-    assert sorted(command_line._near(name, KNOWN)) == near
+    assert sorted(command_line.near_names(name, KNOWN)) == near
 
 
 def test_headings_are_known_and_the_inner_one_counts():

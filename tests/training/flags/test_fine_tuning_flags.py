@@ -4,7 +4,10 @@ import pytest
 
 from training.flags import fine_tuning_flags
 
-FINE_TUNING = {"seeds": [], "early_stopping_patience": 0, "evaluate_steps": 0}
+FINE_TUNING = {
+    **{"seeds": [], "early_stopping_patience": 0, "evaluate_steps": 0},
+    **{"grid": None, "do_predict": False},
+}
 
 
 @pytest.mark.parametrize(

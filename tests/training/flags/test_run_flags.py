@@ -20,6 +20,8 @@ TRAINING = {
     "evaluate_steps": 0,
     "best_metric": None,
     "early_stopping_patience": 0,
+    "profile_steps": [],
+    "do_train": True,
 }
 
 
@@ -152,6 +154,7 @@ FINE_TUNING = {
     "do_predict": False,
     "do_export": True,
     "seeds": ["1", "-2"],
+    "grid": None,
     "use_tpu": False,
     "distribution_strategy": "auto",
     "group_by_length": True,

@@ -1,0 +1,291 @@
+"""Grids of run_classifier.py from end to end, and what TensorBoard shows of them."""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+
+import numpy as np
+import pytest
+
+from tests import tiny, tiny_questions
+from training.results import projector
+
+BRIEF = ("--max_seq_length=16", "--train_batch_size=8", "--num_train_epochs=1")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    path = tmp_path_factory.mktemp("grid")
+    tiny.write_model(path / "model", num_hidden_layers=1)
+    return tiny.write_tables(path, train=24)
+
+
+def run(place, output_dir, *arguments):
+    return tiny.run_classifier(
+        f"--pretrained={place}/model",
+        f"--output_dir={output_dir}",
+        *(f"--{split}_file={place}/{split}.tsv" for split in ("train", "dev", "test")),
+        *BRIEF,
+        *arguments,
+    )
+
+
+@pytest.fixture(scope="module")
+def searched(place):
+    """A grid of two runs, with a trace, vectors and predictions of the best."""
+    actions = ("--do_train", "--do_eval", "--do_predict", "--write_projector")
+    more = ("--profile_steps=1,2", "--grid=learning_rate=1e-3,5e-3")
+    done = run(place, place / "out", *actions, *more)
+    assert done.code == 0, done.err
+    return place / "out", done
+
+
+def test_grid_trains_each_and_predicts_with_the_best(searched, place, monkeypatch):
+    path, done = searched
+    record = json.loads((path / "grid.json").read_text())
+    directories = ["learning_rate=0.001", "learning_rate=0.005"]
+    scores = [tiny.eval_results(path / name)["eval_accuracy"] for name in directories]
+    assert record["metric"] == "accuracy"
+    best = directories[int(np.argmax(scores))]
+    assert record["best"]["directory"] == best
+    predicted = {p.parent.name for p in path.rglob("test_predictions.jsonl")}
+    assert predicted == {best}
+    assert f"its best run is {path / best}\n" in done.out
+    rates = [json.loads((path / d / "run.json").read_text()) for d in directories]
+    assert [rate["flags"]["learning_rate"] for rate in rates] == [1e-3, 5e-3]
+    # The rate was not only written down: it moved the weights.
+    losses = [record["runs"][name]["results"]["eval_loss"] for name in directories]
+    assert abs(losses[0] - losses[1]) > 1e-4
+    # Records of features are there once.
+    assert [p.parent for p in path.rglob("train.tf_record")] == [path]
+
+
+def test_grid_equals_the_run_of_its_flags(searched, place, tmp_path):
+    """Stops of a trace and the runs before change nothing, bit for bit."""
+    done = run(place, tmp_path, "--do_train", "--learning_rate=5e-3")
+    assert done.code == 0, done.err
+    name = "model.ckpt-3.data-00000-of-00001"
+    alone = (tmp_path / name).read_bytes()
+    assert alone == (searched[0] / "learning_rate=0.005" / name).read_bytes()
+    assert alone != (searched[0] / "learning_rate=0.001" / name).read_bytes()
+
+
+def test_trace_is_written_where_tensorboard_looks(searched):
+    found = searched[0].glob("*/train/plugins/profile/*/*.xplane.pb")
+    assert len({path.parents[4].name for path in found}) == 2
+    assert searched[1].err.count("profile: steps 1 to 2 in ") == 2
+
+
+def test_vectors_of_dev_rows_stand_beside_their_labels(searched, place):
+    directory = searched[0] / "learning_rate=0.005" / "eval"
+    lines = (directory / "metadata.tsv").read_text("utf-8").splitlines()
+    rows = [line.split("\t") for line in lines]
+    assert rows[0] == ["label", "predicted", "text"]
+    table = (place / "dev.tsv").read_text("utf-8").splitlines()[1:]
+    assert [f"{text}\t{label}" for label, _, text in rows[1:]] == table
+    right = np.mean([label == predicted for label, predicted, _ in rows[1:]])
+    accuracy = tiny.eval_results(directory.parent)["eval_accuracy"]
+    assert right == pytest.approx(accuracy, abs=1e-6)
+    vectors = np.loadtxt(directory / "vectors.tsv", np.float32, delimiter="\t")
+    assert (
+        vectors.shape == (18, 32) and np.abs(vectors).max() <= 1
+    )  # tanh of the pooler
+    # Rows without a common text are no neighbours by accident of the order.
+    assert len(np.unique(vectors.round(4), axis=0)) == 18
+
+
+BAD_GRIDS = {
+    "learning_rat=1,2": ["'learning_rat', which is no flag", "mean learning_rate?"],
+    "output_dir=a,b": ["cannot vary output_dir", "share all else", "learning_rate"],
+    "max_seq_length=16,32": ["cannot vary max_seq_length"],
+    "seed=1,2": ["--seeds=1,2,3"],
+    "learning_rate=1e-3,-1": ["learning_rate=-1", "non-negative"],
+    "learning_rate=": ["'learning_rate=' lacks a value"],
+    "learning_rate=1,nan": ["learning_rate=nan", "not a finite"],
+    "learning_rate=2e-5,0.00002": ["has 2e-05 twice"],
+    "optimizer=adam,sgd": ["optimizer=sgd", "<adam|lamb>"],
+    "train_batch_size=8,32": ["24 training examples", "--train_batch_size=32"],
+    "train_batch_size=8;train_batch_size=4": ["has train_batch_size twice"],
+}
+
+
+@pytest.mark.parametrize("text", BAD_GRIDS)
+def test_wrong_grid_is_refused_before_the_work(place, tmp_path, text):
+    out = tmp_path / "out"
+    more = ("--learning_rate=1e-3", "--train_batch_size=8", f"--grid={text}")
+    done = run(place, out, "--do_train", "--do_eval", "--num_train_epochs=0.9", *more)
+    line = done.err.splitlines()[-1]
+    assert done.code == 2 and line.startswith("error: "), done.err
+    for words in BAD_GRIDS[text]:
+        assert words in line
+    assert not out.exists()
+
+
+WRONG = {
+    "no training": (("--do_eval", "--grid=learning_rate=1"), "set --do_train and"),
+    "no scores": (
+        ("--do_train", "--grid=learning_rate=1"),
+        "set --do_train and --do_ev",
+    ),
+    "after the end": (
+        ("--do_train", "--profile_steps=1,4"),
+        "last step of this run, 3",
+    ),
+    "one step": (("--do_train", "--profile_steps=3"), "two ascending steps"),
+    "no number": (("--do_train", "--profile_steps=1,x"), "two ascending steps"),
+    "not shown": (("--do_train", "--write_projector"), "add --do_eval"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_flags_that_lack_others_are_refused(place, tmp_path, name):
+    arguments, words = WRONG[name]
+    done = run(place, tmp_path / "out", *arguments)
+    assert done.code == 2 and words in done.err, done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_trace_of_steps_that_have_been_done_is_announced_as_missing(place, tmp_path):
+    assert run(place, tmp_path, "--do_train").code == 0
+    more = ("--num_train_epochs=2", "--profile_steps=1,2")
+    done = run(place, tmp_path, "--do_train", *more)
+    assert "profile: nothing is traced, for the run goes on from step 3" in done.err
+    assert not list(tmp_path.rglob("*.xplane.pb"))
+
+
+def test_shown_rows_are_few_and_spread(monkeypatch, tmp_path):
+    """Of many rows; cells cannot break the table."""
+    monkeypatch.setattr(projector, "MAX_ROWS", 3)
+    asked = {}
+
+    def vectors(predict_function, examples, rows, settings):
+        asked["rows"] = rows.tolist()
+        return np.eye(3, dtype=np.float32)
+
+    class Settings:
+        class run:
+            output_dir, writes = str(tmp_path), True
+
+    monkeypatch.setattr(projector, "_vectors", vectors)
+    projector.write(
+        *(None, range(9)),
+        lambda rows: {"label": ["a\tb"] * 3, "text": [f"{row}\n" for row in rows]},
+        Settings,
+    )
+    assert asked["rows"] == [0, 4, 8]
+    text = (tmp_path / "eval" / "metadata.tsv").read_text()
+    assert text == "label\ttext\na\\tb\t0\\n\na\\tb\t4\\n\na\\tb\t8\\n\n"
+    assert (tmp_path / "eval" / "vectors.tsv").read_text().splitlines()[1] == "0\t1\t0"
+
+
+@contextlib.contextmanager
+def tensorboard(directory):
+    """A function that asks a TensorBoard of the directory; it ends with the block."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tensorboard.main", "--host=127.0.0.1"]
+    # In its own process, without a server that would outlive it.
+    command += [f"--logdir={directory}", f"--port={port}", "--load_fast=false"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, env={**os.environ, "NO_PROXY": "*"}, **quiet)
+
+    def ask(path, body=None):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/data/{path}",
+            data=json.dumps(body).encode() if body else None,
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.read()
+
+    try:
+        for _ in range(120):
+            with contextlib.suppress(OSError):
+                if len(json.loads(ask("runs"))) >= 7:  # 2 of 3 directories, and "."
+                    break
+            time.sleep(0.5)
+        yield ask
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_tensorboard_shows_runs_and_vectors(searched):
+    path = searched[0]
+    with tensorboard(path) as ask:
+        found = json.loads(ask("plugin/hparams/experiment", {"experimentName": ""}))
+        statuses = ["STATUS_SUCCESS"]
+        groups = json.loads(
+            ask(
+                "plugin/hparams/session_groups",
+                {
+                    **{"experimentName": "", "allowedStatuses": statuses},
+                    **{"colParams": [], "startIndex": 0, "sliceSize": 9},
+                },
+            )
+        )
+        name = urllib.parse.quote("learning_rate=0.005/eval")
+        info = json.loads(ask(f"plugin/projector/info?run={name}"))
+        shown = ask(f"plugin/projector/tensor?run={name}&name=dev")
+        named = ask(f"plugin/projector/metadata?run={name}&name=dev")
+    domains = {each["name"]: each["domainDiscrete"] for each in found["hparamInfos"]}
+    assert domains == {"learning_rate": [1e-3, 5e-3], "seed": [1.0]}
+    metrics = {each["name"]["tag"] for each in found["metricInfos"]}
+    assert {"eval_accuracy", "eval_loss"} <= metrics
+    said = {
+        group["hparams"]["learning_rate"]: {
+            value["name"]["tag"]: value["value"] for value in group["metricValues"]
+        }["eval_loss"]
+        for group in groups["sessionGroups"]
+    }
+    for rate, loss in said.items():
+        kept = tiny.eval_results(path / f"learning_rate={rate}")["eval_loss"]
+        assert loss == pytest.approx(kept, rel=1e-5)
+    assert set(said) == {1e-3, 5e-3}
+    assert info["embeddings"][0]["tensorName"] == "dev"
+    assert np.frombuffer(shown, np.float32).size == 18 * 32
+    assert named.startswith(b"label\tpredicted\ttext\n")
+
+
+@pytest.mark.slow
+def test_seeds_are_shown_by_tensorboard_too(place, tmp_path):
+    done = run(place, tmp_path, "--do_train", "--do_eval", "--seeds=4")
+    assert done.code == 0, done.err
+    found = [path.parent for path in tmp_path.rglob("*.hparams")]
+    assert sorted(found) == [tmp_path, tmp_path / "seed-4"]
+    assert re.search(r"^over seeds 4:$", done.out, re.M)
+
+
+@pytest.mark.slow
+def test_questions_are_scored_by_their_predictions(place, tmp_path):
+    """run_squad.py has no --do_eval; each run predicts, and the best is exported."""
+    for split, start in (("train", 0), ("dev", 24)):
+        tiny_questions.version_1(tmp_path / f"{split}.json", 24, start=start)
+    arguments = (
+        *(f"--pretrained={place}/model", f"--output_dir={tmp_path}/out"),
+        *(f"--train_file={tmp_path}/train.json", f"--predict_file={tmp_path}/dev.json"),
+        *("--max_seq_length=40", "--doc_stride=8", "--max_query_length=12"),
+        *("--train_batch_size=8", "--num_train_epochs=1", "--seeds=1"),
+        *("--do_train", "--grid=learning_rate=1e-3,1e-5"),
+    )
+    refused = tiny.run_script("run_squad", *arguments)
+    assert refused.code == 2 and "set --do_train and --do_predict" in refused.err
+    done = tiny.run_script("run_squad", *arguments, "--do_predict", "--do_export")
+    assert done.code == 0, done.err
+    record = json.loads((tmp_path / "out" / "grid.json").read_text())
+    assert record["metric"] == "f1"
+    for name, entry in record["runs"].items():
+        assert entry["score"] == entry["results"]["f1"]
+        assert (tmp_path / "out" / name / "predictions.json").exists()
+    exported = [path.parent for path in (tmp_path / "out").rglob("export")]
+    assert exported == [tmp_path / "out" / record["best"]["directory"]]
