@@ -47,7 +47,7 @@ from data_pipeline.classification import (
 )
 from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
-from modeling import heads, losses, models
+from modeling import heads, joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from serving import export
 from training import checkpoints, errors, fine_tuning, steps
@@ -178,14 +178,15 @@ def export_model(data, label_map, model, output_dir):
         logits = model(features, training=False)["logits"]
         return heads.probabilities(data.problem_type, logits)
 
-    module = export.TextClassifier(
-        encode,
-        forward,
-        [variable.value for variable in model.variables],
-        data.label_set.names if data.problem_type == "classification" else (),
-        2 if data.has_pairs else 1,
-    )
-    return export.save(module, os.path.join(output_dir, "export"), label_map)
+    with joined_weights.joined(model) as variables:
+        module = export.TextClassifier(
+            encode,
+            forward,
+            variables,
+            data.label_set.names if data.problem_type == "classification" else (),
+            2 if data.has_pairs else 1,
+        )
+        return export.save(module, os.path.join(output_dir, "export"), label_map)
 
 
 def main(_):

@@ -33,8 +33,8 @@ def define_flags():
         "peer_variants",
         PEER_VARIANTS,
         "Attention of the peer, with _compiled for torch.compile, which is tried where "
-        "shapes are fixed, and _frozen where weights are as well; the fastest of a short "
-        "trial takes part.",
+        "shapes are fixed, and _frozen where weights are as well; the fastest of a "
+        "short trial takes part.",
     )
     flags.DEFINE_string(
         "pretrained", "models/minilm", "Directory of weights, in Hugging Face's layout."
