@@ -172,7 +172,14 @@ def quiet_libraries() -> None:
     """Leaves warnings and errors of the libraries, unless --verbosity asks for more."""
     if not FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
-        python_logging.getLogger("tensorflow").setLevel("WARNING")
+        logger = python_logging.getLogger("tensorflow")
+        logger.setLevel("WARNING")
+        logger.addFilter(_is_for_the_reader)
+
+
+def _is_for_the_reader(record: python_logging.LogRecord) -> bool:
+    """Several seeds or a grid train several models, each with traces of its own."""
+    return "triggered tf.function retracing" not in record.getMessage()
 
 
 class _HelpFlag(flags.BooleanFlag):

@@ -3,6 +3,7 @@
 Programs run where importing TensorFlow or Keras fails, so none of them waits for it.
 """
 
+import logging
 import os
 import re
 import shlex
@@ -232,7 +233,7 @@ def test_finite_numbers_and_their_bounds_are_as_before():
     try:
         flag.parse("0.25")
         assert flag.value == 0.25 and flag.serialize() == "--a_rate=0.25"
-        with pytest.raises(flags.IllegalFlagValueError, match=r"in the range \[0, 1\]"):
+        with pytest.raises(flags.IllegalFlagValueError, match=r"range \[0(\.0)?, 1(\.0)?\]"):
             flag.parse("1.5")
     finally:
         del flags.FLAGS.a_rate
@@ -303,3 +304,19 @@ def test_verbosity_prints_the_environment_before_tensorflow(run, more):
     assert ("TF_CPU_ALLOCATOR_USE_BFC=" in first) == bool(more)
     assert first.startswith("environment: ") == bool(more)
     assert rest[-1].endswith("imported")
+
+
+def test_new_traces_of_new_models_are_no_news(caplog):
+    """TensorFlow warns of a function that is traced again and again."""
+    logger = logging.getLogger("tensorflow")
+    level, flag = logger.level, flags.FLAGS["verbosity"]
+    present, flag.present = flag.present, 0
+    retraced = "5 out of the last 13 calls to <f> triggered tf.function retracing."
+    try:
+        command_line.quiet_libraries()
+        logger.warning(retraced)
+        logger.warning("a disk is full")
+    finally:
+        flag.present = present
+        logger.setLevel(level)
+    assert [record.getMessage() for record in caplog.records] == ["a disk is full"]
