@@ -23,7 +23,7 @@ class BertModel(keras_configs.Configured, keras.Model):
     -> the dict of `encoder.BertEncoder`, float32.
     """
 
-    arguments = ("config", "recompute")
+    arguments: tuple[str, ...] = ("config", "recompute")
     reads_pooler = True  # whether the outputs depend on the pooler
     num_classes = None  # C of a classifier or tagger
 

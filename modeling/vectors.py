@@ -51,7 +51,7 @@ class Choice:
 def choose(
     config,
     *,
-    layers: Sequence[int] = _LAST_4,
+    layers: Sequence[int] | None = None,
     combine: str = SEPARATE,
     weights: Sequence[float] = (),
     pooling: str = "none",
@@ -60,7 +60,8 @@ def choose(
     """Checks which vectors are wanted of a network.
 
     Args:
-        layers: read with SEPARATE alone; 0 is the first, -1 the last of the L layers.
+        layers: for SEPARATE alone, by default the last four, as the original has it; 0
+            is the first, -1 the last of the L layers.
         combine: SEPARATE or a name in COMBINATIONS.
         weights: one for each summed layer, the last layer's first; none: a plain sum.
 
@@ -69,6 +70,13 @@ def choose(
     """
     depth = config.num_hidden_layers
     merge = "separate"
+    if layers is None:
+        layers = _LAST_4
+    elif combine != SEPARATE:
+        raise ValueError(
+            f"--combine={combine} names its layers itself; leave out --layers or "
+            "--combine"
+        )
     if combine != SEPARATE:
         layers, merge = COMBINATIONS[combine]
         if layers == _ALL:
