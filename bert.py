@@ -10,7 +10,7 @@ is imported (training/environment.py).
 
 from training import environment
 
-environment.prepare()
+environment.prepare_notebook()
 
 import dataclasses
 import functools

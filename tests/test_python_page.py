@@ -152,7 +152,7 @@ if sys.argv[1] == "late":
 from training import environment
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    set_now = environment.prepare()
+    set_now = environment.prepare_notebook()
 print(json.dumps([[str(w.message) for w in caught], set_now]))
 """
 
