@@ -61,7 +61,7 @@ def test_fit_of_keras_is_shared(found):
     ):
         if not name.endswith("key/bias"):  # has no gradient but rounding
             np.testing.assert_allclose(*values, atol=1e-5, err_msg=name)
-    assert one["moved"] > 0.05
+    assert one["moved"] > 0.01
 
 
 def test_overflow_on_one_replica_skips_the_step_on_all(found):

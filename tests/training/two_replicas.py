@@ -310,7 +310,7 @@ def fitted_weights(strategy):
         model = models.BertClassifier(CONFIG, 3)
         model.build()
         model.compile(
-            optimizer=optimizer.BertAdam(0.05),
+            optimizer=optimizer.BertAdam(0.01),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         )
     before = [np.asarray(variable) for variable in model.trainable_variables]
