@@ -81,7 +81,6 @@ import keras
 from contract import atomic_files, features
 from data_pipeline.extraction import (
     attention_files,
-    attention_pictures,
     input_lines,
     vector_files,
 )
@@ -120,8 +119,6 @@ def choose(config):
         for name in ("combine", "layer_weights", "pooling", "normalize"):
             if FLAGS[name].present:
                 raise ValueError(f"--{name} and --attention exclude each other")
-        if is_picture:
-            attention_pictures.check()
         heads = command_line.numbers("heads", int)
         return attention_maps.choose(config, layers or (), heads)
     for name, is_wrong in (("heads", FLAGS.heads), ("output_format", is_picture)):
