@@ -5,7 +5,6 @@ import keras
 from modeling import keras_configs, layers
 
 
-@keras_configs.registered
 class BertEncoder(keras_configs.Configured, keras.layers.Layer):
     """Deep bidirectional Transformer (BERT section 3).
 

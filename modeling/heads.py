@@ -16,7 +16,6 @@ HEAD_DROPOUT = 0.1
 HEAD_SITE = 4095  # where dropout is drawn, beyond the sites of any encoder's depth
 
 
-@keras_configs.registered
 class OutputProjection(keras_configs.Configured, keras.layers.Layer):
     """Logits from a [C, D] matrix that is used transposed, as the original stores it.
 
@@ -44,7 +43,6 @@ class OutputProjection(keras_configs.Configured, keras.layers.Layer):
         return ops.matmul(inputs, ops.transpose(self.kernel)) + self.bias
 
 
-@keras_configs.registered
 class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
     """Predicts hidden tokens with the word embedding table (BERT section 3.1).
 
@@ -78,7 +76,6 @@ class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
         return ops.cast(logits, "float32") + self.bias
 
 
-@keras_configs.registered
 class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
     """Dropout and logits on the pooled output; run_classifier.py's create_model.
 
@@ -100,7 +97,6 @@ class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
         return self.logits(hidden)
 
 
-@keras_configs.registered
 class TaggerHead(ClassifierHead):
     """The same on every position (BERT section 5.3).
 
@@ -108,7 +104,6 @@ class TaggerHead(ClassifierHead):
     """
 
 
-@keras_configs.registered
 class SpanHead(keras_configs.Configured, keras.layers.Layer):
     """Start and end logits of an answer (BERT section 4.2); run_squad.py.
 

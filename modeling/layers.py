@@ -65,7 +65,6 @@ def activation(config, x, *, fused):
             return x
 
 
-@keras_configs.registered
 class Embeddings(keras_configs.Configured, keras.layers.Layer):
     """Sum of word, segment and position embeddings (BERT section 3, Figure 2).
 
@@ -97,8 +96,7 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
         self.norm.build((*input_shape, config.hidden_size))
 
     def call(self, input_ids, segment_ids, seed=None):
-        # On several devices `fit` of Keras tries a model out with means of a batch.
-        input_ids, segment_ids = _whole(input_ids), _whole(segment_ids)
+        input_ids, segment_ids = map(keras_configs.whole, (input_ids, segment_ids))
         words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, D]
         # A product, not a gather: the gradient of two rows is summed, not scattered.
         kinds = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype="float32")
@@ -111,7 +109,6 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
         return fast_ops.dropout(hidden, self.config.hidden_dropout_prob, seed, site=0)
 
 
-@keras_configs.registered
 class SelfAttention(keras_configs.Configured, keras.layers.Layer):
     """Multi-head attention of a sequence to itself (Vaswani et al., section 3.2.2).
 
@@ -169,7 +166,6 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
         return self.output_projection(ops.reshape(mixed, ops.shape(queries)))
 
 
-@keras_configs.registered
 class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
     """Attention and feed-forward, each followed by a residual and a norm.
 
@@ -214,12 +210,6 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
         return fast_ops.norm_of_sum(
             self.ffn_norm, attended, outer, rate, seed, self.site + 2
         )
-
-
-def _whole(x):
-    return (
-        x if "int" in keras.backend.standardize_dtype(x.dtype) else ops.cast(x, "int32")
-    )
 
 
 def mask_adder(input_mask):

@@ -13,7 +13,6 @@ import keras
 from modeling import encoder, heads, keras_configs
 
 
-@keras_configs.registered
 class BertModel(keras_configs.Configured, keras.Model):
     """An encoder under the name `bert`, and the dropout seed of `fit`.
 
@@ -66,7 +65,6 @@ class BertModel(keras_configs.Configured, keras.Model):
         return keras.tree.map_structure(lambda x: keras.ops.cast(x, "float32"), outputs)
 
 
-@keras_configs.registered
 class BertClassifier(BertModel):
     """One label, several labels or one number a text; run_classifier.py.
 
@@ -89,7 +87,6 @@ class BertClassifier(BertModel):
         return {"logits": self.classifier(self.pool(features, seed), seed=seed)}
 
 
-@keras_configs.registered
 class BertTagger(BertModel):
     """One label a token (BERT section 5.3).
 
@@ -110,7 +107,6 @@ class BertTagger(BertModel):
         return {"logits": self.tagger(sequence, seed=seed)}
 
 
-@keras_configs.registered
 class BertSpanPredictor(BertModel):
     """Where an answer starts and ends (BERT section 4.2); run_squad.py.
 
@@ -129,7 +125,6 @@ class BertSpanPredictor(BertModel):
         return {"start_logits": start, "end_logits": end}
 
 
-@keras_configs.registered
 class BertPretrainer(BertModel):
     """Masked words and the next sentence (BERT section 3.1); run_pretraining.py.
 

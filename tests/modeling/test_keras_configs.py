@@ -54,6 +54,15 @@ def test_head_of_ones_own_is_saved_and_loaded(tiny_config, tiny_features, tmp_pa
     np.testing.assert_allclose(np.asarray(again(features)), wanted, atol=1e-6)
 
 
+def test_own_subclass_is_registered_under_another_name(tiny_config):
+    class BertTagger(models.BertModel):
+        """Of a user, who need not know our names."""
+
+    written = keras.saving.serialize_keras_object(BertTagger(tiny_config))
+    assert written["registered_name"] == "Custom>BertTagger"
+    assert type(keras.saving.deserialize_keras_object(written)) is BertTagger
+
+
 def test_frozen_layers_stay(tiny_config):
     model = models.BertClassifier(tiny_config, 3)
     model.build()
