@@ -18,8 +18,9 @@ registered = keras.saving.register_keras_serializable(PACKAGE)
 class Configured:
     """Made again from the attributes that are named as its arguments.
 
-    The first base of a layer or model, which is thereby registered with Keras. A BertConfig is written as a dict. The dtype is
-    not written: parts follow the policy of the process, so the whole does so as well.
+    The first base of a layer or model, which is thereby registered with Keras. A
+    BertConfig is written as a dict. The dtype is not written: parts follow the policy of
+    the process, so the whole does so as well.
     """
 
     arguments: tuple[str, ...] = ("config",)
