@@ -19,7 +19,7 @@ class Configured:
     """Made again from the attributes that are named as its arguments.
 
     The first base of a layer or model, which is thereby registered with Keras. A
-    BertConfig is written as a dict. The dtype is not written: parts follow the policy of
+    BertConfig is written as a dict. The dtype is not: parts follow the policy of
     the process, so the whole does so as well.
     """
 
