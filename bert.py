@@ -30,7 +30,7 @@ from data_pipeline.classification import (
 )
 from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization, vocabulary_checks
-from modeling import attention_maps, heads, models
+from modeling import attention_maps, heads, joined_weights, models
 from modeling.checkpoints import (
     checkpoint,
     conversion,
@@ -140,15 +140,16 @@ class Loaded:
             logits = self.model(features, training=False)["logits"]
             return heads.probabilities(kind, logits)
 
-        module = export.TextClassifier(
-            lambda *texts: packing.pad(*self._pack(*texts)[:2]),
-            forward,
-            [variable.value for variable in self.model.variables],
-            label_set.names if kind == "classification" else (),
-            self.num_texts,
-        )
         label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
-        return export.save(module, export_dir, label_map)
+        with joined_weights.joined(self.model) as variables:
+            module = export.TextClassifier(
+                lambda *texts: packing.pad(*self._pack(*texts)[:2]),
+                forward,
+                variables,
+                label_set.names if kind == "classification" else (),
+                self.num_texts,
+            )
+            return export.save(module, export_dir, label_map)
 
     @functools.cached_property
     def _pack(self):
