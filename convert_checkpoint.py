@@ -5,7 +5,6 @@ See docs/checkpoints.md.
     python convert_checkpoint.py --input=model --to=keras --output_dir=converted
 """
 
-import json
 import os
 
 from absl import flags
@@ -61,7 +60,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import keras
 
-from contract import atomic_files, file_names, wording
+from contract import file_names, wording
 from data_pipeline import label_maps
 from data_pipeline.text import (
     added_token_files,
@@ -81,14 +80,6 @@ from modeling.checkpoints import (
 from training import errors
 
 SEED = 0  # of what the input lacks and a Keras file must have
-OWN_FILES = (  # what --overwrite may replace
-    *pretrained.CONFIG_FILES,
-    file_names.VOCAB,
-    file_names.TOKENIZER_CONFIG,
-    file_names.ADDED_TOKENS,
-    file_names.LABEL_MAP,
-    *conversion.WRITTEN,
-)
 
 
 def find_files():
@@ -148,10 +139,8 @@ def find_classes(path, source):
     num_classes = source.model.num_classes
     if path:
         return label_maps.read(path, num_classes)
-    kind, names = hugging_face.labels_in(source.model.config, num_classes)
-    if not names and kind != "regression":
-        return None
-    return label_maps.named(names, kind if source.head == "classifier" else "")
+    told = hugging_face.labels_in(source.model.config, num_classes)
+    return label_maps.told(source.head, *told)
 
 
 def prepare():
@@ -159,15 +148,14 @@ def prepare():
     files = find_files()
     output_directory.check(
         FLAGS.output_dir,
-        own_files=OWN_FILES,
+        own_files=conversion.OWN_FILES,
         overwrite=FLAGS.overwrite,
         inputs=[files.checkpoint],
     )
     config = read_config(files)
     tokenizer = read_tokenizer(files, config)
     label_map = label_maps.find(files.checkpoint)
-    is_tagger = FLAGS.head == "auto" and label_map and label_maps.is_of_tags(label_map)
-    head = "tagger" if is_tagger else FLAGS.head
+    head = label_maps.head(label_map, FLAGS.head)
     source = conversion.read(files.checkpoint, config, head)
     return source, tokenizer, find_classes(label_map, source)
 
@@ -190,27 +178,16 @@ def grow(model, tokenizer):
 def write(directory, model, tokenizer, classes, missing):
     """Writes the weights, without what is missing in the input, and their files."""
     is_bare = FLAGS.to == "keras" and FLAGS.keras_file == "weights"
-    conversion.write(
+    conversion.write_directory(
         directory,
         model,
         keras_files.WEIGHTS_FILE if is_bare else FLAGS.to,
+        tokenizer=tokenizer,
         labels=classes.names if classes else (),
         problem_type=getattr(classes, "problem_type", ""),  # tags have none
+        files={file_names.LABEL_MAP: label_maps.text(classes)} if classes else {},
         left_out=missing,
     )
-    config = hugging_face.described(model, missing)
-    texts = {file_names.BERT_CONFIG: config.to_json_string()}
-    if tokenizer:
-        texts = pretrained.files(config, tokenizer)
-    if classes:
-        texts[file_names.LABEL_MAP] = label_maps.text(classes)
-    if FLAGS.to == "hugging_face":
-        del texts[file_names.BERT_CONFIG]  # config.json lies there already
-        if tokenizer:
-            raw = hugging_face.tokenizer_config(config, tokenizer)
-            texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"
-    for name, text in texts.items():
-        atomic_files.write_text(os.path.join(directory, name), text)
 
 
 def main(_):

@@ -7,8 +7,8 @@ those that are new.
         --input_file=texts.txt --output_file=vectors.jsonl
 """
 
+import dataclasses
 import functools
-import math
 import time
 from typing import Any, NamedTuple
 
@@ -46,6 +46,10 @@ def define_flags():
     )
     flags.DEFINE_bool("normalize", False, "Scale every vector to the length 1.")
     flags.DEFINE_bool(
+        "attention", False, "Attention probabilities instead; of all layers by default."
+    )
+    flags.DEFINE_list("heads", [], "Wanted heads of --attention, from 0; all if none.")
+    flags.DEFINE_bool(
         "use_one_hot_embeddings",
         False,
         "Accepted and ignored: another way to compute the same vectors.",
@@ -62,8 +66,9 @@ def _define_files():
         flags.DEFINE_enum(
             "output_format",
             "jsonl",
-            ["jsonl", "npz", "tfrecord"],
-            "JSON lines as the original writes them, NumPy's .npz, or TFRecords.",
+            ["jsonl", "npz", "tfrecord", "png", "svg"],
+            "JSON lines as the original writes them, NumPy's .npz, or TFRecords; of "
+            "the --attention of one line a picture.",
         )
     flags.mark_flags_as_required(["input_file", "output_file"])
 
@@ -74,11 +79,15 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 
 from contract import atomic_files, features
-from data_pipeline.extraction import input_lines, vector_files
+from data_pipeline.extraction import (
+    attention_files,
+    input_lines,
+    vector_files,
+)
 from data_pipeline.files import file_patterns
 from data_pipeline.text import vocabulary_checks
+from modeling import attention_maps, models, vectors
 from modeling import config as config_lib
-from modeling import models, vectors
 from modeling.checkpoints import checkpoint, pretrained
 from terminal import progress
 from training import errors, steps
@@ -96,21 +105,33 @@ class ExtractionInput(NamedTuple):
     config: config_lib.BertConfig
     lines: input_lines.TextLines
     size: input_lines.Size
-    choice: vectors.Choice
+    choice: vectors.Choice | attention_maps.Choice
     strategy: Any
 
 
-def numbers(name, kind):
-    try:
-        found = [kind(value) for value in FLAGS[name].value]
-        if not all(map(math.isfinite, found)):
-            raise ValueError(f"they are {found}")
-        return found
-    except ValueError as error:
-        raise ValueError(
-            f"--{name}={','.join(FLAGS[name].value)} are not finite numbers ({error}); "
-            "separate them by commas"
-        ) from error
+def choose(config):
+    """The vectors or maps that flags ask for, checked against the network."""
+    layers = None
+    if FLAGS["layers"].present:
+        layers = command_line.numbers("layers", int)
+    is_picture = FLAGS.output_format in attention_files.PICTURES
+    if FLAGS.attention:
+        for name in ("combine", "layer_weights", "pooling", "normalize"):
+            if FLAGS[name].present:
+                raise ValueError(f"--{name} and --attention exclude each other")
+        heads = command_line.numbers("heads", int)
+        return attention_maps.choose(config, layers or (), heads)
+    for name, is_wrong in (("heads", FLAGS.heads), ("output_format", is_picture)):
+        if is_wrong:
+            raise ValueError(f"{FLAGS[name].serialize()} is for --attention; add it")
+    return vectors.choose(
+        config,
+        layers=layers,
+        combine=FLAGS.combine,
+        weights=command_line.numbers("layer_weights", float),
+        pooling=FLAGS.pooling,
+        normalize=FLAGS.normalize,
+    )
 
 
 def prepare():
@@ -126,19 +147,7 @@ def prepare():
         )
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
-    if FLAGS.combine != vectors.SEPARATE and FLAGS["layers"].present:
-        raise ValueError(
-            f"--combine={FLAGS.combine} names its layers itself; leave out --layers or "
-            "--combine"
-        )
-    choice = vectors.choose(
-        config,
-        layers=numbers("layers", int),
-        combine=FLAGS.combine,
-        weights=numbers("layer_weights", float),
-        pooling=FLAGS.pooling,
-        normalize=FLAGS.normalize,
-    )
+    choice = choose(config)
     if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):
         raise ValueError(
             f"--output_file={FLAGS.output_file} is --input_file and would be "
@@ -146,6 +155,7 @@ def prepare():
         )
     lines = input_lines.TextLines(FLAGS.input_file, tokenizer, FLAGS.max_seq_length)
     size = lines.measure()
+    attention_files.check(FLAGS.output_format, FLAGS.input_file, size.num_lines)
     atomic_files.check_writable(FLAGS.output_file)
     return ExtractionInput(files, config, lines, size, choice, strategy)
 
@@ -162,16 +172,30 @@ def build_model(parts):
 
 
 def outputs_of(model, choice, batch, training):
-    """What leaves the devices: the chosen vectors, and whose they are."""
-    outputs = model(batch, training=training)
+    """What leaves the devices: the chosen vectors or maps, and whose they are."""
+    outputs, mask = model(batch, training=training), batch[features.INPUT_MASK]
     names = (features.UNIQUE_IDS, features.INPUT_IDS, features.INPUT_MASK)
-    values = vectors.compute(outputs, batch[features.INPUT_MASK], choice)
+    if isinstance(choice, attention_maps.Choice):
+        values = attention_maps.compute(model.bert, outputs, mask, choice)
+    else:
+        values = vectors.compute(outputs, mask, choice)
     return {"values": values, **{name: batch[name] for name in names}}
+
+
+def layout_of(choice, size, vocab):
+    common = {"num_lines": size.num_lines, "num_tokens": size.num_tokens}
+    if isinstance(choice, attention_maps.Choice):
+        kind, own = attention_files.AttentionLayout, dataclasses.asdict(choice)
+        own["num_pairs"] = size.num_pairs
+    else:
+        kind, own = vector_files.VectorLayout, {"layers": choice.names}
+        own |= {"width": choice.width, "of_tokens": choice.pooling == "none"}
+    return kind(vocab=vocab, **common, **own)
 
 
 def extract(parts, model):
     choice, size = parts.choice, parts.size
-    of_tokens = choice.pooling == "none"
+    layout = layout_of(choice, size, parts.lines.tokenizer.vocab)
     pad_to = FLAGS.max_seq_length if device_flags.is_tpu() else None
     predict = steps.predict_function(
         functools.partial(outputs_of, model, choice),
@@ -180,16 +204,8 @@ def extract(parts, model):
     )
     batches = parts.lines.batches(
         devices.fitting_batch_size(FLAGS.batch_size, parts.strategy),
-        max_tokens=MAX_WAITING_VALUES // (len(choice.names) * choice.width),
+        max_tokens=MAX_WAITING_VALUES // layout.values_per_token(FLAGS.max_seq_length),
         pad_to=pad_to,
-    )
-    layout = vector_files.VectorLayout(
-        num_lines=size.num_lines,
-        num_tokens=size.num_tokens,
-        layers=choice.names,
-        width=choice.width,
-        of_tokens=of_tokens,
-        vocab=parts.lines.tokenizer.vocab,
     )
     with (
         progress.Progress("extracting: token") as report,
@@ -201,7 +217,7 @@ def extract(parts, model):
             batches,
             parts.strategy,
             report=lambda done, **counts: report(done, size.num_tokens, **counts),
-            of_tokens=of_tokens,
+            cut=layout.cut,
         ):
             write(lines)
 

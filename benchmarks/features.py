@@ -84,7 +84,7 @@ def time_ours(warm_up, path, output_format, **choice):
         results = extraction.in_input_order(
             *(predict, batches, tf.distribute.get_strategy()),
             report=lambda *_, **__: None,
-            of_tokens=of_tokens,
+            cut=layout.cut,
         )
         with vector_files.writer(f"{path}.out", output_format, layout) as write:
             for result in results:

@@ -45,6 +45,19 @@ def read(path: str, num_classes: int) -> Classes:
     return classes
 
 
+def head(path: str, asked: str = "auto") -> str:
+    """The head of a network with this label_map.json; `asked` where it does not say."""
+    is_tagger = asked == "auto" and path and is_of_tags(path)
+    return "tagger" if is_tagger else asked
+
+
+def told(head: str, problem_type: str, names: Sequence[str]) -> Classes | None:
+    """The classes that a file of Hugging Face's tells, or None for placeholders."""
+    if not names and problem_type != "regression":
+        return None
+    return named(names, problem_type if head == "classifier" else "")
+
+
 def named(names: Sequence[str], problem_type: str) -> Classes:
     """Builds the classes of a head from nothing but their names, in the order of ids.
 

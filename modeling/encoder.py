@@ -2,10 +2,10 @@
 
 import keras
 
-from modeling import layers
+from modeling import keras_configs, layers
 
 
-class BertEncoder(keras.layers.Layer):
+class BertEncoder(keras_configs.Configured, keras.layers.Layer):
     """Deep bidirectional Transformer (BERT section 3).
 
     Call shapes:
@@ -19,6 +19,8 @@ class BertEncoder(keras.layers.Layer):
     `recompute` trades time for memory: training keeps only what enters and leaves a
     block, and recomputes the rest for the gradient (Chen et al., 2016).
     """
+
+    arguments = ("config", "recompute")
 
     def __init__(self, config, recompute=False, **kwargs):
         super().__init__(**kwargs)

@@ -8,7 +8,7 @@ computes them in the half type.
 import keras
 from keras import ops
 
-from modeling import fast_ops, layers
+from modeling import fast_ops, keras_configs, layers
 
 # run_classifier.py and run_squad.py fix these, whatever the config says.
 HEAD_STDDEV = 0.02
@@ -16,11 +16,13 @@ HEAD_DROPOUT = 0.1
 HEAD_SITE = 4095  # where dropout is drawn, beyond the sites of any encoder's depth
 
 
-class OutputProjection(keras.layers.Layer):
+class OutputProjection(keras_configs.Configured, keras.layers.Layer):
     """Logits from a [C, D] matrix that is used transposed, as the original stores it.
 
     Call shapes: [..., D] -> [..., C] in float32.
     """
+
+    arguments = ("units", "stddev")
 
     def __init__(self, units, stddev=HEAD_STDDEV, **kwargs):
         super().__init__(dtype="float32", **kwargs)
@@ -41,7 +43,7 @@ class OutputProjection(keras.layers.Layer):
         return ops.matmul(inputs, ops.transpose(self.kernel)) + self.bias
 
 
-class MaskedLMHead(keras.layers.Layer):
+class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
     """Predicts hidden tokens with the word embedding table (BERT section 3.1).
 
     run_pretraining.py: get_masked_lm_output, after its gather.
@@ -74,14 +76,17 @@ class MaskedLMHead(keras.layers.Layer):
         return ops.cast(logits, "float32") + self.bias
 
 
-class ClassifierHead(keras.layers.Layer):
+class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
     """Dropout and logits on the pooled output; run_classifier.py's create_model.
 
     Call shapes: pooled_output [B, D] -> logits [B, C] float32.
     """
 
+    arguments = ("num_classes",)
+
     def __init__(self, num_classes, **kwargs):
         super().__init__(dtype="float32", **kwargs)
+        self.num_classes = num_classes
         self.logits = OutputProjection(num_classes, name="logits")
 
     def build(self, input_shape):
@@ -99,11 +104,13 @@ class TaggerHead(ClassifierHead):
     """
 
 
-class SpanHead(keras.layers.Layer):
+class SpanHead(keras_configs.Configured, keras.layers.Layer):
     """Start and end logits of an answer (BERT section 4.2); run_squad.py.
 
     Call shapes: sequence_output [B, S, D] -> start, end logits [B, S] float32 each.
     """
+
+    arguments = ()
 
     def __init__(self, **kwargs):
         super().__init__(dtype="float32", **kwargs)

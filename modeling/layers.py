@@ -13,7 +13,7 @@ import math
 import keras
 from keras import ops
 
-from modeling import fast_ops
+from modeling import fast_ops, keras_configs
 
 MASK_ADDER = -10000.0  # to the scores of padding (modeling.py, attention_layer)
 SITES_PER_BLOCK = 3  # of dropout: attention, its output, the output
@@ -34,6 +34,7 @@ def dense(config, units, name, dtype=None):
     return Dense(units, kernel_initializer=weight_init(config), name=name, dtype=dtype)
 
 
+@keras_configs.registered
 class Dense(keras.layers.Dense):
     """A keras.layers.Dense on rows, so that the bias is added within the product.
 
@@ -64,7 +65,7 @@ def activation(config, x, *, fused):
             return x
 
 
-class Embeddings(keras.layers.Layer):
+class Embeddings(keras_configs.Configured, keras.layers.Layer):
     """Sum of word, segment and position embeddings (BERT section 3, Figure 2).
 
     modeling.py: embedding_lookup and embedding_postprocessor. The sum is float32 under
@@ -95,6 +96,7 @@ class Embeddings(keras.layers.Layer):
         self.norm.build((*input_shape, config.hidden_size))
 
     def call(self, input_ids, segment_ids, seed=None):
+        input_ids, segment_ids = map(keras_configs.whole, (input_ids, segment_ids))
         words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, D]
         # A product, not a gather: the gradient of two rows is summed, not scattered.
         kinds = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype="float32")
@@ -107,7 +109,7 @@ class Embeddings(keras.layers.Layer):
         return fast_ops.dropout(hidden, self.config.hidden_dropout_prob, seed, site=0)
 
 
-class SelfAttention(keras.layers.Layer):
+class SelfAttention(keras_configs.Configured, keras.layers.Layer):
     """Multi-head attention of a sequence to itself (Vaswani et al., section 3.2.2).
 
     modeling.py: attention_layer. The mask is data, not a rule: it may be any [B, 1 or
@@ -116,6 +118,8 @@ class SelfAttention(keras.layers.Layer):
     Call shapes: hidden [B, T, D], mask_adder [B, 1, 1 or S, T] float32, queries
     [B, S, D], which are hidden if not given -> [B, S, D].
     """
+
+    arguments = ("config", "site")
 
     def __init__(self, config, site, **kwargs):
         super().__init__(autocast=False, **kwargs)  # the mask adder stays float32
@@ -162,7 +166,7 @@ class SelfAttention(keras.layers.Layer):
         return self.output_projection(ops.reshape(mixed, ops.shape(queries)))
 
 
-class EncoderBlock(keras.layers.Layer):
+class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
     """Attention and feed-forward, each followed by a residual and a norm.
 
     modeling.py: transformer_model. The norm comes after the sum, as in Vaswani et al.;
@@ -172,9 +176,12 @@ class EncoderBlock(keras.layers.Layer):
     [B, S], or None for all -> [B, S, D], what is put out at these positions.
     """
 
+    arguments = ("config", "index")
+
     def __init__(self, config, index, **kwargs):
         super().__init__(autocast=False, **kwargs)  # the mask adder stays float32
         self.config = config
+        self.index = index
         self.site = 1 + index * SITES_PER_BLOCK
         self.attention = SelfAttention(config, self.site, name="attention")
         self.attention_norm = layer_norm(config, "attention_norm")

@@ -8,19 +8,12 @@ They compute in the policy that `keras.config.set_dtype_policy` set before they 
 made: float32, mixed_bfloat16 or mixed_float16. Variables and outputs are float32.
 """
 
-import dataclasses
-
 import keras
 
-from modeling import config as config_lib
-from modeling import encoder, heads
-
-# Under `PACKAGE>BertClassifier` and so on a .keras file names its class.
-PACKAGE = "bert"
+from modeling import encoder, heads, keras_configs
 
 
-@keras.saving.register_keras_serializable(PACKAGE)
-class BertModel(keras.Model):
+class BertModel(keras_configs.Configured, keras.Model):
     """An encoder under the name `bert`, and the dropout seed of `fit`.
 
     Every model takes `recompute`; see `encoder.BertEncoder`.
@@ -29,6 +22,7 @@ class BertModel(keras.Model):
     -> the dict of `encoder.BertEncoder`, float32.
     """
 
+    arguments: tuple[str, ...] = ("config", "recompute")
     reads_pooler = True  # whether the outputs depend on the pooler
     num_classes = None  # C of a classifier or tagger
 
@@ -45,19 +39,6 @@ class BertModel(keras.Model):
         self.bert.build((None, None))
         for head in self.layers[1:]:  # what a subclass has beside the encoder
             head.build((None, None, self.config.hidden_size))
-
-    def get_config(self):
-        shape = dataclasses.asdict(self.config)
-        kept = {**super().get_config(), "config": shape, "recompute": self.recompute}
-        # The parts follow the policy of the process, so the whole must do so as well.
-        del kept["dtype"]
-        has_classes = self.num_classes is not None
-        return {**kept, "num_classes": self.num_classes} if has_classes else kept
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        shape = config_lib.BertConfig(**config["config"])
-        return super().from_config({**config, "config": shape}, custom_objects)
 
     def build_from_config(self, config):
         """Creates every variable, whatever shapes the saved model was built with."""
@@ -84,12 +65,13 @@ class BertModel(keras.Model):
         return keras.tree.map_structure(lambda x: keras.ops.cast(x, "float32"), outputs)
 
 
-@keras.saving.register_keras_serializable(PACKAGE)
 class BertClassifier(BertModel):
     """One label, several labels or one number a text; run_classifier.py.
 
     Call shapes: three features [B, S] -> {"logits": [B, C]} float32.
     """
+
+    arguments = (*BertModel.arguments, "num_classes")
 
     def __init__(self, config, num_classes, **kwargs):
         super().__init__(config, **kwargs)
@@ -105,13 +87,13 @@ class BertClassifier(BertModel):
         return {"logits": self.classifier(self.pool(features, seed), seed=seed)}
 
 
-@keras.saving.register_keras_serializable(PACKAGE)
 class BertTagger(BertModel):
     """One label a token (BERT section 5.3).
 
     Call shapes: three features [B, S] -> {"logits": [B, S, C]} float32.
     """
 
+    arguments = (*BertModel.arguments, "num_classes")
     reads_pooler = False
 
     def __init__(self, config, num_classes, **kwargs):
@@ -125,7 +107,6 @@ class BertTagger(BertModel):
         return {"logits": self.tagger(sequence, seed=seed)}
 
 
-@keras.saving.register_keras_serializable(PACKAGE)
 class BertSpanPredictor(BertModel):
     """Where an answer starts and ends (BERT section 4.2); run_squad.py.
 
@@ -144,7 +125,6 @@ class BertSpanPredictor(BertModel):
         return {"start_logits": start, "end_logits": end}
 
 
-@keras.saving.register_keras_serializable(PACKAGE)
 class BertPretrainer(BertModel):
     """Masked words and the next sentence (BERT section 3.1); run_pretraining.py.
 
@@ -177,7 +157,7 @@ class BertPretrainer(BertModel):
 
 def _first_position(features):
     """Where [CLS] is: zeros int [B, 1]."""
-    return keras.ops.zeros_like(features["input_ids"][:, :1])
+    return keras.ops.zeros_like(features["input_ids"][:, :1], dtype="int32")
 
 
 HEADS = {

@@ -51,7 +51,7 @@ class Choice:
 def choose(
     config,
     *,
-    layers: Sequence[int] = _LAST_4,
+    layers: Sequence[int] | None = None,
     combine: str = SEPARATE,
     weights: Sequence[float] = (),
     pooling: str = "none",
@@ -60,7 +60,8 @@ def choose(
     """Checks which vectors are wanted of a network.
 
     Args:
-        layers: read with SEPARATE alone; 0 is the first, -1 the last of the L layers.
+        layers: for SEPARATE alone, by default the last four, as the original has it; 0
+            is the first, -1 the last of the L layers.
         combine: SEPARATE or a name in COMBINATIONS.
         weights: one for each summed layer, the last layer's first; none: a plain sum.
 
@@ -69,6 +70,13 @@ def choose(
     """
     depth = config.num_hidden_layers
     merge = "separate"
+    if layers is None:
+        layers = _LAST_4
+    elif combine != SEPARATE:
+        raise ValueError(
+            f"--combine={combine} names its layers itself; leave out --layers or "
+            "--combine"
+        )
     if combine != SEPARATE:
         layers, merge = COMBINATIONS[combine]
         if layers == _ALL:
@@ -78,21 +86,7 @@ def choose(
     else:
         _check_layers(layers, combine, depth)
         states = tuple(1 + layer % depth for layer in layers)
-    if weights and (merge != "sum" or len(states) == 1):
-        raise ValueError(
-            f"--layer_weights has no meaning with --combine={combine}; leave it out, "
-            "or choose sum_last_4 or sum_all"
-        )
-    if weights and len(weights) != len(states):
-        raise ValueError(
-            f"--layer_weights has {len(weights)} numbers, --combine={combine} sums "
-            f"{len(states)} layers; give one for each, the last layer's first"
-        )
-    if not all(map(math.isfinite, weights)):
-        raise ValueError(
-            f"--layer_weights={','.join(map(str, weights))} are not all finite; give "
-            "numbers such as 0.4,0.3,0.2,0.1"
-        )
+    _check_weights(weights, merge, combine, len(states))
     return Choice(
         names=tuple(layers) if merge == "separate" else (combine,),
         width=config.hidden_size * (len(states) if merge == "concat" else 1),
@@ -102,6 +96,24 @@ def choose(
         pooling=pooling,
         is_normalized=normalize,
     )
+
+
+def _check_weights(weights, merge, combine, num_states):
+    if weights and (merge != "sum" or num_states == 1):
+        raise ValueError(
+            f"--layer_weights has no meaning with --combine={combine}; leave it out, "
+            "or choose sum_last_4 or sum_all"
+        )
+    if weights and len(weights) != num_states:
+        raise ValueError(
+            f"--layer_weights has {len(weights)} numbers, --combine={combine} sums "
+            f"{num_states} layers; give one for each, the last layer's first"
+        )
+    if not all(map(math.isfinite, weights)):
+        raise ValueError(
+            f"--layer_weights={','.join(map(str, weights))} are not all finite; give "
+            "numbers such as 0.4,0.3,0.2,0.1"
+        )
 
 
 def _check_layers(layers, combine, depth):

@@ -5,6 +5,8 @@ Needs nothing that takes time to import, since it must come first.
 
 import os
 import platform
+import sys
+import warnings
 
 # Less than this of TensorFlow's own log is for the reader of a run: errors.
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
@@ -29,10 +31,28 @@ def prepare(
 
     `serves` says that no weight will change in this process after its first use.
     """
+    wanted = _wanted(cpu_info, is_quiet, serves)
+    return {name: os.environ.setdefault(name, value) for name, value in wanted.items()}
+
+
+def prepare_notebook() -> dict[str, str]:
+    """`prepare`, which warns where TensorFlow is imported already."""
+    wanted = _wanted(_CPU_INFO, is_quiet=True, serves=False)
+    late = [f"{name}={wanted[name]}" for name in wanted if name not in os.environ]
+    if late and "tensorflow" in sys.modules:
+        warnings.warn(
+            f"TensorFlow is imported already, too late for {', '.join(late)}: it is "
+            "slower than it could be; restart, and import `bert` first",
+            stacklevel=3,
+        )
+    return prepare()
+
+
+def _wanted(cpu_info: str, is_quiet: bool, serves: bool) -> dict[str, str]:
     wanted = (_QUIET if is_quiet else _ALL) | _ALLOCATOR
     if platform.machine() in ("x86_64", "AMD64") and "avx2" in _features(cpu_info):
         wanted |= _KERNELS | (_PACKED_WEIGHTS if serves else {})
-    return {name: os.environ.setdefault(name, value) for name, value in wanted.items()}
+    return wanted
 
 
 def _features(cpu_info: str) -> set[str]:

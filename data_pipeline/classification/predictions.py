@@ -78,9 +78,7 @@ def prediction_lines(
         row: dict[str, Any] = {"id": example_id, "text_a": table.text_a[i]}
         if table.text_b is not None:
             row["text_b"] = table.text_b[i]
-        row.update(
-            _prediction(label_set, scored.probabilities[i], scored.predictions[i])
-        )
+        row.update(named(label_set, scored.probabilities[i], scored.predictions[i]))
         if table.labels is not None:
             row["given"] = table.labels[i]
         yield json.dumps(row, ensure_ascii=False) + "\n"
@@ -92,7 +90,7 @@ def columns(
     """{column: texts} of some rows: the label in the file, the prediction, the text."""
     found: dict[str, list[str]] = {"label": [], "predicted": [], "text": []}
     for i in rows:
-        said = _prediction(label_set, scored.probabilities[i], scored.predictions[i])
+        said = named(label_set, scored.probabilities[i], scored.predictions[i])
         given = table.labels[i] if table.labels is not None else ""
         texts = [table.text_a[i]]
         if table.text_b is not None:
@@ -107,19 +105,20 @@ def _listed(value: Any) -> str:
     return ",".join(value) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _prediction(
+def named(
     label_set: label_sets.LabelSet, probabilities: np.ndarray, prediction: Any
 ) -> dict[str, Any]:
+    """What is predicted for one example, as in test_predictions.jsonl."""
     if label_set.problem_type == "regression":
         return {"score": float(prediction)}
-    named = {
+    shares = {
         name: round(float(value), 6)
         for name, value in zip(label_set.names, probabilities, strict=True)
     }
     if label_set.problem_type == "multi_label":
-        chosen = [name for name, is_on in zip(named, prediction, strict=True) if is_on]
-        return {"labels": chosen, "probabilities": named}
-    return {"label": label_set.names[int(prediction)], "probabilities": named}
+        chosen = [name for name, is_on in zip(shares, prediction, strict=True) if is_on]
+        return {"labels": chosen, "probabilities": shares}
+    return {"label": label_set.names[int(prediction)], "probabilities": shares}
 
 
 def lone_class_warning(label_set: label_sets.LabelSet, scored: Scored) -> str | None:

@@ -70,9 +70,10 @@ def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
 def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
     """Makes a tf.data.Dataset of padded batches in an order, int32 [steps, B].
 
-    An index of -1 stands for any example. `targets` are {feature name: array [N, ...]}
-    or, where every token has its own, a tf.RaggedTensor [N, (S)], filled up with
-    IGNORED. `pad_to` is the length of every batch in tokens, or None for its longest.
+    The order may be a Dataset of int32 [B], too. An index of -1 stands for any example.
+    `targets` are {feature name: array [N, ...]} or, where every token has its own, a
+    tf.RaggedTensor [N, (S)], filled up with IGNORED. `pad_to` is the length of every
+    batch in tokens, or None for its longest.
 
     Returns:
         Dicts: input_ids, input_mask, segment_ids int32 [B, S], and the targets.
@@ -96,7 +97,9 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
             batch[name] = chosen
         return batch
 
-    dataset = tf.data.Dataset.from_tensor_slices(order)
+    dataset = order
+    if not isinstance(order, tf.data.Dataset):
+        dataset = tf.data.Dataset.from_tensor_slices(order)
     # Two batches ahead are enough, and no more threads than the model can spare.
     return dataset.map(gather, num_parallel_calls=1).prefetch(2)
 

@@ -31,6 +31,7 @@ class Size:
     num_lines: int  # blank ones included
     num_tokens: int  # of all lines after cutting, with [CLS] and [SEP]
     num_truncated: int  # lines that are cut to the length limit
+    num_pairs: int  # of tokens of one line, the sum of squared lengths
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,14 +44,15 @@ class TextLines:
 
     def measure(self) -> Size:
         """Reads the file once; ValueError where it cannot be read or has no line."""
-        num_lines = num_tokens = num_truncated = 0
+        num_lines = num_tokens = num_truncated = num_pairs = 0
         for packed in self._chunks():
             num_lines += len(packed)
             num_tokens += len(packed.tokens)
             num_truncated += packed.num_truncated
+            num_pairs += int(np.sum(packed.lengths**2))
         if not num_lines:
             raise ValueError(f"{self.path}: is empty; give a file with a text a line")
-        return Size(num_lines, num_tokens, num_truncated)
+        return Size(num_lines, num_tokens, num_truncated, num_pairs)
 
     def batches(
         self, batch_size: int, *, max_tokens: int, pad_to: int | None

@@ -39,15 +39,34 @@ class VectorLayout:
     of_tokens: bool  # vectors of each token, or of each line
     vocab: Sequence[str]  # V, by id
 
+    @property
+    def arrays(self) -> dict[str, tuple[int, ...] | tuple[int | str, ...]]:
+        """The shape of the values, and names to write beside them in an .npz file."""
+        rows = self.num_tokens if self.of_tokens else self.num_lines
+        return {VALUES: (rows, len(self.layers), self.width), LAYERS: self.layers}
+
+    @property
+    def formats(self) -> dict[str, Any]:
+        """{name: what opens a file of that format}."""
+        return FORMATS
+
+    def cut(self, values: np.ndarray, length: int) -> np.ndarray:
+        """A line's values [S, K, W] without padding; [K, W] as they are."""
+        return values[:length] if self.of_tokens else values
+
+    def values_per_token(self, max_seq_length: int) -> int:
+        """At most, while a line waits for those before it."""
+        return len(self.layers) * self.width
+
 
 @contextlib.contextmanager
-def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Write]:
-    """Opens a file in one of FORMATS; it replaces what is at `path` if all goes well.
+def writer(path: str, output_format: str, layout: Any) -> Iterator[Write]:
+    """Opens a file in one of the layout's formats; it replaces `path` if all goes well.
 
     Yields:
         A function that takes the next lines, and writes them while the caller goes on:
         objects with unique_id, the number of the line, input_ids int32 [S], and values
-        float32 [S, K, W], or of lines [K, W].
+        float32 [S, K, W], of lines [K, W], or of attention [K, N, S, S].
 
     Raises:
         OSError, ValueError: it cannot be written, or the lines are not as many as the
@@ -69,7 +88,7 @@ def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Writ
     try:
         with (
             atomic_files.replacing(path) as (temporary,),
-            FORMATS[output_format](temporary, layout) as write_line,
+            layout.formats[output_format](temporary, layout) as write_line,
         ):
             with _in_background(functools.partial(write, write_line)) as write_later:
                 try:
@@ -137,7 +156,7 @@ def _jsonl(path, layout):
 
 
 @contextlib.contextmanager
-def _tfrecord(path, layout):
+def tfrecord(path, layout):
     """A tf.train.Example a line: linex_index, shape, values, of tokens input_ids."""
 
     def record(result):
@@ -167,13 +186,13 @@ def _varint(number):
 
 
 @contextlib.contextmanager
-def _npz(path, layout):
+def npz(path, layout):
     """Arrays: values, layers, and of tokens input_ids and splits as in packing.Packed.
 
     Values are written as they come; ids, a thousandth of them, wait in temporary files.
     """
-    rows = layout.num_tokens if layout.of_tokens else layout.num_lines
-    shape = (rows, len(layout.layers), layout.width)
+    names = dict(layout.arrays)
+    shape = names.pop(VALUES)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(tf.io.gfile.GFile(path, "wb"))
         # Nothing but what zipfile needs: a GFile cannot go back in what it wrote.
@@ -194,9 +213,10 @@ def _npz(path, layout):
                 ends.write(np.int64(num_tokens).astype("<i8").tobytes())
 
             yield write_line
-        names = np.array(list(map(str, layout.layers)))
-        with _member(archive, LAYERS, names.dtype, names.shape) as member:
-            member.write(names.tobytes())
+        for name, values in names.items():
+            array = np.array(list(map(str, values)))
+            with _member(archive, name, array.dtype, array.shape) as member:
+                member.write(array.tobytes())
         if not layout.of_tokens:
             return
         num_ids = (layout.num_tokens,)
@@ -218,4 +238,4 @@ def _member(archive, name, dtype, shape):
         yield member
 
 
-FORMATS = {"jsonl": _jsonl, "npz": _npz, "tfrecord": _tfrecord}
+FORMATS = {"jsonl": _jsonl, "npz": npz, "tfrecord": tfrecord}

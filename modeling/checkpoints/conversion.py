@@ -6,6 +6,7 @@ each format has a reader and a writer, and none knows another.
 
 import collections
 import dataclasses
+import json
 import os
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import safetensors
 import tensorflow as tf
 
-from contract import atomic_files
+from contract import atomic_files, file_names
 from modeling import models
 from modeling.checkpoints import (
     checkpoint,
@@ -34,6 +35,14 @@ FILES = {
 }
 # Patterns of all names under which weights are written.
 WRITTEN = (*FILES.values(), f"{FILES['google']}.*", keras_files.WEIGHTS_FILE)
+OWN_FILES = (  # and of what lies beside them; these may be overwritten
+    *pretrained.CONFIG_FILES,
+    file_names.VOCAB,
+    file_names.TOKENIZER_CONFIG,
+    file_names.ADDED_TOKENS,
+    file_names.LABEL_MAP,
+    *WRITTEN,
+)
 # Variables that only one head has, and their head; of CLASS_HEADS they have C rows.
 _HEAD_OF = {
     "masked_lm/bias": "pretraining",
@@ -232,6 +241,29 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
             f"{directory}: cannot be written ({reason:.200}); make room there, or name "
             "another place"
         ) from error
+
+
+def write_directory(directory, model, target, *, tokenizer=None, files=None, **kept):
+    """Writes weights with all that lies beside them, for `pretrained.locate`.
+
+    `tokenizer` is None for no vocabulary, `files` are further texts by name; the rest
+    is as in `write`.
+
+    Raises:
+        OSError: the files cannot be written.
+    """
+    write(directory, model, target, **kept)
+    config = hugging_face.described(model, kept.get("left_out", ()))
+    texts = {file_names.BERT_CONFIG: config.to_json_string()}
+    if tokenizer:
+        texts = pretrained.files(config, tokenizer)
+    if target == "hugging_face":
+        del texts[file_names.BERT_CONFIG]  # config.json lies there already
+        if tokenizer:
+            raw = hugging_face.tokenizer_config(config, tokenizer)
+            texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"
+    for name, text in {**texts, **(files or {})}.items():
+        atomic_files.write_text(os.path.join(directory, name), text)
 
 
 def compare(first, second, missing=()):

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from modeling import config as config_lib
-from modeling import models
+from modeling import keras_configs, models
 from modeling.checkpoints import names
 
 MODEL_FILE = "model.keras"
@@ -132,7 +132,9 @@ def stored_config(path):
         return raw["registered_name"] or raw["class_name"], raw["config"]
 
     name, raw = _read(path, read)
-    known = {f"{models.PACKAGE}>{kind.__name__}" for kind in models.HEADS.values()}
+    known = {
+        f"{keras_configs.PACKAGE}>{kind.__name__}" for kind in models.HEADS.values()
+    }
     if name not in known:
         raise ValueError(
             f"{path}: holds a Keras model {name}, which is none of modeling/models.py "

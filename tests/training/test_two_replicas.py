@@ -54,6 +54,16 @@ def test_objectives_of_all_tasks_are_shared(found):
         assert one["results"][name] > 1, name
 
 
+def test_fit_of_keras_is_shared(found):
+    one, two = found["1"]["fitted"], found["2"]["fitted"]
+    for name, *values in zip(
+        *(one["names"], two["weights"], one["weights"]), strict=True
+    ):
+        if not name.endswith("key/bias"):  # has no gradient but rounding
+            np.testing.assert_allclose(*values, atol=1e-5, err_msg=name)
+    assert one["moved"] > 0.01
+
+
 def test_overflow_on_one_replica_skips_the_step_on_all(found):
     one, two = found["1"]["overflow"], found["2"]["overflow"]
     assert one["state"] == pytest.approx(two["state"], rel=1e-6)

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from data_pipeline.examples import batching, packing
 from data_pipeline.pretraining import record_batches, record_checks
-from modeling import config, losses, models
+from modeling import config, heads, losses, models
 from modeling.checkpoints import google
 from tests import tiny
 from training import steps
@@ -294,6 +294,37 @@ def dropout_seeds(strategy):
     return [float(results[name]) * counts for name in ("replica", "step")]
 
 
+def fitted_weights(strategy):
+    """Of a classifier that Keras' `fit` trains, in the order of its variables."""
+    heads.HEAD_DROPOUT = 0.0  # whatever the config says; of this process alone
+    rng = np.random.default_rng(5)
+    shape = (3, BATCH_SIZE, 6)
+    features = {
+        "input_ids": rng.integers(1, 30, shape).astype(np.int32),
+        "input_mask": np.ones(shape, np.int32),
+        "segment_ids": np.zeros(shape, np.int32),
+    }
+    batches = (features, rng.integers(0, 3, shape[:2]).astype(np.int32))
+    with strategy.scope():
+        keras.utils.set_random_seed(1)
+        model = models.BertClassifier(CONFIG, 3)
+        model.build()
+        model.compile(
+            optimizer=optimizer.BertAdam(0.01),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        )
+    before = [np.asarray(variable) for variable in model.trainable_variables]
+    batches = tf.data.Dataset.from_tensor_slices(batches)
+    model.fit(batches, shuffle=False, verbose=0)
+    after = [np.asarray(variable) for variable in model.trainable_variables]
+    moved = max(np.abs(a - b).max() for a, b in zip(after, before, strict=True))
+    return {
+        "names": [variable.path for variable in model.trainable_variables],
+        "weights": [value.tolist() for value in after],
+        "moved": float(moved),
+    }
+
+
 def predicted_logits(strategy):
     rng = np.random.default_rng(0)
     lengths = rng.integers(3, 9, 7)
@@ -334,6 +365,7 @@ def main():
             "tasks": task_weights(strategy),
             "overflow": steps_with_an_overflow(strategy),
             "shares": shares(strategy),
+            "fitted": fitted_weights(strategy),
             "batch_size": size,
             "logits": logits,
             "describe": devices.describe(strategy),

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from absl import app, flags, logging
 
@@ -258,3 +259,18 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 def _end(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.exit(1)  # as absl does
+
+
+def numbers(name: str, kind: Callable[[str], Any]) -> list[Any]:
+    """The values of a list flag; ValueError if one is no finite number."""
+    given = flags.FLAGS[name].value or []
+    try:
+        found = [kind(value) for value in given]
+        if not all(map(math.isfinite, found)):
+            raise ValueError(f"they are {found}")
+        return found
+    except ValueError as error:
+        raise ValueError(
+            f"--{name}={','.join(given)} are not finite numbers ({error}); separate "
+            "them by commas"
+        ) from error

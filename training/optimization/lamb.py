@@ -1,10 +1,12 @@
 """LAMB, for batches of thousands (You et al., 2020, arXiv:1904.00962)."""
 
+import keras
 import tensorflow as tf
 
 from training.optimization import optimizer
 
 
+@keras.saving.register_keras_serializable("bert")
 class BertLamb(optimizer.BertAdam):
     """Adam's direction, scaled to the length of the variable it changes.
 

@@ -42,6 +42,7 @@ def no_trust(variable, update):
     return 1.0
 
 
+@keras.saving.register_keras_serializable("bert")
 class BertAdam(keras.optimizers.Optimizer):
     """Adam with decoupled weight decay and, by default, without bias correction.
 
@@ -53,8 +54,9 @@ class BertAdam(keras.optimizers.Optimizer):
 
     after clipping all gradients together to the global norm `clip_norm`, 0 for none,
     once they are summed over replicas, whose number thus changes nothing.
-    `bias_correction` divides by 1 - beta^t, as Kingma and Ba do. `learning_rate` is for
-    `apply`, which `fit` calls; the training loop passes a rate to `apply_reduced`.
+    `bias_correction` divides by 1 - beta^t, as Kingma and Ba do. `learning_rate`, a
+    number or a schedule such as keras_schedule.LinearWithWarmup, is for `apply`, which
+    `fit` calls; the training loop passes a rate to `apply_reduced`.
 
     Differs from google-research/bert: on TPU the original clips on each shard, before
     the sum.
@@ -164,7 +166,7 @@ class BertAdam(keras.optimizers.Optimizer):
     def get_config(self):
         """Constructor arguments, for Keras."""
         return {
-            "learning_rate": float(self.learning_rate),
+            "learning_rate": super().get_config()["learning_rate"],
             "weight_decay_rate": self.weight_decay_rate,
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,

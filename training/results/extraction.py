@@ -10,7 +10,7 @@ from training.distribution import devices
 
 
 class Result(NamedTuple):
-    """Of an example: number from 0, int32 [S] tokens, values [S, ...] or [...]."""
+    """Of an example: number from 0, int32 [S] tokens, values [...]."""
 
     unique_id: int
     input_ids: np.ndarray
@@ -23,16 +23,16 @@ def in_input_order(
     strategy: Any,
     *,
     report: Callable[..., None],
-    of_tokens: bool,
+    cut: Callable[[np.ndarray, int], np.ndarray],
 ) -> Iterator[list[Result]]:
     """Yields results without a gap, from number 0 on, as soon as they are complete.
 
     Args:
         predict_function: built by training.steps.predict_function; its outputs are
             unique_ids int [B], where -1 marks padding that is dropped, input_ids and
-            input_mask [B, S], and values [B, S, ...] or [B, ...].
+            input_mask [B, S], and values [B, ...].
         report: called with (tokens done, lines=lines done) after each batch.
-        of_tokens: whether values have an axis S, to be cut to the unpadded length.
+        cut: values of an example, and its length without padding -> those to keep.
     """
     waiting: dict[int, Result] = {}
     num_tokens = num_lines = next_id = 0
@@ -44,11 +44,10 @@ def in_input_order(
             if unique_id < 0:
                 continue
             length = int(lengths[row])
-            values = outputs["values"][row]
             waiting[unique_id] = Result(
                 unique_id,
                 outputs["input_ids"][row, :length],
-                values[:length] if of_tokens else values,
+                cut(outputs["values"][row], length),
             )
             num_tokens += length
             num_lines += 1

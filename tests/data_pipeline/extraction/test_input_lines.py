@@ -99,14 +99,14 @@ def test_long_texts_are_cut_and_counted(tokenizer):
 @pytest.mark.parametrize("ending", ["", "\n"])
 def test_file_is_measured(make_lines, ending):
     lines = make_lines("a b\n\na ||| b\na b c d e f g h" + ending)
-    assert lines.measure() == input_lines.Size(4, 4 + 2 + 5 + 8, 1)
+    assert lines.measure() == input_lines.Size(4, 4 + 2 + 5 + 8, 1, 16 + 4 + 25 + 64)
 
 
 def test_gzip_is_read(tokenizer, tmp_path):
     path = tmp_path / "input.txt.gz"
     path.write_bytes(gzip.compress(b"a b\nc\n"))
     lines = input_lines.TextLines(str(path), tokenizer, 8)
-    assert lines.measure() == input_lines.Size(2, 7, 0)
+    assert lines.measure() == input_lines.Size(2, 7, 0, 16 + 9)
 
 
 def test_useless_files_are_refused(make_lines, tokenizer, tmp_path):

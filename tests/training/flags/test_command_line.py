@@ -17,7 +17,7 @@ from absl import flags
 from tests import tiny
 from training.flags import command_line, model_flags
 
-SCRIPTS = sorted(path.name for path in tiny.ROOT.glob("*.py"))
+SCRIPTS = sorted(path.name for path in tiny.ROOT.glob("*_*.py"))
 PROGRAMS = [*SCRIPTS, "data_pipeline.tokenization", "serving.predictor"]
 WIDTH = 60
 HEAVY = ("keras", "tensorflow", "tensorflow_datasets", "tensorflow_text")

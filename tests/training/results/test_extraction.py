@@ -54,7 +54,7 @@ def extract():
             dataset(),
             tf.distribute.get_strategy(),
             report=lambda done, **counts: reports.append((done, counts["lines"])),
-            of_tokens=is_of_tokens,
+            cut=lambda v, length: v[:length] if is_of_tokens else v,
         )
         return list(results), reports
 

@@ -1,0 +1,283 @@
+"""BERT in a notebook, and in Keras' way; docs/python.md shows how.
+
+    import bert
+
+    model = bert.load("models/minilm").model
+
+Import it before TensorFlow: like a script it first sets what TensorFlow reads when it
+is imported (training/environment.py).
+"""
+
+from training import environment
+
+environment.prepare_notebook()
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contract import file_names
+from data_pipeline import label_maps
+from data_pipeline.classification import (
+    label_sets,
+    labelled_texts,
+    predictions,
+    tables,
+)
+from data_pipeline.examples import batching, packing
+from data_pipeline.text import tokenization, vocabulary_checks
+from modeling import attention_maps, heads, joined_weights, models
+from modeling.checkpoints import (
+    checkpoint,
+    conversion,
+    hugging_face,
+    output_directory,
+    pretrained,
+)
+from serving import export
+from training import steps
+from training.flags import model_flags
+from training.optimization import keras_schedule
+from training.optimization import optimizer as optimizer_lib
+from training.results import evaluation, metrics
+
+_PREDICTED = 64  # texts a batch
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Loaded:
+    """A network with what its inputs and outputs mean.
+
+    Attributes:
+        model: one of modeling/models.py, an ordinary Keras model with its weights.
+        classes: what a classifier's or tagger's outputs are called, or None.
+        source: where the weights are from, and what became of every name.
+        num_texts: of an example, 2 for pairs.
+    """
+
+    model: Any
+    tokenizer: tokenization.BertTokenizer
+    classes: label_maps.Classes | None
+    max_seq_length: int  # in tokens, [CLS] and [SEP] included
+    source: str
+    num_texts: int = 1
+
+    def __repr__(self):
+        config = self.model.config
+        names = f", classes: {', '.join(self.classes.names)}" if self.classes else ""
+        return (
+            f"{type(self.model).__name__}, {config.num_hidden_layers} layers x "
+            f"{config.hidden_size}, {self.tokenizer.vocab_size} tokens{names}\n"
+            f"weights: {self.source}"
+        )
+
+    def encode(self, texts, seconds=None):
+        """The model's inputs, int32 [B, S] each, for B texts or pairs of texts."""
+        return packing.pad(*self._pack(texts, seconds)[:2])
+
+    def tokens(self, text, second=None) -> list[str]:
+        """The tokens that the model reads of a text, [CLS] and [SEP] among them."""
+        seconds = None if second is None else [second]
+        ids = self._pack([text], seconds)[0][0]
+        return self.tokenizer.ids_to_tokens(ids.numpy())
+
+    def predict(self, texts, seconds=None) -> list[dict[str, Any]]:
+        """A classifier's answers for each text, as in test_predictions.jsonl."""
+        label_set = self._label_set("predict")
+        packed = packing.unpad(*self._pack(texts, seconds)[:2])
+        order = batching.evaluation_order(packed.lengths, min(_PREDICTED, len(packed)))
+        batches = batching.batches(packed, order)
+        strategy = tf.distribute.get_strategy()
+        outputs = evaluation.predict(self._forward, batches, order, strategy)
+        shares = np.asarray(
+            heads.probabilities(label_set.problem_type, outputs["logits"])
+        )
+        decisions = predictions.decide(label_set, shares, threshold=0.5)
+        pairs = zip(shares, decisions, strict=True)
+        return [predictions.named(label_set, *pair) for pair in pairs]
+
+    def attention(self, text, second=None) -> np.ndarray:
+        """Attention probabilities of one text, float32 [L, N, S, S], query by key."""
+        features = self.encode([text], None if second is None else [second])
+        outputs = self.model.encode(features, None)
+        choice = attention_maps.choose(self.model.config)
+        maps = attention_maps.compute(
+            self.model.bert, outputs, features["input_mask"], choice
+        )
+        return np.asarray(maps)[0]
+
+    def save(self, directory, file_format="google", *, overwrite=False) -> None:
+        """Writes weights, config, vocabulary and labels, for `load` and `--pretrained`.
+
+        `file_format` is google, hugging_face or keras. ValueError if the directory
+        holds something that may not be replaced.
+        """
+        output_directory.check(
+            directory, own_files=conversion.OWN_FILES, overwrite=overwrite
+        )
+        texts = {}
+        if self.classes:
+            texts[file_names.LABEL_MAP] = label_maps.text(self.classes)
+        with output_directory.complete(directory) as temporary:
+            conversion.write_directory(
+                *(temporary, self.model, file_format),
+                tokenizer=self.tokenizer,
+                labels=self.classes.names if self.classes else (),
+                problem_type=getattr(self.classes, "problem_type", ""),
+                files=texts,
+            )
+
+    def export(self, export_dir) -> str:
+        """Writes the next version of a SavedModel that takes raw text; its path."""
+        label_set = self._label_set("export")
+        kind = label_set.problem_type
+
+        def forward(features):
+            logits = self.model(features, training=False)["logits"]
+            return heads.probabilities(kind, logits)
+
+        label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
+        with joined_weights.joined(self.model) as variables:
+            module = export.TextClassifier(
+                lambda *texts: packing.pad(*self._pack(*texts)[:2]),
+                forward,
+                variables,
+                label_set.names if kind == "classification" else (),
+                self.num_texts,
+            )
+            return export.save(module, export_dir, label_map)
+
+    @functools.cached_property
+    def _pack(self):
+        return labelled_texts.encoder(self.tokenizer, self.max_seq_length)
+
+    @functools.cached_property
+    def _forward(self):
+        strategy = tf.distribute.get_strategy()
+        return steps.predict_function(self.model, strategy, jit_compile=False)
+
+    def _label_set(self, action):
+        if not isinstance(self.classes, label_sets.LabelSet):
+            raise ValueError(
+                f"{action} is for classifiers with labels, and this is a "
+                f"{type(self.model).__name__}; call its `model` with `encode(texts)`, "
+                "or use the script of the task"
+            )
+        return self.classes
+
+
+def load(
+    directory,
+    *,
+    head="auto",
+    labels: Sequence[str] = (),
+    max_seq_length=128,
+    do_lower_case: bool | None = None,
+) -> Loaded:
+    """Opens a model: config, vocabulary, weights, and labels if it has some.
+
+    Args:
+        directory: as --pretrained: a release of Google's, a directory of Hugging Face
+            or Keras, of a run, or the id of a model on Hugging Face's hub.
+        head: a name in models.HEADS; "auto" takes that of the weights, and leaves the
+            heads of pretraining out.
+        labels: of a new classifier (or tagger, by `head`), with random values.
+        do_lower_case: by default what the directory says, or True.
+
+    Raises:
+        ValueError: something is missing, or does not belong together.
+    """
+    opened = _open(directory, max_seq_length, do_lower_case)
+    if not labels:
+        return _with_its_head(opened, head, max_seq_length)
+    is_tagger = head == "tagger"
+    classes = label_maps.named(labels, "" if is_tagger else "classification")
+    return _with_new_head(opened, classes, max_seq_length)
+
+
+def classifier(
+    directory,
+    files: Mapping[str, str],
+    *,
+    problem_type="classification",
+    columns: Mapping[str, Any] | None = None,
+    max_seq_length=128,
+    do_lower_case: bool | None = None,
+) -> tuple[Loaded, labelled_texts.LabelledTexts]:
+    """A new classifier for the labels of tables, and their rows, read and tokenized.
+
+    Args:
+        directory: as in `load`.
+        files: paths of tables, {"train": ..., "dev": ..., "test": ...}.
+        problem_type: classification, multi_label or regression.
+        columns: of tables.Layout, where they have no usual names: text_a, label, ...
+
+    Raises:
+        ValueError: as `load`, and for rows that are wrong.
+    """
+    opened = _open(directory, max_seq_length, do_lower_case)
+    layout = tables.Layout(**(columns or {}))
+    source = labelled_texts.Source(
+        files=dict(files), layout=layout, problem_type=problem_type
+    )
+    data = labelled_texts.load(
+        *(source, files, opened[1], max_seq_length),
+        label_map="",
+        default_metrics=metrics.DEFAULTS,
+    )
+    found = _with_new_head(opened, data.label_set, max_seq_length)
+    return dataclasses.replace(found, num_texts=2 if data.has_pairs else 1), data
+
+
+def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
+    """The original's create_optimizer, for `compile`: BertAdam on its schedule."""
+    warmup = int(num_train_steps * warmup_proportion)
+    rates = keras_schedule.LinearWithWarmup(learning_rate, num_train_steps, warmup)
+    return optimizer_lib.BertAdam(rates)
+
+
+def _open(directory, max_seq_length, do_lower_case):
+    found = pretrained.locate(directory)
+    said = (do_lower_case, found.do_lower_case, True)
+    lowers = next(value for value in said if value is not None)
+    files = model_flags.ModelFiles(
+        found.config_file, found.vocab_file, found.checkpoint, lowers
+    )
+    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=True)
+    config = pretrained.open_config(files, tokenizer.vocab_size, max_seq_length)
+    return found.checkpoint, tokenizer, config
+
+
+def _with_new_head(opened, classes, max_seq_length):
+    path, tokenizer, config = opened
+    is_tagger = not isinstance(classes, label_sets.LabelSet)
+    num_classes = len(classes.names) or 1  # a regression has no names
+    kind = "tagger" if is_tagger else "classifier"
+    model = models.build(kind, num_classes, config)
+    report = checkpoint.load(model, path)
+    return _loaded(model, tokenizer, classes, max_seq_length, report)
+
+
+def _with_its_head(opened, head, max_seq_length):
+    path, tokenizer, config = opened
+    label_map = label_maps.find(path)
+    asked, file = label_maps.head(label_map, head), checkpoint.open_file(path, config)
+    found, num_classes = conversion.find_head(file, config, asked)
+    if head == "auto" and found == "pretraining":
+        found = "none"
+    read, classes = conversion.read(path, config, found), None
+    if label_map and num_classes:
+        classes = label_maps.read(label_map, num_classes)
+    elif num_classes:
+        told = hugging_face.labels_in(config, num_classes)
+        classes = label_maps.told(found, *told)
+    return _loaded(read.model, tokenizer, classes, max_seq_length, read.report)
+
+
+def _loaded(model, tokenizer, classes, max_seq_length, report):
+    print(f"weights: {report}")
+    return Loaded(model, tokenizer, classes, max_seq_length, str(report))

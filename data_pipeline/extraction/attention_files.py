@@ -1,0 +1,112 @@
+"""Files of attention probabilities; docs/features.md says how each is read."""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from data_pipeline.extraction import attention_pictures, json_numbers, vector_files
+
+HEADS = "heads"
+PICTURES = ("png", "svg")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttentionLayout:
+    """What a file is going to hold: of each line [K, N, S, S]."""
+
+    num_lines: int
+    num_tokens: int  # of all lines together
+    num_pairs: int  # sum over lines of S * S
+    layers: tuple[int, ...]  # K, as they are called
+    heads: tuple[int, ...]  # N
+    vocab: Sequence[str]  # V, by id
+    of_tokens: bool = True  # ids are written, too
+
+    @property
+    def arrays(self) -> dict[str, tuple[int, ...]]:
+        """The shape of the values, and names to write beside them in an .npz file."""
+        count = len(self.layers) * len(self.heads) * self.num_pairs
+        return {
+            vector_files.VALUES: (count,),
+            vector_files.LAYERS: self.layers,
+            HEADS: self.heads,
+        }
+
+    @property
+    def formats(self) -> dict[str, Any]:
+        """{name: what opens a file of that format}."""
+        return FORMATS
+
+    def cut(self, values: np.ndarray, length: int) -> np.ndarray:
+        """A line's values without padding."""
+        return np.ascontiguousarray(values[:, :, :length, :length])
+
+    def values_per_token(self, max_seq_length: int) -> int:
+        """At most, while a line waits for those before it."""
+        return len(self.layers) * len(self.heads) * max_seq_length
+
+
+def check(output_format: str, path: str, num_lines: int) -> None:
+    """Raises ValueError where a picture cannot be drawn: matplotlib, too many lines."""
+    if output_format not in PICTURES:
+        return
+    attention_pictures.check()
+    if num_lines > 1:
+        raise ValueError(
+            f"--output_format={output_format} draws one line, and {path} has "
+            f"{num_lines}; give a file with one of them"
+        )
+
+
+@contextlib.contextmanager
+def _jsonl(path, layout):
+    """An object a line: tokens, and of each layer heads x queries x keys."""
+
+    def rows(matrix):  # [S, S]
+        return b", ".join(b"[%s]" % row for row in json_numbers.rows_of_text(matrix))
+
+    def line_of(result):
+        tokens = json.dumps([layout.vocab[index] for index in result.input_ids])
+        layers = b", ".join(
+            b'{"index": %d, "heads": [%s]}'
+            % (name, b", ".join(b"[%s]" % rows(matrix) for matrix in heads))
+            for name, heads in zip(layout.layers, result.values, strict=True)
+        )
+        start = f'{{"{vector_files.LINE}": {result.unique_id}, "tokens": {tokens}, '
+        return start.encode() + b'"layers": [' + layers + b"]}\n"
+
+    with tf.io.gfile.GFile(path, "wb") as file:
+        yield lambda result: file.write(line_of(result))
+
+
+def _picture(form):
+    @contextlib.contextmanager
+    def draw(path, layout):
+        def write_line(result):
+            drawn = attention_pictures.figure(
+                [layout.vocab[index] for index in result.input_ids],
+                result.values,
+                layers=layout.layers,
+                heads=layout.heads,
+            )
+            # Without its time, so that equal inputs give equal files.
+            metadata = {"Date": None} if form == "svg" else None
+            with tf.io.gfile.GFile(path, "wb") as file:
+                drawn.savefig(file, format=form, dpi=120, metadata=metadata)
+
+        yield write_line
+
+    return draw
+
+
+FORMATS = {
+    "jsonl": _jsonl,
+    "npz": vector_files.npz,
+    "tfrecord": vector_files.tfrecord,
+    **{form: _picture(form) for form in PICTURES},
+}

@@ -1,0 +1,76 @@
+"""Attention probabilities, from what the layers of an encoder put out.
+
+They are computed apart from the network's own attention, which never keeps them.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from keras import ops
+
+from modeling import layers as layers_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Which maps are wanted, checked against a network; heads are counted from 0."""
+
+    layers: tuple[int, ...]  # K, as asked for: 0 is the first, -1 the last
+    heads: tuple[int, ...]  # N
+
+
+def choose(config, layers: Sequence[int] = (), heads: Sequence[int] = ()) -> Choice:
+    """Checks layers and heads; none stands for all of them.
+
+    Raises:
+        ValueError: the network has no such layer or head.
+    """
+    for flag, asked, count in (
+        ("layers", layers, config.num_hidden_layers),
+        ("heads", heads, config.num_attention_heads),
+    ):
+        for index in asked:
+            if not -count <= index < count:
+                raise ValueError(
+                    f"--{flag}: there is no {index}, the network has {count}: choose "
+                    f"among 0..{count - 1}, or -1..{-count} from the last to the first"
+                )
+    return Choice(
+        tuple(layers) or tuple(range(config.num_hidden_layers)),
+        tuple(h % config.num_attention_heads for h in heads)
+        or tuple(range(config.num_attention_heads)),
+    )
+
+
+def compute(encoder, outputs, input_mask, choice: Choice):
+    """Of each query S the shares of the keys T, float32 [B, K, N, S, T], undropped.
+
+    A row of a token sums up to 1; rows and columns of padding are 0.
+
+    Args:
+        encoder: an encoder.BertEncoder.
+        outputs: what it puts out, dropout left out.
+        input_mask: int [B, S], 1 for tokens.
+    """
+    hidden = [outputs["embedding_output"], *outputs["layer_outputs"]]
+    adder = layers_lib.mask_adder(input_mask)  # [B, 1, 1, T]
+    is_token = ops.cast(input_mask, "float32")[:, None, :, None]  # [B, 1, S, 1]
+    maps = []
+    for layer in choice.layers:
+        index = layer % len(encoder.blocks)
+        shares = _probabilities(encoder.blocks[index].attention, hidden[index], adder)
+        maps.append(ops.take(shares * is_token, choice.heads, axis=1))
+    return ops.stack(maps, axis=1)
+
+
+def _probabilities(attention, hidden, adder):
+    """Softmax of scaled dot products (Vaswani et al., section 3.2.1): [B, N, S, T]."""
+    num_heads = attention.config.num_attention_heads
+
+    def heads(x):  # [B, S, D] -> [B, S, N, K]
+        return ops.reshape(x, (*ops.shape(x)[:2], num_heads, x.shape[-1] // num_heads))
+
+    query = heads(attention.query(hidden))  # [B, S, N, K]
+    key = heads(attention.key(hidden))  # [B, T, N, K]
+    scores = ops.cast(ops.einsum("bsnk,btnk->bnst", query, key), "float32")
+    return ops.softmax(scores / query.shape[-1] ** 0.5 + adder)

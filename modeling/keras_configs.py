@@ -1,0 +1,53 @@
+"""What Keras writes of a layer or model so that it can make it again.
+
+Where these modules are imported, `model.save("x.keras")` and `keras.models.load_model`
+work for every layer here, and for what users build of them.
+"""
+
+import dataclasses
+
+import keras
+
+from modeling import config as config_lib
+
+# Under `PACKAGE>BertClassifier` and so on a .keras file names its class.
+PACKAGE = "bert"
+registered = keras.saving.register_keras_serializable(PACKAGE)
+
+
+class Configured:
+    """Made again from the attributes that are named as its arguments.
+
+    The first base of a layer or model, which is thereby registered with Keras. A
+    BertConfig is written as a dict. The dtype is not: parts follow the policy of
+    the process, so the whole does so as well.
+    """
+
+    arguments: tuple[str, ...] = ("config",)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        is_ours = cls.__module__.split(".")[0] == __name__.split(".")[0]
+        package = PACKAGE if is_ours else "Custom"  # Keras' own default
+        keras.saving.register_keras_serializable(package)(cls)
+
+    def get_config(self):
+        kept = super().get_config()
+        kept.pop("dtype", None)
+        values = {name: getattr(self, name) for name in self.arguments}
+        if "config" in values:
+            values["config"] = dataclasses.asdict(values["config"])
+        return {**kept, **values}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        if "config" in config:
+            config["config"] = config_lib.BertConfig(**config["config"])
+        return cls(**config)
+
+
+def whole(ids):
+    """Ids as integers: on several devices `fit` tries a model out with their means."""
+    is_whole = "int" in keras.backend.standardize_dtype(ids.dtype)
+    return ids if is_whole else keras.ops.cast(ids, "int32")

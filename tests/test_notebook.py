@@ -1,0 +1,131 @@
+"""notebooks/fine_tune.ipynb: as it lies there it is whole, and it runs."""
+
+import ast
+import json
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+NOTEBOOK = ROOT / "notebooks" / "fine_tune.ipynb"
+MAX_BYTES = 300_000
+KINDS = {"image/png": 3, "text/plain": 6}  # at least so many outputs
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return json.loads(NOTEBOOK.read_text("utf-8"))
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def texts(cell):
+    """What a cell printed or shows as text."""
+    found = []
+    for output in cell["outputs"]:
+        lines = output.get("text") or output.get("data", {}).get("text/plain", "")
+        found.append("".join(lines))
+    return "\n".join(found)
+
+
+def defects(notebook):
+    """What a reader should not meet in a notebook."""
+    found = []
+    for number, cell in enumerate(code_cells(notebook), start=1):
+        source = "".join(cell["source"])
+        try:
+            ast.parse(source)
+        except SyntaxError as error:
+            found.append(f"cell {number}: {error}")
+        if cell["execution_count"] != number:
+            found.append(f"cell {number} was run as {cell['execution_count']}")
+        if any(output["output_type"] == "error" for output in cell["outputs"]):
+            found.append(f"cell {number} ended with an error")
+        if any(output.get("name") == "stderr" for output in cell["outputs"]):
+            found.append(f"cell {number} shows warnings or logs")
+        if path := re.search(r"(?<![\w.])/(?:\w+/)+\w+", texts(cell)):
+            found.append(f"cell {number} names {path[0]}, a place of one machine")
+    return found
+
+
+def test_notebook_is_whole_and_small(stored):
+    assert NOTEBOOK.stat().st_size < MAX_BYTES
+    assert defects(stored) == []
+    shown = [
+        kind
+        for cell in code_cells(stored)
+        for output in cell["outputs"]
+        for kind in output.get("data", {"text/plain": ""})
+    ]
+    assert {kind: shown.count(kind) >= least for kind, least in KINDS.items()} == {
+        kind: True for kind in KINDS
+    }
+
+
+def test_defects_are_found():
+    def cell(count, source, **output):
+        outputs = [{"output_type": "stream", **output}]
+        return {
+            "cell_type": "code",
+            "execution_count": count,
+            "source": source,
+            "outputs": outputs,
+        }
+
+    cells = [
+        cell(1, "x ="),
+        cell(3, "x = 1"),
+        cell(3, "y", name="stderr", text="W0000 slow"),
+        cell(4, "z", text="in /opt/somebody/bert/model"),
+        cell(5, "z", output_type="error"),
+        cell(6, "fine", text="output/model, and/or 1/2"),
+    ]
+    found = defects({"cells": cells})
+    assert [line.split()[1].rstrip(":") for line in found] == ["1", "2", "3", "4", "5"]
+
+
+def test_links_of_the_notebook_lead_somewhere(stored):
+    prose = "".join(
+        line
+        for cell in stored["cells"]
+        if cell["cell_type"] == "markdown"
+        for line in cell["source"]
+    )
+    links = re.findall(r"\]\(([^)#]+)", prose)
+    assert links and all((NOTEBOOK.parent / link).is_file() for link in links)
+
+
+@pytest.mark.slow
+def test_notebook_runs_and_learns(stored, minilm_dir, tmp_path):
+    import nbclient
+    import nbformat
+
+    copy = tmp_path / "checkout"
+    copy.mkdir()
+    for path in ROOT.iterdir():  # so that what it writes goes elsewhere
+        if path.name not in ("output", "notebooks"):
+            (copy / path.name).symlink_to(path)
+    (copy / "notebooks").mkdir()
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=300,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(copy / "notebooks")}},
+    )
+    client.execute()
+    trained = next(c for c in code_cells(notebook) if "model.fit(" in c["source"])
+    scores = ast.literal_eval(texts(trained))
+    assert scores["val_accuracy"] > 0.75
+    answers = ast.literal_eval(texts(code_cells(notebook)[-1]).splitlines()[-1])
+    assert answers == ["delivery", "billing", "praise"]
+    assert (copy / "output" / "notebook" / "model" / "vocab.txt").is_file()
+    for cell, other in zip(code_cells(notebook), code_cells(stored), strict=True):
+        kinds = [output["output_type"] for output in cell["outputs"]]
+        wanted = [output["output_type"] for output in other["outputs"]]
+        assert [kind for kind in kinds if kind != "stream"] == [
+            kind for kind in wanted if kind != "stream"
+        ]

@@ -1,0 +1,192 @@
+"""docs/python.md: its blocks run in their order, and give what the page says."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import bert
+from data_pipeline.examples import keras_batches
+from tests import tiny
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "uncased_tiny"
+    return tiny.write_model(
+        path, num_hidden_layers=1, max_position_embeddings=128, hidden_act="relu"
+    )
+
+
+OWN_TASK = next(block for block in BLOCKS if "class Similarity" in block)
+
+
+@pytest.fixture(scope="module")
+def run_block(model_dir, tmp_path_factory):
+    """A function that runs a block, with a small model, from the checkout."""
+    output = tmp_path_factory.mktemp("output")
+
+    def run(block, names):
+        code = block.replace('"models/minilm', f'"{model_dir}')
+        code = code.replace('"output/', f'"{output}/')
+        code = code.replace("learning_rate=1e-4", "learning_rate=1e-3")
+        # XLA compiles for each length, which takes its time.
+        code = code.replace("batch_size=32)", "batch_size=32, pad_to=64)")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(ROOT)
+            exec(compile(code, "docs/python.md", "exec"), names)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def names(run_block):
+    """What the blocks define; the task of one's own runs with -m slow."""
+    found: dict = {"__name__": "page"}
+    for block in BLOCKS:
+        if block != OWN_TASK:
+            run_block(block, found)
+    return found
+
+
+def logits(model, features):
+    found = model(features)
+    return np.asarray(found["logits"] if isinstance(found, dict) else found)
+
+
+def test_features_are_those_of_the_scripts(names):
+    loaded = names["loaded"]
+    assert loaded.tokens("a b", "c") == ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]
+    features = loaded.encode(["a b"], ["c"])
+    assert np.asarray(features["segment_ids"]).tolist() == [[0, 0, 0, 0, 1, 1]]
+    assert "1 layers x 32" in repr(loaded) and "23 of 23 variables" in repr(loaded)
+
+
+def test_fit_learns_and_evaluates(names):
+    losses, scores = names["history"].history["loss"], names["scores"]
+    assert losses[-1] < losses[0]
+    best = max(names["history"].history["val_accuracy"])
+    assert 1 / 6 < scores["accuracy"] <= best
+    found = names["model"].predict(names["dev"], verbose=0)["logits"].argmax(-1)
+    right = np.mean(found == names["data"].label_ids["dev"])
+    assert scores["accuracy"] == pytest.approx(right)
+
+
+def test_what_is_saved_gives_equal_outputs(names):
+    classifier = names["classifier"]
+    features = classifier.encode(["Where is my parcel?", "Love the shoes!"])
+    wanted = logits(classifier.model, features)
+    assert np.ptp(wanted) > 1e-2
+    for model in (names["again"].model, names["whole"]):
+        np.testing.assert_allclose(logits(model, features), wanted, atol=1e-6)
+    assert names["again"].classes == classifier.classes
+    np.testing.assert_allclose(
+        logits(names["own"], features), logits(names["loaded_own"], features), atol=1e-6
+    )
+    steps = int(names["whole"].optimizer.iterations)
+    assert steps == int(classifier.model.optimizer.iterations) > 0
+
+
+def test_answers_are_those_of_the_model_and_of_the_export(names):
+    answers, served = names["answers"], names["served"]
+    features = names["classifier"].encode(["Where is my parcel?"])
+    exact = np.exp(logits(names["model"], features)[0])
+    exact /= exact.sum()
+    for found in (answers[0], served[0]):
+        shares = list(found["probabilities"].values())
+        np.testing.assert_allclose(shares, exact, atol=1e-5)
+        assert list(found["probabilities"])[exact.argmax()] == found["label"]
+    assert answers[0]["probabilities"] != answers[1]["probabilities"]
+
+
+def test_frozen_layers_stay(names):
+    left = {path.split("/")[2] for path in names["trained"]}
+    assert left == {"block_0", "pooler", "logits"}
+
+
+def test_own_task_is_short():
+    own = OWN_TASK.split("class Similarity")[1].splitlines()
+    assert len([line for line in own if line.strip()]) <= 30
+
+
+@pytest.mark.slow
+def test_own_task_learns(names, run_block):
+    run_block(OWN_TASK, names)
+    assert names["learned"][-1] < names["learned"][0]
+
+
+def test_attention_is_drawn(names):
+    maps = names["maps"]
+    assert maps.shape[:2] == (1, 2)
+    np.testing.assert_allclose(maps.sum(axis=-1), 1.0, atol=1e-6)
+    assert len(names["picture"].axes) == 2 and len(names["one"].axes) == 1
+    labels = [text.get_text() for text in names["one"].axes[0].get_yticklabels()]
+    assert labels == names["loaded"].tokens(names["sentence"])
+
+
+def test_epochs_differ_and_follow_from_the_seed(names):
+    examples = names["data"].examples("train")
+
+    def epochs(seed):
+        dataset = keras_batches.training(examples, 32, seed=seed).take(2)
+        return [[y.numpy().tolist() for _, y in dataset] for _ in range(2)]
+
+    first = epochs(1)
+    assert first[0] != first[1] and first == epochs(1) and first != epochs(2)
+    whole = [y.numpy() for _, y in keras_batches.training(examples, 32)]
+    assert len(whole) == len(examples) // 32 == 16
+    with pytest.raises(ValueError, match="batch_size=541 is more than the 540"):
+        keras_batches.training(examples, 541)
+
+
+def test_wrong_input_is_refused(model_dir, names):
+    with pytest.raises(ValueError, match="no such directory"):
+        bert.load("nowhere")
+    with pytest.raises(ValueError, match="only trained up to sequence length 128"):
+        bert.load(model_dir, max_seq_length=129)
+    with pytest.raises(ValueError, match="predict is for classifiers"):
+        names["loaded"].predict(["a"])
+
+
+def test_tagger_gets_its_head(model_dir, tmp_path):
+    tagger = bert.load(model_dir, head="tagger", labels=["O", "B-a", "I-a"])
+    assert logits(tagger.model, tagger.encode(["a b"])).shape == (1, 4, 3)
+    tagger.save(tmp_path / "saved")
+    again = bert.load(tmp_path / "saved")
+    assert again.classes.names == ("O", "B-a", "I-a")
+    with pytest.raises(ValueError, match="not empty"):
+        tagger.save(tmp_path / "saved")
+
+
+LATE = """
+import json, os, sys, types, warnings
+for name in [name for name in os.environ if name.startswith("TF_")]:
+    del os.environ[name]
+if sys.argv[1] == "late":
+    sys.modules["tensorflow"] = types.ModuleType("tensorflow")
+from training import environment
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    set_now = environment.prepare_notebook()
+print(json.dumps([[str(w.message) for w in caught], set_now]))
+"""
+
+
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_settings_that_come_too_late_are_named(when):
+    done = subprocess.run(
+        [sys.executable, "-c", LATE, when], capture_output=True, text=True, cwd=ROOT
+    )
+    warned, settings = json.loads(done.stdout)
+    assert settings["TF_CPU_ALLOCATOR_USE_BFC"] == "1"
+    assert len(warned) == (when == "late")
+    for message in warned:
+        assert "too late for" in message and "TF_CPU_ALLOCATOR_USE_BFC=1" in message
