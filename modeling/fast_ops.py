@@ -13,8 +13,9 @@ import math
 import tensorflow as tf
 
 _MAX_SITES = 4096  # places that draw dropout in one step: 3 a layer and a few heads
-# XLA compiles for each shape; padding rows to a multiple of this leaves few.
-_TILE_ROWS = 256
+# XLA compiles for each shape; padding to whole tiles leaves few. Rows keep their width,
+# and what is elementwise has this one, so that no new length of a batch is compiled.
+_TILE_ROWS, _TILE_COLUMNS = 256, 1024
 _CUBIC, _SQRT_2_BY_PI = 0.044715, math.sqrt(2 / math.pi)  # of the tanh form of gelu
 
 
@@ -107,6 +108,23 @@ def _tiled(x):
 def _untiled(rows, like):
     """The rows of a tensor in its shape, without those that were added."""
     return tf.reshape(rows[: tf.size(like) // like.shape[-1]], tf.shape(like))
+
+
+def _flat_tiles(x):
+    """All elements in order as [R, C], with zeros up to a whole number of tiles."""
+    flat = tf.reshape(x, [-1])
+    missing = -tf.size(flat) % (_TILE_ROWS * _TILE_COLUMNS)
+    return tf.reshape(tf.pad(flat, [[0, missing]]), [-1, _TILE_COLUMNS])
+
+
+def _unflattened(tiles, like):
+    """The elements of `_flat_tiles` in the shape of a tensor."""
+    return tf.reshape(tf.reshape(tiles, [-1])[: tf.size(like)], tf.shape(like))
+
+
+def _repeated(x, times):
+    """[..., 1] as [R, times]; as rows it takes less time than broadcasting."""
+    return tf.tile(tf.reshape(x, [-1, 1]), [1, times])
 
 
 def gelu(x, *, approximate, fused):
@@ -243,19 +261,26 @@ def attend(query, key, value, adder, *, scale, rate, seed, site):
     @tf.custom_gradient
     def compiled(query, key, value):
         weights = softmax(query, key)
-        dropped = _dropped(weights, keys, rate=rate, dtype=value.dtype)
+        tiles = _flat_tiles(weights)
+        dropped = _dropped(tiles, keys, rate=rate, dtype=value.dtype)
+        dropped = _unflattened(dropped, weights)
         mixed = tf.matmul(dropped, value)
 
         def backward(upstream):
             # What the softmax subtracts: the sum over T of dropped weights times their
             # gradients, which is one over K (Dao et al., 2022, appendix B.2).
             product = tf.cast(upstream * mixed, tf.float32)
+            subtracted = tf.reduce_sum(product, -1, keepdims=True)
+            to_dropped = tf.matmul(upstream, value, transpose_b=True)
             to_scores = _scores_backward(
-                tf.matmul(upstream, value, transpose_b=True),
-                *(weights, tf.reduce_sum(product, -1, keepdims=True), keys),
+                _flat_tiles(to_dropped),
+                tiles,
+                _flat_tiles(_repeated(subtracted, tf.shape(weights)[-1])),
+                keys,
                 rate=rate,
                 scale=scale,
             )
+            to_scores = _unflattened(to_scores, weights)
             return (
                 tf.matmul(to_scores, key),
                 tf.matmul(to_scores, query, transpose_a=True),
