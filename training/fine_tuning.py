@@ -55,6 +55,7 @@ class Task:
         export: model, output_dir -> path of the SavedModel it writes.
         outputs: model -> the function of features whose outputs `score` takes.
         evaluate: Scored of "dev" -> lines of eval_results.txt except global_step.
+        examine: split, its Scored -> what reports/ makes pictures of, or None.
         show: model, Scored of "dev", Settings -> None; writes what else to look at.
         write_records: writes features into a directory, as the original does.
         files: {name: text} to store beside the weights.
@@ -71,6 +72,7 @@ class Task:
     export: Callable[[Any, str], str]
     outputs: Callable[[Any], Callable[..., Mapping[str, Any]]] = lambda model: model
     evaluate: Callable[[Any], dict[str, Any]] = lambda scored: scored.results("eval")
+    examine: Callable[[str, Any], Any] = lambda split, scored: None
     show: Callable[[Any, Any, Any], None] = lambda model, scored, settings: None
     write_records: Callable[[str], None] = lambda directory: None
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
