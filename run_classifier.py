@@ -49,7 +49,7 @@ from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
 from modeling import heads, losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from reports import examined
+from reports import examined, pictures
 from serving import export
 from training import checkpoints, errors, fine_tuning, steps
 from training.flags import run_flags
@@ -107,6 +107,7 @@ def make_task(config, tokenizer, data):
         score=functools.partial(score, data),
         evaluate=evaluate,
         examine=functools.partial(examine, data),
+        pictures=pictures.summaries,
         show=functools.partial(show, data),
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, data, label_map),
