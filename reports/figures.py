@@ -102,14 +102,16 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> figures.Figure:
     """
     if len(names) > MATRIX_CLASSES:
         return _top_confusions(counts, names)
-    side = 2.2 + 0.36 * len(names)
+    side = 1.7 + 0.36 * len(names)
     figure, axes = _panel(side + 0.9, side)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     scale = colors.PowerNorm(0.5, 0.0, 1.0)  # small shares are what one looks for
     mesh = axes.pcolormesh(shares, norm=scale, cmap="cividis")
     for (row, column), count in np.ndenumerate(counts):
         if count:
-            colour = "#000000" if scale(shares[row, column]) > 0.6 else "#ffffff"
+            red, green, blue, _ = mesh.cmap(scale(shares[row, column]))
+            is_light = 0.3 * red + 0.59 * green + 0.11 * blue > 0.45
+            colour = "#000000" if is_light else "#ffffff"
             where = {"ha": "center", "va": "center", "fontsize": 8}
             axes.text(column + 0.5, row + 0.5, str(count), color=colour, **where)
     places = np.arange(len(names)) + 0.5

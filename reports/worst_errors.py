@@ -1,6 +1,7 @@
 """The rows that a model gets most wrong, as a table in Markdown."""
 
 import string
+import textwrap
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from reports import diagnostics, examined
 
 MAX_ROWS = 20
 _TEXT_LENGTH = 200  # of each text of a row
+_TEXT_WIDTH, _CELL_WIDTH = 80, 24  # characters on a line of a Markdown table
 _CELL_LENGTH = 100  # of what was expected or predicted
 _ESCAPES = {ord(mark): f"&#{ord(mark)};" for mark in string.punctuation}
 
@@ -45,10 +47,16 @@ def table(errors: list[Error]) -> str:
         return "No row is wrong."
     lines = ["| loss | expected | predicted | text |", "|---:|---|---|---|"]
     for error in errors:
-        texts = "<br>".join(map(escape, error.texts))
-        cells = escape(error.expected), escape(error.predicted), texts
+        texts = "<br>".join(_lines(text, _TEXT_WIDTH) for text in error.texts)
+        named = (_lines(t, _CELL_WIDTH) for t in (error.expected, error.predicted))
+        cells = (*named, texts)
         lines.append(f"| {error.loss:.3f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _lines(text: str, width: int) -> str:
+    """TensorBoard breaks words where a line is longer than its share of the table."""
+    return "<br>".join(map(escape, textwrap.wrap(text, width, break_on_hyphens=False)))
 
 
 def cut(text: str, length: int) -> str:

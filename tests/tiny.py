@@ -226,9 +226,21 @@ def run_again(directory, *more):
     return run_script(script, *arguments, *more)
 
 
-def run_classifier(*arguments):
+def run_classifier(*arguments, **settings):
     """`run_script` of the script that most tests run."""
-    return run_script("run_classifier", *arguments)
+    return run_script("run_classifier", *arguments, **settings)
+
+
+def event_tags(directory):
+    """{tag: its plugin} in TensorBoard's event files of train/ or eval/."""
+    import tensorflow as tf
+
+    return {
+        value.tag: value.metadata.plugin_data.plugin_name
+        for path in pathlib.Path(directory).glob("events.*")
+        for record in tf.data.TFRecordDataset(str(path))
+        for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value
+    }
 
 
 def eval_results(directory):
