@@ -150,7 +150,7 @@ def precision_recall(
     curves: Mapping[int, diagnostics.Curve], names: Sequence[str]
 ) -> figures.Figure:
     """A curve for each class; of more than CURVES classes, for the worst."""
-    figure, axes = _panel(6.4, 4.4)
+    figure, axes = _panel(5.6, 3.8)
     worst = sorted(curves, key=lambda index: curves[index].average_precision)
     shown = sorted(worst[:CURVES])
     for colour, index in zip(_COLOURS, shown, strict=False):
