@@ -49,6 +49,7 @@ from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
 from modeling import heads, joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
+from reports import examined, pictures
 from serving import export
 from training import checkpoints, errors, fine_tuning, steps
 from training.flags import run_flags
@@ -105,6 +106,8 @@ def make_task(config, tokenizer, data):
         objective=losses.classifier(data.problem_type, weights),
         score=functools.partial(score, data),
         evaluate=evaluate,
+        examine=functools.partial(examine, data),
+        pictures=pictures.summaries,
         show=functools.partial(show, data),
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, data, label_map),
@@ -121,14 +124,14 @@ def score(data, split, outputs, batch_size):
     decisions = predictions.decide(
         data.label_set, probabilities, FLAGS.multi_label_threshold
     )
-    scores = {}
+    scores, each = {}, None
     if label_ids is not None:
         each = losses.classifier_losses(data.problem_type, logits, label_ids)
         each = np.asarray(each).reshape(len(label_ids), -1).mean(axis=1)
         scores = metrics.compute(data.metrics, label_ids, decisions)
         scores["loss"] = each.mean()
         scores["batch_loss"] = evaluation.mean_loss(each, batch_size)
-    return predictions.Scored(probabilities, decisions, scores)
+    return predictions.Scored(probabilities, decisions, scores, each)
 
 
 def evaluate(scored):
@@ -136,6 +139,13 @@ def evaluate(scored):
     results = scored.results("eval")
     results["loss"] = results.pop("eval_batch_loss")
     return results
+
+
+def examine(data, split, scored):
+    """What reports/ shows of labelled rows."""
+    compute = functools.partial(metrics.compute, data.metrics)
+    named = data.tables[split], data.label_set, scored
+    return examined.of(split, predictions.outcomes(*named, compute))
 
 
 def show(data, model, scored, settings):

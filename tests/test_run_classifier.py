@@ -43,13 +43,14 @@ def files_of(directory, *splits):
     return [f"--{split}_file={directory}/{split}.tsv" for split in splits or SPLITS]
 
 
-def run(model, output_dir, *arguments):
+def run(model, output_dir, *arguments, **settings):
     """Runs the script, which must end well; returns what it printed."""
     done = tiny.run_classifier(
         f"--pretrained={model}",
         f"--output_dir={output_dir}",
         "--max_seq_length=16",
         *arguments,
+        **settings,
     )
     assert done.code == 0, done.err
     return done
@@ -62,7 +63,7 @@ def trained(model_dir, table_dir, tmp_path_factory):
     actions = ("--do_train", "--do_eval", "--do_predict", "--do_export")
     more = ("--save_checkpoints_steps=70", "--keep_checkpoint_max=2")
     arguments = (*files_of(table_dir), *actions, *LEARN, *more)
-    return path, run(model_dir, path, *arguments)
+    return path, run(model_dir, path, *arguments, draws=True)
 
 
 def columns(path):
@@ -75,7 +76,8 @@ def test_whole_run_learns_and_leaves_the_files_of_the_original(trained):
     files = set(tiny.listing(path))
     events = {name for name in files if "tfevents" in name}
     assert sorted(name.split(".out.")[0] for name in events) == [
-        "eval/events",
+        "eval/events",  # scores
+        "eval/events",  # pictures
         "train/events",
     ]
     exported = {name for name in files if name.startswith("export/1/")}
@@ -182,18 +184,23 @@ def test_run_json_says_how_it_was_made(trained, model_dir):
 
 
 def test_tensorboard_gets_loss_rate_and_speed(trained):
-    (events,) = (trained[0] / "train").iterdir()
-    tags = {
-        value.tag
-        for record in tf.data.TFRecordDataset(str(events))
-        for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value
-    }
     assert {
         "train/loss",
         "train/learning_rate",
         "train/gradient_norm",
         "train/examples_per_second",
-    } <= tags
+    } <= tiny.event_tags(trained[0] / "train").keys()
+
+
+def test_tensorboard_gets_pictures_and_errors_of_the_last_evaluation(trained):
+    tags = tiny.event_tags(trained[0] / "eval")
+    assert {tag: plugin for tag, plugin in tags.items() if plugin != "scalars"} == {
+        "eval/confusion": "images",
+        "eval/precision_recall": "images",
+        "eval/reliability": "images",
+        "eval/worst_errors": "text",
+        "eval/losses": "histograms",
+    }
 
 
 @pytest.mark.parametrize(
@@ -365,7 +372,8 @@ def test_best_checkpoint_is_used_and_training_stops_early(
         assert after[name] == before[name]
     assert predicted[-2:] == [18, 10] and len(predicted) == len(scores) + 3
     # Those while training, the one after it, and the one of the later command.
-    assert len(list((tmp_path / "eval").iterdir())) == 3
+    # While it trained; then scores and pictures, twice.
+    assert len(list((tmp_path / "eval").iterdir())) == 5
 
 
 def test_original_task_is_a_name_and_a_directory_and_seeds_are_summarised(

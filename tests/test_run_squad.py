@@ -47,14 +47,14 @@ def files(data, version=""):
     )
 
 
-def squad(model, output_dir, *arguments):
+def squad(model, output_dir, *arguments, **settings):
     places = (f"--pretrained={model}", f"--output_dir={output_dir}")
-    return tiny.run_script("run_squad", *places, *LIMITS, *arguments)
+    return tiny.run_script("run_squad", *places, *LIMITS, *arguments, **settings)
 
 
-def run(*arguments):
+def run(*arguments, **settings):
     """Runs the script, which must end well; returns what it printed."""
-    done = squad(*arguments)
+    done = squad(*arguments, **settings)
     assert done.code == 0, done.err
     return done
 
@@ -73,7 +73,7 @@ def trained_2(model_dir, data, tmp_path_factory):
     path = tmp_path_factory.mktemp("trained_2")
     more = ("--version_2_with_negative", *ACTIONS, *LEARN)
     more += ("--do_export", "--answer_aligner=words")
-    return path, run(model_dir, path, *files(data, "2"), *more)
+    return path, run(model_dir, path, *files(data, "2"), *more, draws=True)
 
 
 def read(path):
@@ -112,11 +112,12 @@ def test_whole_run_learns_and_leaves_the_files_of_the_original(trained, data):
     assert {name: results[name] for name in expected} == pytest.approx(expected)
     assert f"  f1 = {results['f1']}" in done.out
     assert "newly initialised: cls/squad/output_weights, cls/squad" in done.out
-    (event_file,) = path.glob("eval/*tfevents*")
     tags = {
         value.tag: float(tf.make_ndarray(value.tensor))
+        for event_file in path.glob("eval/*tfevents*")
         for event in tf.compat.v1.train.summary_iterator(str(event_file))
         for value in event.summary.value
+        if value.metadata.plugin_data.plugin_name == "scalars"
     }
     assert tags == pytest.approx({f"eval/{k}": v for k, v in expected.items()})
 
@@ -390,3 +391,18 @@ def test_wrong_version_is_warned_of(model_dir, data, tmp_path):
         done = squad(model_dir, tmp_path / "out", *given)
         assert done.code == 2 and "cls/squad/output_weights" in done.err
         assert re.findall(r"SQuAD \d\.\d", done.log)[:1] == said
+
+
+def test_tensorboard_gets_pictures_and_errors_of_the_last_evaluation(trained_2):
+    tags = tiny.event_tags(trained_2[0] / "eval")
+    assert {tag: plugin for tag, plugin in tags.items() if plugin != "scalars"} == {
+        "eval/confusion": "images",
+        "eval/precision_recall": "images",
+        "eval/reliability": "images",
+        "eval/worst_errors": "text",
+        "eval/losses": "histograms",
+        "eval/answer_words_predicted": "histograms",
+        "eval/answer_words_annotated": "histograms",
+        "eval/null_odds_with_an_answer": "histograms",
+        "eval/null_odds_without_an_answer": "histograms",
+    }

@@ -39,14 +39,16 @@ def files(data, *splits, ending="conll"):
     return [f"--{split}_file={data}/{split}.{ending}" for split in splits]
 
 
-def tagger(model, output_dir, *arguments):
+def tagger(model, output_dir, *arguments, **settings):
     places = (f"--pretrained={model}", f"--output_dir={output_dir}")
-    return tiny.run_script("run_tagger", *places, "--max_seq_length=16", *arguments)
+    return tiny.run_script(
+        "run_tagger", *places, "--max_seq_length=16", *arguments, **settings
+    )
 
 
-def run(*arguments):
+def run(*arguments, **settings):
     """Runs the script, which must end well; returns what it printed."""
-    done = tagger(*arguments)
+    done = tagger(*arguments, **settings)
     assert done.code == 0, done.err
     return done
 
@@ -56,7 +58,7 @@ def trained(model_dir, data, tmp_path_factory):
     """(directory, output) of a whole run."""
     path = tmp_path_factory.mktemp("trained")
     more = (*ACTIONS, *LEARN, "--save_checkpoints_steps=80")
-    return path, run(model_dir, path, *files(data), *more)
+    return path, run(model_dir, path, *files(data), *more, draws=True)
 
 
 def tags_of(path):
@@ -506,3 +508,13 @@ def test_lists_of_tags_may_name_placeholders(small_model_dir, data, tmp_path):
         done = tagger(tmp_path / "out", tmp_path / "no", *more, flag)
         assert done.code == 2 and "not what the model was trained with" in done.err
         assert done.err.splitlines()[-1].startswith(f"error: {flag}")
+
+
+def test_tensorboard_gets_pictures_and_errors_of_the_last_evaluation(trained):
+    tags = tiny.event_tags(trained[0] / "eval")
+    assert {tag: plugin for tag, plugin in tags.items() if plugin != "scalars"} == {
+        "eval/confusion": "images",
+        "eval/reliability": "images",
+        "eval/worst_errors": "text",
+        "eval/losses": "histograms",
+    }

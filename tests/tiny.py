@@ -198,13 +198,18 @@ def _logged():
         logging.getLogger().removeHandler(handler)
 
 
-def run_script(script, *arguments):
-    """A script such as run_classifier in this process; an exception passes through."""
+def run_script(script, *arguments, draws=False):
+    """A script such as run_classifier in this process; an exception passes through.
+
+    Unless it `draws`, it makes no pictures, which take longer than such a run.
+    """
     out, err = io.StringIO(), io.StringIO()
     code = 0
     with flags_of(script), pytest.MonkeyPatch.context() as patch, _logged() as log:
         patch.setattr(sys, "argv", [script, *map(str, arguments)])
         flags.FLAGS(sys.argv)
+        if not draws and "reports.pictures" in sys.modules:
+            patch.setattr("reports.pictures.of", lambda seen: {})
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 _imported(script).main([])
@@ -221,9 +226,21 @@ def run_again(directory, *more):
     return run_script(script, *arguments, *more)
 
 
-def run_classifier(*arguments):
+def run_classifier(*arguments, **settings):
     """`run_script` of the script that most tests run."""
-    return run_script("run_classifier", *arguments)
+    return run_script("run_classifier", *arguments, **settings)
+
+
+def event_tags(directory):
+    """{tag: its plugin} in TensorBoard's event files of train/ or eval/."""
+    import tensorflow as tf
+
+    return {
+        value.tag: value.metadata.plugin_data.plugin_name
+        for path in pathlib.Path(directory).glob("events.*")
+        for record in tf.data.TFRecordDataset(str(path))
+        for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value
+    }
 
 
 def eval_results(directory):

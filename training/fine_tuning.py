@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from training import errors, grid, run, seeds, steps
+from training import errors, grid, recording, run, seeds, steps
 from training.distribution import devices
 from training.results import evaluation
 
@@ -55,6 +55,8 @@ class Task:
         export: model, output_dir -> path of the SavedModel it writes.
         outputs: model -> the function of features whose outputs `score` takes.
         evaluate: Scored of "dev" -> lines of eval_results.txt except global_step.
+        examine: split, its Scored -> what `pictures` takes.
+        pictures: what `examine` gives -> what reporting.Reporter.show takes.
         show: model, Scored of "dev", Settings -> None; writes what else to look at.
         write_records: writes features into a directory, as the original does.
         files: {name: text} to store beside the weights.
@@ -71,6 +73,8 @@ class Task:
     export: Callable[[Any, str], str]
     outputs: Callable[[Any], Callable[..., Mapping[str, Any]]] = lambda model: model
     evaluate: Callable[[Any], dict[str, Any]] = lambda scored: scored.results("eval")
+    examine: Callable[[str, Any], Any] = lambda split, scored: None
+    pictures: Callable[[Any], Mapping[str, Any]] = lambda seen: {}
     show: Callable[[Any, Any, Any], None] = lambda model, scored, settings: None
     write_records: Callable[[str], None] = lambda directory: None
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -142,15 +146,18 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         scored = score.at(step, "dev", settings.eval_batch_size)
         results |= {**task.evaluate(scored), "global_step": step}
         scores = scored.scores
-        run.record(its_own, step, scores, results)
+        recording.record(its_own, step, scores, results)
         with errors.of_writing():
             task.show(model, scored, settings)
+        _picture(task, its_own, step, scored)
     if settings.predicts:
         splits = task.splits
         split = "dev" if splits.get("dev") is splits["test"] else "test"
         scored = score.at(step, split, settings.predict_batch_size)
         results |= task.predict(scored, its_own, step)
         scores = scores or scored.scores
+        if split == "dev":
+            _picture(task, its_own, step, scored)
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
     if settings.exports and its_own.writes:
@@ -158,6 +165,11 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
             print(f"exported: {task.export(model, its_own.output_dir)}")
     devices.wait_for_all(its_own.strategy, "write results and exports")
     return grid.Outcome(results, scores)
+
+
+def _picture(task: Task, its_own: run.Settings, step: int, scored: Scored) -> None:
+    if its_own.writes:
+        recording.show(its_own, step, task.pictures(task.examine("dev", scored)))
 
 
 def _scorer(task: Task, settings: Settings, model: Any) -> evaluation.Remembered:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ class Scored(NamedTuple):
     probabilities: np.ndarray  # float32 [N, C]; numbers [N, 1] of a regression
     predictions: np.ndarray  # in the form of `label_sets.LabelSet.encode`
     scores: dict[str, Any]  # {} where the labels are not known
+    losses: np.ndarray | None = None  # float32 [N], likewise
 
     def results(self, prefix: str) -> dict[str, Any]:
         """The scores under names such as eval_accuracy."""
@@ -89,36 +90,92 @@ def columns(
 ) -> dict[str, list[str]]:
     """{column: texts} of some rows: the label in the file, the prediction, the text."""
     found: dict[str, list[str]] = {"label": [], "predicted": [], "text": []}
+    texts = list(_texts(table))
     for i in rows:
-        said = named(label_set, scored.probabilities[i], scored.predictions[i])
         given = table.labels[i] if table.labels is not None else ""
-        texts = [table.text_a[i]]
-        if table.text_b is not None:
-            texts.append(table.text_b[i])
         found["label"].append(_listed(given))
-        found["predicted"].append(_listed(next(iter(said.values()))))
-        found["text"].append(" | ".join(texts))
+        found["predicted"].append(_listed(_decision(label_set, scored.predictions[i])))
+        found["text"].append(" | ".join(texts[i]))
     return found
+
+
+def outcomes(
+    table: tables.Table,
+    label_set: label_sets.LabelSet,
+    scored: Scored,
+    compute: Callable[[np.ndarray, np.ndarray], Mapping[str, Any]],
+) -> dict[str, Any] | None:
+    """What became of each labelled row, as reports.examined.of takes it.
+
+    None where the labels are not known. `compute` scores labels and predictions, both
+    in the form of `LabelSet.encode`.
+    """
+    if scored.losses is None:
+        return None
+    losses, labels = scored.losses, label_set.encode(table)
+    predictions = scored.predictions
+    right = labels == predictions
+    outcome: dict[str, Any] = {"labels": labels, "predictions": predictions}
+    if label_set.problem_type == "regression":
+        key, shown = "numbers", [f"{value:.4g}" for value in predictions]
+    else:
+        key = "decisions"
+        shown = [_listed(_decision(label_set, row)) for row in predictions]
+        outcome["class_names"] = label_set.names
+        outcome["probabilities"] = scored.probabilities
+    if label_set.problem_type == "classification":
+        outcome["confidences"] = scored.probabilities.max(axis=1)
+
+    def rescore(rows: np.ndarray) -> dict[str, Any]:
+        scores = compute(labels[rows], predictions[rows])
+        return {**scores, "loss": losses[rows].mean()}
+
+    return {
+        "texts": list(_texts(table)),
+        "expected": [_listed(label) for label in table.labels or ()],
+        "predicted": shown,
+        "is_correct": right.all(axis=1) if right.ndim > 1 else right,
+        "losses": losses,
+        "scores": {k: v for k, v in scored.scores.items() if k != "batch_loss"},
+        "rescore": rescore,
+        key: outcome,
+    }
+
+
+def _texts(table: tables.Table) -> Iterable[tuple[str, ...]]:
+    """The one or two texts of each row."""
+    if table.text_b is None:
+        return zip(table.text_a, strict=True)
+    return zip(table.text_a, table.text_b, strict=True)
 
 
 def _listed(value: Any) -> str:
     return ",".join(value) if isinstance(value, (list, tuple)) else str(value)
 
 
+def _decision(label_set: label_sets.LabelSet, prediction: Any) -> Any:
+    """The predicted label, list of labels, or number."""
+    if label_set.problem_type == "regression":
+        return float(prediction)
+    if label_set.problem_type == "multi_label":
+        pairs = zip(label_set.names, prediction, strict=True)
+        return [name for name, is_on in pairs if is_on]
+    return label_set.names[int(prediction)]
+
+
 def named(
     label_set: label_sets.LabelSet, probabilities: np.ndarray, prediction: Any
 ) -> dict[str, Any]:
     """What is predicted for one example, as in test_predictions.jsonl."""
+    decision = _decision(label_set, prediction)
     if label_set.problem_type == "regression":
-        return {"score": float(prediction)}
+        return {"score": decision}
     shares = {
         name: round(float(value), 6)
         for name, value in zip(label_set.names, probabilities, strict=True)
     }
-    if label_set.problem_type == "multi_label":
-        chosen = [name for name, is_on in zip(shares, prediction, strict=True) if is_on]
-        return {"labels": chosen, "probabilities": shares}
-    return {"label": label_set.names[int(prediction)], "probabilities": shares}
+    key = "labels" if label_set.problem_type == "multi_label" else "label"
+    return {key: decision, "probabilities": shares}
 
 
 def lone_class_warning(label_set: label_sets.LabelSet, scored: Scored) -> str | None:

@@ -23,12 +23,8 @@ def figure(
         maps: [K, N, S, S] probabilities: a row is the token that looks, a column the
             token that is looked at.
         layers: names of the K, and `heads` of the N; by default counted from 0.
-
-    Raises:
-        ValueError: matplotlib is not installed.
     """
-    check()
-    from matplotlib import figure as figures
+    from matplotlib import figure as figures  # which takes a second
 
     num_layers, num_heads = maps.shape[:2]
     is_labelled = num_layers * num_heads <= _LABELLED
@@ -52,13 +48,3 @@ def figure(
             if not is_labelled and j == 0:
                 panel.set_ylabel(f"layer {layer}", fontsize=8)
     return drawn
-
-
-def check() -> None:
-    """Raises ValueError where matplotlib is not installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ValueError(
-            "drawing attention needs a package: pip install matplotlib"
-        ) from error

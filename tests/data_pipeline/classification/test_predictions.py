@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from data_pipeline.classification import label_sets, predictions, tables
+from reports import examined
 from tests import full_disk, tiny
 
 CLASSES = label_sets.LabelSet(("no", "yes", "ja"))
@@ -154,3 +155,59 @@ def test_lone_class_is_noticed(label_set, decisions, warns):
     assert (warning is not None) == warns
     if warning:
         assert warning.startswith("every example is predicted as 'ja'; train longer")
+
+
+def test_rows_become_what_reports_look_at():
+    rows = table(text_b=["three", "four"], labels=["yes", "no"])
+    part = scored([[0.25, 0.5, 0.25], [0.2, 0.1, 0.7]], [1, 2])._replace(
+        scores={"accuracy": 0.5, "loss": 1.0, "batch_loss": 3.0},
+        losses=np.array([0.25, 2.25], np.float32),
+    )
+    found = predictions.outcomes(
+        rows,
+        CLASSES,
+        part,
+        compute=lambda labels, chosen: {"accuracy": float(np.mean(labels == chosen))},
+    )
+    seen = examined.of("dev", found)
+    assert seen.texts == [("Füße", "three"), ("two", "four")]
+    assert seen.expected == ["yes", "no"] and seen.predicted == ["yes", "ja"]
+    assert seen.is_correct.tolist() == [True, False]
+    assert seen.scores == {"accuracy": 0.5, "loss": 1.0}
+    assert seen.rescore(np.array([1, 1, 0])) == {
+        "accuracy": pytest.approx(1 / 3),
+        "loss": pytest.approx((2.25 + 2.25 + 0.25) / 3),
+    }
+    assert seen.decisions.class_names == ("no", "yes", "ja")
+    assert seen.decisions.labels.tolist() == [1, 0]
+    assert seen.decisions.predictions.tolist() == [1, 2]
+    assert seen.decisions.confidences.tolist() == pytest.approx([0.5, 0.7])
+    assert not seen.decisions.is_multi_label and seen.numbers is None
+
+
+def test_rows_of_several_labels_are_right_when_all_are():
+    rows = table(labels=["a", "b"])
+    part = scored([[0.9, 0.8], [0.1, 0.7]], [[1, 1], [0, 1]])
+    part = part._replace(losses=np.zeros(2, np.float32))
+    found = predictions.outcomes(rows, TOPICS, part, compute=lambda *_: {})
+    seen = examined.of("dev", found)
+    assert seen.is_correct.tolist() == [False, True]
+    assert seen.predicted == ["a,b", "b"]
+    assert seen.decisions.is_multi_label and seen.decisions.confidences is None
+    assert seen.decisions.labels.tolist() == [[1, 0], [0, 1]]
+
+
+def test_rows_of_a_regression_keep_their_numbers():
+    rows = table(labels=["-1", "3.5"])
+    part = scored([[-1.5], [3.0]], [-1.5, 3.0])._replace(losses=np.ones(2))
+    found = predictions.outcomes(rows, NUMBERS, part, compute=lambda *_: {})
+    seen = examined.of("dev", found)
+    assert seen.decisions is None and seen.predicted == ["-1.5", "3"]
+    assert seen.numbers.labels.tolist() == [-1.0, 3.5]
+    assert seen.numbers.predictions.tolist() == [-1.5, 3.0]
+
+
+def test_rows_without_labels_show_nothing():
+    part = scored([[0.25, 0.5, 0.25], [1, 0, 0]], [1, 0])
+    found = predictions.outcomes(table(), CLASSES, part, compute=lambda *_: {})
+    assert found is None and examined.of("test", found) is None
