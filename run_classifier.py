@@ -43,17 +43,18 @@ from data_pipeline.classification import (
     label_sets,
     labelled_texts,
     predictions,
+    summaries,
     tables,
 )
 from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
 from modeling import heads, losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from reports import examined
+from reports import examined, run_report
 from serving import export
 from training import checkpoints, errors, fine_tuning, steps
 from training.flags import run_flags
-from training.results import evaluation, metrics, projector
+from training.results import evaluation, metrics, projector, run_facts
 
 
 def prepare():
@@ -108,6 +109,7 @@ def make_task(config, tokenizer, data):
         evaluate=evaluate,
         examine=functools.partial(examine, data),
         show=functools.partial(show, data),
+        report=report_hook(tokenizer, data),
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, data, label_map),
         write_records=functools.partial(write_records, data),
@@ -145,6 +147,17 @@ def examine(data, split, scored):
     compute = functools.partial(metrics.compute, data.metrics)
     named = data.tables[split], data.label_set, scored
     return examined.of(split, predictions.outcomes(*named, compute))
+
+
+def report_hook(tokenizer, data):
+    """Writes the report of a run."""
+    return run_facts.hook(
+        *(run_report, "text-classification"),
+        functools.partial(summaries.of_splits, data),
+        is_wanted=FLAGS.write_report,
+        defaults=command_line.defaults(),
+        has_pairs=data.has_pairs,
+    )
 
 
 def show(data, model, scored, settings):

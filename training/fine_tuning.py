@@ -4,6 +4,7 @@ A script hands it a Task; docs/design.md shows the smallest one.
 """
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -57,6 +58,8 @@ class Task:
         evaluate: Scored of "dev" -> lines of eval_results.txt except global_step.
         examine: split, its Scored -> what reports/ makes pictures of, or None.
         show: model, Scored of "dev", Settings -> None; writes what else to look at.
+        report: model, Settings, what `examine` returned, step, results, seconds ->
+            None; writes the report. A model of None stands for several runs.
         write_records: writes features into a directory, as the original does.
         files: {name: text} to store beside the weights.
         identity: what besides the data must match to resume a run.
@@ -74,6 +77,7 @@ class Task:
     evaluate: Callable[[Any], dict[str, Any]] = lambda scored: scored.results("eval")
     examine: Callable[[str, Any], Any] = lambda split, scored: None
     show: Callable[[Any, Any, Any], None] = lambda model, scored, settings: None
+    report: Callable[..., None] = lambda *ended: None
     write_records: Callable[[str], None] = lambda directory: None
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     identity: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -120,10 +124,13 @@ def run_task(task: Task, settings: Settings) -> None:
             seeds.run_all(run_once, settings.seeds, common.output_dir, common.writes)
         else:
             run_once(common.seed, common.output_dir)
+        if settings.combinations or settings.seeds:
+            with errors.of_writing():
+                task.report(None, settings)
 
 
 def _run_once(task: Task, settings: Settings) -> grid.Outcome:
-    its_own = settings.run
+    its_own, started = settings.run, time.monotonic()
     trained_on = {}
     if its_own.trains:
         trained_on = {"data": task.splits["train"].digest(), **task.identity}
@@ -140,10 +147,11 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         step = _train(task, settings, model, origin, score)
     results: dict[str, Any] = {}
     scores: Mapping[str, Any] = {}
+    rows = None
     if settings.evaluates:
         scored = score.at(step, "dev", settings.eval_batch_size)
         results |= {**task.evaluate(scored), "global_step": step}
-        scores = scored.scores
+        scores, rows = scored.scores, task.examine("dev", scored)
         run.record(its_own, step, scores, results)
         with errors.of_writing():
             task.show(model, scored, settings)
@@ -152,12 +160,15 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         split = "dev" if splits.get("dev") is splits["test"] else "test"
         scored = score.at(step, split, settings.predict_batch_size)
         results |= task.predict(scored, its_own, step)
-        scores = scores or scored.scores
+        scores, rows = scores or scored.scores, rows or task.examine(split, scored)
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
     if settings.exports and its_own.writes:
         with errors.of_writing():
             print(f"exported: {task.export(model, its_own.output_dir)}")
+    with errors.of_writing():
+        seconds = time.monotonic() - started
+        task.report(model, settings, rows, step, results, seconds)
     devices.wait_for_all(its_own.strategy, "write results and exports")
     return grid.Outcome(results, scores)
 

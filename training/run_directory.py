@@ -2,18 +2,14 @@
 
 import json
 import os
-import platform
-import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-import keras
-import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, file_names
 from training import checkpoints
-from training.results import hparams
+from training.results import hparams, run_facts
 
 # What --overwrite_output_dir removes: what runs write, and nothing else.
 _OWN_PATTERNS = (
@@ -32,6 +28,9 @@ _OWN_PATTERNS = (
     file_names.SQUAD_NBEST,
     file_names.SQUAD_NULL_ODDS,
     f"{file_names.TEST_TAGS}.*",
+    file_names.REPORT_JSON,
+    file_names.REPORT_PAGE,
+    file_names.EXPLANATIONS,
 )
 _OWN_DIRECTORIES = ("train", "eval", "export")
 
@@ -113,13 +112,8 @@ def begin(
         "identity": dict(identity),
         "command": command,
         "flags": dict(flags),
-        "versions": {
-            "python": platform.python_version(),
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
-            "numpy": np.__version__,
-        },
-        "git_revision": _git_revision(),
+        "versions": run_facts.versions(),
+        "git_revision": run_facts.git_revision(),
     }
     texts = {
         **files,
@@ -134,18 +128,3 @@ def write_results(path: str, results: Mapping[str, Any]) -> None:
     # str, not format: a float32 is printed with the digits it has
     lines = [f"{key} = {results[key]!s}\n" for key in sorted(results)]
     atomic_files.write_text(path, "".join(lines))
-
-
-def _git_revision() -> str | None:
-    here = os.path.dirname(os.path.abspath(__file__))
-    try:
-        done = subprocess.run(
-            ["git", "-C", here, "rev-parse", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None

@@ -1,9 +1,10 @@
 """The questions of a file with their windows: examples, answers, scores, records."""
 
+import collections
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,6 +46,24 @@ class QuestionSet:
             f"{self.questions.path}: question {self.questions.ids[owner]} ({number})"
             for owner, number in zip(owners[indices], numbers, strict=True)
         ]
+
+    def summary(self) -> dict[str, Any]:
+        """What a report says of the questions: how many, how long, with an answer."""
+        owners = self.windows.question_index
+        kinds = (
+            "no answer" if none else "answer" for none in self.questions.is_impossible
+        )
+        return {
+            "path": self.questions.path,
+            "count": len(self.questions),
+            "unit": "questions",
+            "lengths": np.bincount(owners, minlength=len(self.questions)),
+            "length_unit": "windows of a question",
+            "cut": self.windows.packed.num_truncated,
+            "cut_means": "cut to --max_query_length",
+            "labels": dict(collections.Counter(kinds)),
+            "labels_title": "Answers",
+        }
 
     def examples(self) -> batching.Examples:
         """The windows as training/fine_tuning.py takes them."""

@@ -1,5 +1,6 @@
 """The tagged sentences of a run: read, checked, cut into windows, scored."""
 
+import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -39,6 +40,23 @@ class SentenceSet:
             f"{self.sentences.path}:{self.sentences.lines[owner][0]} ({part})"
             for owner, part in zip(owners[indices], parts, strict=True)
         ]
+
+    def summary(self) -> dict[str, Any]:
+        """What a report says of the sentences: how many, how long, of which tags."""
+        sentences = self.sentences
+        tags = (tag for row in sentences.tags or () for tag in row)
+        windows_of = np.bincount(self.windows.sentence_index)
+        return {
+            "path": sentences.path,
+            "count": len(sentences),
+            "unit": "sentences",
+            "lengths": [len(words) for words in sentences.words],
+            "length_unit": "words of a sentence",
+            "cut": int(np.sum(windows_of > 1)),
+            "cut_means": "in several windows of --max_seq_length",
+            "labels": dict(collections.Counter(tags)),
+            "labels_title": "Tags",
+        }
 
     def examples(self) -> batching.Examples:
         """The windows as training/fine_tuning.py takes them."""

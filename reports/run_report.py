@@ -1,0 +1,132 @@
+"""report.html of a run, or of several, with report.json beside it and a model card."""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jinja2
+
+from contract import atomic_files, file_names
+from reports import charts, examined, model_card, record, usage
+
+SHOWN_ERRORS = 25
+SHOWN_MATRIX = 15  # classes, beyond which a table is wider than a screen
+# Curves of the page: its title, and the names of what it shows.
+_CURVES = {
+    "Loss": ("train/loss", "eval/loss"),
+    "Learning rate": ("train/learning_rate",),
+    "Gradient norm": ("train/gradient_norm",),
+}
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("reports"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def write(rows: examined.Examined | None, directory: str, **facts: Any) -> None:
+    """Writes report.json, report.html and, beside weights, README.md.
+
+    Each is whole or absent. An evaluation is not replaced by predictions of other rows
+    that came later.
+
+    Args:
+        rows: what was evaluated, or None.
+        directory: of the run.
+        **facts: see record.of_run.
+    """
+    if _is_kept(directory, rows, trains=facts["trains"]):
+        return
+    found = record.of_run(rows, directory=directory, **facts)
+    where = usage.place(directory)
+    files: dict[str, Iterable[str]] = {
+        record.path_of(directory): [record.text_of(found)],
+        os.path.join(directory, file_names.REPORT_PAGE): [page(found, where)],
+    }
+    if found["has_weights"]:
+        files |= model_card.file(found, directory)
+    atomic_files.write(files)
+    print(f"report: {os.path.join(directory, file_names.REPORT_PAGE)}")
+
+
+def _is_kept(directory, rows, *, trains):
+    if trains or rows is None or rows.split == "dev":
+        return False
+    try:
+        before = record.read(directory)
+    except ValueError:  # none, or of an earlier schema
+        return False
+    return bool(before["evaluation"]) and before["evaluation"]["split"] == "dev"
+
+
+def page(found: Mapping[str, Any], where: str) -> str:
+    """The page of a record; equal for equal arguments.
+
+    `where` is how commands name the directory.
+    """
+    held_out = found["evaluation"] or {}
+    pictures = [
+        charts.bars(title, values, "")
+        for title, values in held_out.get("histograms", {}).items()
+    ]
+    return render(
+        "report.html",
+        run=found,
+        title=usage.KINDS[found["kind"]].title,
+        held_out=held_out,
+        curves=_curves(found["curves"]),
+        lengths={
+            split: charts.bars(f"{split} lengths", data["lengths"], data["length_unit"])
+            for split, data in found["data"].items()
+        },
+        confusion=_confusion(held_out.get("confusion")),
+        pictures=pictures,
+        errors=held_out.get("errors", ())[:SHOWN_ERRORS],
+        explanations=[_coloured(each) for each in found["explanations"]],
+        uses=usage.uses(found, where),
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    """A page of templates/, in the style of all."""
+    return _TEMPLATES.get_template(f"{template}.jinja").render(**values)
+
+
+def _curves(found):
+    shown = {
+        title: {name: found[name] for name in names if len(found.get(name, ())) > 1}
+        for title, names in _CURVES.items()
+    }
+    used = {name for names in _CURVES.values() for name in names}
+    for name, points in found.items():
+        if name.startswith("eval/") and name not in used and len(points) > 1:
+            shown[name.removeprefix("eval/").replace("_", " ")] = {name: points}
+    return [charts.lines(title, curves) for title, curves in shown.items() if curves]
+
+
+def _confusion(found):
+    """The rows of the table: name, and of each cell count and share of its row."""
+    if not found:
+        return None
+    matrix, names = found["matrix"], found["names"]
+    often = sorted(range(len(names)), key=lambda i: -sum(matrix[i]))[:SHOWN_MATRIX]
+    shown = sorted(often)
+    rows = []
+    for i in shown:
+        total = sum(matrix[i]) or 1
+        cells = [(matrix[i][j], round(matrix[i][j] / total, 3), i == j) for j in shown]
+        rows.append((names[i], sum(matrix[i]), cells))
+    left_out = found["left_out"] + len(names) - len(shown)
+    return {"names": [names[i] for i in shown], "rows": rows, "left_out": left_out}
+
+
+def _coloured(explanation):
+    """Words with how strong their colour is, from -1 to 1."""
+    weights = [weight for _, weight in explanation["words"]]
+    largest = max(map(abs, weights), default=0.0) or 1.0
+    words = [
+        (w, weight, round(weight / largest, 2)) for w, weight in explanation["words"]
+    ]
+    return {**explanation, "words": words}
