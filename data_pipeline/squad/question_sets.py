@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import features, file_names
-from data_pipeline.examples import batching, packing, tf_records
+from data_pipeline.examples import batching, packing, ragged, tf_records
 from data_pipeline.squad import (
     answer_choice,
     answer_scores,
@@ -41,7 +41,7 @@ class QuestionSet:
     def names(self, indices: np.ndarray) -> list[str]:
         """Names int [B] windows: "train.json: question 5733be (window 2 of 3)"."""
         owners = self.windows.question_index
-        numbers = batching.window_names(owners, indices)
+        numbers = ragged.window_names(owners, indices)
         return [
             f"{self.questions.path}: question {self.questions.ids[owner]} ({number})"
             for owner, number in zip(owners[indices], numbers, strict=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from contract import features, wording
-from data_pipeline.examples import batching, packing
+from data_pipeline.examples import batching, packing, ragged
 from data_pipeline.tagging import (
     sentence_windows,
     tag_schemes,
@@ -35,7 +35,7 @@ class SentenceSet:
     def names(self, indices: np.ndarray) -> list[str]:
         """Names int [B] windows by file and line: "train.conll:17 (window 1 of 2)"."""
         owners = self.windows.sentence_index
-        parts = batching.window_names(owners, indices)
+        parts = ragged.window_names(owners, indices)
         return [
             f"{self.sentences.path}:{self.sentences.lines[owner][0]} ({part})"
             for owner, part in zip(owners[indices], parts, strict=True)
