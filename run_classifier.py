@@ -25,6 +25,13 @@ def define_flags():
         flags.DEFINE_bool(
             "write_tf_records", True, "Write features as the original does."
         )
+        flags.DEFINE_integer(
+            "explain",
+            0,
+            "Rows whose words get weights, in explanations.jsonl and the report: the "
+            "worst errors of the dev rows or, without --do_eval, of the test rows.",
+            lower_bound=0,
+        )
         flags.DEFINE_bool(
             "write_projector",
             False,
@@ -40,6 +47,7 @@ import numpy as np
 from contract import file_names
 from data_pipeline import label_maps
 from data_pipeline.classification import (
+    explanations,
     label_sets,
     labelled_texts,
     predictions,
@@ -48,13 +56,13 @@ from data_pipeline.classification import (
 )
 from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
-from modeling import heads, losses, models
+from modeling import attribution, heads, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from reports import examined, run_report
 from serving import export
 from training import checkpoints, errors, fine_tuning, steps
 from training.flags import run_flags
-from training.results import evaluation, metrics, projector, run_facts
+from training.results import evaluation, explaining, metrics, projector, run_facts
 
 
 def prepare():
@@ -62,6 +70,10 @@ def prepare():
     strategy = run_flags.set_up(*ACTIONS)
     if FLAGS.write_projector and not FLAGS.do_eval:
         raise ValueError("--write_projector shows evaluated rows; add --do_eval")
+    if FLAGS.explain and not (FLAGS.do_eval or FLAGS.do_predict):
+        raise ValueError(
+            "--explain explains predictions; add --do_eval or --do_predict"
+        )
     files = model_flags.files(pretrained.locate)
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
@@ -150,12 +162,30 @@ def examine(data, split, scored):
 
 
 def report_hook(tokenizer, data):
-    """Writes the report of a run."""
+    """What writes the report of a run, with explanations if asked to."""
+
+    def decide(logits):
+        shares = np.asarray(heads.probabilities(data.problem_type, logits))
+        return predictions.decide(data.label_set, shares, FLAGS.multi_label_threshold)
+
+    def explain(model, rows, settings):
+        weigh = steps.predict_function(
+            functools.partial(attribution.token_weights, model),
+            settings.run.strategy,
+            jit_compile=settings.run.jit_compile,
+        )
+        words = functools.partial(
+            explanations.of_rows, data, vocab=tokenizer.vocab, decide=decide
+        )
+        rest = words, FLAGS.explain, settings
+        return explaining.explain(weigh, rows, data.examples, *rest)
+
     return run_facts.hook(
         *(run_report, "text-classification"),
         functools.partial(summaries.of_splits, data),
         is_wanted=FLAGS.write_report,
         defaults=command_line.defaults(),
+        explain=explain if FLAGS.explain else None,
         has_pairs=data.has_pairs,
     )
 

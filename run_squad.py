@@ -38,9 +38,11 @@ from data_pipeline.squad import (
 from data_pipeline.text import vocabulary_checks
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
+from reports import run_report
 from serving import export, question_answering
 from training import errors, fine_tuning, run
 from training.flags import run_flags
+from training.results import run_facts
 
 
 def prepare():
@@ -127,10 +129,21 @@ def make_task(config, tokenizer, data, choice, pad_to):
         store=checkpoint.store,
         objective=losses.span(),
         score=score,
+        report=report_hook(data),
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
         write_records=write_records,
         files=pretrained.files(config, tokenizer),
+    )
+
+
+def report_hook(data):
+    """What writes the report of a run."""
+    return run_facts.hook(
+        *(run_report, "question-answering"),
+        lambda: {split: questions.summary() for split, questions in data.items()},
+        is_wanted=FLAGS.write_report,
+        defaults=command_line.defaults(),
     )
 
 

@@ -34,7 +34,7 @@ def file(record: Mapping[str, Any], directory: str) -> dict[str, list[str]]:
 def is_ours(text: str) -> bool:
     """Whether `text_of` wrote it, and nobody has changed it since."""
     mark = _MARKED.search(text)
-    return bool(mark) and mark[1] == _digest(text.replace(mark[0], "", 1))
+    return mark is not None and mark[1] == _digest(text.replace(mark[0], "", 1))
 
 
 def text_of(record: Mapping[str, Any]) -> str:
@@ -80,6 +80,8 @@ def metadata(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _body(record):
     kind, flags = usage.KINDS[record["kind"]], record["flags"]
+    if not record["trains"]:
+        flags = {**flags, "pretrained": None, "init_checkpoint": None}
     origin = os.path.basename(
         str(flags.get("pretrained") or flags.get("init_checkpoint") or "")
     )
@@ -100,7 +102,9 @@ def _body(record):
     parts.append("## Use\n")
     for use in usage.uses(record, f"path/to/{record['name']}"):
         parts.append(f"{use.title}:\n\n```{use.language}\n{use.code}\n```\n")
-    program, script, *words = map(shlex.quote, _without_places(record["command"]))
+    program, script, *words = map(
+        shlex.quote, _without_places(record["training_command"])
+    )
     command = " \\\n  ".join([f"{program} {script}", *words])
     parts += ["## Training\n", f"```bash\n{command}\n```\n"]
     parts.append(f"`{file_names.REPORT_PAGE}` has curves, errors and all settings.\n")

@@ -53,11 +53,11 @@ def of_run(
     }
 
 
-def _split(lengths, **facts):
+def _split(lengths=(), **facts):
     found = np.asarray(lengths)
     return {
         **facts,
-        "lengths": histogram(found),
+        "lengths": histogram(found) if found.size else None,
         "mean_length": float(found.mean()) if found.size else 0.0,
         "longest": int(found.max(initial=0)),
     }

@@ -1,22 +1,31 @@
 """report.html of a run, or of several, with report.json beside it and a model card."""
 
+import collections
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jinja2
+import numpy as np
+import tensorflow as tf
 
 from contract import atomic_files, file_names
 from reports import charts, examined, model_card, record, usage
 
 SHOWN_ERRORS = 25
+SHOWN_LABELS = 30
 SHOWN_MATRIX = 15  # classes, beyond which a table is wider than a screen
+# Where the runs of seeds, of a grid, and of a grid with seeds are.
+_BELOW = ("seed-*", "*=*", "*=*/seed-*")
+# Flags in which the runs of a grid differ without a difference.
+_PLACES = frozenset({"output_dir"})
 # Curves of the page: its title, and the names of what it shows.
 _CURVES = {
     "Loss": ("train/loss", "eval/loss"),
     "Learning rate": ("train/learning_rate",),
     "Gradient norm": ("train/gradient_norm",),
 }
+_SAME = {"eval/batch_loss"}  # as the loss, but for rounding
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("reports"),
     autoescape=True,
@@ -51,6 +60,59 @@ def write(rows: examined.Examined | None, directory: str, **facts: Any) -> None:
     print(f"report: {os.path.join(directory, file_names.REPORT_PAGE)}")
 
 
+def write_all(directory: str) -> None:
+    """Writes report.html of the runs below a directory, of a grid or of seeds."""
+    patterns = [record.path_of(os.path.join(directory, below)) for below in _BELOW]
+    places = map(os.path.dirname, sorted(tf.io.gfile.glob(patterns)))
+    found = {place: record.read(place) for place in places}
+    if not found:
+        return
+    path = os.path.join(directory, file_names.REPORT_PAGE)
+    atomic_files.write_text(path, page_of_runs(found, directory))
+    print(f"report: {path}, of {len(found)} runs")
+
+
+def page_of_runs(found: Mapping[str, Mapping[str, Any]], directory: str) -> str:
+    """The page of several runs, {their directory: record}, the best first."""
+    runs = list(found.values())
+    names = sorted({name for run in runs for name in run["flags"]} - _PLACES)
+    differing = [n for n in names if len({str(run["flags"][n]) for run in runs}) > 1]
+    scores = list(dict.fromkeys(n for run in runs for n in _scores(run)))
+    values = {n: [_scores(run).get(n) for run in runs] for n in scores}
+    summary = {
+        name: {
+            "mean": float(np.mean(known)),
+            "deviation": float(np.std(known, ddof=1)) if len(known) > 1 else None,
+            "least": min(known),
+            "most": max(known),
+        }
+        for name, all_values in values.items()
+        if (known := [value for value in all_values if value is not None])
+    }
+    main = scores[0] if scores else None
+    sign = -1 if main and main.endswith("loss") else 1
+    rows = [
+        {"place": os.path.relpath(where, directory), "run": run, "scores": _scores(run)}
+        for where, run in found.items()
+    ]
+    rows.sort(key=lambda row: -sign * (row["scores"].get(main) or 0.0))
+    return render(
+        "runs.html",
+        name=os.path.basename(os.path.abspath(directory)),
+        title=usage.KINDS[runs[0]["kind"]].title,
+        rows=rows,
+        differing=differing,
+        scores=scores,
+        summary=summary,
+        command=runs[0]["command"],
+    )
+
+
+def _scores(run):
+    held_out = run["evaluation"] or {"scores": {}}
+    return {name: score["value"] for name, score in held_out["scores"].items()}
+
+
 def _is_kept(directory, rows, *, trains):
     if trains or rows is None or rows.split == "dev":
         return False
@@ -80,7 +142,9 @@ def page(found: Mapping[str, Any], where: str) -> str:
         lengths={
             split: charts.bars(f"{split} lengths", data["lengths"], data["length_unit"])
             for split, data in found["data"].items()
+            if data["lengths"]
         },
+        labels=_labels(found["data"]),
         confusion=_confusion(held_out.get("confusion")),
         pictures=pictures,
         errors=held_out.get("errors", ())[:SHOWN_ERRORS],
@@ -101,9 +165,32 @@ def _curves(found):
     }
     used = {name for names in _CURVES.values() for name in names}
     for name, points in found.items():
-        if name.startswith("eval/") and name not in used and len(points) > 1:
+        if name.startswith("eval/") and name not in used | _SAME and len(points) > 1:
             shown[name.removeprefix("eval/").replace("_", " ")] = {name: points}
     return [charts.lines(title, curves) for title, curves in shown.items() if curves]
+
+
+def _labels(data):
+    """A table of the labels of all splits, the commonest first."""
+    splits = {split: facts for split, facts in data.items() if facts.get("labels")}
+    if not splits:
+        return None
+    total: collections.Counter[str] = collections.Counter()
+    for facts in splits.values():
+        total.update(facts["labels"])
+    rows = []
+    for label, _ in sorted(total.items(), key=lambda item: (-item[1], item[0])):
+        cells = []
+        for facts in splits.values():
+            counts = facts["labels"]
+            count = counts.get(label, 0)
+            share = count / sum(counts.values())
+            cells.append((count, share, count / max(counts.values())))
+        rows.append((label, cells))
+    title = next(iter(splits.values()))["labels_title"]
+    left_out = max(0, len(rows) - SHOWN_LABELS)
+    shown = rows[:SHOWN_LABELS]
+    return {"splits": list(splits), "title": title, "rows": shown, "left_out": left_out}
 
 
 def _confusion(found):

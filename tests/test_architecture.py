@@ -19,7 +19,11 @@ PACKAGES = ("data_pipeline", "modeling", "reports", "serving", "training")
 LEAVES = ("contract", "terminal")
 # Also commands: these may look at absl.flags in a function, and where they run as a
 # program they may import what a script may.
-ENTRY_POINTS = {"data_pipeline/tokenization.py", "serving/predictor.py"}
+ENTRY_POINTS = {
+    "data_pipeline/tokenization.py",
+    "reports/compare.py",
+    "serving/predictor.py",
+}
 # Defines flags and reads them; everything else takes values.
 FLAG_FOLDER = "training/flags/"
 # Their tests start in milliseconds and they serve where no TensorFlow is installed.

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from contract import file_names
+from contract import atomic_files, file_names
 from training.distribution import devices
 
 _CPU_INFO = "/proc/cpuinfo"
@@ -21,45 +21,55 @@ def hook(reports, kind, data, *, is_wanted, defaults, explain=None, **more):
         reports: the module reports.run_report.
         kind: what the hub calls this kind of task.
         data: returns {split: facts of its rows}.
-        is_wanted: whether anything is written.
+        is_wanted: whether a report is written.
         defaults: {flag: value} where nothing is given.
         explain: model, rows, fine_tuning.Settings -> explanations of some rows.
         more: what else the record of a run holds.
     """
 
     def report(model, settings, *ended):
-        writes = settings.run.writes and is_wanted
+        its_own = settings.run
         if model is None:
-            if writes:
-                reports.write_all(settings.run.output_dir)
+            if is_wanted and its_own.writes:
+                reports.write_all(its_own.output_dir)
             return
         rows, step, results, seconds = ended
-        explained = explain(model, rows, settings) if explain else []  # on all hosts
-        if writes and (results or settings.run.trains):
-            reports.write(
-                *(rows, settings.run.output_dir),
-                kind=kind,
-                data=data(),
-                step=step,
-                results=results,
-                seconds=round(seconds, 1),
-                explanations=explained,
-                defaults=defaults,
-                **of_run(settings.run, model),
-                **more,
-            )
+        explanations = explain(model, rows, settings) if explain else []  # on all hosts
+        if is_wanted and its_own.writes and (results or its_own.trains):
+            facts = of_run(its_own, model, kind, data(), step, results, seconds)
+            more_facts = {"explanations": explanations, "defaults": defaults, **more}
+            reports.write(rows, its_own.output_dir, **facts, **more_facts)
 
     return report
 
 
-def of_run(settings, model):
-    """What a run.Settings and a directory say of any run."""
+def of_run(settings, model, kind, data, step, results, seconds):
+    """The facts of any run, as reports.record.of_run takes them.
+
+    Args:
+        settings: a run.Settings.
+        kind: as in `hook`.
+        data: {split: facts of its rows}.
+        step: of the weights.
+        results: {name: number} of the result files.
+        seconds: that the command took.
+    """
     directory = settings.output_dir
     weights = os.path.join(directory, f"{file_names.CHECKPOINT_PREFIX}-*.index")
     where = devices.describe(settings.strategy).removeprefix("devices: ")
+    command = settings.command
+    record = os.path.join(directory, file_names.RUN)
+    if not settings.trains and tf.io.gfile.exists(record):
+        command = atomic_files.read_json(record).get("command", command)
     return {
+        "kind": kind,
+        "data": data,
+        "step": step,
+        "results": dict(results),
+        "seconds": round(seconds, 1),
         "trains": settings.trains,
         "command": settings.command,
+        "training_command": command,
         "flags": settings.flags,
         "has_weights": bool(tf.io.gfile.glob(weights)),
         "has_export": tf.io.gfile.isdir(os.path.join(directory, "export")),
