@@ -30,7 +30,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 import numpy as np
 
 from contract import atomic_files
-from reports import confidence, record, run_report
+from reports.pages import confidence, record, run_report
 
 SHOWN_ROWS = 20
 _TEXT_COLUMNS = 100  # of a row on a terminal

@@ -198,11 +198,20 @@ def _logged():
         logging.getLogger().removeHandler(handler)
 
 
-def run_script(script, *arguments):
-    """A script such as run_classifier in this process; an exception passes through."""
+def run_script(script, *arguments, reports=False):
+    """A script such as run_classifier in this process; an exception passes through.
+
+    Writes no report unless it is about `reports`, which take a second each.
+    """
     out, err = io.StringIO(), io.StringIO()
     code = 0
-    with flags_of(script), pytest.MonkeyPatch.context() as patch, _logged() as log:
+    with (
+        flags_of(script) as names,
+        pytest.MonkeyPatch.context() as patch,
+        _logged() as log,
+    ):
+        if "write_report" in names and not reports:
+            arguments = ("--nowrite_report", *arguments)
         patch.setattr(sys, "argv", [script, *map(str, arguments)])
         flags.FLAGS(sys.argv)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from reports import compare, record, run_report
+from reports import compare
+from reports.pages import record, run_report
 from tests.reports import example_runs
 
 NAMES = ("first", "second")

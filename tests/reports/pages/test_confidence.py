@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from reports import confidence
+from reports.pages import confidence
 
 KEYS = [f"{i:03d}" for i in range(400)]
 RIGHT = np.arange(400) % 5 != 0  # 320 of 400

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from reports import model_card, record, run_report
+from reports.pages import model_card, record, run_report
 from tests.reports import example_runs
 
 

@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 from contract import atomic_files
-from reports import confidence, examined, record, run_report
+from reports import examined
+from reports.pages import confidence, record, run_report
 from tests.reports import example_runs
 
 

@@ -1,6 +1,7 @@
 """report.html of a run, or of several, with report.json beside it and a model card."""
 
 import collections
+import json
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, file_names
-from reports import charts, examined, model_card, record, usage
+from reports.pages import charts, model_card, record, usage
 
 SHOWN_ERRORS = 25
 SHOWN_LABELS = 30
@@ -27,7 +28,7 @@ _CURVES = {
 }
 _SAME = {"eval/batch_loss"}  # as the loss, but for rounding
 _TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("reports"),
+    loader=jinja2.PackageLoader("reports.pages"),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
@@ -35,23 +36,24 @@ _TEMPLATES = jinja2.Environment(
 )
 
 
-def write(rows: examined.Examined | None, directory: str, **facts: Any) -> None:
+def write(rows: Any, directory: str, **facts: Any) -> None:
     """Writes report.json, report.html and, beside weights, README.md.
 
     Each is whole or absent. An evaluation is not replaced by predictions of other rows
     that came later.
 
     Args:
-        rows: what was evaluated, or None.
+        rows: an examined.Examined of what was evaluated, or None.
         directory: of the run.
         **facts: see record.of_run.
     """
     if _is_kept(directory, rows, trains=facts["trains"]):
         return
-    found = record.of_run(rows, directory=directory, **facts)
+    text = record.text_of(record.of_run(rows, directory=directory, **facts))
+    found = json.loads(text)  # what a reader of the file has
     where = usage.place(directory)
     files: dict[str, Iterable[str]] = {
-        record.path_of(directory): [record.text_of(found)],
+        record.path_of(directory): [text],
         os.path.join(directory, file_names.REPORT_PAGE): [page(found, where)],
     }
     if found["has_weights"]:

@@ -48,6 +48,7 @@ def lines(title: str, curves: Mapping[str, Sequence[Sequence[float]]]) -> Any:
                 steps, values, color=colour, label=name, marker=marker, markersize=3
             )
         axes.set_xlabel("step")
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
         if len(curves) > 1:
             axes.legend(frameon=False)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from contract import atomic_files, file_names
-from reports import confidence, curves, examined
+from reports.pages import confidence, curves
 
 SCHEMA = 1  # raised where an older reader would misread a newer file
 ERRORS = 200  # kept with their texts, the worst first
@@ -21,7 +21,7 @@ _BINS = 20  # of a histogram
 
 
 def of_run(
-    rows: examined.Examined | None,
+    rows: Any,
     *,
     directory: str,
     flags: Mapping[str, Any],
@@ -31,7 +31,7 @@ def of_run(
     """The record of a run.
 
     Args:
-        rows: what was evaluated, or None.
+        rows: an examined.Examined of what was evaluated, or None.
         directory: of the run, with its event files.
         flags: {flag: value} of all flags of the script.
         defaults: the same, as they are where nothing is given.
@@ -63,8 +63,8 @@ def _split(lengths=(), **facts):
     }
 
 
-def evaluation(rows: examined.Examined) -> dict[str, Any]:
-    """Scores with intervals, errors, and of each row its key, verdict and loss."""
+def evaluation(rows: Any) -> dict[str, Any]:
+    """Of an examined.Examined: scores with intervals, errors, a verdict on each row."""
     keys = row_keys(rows.texts)
     resampled = confidence.resample(rows.rescore, keys) if keys else {}
     intervals = {name: confidence.interval(v) for name, v in resampled.items()}
@@ -146,7 +146,7 @@ def _errors(rows, keys):
 
 def text_of(record: Mapping[str, Any]) -> str:
     """The record as JSON, equal for equal records; what is not a number is null."""
-    return json.dumps(_finite(record), sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(_finite(record), ensure_ascii=False) + "\n"
 
 
 def _finite(value):

@@ -11,7 +11,7 @@ import tensorflow as tf
 import yaml
 
 from contract import file_names
-from reports import usage
+from reports.pages import usage
 
 # Follows the front matter; says whether the rest is as it was written.
 _MARK = (
