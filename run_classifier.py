@@ -134,10 +134,7 @@ def make_task(config, tokenizer, data):
 def score(data, split, outputs, batch_size):
     """Probabilities, decisions and, where labels are known, scores of a split."""
     logits, label_ids = outputs["logits"], data.label_ids[split]
-    probabilities = np.asarray(heads.probabilities(data.problem_type, logits))
-    decisions = predictions.decide(
-        data.label_set, probabilities, FLAGS.multi_label_threshold
-    )
+    probabilities, decisions = decide(data, logits)
     scores, each = {}, None
     if label_ids is not None:
         each = losses.classifier_losses(data.problem_type, logits, label_ids)
@@ -146,6 +143,13 @@ def score(data, split, outputs, batch_size):
         scores["loss"] = each.mean()
         scores["batch_loss"] = evaluation.mean_loss(each, batch_size)
     return predictions.Scored(probabilities, decisions, scores, each)
+
+
+def decide(data, logits):
+    """Probabilities and what they decide."""
+    probabilities = np.asarray(heads.probabilities(data.problem_type, logits))
+    threshold = FLAGS.multi_label_threshold
+    return probabilities, predictions.decide(data.label_set, probabilities, threshold)
 
 
 def evaluate(scored):
@@ -164,19 +168,13 @@ def examine(data, split, scored):
 
 def report_hook(tokenizer, data):
     """What writes the report of a run, with explanations if asked to."""
-
-    def decide(logits):
-        shares = np.asarray(heads.probabilities(data.problem_type, logits))
-        return predictions.decide(data.label_set, shares, FLAGS.multi_label_threshold)
+    told = data, tokenizer.vocab, functools.partial(decide, data)
+    words = functools.partial(explanations.of_rows, *told)
 
     def explain(model, rows, settings):
+        weigh = functools.partial(attribution.token_weights, model)
         weigh = steps.predict_function(
-            functools.partial(attribution.token_weights, model),
-            settings.run.strategy,
-            jit_compile=settings.run.jit_compile,
-        )
-        words = functools.partial(
-            explanations.of_rows, data, vocab=tokenizer.vocab, decide=decide
+            weigh, settings.run.strategy, jit_compile=settings.run.jit_compile
         )
         rest = words, FLAGS.explain, settings
         return explaining.explain(weigh, rows, data.examples, *rest)

@@ -11,23 +11,22 @@ from data_pipeline.text import tokenization
 
 def of_rows(
     data: labelled_texts.LabelledTexts,
+    vocab: Sequence[str],
+    decide: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
     split: str,
     indices: Sequence[int],
     outputs: Mapping[str, np.ndarray],
-    *,
-    vocab: Sequence[str],
-    decide: Callable[[np.ndarray], np.ndarray],
 ) -> list[dict[str, Any]]:
-    """What was predicted for rows of a split, and what its words weighed.
+    """What was predicted for rows of a split, and what their words weighed.
 
     Args:
+        vocab: tokens in the order of their ids.
+        decide: logits -> probabilities and `Scored.predictions`.
         indices: K rows of the split.
         outputs: "weights" float [K, S] of tokens, and "logits" [K, C].
-        vocab: tokens in the order of their ids.
-        decide: logits -> decisions, in the form of `LabelSet.encode`.
     """
     packed, table = data.packed[split], data.tables[split]
-    decisions = decide(outputs["logits"])
+    _, decisions = decide(outputs["logits"])
     found = []
     for place, i in enumerate(indices):
         ids = packed.tokens[packed.splits[i] : packed.splits[i + 1]]

@@ -113,12 +113,3 @@ def pad(tokens, first_lengths, length: int | None = None):
         features.INPUT_MASK: tf.cast(is_real, tf.int32),
         features.SEGMENT_IDS: tf.cast(is_second, tf.int32),
     }
-
-
-def with_a_column(grids):
-    """Widens an empty result of `pad` to S = 1: no network takes inputs [0, 0]."""
-
-    def widened(grid):
-        return tf.pad(grid, [[0, 0], [0, tf.cast(tf.shape(grid)[1] == 0, tf.int32)]])
-
-    return {name: widened(grid) for name, grid in grids.items()}

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from contract import features
 
@@ -54,3 +55,12 @@ def grids(packed: Any, length: int, rows: slice = slice(None)):
         features.INPUT_MASK: is_real.astype(features.INTEGER),
         features.SEGMENT_IDS: is_second.astype(features.INTEGER),
     }
+
+
+def with_a_column(grids):
+    """Widens empty features to S = 1: no network takes inputs [0, 0]."""
+
+    def widened(grid):
+        return tf.pad(grid, [[0, 0], [0, tf.cast(tf.shape(grid)[1] == 0, tf.int32)]])
+
+    return {name: widened(grid) for name, grid in grids.items()}
