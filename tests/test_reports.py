@@ -66,7 +66,7 @@ def test_runs_are_compared_row_by_row(places, runs):
     assert found.shared == 18 == sum(found.counts)
     right = [sum(each["evaluation"]["is_correct"]) for each in records]
     assert right == [found.counts[0] + found.counts[i] for i in (1, 2)]
-    assert found.flags == {}
+    assert found.flags == {"seed": (1, 2)}
 
 
 def test_predictions_of_labelled_rows_say_whether_they_are_right(places, runs):

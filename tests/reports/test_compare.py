@@ -42,8 +42,8 @@ def test_difference_has_the_interval_of_pairs(found):
     # 6 of 60 rows differ, all of them one way: a binomial share of 0.1
     deviation = math.sqrt(0.1 * 0.9 / 60)
     low, high = accuracy.interval
-    assert low == pytest.approx(0.1 - 1.96 * deviation, abs=0.5 / 60)
-    assert high == pytest.approx(0.1 + 1.96 * deviation, abs=1.5 / 60)
+    assert low == pytest.approx(0.1 - 1.96 * deviation, abs=1 / 60)
+    assert high == pytest.approx(0.1 + 1.96 * deviation, abs=1 / 60)
     assert accuracy.is_clear
     # twin: resamples that are no pairs would be as wide as both runs together
     apart = np.sqrt(0.2 * 0.8 / 60 + 0.1 * 0.9 / 60) * 1.96 * 2

@@ -70,7 +70,7 @@ def of_run(settings, model, kind, data, step, results, seconds):
         "trains": settings.trains,
         "command": settings.command,
         "training_command": command,
-        "flags": settings.flags,
+        "flags": {**settings.flags, "seed": settings.seed},
         "has_weights": bool(tf.io.gfile.glob(weights)),
         "has_export": tf.io.gfile.isdir(os.path.join(directory, "export")),
         "environment": {

@@ -1,5 +1,6 @@
 """report.html and report.json: what they say, and what they never hold."""
 
+import dataclasses
 import html.parser
 import itertools
 import json
@@ -207,7 +208,7 @@ def test_killed_between_files_each_is_whole(tmp_path, monkeypatch):
 
 def test_predictions_do_not_replace_an_evaluation(tmp_path):
     before = written(tmp_path)
-    test_rows = examined.of("test", vars(example_runs.rows(9)) | {"decisions": None})
+    test_rows = dataclasses.replace(example_runs.rows(9), split="test")
     assert written(tmp_path, test_rows, trains=False) == before
     assert written(tmp_path, example_runs.rows(9), trains=False) != before
 
@@ -223,11 +224,11 @@ def test_thousand_rows_take_less_than_three_seconds_and_two_megabytes(tmp_path):
 
 def test_regression_lists_the_largest_errors_and_no_verdicts(tmp_path):
     numbers = np.arange(5.0)
-    rows = examined.of(
-        "dev",
-        vars(example_runs.rows(5))
-        | {"decisions": None, "losses": numbers}
-        | {"numbers": {"labels": numbers, "predictions": numbers * 2}},
+    rows = dataclasses.replace(
+        example_runs.rows(5),
+        decisions=None,
+        numbers=examined.Numbers(labels=numbers, predictions=numbers * 2),
+        losses=numbers,
     )
     written(tmp_path, rows)
     found = record.read(str(tmp_path))["evaluation"]
