@@ -58,8 +58,7 @@ from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
 from modeling import attribution, heads, losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from reports import examined
-from reports.pages import run_report
+from reports import examined, run_report
 from serving import export
 from training import checkpoints, errors, fine_tuning, steps
 from training.flags import run_flags

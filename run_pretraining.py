@@ -46,7 +46,7 @@ from data_pipeline.pretraining import cloze_table, masking, record_sets
 from data_pipeline.text import vocabulary_checks
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from reports.pages import run_report
+from reports import run_report
 from training import errors, run, steps
 from training.distribution import devices
 from training.flags import run_flags

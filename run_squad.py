@@ -38,7 +38,7 @@ from data_pipeline.squad import (
 from data_pipeline.text import vocabulary_checks
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from reports.pages import run_report
+from reports import run_report
 from serving import export, question_answering
 from training import errors, fine_tuning, run
 from training.flags import run_flags

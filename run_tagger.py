@@ -40,7 +40,7 @@ from data_pipeline.tagging import (
 from data_pipeline.text import vocabulary_checks
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from reports.pages import run_report
+from reports import run_report
 from serving import export, tagging
 from training import errors, fine_tuning
 from training.flags import run_flags

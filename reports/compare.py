@@ -30,7 +30,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 import numpy as np
 
 from contract import atomic_files
-from reports.pages import confidence, record, run_report
+from reports.pages import confidence, record, run_page
 
 SHOWN_ROWS = 20
 _TEXT_COLUMNS = 100  # of a row on a terminal
@@ -236,7 +236,7 @@ def _main(argv: Sequence[str], output_file: str | None) -> int:
         found = compare(record.read(argv[1]), record.read(argv[2]), (argv[1], argv[2]))
         print("\n".join(text_of(found)))
         if output_file:
-            page = run_report.render("comparison.html", found=found)
+            page = run_page.render("comparison.html", found=found)
             atomic_files.write_text(output_file, page)
             print(f"page: {output_file}")
     except (ValueError, OSError) as error:

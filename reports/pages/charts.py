@@ -33,6 +33,7 @@ _STYLE = {
     "xtick.labelcolor": _INK,
     "ytick.labelcolor": _INK,
     "font.size": 9,
+    "text.parse_math": False,  # a name may have a dollar
     "figure.constrained_layout.use": True,
 }
 
@@ -83,27 +84,26 @@ def _svg(title: str, said: str, draw: Callable[[Any], None]) -> Any:
     with matplotlib_style.context(_STYLE):
         made = figure.Figure(figsize=_INCHES)
         draw(made.add_subplot())
-        return inline(made, title, said)
-
-
-def inline(made: figure.Figure, title: str, said: str) -> Any:
-    """A matplotlib figure as a <figure> of a page, no two of which share a title.
-
-    `said` is for those who do not see it.
-    """
-    file = io.StringIO()
-    made.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+        file = io.StringIO()
+        made.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", text, flags=re.S)
-    # Ids of a page are different.
-    prefix = re.sub(r"\W+", "-", title.lower())
-    text = re.sub(r'(\sid="|url\(#|href="#)', rf"\1{prefix}-", text)
-    text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
-    text = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", text)
     for colour, variable in {**_VARIABLES, **_SERIES}.items():
         text = text.replace(colour, variable)
-    svg = text.replace("<svg", '<svg role="img" aria-label="{said}"', 1)
+    return framed(text, title, said)
+
+
+def framed(svg: str, title: str, said: str) -> Any:
+    """An <svg> as a <figure> of a page, no two of which share a title.
+
+    `said` is for those who do not see it.
+    """
+    prefix = re.sub(r"\W+", "-", title.lower())  # ids of a page are different
+    svg = re.sub(r'(\sid="|url\(#|href="#)', rf"\1{prefix}-", svg)
+    svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
+    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
+    label = f'<svg role="img" aria-label="{markupsafe.escape(said)}"'
     return markupsafe.Markup("<figure><figcaption>{}</figcaption>{}</figure>").format(
-        title, markupsafe.Markup(svg.replace("{said}", markupsafe.escape(said)))
+        title, markupsafe.Markup(svg.replace("<svg", label, 1))
     )

@@ -36,8 +36,9 @@ def of_run(
         flags: {flag: value} of all flags of the script.
         defaults: the same, as they are where nothing is given.
         facts: what else the page shows: kind, script, command, step, seconds,
-            environment, results, explanations, has_weights, has_export, and data,
-            {split: facts}, among them lengths [N].
+            environment, results, explanations, has_weights, has_export; pictures,
+            [{title, description, svg}]; and data, {split: facts}, among them
+            lengths [N].
     """
     data = facts.pop("data")
     changed = sorted(name for name in flags if flags[name] != defaults.get(name))

@@ -60,6 +60,7 @@ def facts(**changes):
         "has_weights": True,
         "has_export": True,
         "explanations": [],
+        "pictures": [],
         "environment": {"precision": "float32"},
         "data": {
             "train": {

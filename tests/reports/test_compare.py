@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from reports import compare
-from reports.pages import record, run_report
+from reports.pages import record, run_page
 from tests.reports import example_runs
 
 NAMES = ("first", "second")
@@ -93,7 +93,7 @@ def test_what_cannot_be_compared_is_refused(change, message):
 def test_program_prints_and_writes_a_page(tmp_path, capsys):
     for name, wrong_every in (("a", 5), ("b", 10)):
         rows = example_runs.rows(wrong_every=wrong_every, first_text=example_runs.EVIL)
-        run_report.write(rows, str(tmp_path / name), **example_runs.facts())
+        run_page.write(rows, str(tmp_path / name), **example_runs.facts())
     places = [str(tmp_path / name) for name in ("a", "b")]
     page = tmp_path / "c.html"
     capsys.readouterr()

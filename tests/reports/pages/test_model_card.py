@@ -3,12 +3,12 @@
 import pytest
 import yaml
 
-from reports.pages import model_card, record, run_report
+from reports.pages import model_card, record, run_page
 from tests.reports import example_runs
 
 
 def written(directory):
-    run_report.write(example_runs.rows(), str(directory), **example_runs.facts())
+    run_page.write(example_runs.rows(), str(directory), **example_runs.facts())
     return directory / "README.md"
 
 
@@ -56,5 +56,5 @@ def test_card_of_a_person_stays(tmp_path, capsys):
 
 def test_there_is_no_card_without_weights(tmp_path):
     facts = example_runs.facts(has_weights=False)
-    run_report.write(example_runs.rows(), str(tmp_path), **facts)
+    run_page.write(example_runs.rows(), str(tmp_path), **facts)
     assert not (tmp_path / "README.md").exists()

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, file_names
-from reports.pages import charts, model_card, record, usage
+from reports.pages import model_card, record, usage
 
 SHOWN_ERRORS = 25
 SHOWN_LABELS = 30
@@ -130,11 +130,15 @@ def page(found: Mapping[str, Any], where: str) -> str:
 
     `where` is how commands name the directory.
     """
+    from reports.pages import charts  # matplotlib takes most of a second
+
     held_out = found["evaluation"] or {}
     pictures = [
-        charts.bars(title, values, "")
-        for title, values in held_out.get("histograms", {}).items()
+        charts.framed(each["svg"], each["title"], each["description"])
+        for each in found["pictures"]
     ]
+    for title, values in held_out.get("histograms", {}).items():
+        pictures.append(charts.bars(title, values, ""))
     return render(
         "report.html",
         run=found,
@@ -161,6 +165,8 @@ def render(template: str, **values: Any) -> str:
 
 
 def _curves(found):
+    from reports.pages import charts
+
     shown = {
         title: {name: found[name] for name in names if len(found.get(name, ())) > 1}
         for title, names in _CURVES.items()

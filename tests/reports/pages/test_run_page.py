@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from contract import atomic_files
 from reports import examined
-from reports.pages import confidence, record, run_report
+from reports.pages import confidence, record, run_page
 from tests.reports import example_runs
 
 
@@ -47,7 +47,7 @@ class _Page(html.parser.HTMLParser):
 
 def written(directory, rows=None, **changes):
     rows = example_runs.rows() if rows is None else rows
-    run_report.write(rows, str(directory), **example_runs.facts(**changes))
+    run_page.write(rows, str(directory), **example_runs.facts(**changes))
     return (directory / "report.html").read_text("utf-8")
 
 
@@ -244,7 +244,7 @@ def test_runs_below_a_directory_are_one_table(tmp_path):
             flags={"learning_rate": rate},
         )
     written(tmp_path / "predictions")  # no run of the grid
-    run_report.write_all(str(tmp_path))
+    run_page.write_all(str(tmp_path))
     text = (tmp_path / "report.html").read_text()
     said = _Page(text).text
     assert "2 runs" in said
