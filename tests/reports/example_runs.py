@@ -45,12 +45,12 @@ def facts(**changes):
     flags = {
         "learning_rate": 2e-5,
         "max_seq_length": 32,
-        "train_file": "/home/me/t.tsv",
+        "train_file": "/Users/me/t.tsv",
     }
     return {
         "kind": "text-classification",
-        "command": "python run_classifier.py --train_file=/home/me/t.tsv",
-        "training_command": "python run_classifier.py --train_file=/home/me/t.tsv",
+        "command": "python run_classifier.py --train_file=/Users/me/t.tsv",
+        "training_command": "python run_classifier.py --train_file=/Users/me/t.tsv",
         "flags": flags | changes.pop("flags", {}),
         "defaults": {"learning_rate": 5e-5, "max_seq_length": 32, "train_file": None},
         "step": 30,
@@ -64,7 +64,7 @@ def facts(**changes):
         "environment": {"precision": "float32"},
         "data": {
             "train": {
-                "path": "/home/me/t.tsv",
+                "path": "/Users/me/t.tsv",
                 "count": 4,
                 "unit": "rows",
                 "lengths": [3, 4, 4, 9],

@@ -36,7 +36,7 @@ def test_metadata_is_yaml_whatever_the_names(tmp_path):
 
 def test_card_names_no_place_of_ones_own_machine(tmp_path):
     text = written(tmp_path / "mine").read_text()
-    assert "--train_file=t.tsv" in text and "/home/me" not in text
+    assert "--train_file=t.tsv" in text and "/Users/me" not in text
     assert str(tmp_path) not in text
     assert "| accuracy | 0.8000 |" in text
 
