@@ -58,7 +58,7 @@ from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
 from modeling import attribution, heads, losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from reports import examined, run_report
+from reports import examined, pictures, run_report
 from serving import export
 from training import checkpoints, errors, fine_tuning, steps
 from training.flags import run_flags
@@ -120,6 +120,7 @@ def make_task(config, tokenizer, data):
         score=functools.partial(score, data),
         evaluate=evaluate,
         examine=functools.partial(examine, data),
+        pictures=pictures.summaries,
         show=functools.partial(show, data),
         report=report_hook(tokenizer, data),
         predict=functools.partial(predict, data),

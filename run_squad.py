@@ -31,6 +31,7 @@ from absl import logging
 from contract import file_names
 from data_pipeline.squad import (
     answer_choice,
+    answer_outcomes,
     answering_graph,
     question_sets,
     squad_files,
@@ -38,9 +39,9 @@ from data_pipeline.squad import (
 from data_pipeline.text import vocabulary_checks
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from reports import run_report
+from reports import examined, pictures, run_report
 from serving import export, question_answering
-from training import errors, fine_tuning, run
+from training import errors, fine_tuning, recording
 from training.flags import run_flags
 from training.results import run_facts
 
@@ -114,6 +115,9 @@ def make_task(config, tokenizer, data, choice, pad_to):
         )
         return question_sets.Answered(answers, question_sets.score(questions, answers))
 
+    def examine(split, answered):
+        return examined.of(split, answer_outcomes.collect(data["predict"], answered))
+
     def write_records(output_dir):
         for questions in data.values():
             question_sets.write_records(output_dir, questions, FLAGS.max_seq_length)
@@ -129,6 +133,8 @@ def make_task(config, tokenizer, data, choice, pad_to):
         store=checkpoint.store,
         objective=losses.span(),
         score=score,
+        examine=examine,
+        pictures=pictures.summaries,
         report=report_hook(data),
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
@@ -158,7 +164,7 @@ def predict(answered, settings, global_step):
         print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")
         return {}
     results = {**answered.scores, "global_step": global_step}
-    run.record(settings, global_step, answered.scores, results)
+    recording.record(settings, global_step, answered.scores, results)
     return results
 
 

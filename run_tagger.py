@@ -27,11 +27,12 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import tensorflow as tf
 
-from contract import file_names
+from contract import features, file_names
 from data_pipeline import label_maps
 from data_pipeline.files import label_files
 from data_pipeline.tagging import (
     sentence_sets,
+    tag_outcomes,
     tag_predictions,
     tag_sets,
     tagged_files,
@@ -40,7 +41,7 @@ from data_pipeline.tagging import (
 from data_pipeline.text import vocabulary_checks
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from reports import run_report
+from reports import examined, pictures, run_report
 from serving import export, tagging
 from training import errors, fine_tuning
 from training.flags import run_flags
@@ -101,6 +102,8 @@ def make_task(config, tokenizer, tag_set, data):
         score=lambda split, outputs, _: sentence_sets.decide(
             data[split], outputs, tag_set
         ),
+        examine=functools.partial(examine, tag_set, data),
+        pictures=pictures.summaries,
         report=report_hook(data),
         predict=functools.partial(predict, tag_set, data),
         export=functools.partial(export_model, tokenizer, tag_set, label_map),
@@ -110,10 +113,14 @@ def make_task(config, tokenizer, tag_set, data):
 
 
 def best_tags(model):
-    """The likeliest tag of each token, and its probability: all that is fetched."""
+    """The likeliest tag of each token, its probability, and the loss of a known tag."""
 
-    def forward(features, training):
-        return tagging_graph.best_tags(model(features, training=training)["logits"])
+    def forward(batch, training):
+        logits = model(batch, training=training)["logits"]
+        found = tagging_graph.best_tags(logits)
+        if features.LABEL_IDS in batch:
+            found["losses"] = losses.tag_losses(logits, batch[features.LABEL_IDS])
+        return found
 
     return forward
 
@@ -126,6 +133,12 @@ def report_hook(data):
         is_wanted=FLAGS.write_report,
         defaults=command_line.defaults(),
     )
+
+
+def examine(tag_set, data, split, tagged):
+    """What reports/ shows of tagged sentences."""
+    found = tag_outcomes.collect(data[split], tagged, tag_set.file_scheme)
+    return examined.of(split, found)
 
 
 def predict(tag_set, data, tagged, settings, _):

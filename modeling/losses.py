@@ -100,6 +100,12 @@ def span():
     return Objective(counts, totals)
 
 
+def tag_losses(logits, label_ids):
+    """Cross-entropy [B, S] of logits [B, S, C]; 0 where label_ids are negative."""
+    losses = cross_entropy(logits, ops.maximum(label_ids, 0))
+    return ops.where(label_ids >= 0, losses, 0.0)
+
+
 def tagger():
     """Mean cross-entropy of the tokens that have a label (BERT section 5.3).
 
@@ -112,9 +118,8 @@ def tagger():
         return {"tagger_loss": ops.sum(ops.cast(is_labelled, "float32"))}
 
     def totals(features, outputs):
-        label_ids = features["label_ids"]
-        losses = cross_entropy(outputs["logits"], ops.maximum(label_ids, 0))  # [B, S]
-        return {"tagger_loss": ops.sum(ops.where(label_ids >= 0, losses, 0.0))}
+        losses = tag_losses(outputs["logits"], features["label_ids"])
+        return {"tagger_loss": ops.sum(losses)}
 
     return Objective(counts, totals)
 

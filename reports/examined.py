@@ -53,6 +53,8 @@ class Examined:
         losses: float [N], larger for worse errors.
         scores: {name: value} over all rows.
         rescore: int [K] of row numbers, which may repeat -> the scores of these rows.
+        confidences: float [N] probability of the prediction, where a row is not one
+            decision; else None.
         decisions: None where the task does not choose between classes.
         numbers: None where the task does not predict numbers.
         histograms: {title: float [K]}, such as lengths of answers.
@@ -66,6 +68,7 @@ class Examined:
     losses: np.ndarray
     scores: Mapping[str, float]
     rescore: Callable[[np.ndarray], Mapping[str, float]]
+    confidences: np.ndarray | None = None
     decisions: Decisions | None = None
     numbers: Numbers | None = None
     histograms: Mapping[str, Any] = dataclasses.field(default_factory=dict)

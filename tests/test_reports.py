@@ -20,14 +20,14 @@ def places(tmp_path_factory):
     return directory
 
 
-def run(places, name, *arguments, reports=True):
+def run(places, name, *arguments, draws=True):
     done = tiny.run_script(
         "run_classifier",
         *(f"--{split}_file={places}/{split}.tsv" for split in ("train", "dev", "test")),
         *(f"--pretrained={places}/model", f"--output_dir={places / name}"),
         *("--max_seq_length=16", "--do_train", "--do_eval", "--do_predict", *BRIEF),
         *arguments,
-        reports=reports,
+        draws=draws,
     )
     assert done.code == 0, done.err
     return done
@@ -91,7 +91,7 @@ def test_worst_errors_are_explained_first(places, runs):
 
 
 def test_report_changes_no_other_file(places, runs):
-    without = run(places, "without", "--seed=1", reports=False)
+    without = run(places, "without", "--seed=1", draws=False)
     assert "report:" not in without.out
     for name in ("eval_results.txt", "test_results.tsv", "test_predictions.jsonl"):
         with_report = (places / "runs" / "seed-1" / name).read_bytes()

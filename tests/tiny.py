@@ -198,10 +198,11 @@ def _logged():
         logging.getLogger().removeHandler(handler)
 
 
-def run_script(script, *arguments, reports=False):
+def run_script(script, *arguments, draws=False):
     """A script such as run_classifier in this process; an exception passes through.
 
-    Writes no report unless it is about `reports`, which take a second each.
+    Unless it `draws`, it makes neither pictures nor a report, which take longer than
+    such a run.
     """
     out, err = io.StringIO(), io.StringIO()
     code = 0
@@ -210,10 +211,12 @@ def run_script(script, *arguments, reports=False):
         pytest.MonkeyPatch.context() as patch,
         _logged() as log,
     ):
-        if "write_report" in names and not reports:
+        if "write_report" in names and not draws:
             arguments = ("--nowrite_report", *arguments)
         patch.setattr(sys, "argv", [script, *map(str, arguments)])
         flags.FLAGS(sys.argv)
+        if not draws and "reports.pictures" in sys.modules:
+            patch.setattr("reports.pictures.of", lambda seen: {})
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 _imported(script).main([])

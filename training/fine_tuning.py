@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from training import errors, grid, run, seeds, steps
+from training import errors, grid, recording, run, seeds, steps
 from training.distribution import devices
 from training.results import evaluation
 
@@ -56,7 +56,8 @@ class Task:
         export: model, output_dir -> path of the SavedModel it writes.
         outputs: model -> the function of features whose outputs `score` takes.
         evaluate: Scored of "dev" -> lines of eval_results.txt except global_step.
-        examine: split, its Scored -> what reports/ makes pictures of, or None.
+        examine: split, its Scored -> what `pictures` takes.
+        pictures: what `examine` gives -> what reporting.Reporter.show takes.
         show: model, Scored of "dev", Settings -> None; writes what else to look at.
         report: model, Settings, what `examine` returned, step, results, seconds ->
             None; writes the report. A model of None stands for several runs.
@@ -76,6 +77,7 @@ class Task:
     outputs: Callable[[Any], Callable[..., Mapping[str, Any]]] = lambda model: model
     evaluate: Callable[[Any], dict[str, Any]] = lambda scored: scored.results("eval")
     examine: Callable[[str, Any], Any] = lambda split, scored: None
+    pictures: Callable[[Any], Mapping[str, Any]] = lambda seen: {}
     show: Callable[[Any, Any, Any], None] = lambda model, scored, settings: None
     report: Callable[..., None] = lambda *ended: None
     write_records: Callable[[str], None] = lambda directory: None
@@ -152,15 +154,18 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         scored = score.at(step, "dev", settings.eval_batch_size)
         results |= {**task.evaluate(scored), "global_step": step}
         scores, rows = scored.scores, task.examine("dev", scored)
-        run.record(its_own, step, scores, results)
+        recording.record(its_own, step, scores, results)
         with errors.of_writing():
             task.show(model, scored, settings)
+        _picture(task, its_own, step, rows)
     if settings.predicts:
         splits = task.splits
         split = "dev" if splits.get("dev") is splits["test"] else "test"
         scored = score.at(step, split, settings.predict_batch_size)
         results |= task.predict(scored, its_own, step)
         scores, rows = scores or scored.scores, rows or task.examine(split, scored)
+        if split == "dev":
+            _picture(task, its_own, step, rows)
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
     if settings.exports and its_own.writes:
@@ -171,6 +176,11 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         task.report(model, settings, rows, step, results, seconds)
     devices.wait_for_all(its_own.strategy, "write results and exports")
     return grid.Outcome(results, scores)
+
+
+def _picture(task: Task, its_own: run.Settings, step: int, rows: Any) -> None:
+    if its_own.writes:
+        recording.show(its_own, step, task.pictures(rows))
 
 
 def _scorer(task: Task, settings: Settings, model: Any) -> evaluation.Remembered:

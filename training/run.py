@@ -300,19 +300,6 @@ def lost_workers_named(strategy: Any) -> Iterator[None]:
         ) from error
 
 
-def record(
-    settings: Settings, step: int, scores: Mapping[str, Any], results: Mapping[str, Any]
-) -> None:
-    """Writes scores to TensorBoard, results to a file; InputError if that fails."""
-    if not settings.writes:
-        return
-    path = os.path.join(settings.output_dir, file_names.EVAL_RESULTS)
-    reporter = reporting.Reporter(settings.output_dir, step)
-    with errors.of_writing(), contextlib.closing(reporter):
-        reporter.write("eval", step, scores)
-        run_directory.write_results(path, results)
-
-
 def _announce(settings: Settings, training: Training, step: int) -> None:
     assert settings.plan is not None
     share = settings.batch_size // settings.strategy.num_replicas_in_sync

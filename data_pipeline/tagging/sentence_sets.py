@@ -73,6 +73,7 @@ class Tagged:
     probabilities: list[list[float]]  # of each tag, 0..1
     scores: dict[str, float]  # {} where the right tags are unknown
     type_scores: dict[str, dict[str, float]]  # the same for each type of span
+    losses: np.ndarray | None = None  # float [words]; None where tags are unknown
 
     def results(self, prefix: str) -> dict[str, float]:
         """All scores under names such as eval_f1 and eval_f1_person."""
@@ -165,7 +166,7 @@ def decide(
     """Decides on a tag for each word, and scores them where the right ones are known.
 
     `outputs` holds "ids", int, and "probabilities", float, both [N, S], of the
-    likeliest tag of each token.
+    likeliest tag of each token; and "losses", float, where the right ones are known.
     """
     ids = data.windows.by_sentence(data.windows.by_word(outputs["ids"]))
     probabilities = data.windows.by_word(outputs["probabilities"])
@@ -177,7 +178,8 @@ def decide(
         if scheme != tag_schemes.PLAIN:
             type_scores = tag_scores.score_types(given, tags, scheme)
     by_sentence = data.windows.by_sentence(probabilities)
-    return Tagged(tags, by_sentence, scores, type_scores)
+    losses = data.windows.by_word(outputs["losses"]) if "losses" in outputs else None
+    return Tagged(tags, by_sentence, scores, type_scores, losses)
 
 
 def score_names(tag_set: tag_sets.TagSet) -> tuple[str, ...]:

@@ -38,16 +38,33 @@ class Reporter:
         """Adds numbers to the curves `<kind>/<name>`, and Markdown to the texts."""
         if not self._writes:
             return
-        with self._written(kind):
-            if kind not in self._writers:
-                path = os.path.join(self._directory, kind)
-                self._writers[kind] = tf.summary.create_file_writer(path)
-            with self._writers[kind].as_default(step):
-                for name, value in scalars.items():
-                    if isinstance(value, str):
-                        tf.summary.text(f"{kind}/{name}", value)
-                    else:
-                        tf.summary.scalar(f"{kind}/{name}", float(value))
+        with self._written(kind), self._writer(kind).as_default(step):
+            for name, value in scalars.items():
+                if isinstance(value, str):
+                    tf.summary.text(f"{kind}/{name}", value)
+                else:
+                    tf.summary.scalar(f"{kind}/{name}", float(value))
+
+    def show(self, kind, step, shown):
+        """Adds {name: (PNG, Markdown or float [K] for a histogram, description)}."""
+        if not (self._writes and shown):
+            return
+        with self._written(kind), self._writer(kind).as_default(step):
+            for name, (value, description) in shown.items():
+                tag, about = f"{kind}/{name}", {"description": description}
+                if isinstance(value, bytes):
+                    pixels = tf.io.decode_png(value)[tf.newaxis]
+                    tf.summary.image(tag, pixels, **about)
+                elif isinstance(value, str):
+                    tf.summary.text(tag, value, **about)
+                else:
+                    tf.summary.histogram(tag, value, **about)
+
+    def _writer(self, kind):
+        if kind not in self._writers:
+            path = os.path.join(self._directory, kind)
+            self._writers[kind] = tf.summary.create_file_writer(path)
+        return self._writers[kind]
 
     @contextlib.contextmanager
     def _written(self, kind):

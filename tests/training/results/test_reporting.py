@@ -2,6 +2,7 @@
 
 import io
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing import event_accumulator
@@ -113,3 +114,47 @@ def test_progress_in_a_file(tmp_path, clock):
         "step 4000/4000 (100 %)  loss 0.5000  rate 0.00e+00  13 examples/s  "
         "128 tokens/s  0:00 left",
     ]
+
+
+def test_pictures_and_histograms_reach_tensorboard(tmp_path, clock):
+    """With their descriptions; a picture that is a pixel stays it."""
+    pixel = tf.io.encode_png(tf.constant([[[10, 200, 30]]], tf.uint8)).numpy()
+    reporter = reporting.Reporter(str(tmp_path), 40)
+    reporter.show(
+        "eval",
+        7,
+        {
+            "one": (pixel, "A pixel."),
+            "table": ("| a |", "A table."),
+            "odds": (np.array([1.0, 2.0, 2.0]), "Odds."),
+        },
+    )
+    reporter.close()
+    accumulator = event_accumulator.EventAccumulator(
+        str(tmp_path / "eval"), size_guidance={"tensors": 0}
+    )
+    accumulator.Reload()
+    found = {
+        tag: accumulator.SummaryMetadata(tag) for tag in accumulator.Tags()["tensors"]
+    }
+    plugins = {tag: data.plugin_data.plugin_name for tag, data in found.items()}
+    assert plugins == {
+        "eval/one": "images",
+        "eval/table": "text",
+        "eval/odds": "histograms",
+    }
+    assert found["eval/odds"].summary_description == "Odds."
+    (event,) = accumulator.Tensors("eval/one")
+    *_, picture = tf.make_ndarray(event.tensor_proto)
+    assert event.step == 7
+    assert tf.io.decode_png(picture).numpy().tolist() == [[[10, 200, 30]]]
+    (event,) = accumulator.Tensors("eval/odds")
+    assert tf.make_ndarray(event.tensor_proto)[:, 2].sum() == 3
+
+
+def test_nothing_to_show_writes_nothing(tmp_path, clock):
+    for writes, shown in ((True, {}), (False, {"table": ("| a |", "A table.")})):
+        reporter = reporting.Reporter(str(tmp_path), 40, writes=writes)
+        reporter.show("eval", 7, shown)
+        reporter.close()
+    assert not list(tmp_path.iterdir())

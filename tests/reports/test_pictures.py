@@ -1,0 +1,158 @@
+"""Tests of reports/pictures.py and figures.py."""
+
+import re
+import struct
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+
+from reports import diagnostics, examined, figures, pictures
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def seen(**outcome):
+    return examined.Examined(
+        split="dev",
+        texts=[("text",)] * 4,
+        expected=["a"] * 4,
+        predicted=["b"] * 4,
+        is_correct=np.zeros(4, bool),
+        losses=np.arange(4.0),
+        scores={},
+        rescore=lambda rows: {},
+        **outcome,
+    )
+
+
+def classes(count, **changes):
+    labels = np.arange(4) % count
+    probabilities = np.eye(count)[(labels + (labels == 1)) % count]
+    values = {
+        "class_names": [f"class {i}" for i in range(count)],
+        "labels": labels,
+        "predictions": probabilities.argmax(axis=1),
+        "probabilities": probabilities,
+        "confidences": probabilities.max(axis=1),
+    }
+    return seen(decisions=examined.Decisions(**{**values, **changes}))
+
+
+def drawn_texts(svg):
+    root = xml.etree.ElementTree.fromstring(svg)
+    return [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+@pytest.mark.parametrize(
+    ("found", "names"),
+    [
+        (classes(2), ["confusion", "precision_recall", "reliability"]),
+        (classes(2, probabilities=None), ["confusion", "reliability"]),
+        (
+            classes(2, labels=np.eye(2)[[0, 1, 0, 1]], predictions=np.eye(2)[[0] * 4]),
+            ["label_counts", "precision_recall", "reliability"],
+        ),
+        (
+            seen(
+                numbers=examined.Numbers(labels=np.arange(4.0), predictions=np.ones(4))
+            ),
+            ["predicted_and_given", "residuals"],
+        ),
+        (seen(confidences=np.full(4, 0.5)), ["reliability"]),
+        (seen(), []),
+    ],
+    ids=["classes", "tags", "labels", "numbers", "answers", "nothing"],
+)
+def test_pictures_suit_what_was_decided(found, names):
+    """Each is a PNG of more than one color, and its text stays text in SVG."""
+    chosen = pictures.of(found)
+    assert sorted(chosen) == sorted(names)
+    for picture in chosen.values():
+        figure = picture.draw()
+        png = figures.png(figure)
+        width, height = struct.unpack(">II", png[16:24])
+        assert png.startswith(PNG) and 300 < width < 1400 and 200 < height < 1400
+        assert drawn_texts(figures.svg(figure))
+
+
+def test_small_matrices_show_counts_and_large_ones_their_worst_errors():
+    matrix = np.diag([5, 6]) + np.array([[0, 17], [0, 0]])
+    small = drawn_texts(figures.svg(figures.confusion(matrix, ["no", "yes"])))
+    assert {"5", "17", "6", "no", "yes"} <= set(small)
+    assert "0" not in small  # the empty cell; the scale has 0.0
+    large = np.diag(np.full(100, 3))
+    large[7, 8], large[30, 4] = 41, 40
+    names = [f"class {i}" for i in range(100)]
+    shown = drawn_texts(figures.svg(figures.confusion(large, names)))
+    title = "81 of 81 errors; 100 classes are too many for a matrix"
+    assert {"class 7 → class 8", "class 30 → class 4", "41", "40", title} <= set(shown)
+    assert "class 50" not in " ".join(shown)
+
+
+def test_a_hundred_curves_are_the_worst_few():
+    names = [f"class {i}" for i in range(100)]
+    curve = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    curves = {i: diagnostics.Curve(*curve, 1 - i / 1000) for i in range(100)}
+    figure = figures.precision_recall(curves, names)
+    shown = drawn_texts(figures.svg(figure))
+    assert sum(text.startswith("class") for text in shown) == figures.CURVES
+    assert {"class 99  0.901", "class 93  0.907"} <= set(shown)
+
+
+def test_svg_takes_the_ink_of_the_page_and_repeats():
+    """Without a ground of its own it is readable on white and on black."""
+    matrix = np.array([[1, 2], [3, 4]])
+    svg = figures.svg(figures.confusion(matrix, ["a", "b"]))
+    assert svg == figures.svg(figures.confusion(matrix, ["a", "b"]))
+    assert "currentColor" in svg and not re.search(r"fill: #(1f2023|000000)\b", svg)
+    assert svg.startswith("<svg") and "<metadata" not in svg
+
+
+def test_names_are_text_whatever_they_hold():
+    """Dollars are no formula, line ends no lines; missing letters bring no warning."""
+    names = ["$x^2$ & <b>", "a\nb", "体育", "n" * 40]
+    shown = drawn_texts(figures.svg(figures.confusion(np.eye(4, dtype=int), names)))
+    assert {"$x^2$ & <b>", "a b", "体育", "n" * 17 + "…"} <= set(shown)
+    assert figures.png(figures.confusion(np.eye(4, dtype=int), names))
+
+
+def test_drawing_leaves_the_users_matplotlib_alone():
+    """No pyplot, no backend chosen, no settings changed; nothing until one draws."""
+    code = """
+import sys
+from reports import pictures, examined
+assert not any(name.startswith("matplotlib") for name in sys.modules)
+import matplotlib, numpy as np
+before = dict(matplotlib.rcParams.copy())
+from reports import figures
+figures.png(figures.histogram(np.arange(3.0), "x"))
+assert "matplotlib.pyplot" not in sys.modules
+assert matplotlib.rcParams._get_backend_or_none() is None
+assert dict(matplotlib.rcParams.copy()) == before
+matplotlib.use("svg")
+figures.png(figures.histogram(np.arange(3.0), "x"))
+assert matplotlib.get_backend() == "svg"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_tensorboard_gets_pictures_a_table_and_histograms():
+    found = seen(
+        decisions=classes(3).decisions, histograms={"null odds, all": np.arange(3.0)}
+    )
+    shown = pictures.summaries(found)
+    kinds = {name: type(value).__name__ for name, (value, _) in shown.items()}
+    assert kinds == {
+        "confusion": "bytes",
+        "precision_recall": "bytes",
+        "reliability": "bytes",
+        "worst_errors": "str",
+        "losses": "ndarray",
+        "null_odds_all": "ndarray",
+    }
+    assert all(description for _, description in shown.values())
+    assert pictures.summaries(None) == {}
