@@ -9,7 +9,12 @@ from reports import compare
 from reports.pages import record
 from tests import tiny
 
-BRIEF = ("--learning_rate=1e-3", "--num_train_epochs=2", "--train_batch_size=8")
+BRIEF = (
+    "--learning_rate=1e-3",
+    "--num_train_epochs=2",
+    "--train_batch_size=8",
+    "--log_steps=4",
+)
 
 
 @pytest.fixture(scope="module")

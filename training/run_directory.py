@@ -1,5 +1,6 @@
 """The files of a run beside its checkpoints, and which run a directory belongs to."""
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -8,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from contract import atomic_files, file_names
-from training import checkpoints
-from training.results import hparams, run_facts
+from training import checkpoints, errors
+from training.results import hparams, reporting, run_facts
 
 # What --overwrite_output_dir removes: what runs write, and nothing else.
 _OWN_PATTERNS = (
@@ -128,3 +129,29 @@ def write_results(path: str, results: Mapping[str, Any]) -> None:
     # str, not format: a float32 is printed with the digits it has
     lines = [f"{key} = {results[key]!s}\n" for key in sorted(results)]
     atomic_files.write_text(path, "".join(lines))
+
+
+def record(
+    settings: Any,
+    step: int,
+    scores: Mapping[str, Any],
+    results: Mapping[str, Any],
+) -> None:
+    """Writes scores to TensorBoard, results to a file; InputError if that fails.
+
+    `settings` are a run.Settings, here and in `show`.
+    """
+    if not settings.writes:
+        return
+    path = os.path.join(settings.output_dir, file_names.EVAL_RESULTS)
+    reporter = reporting.Reporter(settings.output_dir, step)
+    with errors.of_writing(), contextlib.closing(reporter):
+        reporter.write("eval", step, scores)
+        write_results(path, results)
+
+
+def show(settings: Any, step: int, shown: Mapping[str, Any]) -> None:
+    """Writes what Reporter.show takes to TensorBoard; InputError if that fails."""
+    reporter = reporting.Reporter(settings.output_dir, step)
+    with errors.of_writing(), contextlib.closing(reporter):
+        reporter.show("eval", step, shown)
