@@ -56,7 +56,7 @@ from data_pipeline.classification import (
 )
 from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
-from modeling import attribution, heads, losses, models
+from modeling import attribution, heads, joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from reports import examined, pictures, run_report
 from serving import export
@@ -229,14 +229,15 @@ def export_model(data, label_map, model, output_dir):
         logits = model(features, training=False)["logits"]
         return heads.probabilities(data.problem_type, logits)
 
-    module = export.TextClassifier(
-        encode,
-        forward,
-        [variable.value for variable in model.variables],
-        data.label_set.names if data.problem_type == "classification" else (),
-        2 if data.has_pairs else 1,
-    )
-    return export.save(module, os.path.join(output_dir, "export"), label_map)
+    with joined_weights.joined(model) as variables:
+        module = export.TextClassifier(
+            encode,
+            forward,
+            variables,
+            data.label_set.names if data.problem_type == "classification" else (),
+            2 if data.has_pairs else 1,
+        )
+        return export.save(module, os.path.join(output_dir, "export"), label_map)
 
 
 def main(_):

@@ -37,7 +37,7 @@ from data_pipeline.squad import (
     squad_files,
 )
 from data_pipeline.text import vocabulary_checks
-from modeling import losses, models
+from modeling import joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from reports import examined, pictures, run_report
 from serving import export, question_answering
@@ -170,13 +170,14 @@ def predict(answered, settings, global_step):
 
 def export_model(tokenizer, choice, model, output_dir):
     """Writes output_dir/export/<n>: question and context in, answer out."""
-    module = question_answering.QuestionAnswerer(
-        answering_graph.encoder(tokenizer, **squad_flags.limits()),
-        functools.partial(model, training=False),
-        answering_graph.chooser(choice),
-        [variable.value for variable in model.variables],
-    )
-    return export.save(module, os.path.join(output_dir, "export"), {})
+    with joined_weights.joined(model) as variables:
+        module = question_answering.QuestionAnswerer(
+            answering_graph.encoder(tokenizer, **squad_flags.limits()),
+            functools.partial(model, training=False),
+            answering_graph.chooser(choice),
+            variables,
+        )
+        return export.save(module, os.path.join(output_dir, "export"), {})
 
 
 def main(_):

@@ -39,7 +39,7 @@ from data_pipeline.tagging import (
     tagging_graph,
 )
 from data_pipeline.text import vocabulary_checks
-from modeling import losses, models
+from modeling import joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from reports import examined, pictures, run_report
 from serving import export, tagging
@@ -155,14 +155,15 @@ def predict(tag_set, data, tagged, settings, _):
 
 def export_model(tokenizer, tag_set, label_map, model, output_dir):
     """Writes output_dir/export/<n>: text or words in, tags out."""
-    module = tagging.WordTagger(
-        tagging_graph.split_words,
-        tagging_graph.encoder(tokenizer, **tagger_flags.limits()),
-        functools.partial(model, training=False),
-        tagging_graph.chooser(tag_set),
-        [variable.value for variable in model.variables],
-    )
-    return export.save(module, os.path.join(output_dir, "export"), label_map)
+    with joined_weights.joined(model) as variables:
+        module = tagging.WordTagger(
+            tagging_graph.split_words,
+            tagging_graph.encoder(tokenizer, **tagger_flags.limits()),
+            functools.partial(model, training=False),
+            tagging_graph.chooser(tag_set),
+            variables,
+        )
+        return export.save(module, os.path.join(output_dir, "export"), label_map)
 
 
 def main(_):

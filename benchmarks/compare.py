@@ -22,7 +22,7 @@ from benchmarks import rows as rows_lib
 from training import errors
 
 FLAGS = flags.FLAGS
-PEER_VARIANTS = ["sdpa", "eager", "sdpa_compiled"]
+PEER_VARIANTS = ["sdpa", "eager", "sdpa_compiled", "sdpa_frozen"]
 
 
 def define_flags():
@@ -33,7 +33,8 @@ def define_flags():
         "peer_variants",
         PEER_VARIANTS,
         "Attention of the peer, with _compiled for torch.compile, which is tried where "
-        "shapes are fixed; the fastest of a short trial takes part.",
+        "shapes are fixed, and _frozen where weights are as well; the fastest of a "
+        "short trial takes part.",
     )
     flags.DEFINE_string(
         "pretrained", "models/minilm", "Directory of weights, in Hugging Face's layout."
@@ -80,6 +81,13 @@ def turn(python, side, job):
     return lambda: turns.run(command)
 
 
+def takes_part(variant, row):
+    """Whether a variant of the peer can be faster than the plain one in a row."""
+    if variant.endswith("_frozen"):
+        return row.has_fixed_shape and row.action != "train"
+    return row.has_fixed_shape or not variant.endswith("_compiled")
+
+
 def fastest_variant(row, job):
     """The peer's variant for a row, and what the short trial of each gave.
 
@@ -87,9 +95,7 @@ def fastest_variant(row, job):
     told by its last line.
     """
     candidates = [
-        variant
-        for variant in FLAGS.peer_variants
-        if row.has_fixed_shape or not variant.endswith("_compiled")
+        variant for variant in FLAGS.peer_variants if takes_part(variant, row)
     ]
     if len(candidates) == 1:
         return candidates[0], {}
@@ -132,7 +138,8 @@ def measure(name, row, directory):
         "examples": prepared["examples"],
         "gflop": prepared["gflop"],
     }
-    timed = {report.OURS: turn(sys.executable, "ours", sides.Job(**job))}
+    module = "served" if row.action == "answer" else "ours"
+    timed = {report.OURS: turn(sys.executable, module, sides.Job(**job))}
     if FLAGS.peer_python:
         found["variant"], found["trials"] = fastest_variant(row, job)
         best = sides.Job(**{**job, "variant": found["variant"]})

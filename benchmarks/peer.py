@@ -27,11 +27,12 @@ IGNORED = -100  # the label of a token that has none
 # As ours.VARIABLES.
 VARIABLES = ("TORCH_", "ATEN_", "MKL_", "OMP_", "KMP_AFFINITY", "KMP_BLOCKTIME")
 VARIABLES += ("ONEDNN_", "MALLOC_", "LD_PRELOAD")
-# variant -> (attention, whether torch.compile is used)
+# variant -> attention, whether torch.compile is used, whether it may pack the weights
 VARIANTS = {
-    "sdpa": ("sdpa", False),
-    "eager": ("eager", False),
-    "sdpa_compiled": ("sdpa", True),
+    "sdpa": ("sdpa", False, False),
+    "eager": ("eager", False, False),
+    "sdpa_compiled": ("sdpa", True, False),
+    "sdpa_frozen": ("sdpa", True, True),
 }
 
 
@@ -59,12 +60,13 @@ def run(job):
 
 def open_model(job):
     """The model of a job's variant."""
-    attention, is_compiled = VARIANTS[job.variant]
+    attention, is_compiled, is_frozen = VARIANTS[job.variant]
     classes = {} if job.num_classes is None else {"num_labels": job.num_classes}
     model = MODELS[job.head].from_pretrained(
         job.pretrained, attn_implementation=attention, **classes
     )
     model.train(job.action == "train")
+    torch._inductor.config.freezing = is_frozen
     return torch.compile(model) if is_compiled else model
 
 

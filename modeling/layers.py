@@ -125,6 +125,7 @@ class SelfAttention(keras.layers.Layer):
         self.key = dense(config, config.hidden_size, "key")
         self.value = dense(config, config.hidden_size, "value")
         self.output_projection = dense(config, config.hidden_size, "output")
+        self.joined = None  # by joined_weights
 
     def build(self, input_shape, *_):
         for layer in (self.query, self.key, self.value, self.output_projection):
@@ -136,13 +137,21 @@ class SelfAttention(keras.layers.Layer):
         x = ops.reshape(x, (batch, length, heads, self.config.hidden_size // heads))
         return ops.transpose(x, (0, 2, 1, 3))
 
+    def project_query(self, queries):
+        """What each head asks with: [B, S, D] -> [B, N, S, K]."""
+        return self._split_heads(self.query(queries))
+
+    def _project(self, hidden, queries):
+        if self.joined:
+            return self.joined(hidden, queries)
+        key, value = self.key(hidden), self.value(hidden)
+        return self.project_query(queries), *map(self._split_heads, (key, value))
+
     def call(self, hidden, mask_adder, queries=None, seed=None):
         config = self.config
         queries = hidden if queries is None else queries
         mixed = fast_ops.attend(
-            self._split_heads(self.query(queries)),  # [B, N, S, K]
-            self._split_heads(self.key(hidden)),  # [B, N, T, K]
-            self._split_heads(self.value(hidden)),  # [B, N, T, K]
+            *self._project(hidden, queries),
             mask_adder,
             scale=1.0 / math.sqrt(config.hidden_size // config.num_attention_heads),
             rate=config.attention_probs_dropout_prob,

@@ -28,7 +28,7 @@ def _define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     from training.flags import command_line
 
-    command_line.parse(_define_flags)
+    command_line.parse(_define_flags, serves=True)
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)

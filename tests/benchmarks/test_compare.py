@@ -65,6 +65,8 @@ def test_fastest_variant_takes_part(flag_values, monkeypatch):
     tried.clear()
     assert compare.fastest_variant(rows.ROWS["sst2"], job)[0] == "eager"
     assert [variant for _, variant, _ in tried] == ["sdpa", "eager"]  # lengths vary
+    seconds["sdpa_frozen"] = 0.5  # packs its weights, which training would change
+    assert compare.fastest_variant(rows.ROWS["inference"], job)[0] == "sdpa_frozen"
     flag_values.peer_variants = ["sdpa"]
     tried.clear()
     assert compare.fastest_variant(rows.ROWS["sst2"], job) == ("sdpa", {})
@@ -101,6 +103,22 @@ def test_row_is_measured_in_turns(flag_values, monkeypatch):
     assert [run["figure"] for run in found["runs"]["peer"]] == [56.0, 56.0]
     assert found["runs"]["ours"][0]["share_of_peak"] == 1000 / 4 / 500
     assert found["title"] == "fine-tuning, SST-2, batches of 32"
+
+
+def test_latency_is_that_of_a_server(flag_values, monkeypatch):
+    modules = []
+    job = dataclasses.asdict(sides.Job("answer", "classifier", 2, "", "", 1, 20))
+
+    def run(command):
+        modules.append(command[2])
+        if modules == ["benchmarks.preparation"]:
+            return {"job": job, "examples": 20, "gflop": 1.0}
+        return {"p50_ms": 8.0, "peak_gflops": 500.0}
+
+    monkeypatch.setattr(turns, "run", run)
+    flag_values.rounds = 1
+    compare.measure("latency", rows.ROWS["latency"], "directory")
+    assert modules == ["benchmarks.preparation", "benchmarks.served"]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,20 @@ def test_verbose_program_shows_the_log_of_tensorflow(tmp_path, without_settings)
     assert found["TF_CPP_MIN_LOG_LEVEL"] == "0"
 
 
+def test_weights_are_packed_where_none_changes(tmp_path, monkeypatch, without_settings):
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    packed = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
+    for cpu_info, serves, expected in (
+        (AVX2, False, None),
+        (OLDER, True, None),
+        (AVX2, True, "1"),
+    ):
+        path = tmp_path / "cpuinfo"
+        path.write_text(cpu_info)
+        found = environment.prepare(str(path), serves=serves)
+        assert found.get(packed) == os.environ.get(packed) == expected
+
+
 def test_settings_of_the_user_stand(tmp_path, monkeypatch, without_settings):
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     os.environ[KERNELS] = "0"

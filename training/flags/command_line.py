@@ -76,10 +76,11 @@ class _FiniteParser(flags.FloatParser):
         return value
 
 
-def parse(define_flags: Callable[[], None]) -> None:
+def parse(define_flags: Callable[[], None], *, serves: bool = False) -> None:
     """Defines the flags and reads the command line; ends on --help or a wrong flag.
 
-    Comes before TensorFlow is imported, for which it prepares the environment.
+    Comes before TensorFlow is imported, for which it prepares the environment; `serves`
+    as in `environment.prepare`.
     """
     define_flags()
     app.define_help_flags()
@@ -100,7 +101,8 @@ def parse(define_flags: Callable[[], None]) -> None:
         text = str(error)  # a line for each flag
         text = f"\n{textwrap.indent(text, '  ')}" if "\n" in text else f" {text}"
         _end(f"FATAL Flags parsing error:{text}\nPass --help to see help on flags.")
-    _announce_tensorflow(environment.prepare(is_quiet=FLAGS.verbosity < 1))
+    is_quiet = FLAGS.verbosity < 1
+    _announce_tensorflow(environment.prepare(is_quiet=is_quiet, serves=serves))
 
 
 def _announce_tensorflow(settings: dict[str, str]) -> None:

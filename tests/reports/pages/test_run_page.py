@@ -133,7 +133,10 @@ def test_curves_are_of_all_event_files_and_of_each_step_the_last_value(page_text
 
 def test_words_are_coloured_by_sign_and_size(page_text):
     assert '<span class="plus" style="--s:1.0" title="+0.5000">really' in page_text
-    assert '<span class="minus marked" style="--s:0.5" title="-0.2500">&lt;b&gt;' in page_text
+    assert (
+        '<span class="minus marked" style="--s:0.5" title="-0.2500">&lt;b&gt;'
+        in page_text
+    )
 
 
 def test_record_holds_verdict_and_loss_of_each_row(tmp_path):
