@@ -51,6 +51,7 @@ from data_pipeline.classification import (
     label_sets,
     labelled_texts,
     predictions,
+    records,
     summaries,
     tables,
 )
@@ -216,7 +217,7 @@ def predict(data, scored, settings, _):
 def write_records(data, output_dir):
     """Writes train.tf_record and its siblings, unless a flag says not to."""
     if FLAGS.write_tf_records:
-        labelled_texts.write_records(output_dir, data, FLAGS.max_seq_length)
+        records.write(output_dir, data, FLAGS.max_seq_length)
 
 
 def export_model(data, label_map, model, output_dir):
