@@ -7,7 +7,7 @@ import pytest
 
 from reports import compare
 from reports.pages import record
-from tests import tiny
+from tests import tiny, whole_runs
 
 BRIEF = (
     "--learning_rate=1e-3",
@@ -115,12 +115,11 @@ def test_explanations_need_predictions(places):
 def test_rows_without_labels_are_explained_in_half_precision_too(places, runs):
     (places / "unlabelled.tsv").write_text("text\nthe film was great\na sea\n")
     weights = []
-    for precision in ("none", "bfloat16"):
-        name = f"predicted-{precision}"
+    for name, more in (("whole", ()), ("half", ("--mixed_precision=bfloat16",))):
         done = run(
             *(places, name, f"--pretrained={places}/runs/seed-1", "--nodo_train"),
             *("--nodo_eval", f"--test_file={places}/unlabelled.tsv", "--explain=2"),
-            f"--mixed_precision={precision}",
+            *more,
         )
         assert done.code == 0
         lines = (places / name / "explanations.jsonl").read_text().splitlines()
@@ -132,3 +131,28 @@ def test_rows_without_labels_are_explained_in_half_precision_too(places, runs):
     # bfloat16 has 8 bits
     np.testing.assert_allclose(weights[1], weights[0], atol=0.1 * largest)
     assert weights[1] != weights[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tagging", "questions", "pretraining"])
+def test_every_script_leaves_a_report(name, tmp_path):
+    whole_runs.write(tmp_path / "data")
+    flags = whole_runs.arguments(name, tmp_path / "data", steps=8)
+    flags = [flag for flag in flags if flag != "--nowrite_report"]
+    output = tmp_path / "out"
+    done = tiny.run_script(
+        *(whole_runs.SCRIPTS[name], *flags, f"--output_dir={output}"),
+        *("--log_steps=2", "--write_report"),
+        draws=True,
+    )
+    assert done.code == 0, done.err
+    found = record.read(str(output))
+    assert found["step"] == 8 and len(found["curves"]["train/loss"]) == 4
+    assert found["data"]["train"]["count"] > 0
+    if name == "pretraining":
+        assert found["evaluation"] is None and "masked_lm_loss" in found["results"]
+    else:
+        score = found["evaluation"]["scores"]["f1"]
+        assert score["interval"][0] <= score["value"] <= score["interval"][1]
+    assert "train/loss" in (output / "report.html").read_text("utf-8")
+    assert (output / "README.md").read_text("utf-8").startswith("---\n")

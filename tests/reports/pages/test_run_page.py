@@ -209,6 +209,12 @@ def test_killed_between_files_each_is_whole(tmp_path, monkeypatch):
     ]
 
 
+def test_run_without_evaluation_has_a_page(tmp_path):
+    run_page.write(None, str(tmp_path), **example_runs.facts(kind="fill-mask"))
+    said = _Page((tmp_path / "report.html").read_text()).text
+    assert "weights of step 30" in said and "Worst errors" not in said
+
+
 def test_predictions_do_not_replace_an_evaluation(tmp_path):
     before = written(tmp_path)
     test_rows = dataclasses.replace(example_runs.rows(9), split="test")
