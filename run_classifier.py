@@ -25,6 +25,13 @@ def define_flags():
         flags.DEFINE_bool(
             "write_tf_records", True, "Write features as the original does."
         )
+        flags.DEFINE_integer(
+            "explain",
+            0,
+            "Rows whose words get weights, in explanations.jsonl and the report: the "
+            "worst errors of the dev rows or, without --do_eval, of the test rows.",
+            lower_bound=0,
+        )
         flags.DEFINE_bool(
             "write_projector",
             False,
@@ -40,20 +47,23 @@ import numpy as np
 from contract import file_names
 from data_pipeline import label_maps
 from data_pipeline.classification import (
+    explanations,
     label_sets,
     labelled_texts,
     predictions,
+    records,
+    summaries,
     tables,
 )
 from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
-from modeling import heads, joined_weights, losses, models
+from modeling import attribution, heads, joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from reports import examined, pictures
+from reports import examined, pictures, run_report
 from serving import export
 from training import checkpoints, errors, fine_tuning, steps
 from training.flags import run_flags
-from training.results import evaluation, metrics, projector
+from training.results import evaluation, explaining, metrics, projector, run_facts
 
 
 def prepare():
@@ -61,6 +71,10 @@ def prepare():
     strategy = run_flags.set_up(*ACTIONS)
     if FLAGS.write_projector and not FLAGS.do_eval:
         raise ValueError("--write_projector shows evaluated rows; add --do_eval")
+    if FLAGS.explain and not (FLAGS.do_eval or FLAGS.do_predict):
+        raise ValueError(
+            "--explain explains predictions; add --do_eval or --do_predict"
+        )
     files = model_flags.files(pretrained.locate)
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
@@ -109,6 +123,7 @@ def make_task(config, tokenizer, data):
         examine=functools.partial(examine, data),
         pictures=pictures.summaries,
         show=functools.partial(show, data),
+        report=report_hook(tokenizer, data),
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, data, label_map),
         write_records=functools.partial(write_records, data),
@@ -120,10 +135,7 @@ def make_task(config, tokenizer, data):
 def score(data, split, outputs, batch_size):
     """Probabilities, decisions and, where labels are known, scores of a split."""
     logits, label_ids = outputs["logits"], data.label_ids[split]
-    probabilities = np.asarray(heads.probabilities(data.problem_type, logits))
-    decisions = predictions.decide(
-        data.label_set, probabilities, FLAGS.multi_label_threshold
-    )
+    probabilities, decisions = decide(data, logits)
     scores, each = {}, None
     if label_ids is not None:
         each = losses.classifier_losses(data.problem_type, logits, label_ids)
@@ -132,6 +144,13 @@ def score(data, split, outputs, batch_size):
         scores["loss"] = each.mean()
         scores["batch_loss"] = evaluation.mean_loss(each, batch_size)
     return predictions.Scored(probabilities, decisions, scores, each)
+
+
+def decide(data, logits):
+    """Probabilities and what they decide."""
+    probabilities = np.asarray(heads.probabilities(data.problem_type, logits))
+    threshold = FLAGS.multi_label_threshold
+    return probabilities, predictions.decide(data.label_set, probabilities, threshold)
 
 
 def evaluate(scored):
@@ -146,6 +165,29 @@ def examine(data, split, scored):
     compute = functools.partial(metrics.compute, data.metrics)
     named = data.tables[split], data.label_set, scored
     return examined.of(split, predictions.outcomes(*named, compute))
+
+
+def report_hook(tokenizer, data):
+    """What writes the report of a run, with explanations if asked to."""
+    told = data, tokenizer.vocab, functools.partial(decide, data)
+    words = functools.partial(explanations.of_rows, *told)
+
+    def explain(model, rows, settings):
+        weigh = functools.partial(attribution.token_weights, model)
+        weigh = steps.predict_function(
+            weigh, settings.run.strategy, jit_compile=settings.run.jit_compile
+        )
+        rest = words, FLAGS.explain, settings
+        return explaining.explain(weigh, rows, data.examples, *rest)
+
+    return run_facts.hook(
+        *(run_report, "text-classification"),
+        functools.partial(summaries.of_splits, data),
+        is_wanted=FLAGS.write_report,
+        defaults=command_line.defaults(),
+        explain=explain if FLAGS.explain else None,
+        has_pairs=data.has_pairs,
+    )
 
 
 def show(data, model, scored, settings):
@@ -175,7 +217,7 @@ def predict(data, scored, settings, _):
 def write_records(data, output_dir):
     """Writes train.tf_record and its siblings, unless a flag says not to."""
     if FLAGS.write_tf_records:
-        labelled_texts.write_records(output_dir, data, FLAGS.max_seq_length)
+        records.write(output_dir, data, FLAGS.max_seq_length)
 
 
 def export_model(data, label_map, model, output_dir):

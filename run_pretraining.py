@@ -10,6 +10,7 @@ create_pretraining_data.py or of ours: see docs/pretraining.md.
 import contextlib
 import functools
 import os
+import time
 
 from absl import flags
 
@@ -29,6 +30,7 @@ def define_flags():
     model_flags.define(max_seq_length=128)
     training_flags.define()
     training_flags.define_actions(*ACTIONS)
+    training_flags.define_report()
     device_flags.define()
     pretraining_flags.define()
 
@@ -44,10 +46,11 @@ from data_pipeline.pretraining import cloze_table, masking, record_sets
 from data_pipeline.text import vocabulary_checks
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from training import errors, recording, run, steps
+from reports import run_report
+from training import errors, run, run_directory, steps
 from training.distribution import devices
 from training.flags import run_flags
-from training.results import evaluation
+from training.results import evaluation, run_facts
 
 # Predictions shown for each blank.
 TOP_PREDICTIONS = 5
@@ -140,16 +143,17 @@ def train(settings, model, origin, objective, evaluate, data):
 
 
 def report(settings, evaluate, global_step):
-    """Evaluates, writes eval_results.txt and prints its lines."""
+    """Evaluates, writes eval_results.txt, prints and returns its lines."""
     scores = evaluate.at(global_step)
     results = {k: v for k, v in scores.items() if not isinstance(v, str)}
     results["global_step"] = global_step
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
-    recording.record(settings, global_step, scores, results)
+    run_directory.record(settings, global_step, scores, results)
     if settings.writes:
         path = os.path.join(settings.output_dir, file_names.EVAL_RESULTS)
         print(f"evaluation: {path}")
+    return results
 
 
 def identify(data):
@@ -169,6 +173,19 @@ def files_beside(config, tokenizer):
     return {file_names.BERT_CONFIG: config.to_json_string()}
 
 
+def write_report(settings, model, data, global_step, results, started):
+    """Writes the report of a run."""
+    ended = global_step, results, time.monotonic() - started
+    facts = run_facts.of_run(settings, model, "fill-mask", data.summary(), *ended)
+    with errors.of_writing():
+        run_report.write(
+            *(None, settings.output_dir),
+            explanations=[],
+            defaults=command_line.defaults(),
+            **facts,
+        )
+
+
 @contextlib.contextmanager
 def damaged_records_named(data):
     """Turns an error about a damaged or missing file into one line that names it."""
@@ -182,6 +199,7 @@ def damaged_records_named(data):
 
 def run_once(settings, config, tokenizer, data):
     """Trains and evaluates, as the flags say."""
+    started = time.monotonic()
     model, origin, global_step = run.start(
         settings,
         functools.partial(models.BertPretrainer, config, recompute=FLAGS.recompute),
@@ -195,8 +213,9 @@ def run_once(settings, config, tokenizer, data):
     evaluate = evaluator(settings, model, objective, tokenizer, data)
     if settings.trains:
         global_step = train(settings, model, origin, objective, evaluate, data)
-    if FLAGS.do_eval:
-        report(settings, evaluate, global_step)
+    results = report(settings, evaluate, global_step) if FLAGS.do_eval else {}
+    if FLAGS.write_report and settings.writes:
+        write_report(settings, model, data, global_step, results, started)
     devices.wait_for_all(settings.strategy, "write the results")
     print(f"output: {settings.output_dir}")
 

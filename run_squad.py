@@ -39,10 +39,11 @@ from data_pipeline.squad import (
 from data_pipeline.text import vocabulary_checks
 from modeling import joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from reports import examined, pictures
+from reports import examined, pictures, run_report
 from serving import export, question_answering
-from training import errors, fine_tuning, recording
+from training import errors, fine_tuning, run_directory
 from training.flags import run_flags
+from training.results import run_facts
 
 
 def prepare():
@@ -134,10 +135,21 @@ def make_task(config, tokenizer, data, choice, pad_to):
         score=score,
         examine=examine,
         pictures=pictures.summaries,
+        report=report_hook(data),
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
         write_records=write_records,
         files=pretrained.files(config, tokenizer),
+    )
+
+
+def report_hook(data):
+    """What writes the report of a run."""
+    return run_facts.hook(
+        *(run_report, "question-answering"),
+        lambda: {split: questions.summary() for split, questions in data.items()},
+        is_wanted=FLAGS.write_report,
+        defaults=command_line.defaults(),
     )
 
 
@@ -152,7 +164,7 @@ def predict(answered, settings, global_step):
         print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")
         return {}
     results = {**answered.scores, "global_step": global_step}
-    recording.record(settings, global_step, answered.scores, results)
+    run_directory.record(settings, global_step, answered.scores, results)
     return results
 
 

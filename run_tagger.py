@@ -41,10 +41,11 @@ from data_pipeline.tagging import (
 from data_pipeline.text import vocabulary_checks
 from modeling import joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from reports import examined, pictures
+from reports import examined, pictures, run_report
 from serving import export, tagging
 from training import errors, fine_tuning
 from training.flags import run_flags
+from training.results import run_facts
 
 
 def prepare():
@@ -103,6 +104,7 @@ def make_task(config, tokenizer, tag_set, data):
         ),
         examine=functools.partial(examine, tag_set, data),
         pictures=pictures.summaries,
+        report=report_hook(data),
         predict=functools.partial(predict, tag_set, data),
         export=functools.partial(export_model, tokenizer, tag_set, label_map),
         files=pretrained.files(config, tokenizer) | label_map,
@@ -121,6 +123,16 @@ def best_tags(model):
         return found
 
     return forward
+
+
+def report_hook(data):
+    """What writes the report of a run."""
+    return run_facts.hook(
+        *(run_report, "token-classification"),
+        lambda: {split: sentences.summary() for split, sentences in data.items()},
+        is_wanted=FLAGS.write_report,
+        defaults=command_line.defaults(),
+    )
 
 
 def examine(tag_set, data, split, tagged):

@@ -13,6 +13,10 @@ TEST_TAGS = "test_tags"  # and the ending of its format
 RUN = "run.json"
 GRID = "grid.json"
 LABEL_MAP = "label_map.json"
+REPORT_JSON = "report.json"
+REPORT_PAGE = "report.html"
+MODEL_CARD = "README.md"
+EXPLANATIONS = "explanations.jsonl"
 
 # Beside the weights of a pretrained model: Google's name of its config and ours.
 BERT_CONFIG = "bert_config.json"

@@ -19,7 +19,11 @@ PACKAGES = ("data_pipeline", "modeling", "reports", "serving", "training")
 LEAVES = ("contract", "terminal")
 # Also commands: these may look at absl.flags in a function, and where they run as a
 # program they may import what a script may.
-ENTRY_POINTS = {"data_pipeline/tokenization.py", "serving/predictor.py"}
+ENTRY_POINTS = {
+    "data_pipeline/tokenization.py",
+    "reports/compare.py",
+    "serving/predictor.py",
+}
 # What Python users import; it introduces the packages to one another, as scripts do.
 LIBRARY = "bert.py"
 # Defines flags and reads them; everything else takes values.
@@ -67,7 +71,8 @@ ARROWS = {
     },
     "modeling": set(),
     "modeling.checkpoints": {"modeling"},
-    "reports": set(),
+    "reports": {"reports.pages"},
+    "reports.pages": set(),
     "serving": set(),
     "training.optimization": set(),
     "training.distribution": {"training.optimization"},

@@ -201,11 +201,18 @@ def _logged():
 def run_script(script, *arguments, draws=False):
     """A script such as run_classifier in this process; an exception passes through.
 
-    Unless it `draws`, it makes no pictures, which take longer than such a run.
+    Unless it `draws`, it makes neither pictures nor a report, which take longer than
+    such a run.
     """
     out, err = io.StringIO(), io.StringIO()
     code = 0
-    with flags_of(script), pytest.MonkeyPatch.context() as patch, _logged() as log:
+    with (
+        flags_of(script) as names,
+        pytest.MonkeyPatch.context() as patch,
+        _logged() as log,
+    ):
+        if "write_report" in names and not draws:
+            arguments = ("--nowrite_report", *arguments)
         patch.setattr(sys, "argv", [script, *map(str, arguments)])
         flags.FLAGS(sys.argv)
         if not draws and "reports.pictures" in sys.modules:

@@ -4,10 +4,11 @@ A script hands it a Task; docs/design.md shows the smallest one.
 """
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from training import errors, grid, recording, run, seeds, steps
+from training import errors, grid, run, run_directory, seeds, steps
 from training.distribution import devices
 from training.results import evaluation
 
@@ -58,6 +59,8 @@ class Task:
         examine: split, its Scored -> what `pictures` takes.
         pictures: what `examine` gives -> what reporting.Reporter.show takes.
         show: model, Scored of "dev", Settings -> None; writes what else to look at.
+        report: model, Settings, what `examine` returned, step, results, seconds ->
+            None; writes the report. A model of None stands for several runs.
         write_records: writes features into a directory, as the original does.
         files: {name: text} to store beside the weights.
         identity: what besides the data must match to resume a run.
@@ -76,6 +79,7 @@ class Task:
     examine: Callable[[str, Any], Any] = lambda split, scored: None
     pictures: Callable[[Any], Mapping[str, Any]] = lambda seen: {}
     show: Callable[[Any, Any, Any], None] = lambda model, scored, settings: None
+    report: Callable[..., None] = lambda *ended: None
     write_records: Callable[[str], None] = lambda directory: None
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     identity: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -122,10 +126,13 @@ def run_task(task: Task, settings: Settings) -> None:
             seeds.run_all(run_once, settings.seeds, common.output_dir, common.writes)
         else:
             run_once(common.seed, common.output_dir)
+        if settings.combinations or settings.seeds:
+            with errors.of_writing():
+                task.report(None, settings)
 
 
 def _run_once(task: Task, settings: Settings) -> grid.Outcome:
-    its_own = settings.run
+    its_own, started = settings.run, time.monotonic()
     trained_on = {}
     if its_own.trains:
         trained_on = {"data": task.splits["train"].digest(), **task.identity}
@@ -142,34 +149,38 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         step = _train(task, settings, model, origin, score)
     results: dict[str, Any] = {}
     scores: Mapping[str, Any] = {}
+    rows = None
     if settings.evaluates:
         scored = score.at(step, "dev", settings.eval_batch_size)
         results |= {**task.evaluate(scored), "global_step": step}
-        scores = scored.scores
-        recording.record(its_own, step, scores, results)
+        scores, rows = scored.scores, task.examine("dev", scored)
+        run_directory.record(its_own, step, scores, results)
         with errors.of_writing():
             task.show(model, scored, settings)
-        _picture(task, its_own, step, scored)
+        _picture(task, its_own, step, rows)
     if settings.predicts:
         splits = task.splits
         split = "dev" if splits.get("dev") is splits["test"] else "test"
         scored = score.at(step, split, settings.predict_batch_size)
         results |= task.predict(scored, its_own, step)
-        scores = scores or scored.scores
+        scores, rows = scores or scored.scores, rows or task.examine(split, scored)
         if split == "dev":
-            _picture(task, its_own, step, scored)
+            _picture(task, its_own, step, rows)
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
     if settings.exports and its_own.writes:
         with errors.of_writing():
             print(f"exported: {task.export(model, its_own.output_dir)}")
+    with errors.of_writing():
+        seconds = time.monotonic() - started
+        task.report(model, settings, rows, step, results, seconds)
     devices.wait_for_all(its_own.strategy, "write results and exports")
     return grid.Outcome(results, scores)
 
 
-def _picture(task: Task, its_own: run.Settings, step: int, scored: Scored) -> None:
+def _picture(task: Task, its_own: run.Settings, step: int, rows: Any) -> None:
     if its_own.writes:
-        recording.show(its_own, step, task.pictures(task.examine("dev", scored)))
+        run_directory.show(its_own, step, task.pictures(rows))
 
 
 def _scorer(task: Task, settings: Settings, model: Any) -> evaluation.Remembered:

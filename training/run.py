@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,7 +12,6 @@ import keras
 import tensorflow as tf
 
 from contract import atomic_files, file_names, wording
-from terminal import native_log
 from training import checkpoints as checkpoints_lib
 from training import errors, interruption, loop, run_directory, steps
 from training.distribution import devices
@@ -190,7 +188,7 @@ def train(settings: Settings, training: Training) -> int:
         stop=watch.stop_requested,
     )
     traced = tracing.TracedSteps(
-        _first_timed(train_steps, reporter),
+        reporting.first_timed(train_steps, reporter.say),
         plan.profile_steps if settings.writes else (),
         *(step, settings.output_dir, reporter.say),
     )
@@ -262,27 +260,6 @@ def _with_parts(settings: Settings, step: int, state: dict[str, Any]) -> dict[st
     if changes:
         print(f"dropout: other masks from step {step} on, with {', '.join(changes)}")
     return {**state, **parts}
-
-
-def _first_timed(
-    train_steps: Callable[..., Any], reporter: reporting.Reporter
-) -> Callable[..., Any]:
-    started = time.monotonic()
-    is_said = False
-
-    def timed(iterator: Any, rates: Any, count: Any, *others: Any) -> Any:
-        nonlocal is_said
-        if is_said:
-            return train_steps(iterator, rates, count, *others)
-        is_said = True
-        results = train_steps(iterator, rates, count, *others)
-        steps_done = int(results[0]["steps"])
-        native_log.end()  # TensorFlow is up
-        seconds = time.monotonic() - started
-        reporter.say(f"first {steps_done} step(s) done after {seconds:.1f} s")
-        return results
-
-    return timed
 
 
 def _use_best(settings: Settings, store: Any, state: Mapping[str, Any]) -> int:

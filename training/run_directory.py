@@ -1,19 +1,16 @@
 """The files of a run beside its checkpoints, and which run a directory belongs to."""
 
+import contextlib
 import json
 import os
-import platform
-import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-import keras
-import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, file_names
-from training import checkpoints
-from training.results import hparams
+from training import checkpoints, errors
+from training.results import hparams, reporting, run_facts
 
 # What --overwrite_output_dir removes: what runs write, and nothing else.
 _OWN_PATTERNS = (
@@ -32,6 +29,9 @@ _OWN_PATTERNS = (
     file_names.SQUAD_NBEST,
     file_names.SQUAD_NULL_ODDS,
     f"{file_names.TEST_TAGS}.*",
+    file_names.REPORT_JSON,
+    file_names.REPORT_PAGE,
+    file_names.EXPLANATIONS,
 )
 _OWN_DIRECTORIES = ("train", "eval", "export")
 
@@ -113,13 +113,8 @@ def begin(
         "identity": dict(identity),
         "command": command,
         "flags": dict(flags),
-        "versions": {
-            "python": platform.python_version(),
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
-            "numpy": np.__version__,
-        },
-        "git_revision": _git_revision(),
+        "versions": run_facts.versions(),
+        "git_revision": run_facts.git_revision(),
     }
     texts = {
         **files,
@@ -136,16 +131,27 @@ def write_results(path: str, results: Mapping[str, Any]) -> None:
     atomic_files.write_text(path, "".join(lines))
 
 
-def _git_revision() -> str | None:
-    here = os.path.dirname(os.path.abspath(__file__))
-    try:
-        done = subprocess.run(
-            ["git", "-C", here, "rev-parse", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
+def record(
+    settings: Any,
+    step: int,
+    scores: Mapping[str, Any],
+    results: Mapping[str, Any],
+) -> None:
+    """Writes scores to TensorBoard, results to a file; InputError if that fails.
+
+    `settings` are a run.Settings, here and in `show`.
+    """
+    if not settings.writes:
+        return
+    path = os.path.join(settings.output_dir, file_names.EVAL_RESULTS)
+    reporter = reporting.Reporter(settings.output_dir, step)
+    with errors.of_writing(), contextlib.closing(reporter):
+        reporter.write("eval", step, scores)
+        write_results(path, results)
+
+
+def show(settings: Any, step: int, shown: Mapping[str, Any]) -> None:
+    """Writes what Reporter.show takes to TensorBoard; InputError if that fails."""
+    reporter = reporting.Reporter(settings.output_dir, step)
+    with errors.of_writing(), contextlib.closing(reporter):
+        reporter.show("eval", step, shown)

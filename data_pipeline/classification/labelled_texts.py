@@ -10,17 +10,15 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from contract import features, file_names, wording
+from contract import features, wording
 from data_pipeline.classification import label_sets, tables, tasks
-from data_pipeline.examples import batching, packing, tf_records
+from data_pipeline.examples import batching, packing
 from data_pipeline.files import label_files
 from data_pipeline.text import tokenization
 from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
 _CHUNK_ROWS = 8192
-# The original's names of the splits' TFRecord files.
-_RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -278,21 +276,3 @@ def _label_ids(
     except ValueError as error:
         logging.warning("the test rows are not scored: %s", error)
         return None
-
-
-def write_records(directory: str, data: LabelledTexts, max_seq_length: int) -> None:
-    """Writes train.tf_record, eval.tf_record and predict.tf_record, one for each split.
-
-    As file_based_convert_examples_to_features: the three inputs, label_ids (floats for
-    regression; 0 for test rows without labels) and is_real_example.
-    """
-    for split, packed in data.packed.items():
-        label_ids = data.label_ids[split]
-        if label_ids is None:
-            label_ids = np.zeros(len(packed), features.INTEGER)
-        columns = {
-            features.LABEL_IDS: label_ids,
-            features.IS_REAL_EXAMPLE: np.ones(len(packed), features.INTEGER),
-        }
-        name = f"{_RECORD_NAMES[split]}{file_names.TF_RECORD_ENDING}"
-        tf_records.write(os.path.join(directory, name), packed, columns, max_seq_length)

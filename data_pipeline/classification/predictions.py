@@ -74,7 +74,14 @@ def result_lines(scored: Scored) -> Iterator[str]:
 def prediction_lines(
     table: tables.Table, label_set: label_sets.LabelSet, scored: Scored
 ) -> Iterator[str]:
-    """One JSON object an example: id, texts, prediction, probabilities, given label."""
+    """One JSON object an example: id, texts, prediction, probabilities, given label.
+
+    Where labels are known, `correct` says whether all of an example are right; of a
+    number nothing is said.
+    """
+    is_correct = None
+    if scored.losses is not None and label_set.problem_type != "regression":
+        is_correct = all_right(label_set.encode(table), scored.predictions)
     for i, example_id in enumerate(table.example_ids):
         row: dict[str, Any] = {"id": example_id, "text_a": table.text_a[i]}
         if table.text_b is not None:
@@ -82,6 +89,8 @@ def prediction_lines(
         row.update(named(label_set, scored.probabilities[i], scored.predictions[i]))
         if table.labels is not None:
             row["given"] = table.labels[i]
+        if is_correct is not None:
+            row["correct"] = bool(is_correct[i])
         yield json.dumps(row, ensure_ascii=False) + "\n"
 
 
@@ -93,8 +102,8 @@ def columns(
     texts = list(_texts(table))
     for i in rows:
         given = table.labels[i] if table.labels is not None else ""
-        found["label"].append(_listed(given))
-        found["predicted"].append(_listed(_decision(label_set, scored.predictions[i])))
+        found["label"].append(listed(given))
+        found["predicted"].append(named(label_set, scored.predictions[i]))
         found["text"].append(" | ".join(texts[i]))
     return found
 
@@ -114,13 +123,12 @@ def outcomes(
         return None
     losses, labels = scored.losses, label_set.encode(table)
     predictions = scored.predictions
-    right = labels == predictions
     outcome: dict[str, Any] = {"labels": labels, "predictions": predictions}
     if label_set.problem_type == "regression":
         key, shown = "numbers", [f"{value:.4g}" for value in predictions]
     else:
         key = "decisions"
-        shown = [_listed(_decision(label_set, row)) for row in predictions]
+        shown = [named(label_set, row) for row in predictions]
         outcome["class_names"] = label_set.names
         outcome["probabilities"] = scored.probabilities
     if label_set.problem_type == "classification":
@@ -132,14 +140,20 @@ def outcomes(
 
     return {
         "texts": list(_texts(table)),
-        "expected": [_listed(label) for label in table.labels or ()],
+        "expected": [listed(label) for label in table.labels or ()],
         "predicted": shown,
-        "is_correct": right.all(axis=1) if right.ndim > 1 else right,
+        "is_correct": all_right(labels, predictions),
         "losses": losses,
         "scores": {k: v for k, v in scored.scores.items() if k != "batch_loss"},
         "rescore": rescore,
         key: outcome,
     }
+
+
+def all_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
+    """Whether all labels of a row are right, bool [N]."""
+    right = labels == predictions
+    return right.all(axis=1) if right.ndim > 1 else right
 
 
 def _texts(table: tables.Table) -> Iterable[tuple[str, ...]]:
@@ -149,7 +163,13 @@ def _texts(table: tables.Table) -> Iterable[tuple[str, ...]]:
     return zip(table.text_a, table.text_b, strict=True)
 
 
-def _listed(value: Any) -> str:
+def named(label_set: label_sets.LabelSet, prediction: Any) -> str:
+    """A decision of `decide` for one row, as a reader writes it."""
+    return listed(_decision(label_set, prediction))
+
+
+def listed(value: Any) -> str:
+    """One label, or several with commas between."""
     return ",".join(value) if isinstance(value, (list, tuple)) else str(value)
 
 

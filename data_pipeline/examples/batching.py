@@ -59,14 +59,6 @@ def evaluation_order(lengths, batch_size):
     return np.concatenate([order, filling]).reshape(-1, batch_size)
 
 
-def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
-    """Names windows of texts `owners`, int [N], ascending, such as "window 2 of 3"."""
-    first = np.searchsorted(owners, owners[indices], side="left")
-    end = np.searchsorted(owners, owners[indices], side="right")
-    numbers = zip(indices - first + 1, end - first, strict=True)
-    return [f"window {number} of {count}" for number, count in numbers]
-
-
 def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
     """Makes a tf.data.Dataset of padded batches in an order, int32 [steps, B].
 

@@ -97,22 +97,6 @@ def concatenate(parts: Sequence[Packed]) -> Packed:
     )
 
 
-def grids(packed: Packed, length: int, rows: slice = slice(None)):
-    """Like `pad`, for rows of at most `length` tokens, in NumPy arrays [N, length]."""
-    lengths = packed.lengths[rows][:, np.newaxis]  # [N, 1]
-    first = packed.splits[:-1][rows][:1].sum()  # 0 where there is no row
-    positions = np.arange(length)
-    is_real = positions < lengths
-    is_second = is_real & (positions >= packed.first_lengths[rows][:, np.newaxis])
-    input_ids = np.zeros(is_real.shape, features.INTEGER)
-    input_ids[is_real] = packed.tokens[first : first + lengths.sum()]
-    return {
-        features.INPUT_IDS: input_ids,
-        features.INPUT_MASK: is_real.astype(features.INTEGER),
-        features.SEGMENT_IDS: is_second.astype(features.INTEGER),
-    }
-
-
 def pad(tokens, first_lengths, length: int | None = None):
     """The three inputs of the encoder, each int32 [B, S], from the results of `pack`.
 
@@ -129,12 +113,3 @@ def pad(tokens, first_lengths, length: int | None = None):
         features.INPUT_MASK: tf.cast(is_real, tf.int32),
         features.SEGMENT_IDS: tf.cast(is_second, tf.int32),
     }
-
-
-def with_a_column(grids):
-    """Widens an empty result of `pad` to S = 1: no network takes inputs [0, 0]."""
-
-    def widened(grid):
-        return tf.pad(grid, [[0, 0], [0, tf.cast(tf.shape(grid)[1] == 0, tf.int32)]])
-
-    return {name: widened(grid) for name, grid in grids.items()}

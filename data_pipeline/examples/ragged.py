@@ -1,6 +1,9 @@
 """Ragged rows that lie end to end in one array, without loops."""
 
+from typing import Any
+
 import numpy as np
+import tensorflow as tf
 
 from contract import features
 
@@ -28,3 +31,36 @@ def joined(*pieces):
     for column, (source, starts, counts) in enumerate(pieces):
         values[ranges(places[:, column], counts)] = source[ranges(starts, counts)]
     return values, splits(lengths.sum(axis=1))
+
+
+def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
+    """Names windows of texts `owners`, int [N], ascending, such as "window 2 of 3"."""
+    first = np.searchsorted(owners, owners[indices], side="left")
+    end = np.searchsorted(owners, owners[indices], side="right")
+    numbers = zip(indices - first + 1, end - first, strict=True)
+    return [f"window {number} of {count}" for number, count in numbers]
+
+
+def grids(packed: Any, length: int, rows: slice = slice(None)):
+    """Like packing.pad, for rows of at most `length` tokens, in arrays [N, length]."""
+    lengths = packed.lengths[rows][:, np.newaxis]  # [N, 1]
+    first = packed.splits[:-1][rows][:1].sum()  # 0 where there is no row
+    positions = np.arange(length)
+    is_real = positions < lengths
+    is_second = is_real & (positions >= packed.first_lengths[rows][:, np.newaxis])
+    input_ids = np.zeros(is_real.shape, features.INTEGER)
+    input_ids[is_real] = packed.tokens[first : first + lengths.sum()]
+    return {
+        features.INPUT_IDS: input_ids,
+        features.INPUT_MASK: is_real.astype(features.INTEGER),
+        features.SEGMENT_IDS: is_second.astype(features.INTEGER),
+    }
+
+
+def with_a_column(grids):
+    """Widens empty features to S = 1: no network takes inputs [0, 0]."""
+
+    def widened(grid):
+        return tf.pad(grid, [[0, 0], [0, tf.cast(tf.shape(grid)[1] == 0, tf.int32)]])
+
+    return {name: widened(grid) for name, grid in grids.items()}

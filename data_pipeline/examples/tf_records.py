@@ -120,7 +120,7 @@ def write(
     ):
         name = f"writing {os.path.basename(path)}: row"
         for rows in progress.slices(len(packed), _CHUNK_ROWS, name):
-            arrays = packing.grids(packed, max_seq_length, rows)
+            arrays = ragged.grids(packed, max_seq_length, rows)
             for name, values in columns.items():
                 chosen = values[rows]
                 arrays[name] = chosen.reshape(len(chosen), -1)

@@ -4,9 +4,11 @@ import dataclasses
 import hashlib
 import os
 from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
+from contract import wording
 from data_pipeline.pretraining import masking, record_batches, record_checks
 from data_pipeline.text import tokenization
 
@@ -53,6 +55,21 @@ class RecordSets:
         text = repr((names, self.train.counts)).encode("utf-8")
         digest = hashlib.sha256(text).hexdigest()[:16]
         return f"{sum(self.train.counts)} records, digest {digest}"
+
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """What a report says of the records: where they are, and how many."""
+        sources = {"train": self.train}
+        if self.held_out is not self.train:
+            sources["eval"] = self.held_out
+        return {
+            name: {
+                "path": wording.first_of(source.files),
+                "count": sum(source.counts),
+                "unit": "records",
+                "cut": None,
+            }
+            for name, source in sources.items()
+        }
 
     def explain(self, error: Exception) -> str | None:
         """Which file made reading fail, if that is what the error says."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import atomic_files, features, file_names
-from data_pipeline.examples import packing
+from data_pipeline.examples import ragged
 from data_pipeline.squad import answer_text, context_windows, squad_files
 
 # In null_odds.json where nothing but "no answer" was proposed: above every threshold.
@@ -82,7 +82,7 @@ def inputs_of(
         question_ids=questions.ids,
         words=[words[context] for context in questions.context_index],
         question_index=windows.question_index,
-        input_ids=packing.grids(windows.packed, length)[features.INPUT_IDS],
+        input_ids=ragged.grids(windows.packed, length)[features.INPUT_IDS],
         grids=context_windows.token_grids(windows, length),
     )
 

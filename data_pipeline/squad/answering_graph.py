@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.examples import packing
+from data_pipeline.examples import packing, ragged
 from data_pipeline.squad import answer_choice, context_windows
 from data_pipeline.text import normalization, token_offsets, tokenization
 
@@ -70,7 +70,7 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
         sep_id=tokenizer.sep_id,
         max_seq_length=max_seq_length,
     )
-    padded = packing.with_a_column(packing.pad(tokens, first_lengths))
+    padded = ragged.with_a_column(packing.pad(tokens, first_lengths))
     before = tf.range(tf.shape(padded[features.INPUT_IDS], tf.int64)[1])
     before -= tf.cast(first_lengths, tf.int64)[:, tf.newaxis]  # [N, S]
     token_index = starts[:, tf.newaxis] + before

@@ -1,14 +1,15 @@
 """The questions of a file with their windows: examples, answers, scores, records."""
 
+import collections
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from contract import features, file_names
-from data_pipeline.examples import batching, packing, tf_records
+from data_pipeline.examples import batching, packing, ragged, tf_records
 from data_pipeline.squad import (
     answer_choice,
     answer_scores,
@@ -40,11 +41,29 @@ class QuestionSet:
     def names(self, indices: np.ndarray) -> list[str]:
         """Names int [B] windows: "train.json: question 5733be (window 2 of 3)"."""
         owners = self.windows.question_index
-        numbers = batching.window_names(owners, indices)
+        numbers = ragged.window_names(owners, indices)
         return [
             f"{self.questions.path}: question {self.questions.ids[owner]} ({number})"
             for owner, number in zip(owners[indices], numbers, strict=True)
         ]
+
+    def summary(self) -> dict[str, Any]:
+        """What a report says of the questions: how many, how long, with an answer."""
+        owners = self.windows.question_index
+        kinds = (
+            "no answer" if none else "answer" for none in self.questions.is_impossible
+        )
+        return {
+            "path": self.questions.path,
+            "count": len(self.questions),
+            "unit": "questions",
+            "lengths": np.bincount(owners, minlength=len(self.questions)),
+            "length_unit": "windows of a question",
+            "cut": self.windows.packed.num_truncated,
+            "cut_means": "cut to --max_query_length",
+            "labels": dict(collections.Counter(kinds)),
+            "labels_title": "Answers",
+        }
 
     def examples(self) -> batching.Examples:
         """The windows as training/fine_tuning.py takes them."""

@@ -1,5 +1,6 @@
 """The tagged sentences of a run: read, checked, cut into windows, scored."""
 
+import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from contract import features, wording
-from data_pipeline.examples import batching, packing
+from data_pipeline.examples import batching, packing, ragged
 from data_pipeline.tagging import (
     sentence_windows,
     tag_schemes,
@@ -34,11 +35,28 @@ class SentenceSet:
     def names(self, indices: np.ndarray) -> list[str]:
         """Names int [B] windows by file and line: "train.conll:17 (window 1 of 2)"."""
         owners = self.windows.sentence_index
-        parts = batching.window_names(owners, indices)
+        parts = ragged.window_names(owners, indices)
         return [
             f"{self.sentences.path}:{self.sentences.lines[owner][0]} ({part})"
             for owner, part in zip(owners[indices], parts, strict=True)
         ]
+
+    def summary(self) -> dict[str, Any]:
+        """What a report says of the sentences: how many, how long, of which tags."""
+        sentences = self.sentences
+        tags = (tag for row in sentences.tags or () for tag in row)
+        windows_of = np.bincount(self.windows.sentence_index)
+        return {
+            "path": sentences.path,
+            "count": len(sentences),
+            "unit": "sentences",
+            "lengths": [len(words) for words in sentences.words],
+            "length_unit": "words of a sentence",
+            "cut": int(np.sum(windows_of > 1)),
+            "cut_means": "in several windows of --max_seq_length",
+            "labels": dict(collections.Counter(tags)),
+            "labels_title": "Tags",
+        }
 
     def examples(self) -> batching.Examples:
         """The windows as training/fine_tuning.py takes them."""

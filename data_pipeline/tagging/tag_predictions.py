@@ -8,7 +8,7 @@ from typing import Any
 
 from contract import atomic_files, file_names
 from data_pipeline.files import text_rows
-from data_pipeline.tagging import tag_schemes, tagged_files
+from data_pipeline.tagging import tag_schemes, tag_scores, tagged_files
 
 Tags = Sequence[Sequence[str]]  # of each sentence
 
@@ -96,9 +96,13 @@ def span_lines(
 
     {"words": [...], "tags": [...], "probabilities": [...], "spans": [{"start": 0,
     "end": 2, "type": "person", "text": "Ada Byron", "probability": 0.98}]}, and
-    "given", the tags of the file, where it has some. A span is words[start:end], its
+    "given", the tags of the file, where it has some, with "correct", whether all of
+    them are found. A span is words[start:end], its
     probability the product of its words', all rounded to 6 digits; "plain" has none.
     """
+    found, given = tags, sentences.tags or ()
+    if scheme != tag_schemes.PLAIN:
+        found, given = (tag_scores.respelled(each, scheme) for each in (found, given))
     for index, words in enumerate(sentences.words):
         row: dict[str, Any] = {
             "words": words,
@@ -120,4 +124,5 @@ def span_lines(
             ]
         if sentences.tags is not None:
             row["given"] = sentences.tags[index]
+            row["correct"] = list(found[index]) == list(given[index])
         yield json.dumps(row, ensure_ascii=False) + "\n"

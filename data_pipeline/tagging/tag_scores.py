@@ -56,14 +56,14 @@ def _named(precision: float, recall: float, f1: float) -> dict[str, float]:
 
 def _spans(given: Tags, predicted: Tags, scheme: str, average: str | None) -> Any:
     return sequence_labeling.precision_recall_fscore_support(
-        _respelled(given, scheme),
-        _respelled(predicted, scheme),
+        respelled(given, scheme),
+        respelled(predicted, scheme),
         average=average,
         zero_division=0,
     )
 
 
-def _respelled(sentences: Tags, scheme: str) -> list[list[str]]:
+def respelled(sentences: Tags, scheme: str) -> list[list[str]]:
     """Tags in the letters that seqeval knows, B, I, E and S."""
     spelled = {}
     for tag in {tag for tags in sentences for tag in tags}:

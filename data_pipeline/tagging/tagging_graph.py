@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.examples import packing
+from data_pipeline.examples import packing, ragged
 from data_pipeline.tagging import sentence_windows, tag_schemes, tag_sets
 from data_pipeline.text import normalization, token_offsets, tokenization
 
@@ -85,7 +85,7 @@ def encoder(
             )
             packed, columns = sentence_windows.pack(found, tokenizer, max_seq_length)
             return WindowTensors(
-                features=packing.with_a_column(packing.pad(*packed)),
+                features=ragged.with_a_column(packing.pad(*packed)),
                 outputs=tf.stack([found.chosen, columns], axis=1),
                 words=places,
                 shape=tf.shape(words, tf.int64),

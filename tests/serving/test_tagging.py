@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.examples import packing
+from data_pipeline.examples import ragged
 from data_pipeline.tagging import sentence_sets, tag_sets, tagged_files, tagging_graph
 from data_pipeline.tagging import sentence_windows as windows_lib
 from data_pipeline.text import tokenization
@@ -119,7 +119,7 @@ def expected(model, rows):
         lines=[[1] * len(row) for row in rows],
     )
     windows = windows_lib.make_windows(sentences, TOKENIZER, **LIMITS)
-    logits = model(packing.grids(windows.packed, LIMITS["max_seq_length"]))["logits"]
+    logits = model(ragged.grids(windows.packed, LIMITS["max_seq_length"]))["logits"]
     probabilities = keras.ops.softmax(logits)
     outputs = {
         "ids": np.argmax(logits, axis=-1),

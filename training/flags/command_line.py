@@ -150,6 +150,11 @@ def values() -> dict[str, object]:
     return {flag.name: flag.value for flag in _own_flags()}
 
 
+def defaults() -> dict[str, object]:
+    """The same as they are where nothing is given."""
+    return {flag.name: flag.default for flag in _own_flags()}
+
+
 def command() -> str:
     """The command line that gives the flags these values, for run.json."""
     given = [flag.serialize() for flag in _own_flags() if flag.present]

@@ -26,6 +26,7 @@ def define(*actions: str, max_seq_length: int) -> None:
     training_flags.define()
     training_flags.define_actions(*actions)
     device_flags.define()
+    training_flags.define_report()
     _define_epochs()
     _define_best()
 

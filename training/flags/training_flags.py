@@ -109,6 +109,17 @@ def define_actions(*names: str) -> None:
         flags.DEFINE_bool(name, False, _ACTIONS[name])
 
 
+@command_line.heading("Output")
+def define_report() -> None:
+    """Whether a run leaves a report."""
+    flags.DEFINE_bool(
+        "write_report",
+        True,
+        "Write report.html and report.json of what was run and how good it is, and "
+        "beside weights a model card, README.md.",
+    )
+
+
 def check_actions(*names: str) -> None:
     """Raises ValueError if no action is asked for, or --output_dir is missing."""
     if not any(FLAGS[name].value for name in names):

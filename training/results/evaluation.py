@@ -67,6 +67,24 @@ def predict(predict_function, batches, order, strategy):
     return outputs
 
 
+def predict_rows(predict_function, examples, rows, settings):
+    """`predict` for some rows, int [N] ascending; examples of one length go together.
+
+    Args:
+        examples: a fine_tuning.Examples.
+        settings: a fine_tuning.Settings.
+    """
+    strategy = settings.run.strategy
+    size = devices.fitting_batch_size(settings.eval_batch_size, strategy)
+    order = examples.evaluation_order(size)
+    order = order[np.isin(order, rows)]
+    order = np.pad(order, (0, -len(order) % size), constant_values=-1)
+    order = order.reshape(-1, size)
+    batches = examples.batches(order, settings.pad_to)
+    places = np.where(order < 0, -1, np.searchsorted(rows, order))
+    return predict(predict_function, batches, places, strategy)
+
+
 def _equally_long(arrays):
     """Pads arrays [B, S, ...] to the longest S; leaves [B] alone."""
     if arrays[0].ndim == 1:

@@ -6,7 +6,6 @@ import numpy as np
 from tensorboard.plugins import projector
 
 from contract import atomic_files
-from training.distribution import devices
 from training.results import evaluation
 
 MAX_ROWS = 5000  # a browser turns so many without effort
@@ -29,7 +28,8 @@ def write(predict_function, examples, columns, settings):
     """
     count = len(examples)
     rows = np.linspace(0, count - 1, min(count, MAX_ROWS)).astype(np.int32)
-    found = _vectors(predict_function, examples, rows, settings)
+    outputs = evaluation.predict_rows(predict_function, examples, rows, settings)
+    found = outputs["vectors"]
     if not settings.run.writes:
         return
     named = columns(rows)
@@ -47,19 +47,6 @@ def write(predict_function, examples, columns, settings):
     }
     atomic_files.write({os.path.join(directory, n): t for n, t in files.items()})
     print(f"projector: vectors of {len(rows)} of {count} dev rows in {directory}")
-
-
-def _vectors(predict_function, examples, rows, settings):
-    """float32 [N, D] of these rows, ascending; examples of one length go together."""
-    strategy = settings.run.strategy
-    size = devices.fitting_batch_size(settings.eval_batch_size, strategy)
-    order = examples.evaluation_order(size)
-    order = order[np.isin(order, rows)]
-    order = np.pad(order, (0, -len(order) % size), constant_values=-1)
-    order = order.reshape(-1, size)
-    batches = examples.batches(order, settings.pad_to)
-    places = np.where(order < 0, -1, np.searchsorted(rows, order))
-    return evaluation.predict(predict_function, batches, places, strategy)["vectors"]
 
 
 def _line(cells):

@@ -7,7 +7,7 @@ import time
 import tensorflow as tf
 
 from contract import atomic_files
-from terminal import progress
+from terminal import native_log, progress
 
 
 class Reporter:
@@ -116,3 +116,23 @@ class Reporter:
             kind, writer = self._writers.popitem()
             with self._written(kind):
                 writer.close()
+
+
+def first_timed(train_steps, say):
+    """`train_steps`, which says after how long its first call is done."""
+    started = time.monotonic()
+    is_said = False
+
+    def timed(iterator, rates, count, *others):
+        nonlocal is_said
+        if is_said:
+            return train_steps(iterator, rates, count, *others)
+        is_said = True
+        results = train_steps(iterator, rates, count, *others)
+        steps_done = int(results[0]["steps"])
+        native_log.end()  # TensorFlow is up
+        seconds = time.monotonic() - started
+        say(f"first {steps_done} step(s) done after {seconds:.1f} s")
+        return results
+
+    return timed

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline import label_maps
-from data_pipeline.classification import label_sets, labelled_texts, tables
+from data_pipeline.classification import label_sets, labelled_texts, records, tables
 from data_pipeline.examples import packing
 from data_pipeline.files import text_rows
 from data_pipeline.text import tokenization
@@ -356,7 +356,7 @@ def test_splits_get_the_originals_file_names(tmp_path):
             "test": None,
         },
     )
-    labelled_texts.write_records(str(tmp_path / "new"), data, 6)
+    records.write(str(tmp_path / "new"), data, 6)
     spec = parsed_records.classifier_spec(6)
     found = {
         path.name: [row["label_ids"] for row in parsed_records.parsed(path, spec)]

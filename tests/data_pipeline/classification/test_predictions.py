@@ -211,3 +211,21 @@ def test_rows_without_labels_show_nothing():
     part = scored([[0.25, 0.5, 0.25], [1, 0, 0]], [1, 0])
     found = predictions.outcomes(table(), CLASSES, part, compute=lambda *_: {})
     assert found is None and examined.of("test", found) is None
+
+
+def test_rows_with_labels_say_whether_they_are_right(tmp_path):
+    chances = [[0.25, 0.5, 0.25], [0.2, 0.1, 0.7]]
+    part = scored(chances, [1, 2])._replace(losses=np.ones(2))
+    found = lines(tmp_path, table(labels=["yes", "no"]), CLASSES, part)
+    assert [json.loads(line)["correct"] for line in found] == [True, False]
+    several = scored([[0.9, 0.8], [0.1, 0.7]], [[1, 1], [0, 1]])
+    several = several._replace(losses=np.ones(2))
+    found = lines(tmp_path, table(labels=["a", "b"]), TOPICS, several)
+    assert [json.loads(line)["correct"] for line in found] == [False, True]
+    # twins: a number, and labels that the model does not have
+    number = scored([[-1.5], [3.0]], [-1.5, 3.0])._replace(losses=np.ones(2))
+    for rows, kind, said in (
+        (table(labels=["-1.5", "3"]), NUMBERS, number),
+        (table(labels=["yes", "unheard"]), CLASSES, scored(chances, [1, 2])),
+    ):
+        assert "correct" not in lines(tmp_path, rows, kind, said)[0]

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from data_pipeline.classification import labelled_texts, tasks
 from data_pipeline.examples import batching, packing, tf_records
+from data_pipeline.examples import ragged as ragged_lib
 from data_pipeline.text import tokenization
 from modeling import config, models
 
@@ -131,7 +132,7 @@ def test_padding_is_0_whatever_the_id_of_pad(tmp_path):
     assert features["input_mask"].numpy().sum(axis=1).tolist() == [8, 5, 7]
     packed = packing.unpad(tokens, first_lengths)
     (batch,) = batching.batches(packed, np.array([[0, 1, 2]]), pad_to=9)
-    for arrays in (batch, packing.grids(packed, 9)):
+    for arrays in (batch, ragged_lib.grids(packed, 9)):
         for name in INPUTS:
             np.testing.assert_array_equal(arrays[name], features[name])
     path = tmp_path / "train.tf_record"

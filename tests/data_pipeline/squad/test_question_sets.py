@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.examples import tf_records
+from data_pipeline.examples import ragged, tf_records
 from data_pipeline.squad import (
     answer_choice,
     context_windows,
@@ -39,7 +39,7 @@ def data(tokenizer, tmp_path_factory):
 
 def right_logits(data, length=24):
     """Logits that point at the sign of each window."""
-    ids = context_windows.packing.grids(data.windows.packed, length)["input_ids"]
+    ids = ragged.grids(data.windows.packed, length)["input_ids"]
     signs = [VOCAB.index(sign) for sign in tiny_questions.SIGNS]
     found = np.where(np.isin(ids, signs), 9.0, -9.0).astype(np.float32)
     return {"start_logits": found, "end_logits": found.copy()}

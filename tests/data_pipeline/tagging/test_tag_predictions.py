@@ -100,9 +100,10 @@ def test_spans_are_written_with_their_words(tmp_path):
             }
         ],
         "given": ["B-per", "I-per", "O"],
+        "correct": True,
     }
     assert second["spans"][0]["probability"] == 0.123457
-    assert second["given"] == ["O"]
+    assert second["given"] == ["O"] and second["correct"] is False
 
 
 def test_plain_tags_have_no_spans(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.examples import packing
+from data_pipeline.examples import ragged
 from data_pipeline.tagging import (
     sentence_windows,
     tag_schemes,
@@ -56,7 +56,7 @@ def made(rows, **limits):
         lines=[[1] * len(row) for row in rows],
     )
     windows = sentence_windows.make_windows(sentences, TOKENIZER, **limits)
-    return windows, packing.grids(windows.packed, windows.packed.lengths.max())
+    return windows, ragged.grids(windows.packed, windows.packed.lengths.max())
 
 
 def test_text_is_split_at_white_space_and_punctuation():

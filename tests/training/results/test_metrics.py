@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import sklearn.metrics
 
 from training.results import metrics
 
@@ -88,3 +89,20 @@ def test_summary_has_mean_and_sample_deviation():
     runs = [{"a": 1.0, "b": 5.0}, {"a": 3.0}, {"a": 5.0}]
     assert metrics.summarize(runs) == {"a": {"mean": 3.0, "deviation": 2.0}}
     assert metrics.summarize(runs[:1])["b"] == {"mean": 5.0, "deviation": 0.0}
+
+
+@pytest.mark.filterwarnings("ignore:A single label was found:UserWarning")
+@pytest.mark.parametrize("classes", [1, 2, 6])
+def test_scores_of_classes_are_those_of_scikit_learn_to_the_last_digit(classes):
+    rng = np.random.default_rng(classes)
+    for count in (1, 7, 300):
+        labels, guesses = rng.integers(0, classes, (2, count))
+        predictions = np.where(rng.random(count) < 0.6, labels, guesses)
+        for name, expected in (
+            ("mcc", sklearn.metrics.matthews_corrcoef(labels, predictions)),
+            (
+                "f1_macro",
+                sklearn.metrics.f1_score(labels, predictions, average="macro"),
+            ),
+        ):
+            assert metrics.METRICS[name](labels, predictions) == expected, (name, count)

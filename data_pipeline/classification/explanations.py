@@ -1,0 +1,70 @@
+"""Weights of tokens as weights of words, and rows of them as JSON lines."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from data_pipeline.classification import labelled_texts, predictions
+from data_pipeline.text import tokenization
+
+
+def of_rows(
+    data: labelled_texts.LabelledTexts,
+    vocab: Sequence[str],
+    decide: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+    split: str,
+    indices: Sequence[int],
+    outputs: Mapping[str, np.ndarray],
+) -> list[dict[str, Any]]:
+    """What was predicted for rows of a split, and what their words weighed.
+
+    Args:
+        vocab: tokens in the order of their ids.
+        decide: logits -> probabilities and `Scored.predictions`.
+        indices: K rows of the split.
+        outputs: "weights" float [K, S] of tokens, and "logits" [K, C].
+    """
+    packed, table = data.packed[split], data.tables[split]
+    _, decisions = decide(outputs["logits"])
+    found = []
+    for place, i in enumerate(indices):
+        ids = packed.tokens[packed.splits[i] : packed.splits[i + 1]]
+        given = table.labels[i] if table.labels is not None else ""
+        found.append(
+            {
+                "split": split,
+                "id": table.example_ids[i],
+                "expected": predictions.listed(given),
+                "predicted": predictions.named(data.label_set, decisions[place]),
+                "words": words_of(
+                    [vocab[token] for token in ids],
+                    outputs["weights"][place],
+                    second=int(packed.first_lengths[i]),
+                ),
+            }
+        )
+    return found
+
+
+def words_of(
+    tokens: Sequence[str], weights: np.ndarray, second: int
+) -> list[list[Any]]:
+    """[[word, weight], ...] of packed tokens: pieces are joined and their weights sum.
+
+    [CLS] and [SEP] are left out, at the ends and before the place `second`, where the
+    second of two texts begins.
+    """
+    special = {0, second - 1, len(tokens) - 1}
+    words: list[list[Any]] = []
+    for place, token in enumerate(tokens):
+        if place in special:
+            continue
+        weight = float(weights[place])
+        is_piece = token.startswith(tokenization.CONTINUATION) and words
+        if is_piece and place - 1 not in special:
+            words[-1][0] += token.removeprefix(tokenization.CONTINUATION)
+            words[-1][1] += weight
+        else:
+            words.append([token, weight])
+    return [[word, round(weight, 6)] for word, weight in words]

@@ -1,0 +1,251 @@
+r"""Puts two runs side by side: scores with intervals, verdicts on rows, flags.
+
+    python -m reports.compare output/first output/second
+
+The arguments are directories of runs that have evaluated the same rows, or some of
+them, and hold a report.json. Prints tables; --output_file writes a page as well.
+"""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+
+def _define_flags():
+    from absl import flags
+
+    with command_line.heading("Output"):
+        flags.DEFINE_string("output_file", None, "An HTML page to write as well.")
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # nothing is computed there
+    from training.flags import command_line
+
+    command_line.parse(_define_flags)
+
+
+import numpy as np
+
+from contract import atomic_files
+from reports.pages import confidence, record, run_page
+
+SHOWN_ROWS = 20
+_TEXT_COLUMNS = 100  # of a row on a terminal
+# Flags in which two runs differ without a difference.
+_NO_MATTER = frozenset({"output_dir", "overwrite_output_dir"})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Score:
+    """A score of two runs; interval is that of second minus first, None if unknown."""
+
+    name: str
+    first: float
+    second: float
+    interval: tuple[float, float] | None
+
+    @property
+    def difference(self) -> float:
+        """Second minus first."""
+        return self.second - self.first
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.interval is not None and not (
+            self.interval[0] <= 0 <= self.interval[1]
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two runs, first and second.
+
+    Attributes:
+        names: how to call them.
+        rows: of each run.
+        shared: rows that both have.
+        scores: on all rows; without intervals where these are not the same.
+        counts: rows that (both, only the first, only the second, neither) get right;
+            None of a regression.
+        p: of McNemar's test, or None.
+        flags: {flag: (value, value)} that differ.
+        only_first: rows that only the first gets right, as record.py keeps errors.
+        only_second: likewise.
+    """
+
+    names: tuple[str, str]
+    kind: str
+    split: str
+    rows: tuple[int, int]
+    shared: int
+    resamples: int
+    scores: Sequence[Score]
+    counts: tuple[int, int, int, int] | None
+    p: float | None
+    flags: Mapping[str, tuple[Any, Any]]
+    only_first: Sequence[Mapping[str, Any]]
+    only_second: Sequence[Mapping[str, Any]]
+
+
+def compare(
+    first: Mapping[str, Any], second: Mapping[str, Any], names: tuple[str, str]
+) -> Comparison:
+    """Compares two records; a ValueError says why they cannot be compared."""
+    one, other = first["evaluation"], second["evaluation"]
+    for name, found in zip(names, (one, other), strict=True):
+        if not found:
+            raise ValueError(
+                f"{name}: has scored no rows; run it with --do_eval, or --do_predict "
+                "of rows with labels"
+            )
+    if first["kind"] != second["kind"]:
+        raise ValueError(
+            f"{names[0]} is a run of {first['kind']} and {names[1]} of "
+            f"{second['kind']}; name two runs of one task"
+        )
+    places = {key: i for i, key in enumerate(other["keys"])}
+    pairs = [(i, places[k]) for i, k in enumerate(one["keys"]) if k in places]
+    if not pairs:
+        raise ValueError(
+            f"{names[0]} and {names[1]} share none of their {len(one['keys'])} and "
+            f"{len(other['keys'])} rows; evaluate both on one file"
+        )
+    is_same = len(pairs) == len(one["keys"]) == len(other["keys"])
+    scores, resamples = _scores(one, other, is_same)
+    counts, p, only = None, None, ((), ())
+    if one["is_correct"] and other["is_correct"]:
+        counts, only = _verdicts(one, other, pairs)
+        p = confidence.mcnemar(counts[1], counts[2])
+    flags = {
+        name: (first["flags"].get(name), second["flags"].get(name))
+        for name in sorted({*first["flags"], *second["flags"]} - _NO_MATTER)
+        if first["flags"].get(name) != second["flags"].get(name)
+    }
+    return Comparison(
+        names=names,
+        kind=first["kind"],
+        split=one["split"],
+        rows=(len(one["keys"]), len(other["keys"])),
+        shared=len(pairs),
+        resamples=resamples,
+        scores=scores,
+        counts=counts,
+        p=p,
+        flags=flags,
+        only_first=only[0],
+        only_second=only[1],
+    )
+
+
+def _scores(one, other, is_same):
+    """The scores of both, and over how many resamples their intervals are."""
+    found, resamples = [], 0
+    for name, score in one["scores"].items():
+        theirs = other["scores"].get(name, {"value": None})
+        if score["value"] is None or theirs["value"] is None:
+            continue
+        interval = None
+        if is_same and name in one["resampled"] and name in other["resampled"]:
+            # Draws follow from the rows, so these are pairs; the slower had fewer.
+            both = [record_["resampled"][name] for record_ in (one, other)]
+            resamples = min(map(len, both))
+            values = [np.array(each[:resamples], np.float64) for each in both]
+            interval = confidence.interval(values[1] - values[0])
+        found.append(
+            Score(
+                name=name,
+                first=score["value"],
+                second=theirs["value"],
+                interval=interval,
+            )
+        )
+    return found, resamples
+
+
+def _verdicts(one, other, pairs):
+    right = [(one["is_correct"][i], other["is_correct"][j]) for i, j in pairs]
+    counts = tuple(right.count(c) for c in ((1, 1), (1, 0), (0, 1), (0, 0)))
+    texts = [{row["key"]: row for row in run["errors"]} for run in (one, other)]
+    only: tuple[list[Any], list[Any]] = ([], [])
+    for (i, _), verdict in zip(pairs, right, strict=True):
+        if verdict[0] != verdict[1]:
+            wrong = 0 if verdict[1] else 1  # which run's errors hold the row
+            row = texts[wrong].get(one["keys"][i])
+            if row:  # else it was too many to keep
+                only[1 - wrong].append(row)
+    worst = [sorted(rows, key=lambda row: -row["loss"])[:SHOWN_ROWS] for rows in only]
+    return counts, worst
+
+
+def text_of(found: Comparison) -> Iterator[str]:
+    """The lines for a terminal."""
+    yield f"first:  {found.names[0]}, {found.rows[0]} rows of {found.split}"
+    yield f"second: {found.names[1]}, {found.rows[1]} rows; both have {found.shared}"
+    yield ""
+    table = [("score", "first", "second", "difference", "95 % interval", "")]
+    for each in found.scores:
+        interval = "not known: other rows"
+        if each.interval:
+            interval = f"{each.interval[0]:+.4f} to {each.interval[1]:+.4f}"
+        numbers = f"{each.first:.4f}", f"{each.second:.4f}", f"{each.difference:+.4f}"
+        clear = "clear" if each.is_clear else ""
+        table.append((each.name, *numbers, interval, clear))
+    yield from _columns(table)
+    if found.resamples:
+        yield f"paired bootstrap over the rows, {found.resamples} resamples"
+    if found.counts and found.p is not None:
+        both, first, second, neither = found.counts
+        yield ""
+        yield (
+            f"right: both {both}, only the first {first}, only the second {second}, "
+            f"neither {neither}; McNemar's exact test: p = {found.p:.4g}"
+        )
+    yield ""
+    yield "flags that differ:" if found.flags else "no flag differs"
+    yield from _columns([(f"--{n}", *map(str, v)) for n, v in found.flags.items()])
+    for which, rows in (("first", found.only_first), ("second", found.only_second)):
+        if rows:
+            yield ""
+            yield f"only the {which} has these right, {len(rows)} of them:"
+        for row in rows:
+            text = " | ".join(" ".join(t.split()) for t in row["texts"])
+            yield f"  {text[:_TEXT_COLUMNS]}"
+            yield f"    {row['expected']}, and not {row['predicted']}"
+
+
+def _columns(table):
+    if not table:
+        return
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        yield ("  " + "  ".join(map(str.ljust, row, widths))).rstrip()
+
+
+def _main(argv: Sequence[str], output_file: str | None) -> int:
+    try:
+        if len(argv) != 3:
+            raise ValueError(
+                f"{len(argv) - 1} directories given; give two, of runs to compare"
+            )
+        if output_file:
+            atomic_files.check_writable(output_file)
+        found = compare(record.read(argv[1]), record.read(argv[2]), (argv[1], argv[2]))
+        print("\n".join(text_of(found)))
+        if output_file:
+            page = run_page.render("comparison.html", found=found)
+            atomic_files.write_text(output_file, page)
+            print(f"page: {output_file}")
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    from absl.flags import FLAGS
+
+    command_line.run(lambda argv: _main(argv, FLAGS.output_file))

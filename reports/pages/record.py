@@ -1,0 +1,186 @@
+"""report.json: all that the page of a run shows, and what comparing two runs needs."""
+
+import collections
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from contract import atomic_files, file_names
+from reports.pages import confidence, curves
+
+SCHEMA = 1  # raised where an older reader would misread a newer file
+ERRORS = 200  # kept with their texts, the worst first
+TEXT_CHARACTERS = 2000  # of a text that is kept
+CLASSES = 30  # of a confusion matrix; more than that nobody reads
+_BINS = 20  # of a histogram
+
+
+def of_run(
+    rows: Any,
+    *,
+    directory: str,
+    flags: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    **facts: Any,
+) -> dict[str, Any]:
+    """The record of a run.
+
+    Args:
+        rows: an examined.Examined of what was evaluated, or None.
+        directory: of the run, with its event files.
+        flags: {flag: value} of all flags of the script.
+        defaults: the same, as they are where nothing is given.
+        facts: what else the page shows: kind, script, command, step, seconds,
+            environment, results, explanations, has_weights, has_export; pictures,
+            [{title, description, svg}]; and data, {split: facts}, among them
+            lengths [N].
+    """
+    data = facts.pop("data")
+    changed = sorted(name for name in flags if flags[name] != defaults.get(name))
+    return {
+        "schema": SCHEMA,
+        "name": os.path.basename(os.path.abspath(directory)),
+        "flags": dict(flags),
+        "changed_flags": changed,
+        "data": {split: _split(**each) for split, each in data.items()},
+        "curves": curves.read(directory),
+        "evaluation": evaluation(rows) if rows is not None else None,
+        **facts,
+    }
+
+
+def _split(lengths=(), **facts):
+    found = np.asarray(lengths)
+    return {
+        **facts,
+        "lengths": histogram(found) if found.size else None,
+        "mean_length": float(found.mean()) if found.size else 0.0,
+        "longest": int(found.max(initial=0)),
+    }
+
+
+def evaluation(rows: Any) -> dict[str, Any]:
+    """Of an examined.Examined: scores with intervals, errors, a verdict on each row."""
+    keys = row_keys(rows.texts)
+    resampled = confidence.resample(rows.rescore, keys) if keys else {}
+    intervals = {name: confidence.interval(v) for name, v in resampled.items()}
+    return {
+        "split": rows.split,
+        "rows": len(keys),
+        "resamples": max((len(values) for values in resampled.values()), default=0),
+        "scores": {
+            name: {"value": float(value), "interval": intervals.get(name)}
+            for name, value in rows.scores.items()
+        },
+        "resampled": {n: np.round(v, 6).tolist() for n, v in resampled.items()},
+        "confusion": _confusion(rows.decisions),
+        "histograms": {n: histogram(v) for n, v in rows.histograms.items()},
+        "errors": _errors(rows, keys),
+        "keys": keys,
+        # No number is exactly right.
+        "is_correct": None if rows.numbers else [int(v) for v in rows.is_correct],
+        "losses": [float(f"{loss:.6g}") for loss in rows.losses],
+    }
+
+
+def row_keys(texts: Sequence[tuple[str, ...]]) -> list[str]:
+    """What tells rows apart, in any file: a digest of the texts, counted if equal."""
+    seen: collections.Counter[str] = collections.Counter()
+    keys = []
+    for row in texts:
+        digest = hashlib.sha256(json.dumps(list(row)).encode()).hexdigest()[:12]
+        seen[digest] += 1
+        keys.append(digest if seen[digest] == 1 else f"{digest}-{seen[digest]}")
+    return keys
+
+
+def histogram(values: Any) -> dict[str, list[float]]:
+    """Edges [n + 1] and counts [n] of numbers."""
+    found = np.asarray(values, np.float64)
+    found = found[np.isfinite(found)]
+    bins: Any = _BINS
+    if found.size and np.all(found == np.round(found)):  # of whole numbers, none split
+        width = max(1, math.ceil((np.ptp(found) + 1) / _BINS))
+        bins = np.arange(found.min(), found.max() + width + 1, width) - 0.5
+    counts, edges = np.histogram(found, bins)
+    return {"edges": edges.tolist(), "counts": counts.tolist()}
+
+
+def _confusion(decisions):
+    """The matrix of the commonest classes, given by row and predicted by column."""
+    if decisions is None or decisions.is_multi_label or not len(decisions.labels):
+        return None
+    classes = len(decisions.class_names)
+    labels, predictions = decisions.labels, decisions.predictions
+    is_known = (labels >= 0) & (labels < classes)
+    pairs = labels[is_known] * classes + predictions[is_known]
+    matrix = np.bincount(pairs, minlength=classes**2).reshape(classes, classes)
+    often = np.argsort(-matrix.sum(axis=1), kind="stable")[:CLASSES]
+    shown = np.sort(often)
+    return {
+        "names": [decisions.class_names[i] for i in shown],
+        "matrix": matrix[np.ix_(shown, shown)].tolist(),
+        "left_out": classes - len(shown),
+    }
+
+
+def _errors(rows, keys):
+    is_wrong = np.ones(len(keys), bool) if rows.numbers else ~rows.is_correct
+    wrong = np.flatnonzero(is_wrong)
+    worst = wrong[np.argsort(-np.asarray(rows.losses)[wrong], kind="stable")][:ERRORS]
+    return [
+        {
+            "key": keys[i],
+            "texts": [text[:TEXT_CHARACTERS] for text in rows.texts[i]],
+            "expected": str(rows.expected[i])[:TEXT_CHARACTERS],
+            "predicted": str(rows.predicted[i])[:TEXT_CHARACTERS],
+            "loss": float(f"{rows.losses[i]:.6g}"),
+        }
+        for i in worst.tolist()
+    ]
+
+
+def text_of(record: Mapping[str, Any]) -> str:
+    """The record as JSON, equal for equal records; what is not a number is null."""
+    return json.dumps(_finite(record), ensure_ascii=False) + "\n"
+
+
+def _finite(value):
+    if isinstance(value, Mapping):
+        return {str(key): _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, type(None))) else str(value)
+
+
+def path_of(directory: str) -> str:
+    """Where the record of a run lies."""
+    return os.path.join(directory, file_names.REPORT_JSON)
+
+
+def read(directory: str) -> dict[str, Any]:
+    """The record of a run's directory; a ValueError says what is wrong."""
+    path = path_of(directory)
+    try:
+        found = atomic_files.read_json(path)
+    except Exception as error:
+        reason = str(error).split("\n")[0]
+        raise ValueError(
+            f"{path}: cannot be read ({reason}); name the --output_dir of a run that "
+            "has evaluated and written a report"
+        ) from error
+    if found.get("schema") != SCHEMA:
+        raise ValueError(
+            f"{path}: is of schema {found.get('schema')!r}, and {SCHEMA} is read here; "
+            "evaluate that run again to write the file anew"
+        )
+    return found

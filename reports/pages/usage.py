@@ -1,0 +1,126 @@
+"""How to load, use and serve what a run has left, as commands that are right for it."""
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Kind(NamedTuple):
+    """A kind of task.
+
+    Attributes:
+        script: that trains and predicts.
+        rows_flag: of the script, for the file to predict, or "".
+        example: what the exported model is asked.
+        answers: what of a label map or answer a reader gets.
+    """
+
+    script: str
+    rows_flag: str
+    example: str
+    title: str
+
+
+# By the name that the hub has for it.
+KINDS = {
+    "text-classification": Kind(
+        "run_classifier.py", "test_file=rows.tsv", "A text.", "Text classification"
+    ),
+    "token-classification": Kind(
+        "run_tagger.py", "test_file=rows.conll", "A sentence.", "Tagging of words"
+    ),
+    "question-answering": Kind(
+        "run_squad.py",
+        "predict_file=questions.json",
+        "When does it open?\tThe fair opens on Monday.",
+        "Question answering",
+    ),
+    "fill-mask": Kind("run_pretraining.py", "", "", "Pretraining"),
+}
+# Of how a script cuts text; a prediction needs the values of training.
+_SHAPES = ("max_seq_length", "doc_stride", "max_query_length", "window_stride")
+
+
+class Use(NamedTuple):
+    """One thing to do: what, the code, and its language."""
+
+    title: str
+    code: str
+    language: str = "bash"
+
+
+def place(directory: str) -> str:
+    """How commands name a run's directory: as seen from here, never as an own path."""
+    if "://" in directory:
+        return directory.rstrip("/")
+    relative = os.path.relpath(directory)
+    if relative == os.curdir or relative.startswith(os.pardir):
+        return f"path/to/{os.path.basename(os.path.abspath(directory))}"
+    return relative
+
+
+def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
+    """What can be done with the run whose directory commands name so."""
+    kind, flags = KINDS[record["kind"]], record["flags"]
+    where = shlex.quote(directory)
+    found = []
+    if record["has_weights"]:
+        found.append(Use("Load it in Python", _loading(record, directory), "python"))
+    if record["has_weights"] and kind.rows_flag:
+        shape = [n for n in (*_SHAPES, "version_2_with_negative") if flags.get(n)]
+        given = [n for n in shape if n in record["changed_flags"]]
+        arguments = [
+            *(f"--pretrained={where}", "--do_predict", f"--{kind.rows_flag}"),
+            *(_flag(name, flags[name]) for name in given),
+            f"--output_dir={where}/predictions",
+        ]
+        found.append(Use("Predict rows of a file", _command(kind.script, arguments)))
+    if record["has_export"]:
+        example = kind.example
+        if record.get("has_pairs"):
+            example = "One text.\tAnother text."
+        quoted = "$" + repr(example) if "\t" in example else f'"{example}"'
+        asking = [f"--export_dir={where}/export", quoted]
+        found.append(Use("Ask the export", _command("-m serving.predictor", asking)))
+        found.append(Use("Serve it with TensorFlow Serving", _serving(record, where)))
+    if record["has_weights"]:
+        converting = [f"--input={where}", "--to=hugging_face"]
+        converting.append(f"--output_dir={where}/hugging_face")
+        found.append(
+            Use(
+                "Convert it for transformers",
+                _command("convert_checkpoint.py", converting),
+            )
+        )
+    return found
+
+
+def _loading(record, directory):
+    head = ', head="pretraining"' if record["kind"] == "fill-mask" else ""
+    length = f", max_seq_length={record['flags']['max_seq_length']}"
+    texts = (
+        '["One text."], ["Another text."]' if record.get("has_pairs") else '["A text."]'
+    )
+    return (
+        "import bert\n\n"
+        f"loaded = bert.load({directory!r}{length}{head})\n"
+        f"outputs = loaded.model(loaded.encode({texts}))"
+    )
+
+
+def _serving(record, where):
+    name = record["name"] if record["name"].isidentifier() else "model"
+    volume = f'"$PWD/{where}/export:/models/{name}"'
+    return (
+        f"docker run -p 8501:8501 -e MODEL_NAME={name} \\\n"
+        f"  -v {volume} tensorflow/serving:2.20.0"
+    )
+
+
+def _flag(name, value):
+    return f"--{name}" if value is True else f"--{name}={shlex.quote(str(value))}"
+
+
+def _command(program, arguments):
+    return " \\\n  ".join([f"python {program}", *arguments])

@@ -1,0 +1,34 @@
+"""What a run leaves to look at when it has ended: pages with the pictures that suit."""
+
+from typing import Any
+
+from reports import examined, pictures
+from reports.pages import run_page
+
+_AS_TABLE = {"confusion"}  # which can be read aloud, and searched
+
+
+def write(rows: examined.Examined | None, directory: str, **facts: Any) -> None:
+    """As run_page.write, with pictures of the rows."""
+    run_page.write(rows, directory, pictures=_drawn(rows), **facts)
+
+
+def write_all(directory: str) -> None:
+    """As run_page.write_all."""
+    run_page.write_all(directory)
+
+
+def _drawn(rows):
+    if rows is None:
+        return []
+    from reports import figures  # matplotlib takes most of a second
+
+    return [
+        {
+            "title": name.replace("_", " ").capitalize(),
+            "description": picture.description,
+            "svg": figures.svg(picture.draw()),
+        }
+        for name, picture in pictures.of(rows).items()
+        if name not in _AS_TABLE
+    ]

@@ -1,0 +1,94 @@
+"""Weights of tokens against finite differences, and against sums of a linear model."""
+
+import types
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import attribution, models
+from modeling import config as config_lib
+
+CONFIG = {
+    "vocab_size": 12,
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 8,
+    "type_vocab_size": 2,
+    "initializer_range": 0.5,
+    "hidden_act": "gelu",
+}
+FEATURES = {
+    "input_ids": np.array([[1, 4, 7, 2, 0], [1, 9, 3, 5, 2]], np.int32),
+    "input_mask": np.array([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], np.int32),
+    "segment_ids": np.zeros((2, 5), np.int32),
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(4)
+    made = models.BertClassifier(config_lib.BertConfig.from_dict(CONFIG), 3)
+    made.build()
+    for variable in made.classifier.trainable_variables:
+        variable.assign(variable * 25.0)  # a head begins too near to 0 to say much
+    return made
+
+
+def test_weight_is_how_the_logit_moves_with_the_words_embedding(model):
+    """d logit / d scale of the row of the table, for words that occur once."""
+    found = attribution.token_weights(model, FEATURES)
+    logits, weights = found["logits"].numpy(), found["weights"].numpy()
+    best = logits.argmax(axis=1)
+    table = model.bert.embeddings.word_embeddings
+    before, step = table.numpy(), 1e-3
+    for row, place in ((0, 1), (0, 2), (1, 1), (1, 3)):
+        moved = []
+        for sign in (1, -1):
+            changed = before.copy()
+            changed[FEATURES["input_ids"][row, place]] *= 1 + sign * step
+            table.assign(changed)
+            moved.append(model(FEATURES)["logits"].numpy()[row, best[row]])
+        table.assign(before)
+        slope = (moved[0] - moved[1]) / (2 * step)
+        # float32 logits of about 1 are known to 1e-7, so slopes to 1e-4
+        assert weights[row, place] == pytest.approx(slope, abs=1e-3)
+    assert np.abs(weights).max() > 0.05
+    # padding is not read
+    assert weights[0, 4] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_weights_of_a_linear_model_add_up_to_its_logit():
+    """A model that sums its word embeddings: each weight is the word's own part."""
+
+    table = tf.Variable(np.random.default_rng(2).normal(size=(12, 2)), dtype="float32")
+
+    def model(features, training):
+        words = tf.gather(table, features["input_ids"])
+        mask = tf.cast(features["input_mask"], tf.float32)
+        return {"logits": tf.reduce_sum(words * mask[..., None], axis=1)}
+
+    embeddings = types.SimpleNamespace(
+        word_embeddings=types.SimpleNamespace(value=table)
+    )
+    model.bert = types.SimpleNamespace(embeddings=embeddings)
+    found = attribution.token_weights(model, FEATURES)
+    best = found["logits"].numpy().argmax(axis=1)
+    expected = (
+        table.numpy()[FEATURES["input_ids"], best[:, None]] * FEATURES["input_mask"]
+    )
+    np.testing.assert_allclose(found["weights"], expected, atol=1e-6)
+    total = found["weights"].numpy().sum(axis=1)
+    np.testing.assert_allclose(total, found["logits"].numpy().max(axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_weights_are_equal_where_they_are_compiled(model, compiles):
+    expected = attribution.token_weights(model, FEATURES)["weights"].numpy()
+    compiled = tf.function(attribution.token_weights, jit_compile=compiles)
+    features = {name: tf.constant(value) for name, value in FEATURES.items()}
+    found = compiled(model, features)["weights"].numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-5)

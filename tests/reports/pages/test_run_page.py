@@ -1,0 +1,275 @@
+"""report.html and report.json: what they say, and what they never hold."""
+
+import dataclasses
+import html.parser
+import itertools
+import json
+import math
+import re
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from contract import atomic_files
+from reports import examined
+from reports.pages import confidence, record, run_page
+from tests.reports import example_runs
+
+
+class _Page(html.parser.HTMLParser):
+    """The tags of a page with their attributes, and its text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts, self._hidden = [], [], 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._hidden += tag == "style"
+
+    def handle_endtag(self, tag):
+        self._hidden -= tag == "style"
+
+    def handle_data(self, data):
+        if not self._hidden:
+            self.texts.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+    def of(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def written(directory, rows=None, **changes):
+    rows = example_runs.rows() if rows is None else rows
+    run_page.write(rows, str(directory), **example_runs.facts(**changes))
+    return (directory / "report.html").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def page_text(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("run") / "mine"
+    (directory / "train").mkdir(parents=True)
+    for steps in ((1, 2, 3), (3, 4)):  # stopped at 3, and gone on from 2
+        writer = tf.summary.create_file_writer(str(directory / "train"))
+        with writer.as_default():
+            for step in steps:
+                tf.summary.scalar("train/loss", 8.0 / step + len(steps), step=step)
+                tf.summary.text("train/words", "no curve", step=step)
+        writer.close()
+        time.sleep(1.1)  # the name of an event file begins with the second
+    words = [["really", 0.5], ["<b>", -0.25]]
+    explained = {"expected": "bad", "predicted": "good", "words": words}
+    rows = example_runs.rows(first_text=example_runs.EVIL)
+    return written(directory, rows, explanations=[explained])
+
+
+@pytest.fixture(scope="module")
+def page(page_text):
+    return _Page(page_text)
+
+
+def test_page_says_what_was_run_and_how_good_it_is(page):
+    for said in (
+        "accuracy 0.8000",
+        "with 95 %",
+        "1,000 resamples",
+        "--learning_rate 2e-05",
+        "python run_classifier.py --train_file=/Users/me/t.tsv",
+        "1 (25.0 %) cut to --max_seq_length",
+        "Confusion matrix",
+        "good 3 (75.0 %)",
+        "python -m serving.predictor",
+        "precision float32",
+    ):
+        assert said in page.text, said
+    # a flag that has its default is not worth a line
+    assert "--max_seq_length 32" not in page.text
+
+
+def test_texts_are_escaped(page, page_text):
+    assert example_runs.EVIL in page.text
+    assert not page.of("script")
+    assert "<script" not in page_text
+    assert "<b>" in page.text  # of the explained word, as text
+
+
+def test_page_asks_nothing_of_a_network(page, page_text):
+    for tag, attributes in page.tags:
+        for name, value in attributes.items():
+            if name in ("src", "srcset", "data", "action", "poster"):
+                raise AssertionError(f"<{tag} {name}={value}>")
+            if name.endswith("href"):
+                assert value.startswith("#"), (tag, value)
+    assert not page.of("link") and not page.of("iframe")
+    assert "@import" not in page_text
+    assert not re.findall(r"url\((?!#)", page_text)
+    assert len(page_text.encode()) < 2_000_000
+
+
+def test_page_can_be_read_by_all(page):
+    assert page.of("html")[0]["lang"] == "en"
+    headings = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
+    assert headings[0] == 1 and headings.count(1) == 1
+    steps = itertools.pairwise(headings)
+    assert all(deeper <= level + 1 for level, deeper in steps)
+    for svg in page.of("svg"):
+        assert svg["role"] == "img" and len(svg["aria-label"]) > 20
+    assert len(page.of("caption")) == len(page.of("table")) > 3
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+
+
+def test_curves_are_of_all_event_files_and_of_each_step_the_last_value(page_text):
+    label = re.search(r'aria-label="(Loss over steps[^"]*)"', page_text)[1]
+    # 8 / 1 + 3 at first; 8 / 4 + 2 from the second file
+    assert label == "Loss over steps: train/loss from 11 to 4"
+
+
+def test_words_are_coloured_by_sign_and_size(page_text):
+    assert '<span class="plus" style="--s:1.0" title="+0.5000">really' in page_text
+    assert (
+        '<span class="minus marked" style="--s:0.5" title="-0.2500">&lt;b&gt;'
+        in page_text
+    )
+
+
+def test_record_holds_verdict_and_loss_of_each_row(tmp_path):
+    written(tmp_path)
+    found = record.read(str(tmp_path))
+    rows = found["evaluation"]
+    assert rows["is_correct"] == [int(i % 5 != 0) for i in range(60)]
+    assert rows["losses"][:2] == [3.0, 0.1] and len(set(rows["keys"])) == 60
+    worst = rows["errors"][0]
+    assert (worst["texts"], worst["expected"], worst["predicted"]) == (
+        ["row 0"],
+        "bad",
+        "fine",
+    )
+    assert [row["loss"] for row in rows["errors"]] == sorted(
+        (row["loss"] for row in rows["errors"]), reverse=True
+    )
+    assert rows["confusion"]["matrix"][0] == [16, 4, 0]  # 20 are bad, 4 wrong
+    low, high = rows["scores"]["accuracy"]["interval"]
+    assert 0.6 < low < 0.8 < high < 0.95
+    assert found["changed_flags"] == ["learning_rate", "train_file"]
+
+
+def test_equal_rows_give_equal_files(tmp_path):
+    for name in ("a", "b"):
+        written(tmp_path / name / "mine")
+    for file in ("report.html", "report.json", "README.md"):
+        texts = [(tmp_path / n / "mine" / file).read_text() for n in ("a", "b")]
+        assert texts[0].replace("/a/", "/b/") == texts[1], file
+    # twin
+    other = written(tmp_path / "c" / "mine", example_runs.rows(wrong_every=4))
+    assert other != (tmp_path / "b" / "mine" / "report.html").read_text()
+
+
+def test_equal_texts_are_different_rows():
+    keys = record.row_keys([("a", "b"), ("a",), ("a", "b"), ("ab",)])
+    assert len(set(keys)) == 4 and keys[2] == f"{keys[0]}-2"
+
+
+def test_what_is_not_a_number_is_null(tmp_path):
+    rows = example_runs.rows()
+    text = written(tmp_path, results={"eval_pearson": math.nan})
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert found["results"]["eval_pearson"] is None and rows is not None
+    assert "not a number" in text
+
+
+def test_killed_between_files_each_is_whole(tmp_path, monkeypatch):
+    before = written(tmp_path)
+    count = 0
+
+    def rename(source, path, overwrite):
+        nonlocal count
+        count += 1
+        if count == 2:
+            raise KeyboardInterrupt
+        real(source, path, overwrite=overwrite)
+
+    real = tf.io.gfile.rename
+    monkeypatch.setattr(atomic_files.tf.io.gfile, "rename", rename)
+    with pytest.raises(KeyboardInterrupt):
+        written(tmp_path, example_runs.rows(wrong_every=3))
+    monkeypatch.undo()
+    assert record.read(str(tmp_path))["evaluation"]["is_correct"].count(0) == 20
+    assert (tmp_path / "report.html").read_text() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "README.md",
+        "report.html",
+        "report.json",
+    ]
+
+
+def test_run_without_evaluation_has_a_page(tmp_path):
+    run_page.write(None, str(tmp_path), **example_runs.facts(kind="fill-mask"))
+    said = _Page((tmp_path / "report.html").read_text()).text
+    assert "weights of step 30" in said and "Worst errors" not in said
+
+
+def test_predictions_do_not_replace_an_evaluation(tmp_path):
+    before = written(tmp_path)
+    test_rows = dataclasses.replace(example_runs.rows(9), split="test")
+    assert written(tmp_path, test_rows, trains=False) == before
+    assert written(tmp_path, example_runs.rows(9), trains=False) != before
+
+
+def test_thousand_rows_take_less_than_three_seconds_and_two_megabytes(tmp_path):
+    rows = example_runs.rows(1000, first_text="long " * 5000)
+    started = time.monotonic()
+    text = written(tmp_path, rows)
+    assert time.monotonic() - started < 3 + confidence.SECONDS  # other work beside
+    assert len(text.encode()) < 300_000
+    assert (tmp_path / "report.json").stat().st_size < 300_000
+
+
+def test_regression_lists_the_largest_errors_and_no_verdicts(tmp_path):
+    numbers = np.arange(5.0)
+    rows = dataclasses.replace(
+        example_runs.rows(5),
+        decisions=None,
+        numbers=examined.Numbers(labels=numbers, predictions=numbers * 2),
+        losses=numbers,
+    )
+    written(tmp_path, rows)
+    found = record.read(str(tmp_path))["evaluation"]
+    assert found["is_correct"] is None and found["confusion"] is None
+    assert [row["loss"] for row in found["errors"]] == [4.0, 3.0, 2.0, 1.0, 0.0]
+
+
+def test_runs_below_a_directory_are_one_table(tmp_path):
+    for rate, wrong_every in ((1e-5, 3), (3e-5, 6)):
+        written(
+            tmp_path / f"learning_rate={rate}",
+            example_runs.rows(wrong_every=wrong_every),
+            flags={"learning_rate": rate},
+        )
+    written(tmp_path / "predictions")  # no run of the grid
+    run_page.write_all(str(tmp_path))
+    text = (tmp_path / "report.html").read_text()
+    said = _Page(text).text
+    assert "2 runs" in said
+    accuracies = (40 / 60, 50 / 60)
+    deviation = np.std(accuracies, ddof=1)
+    assert f"accuracy {np.mean(accuracies):.4f} {deviation:.4f}" in said
+    assert said.index("learning_rate=3e-05") < said.index("learning_rate=1e-05")
+    assert 'href="learning_rate%3D1e-05/report.html"' in text
+
+
+@pytest.mark.parametrize(
+    "values, edges, counts",
+    [
+        ([1, 2, 2, 4], [0.5, 1.5, 2.5, 3.5, 4.5], [1, 2, 0, 1]),
+        ([7, 7], [6.5, 7.5], [2]),
+    ],
+)
+def test_histogram_of_whole_numbers_has_whole_bins(values, edges, counts):
+    assert record.histogram(values) == {"edges": edges, "counts": counts}

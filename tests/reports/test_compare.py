@@ -1,0 +1,122 @@
+"""Two runs side by side."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from reports import compare
+from reports.pages import record, run_page
+from tests.reports import example_runs
+
+NAMES = ("first", "second")
+
+
+def run_of(**changes):
+    flags = changes.pop("flags", {})
+    kind = changes.pop("kind", "text-classification")
+    rows = example_runs.rows(**changes)
+    facts = example_runs.facts(kind=kind, flags=flags)
+    return json.loads(record.text_of(record.of_run(rows, directory="x", **facts)))
+
+
+@pytest.fixture(scope="module")
+def found():
+    first = run_of(wrong_every=5)  # 0, 5, 10, ... are wrong
+    second = run_of(wrong_every=10, flags={"learning_rate": 3e-5})  # 0, 10, ...
+    return compare.compare(first, second, NAMES)
+
+
+def test_rows_are_told_apart_by_who_gets_them_right(found):
+    assert found.counts == (48, 0, 6, 6) and found.shared == 60
+    assert found.p == pytest.approx(2 / 2**6)
+    texts = [row["texts"][0] for row in found.only_second]
+    assert texts == [f"row {i}" for i in (5, 15, 25, 35, 45, 55)]  # the worst first
+    assert found.only_first == []
+
+
+def test_difference_has_the_interval_of_pairs(found):
+    accuracy = next(each for each in found.scores if each.name == "accuracy")
+    assert accuracy.difference == pytest.approx(0.1)
+    # 6 of 60 rows differ, all of them one way: a binomial share of 0.1
+    deviation = math.sqrt(0.1 * 0.9 / 60)
+    low, high = accuracy.interval
+    assert low == pytest.approx(0.1 - 1.96 * deviation, abs=1 / 60)
+    assert high == pytest.approx(0.1 + 1.96 * deviation, abs=1 / 60)
+    assert accuracy.is_clear
+    # twin: resamples that are no pairs would be as wide as both runs together
+    apart = np.sqrt(0.2 * 0.8 / 60 + 0.1 * 0.9 / 60) * 1.96 * 2
+    assert high - low < 0.8 * apart
+
+
+def test_flags_that_differ_are_named(found):
+    assert found.flags == {"learning_rate": (2e-5, 3e-5)}
+
+
+def test_other_order_of_rows_changes_nothing(found):
+    first = run_of(wrong_every=5)
+    order = np.random.default_rng(1).permutation(60)
+    shuffled = run_of(wrong_every=10, flags={"learning_rate": 3e-5})
+    rows = shuffled["evaluation"]
+    for name in ("keys", "is_correct", "losses"):
+        rows[name] = [rows[name][i] for i in order]
+    again = compare.compare(first, shuffled, NAMES)
+    assert again.counts == found.counts and again.scores == found.scores
+
+
+def test_rows_that_only_one_has_are_left_out():
+    found = compare.compare(run_of(count=60), run_of(count=40, shift=1), NAMES)
+    assert found.shared == 40 and sum(found.counts) == 40
+    assert all(score.interval is None for score in found.scores)
+    assert "not known: other rows" in "\n".join(compare.text_of(found))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda run: run.update(evaluation=None), "second: has scored no rows"),
+        (lambda run: run.update(kind="fill-mask"), "name two runs of one task"),
+        (
+            lambda run: run["evaluation"].update(keys=["z"] * 60),
+            "share none of their 60 and 60 rows",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(change, message):
+    other = run_of()
+    change(other)
+    with pytest.raises(ValueError, match=message):
+        compare.compare(run_of(), other, NAMES)
+
+
+def test_program_prints_and_writes_a_page(tmp_path, capsys):
+    for name, wrong_every in (("a", 5), ("b", 10)):
+        rows = example_runs.rows(wrong_every=wrong_every, first_text=example_runs.EVIL)
+        run_page.write(rows, str(tmp_path / name), **example_runs.facts())
+    places = [str(tmp_path / name) for name in ("a", "b")]
+    page = tmp_path / "c.html"
+    capsys.readouterr()
+    assert compare._main(["compare", *places], str(page)) == 0
+    out = capsys.readouterr().out
+    assert "accuracy  0.8000  0.9000  +0.1000" in out and "  clear" in out
+    assert "only the second 6, neither 6; McNemar's exact test: p = 0.03125" in out
+    assert "no flag differs" in out
+    text = page.read_text()
+    assert "p = 0.03125" in text and "<script" not in text
+
+
+@pytest.mark.parametrize(
+    "prepare, message",
+    [
+        (lambda path: None, "cannot be read"),
+        (lambda path: path.write_text("{"), "cannot be read"),
+        (lambda path: path.write_text('{"schema": 99}'), "is of schema 99, and 1"),
+    ],
+)
+def test_directory_without_a_record_is_one_line(tmp_path, capsys, prepare, message):
+    prepare(tmp_path / "report.json")
+    assert compare._main(["compare", str(tmp_path), str(tmp_path)], None) == 2
+    assert message in (err := capsys.readouterr().err) and err.count("\n") == 1
+    assert compare._main(["compare", "a"], None) == 2
+    assert "give two, of runs to compare" in capsys.readouterr().err

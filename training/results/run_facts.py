@@ -1,0 +1,120 @@
+"""What is known of a run when it has ended, for its record and its report."""
+
+import os
+import platform
+import subprocess
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from contract import atomic_files, file_names
+from training.distribution import devices
+
+_CPU_INFO = "/proc/cpuinfo"
+
+
+def hook(reports, kind, data, *, is_wanted, defaults, explain=None, **more):
+    """A fine_tuning.Task's `report`.
+
+    Args:
+        reports: the module reports.run_report.
+        kind: what the hub calls this kind of task.
+        data: returns {split: facts of its rows}.
+        is_wanted: whether a report is written.
+        defaults: {flag: value} where nothing is given.
+        explain: model, rows, fine_tuning.Settings -> explanations of some rows.
+        more: what else the record of a run holds.
+    """
+
+    def report(model, settings, *ended):
+        its_own = settings.run
+        if model is None:
+            if is_wanted and its_own.writes:
+                reports.write_all(its_own.output_dir)
+            return
+        rows, step, results, seconds = ended
+        explanations = explain(model, rows, settings) if explain else []  # on all hosts
+        if is_wanted and its_own.writes and (results or its_own.trains):
+            facts = of_run(its_own, model, kind, data(), step, results, seconds)
+            more_facts = {"explanations": explanations, "defaults": defaults, **more}
+            reports.write(rows, its_own.output_dir, **facts, **more_facts)
+
+    return report
+
+
+def of_run(settings, model, kind, data, step, results, seconds):
+    """The facts of any run, as reports.record.of_run takes them.
+
+    Args:
+        settings: a run.Settings.
+        kind: as in `hook`.
+        data: {split: facts of its rows}.
+        step: of the weights.
+        results: {name: number} of the result files.
+        seconds: that the command took.
+    """
+    directory = settings.output_dir
+    weights = os.path.join(directory, f"{file_names.CHECKPOINT_PREFIX}-*.index")
+    where = devices.describe(settings.strategy).removeprefix("devices: ")
+    command = settings.command
+    record = os.path.join(directory, file_names.RUN)
+    if not settings.trains and tf.io.gfile.exists(record):
+        command = atomic_files.read_json(record).get("command", command)
+    return {
+        "kind": kind,
+        "data": data,
+        "step": step,
+        "results": dict(results),
+        "seconds": round(seconds, 1),
+        "trains": settings.trains,
+        "command": settings.command,
+        "training_command": command,
+        "flags": {**settings.flags, "seed": settings.seed},
+        "has_weights": bool(tf.io.gfile.glob(weights)),
+        "has_export": tf.io.gfile.isdir(os.path.join(directory, "export")),
+        "environment": {
+            "precision": settings.describe(model),
+            "devices": where,
+            "processor": processor(),
+            "system": platform.platform(),
+            **versions(),
+            "git_revision": git_revision() or "not known",
+        },
+    }
+
+
+def versions():
+    """Those of what computes, {name: version}."""
+    return {
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def git_revision():
+    """That of the checkout of this program, or None."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    try:
+        done = subprocess.run(
+            ["git", "-C", here, "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def processor(cpu_info=_CPU_INFO):
+    """The processor's name, or its kind where Linux does not say."""
+    try:
+        with open(cpu_info, encoding="utf-8") as file:
+            lines = [line for line in file if line.startswith("model name")]
+    except OSError:
+        lines = []
+    return lines[0].partition(":")[2].strip() if lines else platform.machine()
