@@ -44,7 +44,7 @@ from data_pipeline.pretraining import cloze_table, masking, record_sets
 from data_pipeline.text import vocabulary_checks
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from training import errors, recording, run, steps
+from training import errors, run, run_directory, steps
 from training.distribution import devices
 from training.flags import run_flags
 from training.results import evaluation
@@ -146,7 +146,7 @@ def report(settings, evaluate, global_step):
     results["global_step"] = global_step
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
-    recording.record(settings, global_step, scores, results)
+    run_directory.record(settings, global_step, scores, results)
     if settings.writes:
         path = os.path.join(settings.output_dir, file_names.EVAL_RESULTS)
         print(f"evaluation: {path}")

@@ -41,7 +41,7 @@ from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from reports import examined, pictures
 from serving import export, question_answering
-from training import errors, fine_tuning, recording
+from training import errors, fine_tuning, run_directory
 from training.flags import run_flags
 
 
@@ -152,7 +152,7 @@ def predict(answered, settings, global_step):
         print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")
         return {}
     results = {**answered.scores, "global_step": global_step}
-    recording.record(settings, global_step, answered.scores, results)
+    run_directory.record(settings, global_step, answered.scores, results)
     return results
 
 

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from training import errors, grid, recording, run, seeds, steps
+from training import errors, grid, run, run_directory, seeds, steps
 from training.distribution import devices
 from training.results import evaluation
 
@@ -146,7 +146,7 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         scored = score.at(step, "dev", settings.eval_batch_size)
         results |= {**task.evaluate(scored), "global_step": step}
         scores = scored.scores
-        recording.record(its_own, step, scores, results)
+        run_directory.record(its_own, step, scores, results)
         with errors.of_writing():
             task.show(model, scored, settings)
         _picture(task, its_own, step, scored)
@@ -169,7 +169,7 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
 
 def _picture(task: Task, its_own: run.Settings, step: int, scored: Scored) -> None:
     if its_own.writes:
-        recording.show(its_own, step, task.pictures(task.examine("dev", scored)))
+        run_directory.show(its_own, step, task.pictures(task.examine("dev", scored)))
 
 
 def _scorer(task: Task, settings: Settings, model: Any) -> evaluation.Remembered:

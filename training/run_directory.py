@@ -1,5 +1,6 @@
 """The files of a run beside its checkpoints, and which run a directory belongs to."""
 
+import contextlib
 import json
 import os
 import platform
@@ -12,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, file_names
-from training import checkpoints
-from training.results import hparams
+from training import checkpoints, errors
+from training.results import hparams, reporting
 
 # What --overwrite_output_dir removes: what runs write, and nothing else.
 _OWN_PATTERNS = (
@@ -149,3 +150,29 @@ def _git_revision() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
+
+
+def record(
+    settings: Any,
+    step: int,
+    scores: Mapping[str, Any],
+    results: Mapping[str, Any],
+) -> None:
+    """Writes scores to TensorBoard, results to a file; InputError if that fails.
+
+    `settings` is a run.Settings.
+    """
+    if not settings.writes:
+        return
+    path = os.path.join(settings.output_dir, file_names.EVAL_RESULTS)
+    reporter = reporting.Reporter(settings.output_dir, step)
+    with errors.of_writing(), contextlib.closing(reporter):
+        reporter.write("eval", step, scores)
+        write_results(path, results)
+
+
+def show(settings: Any, step: int, shown: Mapping[str, Any]) -> None:
+    """Writes what Reporter.show takes to TensorBoard; InputError if that fails."""
+    reporter = reporting.Reporter(settings.output_dir, step)
+    with errors.of_writing(), contextlib.closing(reporter):
+        reporter.show("eval", step, shown)
