@@ -14,10 +14,6 @@ from keras import ops
 MASKED_LM_EPSILON = 1e-5  # for a batch without predictions; run_pretraining.py
 
 
-def _no_metrics(features, outputs):
-    return {}
-
-
 class Objective(NamedTuple):
     """What a run minimises; its functions return float32 scalars.
 
@@ -29,7 +25,9 @@ class Objective(NamedTuple):
 
     counts: Callable[[dict[str, Any]], dict[str, Any]]
     totals: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
-    metrics: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = _no_metrics
+    metrics: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = (
+        lambda features, outputs: {}
+    )
 
 
 def cross_entropy(logits, labels):
