@@ -98,7 +98,7 @@ class Loaded:
         )
         decisions = predictions.decide(label_set, shares, threshold=0.5)
         pairs = zip(shares, decisions, strict=True)
-        return [predictions.named(label_set, *pair) for pair in pairs]
+        return [predictions.described(label_set, *pair) for pair in pairs]
 
     def attention(self, text, second=None) -> np.ndarray:
         """Attention probabilities of one text, float32 [L, N, S, S], query by key."""

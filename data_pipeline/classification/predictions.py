@@ -86,7 +86,7 @@ def prediction_lines(
         row: dict[str, Any] = {"id": example_id, "text_a": table.text_a[i]}
         if table.text_b is not None:
             row["text_b"] = table.text_b[i]
-        row.update(named(label_set, scored.probabilities[i], scored.predictions[i]))
+        row.update(described(label_set, scored.probabilities[i], scored.predictions[i]))
         if table.labels is not None:
             row["given"] = table.labels[i]
         if is_correct is not None:
@@ -183,7 +183,7 @@ def _decision(label_set: label_sets.LabelSet, prediction: Any) -> Any:
     return label_set.names[int(prediction)]
 
 
-def named(
+def described(
     label_set: label_sets.LabelSet, probabilities: np.ndarray, prediction: Any
 ) -> dict[str, Any]:
     """What is predicted for one example, as in test_predictions.jsonl."""
