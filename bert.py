@@ -30,7 +30,7 @@ from data_pipeline.classification import (
 )
 from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization, vocabulary_checks
-from modeling import attention_maps, heads, joined_weights, models
+from modeling import heads, joined_weights, models
 from modeling.checkpoints import (
     checkpoint,
     conversion,
@@ -38,6 +38,7 @@ from modeling.checkpoints import (
     output_directory,
     pretrained,
 )
+from modeling.inspection import attention_maps
 from serving import export
 from training import steps
 from training.flags import model_flags

@@ -57,8 +57,9 @@ from data_pipeline.classification import (
 )
 from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
-from modeling import attribution, heads, joined_weights, losses, models
+from modeling import heads, joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
+from modeling.inspection import attribution
 from reports import examined, pictures, run_report
 from serving import export
 from training import checkpoints, errors, fine_tuning, steps

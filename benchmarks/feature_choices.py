@@ -37,7 +37,7 @@ from benchmarks import ours
 from contract import features
 from data_pipeline.examples import batching
 from data_pipeline.tagging import sentence_sets, tag_scores, tagged_files
-from modeling import vectors
+from modeling.inspection import vectors
 from training import steps
 
 FLAGS = flags.FLAGS

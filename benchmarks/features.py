@@ -61,7 +61,7 @@ def time_ours(warm_up, path, output_format, **choice):
     import extract_features  # sets the allocator that the first operation takes
     from benchmarks import ours
     from data_pipeline.extraction import vector_files
-    from modeling import vectors
+    from modeling.inspection import vectors
     from training.results import extraction
 
     tokenizer, model = ours.open_pretrained(FLAGS.pretrained)
@@ -96,7 +96,7 @@ def time_original(path):
     """Lines a second of the stand-in for the original."""
     os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "0"  # TensorFlow's default, as there
     from benchmarks import ours
-    from modeling import vectors
+    from modeling.inspection import vectors
 
     tokenizer, model = ours.open_pretrained(FLAGS.pretrained)
     predict = predict_function(model, vectors.choose(model.config, layers=LAYERS))

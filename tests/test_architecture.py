@@ -71,6 +71,7 @@ ARROWS = {
     },
     "modeling": set(),
     "modeling.checkpoints": {"modeling"},
+    "modeling.inspection": {"modeling"},
     "reports": {"reports.pages"},
     "reports.pages": set(),
     "serving": set(),

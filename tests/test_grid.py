@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests import tiny, tiny_questions
-from training.results import projector
+from training.results import evaluation, projector
 
 BRIEF = ("--max_seq_length=16", "--train_batch_size=8", "--num_train_epochs=1")
 
@@ -166,15 +166,15 @@ def test_shown_rows_are_few_and_spread(monkeypatch, tmp_path):
     monkeypatch.setattr(projector, "MAX_ROWS", 3)
     asked = {}
 
-    def vectors(predict_function, examples, rows, settings):
+    def predict_rows(predict_function, examples, rows, settings):
         asked["rows"] = rows.tolist()
-        return np.eye(3, dtype=np.float32)
+        return {"vectors": np.eye(3, dtype=np.float32)}
 
     class Settings:
         class run:
             output_dir, writes = str(tmp_path), True
 
-    monkeypatch.setattr(projector, "_vectors", vectors)
+    monkeypatch.setattr(evaluation, "predict_rows", predict_rows)
     projector.write(
         *(None, range(9)),
         lambda rows: {"label": ["a\tb"] * 3, "text": [f"{row}\n" for row in rows]},

@@ -88,12 +88,15 @@ def test_whole_run_learns_and_leaves_the_files_of_the_original(trained):
         for ending in ("index", "data-00000-of-00001", "json")
     }
     assert files - events - exported - checkpoints == {
+        "README.md",
         "bert_config.json",
         "checkpoint",
         "eval.tf_record",
         "eval_results.txt",
         "label_map.json",
         "predict.tf_record",
+        "report.html",
+        "report.json",
         "run.json",
         "test_predictions.jsonl",
         "test_results.tsv",

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import attribution, models
 from modeling import config as config_lib
+from modeling import models
+from modeling.inspection import attribution
 
 CONFIG = {
     "vocab_size": 12,

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from modeling import config, vectors
+from modeling import config
+from modeling.inspection import vectors
 
 DEPTH, WIDTH = 5, 6
 MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], np.int32)

@@ -9,12 +9,13 @@ from absl import flags
 from data_pipeline.classification import label_sets
 from data_pipeline.corpus import wordpiece_learning
 from data_pipeline.creation import pairing
-from data_pipeline.extraction import vector_files
+from data_pipeline.extraction import attention_files, vector_files
 from data_pipeline.pretraining import masking, record_metadata
 from data_pipeline.squad import answer_choice
 from data_pipeline.tagging import tag_schemes, tag_sets, tagged_files
-from modeling import models, vectors
+from modeling import models
 from modeling.checkpoints import conversion
+from modeling.inspection import vectors
 from tests import tiny
 from training.flags import run_flags
 
@@ -30,7 +31,7 @@ CHOICES = {
     "extract_features": {
         "combine": (vectors.SEPARATE, *vectors.COMBINATIONS),
         "pooling": vectors.POOLINGS,
-        "output_format": vector_files.FORMATS,
+        "output_format": (*vector_files.FORMATS, *attention_files.PICTURES),
     },
     "run_classifier": {
         "problem_type": label_sets.PROBLEM_TYPES,
