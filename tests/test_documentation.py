@@ -406,7 +406,7 @@ def needed(commands, index):
 
 # A test of its script gives each of these every day, and asserts what comes of it.
 TESTED_WITH_VALUES = {
-    *(("run_classifier.py", flag) for flag in ("grid", "seeds")),
+    *(("run_classifier.py", flag) for flag in ("explain", "grid", "seeds")),
     *(("run_classifier.py", flag) for flag in ("best_metric", "evaluate_steps")),
     ("run_classifier.py", "early_stopping_patience"),
     ("run_classifier.py", "problem_type"),
