@@ -50,7 +50,7 @@ def dropout(x, rate, seed, site):
     keys = _dropout_keys(seed, site)
 
     def drop(value):
-        return _untiled(_dropped(_tiled(value), keys, rate=rate), value)
+        return _unflattened(_dropped(_flat_tiles(value), keys, rate=rate), value)
 
     @tf.custom_gradient
     def compiled(x):
