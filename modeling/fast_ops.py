@@ -9,6 +9,7 @@ each saves.
 
 import functools
 import math
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -30,10 +31,22 @@ def _compiled(function):
 
     @functools.wraps(function)
     def call(*tensors, **settings):
-        is_known = all(value.shape.is_fully_defined() for value in tensors)
+        values = tf.nest.flatten(tensors)
+        is_known = all(value.shape.is_fully_defined() for value in values)
         return (known if is_known else unknown)(*tensors, **settings)
 
     return call
+
+
+class _Mask(NamedTuple):
+    """What decides which elements dropout keeps.
+
+    The rate is tensors, so that a function is compiled once for all rates, 0 included.
+    """
+
+    keys: tf.Tensor  # random uint32 [2] for a place and a step
+    threshold: tf.Tensor  # uint32; an element is kept if its hash is not below
+    scale: tf.Tensor  # float32; multiplies what is kept
 
 
 def dropout(x, rate, seed, site):
@@ -47,10 +60,11 @@ def dropout(x, rate, seed, site):
     """
     if seed is None or rate == 0:
         return x
-    keys = _dropout_keys(seed, site)
+    mask = _mask(rate, seed, site)
 
     def drop(value):
-        return _unflattened(_dropped(_flat_tiles(value), keys, rate=rate), value)
+        dropped = _dropped(_flat_tiles(value), mask, dtype=value.dtype)
+        return _unflattened(dropped, value)
 
     @tf.custom_gradient
     def compiled(x):
@@ -59,8 +73,7 @@ def dropout(x, rate, seed, site):
     return compiled(x)
 
 
-def _dropout_keys(seed, site):
-    """Two random uint32 for a place and a step."""
+def _mask(rate, seed, site):
     numbers = tf.random.stateless_uniform(
         [2],
         seed=tf.stack([seed[0], seed[1] * _MAX_SITES + site]),
@@ -69,15 +82,19 @@ def _dropout_keys(seed, site):
         dtype=tf.int32,
         alg="philox",
     )
-    return tf.bitcast(numbers, tf.uint32)
+    return _Mask(
+        tf.bitcast(numbers, tf.uint32),
+        tf.constant(round(rate * 2**32), tf.uint32),
+        tf.constant(1.0 / (1.0 - rate), tf.float32),
+    )
 
 
 @_compiled
-def _dropped(x, keys, *, rate, dtype=None):
-    return tf.cast(_drop(x, keys, rate), dtype or x.dtype)
+def _dropped(x, mask, *, dtype):
+    return tf.cast(_drop(x, mask), dtype)
 
 
-def _drop(x, keys, rate):
+def _drop(x, mask):
     """Dropout in float32, which compiled functions inline.
 
     An element stays if a hash of its index is large: multiplications and shifts that
@@ -85,14 +102,11 @@ def _drop(x, keys, rate):
     Wellons), with a random key before each multiplication. It takes no longer than
     reading the tensor; Philox takes five times as long.
     """
-    x = tf.cast(x, tf.float32)
-    if rate == 0:
-        return x
     bits = tf.cast(tf.reshape(tf.range(tf.size(x)), tf.shape(x)), tf.uint32)
-    bits = _spread(bits ^ keys[0], 16) * tf.constant(0x7FEB352D, tf.uint32)
-    bits = _spread(bits ^ keys[1], 15) * tf.constant(0x846CA68B, tf.uint32)
-    is_kept = _spread(bits, 16) >= tf.constant(round(rate * 2**32), tf.uint32)
-    return tf.where(is_kept, x * (1.0 / (1.0 - rate)), 0.0)
+    bits = _spread(bits ^ mask.keys[0], 16) * tf.constant(0x7FEB352D, tf.uint32)
+    bits = _spread(bits ^ mask.keys[1], 15) * tf.constant(0x846CA68B, tf.uint32)
+    is_kept = _spread(bits, 16) >= mask.threshold
+    return tf.where(is_kept, tf.cast(x, tf.float32) * mask.scale, 0.0)
 
 
 def _spread(bits, places):
@@ -187,20 +201,19 @@ def norm_of_sum(norm, residual, x, rate, seed, site):
         total = tf.cast(residual, tf.float32) + tf.cast(x, tf.float32)
         normal, _ = _normalized(total, norm.epsilon)
         return tf.cast(normal * gamma + beta, norm.compute_dtype)
-    keys = _dropout_keys(seed, site)
+    mask = _mask(rate, seed, site)
 
     @tf.custom_gradient
     def compiled(residual, x, gamma, beta):
         y, normal, scale = _norm_forward(
-            *(_tiled(residual), _tiled(x), gamma, beta, keys),
-            rate=rate,
+            *(_tiled(residual), _tiled(x), gamma, beta, mask),
             epsilon=norm.epsilon,
             dtype=norm.compute_dtype,
         )
 
         def backward(upstream):
             to_sum, to_x, to_gamma, to_beta = _norm_backward(
-                _tiled(upstream), normal, scale, gamma, keys, rate=rate, dtype=x.dtype
+                _tiled(upstream), normal, scale, gamma, mask, dtype=x.dtype
             )
             return _untiled(to_sum, x), _untiled(to_x, x), to_gamma, to_beta
 
@@ -210,9 +223,9 @@ def norm_of_sum(norm, residual, x, rate, seed, site):
 
 
 @_compiled
-def _norm_forward(residual, x, gamma, beta, keys, *, rate, epsilon, dtype):
+def _norm_forward(residual, x, gamma, beta, mask, *, epsilon, dtype):
     """The norm [R, D], and for the gradient that before gamma, and its scale [R, 1]."""
-    total = tf.cast(residual, tf.float32) + _drop(x, keys, rate)
+    total = tf.cast(residual, tf.float32) + _drop(x, mask)
     normal, scale = _normalized(total, epsilon)
     return tf.cast(normal * gamma + beta, dtype), normal, scale
 
@@ -226,7 +239,7 @@ def _normalized(x, epsilon):
 
 
 @_compiled
-def _norm_backward(upstream, normal, scale, gamma, keys, *, rate, dtype):
+def _norm_backward(upstream, normal, scale, gamma, mask, *, dtype):
     """Gradients of residual, x, gamma and beta; rows that were added give zeros."""
     upstream = tf.cast(upstream, tf.float32)
     scaled = upstream * gamma
@@ -235,7 +248,7 @@ def _norm_backward(upstream, normal, scale, gamma, keys, *, rate, dtype):
     to_sum = scale * (scaled - mean - normal * slope)
     return (
         tf.cast(to_sum, dtype),
-        tf.cast(_drop(to_sum, keys, rate), dtype),
+        tf.cast(_drop(to_sum, mask), dtype),
         tf.reduce_sum(upstream * normal, 0),
         tf.reduce_sum(upstream, 0),
     )
@@ -256,13 +269,13 @@ def attend(query, key, value, adder, *, scale, rate, seed, site):
 
     if seed is None:
         return tf.matmul(tf.cast(softmax(query, key), value.dtype), value)
-    keys = _dropout_keys(seed, site)
+    mask = _mask(rate, seed, site)
 
     @tf.custom_gradient
     def compiled(query, key, value):
         weights = softmax(query, key)
         tiles = _flat_tiles(weights)
-        dropped = _dropped(tiles, keys, rate=rate, dtype=value.dtype)
+        dropped = _dropped(tiles, mask, dtype=value.dtype)
         dropped = _unflattened(dropped, weights)
         mixed = tf.matmul(dropped, value)
 
@@ -276,8 +289,7 @@ def attend(query, key, value, adder, *, scale, rate, seed, site):
                 _flat_tiles(to_dropped),
                 tiles,
                 _flat_tiles(_repeated(subtracted, tf.shape(weights)[-1])),
-                keys,
-                rate=rate,
+                mask,
                 scale=scale,
             )
             to_scores = _unflattened(to_scores, weights)
@@ -293,6 +305,6 @@ def attend(query, key, value, adder, *, scale, rate, seed, site):
 
 
 @_compiled
-def _scores_backward(to_dropped, weights, subtracted, keys, *, rate, scale):
-    to_scores = weights * (_drop(to_dropped, keys, rate) - subtracted) * scale
+def _scores_backward(to_dropped, weights, subtracted, mask, *, scale):
+    to_scores = weights * (_drop(to_dropped, mask) - subtracted) * scale
     return tf.cast(to_scores, to_dropped.dtype)

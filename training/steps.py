@@ -62,20 +62,38 @@ def train_function(
 
 
 def _steps(one_step):
+    """The loop of `train_function`; sums of all steps are one vector in it.
+
+    A loop starts from values of its own structure, and what is summed is known only
+    once its body is traced. A first step before the loop would tell, but tracing and
+    optimizing the step twice takes seconds.
+    """
+    structures = []  # of the sums
+
+    def add_step(done, _, sums, scaling, *, iterator, rates, step):
+        number = step + tf.cast(done, tf.int64)
+        more, scaling = one_step(iterator, rates[done], number, scaling)
+        structures[:] = [more]
+        sums += tf.stack(tf.nest.flatten(more))
+        return done + 1, _goes_on(more), sums, scaling
+
     @_graph
     def steps(iterator, rates, count, step, scaling):
-        def add_step(done, sums, scaling):
-            number = step + tf.cast(done, tf.int64)
-            more, scaling = one_step(iterator, rates[done], number, scaling)
-            return done + 1, tf.nest.map_structure(tf.add, sums, more), scaling
-
-        first = one_step(iterator, rates[0], step, scaling)
-        done, sums, scaling = tf.while_loop(
-            lambda done, sums, _: tf.logical_and(done < count, _goes_on(sums)),
-            add_step,
-            (tf.constant(1), *first),
+        body = functools.partial(add_step, iterator=iterator, rates=rates, step=step)
+        start = (tf.constant(0), tf.constant(True), tf.zeros([1]), scaling)
+        done, _, sums, scaling = tf.while_loop(
+            lambda done, goes_on, *_: tf.logical_and(done < count, goes_on),
+            body,
+            start,
+            shape_invariants=(
+                *(tf.TensorShape([]), tf.TensorShape([]), tf.TensorShape([None])),
+                tf.nest.map_structure(lambda value: value.shape, scaling),
+            ),
             parallel_iterations=1,
         )
+        (structure,) = structures
+        count_of_sums = len(tf.nest.flatten(structure))
+        sums = tf.nest.pack_sequence_as(structure, tf.unstack(sums, count_of_sums))
         return _results(sums, tf.cast(done, tf.float32)), scaling
 
     return steps
