@@ -184,8 +184,6 @@ def report_hook(tokenizer, data):
     return run_facts.hook(
         *(run_report, "text-classification"),
         functools.partial(summaries.of_splits, data),
-        is_wanted=FLAGS.write_report,
-        defaults=command_line.defaults(),
         explain=explain if FLAGS.explain else None,
         has_pairs=data.has_pairs,
     )

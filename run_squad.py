@@ -135,21 +135,14 @@ def make_task(config, tokenizer, data, choice, pad_to):
         score=score,
         examine=examine,
         pictures=pictures.summaries,
-        report=report_hook(data),
+        report=run_facts.hook(
+            *(run_report, "question-answering"),
+            lambda: {split: questions.summary() for split, questions in data.items()},
+        ),
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
         write_records=write_records,
         files=pretrained.files(config, tokenizer),
-    )
-
-
-def report_hook(data):
-    """What writes the report of a run."""
-    return run_facts.hook(
-        *(run_report, "question-answering"),
-        lambda: {split: questions.summary() for split, questions in data.items()},
-        is_wanted=FLAGS.write_report,
-        defaults=command_line.defaults(),
     )
 
 

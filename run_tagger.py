@@ -104,7 +104,10 @@ def make_task(config, tokenizer, tag_set, data):
         ),
         examine=functools.partial(examine, tag_set, data),
         pictures=pictures.summaries,
-        report=report_hook(data),
+        report=run_facts.hook(
+            *(run_report, "token-classification"),
+            lambda: {split: sentences.summary() for split, sentences in data.items()},
+        ),
         predict=functools.partial(predict, tag_set, data),
         export=functools.partial(export_model, tokenizer, tag_set, label_map),
         files=pretrained.files(config, tokenizer) | label_map,
@@ -123,16 +126,6 @@ def best_tags(model):
         return found
 
     return forward
-
-
-def report_hook(data):
-    """What writes the report of a run."""
-    return run_facts.hook(
-        *(run_report, "token-classification"),
-        lambda: {split: sentences.summary() for split, sentences in data.items()},
-        is_wanted=FLAGS.write_report,
-        defaults=command_line.defaults(),
-    )
 
 
 def examine(tag_set, data, split, tagged):

@@ -30,7 +30,8 @@ if __name__ == "__main__":  # before the imports that take seconds
 import numpy as np
 
 from contract import atomic_files
-from reports.pages import confidence, record, run_page
+from reports.measures import confidence
+from reports.pages import record, run_page
 
 SHOWN_ROWS = 20
 _TEXT_COLUMNS = 100  # of a row on a terminal

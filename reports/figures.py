@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib import colors, font_manager
 from matplotlib import figure as figures
 
-from reports import diagnostics
+from reports.measures import diagnostics
 
 MATRIX_CLASSES = 20  # more cells than these are too small to hold a count
 CURVES = 7  # colours that differ

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reports import diagnostics, examined, worst_errors
+from reports import examined, worst_errors
+from reports.measures import diagnostics
 
 
 class Picture(NamedTuple):

@@ -4,9 +4,8 @@ import string
 import textwrap
 from typing import NamedTuple
 
-import numpy as np
-
-from reports import diagnostics, examined
+from reports import examined
+from reports.measures import diagnostics
 
 MAX_ROWS = 20
 _TEXT_LENGTH = 200  # of each text of a row
@@ -27,8 +26,7 @@ class Error(NamedTuple):
 
 def find(seen: examined.Examined, limit: int = MAX_ROWS) -> list[Error]:
     """The wrong rows with the largest losses, worst first."""
-    wrong = np.flatnonzero(~np.asarray(seen.is_correct, bool))
-    order = wrong[diagnostics.largest(seen.losses[wrong], limit)]
+    order = diagnostics.worst(seen.losses, seen.is_correct, limit)
     return [
         Error(
             row,

@@ -8,6 +8,8 @@ import platform
 import sys
 import warnings
 
+from training.distribution import processor
+
 # Less than this of TensorFlow's own log is for the reader of a run: errors.
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 _ALL = {"TF_CPP_MIN_LOG_LEVEL": "0"}
@@ -21,11 +23,10 @@ _KERNELS = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 # Keeps weights in the order in which these kernels read them, even those of variables.
 # Variables that change afterwards would be ignored: only for a process that serves.
 _PACKED_WEIGHTS = {"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"}
-_CPU_INFO = "/proc/cpuinfo"
 
 
 def prepare(
-    cpu_info: str = _CPU_INFO, *, is_quiet: bool = True, serves: bool = False
+    cpu_info: str = processor.PATH, *, is_quiet: bool = True, serves: bool = False
 ) -> dict[str, str]:
     """Sets what pays on this processor and is not set; returns what holds, by name.
 
@@ -37,7 +38,7 @@ def prepare(
 
 def prepare_notebook() -> dict[str, str]:
     """`prepare`, which warns where TensorFlow is imported already."""
-    wanted = _wanted(_CPU_INFO, is_quiet=True, serves=False)
+    wanted = _wanted(processor.PATH, is_quiet=True, serves=False)
     late = [f"{name}={wanted[name]}" for name in wanted if name not in os.environ]
     if late and "tensorflow" in sys.modules:
         warnings.warn(
@@ -50,16 +51,7 @@ def prepare_notebook() -> dict[str, str]:
 
 def _wanted(cpu_info: str, is_quiet: bool, serves: bool) -> dict[str, str]:
     wanted = (_QUIET if is_quiet else _ALL) | _ALLOCATOR
-    if platform.machine() in ("x86_64", "AMD64") and "avx2" in _features(cpu_info):
+    is_x86 = platform.machine() in ("x86_64", "AMD64")
+    if is_x86 and "avx2" in processor.instruction_sets(cpu_info):
         wanted |= _KERNELS | (_PACKED_WEIGHTS if serves else {})
     return wanted
-
-
-def _features(cpu_info: str) -> set[str]:
-    """Instruction sets of the processor; nothing where Linux does not say."""
-    try:
-        with open(cpu_info, encoding="utf-8") as file:
-            lines = [line for line in file if line.startswith("flags")]
-    except OSError:
-        return set()
-    return set(lines[0].split()) if lines else set()

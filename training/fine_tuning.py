@@ -94,6 +94,7 @@ class Settings:
         combinations: runs to compare, each as `run` but for what it varies.
         group_by_length: whether a training batch has texts of similar length.
         pad_to: length of every batch in tokens, or None for its longest text.
+        default_flags: {flag: value} where nothing is given, for the report.
     """
 
     run: run.Settings
@@ -106,6 +107,8 @@ class Settings:
     pad_to: int | None = None
     eval_batch_size: int = 8
     predict_batch_size: int = 8
+    reports: bool = False
+    default_flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def run_task(task: Task, settings: Settings) -> None:

@@ -1,6 +1,7 @@
 """What runs on the devices: training steps, or one batch of predictions."""
 
 import functools
+from typing import Any
 
 import tensorflow as tf
 
@@ -48,7 +49,6 @@ def train_function(
             length of rates.
     """
     replica_step = _replica_step(
-        model,
         optimizer,
         objective,
         strategy.num_replicas_in_sync,
@@ -62,38 +62,32 @@ def train_function(
 
 
 def _steps(one_step):
-    """The loop of `train_function`; sums of all steps are one vector in it.
+    """The loop of `train_function`, whose sums are one vector while it runs.
 
-    A loop starts from values of its own structure, and what is summed is known only
-    once its body is traced. A first step before the loop would tell, but tracing and
-    optimizing the step twice takes seconds.
+    What a step sums is known once it is traced, and the loop wants a start before.
     """
-    structures = []  # of the sums
-
-    def add_step(done, _, sums, scaling, *, iterator, rates, step):
-        number = step + tf.cast(done, tf.int64)
-        more, scaling = one_step(iterator, rates[done], number, scaling)
-        structures[:] = [more]
-        sums += tf.stack(tf.nest.flatten(more))
-        return done + 1, _goes_on(more), sums, scaling
 
     @_graph
     def steps(iterator, rates, count, step, scaling):
-        body = functools.partial(add_step, iterator=iterator, rates=rates, step=step)
-        start = (tf.constant(0), tf.constant(True), tf.zeros([1]), scaling)
+        structures: list[Any] = []  # of the sums
+
+        def add_step(done, _, sums, scaling):
+            number = step + tf.cast(done, tf.int64)
+            more, scaling = one_step(iterator, rates[done], number, scaling)
+            structures.append(more)
+            sums += tf.stack(tf.nest.flatten(more))
+            return done + 1, _goes_on(more), sums, scaling
+
+        scalar, vector = tf.TensorShape([]), tf.TensorShape([None])
         done, _, sums, scaling = tf.while_loop(
             lambda done, goes_on, *_: tf.logical_and(done < count, goes_on),
-            body,
-            start,
-            shape_invariants=(
-                *(tf.TensorShape([]), tf.TensorShape([]), tf.TensorShape([None])),
-                tf.nest.map_structure(lambda value: value.shape, scaling),
-            ),
+            add_step,
+            (0, True, tf.zeros([1]), scaling),
+            (scalar, scalar, vector, loss_scale.Scaling(scalar, scalar)),
             parallel_iterations=1,
         )
-        (structure,) = structures
-        count_of_sums = len(tf.nest.flatten(structure))
-        sums = tf.nest.pack_sequence_as(structure, tf.unstack(sums, count_of_sums))
+        sums = tf.unstack(sums, len(tf.nest.flatten(structures[0])))
+        sums = tf.nest.pack_sequence_as(structures[0], sums)
         return _results(sums, tf.cast(done, tf.float32)), scaling
 
     return steps
@@ -122,8 +116,9 @@ def _of_first_replica(strategy, results):
 
 
 def _goes_on(sums):
-    loss, norm = sums["means"]["loss"], sums["means"]["gradient_norm"]
-    is_finite = tf.math.is_finite(loss + norm)
+    is_finite = tf.math.is_finite(
+        sums["means"]["loss"] + sums["means"]["gradient_norm"]
+    )
     return tf.logical_and(is_finite, sums["stop"] == 0.0)
 
 
@@ -173,14 +168,7 @@ def _forward_backward(model, objective, jit_compile):
 
 
 def _replica_step(
-    model,
-    optimizer,
-    objective,
-    replicas,
-    seed,
-    forward_backward,
-    micro_batches,
-    scales_loss,
+    optimizer, objective, replicas, seed, forward_backward, micro_batches, scales_loss
 ):
     """One step on one replica: features, rate, step, scale, stop -> sums."""
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from contract import atomic_files, file_names
-from reports.pages import confidence, curves
+from reports.measures import confidence, diagnostics
+from reports.pages import curves
 
 SCHEMA = 1  # raised where an older reader would misread a newer file
 ERRORS = 200  # kept with their texts, the worst first
@@ -118,10 +119,9 @@ def _confusion(decisions):
     classes = len(decisions.class_names)
     labels, predictions = decisions.labels, decisions.predictions
     is_known = (labels >= 0) & (labels < classes)
-    pairs = labels[is_known] * classes + predictions[is_known]
-    matrix = np.bincount(pairs, minlength=classes**2).reshape(classes, classes)
-    often = np.argsort(-matrix.sum(axis=1), kind="stable")[:CLASSES]
-    shown = np.sort(often)
+    known = labels[is_known], predictions[is_known]
+    matrix = diagnostics.confusion(*known, classes)
+    shown = np.sort(diagnostics.largest(matrix.sum(axis=1), CLASSES))
     return {
         "names": [decisions.class_names[i] for i in shown],
         "matrix": matrix[np.ix_(shown, shown)].tolist(),
@@ -130,9 +130,9 @@ def _confusion(decisions):
 
 
 def _errors(rows, keys):
-    is_wrong = np.ones(len(keys), bool) if rows.numbers else ~rows.is_correct
-    wrong = np.flatnonzero(is_wrong)
-    worst = wrong[np.argsort(-np.asarray(rows.losses)[wrong], kind="stable")][:ERRORS]
+    # No number is exactly right.
+    is_right = np.zeros(len(keys), bool) if rows.numbers else rows.is_correct
+    worst = diagnostics.worst(rows.losses, is_right, ERRORS)
     return [
         {
             "key": keys[i],

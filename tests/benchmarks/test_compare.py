@@ -163,16 +163,18 @@ def test_rows_that_cannot_run_say_why():
     assert rows.missing(rows.ROWS["classifier"], None, []) == ""
 
 
-def test_processor_is_read():
+def test_processor_is_read(tmp_path):
     text = (
         "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n"
         "flags\t\t: fpu avx2 avx512f_other amx_bf16\n\nprocessor\t: 1\nflags\t\t: x\n"
     )
-    found = machine.describe(text)
+    path = tmp_path / "cpuinfo"
+    path.write_text(text)
+    found = machine.describe(str(path))
     assert found["processor"] == "AMD EPYC (family 25, model 1)"
     assert found["instruction_sets"] == ["avx2", "amx_bf16"]
     assert found["cores"] >= 1 and found["memory_gb"] > 0.5
-    assert machine.describe("")["instruction_sets"] == []
+    assert machine.describe(str(tmp_path / "absent"))["instruction_sets"] == []
 
 
 def turn_of(figure, share, memory, peak, versions):

@@ -9,7 +9,8 @@ import xml.etree.ElementTree
 import numpy as np
 import pytest
 
-from reports import diagnostics, examined, figures, pictures
+from reports import examined, figures, pictures
+from reports.measures import diagnostics
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

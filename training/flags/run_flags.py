@@ -172,6 +172,8 @@ def fine_tuning_settings(
         pad_to=FLAGS.max_seq_length if static else None,
         eval_batch_size=FLAGS.eval_batch_size,
         predict_batch_size=FLAGS.predict_batch_size,
+        reports=FLAGS.write_report,
+        default_flags=command_line.defaults(),
     )
 
 

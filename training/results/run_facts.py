@@ -9,36 +9,34 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, file_names
-from training.distribution import devices
-
-_CPU_INFO = "/proc/cpuinfo"
+from training.distribution import devices, processor
 
 
-def hook(reports, kind, data, *, is_wanted, defaults, explain=None, **more):
+def hook(reports, kind, data, *, explain=None, **more):
     """A fine_tuning.Task's `report`.
 
     Args:
         reports: the module reports.run_report.
         kind: what the hub calls this kind of task.
         data: returns {split: facts of its rows}.
-        is_wanted: whether a report is written.
-        defaults: {flag: value} where nothing is given.
         explain: model, rows, fine_tuning.Settings -> explanations of some rows.
         more: what else the record of a run holds.
     """
 
     def report(model, settings, *ended):
         its_own = settings.run
+        is_wanted = settings.reports and its_own.writes
         if model is None:
-            if is_wanted and its_own.writes:
+            if is_wanted:
                 reports.write_all(its_own.output_dir)
             return
         rows, step, results, seconds = ended
         explanations = explain(model, rows, settings) if explain else []  # on all hosts
-        if is_wanted and its_own.writes and (results or its_own.trains):
+        if is_wanted and (results or its_own.trains):
             facts = of_run(its_own, model, kind, data(), step, results, seconds)
-            more_facts = {"explanations": explanations, "defaults": defaults, **more}
-            reports.write(rows, its_own.output_dir, **facts, **more_facts)
+            facts["defaults"] = settings.default_flags
+            facts["explanations"] = explanations
+            reports.write(rows, its_own.output_dir, **facts, **more)
 
     return report
 
@@ -76,7 +74,7 @@ def of_run(settings, model, kind, data, step, results, seconds):
         "environment": {
             "precision": settings.describe(model),
             "devices": where,
-            "processor": processor(),
+            "processor": processor.name() or platform.machine(),
             "system": platform.platform(),
             **versions(),
             "git_revision": git_revision() or "not known",
@@ -108,13 +106,3 @@ def git_revision():
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
-
-
-def processor(cpu_info=_CPU_INFO):
-    """The processor's name, or its kind where Linux does not say."""
-    try:
-        with open(cpu_info, encoding="utf-8") as file:
-            lines = [line for line in file if line.startswith("model name")]
-    except OSError:
-        lines = []
-    return lines[0].partition(":")[2].strip() if lines else platform.machine()

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from contract import atomic_files
 from reports import examined
-from reports.pages import confidence, record, run_page
+from reports.measures import confidence
+from reports.pages import record, run_page
 from tests.reports import example_runs
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from reports.pages import confidence
+from reports.measures import confidence
 
 KEYS = [f"{i:03d}" for i in range(400)]
 RIGHT = np.arange(400) % 5 != 0  # 320 of 400

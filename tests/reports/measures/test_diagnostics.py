@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reports import diagnostics
+from reports.measures import diagnostics
 
 
 def test_confusion_counts_what_was_given_down_and_predicted_across():

@@ -112,3 +112,9 @@ def label_counts(labels: np.ndarray, predictions: np.ndarray) -> LabelCounts:
 def largest(values: Sequence[float] | np.ndarray, limit: int) -> np.ndarray:
     """Places of the largest values, largest first; ties in order."""
     return np.argsort(-np.asarray(values), kind="stable")[:limit]
+
+
+def worst(losses: np.ndarray, is_right: np.ndarray, limit: int) -> np.ndarray:
+    """Places of the largest losses float [N] of what is not right; ties in order."""
+    wrong = np.flatnonzero(~np.asarray(is_right, bool))
+    return wrong[largest(np.asarray(losses)[wrong], limit)]
