@@ -1,6 +1,7 @@
 """What a program says first, on a TensorFlow that writes two lines and fails."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,8 @@ STUB = f"""
 import os, time
 time.sleep(0.3)
 os.write(2, {f"{KNOWN}{chr(10)}{UNKNOWN}{chr(10)}".encode()!r})
+if "STOPS" in os.environ:
+    os.kill(os.getpid(), {int(signal.SIGINT)})
 raise SystemExit(7)
 """
 
@@ -27,20 +30,20 @@ def run(tmp_path):
     """A function that runs a program: lines of standard error, and seconds to each."""
     (tmp_path / "tensorflow.py").write_text(STUB)
     (tmp_path / "keras.py").write_text("import tensorflow")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PATH": str(tmp_path)}
 
-    def run(program, *arguments):
+    def run(program, *arguments, code=7):
+        places = {"PYTHONPATH": str(tmp_path), "PATH": str(tmp_path)}
         process = subprocess.Popen(
             [sys.executable, program, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=tiny.ROOT,
-            env=environment,
+            env={**os.environ, **places},
         )
         timed = [(line.rstrip("\n"), time.monotonic()) for line in process.stderr]
         assert process.communicate(timeout=100)[0] == ""
-        assert process.returncode == 7
+        assert process.returncode == code
         return [line for line, _ in timed], [seconds for _, seconds in timed]
 
     return run
@@ -50,6 +53,13 @@ def test_first_line_is_ours_and_comes_before_the_import(run):
     said, times = run("build_vocab.py", "--input_file=a", "--output_file=b")
     assert said == ["loading TensorFlow ...", UNKNOWN]
     assert times[1] - times[0] > 0.2  # the import sleeps
+
+
+def test_interrupted_import_is_one_line(run, monkeypatch):
+    monkeypatch.setenv("STOPS", "1")
+    arguments = ("--input_file=a", "--output_file=b")
+    said, _ = run("build_vocab.py", *arguments, code=-signal.SIGINT)
+    assert said == ["loading TensorFlow ...", UNKNOWN, "", "interrupted"]
 
 
 def test_verbose_program_shows_all(run):

@@ -102,8 +102,17 @@ def parse(define_flags: Callable[[], None], *, serves: bool = False) -> None:
         text = str(error)  # a line for each flag
         text = f"\n{textwrap.indent(text, '  ')}" if "\n" in text else f" {text}"
         _end(f"FATAL Flags parsing error:{text}\nPass --help to see help on flags.")
+    sys.excepthook = _explain_interrupt
     is_quiet = FLAGS.verbosity < 1
     _announce_tensorflow(environment.prepare(is_quiet=is_quiet, serves=serves))
+
+
+def _explain_interrupt(kind, error, trace):
+    """Ctrl-C before `main` is one line, as it is in `main`."""
+    if issubclass(kind, KeyboardInterrupt):
+        sys.stderr.write("\ninterrupted\n")
+    else:
+        sys.__excepthook__(kind, error, trace)
 
 
 def _announce_tensorflow(settings: dict[str, str]) -> None:
