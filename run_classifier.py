@@ -8,7 +8,6 @@ see docs/classification.md.
 """
 
 import functools
-import os
 
 from absl import flags
 
@@ -61,7 +60,7 @@ from modeling import heads, joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.inspection import attribution
 from reports import examined, pictures, run_report
-from serving import export
+from serving import export, litert
 from training import checkpoints, errors, fine_tuning, steps
 from training.flags import run_flags
 from training.results import evaluation, explaining, metrics, projector, run_facts
@@ -127,6 +126,7 @@ def make_task(config, tokenizer, data):
         report=report_hook(tokenizer, data),
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, data, label_map),
+        reopen=litert.network_opener(FLAGS.export_format),
         write_records=functools.partial(write_records, data),
         files=pretrained.files(config, tokenizer) | label_map,
         identity={"labels": list(label_set.names)},
@@ -226,8 +226,9 @@ def export_model(data, label_map, model, output_dir):
         return packing.pad(*data.encode(*texts)[:2])
 
     def forward(features):
-        logits = model(features, training=False)["logits"]
-        return heads.probabilities(data.problem_type, logits)
+        outputs = model(features, training=False)
+        shares = heads.probabilities(data.problem_type, outputs["logits"])
+        return {"probabilities": shares, **outputs}
 
     with joined_weights.joined(model) as variables:
         module = export.TextClassifier(
@@ -237,7 +238,8 @@ def export_model(data, label_map, model, output_dir):
             data.label_set.names if data.problem_type == "classification" else (),
             2 if data.has_pairs else 1,
         )
-        return export.save(module, os.path.join(output_dir, "export"), label_map)
+        chosen = fine_tuning_flags.export_settings()
+        return litert.save(module, output_dir, label_map, **chosen)
 
 
 def main(_):

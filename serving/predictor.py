@@ -34,7 +34,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
 
 from contract import atomic_files, file_names
-from serving import export
+from serving import export, litert
 
 _ANSWER_OUTPUTS = ("answer", "start", "end", "score", "probability", "null_odds")
 _WORD_OUTPUTS = ("words", "tags", "probabilities", "starts", "ends")  # [B, W] each
@@ -42,7 +42,7 @@ _OUTSIDE = "O"  # the tag of a word that is nothing in particular
 
 
 class Predictor:
-    """A SavedModel, or the newest of a directory of versions; loaded once.
+    """A SavedModel or LiteRT export, or the newest version of them; loaded once.
 
     Attributes:
         labels: a classifier's labels, in the order of its probabilities, or a tagger's
@@ -50,19 +50,23 @@ class Predictor:
         text_names: what an example consists of, such as question and context.
 
     Raises:
-        ValueError: there is no SavedModel.
+        ValueError: there is no export, or LiteRT is not installed and needed.
     """
 
     def __init__(self, export_dir: str):
         if version := export.latest_version(export_dir):
             export_dir = os.path.join(export_dir, str(version))
-        if not tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb")):
+        self.export_dir = export_dir
+        if litert.is_in(export_dir):
+            self._signature = litert.TextModel(export_dir)
+        elif tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb")):
+            loaded = tf.saved_model.load(export_dir)
+            self._signature = loaded.signatures["serving_default"]
+        else:
             raise ValueError(
                 f"--export_dir={export_dir}: no SavedModel there; train with "
-                "--do_export first, and give OUTPUT_DIR/export"
+                "--do_export first, and give OUTPUT_DIR/export or export_litert"
             )
-        self.export_dir = export_dir
-        self._signature = tf.saved_model.load(export_dir).signatures["serving_default"]
         self.labels = _read_labels(os.path.join(export_dir, export.EXTRA_DIR))
         names = self._signature.structured_input_signature[1]
         self.text_names = sorted(names, key=lambda name: (name != "question", name))

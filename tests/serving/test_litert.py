@@ -1,0 +1,154 @@
+"""Tests of serving/litert.py: exports answer as the SavedModel of the same model."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import config, models
+from serving import export, litert, predictor
+from tests.serving import test_export, test_question_answering, test_tagging
+
+ROUNDING = 1e-5  # of float32; LiteRT multiplies in another order
+# What dynamic int8 moves probabilities by, at most, with 64 random weights a sum.
+COARSE = 0.03
+
+
+def save(module, directory, quantization="none", files=None):
+    chosen = {"export_format": "litert", "quantization": quantization}
+    return litert.save(module, str(directory), files or {}, **chosen)
+
+
+def assert_equal_answers(found, expected):
+    assert len(found) == len(expected)
+    for answer, other in zip(found, expected, strict=True):
+        assert list(answer) == list(other)
+        for name, value in other.items():
+            if name == "probabilities" and isinstance(value, dict):
+                assert list(answer[name]) == list(value)
+                answer, value = {name: list(answer[name].values())}, [*value.values()]
+            if name in ("probabilities", "score", "probability", "null_odds"):
+                np.testing.assert_allclose(answer[name], value, atol=ROUNDING)
+            else:
+                assert answer[name] == value
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """Both exports of a classifier."""
+    folder = tmp_path_factory.mktemp("classifier")
+    exported, module = test_export.make("classification", 1, folder / "export")
+    label_map = exported.version_dir / export.EXTRA_DIR / "label_map.json"
+    files = {"label_map.json": label_map.read_text()}
+    path = save(module, folder, files=files)
+    assert path == str(folder / "export_litert" / "1")
+    return exported, pathlib.Path(path)
+
+
+def test_classifier_answers_as_its_saved_model(classifier):
+    exported, path = classifier
+    whole = predictor.Predictor(str(exported.version_dir))
+    small = predictor.Predictor(str(path.parent))  # the newest version
+    assert (small.labels, small.text_names) == (whole.labels, whole.text_names)
+    expected = whole.predict(test_export.TEXTS)
+    assert_equal_answers(small.predict(test_export.TEXTS), expected)
+    assert len({answer["label"] for answer in expected}) > 1
+    for text, answer in zip(test_export.TEXTS, expected, strict=True):
+        assert_equal_answers(small.predict([text]), [answer])  # another shape
+    assert small.predict([]) == []
+    with pytest.raises(ValueError, match="takes text for each example, 2 given"):
+        small.predict(["a"], ["b"])
+
+
+def test_pairs_answer_as_their_saved_model(tmp_path):
+    exported, module = test_export.make("multi_label", 2, tmp_path / "export")
+    columns = test_export.TEXTS, test_export.OTHERS
+    found = predictor.Predictor(save(module, tmp_path))._signature(
+        text_a=tf.constant(columns[0]), text_b=tf.constant(columns[1])
+    )
+    _, expected = exported.probabilities(*columns)
+    np.testing.assert_allclose(found["probabilities"], expected, atol=ROUNDING)
+    _, swapped = exported.probabilities(*columns[::-1])
+    assert np.abs(swapped - expected).max() > 1e-3
+
+
+def test_questions_are_answered_as_by_the_saved_model(tmp_path):
+    """Windows go from graph to graph, ragged tensors among them."""
+    exported = test_question_answering.make(
+        test_question_answering.new_model(), tmp_path, version_2_with_negative=True
+    )
+    module = test_question_answering.served(exported.model, exported.settings)
+    small = predictor.Predictor(save(module, tmp_path))
+    columns = [*map(list, zip(*test_question_answering.ROWS, strict=True))]
+    expected = exported.predict(*columns)
+    assert_equal_answers(small.predict(*columns), expected)
+    assert len({answer["answer"] for answer in expected}) > 2
+    assert small.text_names == ["question", "context"]
+
+
+def test_words_are_tagged_as_by_the_saved_model(tmp_path):
+    module = test_tagging.make(test_tagging.new_model())
+    whole = predictor.Predictor(export.save(module, str(tmp_path), {}))
+    small = predictor.Predictor(save(module, tmp_path))
+    expected = whole.predict(test_tagging.TEXTS)
+    assert_equal_answers(small.predict(test_tagging.TEXTS), expected)
+    assert len({tag for answer in expected for tag in answer["tags"]}) > 2
+
+
+def test_quantization_makes_exports_smaller_and_coarser(tmp_path, capsys):
+    """Weights of fewer than 1024 elements stay float32, hence a larger model."""
+    network = models.BertClassifier(
+        config.BertConfig(
+            vocab_size=500,
+            hidden_size=128,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=512,
+            max_position_embeddings=64,
+            type_vocab_size=2,
+            initializer_range=0.2,
+        ),
+        3,
+    )
+    network.build()
+    ids = tf.random.stateless_uniform([7, 9], [1, 2], 0, 500, tf.int32)
+    mask = tf.sequence_mask([9, 3, 1, 9, 5, 8, 2], 9, tf.int32)
+    features = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * mask}
+    module = export.TextClassifier(
+        lambda text: {k: v[: tf.size(text)] for k, v in features.items()},
+        lambda batch: tf.nn.softmax(network(batch)["logits"]),
+        *([variable.value for variable in network.variables], ("a", "b", "c"), 1),
+    )
+    sizes, found = {}, {}
+    for quantization in ("none", "dynamic_int8", "float16"):
+        path = save(module, tmp_path, quantization)
+        sizes[quantization] = os.path.getsize(os.path.join(path, litert.MODEL))
+        running = litert.Network(path)
+        found[quantization] = running(features)["probabilities"]
+        for row in range(7):  # its neighbours do not change how a row is rounded
+            alone = running({k: v[row : row + 1] for k, v in features.items()})
+            np.testing.assert_allclose(
+                alone["probabilities"], found[quantization][[row]], atol=ROUNDING
+            )
+    expected = tf.nn.softmax(network(features)["logits"])
+    assert np.ptp(expected, axis=0).max() > 10 * COARSE
+    assert sizes["dynamic_int8"] < 0.3 * sizes["none"]
+    assert sizes["float16"] < 0.55 * sizes["none"]
+    np.testing.assert_allclose(found["none"], expected, atol=ROUNDING)
+    np.testing.assert_allclose(found["float16"], expected, atol=1e-3)
+    error = np.abs(found["dynamic_int8"] - expected).max()
+    assert 1e-4 < error < COARSE
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [*sizes]
+
+
+def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):
+    monkeypatch.setattr(litert.importlib.util, "find_spec", lambda name: None)
+    remedy = "not installed: pip install ai-edge-litert"
+    with pytest.raises(ValueError, match=remedy):
+        predictor.Predictor(str(classifier[1]))
+    with pytest.raises(ValueError, match=remedy):
+        litert.network_opener("litert")
+    assert litert.network_opener("saved_model")("a path") is None
