@@ -62,6 +62,7 @@ def test_classifier_answers_as_its_saved_model(classifier):
         small.predict(["a"], ["b"])
 
 
+@pytest.mark.slow
 def test_pairs_answer_as_their_saved_model(tmp_path):
     exported, module = test_export.make("multi_label", 2, tmp_path / "export")
     columns = test_export.TEXTS, test_export.OTHERS
@@ -74,6 +75,7 @@ def test_pairs_answer_as_their_saved_model(tmp_path):
     assert np.abs(swapped - expected).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_questions_are_answered_as_by_the_saved_model(tmp_path):
     """Windows go from graph to graph, ragged tensors among them."""
     exported = test_question_answering.make(
@@ -88,6 +90,7 @@ def test_questions_are_answered_as_by_the_saved_model(tmp_path):
     assert small.text_names == ["question", "context"]
 
 
+@pytest.mark.slow
 def test_words_are_tagged_as_by_the_saved_model(tmp_path):
     module = test_tagging.make(test_tagging.new_model())
     whole = predictor.Predictor(export.save(module, str(tmp_path), {}))
@@ -101,7 +104,7 @@ def test_quantization_makes_exports_smaller_and_coarser(tmp_path, capsys):
     """Weights of fewer than 1024 elements stay float32, hence a larger model."""
     network = models.BertClassifier(
         config.BertConfig(
-            vocab_size=500,
+            vocab_size=3000,
             hidden_size=128,
             num_hidden_layers=1,
             num_attention_heads=2,
@@ -113,6 +116,8 @@ def test_quantization_makes_exports_smaller_and_coarser(tmp_path, capsys):
         3,
     )
     network.build()
+    kernel = network.classifier.logits.kernel  # wider than a head is born
+    kernel.assign(tf.random.stateless_normal(kernel.shape, [1, 2]))
     ids = tf.random.stateless_uniform([7, 9], [1, 2], 0, 500, tf.int32)
     mask = tf.sequence_mask([9, 3, 1, 9, 5, 8, 2], 9, tf.int32)
     features = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * mask}
@@ -133,7 +138,7 @@ def test_quantization_makes_exports_smaller_and_coarser(tmp_path, capsys):
                 alone["probabilities"], found[quantization][[row]], atol=ROUNDING
             )
     expected = tf.nn.softmax(network(features)["logits"])
-    assert np.ptp(expected, axis=0).max() > 10 * COARSE
+    assert np.ptp(expected, axis=0).max() > 5 * COARSE
     assert sizes["dynamic_int8"] < 0.3 * sizes["none"]
     assert sizes["float16"] < 0.55 * sizes["none"]
     np.testing.assert_allclose(found["none"], expected, atol=ROUNDING)
