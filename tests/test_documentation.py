@@ -2,8 +2,8 @@
 
 A command runs as it is printed, but for three things: paths outside the checkout lead
 to tables and a model of tests/, what it writes goes elsewhere, and it is short. Every
-day each command's flags are parsed, and as many commands run as use each flag once;
-with -m slow all of them run.
+day each command's flags are parsed and one command of each program runs; with -m slow
+all of them run.
 """
 
 import contextlib
@@ -404,19 +404,8 @@ def needed(commands, index):
     return found
 
 
-# A test of its script gives each of these every day, and asserts what comes of it.
-TESTED_WITH_VALUES = {
-    *(("run_classifier.py", flag) for flag in ("explain", "grid", "seeds")),
-    *(("run_classifier.py", flag) for flag in ("best_metric", "evaluate_steps")),
-    ("run_classifier.py", "early_stopping_patience"),
-    ("run_classifier.py", "problem_type"),
-    *(("create_pretraining_data.py", flag) for flag in ("engine", "beam_option")),
-    ("run_pretraining.py", "masking"),
-}
-
-
 def daily(pages):
-    """Commands that use, between them, each flag that any of the pages gives a program.
+    """Commands of which each program has one, from the first page that runs it.
 
     Args:
         pages: {page: [(program, its arguments)]}.
@@ -424,39 +413,28 @@ def daily(pages):
     Returns:
         {page: indices of its commands}, with those that write what the others read.
     """
-    left = [
-        (
-            page,
-            index,
-            {(name, flag) for flag in split_flags(arguments)} - TESTED_WITH_VALUES,
-        )
-        for page, commands in pages.items()
-        for index, (name, arguments) in enumerate(commands)
-    ]
     chosen = {page: set() for page in pages}
-
-    def worth(page, index, unused):
-        return len(unused), -len(needed(pages[page], index) - chosen[page])
-
-    while any(unused for *_, unused in left):
-        page, index, _ = max(left, key=lambda row: worth(*row))  # the first of equals
-        chosen[page] |= {index, *needed(pages[page], index)}
-        used = set().union(*(unused for p, i, unused in left if i in chosen[p]))
-        left = [(p, i, unused - used) for p, i, unused in left]
+    seen = set()
+    for page, commands in pages.items():
+        for index, (name, _) in enumerate(commands):
+            if name not in seen:
+                found = {index, *needed(commands, index)}
+                chosen[page] |= found
+                seen |= {commands[i][0] for i in found}
     return chosen
 
 
-def test_daily_commands_use_every_flag():
+def test_daily_commands_have_each_program():
     pages = {
         "a": [
             ("run.py", ["--x=1", "--output_dir=output/a"]),
             ("run.py", ["--x=1", "--y", "--output_dir=output/b/"]),
             ("run.py", ["--from=output/b/last", "--output_dir=output/c", "--z"]),
-            ("ask", ["--x=output/a", "question"]),
+            ("ask", ["--x=output/b", "question"]),
         ],
-        "b": [("run.py", ["--y", "--x=2"]), ("run.py", ["--w"])],
+        "b": [("run.py", ["--y", "--x=2"]), ("ask", ["--w"]), ("more", [])],
     }
-    assert daily(pages) == {"a": {0, 1, 2, 3}, "b": {1}}
+    assert daily(pages) == {"a": {0, 1, 3}, "b": {2}}
 
 
 ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
