@@ -52,10 +52,17 @@ def check(columns: Sequence[Sequence[str]], names: Sequence[str], model: str) ->
         )
 
 
-def as_lists(array: Any) -> list[Any]:
-    """The values of a NumPy array, strings as str."""
-    values = array.tolist()
-    return _decoded(values) if array.dtype == object else values
+def label_names(label_map: Mapping[str, str]) -> list[str]:
+    """What label_map.json names, in order; nothing where it holds no such names."""
+    return [name for key, name in label_map.items() if key.isdigit()]
+
+
+def _as_lists(values):
+    """The values of a NumPy array, strings as str; lists as they are."""
+    if isinstance(values, list):
+        return values
+    is_text = values.dtype == object
+    return _decoded(values.tolist()) if is_text else values.tolist()
 
 
 def _decoded(value):
@@ -65,16 +72,17 @@ def _decoded(value):
 
 
 def rows(
-    outputs: Mapping[str, list[Any]], labels: Sequence[str], *, knows_labels: bool
+    outputs: Mapping[str, Any], labels: Sequence[str], *, knows_labels: bool
 ) -> list[dict[str, Any]]:
     """A dict for each example.
 
     Args:
-        outputs: of a signature, nested lists by name, as `as_lists` gives them.
+        outputs: of a signature by name: arrays, or nested lists with str.
         labels: a classifier's, in the order of its probabilities; () for a number.
         knows_labels: False where `labels` is () because nobody has said them; then
             the probabilities have the keys of label_map.json, "0" and so on.
     """
+    outputs = {name: _as_lists(values) for name, values in outputs.items()}
     if "tags" in outputs:
         return _tagged(outputs)
     if "answer" in outputs:

@@ -80,8 +80,7 @@ class Predictor:
         columns = (tf.constant(column, tf.string) for column in texts)
         arguments = dict(zip(self.text_names, columns, strict=True))
         outputs = {
-            name: answers.as_lists(value.numpy())
-            for name, value in self._signature(**arguments).items()
+            name: value.numpy() for name, value in self._signature(**arguments).items()
         }
         return answers.rows(outputs, self.labels, knows_labels=True)
 
@@ -90,7 +89,7 @@ def _read_labels(directory):
     """The names in label_map.json; none where the model has no such names."""
     path = os.path.join(directory, file_names.LABEL_MAP)
     found = atomic_files.read_json(path) if tf.io.gfile.exists(path) else {}
-    return [name for key, name in found.items() if key.isdigit()]
+    return answers.label_names(found)
 
 
 def _main(argv, export_dir, as_json):
