@@ -59,10 +59,11 @@ def connect(
     address: str, model: str, version: int, timeout_seconds: float, *, by_rest: bool
 ) -> Any:
     """The calls of a model; ValueError where the extra for gRPC is not installed."""
-    if ":" not in address:
+    host, _, port = address.rpartition(":")
+    if not (host and port.isascii() and port.isdigit()) or "/" in address:
         raise ValueError(
-            f"--address={address} has no port; give HOST:PORT, such as "
-            f"localhost:{rest_calls.PORT if by_rest else 8500}"
+            f"--address={address} is not HOST:PORT; give it such as "
+            f"localhost:{rest_calls.PORT if by_rest else rest_calls.GRPC_PORT}"
         )
     if by_rest:
         return rest_calls.Calls(address, model, version, timeout_seconds)

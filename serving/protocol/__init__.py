@@ -1,4 +1,4 @@
-"""TensorFlow Serving's public protocol over loaded models, without its binary.
+"""TensorFlow Serving's public protocol: to answer it, ask by it, prepare for it.
 
 In: directories of SavedModels, and requests.
 Out: answers and errors as TensorFlow Serving gives them.

@@ -15,7 +15,6 @@ from tensorflow_serving.apis import (
 
 from serving.protocol import rest_calls
 
-PORT = 8500  # where TensorFlow Serving listens unless told otherwise
 _METADATA_FIELD = "signature_def"
 # Vectors of many texts are longer than the 4 MB that gRPC takes by default.
 _OPTIONS = (("grpc.max_receive_message_length", -1),)
@@ -69,5 +68,7 @@ class Calls:
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
             return rest_calls.too_late(self._address, self._timeout_seconds)
         if code == grpc.StatusCode.UNAVAILABLE:
-            return rest_calls.no_server(self._address, details, "gRPC", PORT)
+            return rest_calls.no_server(
+                self._address, details, "gRPC", rest_calls.GRPC_PORT
+            )
         return f"{self._address}: {details[:300]} ({code.name})"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib import error, parse, request
 
-PORT = 8501  # where TensorFlow Serving listens unless told otherwise
+PORT, GRPC_PORT = 8501, 8500  # where TensorFlow Serving listens unless told otherwise
 _SHOWN = 300  # characters of a server's message
 
 
@@ -29,18 +29,29 @@ class Calls:
 
     def signatures(self) -> dict[str, Any]:
         """{name: SignatureDef as JSON} of what the model offers."""
-        metadata = self._call("/metadata")["metadata"]
-        return metadata["signature_def"]["signature_def"]
+        answer = self._call("/metadata")
+        return self._part(answer, "metadata", "signature_def", "signature_def")
 
     def predict(
         self, signature: str, inputs: Mapping[str, Sequence[str]]
     ) -> dict[str, Any]:
         """The outputs by name, as nested lists; one alone has the name ""."""
         body = json.dumps({"signature_name": signature, "inputs": inputs})
-        outputs = self._call(":predict", body.encode())["outputs"]
+        outputs = self._part(self._call(":predict", body.encode()), "outputs")
         return outputs if isinstance(outputs, dict) else {"": outputs}
 
-    def _call(self, method: str, body: bytes | None = None) -> dict[str, Any]:
+    def _part(self, answer: Any, *keys: str) -> Any:
+        try:
+            for key in keys:
+                answer = answer[key]
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{self._address}: the answer has no {'.'.join(keys)}; is a model "
+                "server listening there?"
+            ) from error
+        return answer
+
+    def _call(self, method: str, body: bytes | None = None) -> Any:
         url = f"http://{self._address}{self._model}{method}"
         headers = {"Content-Type": "application/json"}
         try:

@@ -185,7 +185,8 @@ WRONG = [
     (["a\tb"], "takes text for each example, 2 given; separate"),
     (["a", "a\tb"], "has 2 texts, the first argument has 1"),
     (["\udcff"], "is not UTF-8; convert it"),
-    (["--address=localhost", "a"], r"has no port; give HOST:PORT"),
+    (["--address=localhost", "a"], "--address=localhost is not HOST:PORT; give it"),
+    (["--address=http://localhost:8501", "a"], "is not HOST:PORT; give it such as"),
     (["--address=127.0.0.1:1", "a"], r"127.0.0.1:1: no server answers \(.*; start"),
     (["--label_map_file=/none", "a"], "cannot be read .*; give OUTPUT_DIR/export"),
     ([], "give --address=HOST:PORT, --model=NAME and texts"),
@@ -214,9 +215,11 @@ def test_silence_ends_after_the_timeout(served, protocol, capsys):
 
 
 def test_other_port_is_named(served, capsys):
-    """REST to the port of gRPC."""
     assert command(served, "rest", f"--address={served.server.grpc}", "a") == 2
     assert "is this the REST port, 8501 by default?" in capsys.readouterr().err
+    assert command(served, "grpc", f"--address={served.server.rest}", "a") == 2
+    error = capsys.readouterr().err
+    assert "(gRPC is port 8500 by default)" in error and error.count("\n") == 1
 
 
 def test_missing_extra_is_named(served, monkeypatch, capsys):
