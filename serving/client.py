@@ -121,7 +121,7 @@ def _described(
             f"--signature={wanted}: the model has {', '.join(names) or 'none'}"
         )
     inputs = signatures[wanted]["inputs"]
-    for name, info in inputs.items():
+    for name, info in sorted(inputs.items()):
         dims = info.get("tensor_shape", {}).get("dim", [])
         if info["dtype"] != "DT_STRING" or len(dims) != 1:
             shape = ", ".join(dim["size"] for dim in dims)
