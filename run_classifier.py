@@ -237,7 +237,8 @@ def export_model(data, label_map, model, output_dir):
             data.label_set.names if data.problem_type == "classification" else (),
             2 if data.has_pairs else 1,
         )
-        return export.save(module, os.path.join(output_dir, "export"), label_map)
+        export_dir = os.path.join(output_dir, "export")
+        return export.save(module, export_dir, label_map, FLAGS.export_server_config)
 
 
 def main(_):

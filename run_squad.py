@@ -170,7 +170,8 @@ def export_model(tokenizer, choice, model, output_dir):
             answering_graph.chooser(choice),
             variables,
         )
-        return export.save(module, os.path.join(output_dir, "export"), {})
+        export_dir = os.path.join(output_dir, "export")
+        return export.save(module, export_dir, {}, FLAGS.export_server_config)
 
 
 def main(_):

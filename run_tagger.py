@@ -156,7 +156,8 @@ def export_model(tokenizer, tag_set, label_map, model, output_dir):
             tagging_graph.chooser(tag_set),
             variables,
         )
-        return export.save(module, os.path.join(output_dir, "export"), label_map)
+        export_dir = os.path.join(output_dir, "export")
+        return export.save(module, export_dir, label_map, FLAGS.export_server_config)
 
 
 def main(_):

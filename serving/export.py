@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from contract import atomic_files
 from contract import features as feature_names
+from serving.protocol import server_config as server_configs
+from serving.protocol import warmup
 
 # TF Serving watches a directory for versions: subdirectories named by numbers.
 _VERSION = re.compile(r"^\d+/?$")
@@ -86,12 +88,18 @@ def ids_function(function: Callable):
     return tf.function(of_features, input_signature=specs)
 
 
-def save(module: ServedModel, export_dir: str, files: Mapping[str, str]) -> str:
+def save(
+    module: ServedModel,
+    export_dir: str,
+    files: Mapping[str, str],
+    server_config: bool = False,
+) -> str:
     """Writes the next version, complete or absent; returns its directory.
 
     `export_dir` holds versions 1, 2, ... (TF Serving's --model_base_path); `files` are
-    {name: text} of what clients may want beside the model. OSError says that the
-    version cannot be written.
+    {name: text} of what clients may want beside the model, and `server_config` asks for
+    what a server wants beside `export_dir`. OSError says that the version cannot be
+    written.
     """
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")
@@ -103,11 +111,14 @@ def save(module: ServedModel, export_dir: str, files: Mapping[str, str]) -> str:
         for name, text in files.items():
             with tf.io.gfile.GFile(os.path.join(extra, name), "w") as file:
                 file.write(text)
+        warmup.write(os.path.join(extra, warmup.FILE_NAME), module.signatures())
         tf.io.gfile.rename(temporary, target)
     except tf.errors.OpError as error:
         raise atomic_files.unwritable(target, error) from error
     finally:
         _remove(temporary)
+    if server_config:
+        server_configs.write(export_dir)
     return target
 
 

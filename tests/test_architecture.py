@@ -22,6 +22,7 @@ LEAVES = ("contract", "terminal")
 ENTRY_POINTS = {
     "data_pipeline/tokenization.py",
     "reports/compare.py",
+    "serving/client.py",
     "serving/predictor.py",
 }
 # What Python users import; it introduces the packages to one another, as scripts do.
@@ -34,6 +35,8 @@ PLAIN_MODULES = {
     "data_pipeline.tagging.tag_schemes",
     "data_pipeline.tagging.tag_sets",
     "modeling.config",
+    "serving.answers",
+    "serving.protocol.rest_calls",
     "training.flags.training_flags",
     "training.flags.command_line",
     "training.flags.device_flags",
@@ -75,7 +78,8 @@ ARROWS = {
     "reports": {"reports.measures", "reports.pages"},
     "reports.measures": set(),
     "reports.pages": {"reports.measures"},
-    "serving": set(),
+    "serving": {"serving.protocol"},
+    "serving.protocol": set(),
     "training.optimization": set(),
     "training.distribution": {"training.optimization"},
     "training.results": {"training.distribution"},

@@ -21,8 +21,11 @@ import pytest
 from absl import flags
 
 from data_pipeline import tokenization
-from serving import predictor
+from serving import client, export, predictor
+from serving.protocol import servables
 from tests import tiny, tiny_questions
+from tests.serving import model_server
+from training.flags import command_line
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -281,6 +284,7 @@ SHORT = {
         "--max_predictions_per_seq=3",
     ],
 }
+MODULES = ("serving.predictor", "data_pipeline.tokenization")
 ORIGINAL_TASKS = ROOT / "tests" / "data_pipeline" / "original_tasks"
 XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral")]
 
@@ -343,10 +347,12 @@ def relocated(argument, environment, model_dir, directory):
     return argument
 
 
-def run_program(name, arguments):
-    """Runs a documented program in this process."""
+def run_program(name, arguments, directory):
+    """Runs a documented program in this process; what others wrote is in directory."""
     if name in SHORT:
         return tiny.run_script(name.removesuffix(".py"), *arguments, *SHORT[name])
+    if name == "serving.client":
+        return run_client(arguments, directory)
     flag, *rest = arguments
     value = flag.partition("=")[2]
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
@@ -361,10 +367,35 @@ def run_program(name, arguments):
     return tiny.Done(code, out.read(), "")
 
 
+def run_client(arguments, directory):
+    """Asks a server of the export that the model is named after."""
+    model = split_flags(arguments)["model"]
+    export_dir = directory / "output" / model / "export"
+    number = export.latest_version(str(export_dir))
+    versions = {number: servables.open_version(str(export_dir / str(number)))}
+    before, code = set(flags.FLAGS), None
+    out = io.StringIO()
+    with (
+        model_server.serving(model, versions) as server,
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+    ):
+        patch.setattr(client, "command_line", command_line, raising=False)
+        client._define_flags()
+        try:
+            address = server.rest if "--rest" in arguments else server.grpc
+            given = [*arguments, f"--address={address}"]
+            code = client._main(flags.FLAGS(["client", *given]), flags.FLAGS)
+        finally:
+            for name in set(flags.FLAGS) - before:
+                delattr(flags.FLAGS, name)
+    return tiny.Done(code, out.getvalue(), "")
+
+
 @functools.cache
 def runnable(page):
     """The programs that a page runs and that are meant to be typed as they are."""
-    names = {*SHORT, "serving.predictor", "data_pipeline.tokenization"}
+    names = {*SHORT, *MODULES, "serving.client"}
     found = programs((ROOT / page).read_text("utf-8"))
     return [
         (name, arguments)
@@ -404,17 +435,18 @@ def needed(commands, index):
     return found
 
 
-def daily(pages):
+def daily(pages, left_out=()):
     """Commands of which each program has one, from the first page that runs it.
 
     Args:
         pages: {page: [(program, its arguments)]}.
+        left_out: programs whose own tests do every day what the commands do.
 
     Returns:
         {page: indices of its commands}, with those that write what the others read.
     """
     chosen = {page: set() for page in pages}
-    seen = set()
+    seen = set(left_out)
     for page, commands in pages.items():
         for index, (name, _) in enumerate(commands):
             if name not in seen:
@@ -435,10 +467,13 @@ def test_daily_commands_have_each_program():
         "b": [("run.py", ["--y", "--x=2"]), ("ask", ["--w"]), ("more", [])],
     }
     assert daily(pages) == {"a": {0, 1, 3}, "b": {2}}
+    assert daily(pages, ["ask"]) == {"a": {0}, "b": {2}}
 
 
 ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
-CHOSEN = {page: sorted(indices) for page, indices in daily(ALL).items()}
+CHOSEN = {
+    page: sorted(indices) for page, indices in daily(ALL, ["serving.client"]).items()
+}
 
 
 @pytest.mark.parametrize("page", ALL)
@@ -469,14 +504,14 @@ def test_commands_of_page_run(
         arguments = [
             relocated(word, environment, model_dir, tmp_path) for word in words
         ]
-        done = run_program(name, arguments)
+        done = run_program(name, arguments, tmp_path)
         assert done.code == 0, f"{name} {shlex.join(words)}: {done.err[-2000:]}"
         assert done.out
 
 
 def test_each_script_runs_every_day():
     names = {ALL[page][index][0] for page, found in CHOSEN.items() for index in found}
-    assert names == {*SHORT, "serving.predictor", "data_pipeline.tokenization"}
+    assert names == {*SHORT, *MODULES}
 
 
 @pytest.mark.parametrize(
