@@ -129,6 +129,18 @@ def _check_layers(layers, combine, depth):
             )
 
 
+def of_features(model, choice: Choice, features, *, pools: bool):
+    """What `compute` gives for a model of models.py, without K where K is 1.
+
+    Vectors are those of tokens unless it `pools`, whatever the choice says.
+    """
+    if not pools:
+        choice = dataclasses.replace(choice, pooling="none")
+    outputs = model.encode(features, None)
+    values = compute(outputs, features["input_mask"], choice)
+    return values if len(choice.names) > 1 else ops.squeeze(values, -2)
+
+
 def compute(outputs, input_mask, choice: Choice):
     """The chosen vectors, float32 [B, S, K, W], or [B, K, W] where tokens are pooled.
 
