@@ -54,9 +54,6 @@ from training.distribution import devices
 from training.flags import run_flags
 from training.results import evaluation, run_facts
 
-# Predictions shown for each blank.
-TOP_PREDICTIONS = 5
-
 
 def prepare():
     """Settings, config, tokenizer, records, if any, and the kind of model."""
@@ -72,12 +69,13 @@ def prepare():
     config = pretrained.open_config(files, vocab_size, FLAGS.max_seq_length)
     if FLAGS.do_export:
         vectors.choose(config, **model_flags.vector_choice())
-        cloze_graph.check(tokenizer, FLAGS.top_k)
     data, kind = None, models.BertPretrainer
     if FLAGS.do_train or FLAGS.do_eval:
         data = load_records(config, tokenizer)
     elif not pretrained.fills_masks(config, run_flags.trained_weights(files)):
         kind = models.BertModel
+    if FLAGS.do_export and kind is models.BertPretrainer:
+        cloze_graph.check(tokenizer, FLAGS.top_k)
     settings = run_flags.run_settings(
         strategy,
         run_flags.pretraining_plan(),
@@ -129,7 +127,7 @@ def evaluator(settings, model, objective, tokenizer, data):
 def best_words(model, features, training):
     """The likeliest tokens at each masked position, and their probabilities."""
     logits = model(features, training=training)["masked_lm_logits"]
-    shares, ids = keras.ops.top_k(keras.ops.softmax(logits), TOP_PREDICTIONS)
+    shares, ids = keras.ops.top_k(keras.ops.softmax(logits), cloze_table.SHOWN)
     return {"ids": ids, "probabilities": shares}
 
 
@@ -183,8 +181,7 @@ def write_report(settings, model, data, global_step, results, started):
 
 def identify(data):
     """What of the records must match to resume a run."""
-    masks = pretraining_flags.masking_identity(masks=bool(data.mask))
-    return {"data": data.digest(), **masks}
+    return {"data": data.digest(), **pretraining_flags.masking_identity(data.mask)}
 
 
 def export_model(model, tokenizer, output_dir):

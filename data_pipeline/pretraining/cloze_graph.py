@@ -48,6 +48,8 @@ def encoder(
     Masks that are cut off with the end of a text, and those after the first
     `max_predictions` of a text, are not among the K.
     """
+    assert tokenizer.mask_id is not None  # as `check` has seen
+    mask_ids = {MASK.encode(): tokenizer.mask_id}
 
     def encode(texts):
         with tf.device("CPU:0"):  # where string operations are
@@ -55,9 +57,7 @@ def encoder(
                 texts, "UTF-8", "UTF-8", errors="ignore"
             )
             tokens, lengths = packing.pack(
-                token_matching.tokenize(
-                    texts, {MASK.encode(): tokenizer.mask_id}, tokenizer.tokenize
-                ),
+                token_matching.tokenize(texts, mask_ids, tokenizer.tokenize),
                 None,
                 cls_id=tokenizer.cls_id,
                 sep_id=tokenizer.sep_id,

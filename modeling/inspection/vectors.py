@@ -156,7 +156,9 @@ def compute(outputs, input_mask, choice: Choice):
         pairs = zip(choice.weights, chosen, strict=True)
         values = sum(weight * state for weight, state in pairs)[:, :, None]
     if choice.pooling == "cls":
-        values = values[:, 0]  # [B, K, W]
+        # Cut out, for no rows may have no tokens.
+        size, _, *rest = ops.shape(values)
+        values = ops.reshape(values[:, :1], (size, *rest))  # [B, K, W]
     elif choice.pooling == "mean":
         mask = ops.cast(input_mask, "float32")[:, :, None, None]  # [B, S, 1, 1]
         values = ops.sum(values * mask, axis=1) / ops.sum(mask, axis=1)  # [B, K, W]

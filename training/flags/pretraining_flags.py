@@ -77,8 +77,8 @@ def masking_rule() -> dict[str, Any]:
     }
 
 
-def masking_identity(*, masks: bool) -> dict[str, Any]:
-    """What of masking must match to resume a run; `masks` is whether the run does it."""
+def masking_identity(masks: Any) -> dict[str, Any]:
+    """What of masking must match to resume a run, which `masks` records or does not."""
     return {
         "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
         "masking": FLAGS.masking if masks else "",
