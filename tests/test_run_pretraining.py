@@ -594,7 +594,7 @@ def test_full_disk_is_one_line(model_dir, records_dir, tmp_path):
 BAD_INPUT = {
     "no action": (
         {"do_train": False},
-        ["At least one of `do_train` or `do_eval` must be True."],
+        ["At least one of `do_train`, `do_eval` or `do_export` must be True."],
     ),
     "no output_dir": ({"output_dir": None}, ["--output_dir is missing"]),
     "no records named": ({"input_file": None}, ["--input_file is missing"]),
