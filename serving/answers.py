@@ -9,6 +9,8 @@ from typing import Any
 
 _ANSWER_OUTPUTS = ("answer", "start", "end", "score", "probability", "null_odds")
 _WORD_OUTPUTS = ("words", "tags", "probabilities", "starts", "ends")  # [B, W] each
+_MASK_OUTPUTS = ("tokens", "probabilities", "filled")  # [B, M, k] each
+_SHOWN_NUMBERS = 5  # of a vector, in a line
 _OUTSIDE = "O"  # the tag of a word that is nothing in particular
 
 
@@ -85,6 +87,10 @@ def rows(
     outputs = {name: _as_lists(values) for name, values in outputs.items()}
     if "tags" in outputs:
         return _tagged(outputs)
+    if "filled" in outputs:
+        return _filled(outputs)
+    if "tokens" in outputs:
+        return _embedded(outputs)
     if "answer" in outputs:
         columns = {name: outputs[name] for name in _ANSWER_OUTPUTS if name in outputs}
         return [
@@ -125,6 +131,29 @@ def _tagged(outputs):
     return found
 
 
+def _filled(outputs):
+    """`masks`: what fills each [MASK] of a text, without the padding."""
+    found = []
+    for i, starts in enumerate(outputs["starts"]):
+        masks = []
+        for j, start in enumerate(starts):
+            if start >= 0:
+                lists = {name: outputs[name][i][j] for name in _MASK_OUTPUTS}
+                masks.append({"start": start, **lists})
+        found.append({"masks": masks})
+    return found
+
+
+def _embedded(outputs):
+    """The tokens of a text and their vectors, without the padding."""
+    found = []
+    for tokens, vectors in zip(outputs["tokens"], outputs["vectors"], strict=True):
+        # [SEP] ends every text; a token of the vocabulary may be "".
+        count = len(tokens) - tokens[::-1].index("[SEP]")
+        found.append({"tokens": tokens[:count], "vectors": vectors[:count]})
+    return found
+
+
 def lines(
     arguments: Sequence[str], found: Sequence[Mapping[str, Any]], *, as_json: bool
 ) -> Iterable[str]:
@@ -147,6 +176,14 @@ def _line(text, answer):
         return f"{text}\n    {found}  {answer['probability']:.3f}"
     if "score" in answer:
         return f"{answer['score']:.3f}  {text}"
+    if "masks" in answer:
+        return "\n    ".join([text, *map(_mask, answer["masks"])])
+    if "vector" in answer:
+        return f"{text}\n    {_numbers(answer['vector'])}"
+    if "vectors" in answer:
+        pairs = zip(answer["tokens"], answer["vectors"], strict=True)
+        rows = [f"{token} {_numbers(vector)}" for token, vector in pairs]
+        return "\n    ".join([text, *rows])
     if "probabilities" in answer:
         ranked = sorted(answer["probabilities"].items(), key=lambda item: -item[1])
         if "label" in answer and answer["label"] not in answer["probabilities"]:
@@ -154,3 +191,17 @@ def _line(text, answer):
         shown = ", ".join(f"{name} {value:.3f}" for name, value in ranked[:3])
         return f"{text}\n    {shown}"
     return f"{text}\n    {json.dumps(answer, ensure_ascii=False)}"
+
+
+def _mask(mask):
+    pairs = zip(mask["tokens"], mask["probabilities"], strict=True)
+    shown = ", ".join(f"{token} {share:.3f}" for token, share in pairs)
+    return f"{mask['start']}: {shown}"
+
+
+def _numbers(vector):
+    """The first numbers of a vector, or of the first of several."""
+    if vector and isinstance(vector[0], list):
+        return f"{_numbers(vector[0])} x {len(vector)}"
+    shown = " ".join(f"{value:.4f}" for value in vector[:_SHOWN_NUMBERS])
+    return f"{shown} ... ({len(vector)} numbers)"

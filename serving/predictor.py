@@ -20,6 +20,11 @@ def _define_flags():
         flags.DEFINE_string(
             "export_dir", None, "A version, or the directory of versions."
         )
+        flags.DEFINE_string(
+            "signature",
+            "serving_default",
+            "Which of the model's signatures to ask; one that takes texts.",
+        )
     with command_line.heading("Output"):
         flags.DEFINE_bool("json", False, "Print one JSON object a line.")
 
@@ -45,10 +50,10 @@ class Predictor:
         text_names: what an example consists of, such as question and context.
 
     Raises:
-        ValueError: there is no SavedModel.
+        ValueError: there is no SavedModel, or no such signature that takes texts.
     """
 
-    def __init__(self, export_dir: str):
+    def __init__(self, export_dir: str, signature: str = "serving_default"):
         if version := export.latest_version(export_dir):
             export_dir = os.path.join(export_dir, str(version))
         if not tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb")):
@@ -57,13 +62,20 @@ class Predictor:
                 "--do_export first, and give OUTPUT_DIR/export"
             )
         self.export_dir = export_dir
-        self._signature = tf.saved_model.load(export_dir).signatures["serving_default"]
+        signatures = tf.saved_model.load(export_dir).signatures
+        self._signature = signatures.get(signature)
+        if self._signature is None or not _takes_texts(self._signature):
+            known = [name for name in signatures if _takes_texts(signatures[name])]
+            raise ValueError(
+                f"--signature={signature}: {export_dir} has no such signature of "
+                f"texts; choose among {', '.join(sorted(known))}"
+            )
         self.labels = _read_labels(os.path.join(export_dir, export.EXTRA_DIR))
         names = self._signature.structured_input_signature[1]
         self.text_names = answers.text_names(names)
 
     def predict(self, *texts: Sequence[str]) -> list[dict[str, Any]]:
-        """Classifies texts, tags their words, or answers questions.
+        """Classifies texts, tags or fills in their words, or answers questions.
 
         Takes one list of strings, or two of equal length: pairs, or questions and
         contexts. Returns a dict for each example. From a classifier: `label` and
@@ -71,7 +83,9 @@ class Predictor:
         none, `start` and `end`, its characters in the context, `score`, `probability`
         and, where a question may have no answer, `null_odds`. From a tagger, lists by
         word: `words`, `tags`, `probabilities`, and `starts` and `ends`, characters in
-        the text.
+        the text. From `fill_mask`: `masks`, a dict for each [MASK] of the text: its
+        `start`, and lists of `tokens`, `probabilities` and `filled` texts. From
+        `embed`: `vector`; from `embed_tokens`: `tokens` and `vectors`.
 
         Raises:
             ValueError: the model takes another number of texts, or lengths differ.
@@ -85,6 +99,12 @@ class Predictor:
         return answers.rows(outputs, self.labels, knows_labels=True)
 
 
+def _takes_texts(signature):
+    """Whether all it takes is texts [B]."""
+    inputs = signature.structured_input_signature[1].values()
+    return all(spec.dtype == tf.string and spec.shape.rank == 1 for spec in inputs)
+
+
 def _read_labels(directory):
     """The names in label_map.json; none where the model has no such names."""
     path = os.path.join(directory, file_names.LABEL_MAP)
@@ -92,12 +112,12 @@ def _read_labels(directory):
     return answers.label_names(found)
 
 
-def _main(argv, export_dir, as_json):
+def _main(argv, export_dir, as_json, signature="serving_default"):
     """Prints the predictions for the texts argv[1:]; returns an exit code."""
     try:
         if not export_dir or not argv[1:]:
             raise ValueError('give --export_dir=DIR and texts: "one" "another"')
-        found = Predictor(export_dir).predict(*answers.texts(argv[1:]))
+        found = Predictor(export_dir, signature).predict(*answers.texts(argv[1:]))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -109,4 +129,6 @@ def _main(argv, export_dir, as_json):
 if __name__ == "__main__":
     from absl.flags import FLAGS
 
-    command_line.run(lambda argv: _main(argv, FLAGS.export_dir, FLAGS.json))
+    command_line.run(
+        lambda argv: _main(argv, FLAGS.export_dir, FLAGS.json, FLAGS.signature)
+    )

@@ -358,7 +358,9 @@ def run_program(name, arguments, directory):
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(out):
         if name == "serving.predictor" and flag.startswith("--export_dir="):
-            code = predictor._main([name, *rest], value, as_json=False)
+            asked = {"signature": "serving_default", **split_flags(rest)}["signature"]
+            words = [word for word in rest if not word.startswith("-")]
+            code = predictor._main([name, *words], value, False, asked)
         elif name == "data_pipeline.tokenization" and flag.startswith("--vocab_file="):
             code = tokenization._main([name, *rest], value, True, False)
         else:

@@ -10,7 +10,7 @@ from absl import logging
 
 from contract import file_names, json_files
 from modeling import config as config_lib
-from modeling.checkpoints import checkpoint, hugging_face
+from modeling.checkpoints import checkpoint, hugging_face, names
 
 CONFIG_FILES = (file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG)
 SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128 rows
@@ -77,10 +77,15 @@ def look_in(spec):
 
 
 def files(config, tokenizer):
-    """What `locate` looks for beside the weights: {file name: text}."""
+    """What `locate` looks for beside the weights: {file name: text}.
+
+    Without a tokenizer that is the config alone.
+    """
+    texts = {file_names.BERT_CONFIG: config.to_json_string()}
+    if tokenizer is None:
+        return texts
     settings = hugging_face.tokenizer_settings(tokenizer)
-    texts = {
-        file_names.BERT_CONFIG: config.to_json_string(),
+    texts |= {
         file_names.VOCAB: "".join(f"{token}\n" for token in tokenizer.vocab),
         file_names.TOKENIZER_CONFIG: json.dumps(settings) + "\n",
     }
@@ -107,6 +112,30 @@ def load_weights(model, path, *, trains, resumes, allows_missing=False):
     if resumes or not path:
         return "random: neither --init_checkpoint nor --pretrained is set", 0
     return str(checkpoint.load(model, path, allows_missing=allows_missing)), 0
+
+
+def load_encoder(model, path, **_):
+    """`load_weights` of a model whose outputs may be read without its other heads.
+
+    What the file lacks beside layers and embeddings stays random.
+    """
+    report = checkpoint.load(model, path)
+    return str(report), report.global_step or 0
+
+
+def fills_masks(config, path):
+    """Whether a checkpoint has all of the head that predicts masked tokens.
+
+    Raises:
+        ValueError: there is no path, or no checkpoint.
+    """
+    if not path:
+        raise ValueError(
+            "there is no trained model in --output_dir; add --do_train, or set "
+            "--pretrained to the directory of a model"
+        )
+    file = checkpoint.open_file(path, config)
+    return all(row.key(file.format) in file.shapes for row in names.masked_lm())
 
 
 def _lower_case(directory):
