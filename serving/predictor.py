@@ -5,10 +5,20 @@ Each argument is an example; a tab separates the texts of a pair:
     python -m serving.predictor --export_dir=output/demo/export "a text" "another"
     python -m serving.predictor --export_dir=output/squad/export $'question\tcontext'
     python -m serving.predictor --export_dir=output/tags/export "a sentence"
+
+Or each line of a file or, with -, of standard input is one, and of the answers:
+
+    python -m serving.predictor --export_dir=output/demo/export --input_file=texts.jsonl
+
+Or it answers over HTTP, as TensorFlow Serving's REST API does:
+
+    python -m serving.predictor --export_dir=output/demo/export --serve
 """
 
+import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -21,8 +31,34 @@ def _define_flags():
         flags.DEFINE_string(
             "export_dir", None, "A version, or the directory of versions."
         )
+    with command_line.heading("Data"):
+        flags.DEFINE_string(
+            "input_file", None, "A file of examples, one a line; - is standard input."
+        )
+        flags.DEFINE_enum(
+            "input_format",
+            "jsonl",
+            ["jsonl", "lines"],
+            "jsonl: an object with the texts by name, or the string of one text. "
+            "lines: plain text, a tab between the texts of a pair.",
+        )
     with command_line.heading("Output"):
         flags.DEFINE_bool("json", False, "Print one JSON object a line.")
+        flags.DEFINE_string(
+            "output_file",
+            None,
+            "Where answers to --input_file go, one JSON object a line; standard output "
+            "if not given.",
+        )
+    with command_line.heading("What to do"):
+        flags.DEFINE_bool("serve", False, "Answer over HTTP until stopped.")
+        flags.DEFINE_string("host", "127.0.0.1", "With --serve: where to listen.")
+        flags.DEFINE_integer(
+            "port", 8501, "With --serve: 0 takes a free one.", 0, 65535
+        )
+        flags.DEFINE_string(
+            "model_name", "default", "With --serve: the model's name in addresses."
+        )
 
 
 if __name__ == "__main__":  # before the imports that take seconds
@@ -34,11 +70,30 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
 
 from contract import atomic_files, file_names
-from serving import export
+from serving import export, streaming
+from serving.protocol import http_server, servables
+from terminal import progress
 
 _ANSWER_OUTPUTS = ("answer", "start", "end", "score", "probability", "null_odds")
 _WORD_OUTPUTS = ("words", "tags", "probabilities", "starts", "ends")  # [B, W] each
+_BLOCK_BYTES = 2**16  # read at once
 _OUTSIDE = "O"  # the tag of a word that is nothing in particular
+
+
+def find_version(export_dir: str) -> str:
+    """The SavedModel that a directory is, or the newest of those it holds.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if version := export.latest_version(export_dir):
+        export_dir = os.path.join(export_dir, str(version))
+    if not tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb")):
+        raise ValueError(
+            f"--export_dir={export_dir}: no SavedModel there; train with "
+            "--do_export first, and give OUTPUT_DIR/export"
+        )
+    return export_dir
 
 
 class Predictor:
@@ -54,14 +109,7 @@ class Predictor:
     """
 
     def __init__(self, export_dir: str):
-        if version := export.latest_version(export_dir):
-            export_dir = os.path.join(export_dir, str(version))
-        if not tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb")):
-            raise ValueError(
-                f"--export_dir={export_dir}: no SavedModel there; train with "
-                "--do_export first, and give OUTPUT_DIR/export"
-            )
-        self.export_dir = export_dir
+        self.export_dir = export_dir = find_version(export_dir)
         self._signature = tf.saved_model.load(export_dir).signatures["serving_default"]
         self.labels = _read_labels(os.path.join(export_dir, export.EXTRA_DIR))
         names = self._signature.structured_input_signature[1]
@@ -182,7 +230,127 @@ def _line(text, answer):
     return f"{text}\n    {shown}"
 
 
+def _main_stream(export_dir, input_file, input_format="jsonl", output_file=None):
+    """Writes an answer for each line of a file; returns an exit code."""
+    try:
+        if not export_dir:
+            raise ValueError("give --export_dir=DIR")
+        if output_file:
+            atomic_files.check_writable(output_file)
+        with _reading(input_file) as read:
+            predictor = Predictor(export_dir)
+            with _writing(output_file) as write:
+                shows_rate = bool(output_file) or not sys.stdout.isatty()
+                _answer_lines(predictor, read, input_format, write, shows_rate)
+    except BrokenPipeError:  # nobody wants the rest
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+@contextlib.contextmanager
+def _reading(path):
+    """Yields a function that returns the next bytes, as soon as there are some."""
+    if path == "-":
+        if sys.stdin.isatty():
+            progress.say("one example a line; Ctrl-D ends")
+        yield lambda: os.read(sys.stdin.fileno(), _BLOCK_BYTES)
+        return
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            file.size()  # opens it
+            yield lambda: file.read(_BLOCK_BYTES)
+    except tf.errors.OpError as error:
+        raise ValueError(
+            f"--input_file={path}: cannot be read ({atomic_files.reason(error)}); name "
+            "a file, or - for standard input"
+        ) from error
+
+
+@contextlib.contextmanager
+def _writing(path):
+    """Yields a function that writes a text, to standard output if there is no path."""
+    if path:
+        with (
+            atomic_files.replacing(path) as (temporary,),
+            tf.io.gfile.GFile(temporary, "w") as file,
+        ):
+            yield file.write
+        return
+
+    def write(text):
+        sys.stdout.write(text)
+        sys.stdout.flush()  # a person or a pipe waits for it
+
+    yield write
+
+
+def _answer_lines(predictor, read, input_format, write, shows_rate):
+    def predict(*columns):
+        try:
+            return predictor.predict(*columns)
+        except tf.errors.OpError as error:
+            raise ValueError(atomic_files.reason(error)) from error
+
+    found = streaming.answers(
+        streaming.split(read), predictor.text_names, predict, input_format=input_format
+    )
+    wrong, first = 0, None
+    with progress.Progress("answering: lines") as report:
+        for done, answer in enumerate(found, start=1):
+            write(json.dumps(answer, ensure_ascii=False) + "\n")
+            if "error" in answer:
+                wrong, first = wrong + 1, first or answer
+            if shows_rate:
+                report(done, None)
+    if first:
+        progress.say(
+            f"lines with an error: {wrong}; line {first['line']}: {first['error']}"
+        )
+
+
+def _main_serve(export_dir, host, port, model_name):
+    """Answers over HTTP until stopped; returns an exit code."""
+    try:
+        if not export_dir:
+            raise ValueError("give --export_dir=DIR")
+        version_dir = find_version(export_dir)
+        model = servables.load(model_name, version_dir)
+        servables.warm(model)
+        server = http_server.Server(model, host, port)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"serving {version_dir} at {server.address}:predict; Ctrl-C ends", flush=True)
+    http_server.run(server)
+    print("stopped")
+    return 0
+
+
 if __name__ == "__main__":
     from absl.flags import FLAGS
 
-    command_line.run(lambda argv: _main(argv, FLAGS.export_dir, FLAGS.json))
+    from training import errors
+
+    def _run(argv):
+        if FLAGS.serve + bool(FLAGS.input_file) + bool(argv[1:]) > 1:
+            print("error: give one of --serve, --input_file and texts", file=sys.stderr)
+            return 2
+        with errors.explained():
+            if FLAGS.serve:
+                return _main_serve(
+                    FLAGS.export_dir, FLAGS.host, FLAGS.port, FLAGS.model_name
+                )
+            if FLAGS.input_file:
+                return _main_stream(
+                    FLAGS.export_dir,
+                    FLAGS.input_file,
+                    FLAGS.input_format,
+                    FLAGS.output_file,
+                )
+            return _main(argv, FLAGS.export_dir, FLAGS.json)
+
+    command_line.run(_run)
