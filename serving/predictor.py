@@ -59,12 +59,26 @@ def _define_flags():
         flags.DEFINE_string(
             "model_name", "default", "With --serve: the model's name in addresses."
         )
+    flags.register_multi_flags_validator(
+        ["serve", "input_file"],
+        lambda given: not (given["serve"] and given["input_file"]),
+        "give --serve or --input_file, not both",
+    )
+    flags.register_multi_flags_validator(
+        ["output_file", "input_file"],
+        lambda given: bool(given["input_file"]) or not given["output_file"],
+        "--output_file is for the answers to an --input_file; give one",
+    )
 
 
 if __name__ == "__main__":  # before the imports that take seconds
     from training.flags import command_line
 
     command_line.parse(_define_flags, serves=True)
+    # Keras, which TensorFlow imports, imports these if it can: a second before the
+    # first answer, which does not need them.
+    _NOT_NEEDED = dict.fromkeys(("matplotlib", "sklearn"))
+    sys.modules |= _NOT_NEEDED  # type: ignore[arg-type]
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
@@ -73,6 +87,10 @@ from contract import atomic_files, file_names
 from serving import export, streaming
 from serving.protocol import http_server, servables
 from terminal import progress
+
+if __name__ == "__main__":
+    for _name in _NOT_NEEDED:
+        del sys.modules[_name]
 
 _ANSWER_OUTPUTS = ("answer", "start", "end", "score", "probability", "null_odds")
 _WORD_OUTPUTS = ("words", "tags", "probabilities", "starts", "ends")  # [B, W] each
@@ -336,21 +354,17 @@ if __name__ == "__main__":
     from training import errors
 
     def _run(argv):
-        if FLAGS.serve + bool(FLAGS.input_file) + bool(argv[1:]) > 1:
-            print("error: give one of --serve, --input_file and texts", file=sys.stderr)
-            return 2
         with errors.explained():
+            if argv[1:] and (FLAGS.serve or FLAGS.input_file):
+                raise errors.InputError(
+                    f"{argv[1]!r:.80} stands beside --serve or --input_file; give one"
+                )
             if FLAGS.serve:
-                return _main_serve(
-                    FLAGS.export_dir, FLAGS.host, FLAGS.port, FLAGS.model_name
-                )
+                names = ("export_dir", "host", "port", "model_name")
+                return _main_serve(*(FLAGS[name].value for name in names))
             if FLAGS.input_file:
-                return _main_stream(
-                    FLAGS.export_dir,
-                    FLAGS.input_file,
-                    FLAGS.input_format,
-                    FLAGS.output_file,
-                )
+                names = ("export_dir", "input_file", "input_format", "output_file")
+                return _main_stream(*(FLAGS[name].value for name in names))
             return _main(argv, FLAGS.export_dir, FLAGS.json)
 
     command_line.run(_run)
