@@ -259,7 +259,9 @@ def _main_stream(export_dir, input_file, input_format="jsonl", output_file=None)
             predictor = Predictor(export_dir)
             with _writing(output_file) as write:
                 shows_rate = bool(output_file) or not sys.stdout.isatty()
-                _answer_lines(predictor, read, input_format, write, shows_rate)
+                done = _answer_lines(predictor, read, input_format, write, shows_rate)
+        if output_file:
+            print(f"answered: {output_file}, {done} lines")
     except BrokenPipeError:  # nobody wants the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
@@ -316,7 +318,7 @@ def _answer_lines(predictor, read, input_format, write, shows_rate):
     found = streaming.answers(
         streaming.split(read), predictor.text_names, predict, input_format=input_format
     )
-    wrong, first = 0, None
+    done, wrong, first = 0, 0, None
     with progress.Progress("answering: lines") as report:
         for done, answer in enumerate(found, start=1):
             write(json.dumps(answer, ensure_ascii=False) + "\n")
@@ -328,6 +330,7 @@ def _answer_lines(predictor, read, input_format, write, shows_rate):
         progress.say(
             f"lines with an error: {wrong}; line {first['line']}: {first['error']}"
         )
+    return done
 
 
 def _main_serve(export_dir, host, port, model_name):

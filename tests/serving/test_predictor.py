@@ -56,7 +56,8 @@ def test_file_is_answered_line_by_line(export_dir, tmp_path, capsys):
     assert found[2]["line"] == 3 and "not JSON" in found[2]["error"]
     assert found[3] == {"text": "b\0", **SHORT}
     assert [*answers.parent.iterdir()] == [answers]
-    err = capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert out == f"answered: {answers}, 4 lines\n"
     assert err.startswith("lines with an error: 1; line 3: not JSON")
 
 
