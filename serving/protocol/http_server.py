@@ -1,9 +1,11 @@
 """TensorFlow Serving's REST API over HTTP, for places without its binary.
 
-One process, a thread for each connection; the model answers one request at a time.
+One process, a thread for each connection; as many requests are answered at a time as
+there are cores, which is faster than one by one.
 """
 
 import http.server
+import os
 import signal
 import socket
 import socketserver
@@ -105,7 +107,8 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self, model: servables.Model, host: str, port: int):
         self._model = model
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._turn = threading.Lock()
+        # More at once would wait for one another, each with its memory.
+        self._turn = threading.BoundedSemaphore(os.cpu_count() or 1)
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
