@@ -5,9 +5,20 @@ Each argument is an example; a tab separates the texts of a pair:
     python -m serving.predictor --export_dir=output/demo/export "a text" "another"
     python -m serving.predictor --export_dir=output/squad/export $'question\tcontext'
     python -m serving.predictor --export_dir=output/tags/export "a sentence"
+
+Or each line of a file or, with -, of standard input is one, and of the answers:
+
+    python -m serving.predictor --export_dir=output/demo/export --input_file=texts.jsonl
+
+Or it answers over HTTP, as TensorFlow Serving's REST API does:
+
+    python -m serving.predictor --export_dir=output/demo/export --serve
 """
 
+import contextlib
+import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -25,20 +36,84 @@ def _define_flags():
             "serving_default",
             "Which of the model's signatures to ask; one that takes texts.",
         )
+    with command_line.heading("Data"):
+        flags.DEFINE_string(
+            "input_file", None, "A file of examples, one a line; - is standard input."
+        )
+        flags.DEFINE_enum(
+            "input_format",
+            "jsonl",
+            ["jsonl", "lines"],
+            "jsonl: an object with the texts by name, or the string of one text. "
+            "lines: plain text, a tab between the texts of a pair.",
+        )
     with command_line.heading("Output"):
         flags.DEFINE_bool("json", False, "Print one JSON object a line.")
+        flags.DEFINE_string(
+            "output_file",
+            None,
+            "Where answers to --input_file go, one JSON object a line; standard output "
+            "if not given.",
+        )
+    with command_line.heading("What to do"):
+        flags.DEFINE_bool("serve", False, "Answer over HTTP until stopped.")
+        flags.DEFINE_string("host", "127.0.0.1", "With --serve: where to listen.")
+        flags.DEFINE_integer(
+            "port", 8501, "With --serve: 0 takes a free one.", 0, 65535
+        )
+        flags.DEFINE_string(
+            "model_name", "default", "With --serve: the model's name in addresses."
+        )
+    flags.register_multi_flags_validator(
+        ["serve", "input_file"],
+        lambda given: not (given["serve"] and given["input_file"]),
+        "give --serve or --input_file, not both",
+    )
+    flags.register_multi_flags_validator(
+        ["output_file", "input_file"],
+        lambda given: bool(given["input_file"]) or not given["output_file"],
+        "--output_file is for the answers to an --input_file; give one",
+    )
 
 
 if __name__ == "__main__":  # before the imports that take seconds
     from training.flags import command_line
 
     command_line.parse(_define_flags, serves=True)
+    # Keras, which TensorFlow imports, imports these if it can: a second before the
+    # first answer, which does not need them.
+    _NOT_NEEDED = dict.fromkeys(("matplotlib", "sklearn"))
+    sys.modules |= _NOT_NEEDED  # type: ignore[arg-type]
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
 
 from contract import atomic_files, file_names
-from serving import answers, export
+from serving import answers, export, streaming
+from serving.protocol import http_server, servables
+from terminal import progress
+
+if __name__ == "__main__":
+    for _name in _NOT_NEEDED:
+        del sys.modules[_name]
+
+_BLOCK_BYTES = 2**16  # read at once
+
+
+def find_version(export_dir: str) -> str:
+    """The SavedModel that a directory is, or the newest of those it holds.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if version := export.latest_version(export_dir):
+        export_dir = os.path.join(export_dir, str(version))
+    if not tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb")):
+        raise ValueError(
+            f"--export_dir={export_dir}: no SavedModel there; train with "
+            "--do_export first, and give OUTPUT_DIR/export"
+        )
+    return export_dir
 
 
 class Predictor:
@@ -54,14 +129,7 @@ class Predictor:
     """
 
     def __init__(self, export_dir: str, signature: str = "serving_default"):
-        if version := export.latest_version(export_dir):
-            export_dir = os.path.join(export_dir, str(version))
-        if not tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb")):
-            raise ValueError(
-                f"--export_dir={export_dir}: no SavedModel there; train with "
-                "--do_export first, and give OUTPUT_DIR/export"
-            )
-        self.export_dir = export_dir
+        self.export_dir = export_dir = find_version(export_dir)
         signatures = tf.saved_model.load(export_dir).signatures
         self._signature = signatures.get(signature)
         if self._signature is None or not _takes_texts(self._signature):
@@ -126,9 +194,133 @@ def _main(argv, export_dir, as_json, signature="serving_default"):
     return 0
 
 
+def _main_stream(
+    export_dir,
+    input_file,
+    input_format="jsonl",
+    output_file=None,
+    signature="serving_default",
+):
+    """Writes an answer for each line of a file; returns an exit code."""
+    try:
+        if not export_dir:
+            raise ValueError("give --export_dir=DIR")
+        if output_file:
+            atomic_files.check_writable(output_file)
+        with _reading(input_file) as read:
+            predictor = Predictor(export_dir, signature)
+            with _writing(output_file) as write:
+                shows_rate = bool(output_file) or not sys.stdout.isatty()
+                done = _answer_lines(predictor, read, input_format, write, shows_rate)
+        if output_file:
+            print(f"answered: {output_file}, {done} lines")
+    except BrokenPipeError:  # nobody wants the rest
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+@contextlib.contextmanager
+def _reading(path):
+    """Yields a function that returns the next bytes, as soon as there are some."""
+    if path == "-":
+        if sys.stdin.isatty():
+            progress.say("one example a line; Ctrl-D ends")
+        yield lambda: os.read(sys.stdin.fileno(), _BLOCK_BYTES)
+        return
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            file.size()  # opens it
+            yield lambda: file.read(_BLOCK_BYTES)
+    except tf.errors.OpError as error:
+        raise ValueError(
+            f"--input_file={path}: cannot be read ({atomic_files.reason(error)}); name "
+            "a file, or - for standard input"
+        ) from error
+
+
+@contextlib.contextmanager
+def _writing(path):
+    """Yields a function that writes a text, to standard output if there is no path."""
+    if path:
+        with (
+            atomic_files.replacing(path) as (temporary,),
+            tf.io.gfile.GFile(temporary, "w") as file,
+        ):
+            yield file.write
+        return
+
+    def write(text):
+        sys.stdout.write(text)
+        sys.stdout.flush()  # a person or a pipe waits for it
+
+    yield write
+
+
+def _answer_lines(predictor, read, input_format, write, shows_rate):
+    def predict(*columns):
+        try:
+            return predictor.predict(*columns)
+        except tf.errors.OpError as error:
+            raise ValueError(atomic_files.reason(error)) from error
+
+    found = streaming.answers(
+        streaming.split(read), predictor.text_names, predict, input_format=input_format
+    )
+    done, wrong, first = 0, 0, None
+    with progress.Progress("answering: lines") as report:
+        for done, answer in enumerate(found, start=1):
+            write(json.dumps(answer, ensure_ascii=False) + "\n")
+            if "error" in answer:
+                wrong, first = wrong + 1, first or answer
+            if shows_rate:
+                report(done, None)
+    if first:
+        progress.say(
+            f"lines with an error: {wrong}; line {first['line']}: {first['error']}"
+        )
+    return done
+
+
+def _main_serve(export_dir, host, port, model_name):
+    """Answers over HTTP until stopped; returns an exit code."""
+    try:
+        if not export_dir:
+            raise ValueError("give --export_dir=DIR")
+        version_dir = find_version(export_dir)
+        model = servables.load(model_name, version_dir)
+        servables.warm(model)
+        server = http_server.Server(model, host, port)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"serving {version_dir} at {server.address}:predict; Ctrl-C ends", flush=True)
+    http_server.run(server)
+    print("stopped")
+    return 0
+
+
 if __name__ == "__main__":
     from absl.flags import FLAGS
 
-    command_line.run(
-        lambda argv: _main(argv, FLAGS.export_dir, FLAGS.json, FLAGS.signature)
-    )
+    from training import errors
+
+    def _run(argv):
+        with errors.explained():
+            if argv[1:] and (FLAGS.serve or FLAGS.input_file):
+                raise errors.InputError(
+                    f"{argv[1]!r:.80} stands beside --serve or --input_file; give one"
+                )
+            if FLAGS.serve:
+                names = ("export_dir", "host", "port", "model_name")
+                return _main_serve(*(FLAGS[name].value for name in names))
+            if FLAGS.input_file:
+                names = ("export_dir", "input_file", "input_format", "output_file")
+                values = (FLAGS[name].value for name in names)
+                return _main_stream(*values, signature=FLAGS.signature)
+            return _main(argv, FLAGS.export_dir, FLAGS.json, FLAGS.signature)
+
+    command_line.run(_run)

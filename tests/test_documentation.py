@@ -358,9 +358,13 @@ def run_program(name, arguments, directory):
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(out):
         if name == "serving.predictor" and flag.startswith("--export_dir="):
-            asked = {"signature": "serving_default", **split_flags(rest)}["signature"]
-            words = [word for word in rest if not word.startswith("-")]
-            code = predictor._main([name, *words], value, False, asked)
+            given = split_flags(rest)
+            asked = given.get("signature", "serving_default")
+            if "input_file" in given:
+                code = predictor._main_stream(value, **given)
+            else:
+                words = [word for word in rest if not word.startswith("-")]
+                code = predictor._main([name, *words], value, False, asked)
         elif name == "data_pipeline.tokenization" and flag.startswith("--vocab_file="):
             code = tokenization._main([name, *rest], value, True, False)
         else:
@@ -407,12 +411,17 @@ def runnable(page):
 
 
 def needs_more_machines(arguments):
-    """Whether a command wants a cluster, a TPU, or a process of its own."""
+    """Whether a command wants a cluster, a TPU, or a process of its own.
+
+    tests/serving/test_predictor.py serves.
+    """
     runners = [word for word in arguments if word.startswith("--beam_option=--runner=")]
     if any("DirectRunner" not in word for word in runners):
         return True
     return any(
-        word == "--use_tpu=True" or word.startswith("--virtual_cpus") or "gs://" in word
+        word in ("--use_tpu=True", "--serve")
+        or word.startswith("--virtual_cpus")
+        or "gs://" in word
         for word in arguments
     )
 

@@ -107,6 +107,14 @@ def open_version(directory: str) -> Version:
     return Version(dict(graph.signature_def), call)
 
 
+def warm(model: Model) -> None:
+    """Asks each version one text, for the first answer takes some seconds."""
+    for version in model.versions.values():
+        inputs = version.signature("").inputs
+        if all(info.dtype == tf.string.as_datatype_enum for info in inputs.values()):
+            version.predict("", dict.fromkeys(inputs, np.array([b"a"], object)))
+
+
 def load(name: str, directory: str) -> Model:
     """A model of one version, whose number is the directory's name, or else 1."""
     folder = os.path.basename(directory.rstrip("/"))

@@ -3,8 +3,6 @@
 import functools
 import json
 import pathlib
-import subprocess
-import sys
 from typing import NamedTuple
 
 import keras
@@ -303,19 +301,12 @@ def test_directory_without_a_model(tmp_path):
     assert str(caught.value).startswith(f"--export_dir={tmp_path}: ")
 
 
-def test_command_prints_answers(single, pair):
-    """One process of its own: the command needs no model code, only the SavedModel."""
-    root = pathlib.Path(export.__file__).parents[1]
-    command = [sys.executable, "-m", "serving.predictor", "--json"]
-    done = subprocess.run(
-        [*command, f"--export_dir={single[0].version_dir}", *TEXTS[:1], "gut"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+def test_command_prints_answers(single, capsys):
+    """In a process of its own in test_predictor.py."""
+    argv = ["predictor", TEXTS[0], "gut"]
+    code = predictor._main(argv, str(single[0].version_dir), as_json=True)
+    assert code == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["text"] for row in rows] == [TEXTS[0], "gut"]
     _, expected = single[0].probabilities([TEXTS[0], "gut"])
     for row, values in zip(rows, expected, strict=True):
