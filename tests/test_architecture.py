@@ -43,7 +43,7 @@ PLAIN_MODULES = {
     "training.flags.model_flags",
     "training.flags.pretraining_flags",
     "training.flags.squad_flags",
-    "training.flags.table_flags",
+    "training.flags.classifier_flags",
     "training.flags.tagger_flags",
     "training.optimization.schedule",
     "training.results.metrics",

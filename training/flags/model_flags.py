@@ -123,3 +123,10 @@ def files(locate: Callable[[str], Any], *, needs_vocab: bool = True) -> ModelFil
     checkpoint = FLAGS.init_checkpoint or (found.checkpoint if found else "")
     allows = FLAGS.allow_missing_weights if "allow_missing_weights" in FLAGS else None
     return ModelFiles(config_file, vocab_file, checkpoint, lower, allows)
+
+
+def files_found(found: Any, do_lower_case: bool | None = None) -> ModelFiles:
+    """The files of a directory, as `locate` returns them; by default lower-cases."""
+    said = (do_lower_case, found.do_lower_case, True)
+    lowers = next(value for value in said if value is not None)
+    return ModelFiles(found.config_file, found.vocab_file, found.checkpoint, lowers)
