@@ -26,6 +26,7 @@ from data_pipeline.classification import (
     label_sets,
     labelled_texts,
     predictions,
+    sources,
     tables,
 )
 from data_pipeline.examples import batching, packing
@@ -222,9 +223,7 @@ def classifier(
     """
     opened = _open(directory, max_seq_length, do_lower_case)
     layout = tables.Layout(**(columns or {}))
-    source = labelled_texts.Source(
-        files=dict(files), layout=layout, problem_type=problem_type
-    )
+    source = sources.Source(files=dict(files), layout=layout, problem_type=problem_type)
     data = labelled_texts.load(
         *(source, files, opened[1], max_seq_length),
         label_map="",
@@ -243,11 +242,7 @@ def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
 
 def _open(directory, max_seq_length, do_lower_case):
     found = pretrained.locate(directory)
-    said = (do_lower_case, found.do_lower_case, True)
-    lowers = next(value for value in said if value is not None)
-    files = model_flags.ModelFiles(
-        found.config_file, found.vocab_file, found.checkpoint, lowers
-    )
+    files = model_flags.files_found(found, do_lower_case)
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=True)
     config = pretrained.open_config(files, tokenizer.vocab_size, max_seq_length)
     return found.checkpoint, tokenizer, config
@@ -271,11 +266,9 @@ def _with_its_head(opened, head, max_seq_length):
     if head == "auto" and found == "pretraining":
         found = "none"
     read, classes = conversion.read(path, config, found), None
-    if label_map and num_classes:
-        classes = label_maps.read(label_map, num_classes)
-    elif num_classes:
-        told = hugging_face.labels_in(config, num_classes)
-        classes = label_maps.told(found, *told)
+    if num_classes:
+        tell = functools.partial(hugging_face.labels_in, config, num_classes)
+        classes = label_maps.of_head(found, label_map, num_classes, tell)
     return _loaded(read.model, tokenizer, classes, max_seq_length, read.report)
 
 

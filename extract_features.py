@@ -24,27 +24,7 @@ def define_flags():
     model_flags.define(max_seq_length=128, output_dir=False)
     device_flags.define(trains=False)
     _define_files()
-    layers = "-1,-2,-3,-4"
-    flags.DEFINE_list("layers", layers, "Wanted layers: 0 is the first, -1 the last.")
-    flags.DEFINE_enum(
-        "combine",
-        "none",
-        [
-            *("none", "embedding", "second_to_last", "last"),
-            *("sum_last_4", "concat_last_4", "sum_all"),
-        ],
-        "Instead of --layers: one vector, made as in Table 7 of BERT's paper.",
-    )
-    flags.DEFINE_list(
-        "layer_weights", [], "Weights of the layers that are summed, the last first."
-    )
-    flags.DEFINE_enum(
-        "pooling",
-        "none",
-        ["none", "cls", "mean"],
-        "Vectors of tokens, of [CLS] alone, or means over the tokens of a line.",
-    )
-    flags.DEFINE_bool("normalize", False, "Scale every vector to the length 1.")
+    model_flags.define_vectors(layers="-1,-2,-3,-4", pooling="none", others=["none"])
     flags.DEFINE_bool(
         "attention", False, "Attention probabilities instead; of all layers by default."
     )
@@ -112,27 +92,18 @@ class ExtractionInput(NamedTuple):
 
 def choose(config):
     """The vectors or maps that flags ask for, checked against the network."""
-    layers = None
-    if FLAGS["layers"].present:
-        layers = command_line.numbers("layers", int)
     is_picture = FLAGS.output_format in attention_files.PICTURES
     if FLAGS.attention:
         for name in ("combine", "layer_weights", "pooling", "normalize"):
             if FLAGS[name].present:
                 raise ValueError(f"--{name} and --attention exclude each other")
         heads = command_line.numbers("heads", int)
-        return attention_maps.choose(config, layers or (), heads)
+        layers = command_line.numbers("layers", int) if FLAGS["layers"].present else ()
+        return attention_maps.choose(config, layers, heads)
     for name, is_wrong in (("heads", FLAGS.heads), ("output_format", is_picture)):
         if is_wrong:
             raise ValueError(f"{FLAGS[name].serialize()} is for --attention; add it")
-    return vectors.choose(
-        config,
-        layers=layers,
-        combine=FLAGS.combine,
-        weights=command_line.numbers("layer_weights", float),
-        pooling=FLAGS.pooling,
-        normalize=FLAGS.normalize,
-    )
+    return vectors.choose(config, **model_flags.vector_choice())
 
 
 def prepare():

@@ -11,7 +11,12 @@ import functools
 
 from absl import flags
 
-from training.flags import command_line, fine_tuning_flags, model_flags, table_flags
+from training.flags import (
+    classifier_flags,
+    command_line,
+    fine_tuning_flags,
+    model_flags,
+)
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
@@ -19,23 +24,7 @@ ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
 
 def define_flags():
     fine_tuning_flags.define(*ACTIONS, max_seq_length=128)
-    table_flags.define()
-    with command_line.heading("Output"):
-        flags.DEFINE_bool(
-            "write_tf_records", True, "Write features as the original does."
-        )
-        flags.DEFINE_integer(
-            "explain",
-            0,
-            "Rows whose words get weights, in explanations.jsonl and the report: the "
-            "worst errors of the dev rows or, without --do_eval, of the test rows.",
-            lower_bound=0,
-        )
-        flags.DEFINE_bool(
-            "write_projector",
-            False,
-            "Write vectors of the dev rows for TensorBoard's embedding projector.",
-        )
+    classifier_flags.define()
 
 
 if __name__ == "__main__":  # before the imports that take seconds
@@ -51,17 +40,19 @@ from data_pipeline.classification import (
     labelled_texts,
     predictions,
     records,
+    soft_labels,
+    sources,
     summaries,
     tables,
 )
 from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
-from modeling import heads, joined_weights, losses, models
-from modeling.checkpoints import checkpoint, pretrained
+from modeling import distillation, heads, joined_weights, losses, models
+from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
 from modeling.inspection import attribution
 from reports import examined, pictures, run_report
 from serving import export, litert
-from training import checkpoints, errors, fine_tuning, steps
+from training import checkpoints, errors, fine_tuning
 from training.flags import run_flags
 from training.results import evaluation, explaining, metrics, projector, run_facts
 
@@ -69,57 +60,73 @@ from training.results import evaluation, explaining, metrics, projector, run_fac
 def prepare():
     """The task and its settings; a ValueError says what is wrong with the input."""
     strategy = run_flags.set_up(*ACTIONS)
-    if FLAGS.write_projector and not FLAGS.do_eval:
-        raise ValueError("--write_projector shows evaluated rows; add --do_eval")
-    if FLAGS.explain and not (FLAGS.do_eval or FLAGS.do_predict):
-        raise ValueError(
-            "--explain explains predictions; add --do_eval or --do_predict"
-        )
+    classifier_flags.check()
     files = model_flags.files(pretrained.locate)
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
-    layout = tables.Layout(**table_flags.layout())
+    layout = tables.Layout(**classifier_flags.layout())
+    source = sources.Source(layout=layout, **classifier_flags.source())
     data = labelled_texts.load(
-        labelled_texts.Source(layout=layout, **table_flags.source()),
+        source,
         run_flags.wanted_splits(),
         tokenizer,
         FLAGS.max_seq_length,
         label_map=label_maps.find(run_flags.trained_weights(files)),
         default_metrics=metrics.DEFAULTS,
     )
+    data = soft_labels.with_unlabelled(data, source, FLAGS.max_seq_length)
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
         config=config.to_dict(),
-        num_examples=len(data.packed.get("train", ())),
+        num_examples=sum(len(data.packed.get(s, ())) for s in soft_labels.TRAINED),
         score_names=(*data.metrics, "loss"),
     )
-    return make_task(config, tokenizer, data), settings
+    soft = open_teacher(data, settings) if FLAGS.teacher else None
+    return make_task(config, tokenizer, data, soft), settings
 
 
-def make_task(config, tokenizer, data):
+def open_teacher(data, settings):
+    """What --teacher says of the rows, a soft_labels.SoftLabels."""
+    found = pretrained.locate(FLAGS.teacher, "teacher")
+    files, length = model_flags.files_found(found), FLAGS.max_seq_length
+    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    config = pretrained.open_config(files, tokenizer.vocab_size, length)
+    with settings.run.strategy.scope():
+        model = teacher.read(found.checkpoint, config)
+    tell = functools.partial(hugging_face.labels_in, config, model.num_classes)
+    label_map = label_maps.find(found.checkpoint)
+    classes = label_maps.of_head("classifier", label_map, model.num_classes, tell)
+    soft_labels.check_classes(FLAGS.teacher, classes, data.label_set)
+    predict = fine_tuning.predictor(model, settings)
+    encode = labelled_texts.encoder(tokenizer, length)
+    return soft_labels.SoftLabels(data, encode, length, predict, teacher.digest(model))
+
+
+def make_task(config, tokenizer, data, soft):
     """The fine_tuning.Task of classifying texts."""
-    label_set, weights = data.label_set, None
-    if FLAGS.do_train and FLAGS.class_weights:
-        weights = label_sets.class_weights(
-            FLAGS.class_weights, data.label_ids["train"], label_set
-        )
+    label_set, weights = data.label_set, data.class_weights(FLAGS.class_weights)
+    splits = {split: data.examples(split) for split in data.packed}
+    objective = losses.classifier(data.problem_type, weights)
+    if soft:
+        taught = FLAGS.distill_temperature, FLAGS.distill_weight
+        splits |= soft.training_examples(*taught)
+        objective = distillation.classifier(data.problem_type, *taught, weights)
     label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
     return fine_tuning.Task(
-        splits={split: data.examples(split) for split in data.packed},
+        splits=splits,
         model=functools.partial(
             models.BertClassifier,
-            config,
-            label_set.num_outputs,
+            *(config, label_set.num_outputs),
             recompute=FLAGS.recompute,
         ),
         load_weights=functools.partial(
             pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
         ),
         store=checkpoint.store,
-        objective=losses.classifier(data.problem_type, weights),
-        score=functools.partial(score, data),
-        evaluate=evaluate,
+        objective=objective,
+        score=functools.partial(score, data, soft),
+        evaluate=predictions.Scored.eval_results,
         examine=functools.partial(examine, data),
         pictures=pictures.summaries,
         show=functools.partial(show, data),
@@ -133,7 +140,7 @@ def make_task(config, tokenizer, data):
     )
 
 
-def score(data, split, outputs, batch_size):
+def score(data, soft, split, outputs, batch_size):
     """Probabilities, decisions and, where labels are known, scores of a split."""
     logits, label_ids = outputs["logits"], data.label_ids[split]
     probabilities, decisions = decide(data, logits)
@@ -143,6 +150,10 @@ def score(data, split, outputs, batch_size):
         each = np.asarray(each).reshape(len(label_ids), -1).mean(axis=1)
         scores = metrics.compute(data.metrics, label_ids, decisions)
         scores["loss"] = each.mean()
+        if soft and split == "dev":
+            told = logits, soft.logits(split), FLAGS.distill_temperature
+            further = distillation.soft_losses(data.problem_type, *told)
+            scores |= {"label_loss": each.mean(), "soft_loss": np.mean(further)}
         scores["batch_loss"] = evaluation.mean_loss(each, batch_size)
     return predictions.Scored(probabilities, decisions, scores, each)
 
@@ -152,13 +163,6 @@ def decide(data, logits):
     probabilities = np.asarray(heads.probabilities(data.problem_type, logits))
     threshold = FLAGS.multi_label_threshold
     return probabilities, predictions.decide(data.label_set, probabilities, threshold)
-
-
-def evaluate(scored):
-    """The lines of eval_results.txt; `loss` is what an Estimator calls so."""
-    results = scored.results("eval")
-    results["loss"] = results.pop("eval_batch_loss")
-    return results
 
 
 def examine(data, split, scored):
@@ -175,9 +179,7 @@ def report_hook(tokenizer, data):
 
     def explain(model, rows, settings):
         weigh = functools.partial(attribution.token_weights, model)
-        weigh = steps.predict_function(
-            weigh, settings.run.strategy, jit_compile=settings.run.jit_compile
-        )
+        weigh = fine_tuning.compiled(weigh, settings)
         rest = words, FLAGS.explain, settings
         return explaining.explain(weigh, rows, data.examples, *rest)
 
@@ -192,10 +194,8 @@ def report_hook(tokenizer, data):
 def show(data, model, scored, settings):
     """Writes the vectors that the head reads, with labels and texts, if asked to."""
     if FLAGS.write_projector:
-        pooled = steps.predict_function(
-            lambda features, training: {"vectors": model.pool(features)},
-            settings.run.strategy,
-            jit_compile=settings.run.jit_compile,
+        pooled = fine_tuning.compiled(
+            lambda features, training: {"vectors": model.pool(features)}, settings
         )
         named = data.tables["dev"], data.label_set, scored
         columns = functools.partial(predictions.columns, *named)

@@ -1,4 +1,4 @@
-r"""Pretrains BERT on masked words and next sentences, and evaluates it.
+r"""Pretrains BERT on masked words and next sentences, evaluates and exports it.
 
 Takes every flag of google-research/bert's run_pretraining.py, and records of its
 create_pretraining_data.py or of ours: see docs/pretraining.md.
@@ -7,7 +7,6 @@ create_pretraining_data.py or of ours: see docs/pretraining.md.
         --input_file='records-*' --output_dir=output/pretraining
 """
 
-import contextlib
 import functools
 import os
 import time
@@ -23,7 +22,7 @@ from training.flags import (
 )
 
 FLAGS = flags.FLAGS
-ACTIONS = ("do_train", "do_eval")
+ACTIONS = ("do_train", "do_eval", "do_export")
 
 
 def define_flags():
@@ -39,27 +38,28 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags)
 
 import keras
-import tensorflow as tf
 
 from contract import file_names
-from data_pipeline.pretraining import cloze_table, masking, record_sets
+from data_pipeline.extraction import embedding_graph
+from data_pipeline.pretraining import cloze_graph, cloze_table, masking, record_sets
 from data_pipeline.text import vocabulary_checks
-from modeling import losses, models
+from modeling import joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
+from modeling.inspection import vectors
 from reports import run_report
+from serving import export
+from serving import pretrained as served
 from training import errors, run, run_directory, steps
 from training.distribution import devices
 from training.flags import run_flags
 from training.results import evaluation, run_facts
 
-# Predictions shown for each blank.
-TOP_PREDICTIONS = 5
-
 
 def prepare():
-    """Settings, config, tokenizer and records; a ValueError names what is wrong."""
+    """Settings, config, tokenizer, records, if any, and the kind of model."""
     strategy = run_flags.set_up(*ACTIONS)
-    files = model_flags.files(pretrained.locate, needs_vocab=False)
+    pretraining_flags.check_export()
+    files = model_flags.files(pretrained.locate, needs_vocab=FLAGS.do_export)
     tokenizer, vocab_size = None, None
     if files.vocab_file:
         tokenizer = vocabulary_checks.open_tokenizer(
@@ -67,18 +67,15 @@ def prepare():
         )
         vocab_size = tokenizer.vocab_size
     config = pretrained.open_config(files, vocab_size, FLAGS.max_seq_length)
-    rule = masking.Rule(
-        FLAGS.masking, FLAGS.masked_lm_prob, FLAGS.max_predictions_per_seq
-    )
-    data = record_sets.load(
-        pretraining_flags.files(),
-        tokenizer,
-        rule,
-        max_seq_length=FLAGS.max_seq_length,
-        vocab_size=config.vocab_size,
-        spare_rows=pretrained.SPARE_ROWS,
-        masks_are_asked_for=pretraining_flags.masks_are_asked_for(),
-    )
+    if FLAGS.do_export:
+        vectors.choose(config, **model_flags.vector_choice())
+    data, kind = None, models.BertPretrainer
+    if FLAGS.do_train or FLAGS.do_eval:
+        data = load_records(config, tokenizer)
+    elif not pretrained.fills_masks(config, run_flags.trained_weights(files)):
+        kind = models.BertModel
+    if FLAGS.do_export and kind is models.BertPretrainer:
+        cloze_graph.check(tokenizer, FLAGS.top_k)
     settings = run_flags.run_settings(
         strategy,
         run_flags.pretraining_plan(),
@@ -86,7 +83,20 @@ def prepare():
         init_checkpoint=files.init_checkpoint,
         length_flag="--num_train_steps",
     )
-    return settings, config, tokenizer, data
+    return settings, config, tokenizer, data, kind
+
+
+def load_records(config, tokenizer):
+    """The records of the flags."""
+    return record_sets.load(
+        pretraining_flags.files(),
+        tokenizer,
+        masking.Rule(**pretraining_flags.masking_rule()),
+        max_seq_length=FLAGS.max_seq_length,
+        vocab_size=config.vocab_size,
+        spare_rows=pretrained.SPARE_ROWS,
+        masks_are_asked_for=pretraining_flags.masks_are_asked_for(),
+    )
 
 
 def evaluator(settings, model, objective, tokenizer, data):
@@ -117,7 +127,7 @@ def evaluator(settings, model, objective, tokenizer, data):
 def best_words(model, features, training):
     """The likeliest tokens at each masked position, and their probabilities."""
     logits = model(features, training=training)["masked_lm_logits"]
-    shares, ids = keras.ops.top_k(keras.ops.softmax(logits), TOP_PREDICTIONS)
+    shares, ids = keras.ops.top_k(keras.ops.softmax(logits), cloze_table.SHOWN)
     return {"ids": ids, "probabilities": shares}
 
 
@@ -156,23 +166,6 @@ def report(settings, evaluate, global_step):
     return results
 
 
-def identify(data):
-    """What of the records must match to resume a run."""
-    return {
-        "data": data.digest(),
-        "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
-        "masking": FLAGS.masking if data.mask else "",
-        "masked_lm_prob": FLAGS.masked_lm_prob if data.mask else 0.0,
-    }
-
-
-def files_beside(config, tokenizer):
-    """The files that belong beside the checkpoints of a run."""
-    if tokenizer:
-        return pretrained.files(config, tokenizer)
-    return {file_names.BERT_CONFIG: config.to_json_string()}
-
-
 def write_report(settings, model, data, global_step, results, started):
     """Writes the report of a run."""
     ended = global_step, results, time.monotonic() - started
@@ -186,37 +179,60 @@ def write_report(settings, model, data, global_step, results, started):
         )
 
 
-@contextlib.contextmanager
-def damaged_records_named(data):
-    """Turns an error about a damaged or missing file into one line that names it."""
-    try:
-        yield
-    except (tf.errors.OpError, UnicodeDecodeError) as error:
-        if not (said := data.explain(error)):
-            raise
-        raise errors.InputError(said) from error
+def identify(data):
+    """What of the records must match to resume a run."""
+    return {"data": data.digest(), **pretraining_flags.masking_identity(data.mask)}
 
 
-def run_once(settings, config, tokenizer, data):
-    """Trains and evaluates, as the flags say."""
+def export_model(model, tokenizer, output_dir):
+    """Writes output_dir/export/<n>: text in, tokens for [MASK] and vectors out."""
+    length, filler = FLAGS.max_seq_length, None
+    if isinstance(model, models.BertPretrainer):
+        filler = served.MaskFiller(
+            cloze_graph.encoder(tokenizer, length, FLAGS.max_predictions_per_seq),
+            functools.partial(model, training=False),
+            cloze_graph.chooser(tokenizer.vocab, FLAGS.top_k),
+        )
+    else:
+        print("export: without fill_mask, for the weights have no head of masked words")
+    choice = vectors.choose(model.config, **model_flags.vector_choice())
+    with joined_weights.joined(model) as variables:
+        module = served.PretrainedModel(
+            embedding_graph.encoder(tokenizer, length),
+            functools.partial(vectors.of_features, model, choice),
+            embedding_graph.speller(tokenizer.vocab),
+            variables,
+            filler,
+        )
+        export_dir = os.path.join(output_dir, "export")
+        return export.save(module, export_dir, {}, FLAGS.export_server_config)
+
+
+def run_once(settings, config, tokenizer, data, kind):
+    """Trains, evaluates and exports, as the flags say."""
     started = time.monotonic()
+    load = functools.partial(
+        pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
+    )
     model, origin, global_step = run.start(
         settings,
-        functools.partial(models.BertPretrainer, config, recompute=FLAGS.recompute),
-        functools.partial(
-            pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
-        ),
-        identity=identify(data),
-        files=files_beside(config, tokenizer),
+        functools.partial(kind, config, recompute=FLAGS.recompute),
+        load if data else pretrained.load_encoder,
+        identity=identify(data) if data else {},
+        files=pretrained.files(config, tokenizer),
     )
-    objective = losses.pretraining(data.train.sentence_task != "none")
-    evaluate = evaluator(settings, model, objective, tokenizer, data)
-    if settings.trains:
-        global_step = train(settings, model, origin, objective, evaluate, data)
-    results = report(settings, evaluate, global_step) if FLAGS.do_eval else {}
-    if FLAGS.write_report and settings.writes:
-        write_report(settings, model, data, global_step, results, started)
-    devices.wait_for_all(settings.strategy, "write the results")
+    if data:
+        objective = losses.pretraining(data.train.sentence_task != "none")
+        evaluate = evaluator(settings, model, objective, tokenizer, data)
+        if settings.trains:
+            global_step = train(settings, model, origin, objective, evaluate, data)
+        results = report(settings, evaluate, global_step) if FLAGS.do_eval else {}
+        if FLAGS.write_report and settings.writes:
+            write_report(settings, model, data, global_step, results, started)
+    if FLAGS.do_export and settings.writes:
+        with errors.of_writing():
+            print(f"exported: {export_model(model, tokenizer, settings.output_dir)}")
+    devices.wait_for_all(settings.strategy, "write results and exports")
     print(f"output: {settings.output_dir}")
 
 
@@ -224,9 +240,10 @@ def main(_):
     command_line.quiet_libraries()
     with errors.explained():
         with errors.of_input():
-            settings, config, tokenizer, data = prepare()
-        with run.lost_workers_named(settings.strategy), damaged_records_named(data):
-            run_once(settings, config, tokenizer, data)
+            settings, *parts = prepare()
+        said = parts[2].explain if parts[2] else lambda error: None
+        with run.lost_workers_named(settings.strategy), errors.named(said):
+            run_once(settings, *parts)
 
 
 if __name__ == "__main__":

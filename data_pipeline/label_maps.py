@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -56,6 +56,19 @@ def told(head: str, problem_type: str, names: Sequence[str]) -> Classes | None:
     if not names and problem_type != "regression":
         return None
     return named(names, problem_type if head == "classifier" else "")
+
+
+def of_head(
+    head: str,
+    path: str,
+    num_classes: int,
+    tell: Callable[[], tuple[str, Sequence[str]]],
+) -> Classes | None:
+    """The classes in a label_map.json, or, with a path of "", those of `told`.
+
+    `tell` returns its other arguments.
+    """
+    return read(path, num_classes) if path else told(head, *tell())
 
 
 def named(names: Sequence[str], problem_type: str) -> Classes:

@@ -35,10 +35,9 @@ class BertEncoder(keras_configs.Configured, keras.layers.Layer):
         self.pooler = layers.dense(config, config.hidden_size, "pooler", "float32")
 
     def build(self, input_shape, *_):
-        hidden_shape = (*input_shape, self.config.hidden_size)
         self.embeddings.build(input_shape)
         for block in self.blocks:
-            block.build(hidden_shape)
+            block.build((*input_shape, self.config.hidden_size))
         self.pooler.build((input_shape[0], self.config.hidden_size))
 
     def call(self, input_ids, input_mask, segment_ids, positions=None, seed=None):
@@ -54,9 +53,10 @@ class BertEncoder(keras_configs.Configured, keras.layers.Layer):
         hidden = self._run(self.blocks[-1], hidden, adder, positions, seed)
         outputs["layer_outputs"].append(hidden)
         outputs["sequence_output"] = hidden
-        # The first token, [CLS], stands for the sequence.
-        outputs["pooled_output"] = keras.ops.tanh(self.pooler(hidden[:, 0]))  # [B, D]
-        return outputs
+        # [CLS] stands for the sequence; it is cut out, for no rows may have no tokens.
+        shape = keras.ops.shape(hidden)[0], self.config.hidden_size
+        first = keras.ops.reshape(hidden[:, :1], shape)  # [B, D]
+        return {**outputs, "pooled_output": keras.ops.tanh(self.pooler(first))}
 
     def _run(self, block, hidden, adder, positions, seed):
         def run(hidden):

@@ -54,12 +54,26 @@ def classifier_losses(problem_type, logits, label_ids):
     return ops.relu(logits) - logits * label_ids + ops.softplus(-ops.abs(logits))
 
 
-def classifier(problem_type, class_weights=None):
-    """The objective of `models.BertClassifier`: the mean of `classifier_losses`.
+def weighted_losses(problem_type, logits, label_ids, class_weights=None):
+    """`classifier_losses`, where `class_weights` [C] say how much each counts.
 
-    `class_weights` [C] multiply the loss of an example by the weight of its class, and
-    of a multi_label label by that of its column. The sum is still divided by the number
-    of losses, not by the sum of weights, so that a batch of one class is weighted too.
+    They multiply the loss of an example by the weight of its class, and of a
+    multi_label label by that of its column.
+    """
+    losses = classifier_losses(problem_type, logits, label_ids)
+    if class_weights is None:
+        return losses
+    weights = ops.convert_to_tensor(class_weights, "float32")
+    if problem_type == "classification":
+        weights = ops.take(weights, label_ids)  # [B]
+    return losses * weights
+
+
+def classifier(problem_type, class_weights=None):
+    """The objective of `models.BertClassifier`: the mean of `weighted_losses`.
+
+    The sum is divided by the number of losses, not by the sum of weights, so that a
+    batch of one class is weighted too.
 
     Features: label_ids. Outputs: logits [B, C].
     """
@@ -68,13 +82,9 @@ def classifier(problem_type, class_weights=None):
         return {"classifier_loss": ops.cast(ops.size(features["label_ids"]), "float32")}
 
     def totals(features, outputs):
-        label_ids = features["label_ids"]
-        losses = classifier_losses(problem_type, outputs["logits"], label_ids)
-        if class_weights is not None:
-            weights = ops.convert_to_tensor(class_weights, "float32")
-            if problem_type == "classification":
-                weights = ops.take(weights, label_ids)  # [B]
-            losses = losses * weights
+        losses = weighted_losses(
+            problem_type, outputs["logits"], features["label_ids"], class_weights
+        )
         return {"classifier_loss": ops.sum(losses)}
 
     return Objective(counts, totals)

@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from contract import atomic_files
 from contract import features as feature_names
+from serving.protocol import server_config as server_configs
+from serving.protocol import warmup
 
 # TF Serving watches a directory for versions: subdirectories named by numbers.
 _VERSION = re.compile(r"^\d+/?$")
@@ -128,21 +130,27 @@ def ids_function(function: Callable):
 
 
 def write_saved_model(module: ServedModel, directory: str) -> None:
-    """Writes the module with its signatures."""
-    tf.saved_model.save(module, directory, signatures=module.signatures())
+    """Writes the module with its signatures, and requests to warm them up."""
+    signatures = module.signatures()
+    tf.saved_model.save(module, directory, signatures=signatures)
+    extra = os.path.join(directory, EXTRA_DIR)
+    tf.io.gfile.makedirs(extra)
+    warmup.write(os.path.join(extra, warmup.FILE_NAME), signatures)
 
 
 def save(
     module: ServedModel,
     export_dir: str,
     files: Mapping[str, str],
+    server_config: bool = False,
     write: Callable[[ServedModel, str], None] = write_saved_model,
 ) -> str:
     """Writes the next version, complete or absent; returns its directory.
 
     `export_dir` holds versions 1, 2, ... (TF Serving's --model_base_path); `files` are
-    {name: text} of what clients may want beside the model; `write` decides on the
-    format. OSError says that the version cannot be written.
+    {name: text} of what clients may want beside the model, and `server_config` asks for
+    what a server wants beside `export_dir`. `write` decides on the format. OSError says
+    that the version cannot be written.
     """
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")
@@ -159,6 +167,8 @@ def save(
         raise atomic_files.unwritable(target, error) from error
     finally:
         _remove(temporary)
+    if server_config:
+        server_configs.write(export_dir)
     return target
 
 

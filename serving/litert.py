@@ -37,6 +37,7 @@ def save(
     *,
     export_format: str,
     quantization: str,
+    server_config: bool = False,
 ) -> str:
     """Writes the next version below output_dir/export or output_dir/export_litert.
 
@@ -46,12 +47,14 @@ def save(
         files: as in `export.save`.
         export_format: "saved_model" or "litert".
         quantization: "none", "dynamic_int8" or "float16"; for LiteRT.
+        server_config: as in `export.save`; for SavedModels.
     """
     if export_format == "saved_model":
-        return export.save(module, os.path.join(output_dir, "export"), files)
+        target = os.path.join(output_dir, "export")
+        return export.save(module, target, files, server_config)
     target = os.path.join(output_dir, "export_litert")
     write = functools.partial(_write, quantization=quantization)
-    path = export.save(module, target, files, write)
+    path = export.save(module, target, files, write=write)
     print(f"{quantization}: {_comparison(module, path)}")
     return path
 
@@ -73,7 +76,7 @@ def _converted(module, quantization):
         module.variables, ids=export.ids_function(module.stages.forward)
     )
     with tempfile.TemporaryDirectory() as directory:
-        export.write_saved_model(network, directory)
+        tf.saved_model.save(network, directory, signatures=network.signatures())
         converter = tf.lite.TFLiteConverter.from_saved_model(
             directory, signature_keys=[_NETWORK]
         )

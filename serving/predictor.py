@@ -5,10 +5,20 @@ Each argument is an example; a tab separates the texts of a pair:
     python -m serving.predictor --export_dir=output/demo/export "a text" "another"
     python -m serving.predictor --export_dir=output/squad/export $'question\tcontext'
     python -m serving.predictor --export_dir=output/tags/export "a sentence"
+
+Or each line of a file or, with -, of standard input is one, and of the answers:
+
+    python -m serving.predictor --export_dir=output/demo/export --input_file=texts.jsonl
+
+Or it answers over HTTP, as TensorFlow Serving's REST API does:
+
+    python -m serving.predictor --export_dir=output/demo/export --serve
 """
 
+import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -21,24 +31,90 @@ def _define_flags():
         flags.DEFINE_string(
             "export_dir", None, "A version, or the directory of versions."
         )
+        flags.DEFINE_string(
+            "signature",
+            "serving_default",
+            "Which of the model's signatures to ask; one that takes texts.",
+        )
+    with command_line.heading("Data"):
+        flags.DEFINE_string(
+            "input_file", None, "A file of examples, one a line; - is standard input."
+        )
+        flags.DEFINE_enum(
+            "input_format",
+            "jsonl",
+            ["jsonl", "lines"],
+            "jsonl: an object with the texts by name, or the string of one text. "
+            "lines: plain text, a tab between the texts of a pair.",
+        )
     with command_line.heading("Output"):
         flags.DEFINE_bool("json", False, "Print one JSON object a line.")
+        flags.DEFINE_string(
+            "output_file",
+            None,
+            "Where answers to --input_file go, one JSON object a line; standard output "
+            "if not given.",
+        )
+    with command_line.heading("What to do"):
+        flags.DEFINE_bool("serve", False, "Answer over HTTP until stopped.")
+        flags.DEFINE_string("host", "127.0.0.1", "With --serve: where to listen.")
+        flags.DEFINE_integer(
+            "port", 8501, "With --serve: 0 takes a free one.", 0, 65535
+        )
+        flags.DEFINE_string(
+            "model_name", "default", "With --serve: the model's name in addresses."
+        )
+    flags.register_multi_flags_validator(
+        ["serve", "input_file"],
+        lambda given: not (given["serve"] and given["input_file"]),
+        "give --serve or --input_file, not both",
+    )
+    flags.register_multi_flags_validator(
+        ["output_file", "input_file"],
+        lambda given: bool(given["input_file"]) or not given["output_file"],
+        "--output_file is for the answers to an --input_file; give one",
+    )
 
 
 if __name__ == "__main__":  # before the imports that take seconds
     from training.flags import command_line
 
     command_line.parse(_define_flags, serves=True)
+    # Keras, which TensorFlow imports, imports these if it can: a second before the
+    # first answer, which does not need them.
+    _NOT_NEEDED = dict.fromkeys(("matplotlib", "sklearn"))
+    sys.modules |= _NOT_NEEDED  # type: ignore[arg-type]
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
 
 from contract import atomic_files, file_names
-from serving import export, litert
+from serving import answers, export, litert, streaming
+from serving.protocol import http_server, servables
+from terminal import progress
 
-_ANSWER_OUTPUTS = ("answer", "start", "end", "score", "probability", "null_odds")
-_WORD_OUTPUTS = ("words", "tags", "probabilities", "starts", "ends")  # [B, W] each
-_OUTSIDE = "O"  # the tag of a word that is nothing in particular
+if __name__ == "__main__":
+    for _name in _NOT_NEEDED:
+        del sys.modules[_name]
+
+_BLOCK_BYTES = 2**16  # read at once
+
+
+def find_version(export_dir: str) -> str:
+    """The export that a directory is, or the newest of those it holds.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if version := export.latest_version(export_dir):
+        export_dir = os.path.join(export_dir, str(version))
+    is_saved_model = tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb"))
+    if not is_saved_model and not litert.is_in(export_dir):
+        raise ValueError(
+            f"--export_dir={export_dir}: no SavedModel there; train with "
+            "--do_export first, and give OUTPUT_DIR/export or export_litert"
+        )
+    return export_dir
 
 
 class Predictor:
@@ -50,29 +126,26 @@ class Predictor:
         text_names: what an example consists of, such as question and context.
 
     Raises:
-        ValueError: there is no export, or LiteRT is not installed and needed.
+        ValueError: there is no export, or no such signature that takes texts, or LiteRT
+            is needed and not installed.
     """
 
-    def __init__(self, export_dir: str):
-        if version := export.latest_version(export_dir):
-            export_dir = os.path.join(export_dir, str(version))
-        self.export_dir = export_dir
-        if litert.is_in(export_dir):
-            self._signature = litert.TextModel(export_dir)
-        elif tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb")):
-            loaded = tf.saved_model.load(export_dir)
-            self._signature = loaded.signatures["serving_default"]
-        else:
+    def __init__(self, export_dir: str, signature: str = "serving_default"):
+        self.export_dir = export_dir = find_version(export_dir)
+        signatures = _signatures(export_dir)
+        self._signature = signatures.get(signature)
+        if self._signature is None or not _takes_texts(self._signature):
+            known = [name for name in signatures if _takes_texts(signatures[name])]
             raise ValueError(
-                f"--export_dir={export_dir}: no SavedModel there; train with "
-                "--do_export first, and give OUTPUT_DIR/export or export_litert"
+                f"--signature={signature}: {export_dir} has no such signature of "
+                f"texts; choose among {', '.join(sorted(known))}"
             )
         self.labels = _read_labels(os.path.join(export_dir, export.EXTRA_DIR))
         names = self._signature.structured_input_signature[1]
-        self.text_names = sorted(names, key=lambda name: (name != "question", name))
+        self.text_names = answers.text_names(names)
 
     def predict(self, *texts: Sequence[str]) -> list[dict[str, Any]]:
-        """Classifies texts, tags their words, or answers questions.
+        """Classifies texts, tags or fills in their words, or answers questions.
 
         Takes one list of strings, or two of equal length: pairs, or questions and
         contexts. Returns a dict for each example. From a classifier: `label` and
@@ -80,113 +153,187 @@ class Predictor:
         none, `start` and `end`, its characters in the context, `score`, `probability`
         and, where a question may have no answer, `null_odds`. From a tagger, lists by
         word: `words`, `tags`, `probabilities`, and `starts` and `ends`, characters in
-        the text.
+        the text. From `fill_mask`: `masks`, a dict for each [MASK] of the text: its
+        `start`, and lists of `tokens`, `probabilities` and `filled` texts. From
+        `embed`: `vector`; from `embed_tokens`: `tokens` and `vectors`.
 
         Raises:
             ValueError: the model takes another number of texts, or lengths differ.
         """
-        if len(texts) != len(self.text_names):
-            raise ValueError(
-                f"{self.export_dir} takes {', '.join(self.text_names)} for each "
-                f"example, {len(texts)} given; separate the texts of a pair by a tab"
-            )
-        if len({len(column) for column in texts}) > 1:
-            raise ValueError(
-                f"{' and '.join(str(len(column)) for column in texts)} texts given for "
-                f"{', '.join(self.text_names)}; give as many of each"
-            )
+        answers.check(texts, self.text_names, self.export_dir)
         columns = (tf.constant(column, tf.string) for column in texts)
         arguments = dict(zip(self.text_names, columns, strict=True))
-        results = {k: v.numpy() for k, v in self._signature(**arguments).items()}
-        if "tags" in results:
-            return _tagged(results)
-        return _answers(results) if "answer" in results else self._labelled(results)
+        outputs = {
+            name: value.numpy() for name, value in self._signature(**arguments).items()
+        }
+        return answers.rows(outputs, self.labels, knows_labels=True)
 
-    def _labelled(self, results):
-        answers = []
-        for i, row in enumerate(results["probabilities"].tolist()):
-            if not self.labels:
-                answers.append({"score": row[0]})
-                continue
-            answer = {"probabilities": dict(zip(self.labels, row, strict=True))}
-            if "label" in results:
-                answer = {"label": results["label"][i].decode(), **answer}
-            answers.append(answer)
-        return answers
+
+def _signatures(version_dir):
+    if litert.is_in(version_dir):
+        return {servables.DEFAULT_SIGNATURE: litert.TextModel(version_dir)}
+    return tf.saved_model.load(version_dir).signatures
+
+
+def _takes_texts(signature):
+    """Whether all it takes is texts [B]."""
+    inputs = signature.structured_input_signature[1].values()
+    return all(spec.dtype == tf.string and spec.shape.rank == 1 for spec in inputs)
 
 
 def _read_labels(directory):
     """The names in label_map.json; none where the model has no such names."""
     path = os.path.join(directory, file_names.LABEL_MAP)
     found = atomic_files.read_json(path) if tf.io.gfile.exists(path) else {}
-    return [name for key, name in found.items() if key.isdigit()]
+    return answers.label_names(found)
 
 
-def _answers(results):
-    columns = {k: results[k].tolist() for k in _ANSWER_OUTPUTS if k in results}
-    columns["answer"] = [answer.decode() for answer in columns["answer"]]
-    rows = zip(*columns.values(), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in rows]
-
-
-def _tagged(results):
-    """A dict for each row of a tagger's outputs, without the padding."""
-    answers = []
-    for i, words in enumerate(results["words"]):
-        count = sum(word != b"" for word in words)
-        row = {name: results[name][i, :count].tolist() for name in _WORD_OUTPUTS}
-        for name in ("words", "tags"):
-            row[name] = [value.decode() for value in row[name]]
-        answers.append(row)
-    return answers
-
-
-def _texts(arguments):
-    """The texts of the examples as columns: one, or two where tabs separate pairs."""
-    rows = [argument.split("\t") for argument in arguments]
-    for argument, row in zip(arguments, rows, strict=True):
-        if len(row) != len(rows[0]):
-            raise ValueError(
-                f"{argument!r:.80} has {len(row)} texts, the first argument has "
-                f"{len(rows[0])}; separate the texts of a pair by one tab"
-            )
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _main(argv, export_dir, as_json):
+def _main(argv, export_dir, as_json, signature="serving_default"):
     """Prints the predictions for the texts argv[1:]; returns an exit code."""
     try:
         if not export_dir or not argv[1:]:
             raise ValueError('give --export_dir=DIR and texts: "one" "another"')
-        answers = Predictor(export_dir).predict(*_texts(argv[1:]))
+        found = Predictor(export_dir, signature).predict(*answers.texts(argv[1:]))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for argument, answer in zip(argv[1:], answers, strict=True):
-        name, text = "text", argument
-        if "answer" in answer:  # its context may be long
-            name, text = "question", argument.split("\t")[0]
-        row = {name: text, **answer}
-        print(json.dumps(row, ensure_ascii=False) if as_json else _line(text, answer))
+    for line in answers.lines(argv[1:], found, as_json=as_json):
+        print(line)
     return 0
 
 
-def _line(text, answer):
-    if "tags" in answer:
-        pairs = zip(answer["words"], answer["tags"], strict=True)
-        found = [f"{word}/{tag}" for word, tag in pairs if tag != _OUTSIDE]
-        return f"{text}\n    {' '.join(found) or '(no tags)'}"
-    if "answer" in answer:
-        found = " ".join(answer["answer"].split()) or "(no answer)"
-        return f"{text}\n    {found}  {answer['probability']:.3f}"
-    if "score" in answer:
-        return f"{answer['score']:.3f}  {text}"
-    ranked = sorted(answer["probabilities"].items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{name} {value:.3f}" for name, value in ranked[:3])
-    return f"{text}\n    {shown}"
+def _main_stream(
+    export_dir,
+    input_file,
+    input_format="jsonl",
+    output_file=None,
+    signature="serving_default",
+):
+    """Writes an answer for each line of a file; returns an exit code."""
+    try:
+        if not export_dir:
+            raise ValueError("give --export_dir=DIR")
+        if output_file:
+            atomic_files.check_writable(output_file)
+        with _reading(input_file) as read:
+            predictor = Predictor(export_dir, signature)
+            with _writing(output_file) as write:
+                shows_rate = bool(output_file) or not sys.stdout.isatty()
+                done = _answer_lines(predictor, read, input_format, write, shows_rate)
+        if output_file:
+            print(f"answered: {output_file}, {done} lines")
+    except BrokenPipeError:  # nobody wants the rest
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+@contextlib.contextmanager
+def _reading(path):
+    """Yields a function that returns the next bytes, as soon as there are some."""
+    if path == "-":
+        if sys.stdin.isatty():
+            progress.say("one example a line; Ctrl-D ends")
+        yield lambda: os.read(sys.stdin.fileno(), _BLOCK_BYTES)
+        return
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            file.size()  # opens it
+            yield lambda: file.read(_BLOCK_BYTES)
+    except tf.errors.OpError as error:
+        raise ValueError(
+            f"--input_file={path}: cannot be read ({atomic_files.reason(error)}); name "
+            "a file, or - for standard input"
+        ) from error
+
+
+@contextlib.contextmanager
+def _writing(path):
+    """Yields a function that writes a text, to standard output if there is no path."""
+    if path:
+        with (
+            atomic_files.replacing(path) as (temporary,),
+            tf.io.gfile.GFile(temporary, "w") as file,
+        ):
+            yield file.write
+        return
+
+    def write(text):
+        sys.stdout.write(text)
+        sys.stdout.flush()  # a person or a pipe waits for it
+
+    yield write
+
+
+def _answer_lines(predictor, read, input_format, write, shows_rate):
+    def predict(*columns):
+        try:
+            return predictor.predict(*columns)
+        except tf.errors.OpError as error:
+            raise ValueError(atomic_files.reason(error)) from error
+
+    found = streaming.answers(
+        streaming.split(read), predictor.text_names, predict, input_format=input_format
+    )
+    done, wrong, first = 0, 0, None
+    with progress.Progress("answering: lines") as report:
+        for done, answer in enumerate(found, start=1):
+            write(json.dumps(answer, ensure_ascii=False) + "\n")
+            if "error" in answer:
+                wrong, first = wrong + 1, first or answer
+            if shows_rate:
+                report(done, None)
+    if first:
+        progress.say(
+            f"lines with an error: {wrong}; line {first['line']}: {first['error']}"
+        )
+    return done
+
+
+def _main_serve(export_dir, host, port, model_name):
+    """Answers over HTTP until stopped; returns an exit code."""
+    try:
+        if not export_dir:
+            raise ValueError("give --export_dir=DIR")
+        version_dir = find_version(export_dir)
+        if litert.is_in(version_dir):
+            raise ValueError(
+                f"--export_dir={export_dir}: --serve answers from SavedModels, and "
+                "this is a LiteRT export; give OUTPUT_DIR/export"
+            )
+        model = servables.load(model_name, version_dir)
+        servables.warm(model)
+        server = http_server.Server(model, host, port)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"serving {version_dir} at {server.address}:predict; Ctrl-C ends", flush=True)
+    http_server.run(server)
+    print("stopped")
+    return 0
 
 
 if __name__ == "__main__":
     from absl.flags import FLAGS
 
-    command_line.run(lambda argv: _main(argv, FLAGS.export_dir, FLAGS.json))
+    from training import errors
+
+    def _run(argv):
+        with errors.explained():
+            if argv[1:] and (FLAGS.serve or FLAGS.input_file):
+                raise errors.InputError(
+                    f"{argv[1]!r:.80} stands beside --serve or --input_file; give one"
+                )
+            if FLAGS.serve:
+                names = ("export_dir", "host", "port", "model_name")
+                return _main_serve(*(FLAGS[name].value for name in names))
+            if FLAGS.input_file:
+                names = ("export_dir", "input_file", "input_format", "output_file")
+                values = (FLAGS[name].value for name in names)
+                return _main_stream(*values, signature=FLAGS.signature)
+            return _main(argv, FLAGS.export_dir, FLAGS.json, FLAGS.signature)
+
+    command_line.run(_run)

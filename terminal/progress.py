@@ -19,6 +19,8 @@ _BAR_SECONDS = 0.2
 _FILE_SECONDS = 10.0
 _SHORT_SECONDS = 1.0  # work that takes less is not worth a bar
 _BAR_CELLS = 10  # of the bar at least, before texts beside it are left out
+_FORMAT = "{desc} {percentage:3.0f} %|{bar}| {n}/{total}{beside}"
+_FORMAT_OF_UNKNOWN = "{desc} {n}{beside}"  # where nobody knows the total
 _PERCENT_CELLS = len(" 100 %|| /")
 # Bars on the terminal, the innermost last.
 _open: list["_Bar"] = []
@@ -99,8 +101,12 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __call__(self, done: int, total: int, *texts: str, **counts: int) -> None:
+    def __call__(
+        self, done: int, total: int | None, *texts: str, **counts: int
+    ) -> None:
         """Reports `done` of `total` units, if due; the first report's took no time.
+
+        A total of None is not known yet.
 
         Texts are shown beside it, and counts with how many there are a second.
         """
@@ -112,21 +118,29 @@ class Progress:
             if is_terminal(self._stream):
                 self._bar = _Bar(self._name, done, total, self._stream, self._stays)
         if self._bar is not None:
-            if self._bar.is_due(is_last=self._stays and done >= total):
+            if self._bar.is_due(is_last=self._is_last(done, total)):
                 texts = (*texts, *self._rates(counts))
                 self._bar.show(done, total, texts)
             return
         now = time.monotonic()
-        is_last = self._stays and done >= total
-        if now - self._last_line < _FILE_SECONDS and not is_last:
+        if now - self._last_line < _FILE_SECONDS and not self._is_last(done, total):
             return
         self._last_line = now
         seconds, new = now - self._started, done - self._first[0]
-        left = seconds / new * (total - done) if new else 0.0
-        share = f"{self._name} {done}/{total} ({100 * done // (total or 1)} %)"
-        parts = (share, *texts, *self._rates(counts), f"{_clock(left)} left")
-        self._stream.write("  ".join(parts) + "\n")
+        if total is None:
+            share = f"{self._name} {done}"
+            pace = _speed(new / max(seconds, 1e-9))
+        else:
+            left = seconds / new * (total - done) if new else 0.0
+            share = f"{self._name} {done}/{total} ({100 * done // (total or 1)} %)"
+            pace = f"{_clock(left)} left"
+        self._stream.write(
+            "  ".join((share, *texts, *self._rates(counts), pace)) + "\n"
+        )
         self._stream.flush()
+
+    def _is_last(self, done, total):
+        return self._stays and total is not None and done >= total
 
     def _rates(self, counts: dict[str, int]) -> list[str]:
         assert self._first is not None
@@ -165,7 +179,7 @@ class _Bar(tqdm.tqdm):
             delay=0 if stays else _SHORT_SECONDS,
             mininterval=0,  # is_due decides
             miniters=0,
-            bar_format="{desc} {percentage:3.0f} %|{bar}| {n}/{total}{beside}",
+            bar_format=_FORMAT if total is not None else _FORMAT_OF_UNKNOWN,
         )
         self._began = time.time()
         _open.append(self)
@@ -178,7 +192,7 @@ class _Bar(tqdm.tqdm):
         self._is_due_at = now + _BAR_SECONDS
         return True
 
-    def show(self, done: int, total: int, texts: tuple[str, ...]) -> None:
+    def show(self, done: int, total: int | None, texts: tuple[str, ...]) -> None:
         """Shows a state, unless the work is young.
 
         The first one that has advanced is not counted in the speed: a trace and what
@@ -231,10 +245,12 @@ class _Bar(tqdm.tqdm):
             rate = (self.n - done) / max(time.time() - since, 1e-9)
         texts = [*self._texts]
         if rate:
-            texts = [_speed(rate), f"{_clock((self.total - self.n) / rate)} left"]
+            texts = [_speed(rate)]
+            if self.total is not None:
+                texts.append(f"{_clock((self.total - self.n) / rate)} left")
             texts += self._texts
-        room = self.ncols - len(self.desc) - _PERCENT_CELLS - _BAR_CELLS
-        room -= len(f"{self.n}{self.total}")
+        room = self.ncols - len(self.desc) - len(f"{self.n}{self.total or ''}")
+        room -= _PERCENT_CELLS + _BAR_CELLS if self.total is not None else 1
         beside = ""
         for text in texts:
             if len(beside) + 2 + len(text) > room:

@@ -2,8 +2,8 @@
 
 A command runs as it is printed, but for three things: paths outside the checkout lead
 to tables and a model of tests/, what it writes goes elsewhere, and it is short. Every
-day each command's flags are parsed, and as many commands run as use each flag once;
-with -m slow all of them run.
+day each command's flags are parsed and one command of each program runs; with -m slow
+all of them run.
 """
 
 import contextlib
@@ -21,8 +21,11 @@ import pytest
 from absl import flags
 
 from data_pipeline import tokenization
-from serving import predictor
+from serving import client, export, predictor
+from serving.protocol import servables
 from tests import tiny, tiny_questions
+from tests.serving import model_server
+from training.flags import command_line
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -281,6 +284,7 @@ SHORT = {
         "--max_predictions_per_seq=3",
     ],
 }
+MODULES = ("serving.predictor", "data_pipeline.tokenization")
 ORIGINAL_TASKS = ROOT / "tests" / "data_pipeline" / "original_tasks"
 XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral")]
 
@@ -343,16 +347,24 @@ def relocated(argument, environment, model_dir, directory):
     return argument
 
 
-def run_program(name, arguments):
-    """Runs a documented program in this process."""
+def run_program(name, arguments, directory):
+    """Runs a documented program in this process; what others wrote is in directory."""
     if name in SHORT:
         return tiny.run_script(name.removesuffix(".py"), *arguments, *SHORT[name])
+    if name == "serving.client":
+        return run_client(arguments, directory)
     flag, *rest = arguments
     value = flag.partition("=")[2]
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(out):
         if name == "serving.predictor" and flag.startswith("--export_dir="):
-            code = predictor._main([name, *rest], value, as_json=False)
+            given = split_flags(rest)
+            asked = given.get("signature", "serving_default")
+            if "input_file" in given:
+                code = predictor._main_stream(value, **given)
+            else:
+                words = [word for word in rest if not word.startswith("-")]
+                code = predictor._main([name, *words], value, False, asked)
         elif name == "data_pipeline.tokenization" and flag.startswith("--vocab_file="):
             code = tokenization._main([name, *rest], value, True, False)
         else:
@@ -361,10 +373,35 @@ def run_program(name, arguments):
     return tiny.Done(code, out.read(), "")
 
 
+def run_client(arguments, directory):
+    """Asks a server of the export that the model is named after."""
+    model = split_flags(arguments)["model"]
+    export_dir = directory / "output" / model / "export"
+    number = export.latest_version(str(export_dir))
+    versions = {number: servables.open_version(str(export_dir / str(number)))}
+    before, code = set(flags.FLAGS), None
+    out = io.StringIO()
+    with (
+        model_server.serving(model, versions) as server,
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+    ):
+        patch.setattr(client, "command_line", command_line, raising=False)
+        client._define_flags()
+        try:
+            address = server.rest if "--rest" in arguments else server.grpc
+            given = [*arguments, f"--address={address}"]
+            code = client._main(flags.FLAGS(["client", *given]), flags.FLAGS)
+        finally:
+            for name in set(flags.FLAGS) - before:
+                delattr(flags.FLAGS, name)
+    return tiny.Done(code, out.getvalue(), "")
+
+
 @functools.cache
 def runnable(page):
     """The programs that a page runs and that are meant to be typed as they are."""
-    names = {*SHORT, "serving.predictor", "data_pipeline.tokenization"}
+    names = {*SHORT, *MODULES, "serving.client"}
     found = programs((ROOT / page).read_text("utf-8"))
     return [
         (name, arguments)
@@ -374,12 +411,17 @@ def runnable(page):
 
 
 def needs_more_machines(arguments):
-    """Whether a command wants a cluster, a TPU, or a process of its own."""
+    """Whether a command wants a cluster, a TPU, or a process of its own.
+
+    tests/serving/test_predictor.py serves.
+    """
     runners = [word for word in arguments if word.startswith("--beam_option=--runner=")]
     if any("DirectRunner" not in word for word in runners):
         return True
     return any(
-        word == "--use_tpu=True" or word.startswith("--virtual_cpus") or "gs://" in word
+        word in ("--use_tpu=True", "--serve")
+        or word.startswith("--virtual_cpus")
+        or "gs://" in word
         for word in arguments
     )
 
@@ -404,63 +446,45 @@ def needed(commands, index):
     return found
 
 
-# A test of its script gives each of these every day, and asserts what comes of it.
-TESTED_WITH_VALUES = {
-    *(("run_classifier.py", flag) for flag in ("explain", "grid", "seeds")),
-    *(("run_classifier.py", flag) for flag in ("best_metric", "evaluate_steps")),
-    ("run_classifier.py", "early_stopping_patience"),
-    ("run_classifier.py", "problem_type"),
-    *(("create_pretraining_data.py", flag) for flag in ("engine", "beam_option")),
-    ("run_pretraining.py", "masking"),
-}
-
-
-def daily(pages):
-    """Commands that use, between them, each flag that any of the pages gives a program.
+def daily(pages, left_out=()):
+    """Commands of which each program has one, from the first page that runs it.
 
     Args:
         pages: {page: [(program, its arguments)]}.
+        left_out: programs whose own tests do every day what the commands do.
 
     Returns:
         {page: indices of its commands}, with those that write what the others read.
     """
-    left = [
-        (
-            page,
-            index,
-            {(name, flag) for flag in split_flags(arguments)} - TESTED_WITH_VALUES,
-        )
-        for page, commands in pages.items()
-        for index, (name, arguments) in enumerate(commands)
-    ]
     chosen = {page: set() for page in pages}
-
-    def worth(page, index, unused):
-        return len(unused), -len(needed(pages[page], index) - chosen[page])
-
-    while any(unused for *_, unused in left):
-        page, index, _ = max(left, key=lambda row: worth(*row))  # the first of equals
-        chosen[page] |= {index, *needed(pages[page], index)}
-        used = set().union(*(unused for p, i, unused in left if i in chosen[p]))
-        left = [(p, i, unused - used) for p, i, unused in left]
+    seen = set(left_out)
+    for page, commands in pages.items():
+        for index, (name, _) in enumerate(commands):
+            if name not in seen:
+                found = {index, *needed(commands, index)}
+                chosen[page] |= found
+                seen |= {commands[i][0] for i in found}
     return chosen
 
 
-def test_daily_commands_use_every_flag():
+def test_daily_commands_have_each_program():
     pages = {
         "a": [
             ("run.py", ["--x=1", "--output_dir=output/a"]),
             ("run.py", ["--x=1", "--y", "--output_dir=output/b/"]),
             ("run.py", ["--from=output/b/last", "--output_dir=output/c", "--z"]),
-            ("ask", ["--x=output/a", "question"]),
+            ("ask", ["--x=output/b", "question"]),
         ],
-        "b": [("run.py", ["--y", "--x=2"]), ("run.py", ["--w"])],
+        "b": [("run.py", ["--y", "--x=2"]), ("ask", ["--w"]), ("more", [])],
     }
-    assert daily(pages) == {"a": {0, 1, 2, 3}, "b": {1}}
+    assert daily(pages) == {"a": {0, 1, 3}, "b": {2}}
+    assert daily(pages, ["ask"]) == {"a": {0}, "b": {2}}
 
 
 ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
-CHOSEN = {page: sorted(indices) for page, indices in daily(ALL).items()}
+CHOSEN = {
+    page: sorted(indices) for page, indices in daily(ALL, ["serving.client"]).items()
+}
 
 
 @pytest.mark.parametrize("page", ALL)
@@ -491,14 +515,14 @@ def test_commands_of_page_run(
         arguments = [
             relocated(word, environment, model_dir, tmp_path) for word in words
         ]
-        done = run_program(name, arguments)
+        done = run_program(name, arguments, tmp_path)
         assert done.code == 0, f"{name} {shlex.join(words)}: {done.err[-2000:]}"
         assert done.out
 
 
 def test_each_script_runs_every_day():
     names = {ALL[page][index][0] for page, found in CHOSEN.items() for index in found}
-    assert names == {*SHORT, "serving.predictor", "data_pipeline.tokenization"}
+    assert names == {*SHORT, *MODULES}
 
 
 @pytest.mark.parametrize(

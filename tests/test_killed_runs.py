@@ -21,8 +21,9 @@ def server(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("moments", "steps"),
-    # So many steps that it does not end before it is killed for the last time.
-    [(3, 300), pytest.param(10, 1000, marks=pytest.mark.slow)],
+    # So many steps that it does not end before it is killed for the last time, and 6
+    # more than a multiple of 7.
+    [(2, 202), pytest.param(10, 1000, marks=pytest.mark.slow)],
 )
 def test_killed_run_ends_as_the_uninterrupted_one(server, tmp_path, moments, steps):
     data = whole_runs.write(tmp_path / "data")

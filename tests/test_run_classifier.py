@@ -62,6 +62,7 @@ def trained(model_dir, table_dir, tmp_path_factory):
     path = tmp_path_factory.mktemp("trained")
     actions = ("--do_train", "--do_eval", "--do_predict", "--do_export")
     more = ("--save_checkpoints_steps=70", "--keep_checkpoint_max=2")
+    more += ("--export_server_config",)
     arguments = (*files_of(table_dir), *actions, *LEARN, *more)
     return path, run(model_dir, path, *arguments, draws=True)
 
@@ -91,6 +92,8 @@ def test_whole_run_learns_and_leaves_the_files_of_the_original(trained):
         "README.md",
         "bert_config.json",
         "checkpoint",
+        "config/batching_parameters.txt",
+        "config/models.config",
         "eval.tf_record",
         "eval_results.txt",
         "label_map.json",

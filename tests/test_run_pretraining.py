@@ -16,6 +16,7 @@ from data_pipeline.pretraining import record_metadata, record_sets
 from modeling import config as config_lib
 from modeling import models
 from modeling.checkpoints import checkpoint, hugging_face
+from serving import export
 from tests import full_disk, resumed_runs, tiny, whole_runs
 from training import checkpoints
 from training.distribution import devices
@@ -246,9 +247,14 @@ def test_curves_and_blanks_reach_tensorboard(trained):
     assert len(others) == 2
 
 
-def test_masked_words_are_learned(model_dir, records_dir, tmp_path):
+def test_masked_words_are_learned(model_dir, records_dir, tmp_path, monkeypatch):
+    """And filled in by what is exported, after training and later on."""
+    modules = []
+    monkeypatch.setattr(export, "save", lambda module, *_: modules.append(module))
+    vocab = f"--vocab_file={model_dir}/vocab.txt"
     done = run(
-        *arguments_of(model_dir, records_dir, tmp_path, "--do_train"),
+        *arguments_of(model_dir, records_dir, tmp_path, "--do_train", "--do_export"),
+        vocab,
         *("--num_train_steps=250", "--learning_rate=2e-3", "--log_steps=50"),
         "--num_warmup_steps=10",
     )
@@ -256,8 +262,18 @@ def test_masked_words_are_learned(model_dir, records_dir, tmp_path):
     first, *_, last = (value for _, value in curves["train/masked_lm_accuracy"])
     assert last > 0.5 > 0.3 > first
     assert "weights: random" in done.out
-    assert not (tmp_path / "vocab.txt").exists()
     assert (tmp_path / "bert_config.json").exists()
+    texts = tf.constant(["sea very [MASK] a film"])
+    trained = modules[0].functions["fill_mask"](texts)
+    assert trained["tokens"][0, 0, 0].numpy() == b"the"
+    done = run(
+        f"--pretrained={tmp_path}", f"--output_dir={tmp_path}", *LENGTHS, "--do_export"
+    )
+    assert f"weights: {tmp_path}/model.ckpt-250: " in done.out
+    again = modules[1].functions["fill_mask"](texts)
+    shares = [found["probabilities"] for found in (trained, again)]
+    np.testing.assert_allclose(*shares, atol=1e-6)
+    assert (again["filled"].numpy() == trained["filled"].numpy()).all()
 
 
 def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
@@ -578,7 +594,7 @@ def test_full_disk_is_one_line(model_dir, records_dir, tmp_path):
 BAD_INPUT = {
     "no action": (
         {"do_train": False},
-        ["At least one of `do_train` or `do_eval` must be True."],
+        ["At least one of `do_train`, `do_eval` or `do_export` must be True."],
     ),
     "no output_dir": ({"output_dir": None}, ["--output_dir is missing"]),
     "no records named": ({"input_file": None}, ["--input_file is missing"]),

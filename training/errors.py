@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from absl import logging
 
@@ -55,6 +55,20 @@ def of_writing() -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(str(error)) from error
+
+
+@contextlib.contextmanager
+def named(explain: Callable[[Exception], str | None]) -> Iterator[None]:
+    """Raises InputError for every exception of which `explain` has something to say.
+
+    For files that turn out to be damaged, or missing, in the middle of the work.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not (said := explain(error)):
+            raise
+        raise InputError(said) from error
 
 
 @contextlib.contextmanager

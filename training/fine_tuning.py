@@ -4,6 +4,7 @@ A script hands it a Task; docs/design.md shows the smallest one.
 """
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -210,20 +211,26 @@ def _picture(task: Task, its_own: run.Settings, step: int, rows: Any) -> None:
         run_directory.show(its_own, step, task.pictures(rows))
 
 
-def _scorer(task: Task, settings: Settings, model: Any) -> evaluation.Remembered:
-    """A function of split and batch size that scores the model's current weights."""
-    strategy = settings.run.strategy
-    predict = steps.predict_function(
-        task.outputs(model), strategy, jit_compile=settings.run.jit_compile
+def compiled(model: Any, settings: Settings) -> Callable[..., dict[str, Any]]:
+    """steps.predict_function on the devices of a run."""
+    its_own = settings.run
+    return steps.predict_function(
+        model, its_own.strategy, jit_compile=its_own.jit_compile
     )
 
+
+def predictor(model: Any, settings: Settings) -> Callable[..., dict[str, Any]]:
+    """A function of Examples, and a batch size: evaluation.predict_all of `model`."""
+    predict = compiled(model, settings)
+    return functools.partial(evaluation.predict_all, predict, settings)
+
+
+def _scorer(task: Task, settings: Settings, model: Any) -> evaluation.Remembered:
+    """A function of split and batch size that scores the model's current weights."""
+    predict = predictor(task.outputs(model), settings)
+
     def score(split: str, batch_size: int) -> Scored:
-        examples = task.splits[split]
-        size = devices.fitting_batch_size(batch_size, strategy)
-        order = examples.evaluation_order(size)
-        batches = examples.batches(order, settings.pad_to)
-        outputs = evaluation.predict(predict, batches, order, strategy)
-        return task.score(split, outputs, batch_size)
+        return task.score(split, predict(task.splits[split], batch_size), batch_size)
 
     return evaluation.Remembered(score)
 

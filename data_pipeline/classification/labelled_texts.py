@@ -10,118 +10,14 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from contract import features, wording
-from data_pipeline.classification import label_sets, tables, tasks
+from contract import features
+from data_pipeline.classification import label_sets, sources, tables
 from data_pipeline.examples import batching, packing
-from data_pipeline.files import label_files
 from data_pipeline.text import tokenization
 from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
 _CHUNK_ROWS = 8192
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where the splits of a run come from: a task, files, or a TFDS data set."""
-
-    task_name: str = ""  # in tasks.TASKS; "" for own files
-    data_dir: str = ""  # of the task or the TFDS data set
-    xnli_language: str = "zh"
-    # by "train", "dev" and "test"; for TFDS, names of splits
-    files: dict[str, str] = dataclasses.field(default_factory=dict)
-    tfds_name: str = ""
-    layout: tables.Layout = dataclasses.field(default_factory=tables.Layout)
-    label_spec: str = ""  # of --labels, or ""
-    problem_type: str = "classification"  # of own files; a task knows its own
-    separator: str = ","  # of labels of one row, for multi_label
-    allow_empty_text: bool = False
-
-    @property
-    def task(self) -> tasks.Task | None:
-        """The task's row, or None for own files."""
-        if not self.task_name:
-            return None
-        return tasks.task_named(self.task_name, self.xnli_language)
-
-    @property
-    def has_pairs(self) -> bool:
-        """Whether examples are two texts, as far as can be said without reading."""
-        splits = self.task.splits.values() if self.task else ()
-        layouts = [self.layout, *(split.layout for split in splits)]
-        return any(layout.text_b is not None for layout in layouts)
-
-    def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
-        """Reads "train", "dev" or "test"; a test split need not have labels.
-
-        Each file says for itself whether it has a header; `like`, a split read before,
-        tells what names one may hold.
-
-        Raises:
-            ValueError: no such split was named, or its content is wrong.
-        """
-        if self.task and not self.data_dir:
-            raise ValueError(
-                f"--task_name={self.task_name} needs --data_dir; set it to the "
-                "directory with the task's files"
-            )
-        if self.task:
-            return tasks.read_split(self.task, self.data_dir, split)
-        if not self.files.get(split):
-            flag = f"tfds_{split}_split" if self.tfds_name else f"{split}_file"
-            raise ValueError(
-                f"the {split} rows are needed and --{flag} is not set; set it, or name "
-                "a task with --task_name and --data_dir"
-            )
-        options: dict[str, Any] = {
-            "labels_required": split != "test",
-            "allow_empty_text": self.allow_empty_text,
-        }
-        path, layout = self.files[split], self.layout
-        if self.tfds_name:
-            options["data_dir"] = self.data_dir or None
-            return tables.read_tfds(self.tfds_name, path, layout, **options)
-        header = like.header if like else ()
-        return tables.read_table(path, layout, other_header=header, **options)
-
-    def label_set(self, train: tables.Table | None, known: str) -> label_sets.LabelSet:
-        """The labels: the task's, of --labels, or found in training rows.
-
-        Without training rows they are those `known`: the path of the label_map.json
-        beside the model's weights, or "".
-
-        Raises:
-            ValueError: nothing says what the labels are, or the model has others.
-        """
-        found = self._labels_asked_for()
-        if train is None and known:
-            trained = label_sets.read_label_map(known, tf.io.gfile.GFile)
-            if found and found.names != trained.names:
-                flag = f"task_name={self.task_name}" if self.task else "labels"
-                raise ValueError(
-                    f"--{flag}: {wording.listing(found.names)} are not the labels that "
-                    f"the model was trained with, {wording.listing(trained.names)} "
-                    f"({known}); leave the flag out, or correct that file if it is "
-                    "wrong"
-                )
-            return trained
-        if found is None and train is not None:
-            names = label_sets.find_labels(train, self.problem_type, self.separator)
-            return label_sets.LabelSet(names, self.problem_type, self.separator)
-        if found is None:
-            raise ValueError(
-                "without training rows nothing says what the labels are; name them with"
-                " --labels, or give a checkpoint that has a label_map.json beside it"
-            )
-        return found
-
-    def _labels_asked_for(self) -> label_sets.LabelSet | None:
-        if self.task:
-            return label_sets.LabelSet(self.task.labels, self.task.problem_type)
-        if not self.label_spec:
-            return None
-        names = label_files.read_labels(self.label_spec, tf.io.gfile.GFile)
-        return label_sets.LabelSet(names, self.problem_type, self.separator)
 
 
 def encoder(
@@ -183,6 +79,17 @@ class LabelledTexts:
         lines, ids = table.lines, table.example_ids
         return [f"{table.path}:{lines[i]} (id {ids[i]})" for i in indices]
 
+    def class_weights(self, spec: str | None) -> np.ndarray | None:
+        """label_sets.class_weights of the training rows; None without those or `spec`.
+
+        Raises:
+            ValueError: as there.
+        """
+        if not spec or "train" not in self.label_ids:
+            return None
+        label_ids: Any = self.label_ids["train"]
+        return label_sets.class_weights(spec, label_ids, self.label_set)
+
     def examples(self, split: str) -> batching.Examples:
         """The rows of a split as training/fine_tuning.py takes them."""
         label_ids = self.label_ids[split]
@@ -195,7 +102,7 @@ class LabelledTexts:
 
 
 def load(
-    source: Source,
+    source: sources.Source,
     splits: Iterable[str],
     tokenizer: tokenization.BertTokenizer,
     max_seq_length: int,
@@ -227,12 +134,8 @@ def load(
     encode = encoder(tokenizer, max_seq_length)
     packed = {}
     for split, table in rows.items():
-        packed[split] = found = featurize(table, encode, max_seq_length)
-        print(
-            f"{split}: {len(found)} examples from {table.path}, "
-            f"{found.lengths.mean():.1f} tokens on average, "
-            f"{found.num_truncated} cut to {max_seq_length}"
-        )
+        packed[split] = featurize(table, encode, max_seq_length)
+        announce(split, table, packed[split], max_seq_length)
     task = source.task
     return LabelledTexts(
         tables=rows,
@@ -242,6 +145,17 @@ def load(
         metrics=task.metrics if task else default_metrics[label_set.problem_type],
         encode=encode,
         has_pairs=pairs.pop() if pairs else source.has_pairs,
+    )
+
+
+def announce(
+    split: str, table: tables.Table, packed: packing.Packed, max_seq_length: int
+) -> None:
+    """Prints how many rows were read, and how long they are."""
+    print(
+        f"{split}: {len(packed)} examples from {table.path}, "
+        f"{packed.lengths.mean():.1f} tokens on average, "
+        f"{packed.num_truncated} cut to {max_seq_length}"
     )
 
 

@@ -23,6 +23,12 @@ class Scored(NamedTuple):
         """The scores under names such as eval_accuracy."""
         return {f"{prefix}_{name}": value for name, value in self.scores.items()}
 
+    def eval_results(self) -> dict[str, Any]:
+        """The lines of eval_results.txt; `loss` is what an Estimator calls so."""
+        results = self.results("eval")
+        results["loss"] = results.pop("eval_batch_loss")
+        return results
+
 
 def decide(
     label_set: label_sets.LabelSet, probabilities: np.ndarray, threshold: float

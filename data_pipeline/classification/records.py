@@ -20,7 +20,8 @@ def write(
     As file_based_convert_examples_to_features: the three inputs, label_ids (floats for
     regression; 0 for test rows without labels) and is_real_example.
     """
-    for split, packed in data.packed.items():
+    for split in filter(data.packed.__contains__, _RECORD_NAMES):
+        packed = data.packed[split]
         label_ids = data.label_ids[split]
         if label_ids is None:
             label_ids = np.zeros(len(packed), features.INTEGER)

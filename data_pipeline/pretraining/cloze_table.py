@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from data_pipeline.text.tokenization import CONTINUATION
+from data_pipeline.text.tokenization import CONTINUATION, MASK
 
 # Shown for the token in question, and for the others that are hidden in its context.
-BLANK, HIDDEN = "[____]", "[MASK]"
+BLANK, HIDDEN = "[____]", MASK
+SHOWN = 5  # predictions of each blank
 # What Markdown takes for layout.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
 

@@ -108,6 +108,8 @@ def explain(error: Exception, source: RecordSource) -> str | None:
 
     Reads the files again up to the one to blame; None if reading is not to blame.
     """
+    if not isinstance(error, tf.errors.OpError | UnicodeDecodeError):
+        return None
     if isinstance(error, tf.errors.NotFoundError):
         gone = [file for file in source.files if not tf.io.gfile.exists(file)]
         return f"{gone[0]}: is not there any more; {_AGAIN}" if gone else None

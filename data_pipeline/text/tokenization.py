@@ -22,6 +22,7 @@ import tensorflow_text as text
 from data_pipeline.text import added_token_files, normalization, token_matching
 
 CONTINUATION = "##"  # begins a piece that continues a word
+MASK = "[MASK]"  # stands for a hidden token
 
 
 def is_continuation(token: str) -> bool:
@@ -101,7 +102,7 @@ class BertTokenizer:
                 f"{', '.join(missing)}; give the vocab.txt of the checkpoint"
             )
         self.unk_id, self.cls_id, self.sep_id = (ids[token] for token in required)
-        self.mask_id = ids.get("[MASK]")
+        self.mask_id = ids.get(MASK)
         with tf.init_scope(), tf.device("CPU:0"):
             self._entries = _distinct(self.vocab, ids, self.added_tokens)
             self._set_matched(ids)

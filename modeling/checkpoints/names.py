@@ -122,6 +122,11 @@ def encoder(num_layers):
     ]
 
 
+def masked_lm():
+    """The rows of the head that predicts masked tokens."""
+    return [row for row in _HEADS if row.path.startswith("masked_lm/")]
+
+
 def layer_of(key):
     """The number of the layer that a key of any format belongs to, or None."""
     found = _LAYER.match(key)

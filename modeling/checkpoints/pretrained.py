@@ -10,7 +10,7 @@ from absl import logging
 
 from contract import file_names, json_files
 from modeling import config as config_lib
-from modeling.checkpoints import checkpoint, hugging_face
+from modeling.checkpoints import checkpoint, hugging_face, names
 
 CONFIG_FILES = (file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG)
 SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128 rows
@@ -30,7 +30,7 @@ class Pretrained:
     do_lower_case: bool | None
 
 
-def locate(spec):
+def locate(spec, flag="pretrained"):
     """Finds config, vocabulary and weights in a directory.
 
     Args:
@@ -38,22 +38,24 @@ def locate(spec):
             of Hugging Face (config.json, vocab.txt, model.safetensors), of an earlier
             run, or the id of a model on Hugging Face's hub such as
             google-bert/bert-base-uncased, which is downloaded once.
+        flag: what messages call it.
 
     Raises:
         ValueError: neither, or a file is missing; names it.
     """
-    found = look_in(spec)
+    found = look_in(spec, flag)
     if not found.config_file or not found.vocab_file:
         missing = file_names.VOCAB if found.config_file else " or ".join(CONFIG_FILES)
+        others = "--bert_config_file, --vocab_file and --init_checkpoint one by one"
+        others = f", or give {others}" if flag == "pretrained" else ""
         raise ValueError(
-            f"--pretrained={spec}: there is no {missing} in it; unpack the whole "
-            "release there, or give --bert_config_file, --vocab_file and "
-            "--init_checkpoint one by one"
+            f"--{flag}={spec}: there is no {missing} in it; unpack the whole release "
+            f"there{others}"
         )
     return dataclasses.replace(found, checkpoint=checkpoint.find(found.checkpoint))
 
 
-def look_in(spec):
+def look_in(spec, flag="pretrained"):
     """Config and vocabulary as in `locate`, "" where absent, and the directory itself.
 
     Raises:
@@ -62,7 +64,7 @@ def look_in(spec):
     """
     directory = os.fspath(spec)
     if not tf.io.gfile.isdir(directory):
-        directory = _download(directory)
+        directory = _download(directory, flag)
 
     def first(names):
         paths = [os.path.join(directory, name) for name in names]
@@ -77,10 +79,15 @@ def look_in(spec):
 
 
 def files(config, tokenizer):
-    """What `locate` looks for beside the weights: {file name: text}."""
+    """What `locate` looks for beside the weights: {file name: text}.
+
+    Without a tokenizer that is the config alone.
+    """
+    texts = {file_names.BERT_CONFIG: config.to_json_string()}
+    if tokenizer is None:
+        return texts
     settings = hugging_face.tokenizer_settings(tokenizer)
-    texts = {
-        file_names.BERT_CONFIG: config.to_json_string(),
+    texts |= {
         file_names.VOCAB: "".join(f"{token}\n" for token in tokenizer.vocab),
         file_names.TOKENIZER_CONFIG: json.dumps(settings) + "\n",
     }
@@ -109,6 +116,30 @@ def load_weights(model, path, *, trains, resumes, allows_missing=False):
     return str(checkpoint.load(model, path, allows_missing=allows_missing)), 0
 
 
+def load_encoder(model, path, **_):
+    """`load_weights` of a model whose outputs may be read without its other heads.
+
+    What the file lacks beside layers and embeddings stays random.
+    """
+    report = checkpoint.load(model, path)
+    return str(report), report.global_step or 0
+
+
+def fills_masks(config, path):
+    """Whether a checkpoint has all of the head that predicts masked tokens.
+
+    Raises:
+        ValueError: there is no path, or no checkpoint.
+    """
+    if not path:
+        raise ValueError(
+            "there is no trained model in --output_dir; add --do_train, or set "
+            "--pretrained to the directory of a model"
+        )
+    file = checkpoint.open_file(path, config)
+    return all(row.key(file.format) in file.shapes for row in names.masked_lm())
+
+
 def _lower_case(directory):
     """What tokenizer_config.json or the release's name says of upper case."""
     path = os.path.join(directory, file_names.TOKENIZER_CONFIG)
@@ -125,17 +156,17 @@ def _lower_case(directory):
     return False if "cased" in name else None
 
 
-def _download(hub_id):
+def _download(hub_id, flag):
     if hub_id.count("/") != 1 or hub_id.startswith((".", "/", "~")):
         raise ValueError(
-            f"--pretrained={hub_id}: no such directory; give the directory of a "
+            f"--{flag}={hub_id}: no such directory; give the directory of a "
             "release, or the id of a model on Hugging Face's hub (owner/name)"
         )
     try:
         import huggingface_hub
     except ImportError as error:
         raise ValueError(
-            f"--pretrained={hub_id}: no such directory, and downloading it from "
+            f"--{flag}={hub_id}: no such directory, and downloading it from "
             "Hugging Face's hub needs a package: pip install huggingface_hub"
         ) from error
     files = [
@@ -149,7 +180,7 @@ def _download(hub_id):
         return huggingface_hub.snapshot_download(hub_id, allow_patterns=files)
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise ValueError(
-            f"--pretrained={hub_id}: no such directory, and the hub does not give it "
+            f"--{flag}={hub_id}: no such directory, and the hub does not give it "
             f"({str(error).splitlines()[0]})"
         ) from error
 

@@ -129,6 +129,18 @@ def _check_layers(layers, combine, depth):
             )
 
 
+def of_features(model, choice: Choice, features, *, pools: bool):
+    """What `compute` gives for a model of models.py, without K where K is 1.
+
+    Vectors are those of tokens unless it `pools`, whatever the choice says.
+    """
+    if not pools:
+        choice = dataclasses.replace(choice, pooling="none")
+    outputs = model.encode(features, None)
+    values = compute(outputs, features["input_mask"], choice)
+    return values if len(choice.names) > 1 else ops.squeeze(values, -2)
+
+
 def compute(outputs, input_mask, choice: Choice):
     """The chosen vectors, float32 [B, S, K, W], or [B, K, W] where tokens are pooled.
 
@@ -144,7 +156,9 @@ def compute(outputs, input_mask, choice: Choice):
         pairs = zip(choice.weights, chosen, strict=True)
         values = sum(weight * state for weight, state in pairs)[:, :, None]
     if choice.pooling == "cls":
-        values = values[:, 0]  # [B, K, W]
+        # Cut out, for no rows may have no tokens.
+        size, _, *rest = ops.shape(values)
+        values = ops.reshape(values[:, :1], (size, *rest))  # [B, K, W]
     elif choice.pooling == "mean":
         mask = ops.cast(input_mask, "float32")[:, :, None, None]  # [B, S, 1, 1]
         values = ops.sum(values * mask, axis=1) / ops.sum(mask, axis=1)  # [B, K, W]

@@ -3,8 +3,6 @@
 import functools
 import json
 import pathlib
-import subprocess
-import sys
 from typing import NamedTuple
 
 import keras
@@ -18,7 +16,7 @@ from data_pipeline.examples import packing
 from data_pipeline.text import tokenization
 from modeling import config, heads, models
 from serving import export, predictor
-from tests.serving import exported_ops
+from tests.serving import exported_ops, odd_texts
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "##s", "."]
 CONFIG = config.BertConfig(
@@ -152,6 +150,39 @@ def test_batch_does_not_matter(single):
         np.testing.assert_allclose(alone[0], whole[i], atol=ROUNDING)
 
 
+@pytest.mark.parametrize("kind", ["single", "pair", "number"])
+def test_no_rows_give_no_rows(request, kind):
+    exported = request.getfixturevalue(kind)
+    exported = exported[0] if kind == "single" else exported
+    odd_texts.assert_no_rows(loaded(exported.version_dir).signatures)
+    assert answering(exported.version_dir).predict(*[[]] * (1 + (kind == "pair"))) == []
+
+
+def test_odd_texts_have_the_answers_that_they_have_alone(single, pair):
+    texts = [TEXTS[0].encode(), *odd_texts.ODD, odd_texts.LONG, TEXTS[2].encode()]
+    found = odd_texts.assert_alone(signature(single[0]), {"text": texts})
+    shares = found["probabilities"]
+    # What is no text, or not UTF-8, does not count.
+    np.testing.assert_allclose(shares[2:4], shares[[1, 1]], atol=ROUNDING)
+    np.testing.assert_allclose(shares[4], shares[6], atol=1)
+    _, expected = single[0].probabilities(["a good film", "good ", "good  film"])
+    np.testing.assert_allclose(shares[4:7], expected, atol=ROUNDING)
+    columns = {"text_a": texts, "text_b": texts[::-1]}
+    odd_texts.assert_alone(signature(pair), columns)
+
+
+def test_other_rows_are_noticed(single):
+    """The twin of the test above: an answer that depends on other rows."""
+
+    def mixed(text):
+        found = signature(single[0])(text=text)
+        shares = found["probabilities"]
+        return {"probabilities": shares + tf.reduce_mean(shares, axis=0)}
+
+    with pytest.raises(AssertionError, match="probabilities of row 0"):
+        odd_texts.assert_alone(mixed, {"text": [b"a good film", b"bad"]})
+
+
 def test_signatures_say_what_they_take(single, pair):
     def inputs(exported, name):
         taken = signature(exported, name).structured_input_signature[1]
@@ -270,19 +301,12 @@ def test_directory_without_a_model(tmp_path):
     assert str(caught.value).startswith(f"--export_dir={tmp_path}: ")
 
 
-def test_command_prints_answers(single, pair):
-    """One process of its own: the command needs no model code, only the SavedModel."""
-    root = pathlib.Path(export.__file__).parents[1]
-    command = [sys.executable, "-m", "serving.predictor", "--json"]
-    done = subprocess.run(
-        [*command, f"--export_dir={single[0].version_dir}", *TEXTS[:1], "gut"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+def test_command_prints_answers(single, capsys):
+    """In a process of its own in test_predictor.py."""
+    argv = ["predictor", TEXTS[0], "gut"]
+    code = predictor._main(argv, str(single[0].version_dir), as_json=True)
+    assert code == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["text"] for row in rows] == [TEXTS[0], "gut"]
     _, expected = single[0].probabilities([TEXTS[0], "gut"])
     for row, values in zip(rows, expected, strict=True):

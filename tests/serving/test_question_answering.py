@@ -13,9 +13,9 @@ from data_pipeline.examples import packing
 from data_pipeline.squad import answer_choice, answering_graph, context_windows
 from data_pipeline.text import tokenization
 from modeling import config, models
-from serving import export, predictor, question_answering
+from serving import answers, export, predictor, question_answering
 from tests import served_answers
-from tests.serving import exported_ops
+from tests.serving import exported_ops, odd_texts
 
 PIECES = "the fair opens on monday tue ##s ##day in par ##is who when ? . - ( ) 東 京"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
@@ -177,6 +177,23 @@ def test_nothing_is_asked(request, version):
     assert row == none | ({"null_odds": 1e6} if version == "version_2" else {})
 
 
+def test_no_rows_give_no_rows(version_1, version_2):
+    odd_texts.assert_no_rows(loaded(version_1.version_dir).signatures)
+    odd_texts.assert_no_rows(loaded(version_2.version_dir).signatures)
+
+
+def test_odd_texts_have_the_answers_that_they_have_alone(version_1, version_2):
+    contexts = [ROWS[1][1].encode(), *odd_texts.ODD, odd_texts.LONG_WORDS]
+    questions = [ROWS[1][0].encode(), *odd_texts.ODD[::-1], b"when?"]
+    columns = {
+        "question": [*questions, odd_texts.LONG],
+        "context": [*contexts, ROWS[-1][1].encode()],
+    }
+    for version in (version_1, version_2):
+        found = odd_texts.assert_alone(version.signature(), columns)
+        assert found["answer"][0] != b"" and found["start"][1:4].tolist() == [-1] * 3
+
+
 def test_contexts_and_questions_go_together(version_1):
     answer = version_1.signature()
     with pytest.raises(tf.errors.InvalidArgumentError, match="as many contexts as"):
@@ -258,7 +275,10 @@ def test_command_prints_answers(version_2, capsys):
 
 def test_answers_as_lines():
     answer = {"answer": "on\n Monday", "start": 4, "end": 14, "probability": 0.75}
-    line = predictor._line("When?", answer)
+    line = next(answers.lines(["When?"], [answer], as_json=False))
     assert line == "When?\n    on Monday  0.750"
     none = {"answer": "", "start": -1, "end": -1, "probability": 0.5}
-    assert predictor._line("When?", none) == "When?\n    (no answer)  0.500"
+    assert (
+        next(answers.lines(["When?"], [none], as_json=False))
+        == "When?\n    (no answer)  0.500"
+    )

@@ -13,8 +13,8 @@ from data_pipeline.tagging import sentence_sets, tag_sets, tagged_files, tagging
 from data_pipeline.tagging import sentence_windows as windows_lib
 from data_pipeline.text import tokenization
 from modeling import config, models
-from serving import export, predictor, tagging
-from tests.serving import exported_ops
+from serving import answers, export, predictor, tagging
+from tests.serving import exported_ops, odd_texts
 
 PIECES = "the fair of par ##is opens on mon ##day , . ' s 東 京"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
@@ -188,6 +188,18 @@ def test_nothing_is_tagged(version_dir):
     assert asking(version_dir).predict([""]) == [NOTHING]
 
 
+def test_no_rows_give_no_rows(version_dir):
+    odd_texts.assert_no_rows(loaded(version_dir))
+
+
+def test_odd_texts_have_the_answers_that_they_have_alone(version_dir):
+    texts = [TEXTS[0].encode(), *odd_texts.ODD, odd_texts.LONG_WORDS]
+    signature = loaded(version_dir)["serving_default"]
+    found = odd_texts.assert_alone(signature, {"text": texts})
+    counts = (found["words"] != b"").sum(axis=1)
+    assert counts.tolist()[1:3] == [0, 0] and counts[-1] == 1024
+
+
 def test_signatures_say_what_they_take_and_give(version_dir):
     def taken(name):
         inputs = loaded(version_dir)[name].structured_input_signature[1]
@@ -245,7 +257,7 @@ def test_command_prints_tags(model, version_dir, capsys):
 
 def test_tags_as_lines():
     answer = {"words": ["to", "New", "York"], "tags": ["O", "B-place", "I-place"]}
-    line = predictor._line("to New York", answer)
+    line = next(answers.lines(["to New York"], [answer], as_json=False))
     assert line == "to New York\n    New/B-place York/I-place"
     none = {"words": ["to"], "tags": ["O"]}
-    assert predictor._line("to", none) == "to\n    (no tags)"
+    assert next(answers.lines(["to"], [none], as_json=False)) == "to\n    (no tags)"

@@ -59,7 +59,9 @@ def test_interrupted_import_is_one_line(run, monkeypatch):
     monkeypatch.setenv("STOPS", "1")
     arguments = ("--input_file=a", "--output_file=b")
     said, _ = run("build_vocab.py", *arguments, code=-signal.SIGINT)
-    assert said == ["loading TensorFlow ...", UNKNOWN, "", "interrupted"]
+    assert said[0] == "loading TensorFlow ..."
+    # What went through the filter may come later.
+    assert sorted(said[1:]) == sorted([UNKNOWN, "", "interrupted"])
 
 
 def test_verbose_program_shows_all(run):

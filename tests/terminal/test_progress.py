@@ -265,3 +265,24 @@ def test_time_left(seconds, shown):
 )
 def test_speed(rate, shown):
     assert progress._speed(rate) == shown
+
+
+def test_work_of_unknown_size_has_its_speed_in_lines(clock):
+    stream = io.StringIO()
+    with progress.Progress("answering: lines", stream=stream) as report:
+        report(1, None)
+        clock["now"] += 20
+        report(501, None, "a text")
+    assert stream.getvalue() == "answering: lines 501  a text  25/s\n"
+
+
+def test_work_of_unknown_size_has_its_speed_and_no_bar():
+    more = (
+        "with progress.Progress('lines') as rows:\n"
+        "            for n in range(5): rows(n, None, 'a'); time.sleep(0.02)"
+    )
+    found = [
+        state for state in states(on_terminal(80, more=more)[0]) if "lines" in state
+    ]
+    assert found[:2] == ["lines 0", "lines 0  a"]
+    assert re.fullmatch(r"lines 4  [\d.]+/s  a", found[-1])

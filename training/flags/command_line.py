@@ -77,11 +77,16 @@ class _FiniteParser(flags.FloatParser):
         return value
 
 
-def parse(define_flags: Callable[[], None], *, serves: bool = False) -> None:
+def parse(
+    define_flags: Callable[[], None],
+    *,
+    serves: bool = False,
+    loads_tensorflow: bool = True,
+) -> None:
     """Defines the flags and reads the command line; ends on --help or a wrong flag.
 
-    Comes before TensorFlow is imported, for which it prepares the environment; `serves`
-    as in `environment.prepare`.
+    Comes before TensorFlow is imported, for which it calls `expect_tensorflow`, unless
+    the program does so itself, where its flags ask for what needs TensorFlow.
     """
     define_flags()
     app.define_help_flags()
@@ -103,6 +108,12 @@ def parse(define_flags: Callable[[], None], *, serves: bool = False) -> None:
         text = f"\n{textwrap.indent(text, '  ')}" if "\n" in text else f" {text}"
         _end(f"FATAL Flags parsing error:{text}\nPass --help to see help on flags.")
     sys.excepthook = _explain_interrupt
+    if loads_tensorflow:
+        expect_tensorflow(serves=serves)
+
+
+def expect_tensorflow(*, serves: bool = False) -> None:
+    """Prepares environment and screen for an import; `serves` as in `environment`."""
     is_quiet = FLAGS.verbosity < 1
     _announce_tensorflow(environment.prepare(is_quiet=is_quiet, serves=serves))
 

@@ -102,11 +102,12 @@ def _define_export() -> None:
     )
 
 
-def export_settings() -> dict[str, str]:
+def export_settings() -> dict[str, Any]:
     """The format of exports, by the names of the arguments of serving.litert.save."""
     return {
         "export_format": FLAGS.export_format,
         "quantization": FLAGS.quantization,
+        "server_config": FLAGS.export_server_config,
     }
 
 
@@ -116,6 +117,11 @@ def check() -> None:
         raise ValueError(
             f"--quantization={FLAGS.quantization} is for LiteRT exports; add "
             "--export_format=litert"
+        )
+    if FLAGS.export_server_config and FLAGS.export_format == "litert":
+        raise ValueError(
+            "--export_server_config is for SavedModels, which servers answer texts "
+            "from; leave it out, or --export_format=litert"
         )
     if not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds):
         raise ValueError(

@@ -1,6 +1,6 @@
 """Flags of the network and its vocabulary, for every script that runs one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from absl import flags
@@ -8,6 +8,8 @@ from absl import flags
 from training.flags import command_line
 
 FLAGS = flags.FLAGS
+# Of `define_vectors`.
+VECTOR_FLAGS = ("layers", "combine", "layer_weights", "pooling", "normalize")
 
 
 class ModelFiles(NamedTuple):
@@ -62,6 +64,48 @@ def define_config_and_vocabulary() -> None:
     )
 
 
+@command_line.heading("Vectors")
+def define_vectors(*, layers: str, pooling: str, others: Sequence[str] = ()) -> None:
+    """Which vectors of tokens or texts, with these defaults; `vector_choice` reads it.
+
+    `others` are the values of --pooling beside cls and mean.
+    """
+    flags.DEFINE_list("layers", layers, "Wanted layers: 0 is the first, -1 the last.")
+    flags.DEFINE_enum(
+        "combine",
+        "none",
+        [
+            *("none", "embedding", "second_to_last", "last"),
+            *("sum_last_4", "concat_last_4", "sum_all"),
+        ],
+        "Instead of --layers: one vector, made as in Table 7 of BERT's paper.",
+    )
+    flags.DEFINE_list(
+        "layer_weights", [], "Weights of the layers that are summed, the last first."
+    )
+    flags.DEFINE_enum(
+        "pooling",
+        pooling,
+        [*others, "cls", "mean"],
+        "Vectors of texts: of [CLS] alone, or means over the tokens. "
+        + ("none: vectors of tokens." if "none" in others else ""),
+    )
+    flags.DEFINE_bool("normalize", False, "Scale every vector to the length 1.")
+
+
+def vector_choice() -> dict[str, Any]:
+    """What the flags of `define_vectors` say, as modeling's vectors.choose takes it."""
+    # A combination names its layers, so only those that were given contradict it.
+    has_layers = FLAGS["layers"].present or FLAGS.combine == "none"
+    return {
+        "layers": command_line.numbers("layers", int) if has_layers else None,
+        "combine": FLAGS.combine,
+        "weights": command_line.numbers("layer_weights", float),
+        "pooling": FLAGS.pooling,
+        "normalize": FLAGS.normalize,
+    }
+
+
 def files(locate: Callable[[str], Any], *, needs_vocab: bool = True) -> ModelFiles:
     """The files of the flags, or else of --pretrained; ValueError if one is missing."""
     found = locate(FLAGS.pretrained) if FLAGS.pretrained else None
@@ -79,3 +123,10 @@ def files(locate: Callable[[str], Any], *, needs_vocab: bool = True) -> ModelFil
     checkpoint = FLAGS.init_checkpoint or (found.checkpoint if found else "")
     allows = FLAGS.allow_missing_weights if "allow_missing_weights" in FLAGS else None
     return ModelFiles(config_file, vocab_file, checkpoint, lower, allows)
+
+
+def files_found(found: Any, do_lower_case: bool | None = None) -> ModelFiles:
+    """The files of a directory, as `locate` returns them; by default lower-cases."""
+    said = (do_lower_case, found.do_lower_case, True)
+    lowers = next(value for value in said if value is not None)
+    return ModelFiles(found.config_file, found.vocab_file, found.checkpoint, lowers)

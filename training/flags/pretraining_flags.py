@@ -1,8 +1,10 @@
-"""Flags of pretraining: its records, how long, and how unmasked records are masked."""
+"""Flags of pretraining: records, how long, how they are masked, what is exported."""
+
+from typing import Any
 
 from absl import flags
 
-from training.flags import command_line
+from training.flags import command_line, model_flags
 
 FLAGS = flags.FLAGS
 
@@ -17,6 +19,9 @@ def define() -> None:
         integer("num_warmup_steps", 10000, "Steps in which the rate rises.", 0)
     with command_line.heading("Evaluation and checkpoints"):
         integer("max_eval_steps", 100, "Batches of an evaluation.", 1)
+    with command_line.heading("Output"):
+        integer("top_k", 5, "Tokens that fill_mask gives for each [MASK].", 1)
+    model_flags.define_vectors(layers="-1", pooling="mean")
 
 
 def _define_records() -> None:
@@ -53,6 +58,31 @@ def files() -> dict[str, str]:
     return {
         "input_file": FLAGS.input_file,
         **({"eval_input_file": FLAGS.eval_input_file} if FLAGS.eval_input_file else {}),
+    }
+
+
+def check_export() -> None:
+    """Raises ValueError if a flag of the export is set and nothing is exported."""
+    for name in ("top_k", *model_flags.VECTOR_FLAGS):
+        if FLAGS[name].present and not FLAGS.do_export:
+            raise ValueError(f"{FLAGS[name].serialize()} is for --do_export; add it")
+
+
+def masking_rule() -> dict[str, Any]:
+    """How unmasked records are masked, as masking.Rule takes it."""
+    return {
+        "kind": FLAGS.masking,
+        "masked_lm_prob": FLAGS.masked_lm_prob,
+        "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
+    }
+
+
+def masking_identity(masks: Any) -> dict[str, Any]:
+    """What of masking must match to resume a run, which `masks` records or does not."""
+    return {
+        "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
+        "masking": FLAGS.masking if masks else "",
+        "masked_lm_prob": FLAGS.masked_lm_prob if masks else 0.0,
     }
 
 

@@ -180,10 +180,11 @@ def fine_tuning_settings(
 def trained_weights(files: model_flags.ModelFiles) -> str:
     """Where the weights of a run without training are: its own, or of --pretrained."""
     directory = FLAGS.output_dir
-    if combinations := fine_tuning_flags.grid():
-        directory = grid.directory_of(combinations[0], directory)
-    if several := fine_tuning_flags.seeds():
-        directory = seeds.directory_of(several[0], directory)
+    if "seeds" in FLAGS:
+        if combinations := fine_tuning_flags.grid():
+            directory = grid.directory_of(combinations[0], directory)
+        if several := fine_tuning_flags.seeds():
+            directory = seeds.directory_of(several[0], directory)
     has_own = checkpoints.all_checkpoints(directory)
     return directory if has_own else files.init_checkpoint
 

@@ -107,6 +107,18 @@ def define_actions(*names: str) -> None:
     """The named actions, each False by default."""
     for name in names:
         flags.DEFINE_bool(name, False, _ACTIONS[name])
+    if "do_export" in names:
+        _define_export()
+
+
+@command_line.heading("Output")
+def _define_export() -> None:
+    flags.DEFINE_bool(
+        "export_server_config",
+        False,
+        "With --do_export, write output_dir/config as well: models.config and "
+        "batching_parameters.txt, with which TensorFlow Serving starts.",
+    )
 
 
 @command_line.heading("Output")

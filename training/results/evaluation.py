@@ -38,7 +38,7 @@ class Remembered:
         return self(*arguments)
 
 
-def predict(predict_function, batches, order, strategy):
+def predict(predict_function, batches, order, strategy, name="predicting: batch"):
     """The model's outputs for every example, in the order of the examples.
 
     Outputs [N, ...] of tokens are padded to the longest batch: -inf, or -1 for
@@ -48,12 +48,13 @@ def predict(predict_function, batches, order, strategy):
         predict_function: built by training.steps.predict_function.
         batches: tf.data.Dataset of features, one batch a row of `order`.
         order: int [steps, B] index of each example; -1 marks padding to be dropped.
+        name: of the progress.
     """
     indices = order.reshape(-1)
     is_real = indices >= 0
     results: dict[str, list[np.ndarray]] = {}
     distributed = devices.distributed(strategy, batches)
-    for features in progress.track(distributed, len(order), "predicting: batch"):
+    for features in progress.track(distributed, len(order), name):
         for name, value in predict_function(features).items():
             results.setdefault(name, []).append(value.numpy())
         native_log.end()  # TensorFlow is up
@@ -65,6 +66,18 @@ def predict(predict_function, batches, order, strategy):
         outputs[name] = np.empty_like(stacked)
         outputs[name][indices[is_real]] = stacked
     return outputs
+
+
+def predict_all(predict_function, settings, examples, batch_size=None, **progress):
+    """`predict` for all rows; arguments as of `predict_rows`, or of `predict`.
+
+    Without a `batch_size` it is that of predictions.
+    """
+    strategy = settings.run.strategy
+    size = batch_size or settings.predict_batch_size
+    order = examples.evaluation_order(devices.fitting_batch_size(size, strategy))
+    batches = examples.batches(order, settings.pad_to)
+    return predict(predict_function, batches, order, strategy, **progress)
 
 
 def predict_rows(predict_function, examples, rows, settings):

@@ -9,6 +9,9 @@ import tensorflow as tf
 from contract import atomic_files
 from terminal import native_log, progress
 
+# Beside the progress; those of a student are what its loss is made of.
+_SHOWN = ("loss", "soft_loss", "label_loss")
+
 
 class Reporter:
     """Writes curves and texts to TensorBoard and its progress to standard error.
@@ -88,7 +91,7 @@ class Reporter:
         self._progress(
             step,
             self._total,
-            f"loss {results['loss']:.4f}",
+            " ".join(f"{n} {results[n]:.4f}" for n in _SHOWN if n in results),
             f"rate {learning_rate:.2e}",
             f"{rates['examples_per_second']:.0f} examples/s",
             f"{rates['tokens_per_second']:.0f} tokens/s",

@@ -10,7 +10,13 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline import label_maps
-from data_pipeline.classification import label_sets, labelled_texts, records, tables
+from data_pipeline.classification import (
+    label_sets,
+    labelled_texts,
+    records,
+    sources,
+    tables,
+)
 from data_pipeline.examples import packing
 from data_pipeline.files import text_rows
 from data_pipeline.text import tokenization
@@ -51,9 +57,7 @@ def source(tmp_path):
             if name in splits
         }
         columns = {"text_a": "text", "label": "label"} if layout is None else layout
-        return labelled_texts.Source(
-            files=files, layout=tables.Layout(**columns), **arguments
-        )
+        return sources.Source(files=files, layout=tables.Layout(**columns), **arguments)
 
     return make
 
@@ -144,7 +148,7 @@ def test_examples_are_named_by_line_and_id(source, tokenizer):
 
 def test_examples_of_a_task_are_named_by_guid(tokenizer):
     folder = ORIGINAL / "mrpc"
-    task = labelled_texts.Source(task_name="MRPC", data_dir=str(folder))
+    task = sources.Source(task_name="MRPC", data_dir=str(folder))
     data = load(task, ["train", "dev"], tokenizer)
     path = folder / "train.tsv"
     assert data.names("train", np.array([1, 0])) == [
@@ -162,7 +166,7 @@ def test_examples_of_tfds_are_named_by_split_and_number(tokenizer, monkeypatch):
         return ["text", "label", "idx"], enumerate(rows, start=1)
 
     monkeypatch.setattr(text_rows, "tfds_rows", read)
-    made = labelled_texts.Source(tfds_name="reviews", files={"train": "train[:3]"})
+    made = sources.Source(tfds_name="reviews", files={"train": "train[:3]"})
     data = load(made, ["train"], tokenizer)
     assert data.names("train", np.array([2, 0])) == [
         "tfds:reviews:train[:3]:3 (id 2)",
@@ -178,7 +182,7 @@ def test_labels_come_from_the_most_specific_source(source, tmp_path):
     made = source(train=ROWS)
     table = made.read("train")
     named = source(train=ROWS, label_spec="pos,neg")
-    task = labelled_texts.Source(task_name="mrpc", data_dir=str(ORIGINAL / "mrpc"))
+    task = sources.Source(task_name="mrpc", data_dir=str(ORIGINAL / "mrpc"))
     assert task.label_set(table, str(known)).names == ("0", "1")
     assert named.label_set(table, str(known)).names == ("pos", "neg")
     assert made.label_set(table, str(known)).names == ("neg", "pos")
@@ -194,7 +198,7 @@ def test_labels_of_a_trained_model_stand(source, tmp_path):
     trained = label_sets.LabelSet(("x", "y"), "multi_label", "|")
     known.write_text(label_sets.label_map_text(trained), "utf-8")
     assert source(label_spec="x,y").label_set(None, str(known)) == trained
-    task = labelled_texts.Source(task_name="mrpc", data_dir=str(ORIGINAL / "mrpc"))
+    task = sources.Source(task_name="mrpc", data_dir=str(ORIGINAL / "mrpc"))
     for made, flag, names in (
         (source(label_spec="y,x"), "--labels", "['y', 'x']"),
         (source(label_spec="x,y,z"), "--labels", "['x', 'y', 'z']"),
@@ -207,7 +211,7 @@ def test_labels_of_a_trained_model_stand(source, tmp_path):
 
 
 def test_task_has_its_own_metrics_and_pairs(tokenizer):
-    task = labelled_texts.Source(task_name="MRPC", data_dir=str(ORIGINAL / "mrpc"))
+    task = sources.Source(task_name="MRPC", data_dir=str(ORIGINAL / "mrpc"))
     data = load(task, ["dev", "test"], tokenizer)
     assert data.metrics == ("accuracy", "f1")
     assert data.has_pairs
@@ -219,15 +223,15 @@ def test_task_has_its_own_metrics_and_pairs(tokenizer):
     ("task_name", "has_pairs"), [("mrpc", True), ("cola", False), ("", False)]
 )
 def test_export_knows_of_pairs_without_reading(task_name, has_pairs):
-    assert labelled_texts.Source(task_name=task_name).has_pairs == has_pairs
+    assert sources.Source(task_name=task_name).has_pairs == has_pairs
     own = tables.Layout(text_a="a", text_b="b")
-    assert labelled_texts.Source(layout=own).has_pairs
+    assert sources.Source(layout=own).has_pairs
 
 
 def test_missing_split_names_the_flag(source):
     with pytest.raises(ValueError, match="the dev rows are needed and --dev_file is"):
         source(train=ROWS).read("dev")
-    tfds = labelled_texts.Source(tfds_name="glue/sst2", files={"dev": ""})
+    tfds = sources.Source(tfds_name="glue/sst2", files={"dev": ""})
     with pytest.raises(ValueError, match="and --tfds_dev_split is not set"):
         tfds.read("dev")
 
@@ -278,7 +282,7 @@ def test_each_file_says_whether_it_has_a_header(
         ending = "jsonl" if text[0] == "{" else "tsv" if "\t" in text else "csv"
         files[split] = str(tmp_path / f"{split}.{ending}")
         pathlib.Path(files[split]).write_text(text)
-    made = labelled_texts.Source(files=files, layout=tables.Layout(**layout))
+    made = sources.Source(files=files, layout=tables.Layout(**layout))
     if error:
         with pytest.raises(ValueError, match=re.escape(error)):
             load(made, files, tokenizer)

@@ -107,6 +107,7 @@ def test_added_tokens_are_written_beside_the_weights(tmp_path, tiny_config):
     }
     tokenizer.added_tokens = {}
     assert "added_tokens.json" not in pretrained.files(tiny_config, tokenizer)
+    assert [*pretrained.files(tiny_config, None)] == ["bert_config.json"]
 
 
 def test_config_is_read_from_a_file(tmp_path):

@@ -161,6 +161,7 @@ FINE_TUNING = {
     "pad_to_max_length": False,
     "eval_batch_size": 5,
     "predict_batch_size": 6,
+    "write_report": True,
 }
 
 
@@ -168,6 +169,7 @@ FINE_TUNING = {
 def fine_tuning_settings(command_line, monkeypatch):
     monkeypatch.setattr(command_line_lib, "values", dict)
     monkeypatch.setattr(command_line_lib, "command", str)
+    monkeypatch.setattr(command_line_lib, "defaults", lambda: {"seed": 1})
 
     def call(**changes):
         command_line(**{**FINE_TUNING, **changes})
@@ -190,6 +192,8 @@ def test_fine_tuning_is_what_the_flags_say(fine_tuning_settings):
     # A script without the flag --do_eval evaluates nothing by itself.
     assert (settings.evaluates, settings.predicts, settings.exports) == (0, 0, 1)
     assert (settings.eval_batch_size, settings.predict_batch_size) == (5, 6)
+    assert (settings.reports, settings.default_flags) == (True, {"seed": 1})
+    assert fine_tuning_settings(write_report=False).reports is False
     assert fine_tuning_settings(do_eval=True).evaluates is True
     assert fine_tuning_settings(do_train=False).run.plan is None
 

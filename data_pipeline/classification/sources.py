@@ -1,0 +1,114 @@
+"""Where labelled rows come from, and what their labels are."""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from contract import wording
+from data_pipeline.classification import label_sets, tables, tasks
+from data_pipeline.files import label_files
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the splits of a run come from: a task, files, or a TFDS data set."""
+
+    task_name: str = ""  # in tasks.TASKS; "" for own files
+    data_dir: str = ""  # of the task or the TFDS data set
+    xnli_language: str = "zh"
+    # by "train", "dev" and "test"; for TFDS, names of splits
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
+    tfds_name: str = ""
+    layout: tables.Layout = dataclasses.field(default_factory=tables.Layout)
+    label_spec: str = ""  # of --labels, or ""
+    problem_type: str = "classification"  # of own files; a task knows its own
+    separator: str = ","  # of labels of one row, for multi_label
+    allow_empty_text: bool = False
+    unlabelled_file: str = ""  # of rows that only a teacher says something of
+
+    @property
+    def task(self) -> tasks.Task | None:
+        """The task's row, or None for own files."""
+        if not self.task_name:
+            return None
+        return tasks.task_named(self.task_name, self.xnli_language)
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether examples are two texts, as far as can be said without reading."""
+        splits = self.task.splits.values() if self.task else ()
+        layouts = [self.layout, *(split.layout for split in splits)]
+        return any(layout.text_b is not None for layout in layouts)
+
+    def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
+        """Reads "train", "dev" or "test"; a test split need not have labels.
+
+        Each file says for itself whether it has a header; `like`, a split read before,
+        tells what names one may hold.
+
+        Raises:
+            ValueError: no such split was named, or its content is wrong.
+        """
+        if self.task and not self.data_dir:
+            raise ValueError(
+                f"--task_name={self.task_name} needs --data_dir; set it to the "
+                "directory with the task's files"
+            )
+        if self.task:
+            return tasks.read_split(self.task, self.data_dir, split)
+        if not self.files.get(split):
+            flag = f"tfds_{split}_split" if self.tfds_name else f"{split}_file"
+            raise ValueError(
+                f"the {split} rows are needed and --{flag} is not set; set it, or name "
+                "a task with --task_name and --data_dir"
+            )
+        options: dict[str, Any] = {
+            "labels_required": split != "test",
+            "allow_empty_text": self.allow_empty_text,
+        }
+        path, layout = self.files[split], self.layout
+        if self.tfds_name:
+            options["data_dir"] = self.data_dir or None
+            return tables.read_tfds(self.tfds_name, path, layout, **options)
+        header = like.header if like else ()
+        return tables.read_table(path, layout, other_header=header, **options)
+
+    def label_set(self, train: tables.Table | None, known: str) -> label_sets.LabelSet:
+        """The labels: the task's, of --labels, or found in training rows.
+
+        Without training rows they are those `known`: the path of the label_map.json
+        beside the model's weights, or "".
+
+        Raises:
+            ValueError: nothing says what the labels are, or the model has others.
+        """
+        found = self._labels_asked_for()
+        if train is None and known:
+            trained = label_sets.read_label_map(known, tf.io.gfile.GFile)
+            if found and found.names != trained.names:
+                flag = f"task_name={self.task_name}" if self.task else "labels"
+                raise ValueError(
+                    f"--{flag}: {wording.listing(found.names)} are not the labels that "
+                    f"the model was trained with, {wording.listing(trained.names)} "
+                    f"({known}); leave the flag out, or correct that file if it is "
+                    "wrong"
+                )
+            return trained
+        if found is None and train is not None:
+            names = label_sets.find_labels(train, self.problem_type, self.separator)
+            return label_sets.LabelSet(names, self.problem_type, self.separator)
+        if found is None:
+            raise ValueError(
+                "without training rows nothing says what the labels are; name them with"
+                " --labels, or give a checkpoint that has a label_map.json beside it"
+            )
+        return found
+
+    def _labels_asked_for(self) -> label_sets.LabelSet | None:
+        if self.task:
+            return label_sets.LabelSet(self.task.labels, self.task.problem_type)
+        if not self.label_spec:
+            return None
+        names = label_files.read_labels(self.label_spec, tf.io.gfile.GFile)
+        return label_sets.LabelSet(names, self.problem_type, self.separator)

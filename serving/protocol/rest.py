@@ -1,0 +1,211 @@
+"""The REST API of TensorFlow Serving, as a function of a request.
+
+What its documentation promises (RESTful API): status, metadata and `:predict`, rows as
+`instances` or columns as `inputs`, errors as `{"error": ...}`.
+"""
+
+import json
+import re
+from http import HTTPStatus
+from typing import Any
+from urllib import parse
+
+import tensorflow as tf
+from google.protobuf import json_format
+
+from contract import atomic_files
+from serving.protocol import json_tensors, servables
+
+_PREDICTION = re.compile(
+    r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?:(classify|regress|predict)",
+    re.IGNORECASE,
+)
+_STATUS = re.compile(
+    r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?(/metadata)?",
+    re.IGNORECASE,
+)
+_MAX_VERSION = 2**63 - 1
+_CODES = {
+    tf.errors.InvalidArgumentError: HTTPStatus.BAD_REQUEST,
+    tf.errors.FailedPreconditionError: HTTPStatus.BAD_REQUEST,
+    tf.errors.OutOfRangeError: HTTPStatus.BAD_REQUEST,
+    tf.errors.NotFoundError: HTTPStatus.NOT_FOUND,
+    tf.errors.ResourceExhaustedError: HTTPStatus.TOO_MANY_REQUESTS,
+    tf.errors.UnimplementedError: HTTPStatus.NOT_IMPLEMENTED,
+    tf.errors.UnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
+    tf.errors.DeadlineExceededError: HTTPStatus.GATEWAY_TIMEOUT,
+}
+
+
+def answer(
+    model: servables.Model, method: str, path: str, body: bytes = b""
+) -> tuple[int, str]:
+    """The HTTP status and the JSON text that answer a request."""
+    try:
+        return HTTPStatus.OK, _answer(model, method, path.partition("?")[0], body)
+    except tf.errors.OpError as error:
+        status = _CODES.get(type(error), HTTPStatus.INTERNAL_SERVER_ERROR)
+        return status, error_text(atomic_files.reason(error))
+    except RecursionError:
+        text = "JSON Parse error: lists or objects are nested too deep"
+        return HTTPStatus.BAD_REQUEST, error_text(text)
+
+
+def error_text(message: str) -> str:
+    """The JSON of an error."""
+    return json.dumps({"error": message}, ensure_ascii=False)
+
+
+def _answer(model, method, path, body):
+    found = _PREDICTION.fullmatch(path) if method == "POST" else None
+    if found:
+        name, number = _asked(found)
+        if found[4].lower() != "predict":
+            raise servables.invalid(
+                f"the signatures of {model.name} are for :predict, not for :{found[4]}"
+            )
+        return _predict(model, name, number, _parse(body))
+    found = _STATUS.fullmatch(path) if method == "GET" else None
+    if not found:
+        raise servables.invalid(f"Malformed request: {method} {path}")
+    name, number = _asked(found)
+    return (_metadata if found[4] else _status)(model, name, number)
+
+
+def _asked(found):
+    """Name and version, or None, in an address."""
+    if found[3]:
+        raise servables.invalid(f"Unrecognized servable version label: {found[3]}")
+    if found[2] and int(found[2][:20]) > _MAX_VERSION:
+        raise servables.invalid(f"Failed to convert version: {found[2]} to numeric.")
+    return parse.unquote(found[1]), int(found[2]) if found[2] else None
+
+
+def _status(model, name, number):
+    model.version(name, number)
+    versions = sorted(model.versions, reverse=True) if number is None else [number]
+    states = [
+        {
+            "version": str(version),
+            "state": "AVAILABLE",
+            "status": {"error_code": "OK", "error_message": ""},
+        }
+        for version in versions
+    ]
+    return json.dumps({"model_version_status": states}, indent=1)
+
+
+def _metadata(model, name, number):
+    version = model.version(name, number)
+    number = max(model.versions) if number is None else number
+    definitions = {
+        key: json_format.MessageToDict(
+            definition,
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=True,
+        )
+        for key, definition in version.signatures.items()
+    }
+    spec = {"name": name, "signature_name": "", "version": str(number)}
+    return json.dumps(
+        {
+            "model_spec": spec,
+            "metadata": {"signature_def": {"signature_def": definitions}},
+        },
+        indent=1,
+    )
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body.decode())
+    except UnicodeDecodeError as error:
+        raise servables.invalid(
+            f"JSON Parse error: byte {error.start} is not UTF-8; text that is not is "
+            'given as {"b64": ...}'
+        ) from error
+    except ValueError as error:
+        raise servables.invalid(f"JSON Parse error: {error}") from error
+    if not isinstance(found, dict):
+        raise servables.invalid(
+            f"JSON Value: {json_tensors.shown(found)} Is not object"
+        )
+    return found
+
+
+def _predict(model, name, number, request):
+    signature_name = request.get("signature_name", "")
+    if not isinstance(signature_name, str):
+        raise servables.invalid(
+            f"JSON Value: {json_tensors.shown(signature_name)} not formatted "
+            "correctly. 'signature_name' key must be a string value."
+        )
+    version = model.version(name, number)
+    infos = version.signature(signature_name).inputs
+    dtypes = {key: tf.as_dtype(infos[key].dtype) for key in sorted(infos)}
+    keys = {"instances", "inputs"} & {*request}
+    if keys == {"instances"}:
+        arrays = _of_rows(request["instances"], dtypes)
+        outputs = version.predict(signature_name, arrays)
+        return f'{{"predictions": {json_tensors.by_row(outputs)}}}'
+    if keys == {"inputs"}:
+        arrays = _of_columns(request["inputs"], dtypes)
+        outputs = version.predict(signature_name, arrays)
+        return f'{{"outputs": {json_tensors.by_column(outputs)}}}'
+    raise servables.invalid(
+        "expecting only one of 'inputs' or 'instances' keys to exist"
+        if keys
+        else "Missing 'inputs' or 'instances' key"
+    )
+
+
+def _of_rows(instances, dtypes):
+    if not isinstance(instances, list):
+        raise servables.invalid("Excepting 'instances' to be an list/array")
+    if not instances:
+        raise servables.invalid(
+            "No values in 'instances' array; a batch of no rows is given as 'inputs'"
+        )
+    are_objects = _is_object(instances[0])
+    if not are_objects and len(dtypes) > 1:
+        raise servables.invalid(
+            "'instances' is a plain list, but the inputs are several: give an object "
+            f"with {', '.join(dtypes)} for each"
+        )
+    for i, instance in enumerate(instances):
+        if _is_object(instance) != are_objects:
+            raise servables.invalid(
+                f"element {i} of 'instances' is {json_tensors.shown(instance)}; the "
+                f"first is {'an' if are_objects else 'no'} object"
+            )
+        if are_objects and set(instance) != set(dtypes):
+            raise servables.invalid(
+                f"Failed to process element: {i} of 'instances' list. JSON object: "
+                f"{json_tensors.shown(instance)} keys must be equal to: "
+                f"{','.join(dtypes)}"
+            )
+    if not are_objects:
+        ((name, dtype),) = dtypes.items()
+        return {name: json_tensors.rows(instances, dtype)}
+    return {
+        name: json_tensors.rows([instance[name] for instance in instances], dtype)
+        for name, dtype in dtypes.items()
+    }
+
+
+def _of_columns(inputs, dtypes):
+    if not _is_object(inputs):
+        if len(dtypes) > 1:
+            raise servables.invalid(
+                "'inputs' is a plain value/list, but the inputs are several: give an "
+                f"object with {', '.join(dtypes)}"
+            )
+        inputs = dict.fromkeys(dtypes, inputs)
+    for name in dtypes:
+        if name not in inputs:
+            raise servables.invalid(f"Missing named input: {name} in 'inputs' object.")
+    return {name: json_tensors.array(inputs[name], dtypes[name]) for name in dtypes}
+
+
+def _is_object(value):
+    return isinstance(value, dict) and not json_tensors.is_bytes(value)

@@ -1,0 +1,101 @@
+"""Asks a model server by REST, with nothing but the standard library."""
+
+import contextlib
+import http.client
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib import error, parse, request
+
+PORT, GRPC_PORT = 8501, 8500  # where TensorFlow Serving listens unless told otherwise
+_SHOWN = 300  # characters of a server's message
+
+
+class Calls:
+    """A model of a server; `version` 0 is the newest.
+
+    Raises from every method:
+        ValueError: the server does not answer, or refuses the request.
+    """
+
+    def __init__(
+        self, address: str, model: str, version: int, timeout_seconds: float
+    ) -> None:
+        self._address = address
+        self._timeout_seconds = timeout_seconds
+        self._model = f"/v1/models/{parse.quote(model, safe='')}"
+        if version:
+            self._model += f"/versions/{version}"
+
+    def signatures(self) -> dict[str, Any]:
+        """{name: SignatureDef as JSON} of what the model offers."""
+        answer = self._call("/metadata")
+        return self._part(answer, "metadata", "signature_def", "signature_def")
+
+    def predict(
+        self, signature: str, inputs: Mapping[str, Sequence[str]]
+    ) -> dict[str, Any]:
+        """The outputs by name, as nested lists; one alone has the name ""."""
+        body = json.dumps({"signature_name": signature, "inputs": inputs})
+        outputs = self._part(self._call(":predict", body.encode()), "outputs")
+        return outputs if isinstance(outputs, dict) else {"": outputs}
+
+    def _part(self, answer: Any, *keys: str) -> Any:
+        try:
+            for key in keys:
+                answer = answer[key]
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{self._address}: the answer has no {'.'.join(keys)}; is a model "
+                "server listening there?"
+            ) from error
+        return answer
+
+    def _call(self, method: str, body: bytes | None = None) -> Any:
+        url = f"http://{self._address}{self._model}{method}"
+        headers = {"Content-Type": "application/json"}
+        try:
+            asked = request.Request(url, body, headers)
+            with request.urlopen(asked, timeout=self._timeout_seconds) as answer:
+                return json.load(answer)
+        except error.HTTPError as refusal:
+            with refusal:
+                raise ValueError(f"{url}: {_message(refusal)}") from refusal
+        except TimeoutError as late:
+            raise ValueError(too_late(self._address, self._timeout_seconds)) from late
+        except error.URLError as failure:
+            if isinstance(failure.reason, TimeoutError):
+                text = too_late(self._address, self._timeout_seconds)
+            else:
+                text = no_server(self._address, failure.reason, "REST", PORT)
+            raise ValueError(text) from failure
+        except (http.client.HTTPException, OSError, ValueError) as failure:
+            raise ValueError(
+                f"{url}: the answer is no JSON over HTTP ({failure!r:.80}); is this "
+                f"the REST port, {PORT} by default?"
+            ) from failure
+
+
+def _message(refusal: error.HTTPError) -> str:
+    """What the server says is wrong, on one line."""
+    text = refusal.read().decode("utf-8", "replace")
+    with contextlib.suppress(ValueError, TypeError, KeyError):  # a proxy's, perhaps
+        text = json.loads(text)["error"]
+    first = " ".join(str(text).split())[:_SHOWN] or refusal.reason
+    return f"{first} (HTTP {refusal.code})"
+
+
+def too_late(address: str, timeout_seconds: float) -> str:
+    """What to say when a server takes too long."""
+    return (
+        f"{address}: no answer within {timeout_seconds:g} seconds; raise "
+        "--timeout_seconds, or give fewer or shorter texts"
+    )
+
+
+def no_server(address: str, reason: object, protocol: str, port: int) -> str:
+    """What to say when nothing listens."""
+    return (
+        f"{address}: no server answers ({' '.join(str(reason).split())[:_SHOWN]}); "
+        f"start one, or correct --address ({protocol} is port {port} by default)"
+    )

@@ -1,0 +1,140 @@
+"""Loaded versions of a model by number: what servers of any protocol answer from.
+
+Wrong requests raise the errors of `tf.errors`, whose codes are those of gRPC.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+
+DEFAULT_SIGNATURE = "serving_default"
+_SERVE_TAG = "serve"
+Arrays = Mapping[str, np.ndarray]
+
+
+class Version:
+    """One SavedModel.
+
+    Args:
+        signatures: by name, as they lie in the file.
+        call: name of a signature, its inputs -> its outputs, {name: array} each.
+    """
+
+    def __init__(
+        self,
+        signatures: Mapping[str, meta_graph_pb2.SignatureDef],
+        call: Callable[[str, Arrays], Arrays],
+    ):
+        self.signatures = signatures
+        self.call = call
+
+    def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
+        """A signature that can be asked; "" is the default one.
+
+        Raises:
+            tf.errors.InvalidArgumentError: there is none of this name.
+        """
+        name = name or DEFAULT_SIGNATURE
+        found = {key: value for key, value in self.signatures.items() if value.inputs}
+        if name not in found:
+            raise invalid(
+                f'Serving signature name: "{name}" not found in signature def; there '
+                f"are {', '.join(sorted(found))}"
+            )
+        return found[name]
+
+    def predict(self, name: str, arrays: Arrays) -> Arrays:
+        """The outputs of a signature; strings are arrays of `bytes` objects.
+
+        Raises:
+            tf.errors.InvalidArgumentError: names, types or shapes of the inputs are
+                not those of the signature.
+            tf.errors.OpError: the model has failed.
+        """
+        inputs = self.signature(name).inputs
+        if set(arrays) != set(inputs):
+            raise invalid(
+                f"inputs are {', '.join(sorted(arrays)) or 'none'}; the signature "
+                f"takes {', '.join(sorted(inputs))}"
+            )
+        for key, info in inputs.items():
+            _check(key, arrays[key], info)
+        return self.call(name or DEFAULT_SIGNATURE, arrays)
+
+
+class Model(NamedTuple):
+    """Versions under one name; the largest number answers where none is asked for."""
+
+    name: str
+    versions: Mapping[int, Version]
+
+    def version(self, name: str, number: int | None = None) -> Version:
+        """The one asked for.
+
+        Raises:
+            tf.errors.NotFoundError: of another name or number.
+        """
+        wanted = max(self.versions) if number is None else number
+        if name == self.name and wanted in self.versions:
+            return self.versions[wanted]
+        known = ", ".join(map(str, sorted(self.versions)))
+        asked = f"Latest({name})" if number is None else f"Specific({name}, {number})"
+        raise tf.errors.NotFoundError(
+            None,
+            None,
+            f"Servable not found for request: {asked}; {self.name} is here, in "
+            f"version {known}",
+        )
+
+
+def open_version(directory: str) -> Version:
+    """Loads one SavedModel."""
+    with tf.io.gfile.GFile(os.path.join(directory, "saved_model.pb"), "rb") as file:
+        graphs = saved_model_pb2.SavedModel.FromString(file.read()).meta_graphs
+    (graph,) = (g for g in graphs if _SERVE_TAG in g.meta_info_def.tags)
+    loaded = tf.saved_model.load(directory)
+
+    def call(name, arrays):
+        tensors = {key: tf.constant(array) for key, array in arrays.items()}
+        outputs = loaded.signatures[name](**tensors)
+        return {key: value.numpy() for key, value in outputs.items()}
+
+    return Version(dict(graph.signature_def), call)
+
+
+def warm(model: Model) -> None:
+    """Asks each version one text, for the first answer takes some seconds."""
+    for version in model.versions.values():
+        inputs = version.signature("").inputs
+        if all(info.dtype == tf.string.as_datatype_enum for info in inputs.values()):
+            version.predict("", dict.fromkeys(inputs, np.array([b"a"], object)))
+
+
+def load(name: str, directory: str) -> Model:
+    """A model of one version, whose number is the directory's name, or else 1."""
+    folder = os.path.basename(directory.rstrip("/"))
+    number = int(folder) if folder.isdigit() else 1
+    return Model(name, {number: open_version(directory)})
+
+
+def _check(name, array, info):
+    dtype = tf.as_dtype(info.dtype)
+    given = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
+    if given != dtype:
+        raise invalid(f"{name} is of type {given.name}, the model takes {dtype.name}")
+    shape = tf.TensorShape(info.tensor_shape)
+    if not shape.is_compatible_with(array.shape):
+        raise invalid(
+            f"{name} has shape {list(array.shape)}, the model takes "
+            f"{[size if size is not None else -1 for size in shape.as_list()]}"
+        )
+
+
+def invalid(text: str) -> tf.errors.InvalidArgumentError:
+    """The error of a request that no model could answer."""
+    return tf.errors.InvalidArgumentError(None, None, text)

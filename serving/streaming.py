@@ -1,0 +1,268 @@
+"""Lines of examples to lines of answers: in order, as they come, in bounded memory."""
+
+import collections
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+# Texts that wait to be asked, of which those of similar length are asked together.
+LOOK_AHEAD_LINES = 2048
+LOOK_AHEAD_BYTES = 2**24
+BATCH_LINES = 32
+BATCH_BYTES = 2**18  # of long contexts few go through the network together
+MAX_LINE_BYTES = 2**24
+# Seconds from the first text that waits to the moment it is asked, alone if need be.
+PAUSE_SECONDS = 0.05
+FORMATS = ("jsonl", "lines")
+_BLOCK_BYTES = 2**16
+_SHOWN = 60  # characters of a wrong line that an error repeats
+_LONG_TEXT = "context"  # not repeated beside its answer
+
+# Columns of texts -> an answer for each row; ValueError if a row has none.
+Predict = Callable[..., Sequence[dict[str, Any]]]
+
+
+class Example(NamedTuple):
+    """One line: its texts or what is wrong; what it has beside is passed on."""
+
+    number: int
+    texts: tuple[str, ...] = ()
+    passed: dict[str, Any] = {}  # noqa: RUF012  (never changed)
+    error: str = ""
+
+
+def split(read: Callable[[], bytes]) -> Iterator[bytes]:
+    """Lines of what `read` returns until it returns nothing, without their ends.
+
+    Of a line longer than MAX_LINE_BYTES a beginning that is longer than that.
+    """
+    parts: list[bytes] = []
+    size = 0
+    while block := read():
+        *pieces, tail = block.split(b"\n")
+        for piece in pieces:
+            yield b"".join([*parts, piece])
+            parts, size = [], 0
+        if tail and size <= MAX_LINE_BYTES:
+            parts.append(tail)
+            size += len(tail)
+    if parts:
+        yield b"".join(parts)
+
+
+def parse(line: bytes, number: int, names: Sequence[str], input_format: str) -> Example:
+    """The example in a line, from 1 in number.
+
+    Args:
+        names: what the model asks for, such as question and context.
+        input_format: "jsonl", an object with `names` or the string of the one; or
+            "lines", text with tabs between the texts.
+    """
+    try:
+        texts, passed = _parts(line, number, names, input_format)
+    except ValueError as error:
+        return Example(number, error=str(error))
+    return Example(number, texts, passed)
+
+
+def _parts(line, number, names, input_format):
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueError(f"longer than {MAX_LINE_BYTES} bytes; give less text")
+    line = line.removesuffix(b"\r")
+    if number == 1:
+        line = line.removeprefix(b"\xef\xbb\xbf")
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"not UTF-8 at byte {error.start}; convert the file, e.g. with iconv"
+        ) from error
+    if input_format == "lines":
+        texts = tuple(text.split("\t"))
+        if len(texts) != len(names):
+            raise ValueError(
+                f"{len(texts)} texts; give {', '.join(names)}, with a tab between two"
+            )
+        return texts, {}
+    value = _json(text)
+    if "\\ud" in text.lower():  # which alone can bring half of a pair
+        _check_unicode(value)
+    if isinstance(value, str) and len(names) == 1:
+        value = {names[0]: value}
+    if not isinstance(value, dict):
+        raise ValueError(f"{text[:_SHOWN]!r} is no object with {', '.join(names)}")
+    for name in names:
+        if not isinstance(value.get(name), str):
+            given = (
+                f"{json.dumps(value[name]):.{_SHOWN}}" if name in value else "absent"
+            )
+            raise ValueError(f"{name} is {given}; give a string")
+    passed = {key: value[key] for key in value if key not in names}
+    return tuple(value[name] for name in names), passed
+
+
+def _json(text):
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("not JSON: nested too deep") from error
+    except ValueError as error:
+        raise ValueError(
+            f"not JSON: {error}: {text[:_SHOWN]!r}; give --input_format=lines for "
+            "plain text"
+        ) from error
+
+
+def _check_unicode(value):
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            "half of a surrogate pair is not Unicode; give both halves or none"
+        ) from error
+
+
+class Ahead:
+    """Reads lines in a thread of its own, a bounded number ahead of who takes them."""
+
+    def __init__(self, lines: Iterable[bytes], max_lines: int, max_bytes: int):
+        self._max_lines, self._max_bytes = max_lines, max_bytes
+        self._lines: collections.deque[bytes] = collections.deque()
+        self._num_bytes = 0
+        self._is_over = False
+        self._error: BaseException | None = None
+        self._change = threading.Condition()
+        # A read can wait for ever, and must not keep the process from ending.
+        threading.Thread(target=self._read, args=(lines,), daemon=True).start()
+
+    def _read(self, lines):
+        try:
+            for line in lines:
+                with self._change:
+                    self._lines.append(line)
+                    self._num_bytes += len(line)
+                    self._change.notify()
+                    self._change.wait_for(lambda: self._has_room() or self._is_over)
+                    if self._is_over:
+                        return
+        except BaseException as error:
+            self._error = error
+        self.stop()
+
+    def _has_room(self):
+        few = len(self._lines) < self._max_lines
+        return few and self._num_bytes < self._max_bytes
+
+    def take(self) -> list[bytes]:
+        """What there is after a full look-ahead, a pause or the end; [] at the end.
+
+        Raises what reading has raised, when all before was taken.
+        """
+        with self._change:
+            self._change.wait_for(lambda: self._lines or self._is_over)
+            self._change.wait_for(
+                lambda: not self._has_room() or self._is_over, PAUSE_SECONDS
+            )
+            found = list(self._lines)
+            self._lines.clear()
+            self._num_bytes = 0
+            self._change.notify()
+        if not found and self._error:
+            raise self._error
+        return found
+
+    def stop(self) -> None:
+        """Ends the thread before its next line."""
+        with self._change:
+            self._is_over = True
+            self._change.notify_all()
+
+
+def answers(
+    lines: Iterable[bytes],
+    names: Sequence[str],
+    predict: Predict,
+    *,
+    input_format: str = "jsonl",
+    look_ahead_lines: int = LOOK_AHEAD_LINES,
+) -> Iterator[dict[str, Any]]:
+    """The object that answers each line, in the order of the lines.
+
+    It has what the line has, without a context, and what the model says; or `error`,
+    and `line`, its number from 1.
+    """
+    ahead = Ahead(lines, look_ahead_lines, LOOK_AHEAD_BYTES)
+    number = 0
+    try:
+        while taken := ahead.take():
+            examples = [
+                parse(line, number + i, names, input_format)
+                for i, line in enumerate(taken, start=1)
+            ]
+            number += len(examples)
+            del taken
+            yield from _in_order(examples, names, predict)
+    finally:
+        ahead.stop()
+
+
+def _in_order(examples, names, predict):
+    """Answers of a look-ahead, each as soon as all before it are there."""
+    first = examples[0].number
+    found: dict[int, dict[str, Any]] = {
+        example.number: _failed(example, example.error)
+        for example in examples
+        if example.error
+    }
+    done = 0
+    for batch in batches([example for example in examples if not example.error]):
+        for example, answer in zip(batch, _ask(batch, predict), strict=True):
+            found[example.number] = _joined(example, names, answer)
+        while first + done in found:
+            yield found.pop(first + done)
+            done += 1
+    yield from (found[key] for key in sorted(found))
+
+
+def batches(examples: Sequence[Example]) -> Iterator[list[Example]]:
+    """Examples of similar length, the shortest first."""
+    ranked = sorted(examples, key=lambda example: sum(map(len, example.texts)))
+    batch: list[Example] = []
+    size = 0
+    for example in ranked:
+        length = sum(map(len, example.texts))
+        if batch and (len(batch) == BATCH_LINES or size + length > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(example)
+        size += length
+    if batch:
+        yield batch
+
+
+def _ask(batch, predict):
+    """An answer for each example; of one that the model fails on, an error."""
+    columns = [list(column) for column in zip(*(e.texts for e in batch), strict=True)]
+    try:
+        return predict(*columns)
+    except ValueError as error:
+        if len(batch) == 1:
+            return [_failed(batch[0], str(error))]
+    return [answer for example in batch for answer in _ask([example], predict)]
+
+
+def _failed(example, error):
+    return {"error": error, "line": example.number}
+
+
+def _joined(example, names, answer):
+    if "error" in answer:
+        return answer
+    if taken := sorted(example.passed.keys() & answer.keys()):
+        return _failed(
+            example, f"{', '.join(taken)} is what the answer says; name it otherwise"
+        )
+    texts = dict(zip(names, example.texts, strict=True))
+    texts.pop(_LONG_TEXT, None)
+    return {**example.passed, **texts, **answer}

@@ -1,0 +1,118 @@
+"""Tests of data_pipeline/classification/soft_labels.py, with a teacher made up."""
+
+import numpy as np
+import pytest
+
+from data_pipeline.classification import (
+    label_sets,
+    labelled_texts,
+    records,
+    soft_labels,
+    sources,
+)
+from data_pipeline.text import tokenization
+from tests import parsed_records, tiny
+
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
+TEACHERS = [*VOCAB[:4], "film", "bad"]
+METRICS = {"classification": ("accuracy",), "multi_label": ("f1_micro",)}
+
+
+@pytest.fixture
+def taught(tmp_path):
+    """A function that gives the student's rows, its SoftLabels, and what was asked."""
+    header = ("text", "label")
+    train = [("a good film", "good"), ("bad", "bad")]
+    more = [("a film", "not read"), ("a bad film", "bad"), ("a a", "")]
+    source = sources.Source(
+        files={"train": str(tiny.write_tsv(tmp_path / "train.tsv", header, train))},
+        unlabelled_file=str(tiny.write_tsv(tmp_path / "more.tsv", header, more)),
+    )
+
+    def make(identity="0123"):
+        tokenizer = tokenization.BertTokenizer(VOCAB)
+        rest = {"label_map": "", "default_metrics": METRICS}
+        data = labelled_texts.load(source, ["train"], tokenizer, 8, **rest)
+        data = soft_labels.with_unlabelled(data, source, 8)
+        asked = []
+
+        def predict(rows, name):
+            """The number of the teacher's words in a row, and its place."""
+            asked.append(name)
+            words = rows.packed.tokens >= 4
+            counts = np.add.reduceat(words, rows.packed.splits[:-1], dtype=np.float32)
+            return {"logits": np.stack([counts, np.arange(len(counts))], axis=1)}
+
+        encode = labelled_texts.encoder(tokenization.BertTokenizer(TEACHERS), 8)
+        return data, soft_labels.SoftLabels(data, encode, 8, predict, identity), asked
+
+    return make
+
+
+def test_rows_without_labels_follow_those_with(taught, tmp_path):
+    data, soft, asked = taught()
+    rows = soft.training_examples(2.0, 0.5)["train"]
+    assert len(rows) == 5 and asked == []  # until batches are wanted
+    order = np.array([[4, 0], [1, 2], [3, 3]], np.int32)
+    for _ in range(2):
+        first, second, third = rows.batches(order, None).as_numpy_iterator()
+    assert asked == ["teacher, train rows: batch", "teacher, unlabelled rows: batch"]
+    # As the student tokenizes them: a a; a good film; bad; a film; a bad film.
+    assert first["input_ids"].tolist() == [[2, 7, 7, 3, 0], [2, 7, 4, 6, 3]]
+    assert second["input_ids"].tolist() == [[2, 5, 3, 0], [2, 7, 6, 3]]
+    assert first["is_labelled"].tolist() == [0.0, 1.0]
+    assert second["is_labelled"].tolist() == [1.0, 0.0]
+    assert first["label_ids"][1] == 1 and second["label_ids"][0] == 0  # bad, good
+    # The teacher knows film and bad alone.
+    assert first["teacher_logits"].tolist() == [[0.0, 2.0], [1.0, 0.0]]
+    assert second["teacher_logits"].tolist() == [[1.0, 1.0], [1.0, 0.0]]
+    assert third["teacher_logits"].tolist() == [[2.0, 1.0]] * 2
+    assert rows.names(np.array([4, 1])) == [
+        f"{tmp_path}/more.tsv:4 (id 2)",
+        f"{tmp_path}/train.tsv:3 (id 1)",
+    ]
+    assert soft.logits("train").tolist() == [[1.0, 0.0], [1.0, 1.0]]
+    assert data.tables["unlabelled"].labels is None
+
+
+def test_digest_tells_teachers_and_rows_apart(taught, tmp_path):
+    def digest(soft, *numbers):
+        return soft.training_examples(*numbers)["train"].digest()
+
+    _, soft, _ = taught()
+    first = digest(soft, 2.0, 0.5)
+    assert first.startswith("5 examples, digest ")
+    assert first.endswith(", teacher 0123 at temperature 2.0, weight 0.5")
+    assert digest(soft, 2.0, 0.5) == first
+    tiny.write_tsv(tmp_path / "more.tsv", ("text",), [("good",)] * 3)
+    others = {digest(soft, 3.0, 0.5), digest(soft, 2.0, 0.4)}
+    others.add(digest(taught()[1], 2.0, 0.5))
+    assert len({first, *others}) == 4 and "4567" in digest(taught("4567")[1], 2.0, 0.5)
+
+
+def test_without_training_rows_nothing_is_added(taught):
+    data, soft, _ = taught()
+    del data.packed["train"]
+    assert soft.training_examples(2.0, 0.5) == {}
+    source = sources.Source(unlabelled_file="missing.tsv")
+    assert soft_labels.with_unlabelled(data, source, 8) is data
+
+
+def test_teacher_needs_the_classes_of_its_student():
+    ours = label_sets.LabelSet(("bad", "good"))
+    soft_labels.check_classes("t", label_sets.LabelSet(("bad", "good")), ours)
+    for theirs, said in (
+        (None, "nothing says what its classes are called; put a label_map.json"),
+        (label_sets.LabelSet(("good", "bad")), "--labels=good,bad gives the student"),
+        (label_sets.LabelSet((), "regression"), "trained for regression"),
+        (object(), "trained for tagging"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            soft_labels.check_classes("t", theirs, ours)
+
+
+def test_records_have_no_rows_without_labels(taught, tmp_path):
+    data, *_ = taught()
+    records.write(str(tmp_path), data, 8)
+    assert [path.name for path in tmp_path.glob("*.tf_record")] == ["train.tf_record"]
+    assert len(list(parsed_records.serialized(tmp_path / "train.tf_record"))) == 2

@@ -1,0 +1,287 @@
+"""Tests of serving/protocol/rest.py: what TensorFlow Serving's documentation shows."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from serving.protocol import json_tensors, rest, servables
+
+ROWS = ["serving_default", "pair", "number", "image"]
+
+
+def definition(inputs, outputs):
+    """A signature with {name: (dtype, shape)}, of which a None is any size."""
+    found = meta_graph_pb2.SignatureDef(method_name="tensorflow/serving/predict")
+    for tensors, given in ((found.inputs, inputs), (found.outputs, outputs)):
+        for name, (dtype, shape) in given.items():
+            tensors[name].name = f"{name}:0"
+            tensors[name].dtype = dtype.as_datatype_enum
+            tensors[name].tensor_shape.CopyFrom(tf.TensorShape(shape).as_proto())
+    return found
+
+
+SIGNATURES = {
+    "serving_default": definition(
+        {"text": (tf.string, [None])},
+        {"size": (tf.int32, [None]), "upper": (tf.string, [None])},
+    ),
+    "pair": definition(
+        {"text_a": (tf.string, [None]), "text_b": (tf.string, [None])},
+        {"joined": (tf.string, [None])},
+    ),
+    "number": definition({"x": (tf.float32, [None])}, {"y": (tf.float32, [None])}),
+    "ids": definition({"ids": (tf.int32, [None, None])}, {"sums": (tf.int32, [None])}),
+    "image": definition({"raw": (tf.string, [None])}, {"raw_bytes": (tf.string, None)}),
+    "out_of_memory": definition({"x": (tf.float32, [None])}, {}),
+    "__saved_model_init_op": definition({}, {}),
+}
+
+
+def call(signature, arrays):
+    if signature == "serving_default":
+        texts = arrays["text"]
+        return {
+            "size": np.array([len(text) for text in texts], np.int32),
+            "upper": np.array([text.upper() for text in texts], object),
+        }
+    if signature == "pair":
+        return {"joined": arrays["text_a"] + b"+" + arrays["text_b"]}
+    if signature == "ids":
+        return {"sums": arrays["ids"].sum(axis=1)}
+    if signature == "image":
+        return {"raw_bytes": arrays["raw"]}
+    if signature == "out_of_memory":
+        raise tf.errors.ResourceExhaustedError(None, None, "no room\n at Einsum")
+    return {"y": arrays["x"] / 2 + 3}
+
+
+MODEL = servables.Model(
+    "half", {number: servables.Version(SIGNATURES, call) for number in (1, 12)}
+)
+
+
+def ask(body, path="/v1/models/half:predict"):
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    status, text = rest.answer(MODEL, "POST", path, raw)
+    return int(status), json.loads(text)
+
+
+def test_rows_and_columns_answer_as_documented():
+    numbers = {"signature_name": "number"}
+    assert ask({**numbers, "instances": [1.0, 2.0, 5.0]}) == (
+        200,
+        {"predictions": [3.5, 4.0, 5.5]},
+    )
+    assert ask({**numbers, "inputs": [1.0, 2, 5.0]})[1] == {"outputs": [3.5, 4.0, 5.5]}
+    by_name = {"instances": [{"text": "ab"}, {"text": "é"}]}
+    rows = [{"size": 2, "upper": "AB"}, {"size": 2, "upper": "é"}]
+    assert ask(by_name) == (200, {"predictions": rows})
+    assert ask({"instances": ["ab", "é"]})[1] == {"predictions": rows}
+    columns = {"size": [2, 2], "upper": ["AB", "é"]}
+    for inputs in (["ab", "é"], {"text": ["ab", "é"], "other": 1}):
+        assert ask({"inputs": inputs})[1] == {"outputs": columns}
+    pair = {"signature_name": "pair"}
+    rows = [{"text_a": "a", "text_b": "b"}, {"text_b": "d", "text_a": "c"}]
+    assert ask({**pair, "instances": rows})[1] == {"predictions": ["a+b", "c+d"]}
+    columns = {"text_a": ["a", "c"], "text_b": ["b", "d"]}
+    assert ask({**pair, "inputs": columns})[1] == {"outputs": ["a+b", "c+d"]}
+    ids = {"signature_name": "ids"}
+    assert ask({**ids, "instances": [[1, 2], [3, 4]]})[1] == {"predictions": [3, 7]}
+
+
+def test_version_and_percent_signs_of_the_path_count():
+    body = {"instances": ["a"]}
+    for path in ("half/versions/1", "half/versions/12", "%68alf"):
+        assert ask(body, f"/v1/models/{path}:predict")[0] == 200
+    assert ask(body, "/V1/Models/half:Predict?x=1")[0] == 200
+
+
+def test_bytes_are_base64():
+    raw = {"b64": "/wBh"}
+    rows = {"signature_name": "image", "instances": [raw, {"b64": ""}]}
+    assert ask(rows)[1] == {"predictions": [raw, {"b64": ""}]}
+    columns = {"signature_name": "image", "inputs": {"raw": [raw]}}
+    assert ask(columns)[1] == {"outputs": [raw]}
+    # Of an output that holds text: what is not UTF-8 is replaced.
+    assert ask({"instances": [raw]})[1]["predictions"][0]["upper"] == "\ufffd\0A"
+
+
+def test_zero_rows_are_columns_of_none():
+    assert ask({"inputs": {"text": []}})[1] == {"outputs": {"size": [], "upper": []}}
+    status, found = ask({"instances": []})
+    assert status == 400 and "given as 'inputs'" in found["error"]
+
+
+def test_texts_of_every_kind_arrive_as_they_are():
+    texts = ["", "   ", "a\0b\0", "\U0001f600\u2028", 'q"\\\n', "x" * 2**20]
+    found = ask({"instances": texts})[1]["predictions"]
+    assert [row["size"] for row in found] == [len(text.encode()) for text in texts]
+    assert [row["upper"] for row in found[:-1]] == [
+        text.encode().upper().decode() for text in texts[:-1]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.2, "0.2"),
+        (1.0, "1.0"),
+        (9000000.0, "9e+06"),
+        (0.00003, "3e-05"),
+        (1 / 3, "0.333333343"),
+        (16777216.0, "16777216.0"),
+        (-0.0, "-0.0"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
+    ],
+)
+def test_numbers_are_printed_as_tensorflow_serving_does(value, text):
+    """Six digits where these give the same float32, else nine; `.0` if whole."""
+    assert json_tensors.by_column({"y": np.array([value], np.float32)}) == f"[{text}]"
+
+
+def test_random_numbers_come_back_as_they_were():
+    bits = np.random.default_rng(3).integers(0, 2**32, 3000, np.uint32)
+    for values in (bits.view(np.float32), bits.view(np.float64)):
+        text = json_tensors.by_column({"y": values.reshape(-1, 5)})
+        found = np.array(json.loads(text), values.dtype)
+        np.testing.assert_array_equal(found, values.reshape(-1, 5))
+
+
+WRONG = {
+    b"": "JSON Parse error",
+    b"{": "JSON Parse error",
+    b"[1]": "Is not object",
+    b'{"instances": ["\xff"]}': "byte 16 is not UTF-8",
+    b"[" * 100000: "nested too deep",
+    b'{"instances": ' + b"[" * 900 + b"]" * 900 + b"}": "nested too deep",
+    b"{}": "Missing 'inputs' or 'instances' key",
+    b'{"instances": ["a"], "inputs": ["a"]}': "expecting only one",
+    b'{"instances": "a"}': "to be an list/array",
+    b'{"instances": [1]}': "element: 0 of 'instances' list. Error: JSON Value: 1 Type: "
+    "Number is not of expected type: string",
+    b'{"instances": ["a", null]}': "element: 1",
+    b'{"instances": [["a"]]}': "text has shape [1, 1], the model takes [-1]",
+    b'{"instances": ["a", ["b"]]}': "element 1",
+    b'{"instances": ["a", {"text": "b"}]}': "element 1",
+    b'{"instances": [{"txt": "a"}]}': "keys must be equal to: text",
+    b'{"instances": ["\\ud800"]}': "half of a surrogate pair",
+    b'{"instances": [{"b64": "*"}]}': "base64",
+    b'{"instances": [{"b64": 1}]}': "base64",
+    b'{"inputs": "a"}': "text has shape [], the model takes [-1]",
+    b'{"inputs": {"b64": "YQ=="}}': "text has shape []",
+    b'{"inputs": {"txt": ["a"]}}': "Missing named input: text",
+    b'{"inputs": [["a"], ["b", "c"]]}': "a list of 2 stands where a list of 1 has to",
+    b'{"inputs": ["a"], "signature_name": 1}': "must be a string value",
+    b'{"inputs": ["a"], "signature_name": "no"}': 'name: "no" not found in signature',
+    b'{"inputs": ["a"], "signature_name": "__saved_model_init_op"}': "not found",
+    b'{"signature_name": "pair", "inputs": ["a"]}': "text_a, text_b",
+    b'{"signature_name": "pair", "instances": ["a"]}': "text_a, text_b",
+    b'{"signature_name": "pair", "instances": [{"text_a": "a"}]}': "text_a,text_b",
+    b'{"signature_name": "pair", "inputs": {"text_a": ["a"]}}': "input: text_b",
+    b'{"signature_name": "number", "inputs": ["1"]}': "Type: String",
+    b'{"signature_name": "number", "inputs": [true]}': "Type: True",
+    b'{"signature_name": "number", "inputs": [16777217]}': "float32",
+    b'{"signature_name": "number", "inputs": [1e39]}': "float32",
+    b'{"signature_name": "ids", "inputs": [[1.0]]}': "int32",
+    b'{"signature_name": "ids", "inputs": [[2147483648]]}': "int32",
+    b'{"signature_name": "ids", "inputs": [[1' + b"0" * 5000 + b"]]}": "Parse error",
+}
+
+
+@pytest.mark.parametrize("body", WRONG, ids=lambda body: body[:40].decode("latin-1"))
+def test_wrong_request_is_an_error_object_of_status_400(body):
+    status, found = ask(body)
+    assert status == 400 and [*found] == ["error"]
+    assert WRONG[body] in found["error"] and len(found["error"]) < 300
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "text"),
+    [
+        ("POST", "no:predict", 404, "Servable not found for request: Latest(no)"),
+        ("POST", "half/versions/3:predict", 404, "Specific(half, 3)"),
+        ("POST", "half/versions/99999999999999999999:predict", 400, "convert version"),
+        ("POST", "half/labels/stable:predict", 400, "label: stable"),
+        ("POST", "half:classify", 400, "are for :predict"),
+        ("POST", "half:train", 400, "Malformed request: POST /v1/models/half:train"),
+        ("POST", "half", 400, "Malformed request"),
+        ("GET", "half:predict", 400, "Malformed request"),
+        ("DELETE", "half", 400, "Malformed request"),
+        ("GET", "no", 404, "Latest(no)"),
+        ("GET", "half/versions/3", 404, "Specific(half, 3)"),
+        ("GET", "half/versions/3/metadata", 404, "Specific(half, 3)"),
+    ],
+)
+def test_unknown_place_is_an_error_object(method, path, status, text):
+    body = b'{"instances": ["a"]}'
+    found = rest.answer(MODEL, method, f"/v1/models/{path}", body)
+    assert found[0] == status and text in json.loads(found[1])["error"]
+
+
+def test_failure_of_the_model_has_its_status_and_one_line():
+    asked = {"signature_name": "out_of_memory", "inputs": [1.0]}
+    assert ask(asked) == (429, {"error": "no room"})
+
+
+def test_status_lists_versions():
+    states = [
+        {
+            "version": version,
+            "state": "AVAILABLE",
+            "status": {"error_code": "OK", "error_message": ""},
+        }
+        for version in ("12", "1")
+    ]
+    for path, wanted in (("half", states), ("half/versions/1", states[1:])):
+        status, text = rest.answer(MODEL, "GET", f"/v1/models/{path}")
+        assert status == 200 and json.loads(text) == {"model_version_status": wanted}
+
+
+def test_metadata_are_the_signatures_of_the_file():
+    status, text = rest.answer(MODEL, "GET", "/v1/models/half/metadata")
+    found = json.loads(text)
+    assert status == 200
+    spec = {"name": "half", "signature_name": "", "version": "12"}
+    assert found["model_spec"] == spec
+    signatures = found["metadata"]["signature_def"]["signature_def"]
+    assert set(signatures) == set(SIGNATURES)
+    assert signatures["number"]["inputs"] == {
+        "x": {
+            "dtype": "DT_FLOAT",
+            "name": "x:0",
+            "tensor_shape": {
+                "dim": [{"size": "-1", "name": ""}],
+                "unknown_rank": False,
+            },
+        }
+    }
+    assert signatures["number"]["method_name"] == "tensorflow/serving/predict"
+
+
+def test_saved_model_answers(tmp_path):
+    """Signatures of the file, and the numbers of its functions."""
+    module = tf.Module()
+    spec = tf.TensorSpec([None], tf.string, name="text")
+    function = tf.function(
+        lambda text: {"size": tf.strings.length(text), "same": text},
+        input_signature=[spec],
+    )
+    path = str(tmp_path / "7")
+    signatures = {"serving_default": function.get_concrete_function()}
+    tf.saved_model.save(module, path, signatures=signatures)
+    model = servables.load("texts", path)
+    body = b'{"instances": ["ab", {"b64": "/wA="}, ""]}'
+    status, text = rest.answer(
+        model, "POST", "/v1/models/texts/versions/7:predict", body
+    )
+    found = json.loads(text)
+    assert status == 200
+    assert [row["size"] for row in found["predictions"]] == [2, 2, 0]
+    inputs = model.versions[7].signature("").inputs
+    assert inputs["text"].dtype == tf.string.as_datatype_enum
+    same = model.versions[7].predict("", {"text": np.array([b"\xff\0"], object)})
+    assert same["same"].tolist() == [b"\xff\0"]

@@ -1,0 +1,34 @@
+"""Tests of serving/protocol/server_config.py: files with which a server starts."""
+
+import pytest
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
+
+from serving.protocol import server_config
+from tests.serving import model_server
+
+
+@pytest.mark.parametrize("name", ["messages", 'a "quoted" \\ name', "schön"])
+def test_server_reads_what_is_written(tmp_path, name):
+    server_config.write(str(tmp_path / name / "export") + "/")
+    folder = tmp_path / name / "config"
+    found = text_format.Parse(
+        (folder / "models.config").read_text("utf-8"),
+        model_server_config_pb2.ModelServerConfig(),
+    )
+    (config,) = found.model_config_list.config
+    assert config.name == name
+    assert config.base_path == f"/models/{name}"
+    assert config.model_platform == "tensorflow"
+    batching = (folder / "batching_parameters.txt").read_text("utf-8")
+    assert model_server.Batching.parse(batching) == model_server.Batching(
+        max_batch_size=32,
+        batch_timeout_micros=2000,
+        num_batch_threads=2,
+        max_enqueued_batches=100,
+    )
+
+
+def test_unknown_parameter_is_noticed():
+    with pytest.raises(AssertionError, match="no such parameter: max_batch"):
+        model_server.Batching.parse("max_batch { value: 1 }")

@@ -1,0 +1,77 @@
+"""Tests of serving/protocol/warmup.py: what a server is warmed up with."""
+
+import sys
+
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from serving import export
+from serving.protocol import warmup
+
+MOST_RECORDS = 1000  # that TensorFlow Serving reads
+
+
+class Model(export.ServedModel):
+    """Signatures of strings, of words in rows, and of numbers."""
+
+    def __init__(self):
+        @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string, "words")])
+        def count(words):
+            return {"count": tf.reduce_sum(tf.strings.length(words), axis=1)}
+
+        super().__init__(
+            (),
+            serving_default=export.text_function(
+                lambda a, b: {"size": tf.strings.length(a) + tf.strings.length(b)},
+                *("text_a", "text_b"),
+            ),
+            words=count,
+            ids=export.ids_function(lambda features: {"x": features["input_ids"]}),
+        )
+
+
+def logs(version_dir):
+    path = f"{version_dir}/assets.extra/tf_serving_warmup_requests"
+    return [
+        prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        for record in tf.data.TFRecordDataset(path)
+    ]
+
+
+def test_export_holds_requests_that_its_signatures_answer(tmp_path, monkeypatch):
+    for name in ("tensorflow_serving", "tensorflow_serving.apis"):
+        monkeypatch.setitem(sys.modules, name, None)  # an export does without
+    version_dir = export.save(Model(), str(tmp_path), {})
+    monkeypatch.undo()
+    requests = [log.predict_log.request for log in logs(version_dir)]
+    assert len(requests) <= MOST_RECORDS
+    names = [request.model_spec.signature_name for request in requests]
+    assert names == [
+        *["serving_default"] * len(warmup.LENGTHS),
+        *["words"] * len(warmup.LENGTHS),
+    ]
+    signatures = tf.saved_model.load(version_dir).signatures
+    for request, length in zip(requests, warmup.LENGTHS * 2, strict=True):
+        name = request.model_spec.signature_name
+        inputs = {key: tf.make_ndarray(value) for key, value in request.inputs.items()}
+        outputs = signatures[name](**{k: tf.constant(v) for k, v in inputs.items()})
+        if name == "words":
+            assert inputs["words"].shape == (1, length)
+            np.testing.assert_array_equal(outputs["count"], [length])
+        else:
+            assert sorted(inputs) == ["text_a", "text_b"]
+            assert len(inputs["text_a"][0].split()) == length
+            np.testing.assert_array_equal(outputs["size"], [2 * (2 * length - 1)])
+
+
+def test_requests_hold_nothing_that_the_protocol_does_not_know(tmp_path):
+    """Each byte of a record is a field of the public definition."""
+    path = str(tmp_path / warmup.FILE_NAME)
+    warmup.write(path, Model().signatures())
+    for record in tf.data.TFRecordDataset(path):
+        log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        known = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        known.DiscardUnknownFields()
+        assert known == log and log.WhichOneof("log_type") == "predict_log"
+        assert known.SerializeToString(deterministic=True) == record.numpy()

@@ -1,0 +1,229 @@
+"""Tests of serving/predictor.py as a program: a stream of lines, and over HTTP."""
+
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+
+import pytest
+import tensorflow as tf
+
+from contract import file_names
+from serving import export, predictor
+from serving.protocol import http_server
+
+ROOT = pathlib.Path(export.__file__).parents[1]
+WAIT_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def export_dir(tmp_path_factory):
+    """A classifier that says how long a text is."""
+
+    def classify(text):
+        size = tf.strings.length(text)
+        longer = tf.cast(size > 3, tf.float32)
+        best = tf.gather(tf.constant(["short", "long"]), tf.cast(longer, tf.int32))
+        return {"probabilities": tf.stack([1 - longer, longer], -1), "label": best}
+
+    function = export.text_function(classify, "text")
+    module = export.ServedModel([], serving_default=function)
+    files = {file_names.LABEL_MAP: json.dumps({"0": "short", "1": "long"})}
+    folder = tmp_path_factory.mktemp("sizes") / "export"
+    export.save(module, str(folder), files)
+    return str(folder)
+
+
+LONG = {"label": "long", "probabilities": {"short": 0.0, "long": 1.0}}
+SHORT = {"label": "short", "probabilities": {"short": 1.0, "long": 0.0}}
+
+
+def written(path):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_file_is_answered_line_by_line(export_dir, tmp_path, capsys):
+    given, answers = tmp_path / "in.jsonl", tmp_path / "new" / "out.jsonl"
+    given.write_bytes(b'{"id": 1, "text": "a"}\n"\xc3\xa9 long"\nnone\n"b\\u0000"\n')
+    assert predictor._main_stream(export_dir, str(given), "jsonl", str(answers)) == 0
+    found = written(answers)
+    assert found[:2] == [{"id": 1, "text": "a", **SHORT}, {"text": "é long", **LONG}]
+    assert found[2]["line"] == 3 and "not JSON" in found[2]["error"]
+    assert found[3] == {"text": "b\0", **SHORT}
+    assert [*answers.parent.iterdir()] == [answers]
+    out, err = capsys.readouterr()
+    assert out == f"answered: {answers}, 4 lines\n"
+    assert err.startswith("lines with an error: 1; line 3: not JSON")
+
+
+def test_plain_lines_go_to_standard_output(export_dir, tmp_path, capsys):
+    given = tmp_path / "in.txt"
+    given.write_text("a\n\nlonger")
+    assert predictor._main_stream(export_dir, str(given), "lines") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["label"] for row in rows] == ["short", "short", "long"]
+
+
+def test_file_of_answers_is_whole_or_absent(export_dir, tmp_path, monkeypatch):
+    given, answers = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    given.write_text('"a"\n"stop here"\n')
+    before = predictor.Predictor.predict
+
+    def stopped(self, texts):
+        if "stop here" in texts:
+            raise KeyboardInterrupt
+        return before(self, texts)
+
+    monkeypatch.setattr(predictor.Predictor, "predict", stopped)
+    monkeypatch.setattr(predictor.streaming, "BATCH_LINES", 1)
+    with pytest.raises(KeyboardInterrupt):
+        predictor._main_stream(export_dir, str(given), "jsonl", str(answers))
+    assert [*tmp_path.iterdir()] == [given]
+
+
+def test_model_that_has_no_room_says_so_in_the_line(export_dir, tmp_path, monkeypatch):
+    given, answers = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    given.write_text('"a"\n"huge"\n"b"\n')
+    before = predictor.Predictor.predict
+
+    def fails(self, texts):
+        if "huge" in texts:
+            raise tf.errors.ResourceExhaustedError(None, None, "no room [Op:X]\n at")
+        return before(self, texts)
+
+    monkeypatch.setattr(predictor.Predictor, "predict", fails)
+    predictor._main_stream(export_dir, str(given), "jsonl", str(answers))
+    found = written(answers)
+    assert found[1] == {"error": "no room", "line": 2}
+    assert [found[0]["text"], found[2]["text"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"export_dir": ""}, "give --export_dir=DIR"),
+        ({"export_dir": "/nowhere"}, "--export_dir=/nowhere: no SavedModel there"),
+        ({"input_file": "/nowhere"}, "--input_file=/nowhere: cannot be read"),
+        ({"input_file": str(ROOT)}, "cannot be read"),
+        ({"output_file": str(ROOT)}, "is a directory; name the file"),
+        ({"output_file": "/dev/null/x"}, "/dev/null/x: cannot be written"),
+    ],
+)
+def test_wrong_place_is_one_line_before_the_work(change, text, export_dir, capsys):
+    given = {"export_dir": export_dir, "input_file": __file__, **change}
+    assert predictor._main_stream(**given) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("error: ") and text in err and err.count("\n") == 1
+    assert out == ""
+
+
+def test_http_serves_until_it_is_told_to_stop(export_dir, monkeypatch, capsys):
+    asked = []
+
+    def ask(server):
+        try:
+            body = b'{"instances": ["a", "longer"]}'
+            url = f"{server.address}/versions/1:predict"
+            with urllib.request.urlopen(url, body, timeout=20) as answer:
+                asked.append(json.load(answer))
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+
+    before = http_server.run
+
+    def run(server):
+        threading.Thread(target=ask, args=(server,)).start()
+        before(server)
+
+    monkeypatch.setattr(http_server, "run", run)
+    handler = signal.getsignal(signal.SIGTERM)
+    assert predictor._main_serve(export_dir, "127.0.0.1", 0, "sizes") == 0
+    assert signal.getsignal(signal.SIGTERM) == handler
+    labels = [row["label"] for row in asked[0]["predictions"]]
+    assert labels == ["short", "long"]
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith(f"serving {export_dir}/1 at http://127.0.0.1:")
+    assert said[0].endswith("/v1/models/sizes:predict; Ctrl-C ends")
+    assert said[1:] == ["stopped"]
+    assert predictor._main_serve("/nowhere", "127.0.0.1", 0, "sizes") == 2
+
+
+def start(*arguments, **options):
+    command = [sys.executable, "-m", "serving.predictor", *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+    )
+
+
+def test_command_answers_before_its_input_ends_and_ends_with_its_output(export_dir):
+    """As a person at a terminal has it, and `| head`."""
+    process = start(
+        f"--export_dir={export_dir}", "--input_file=-", stdin=subprocess.PIPE
+    )
+    try:
+        for text, answer in (("a", SHORT), ("longer", LONG)):
+            process.stdin.write(json.dumps(text).encode() + b"\n")
+            process.stdin.flush()
+            assert select.select([process.stdout], [], [], WAIT_SECONDS)[0]
+            row = json.loads(os.read(process.stdout.fileno(), 2**16))
+            assert row == {"text": text, **answer}
+        process.stdout.close()
+        process.stdin.write(b'"nobody reads"\n')
+        process.stdin.flush()
+        assert process.wait(WAIT_SECONDS) == 128 + signal.SIGPIPE
+        said = process.stderr.read().decode()
+        assert "Traceback" not in said and "BrokenPipe" not in said
+        assert said.strip() == "loading TensorFlow ..."
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stderr.close()
+
+
+@pytest.mark.slow
+def test_command_serves_and_is_interrupted(export_dir):
+    process = start(f"--export_dir={export_dir}", "--serve", "--port=0")
+    with process:
+        said = process.stdout.readline().decode()
+        url = said.split(" at ")[1].split(";")[0]
+        with urllib.request.urlopen(url, b'{"inputs": ["a"]}', timeout=20) as answer:
+            assert json.load(answer)["outputs"]["label"] == ["short"]
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=WAIT_SECONDS)
+    assert (process.returncode, out) == (0, b"stopped\n")
+    assert err.decode().strip() == "loading TensorFlow ..."
+
+
+@pytest.mark.slow
+def test_command_that_waits_is_interrupted_in_one_line(export_dir):
+    arguments = (f"--export_dir={export_dir}", "--input_file=-")
+    with start(*arguments, stdin=subprocess.PIPE) as process:
+        process.stdin.write(b'"a"\n')
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["label"] == "short"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_SECONDS) == 128 + signal.SIGINT
+        said = process.stderr.read().decode().split("\n")
+    assert [line for line in said if line] == ["loading TensorFlow ...", "interrupted"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "text", "code"),
+    [
+        (("--serve", "--input_file=-"), "give --serve or --input_file, not both", 1),
+        (("--output_file=x",), "--output_file is for the answers to an --input", 1),
+        (("--serve", "text"), "'text' stands beside --serve or --input_file", 2),
+    ],
+)
+def test_flags_that_exclude_one_another(arguments, text, code):
+    with start(*arguments) as process:
+        out, err = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == code and out == b""
+    assert text in err.decode() and "Traceback" not in err.decode()

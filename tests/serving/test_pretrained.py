@@ -1,0 +1,294 @@
+"""An exported pretrained model against the network and extract_features.py."""
+
+import functools
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.text import tokenization
+from modeling import models
+from modeling.checkpoints import checkpoint, google, pretrained
+from serving import export, predictor
+from tests import tiny
+from tests.serving import exported_ops, odd_texts
+
+LENGTH, MASKS, TOP_K = 12, 3, 4
+TEXTS = [
+    "the [MASK] was great, and it [MASK]",
+    "no mask, but [mask] and [MASK",
+    "",
+    "Ünï [MASK][MASK]s. [MASK] and [MASK]",  # the fourth is one too many
+    "the sea was really very very very very very very very [MASK]",  # cut away
+    "[MASK]",
+]
+ROUNDING = 1e-5  # of float32; two graphs multiply matrices of different padding
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "uncased_tiny"
+    return tiny.write_model(path, vocab_size=48, hidden_act="relu")
+
+
+def exported(model, directory, *more):
+    """What run_pretraining.py --do_export prints, without records."""
+    done = tiny.run_script(
+        "run_pretraining",
+        *(f"--pretrained={model}", f"--output_dir={directory}", "--do_export"),
+        *(f"--max_seq_length={LENGTH}", *more),
+    )
+    assert done.code == 0, done.err
+    return done
+
+
+@pytest.fixture(scope="module")
+def version_dir(model_dir, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("run")
+    more = (f"--top_k={TOP_K}", f"--max_predictions_per_seq={MASKS}")
+    done = exported(model_dir, directory, *more)
+    assert "46 of 46 variables assigned" in done.out
+    assert f"exported: {directory}/export/1\n" in done.out
+    return str(directory / "export" / "1")
+
+
+def loaded(version_dir):
+    return tf.saved_model.load(version_dir).signatures
+
+
+def asking(version_dir, signature="serving_default"):
+    return predictor.Predictor(version_dir, signature)
+
+
+@functools.cache
+def network(model_dir):
+    files = pretrained.locate(str(model_dir))
+    model = models.BertPretrainer(pretrained.read_config(files.config_file))
+    model.build()
+    checkpoint.load(model, files.checkpoint)
+    return model, tokenization.BertTokenizer.from_file(files.vocab_file)
+
+
+def expected_masks(model_dir, text):
+    """What fills each mask, from the network and Python's own strings."""
+    model, tokenizer = network(model_dir)
+    pieces, ids = text.split("[MASK]"), [tokenizer.cls_id]
+    for number, piece in enumerate(pieces):
+        ids += [tokenizer.mask_id] * (number > 0)
+        ids += tokenizer.tokenize([piece]).to_list()[0]
+    ids = [*ids[: LENGTH - 1], tokenizer.sep_id]
+    positions = [i for i, token in enumerate(ids) if token == tokenizer.mask_id]
+    features = {
+        "input_ids": tf.constant([ids]),
+        "input_mask": tf.ones([1, len(ids)], tf.int32),
+        "segment_ids": tf.zeros([1, len(ids)], tf.int32),
+        "masked_lm_positions": tf.constant([positions], tf.int32),
+    }
+    logits = model(features)["masked_lm_logits"][0]
+    masks = []
+    for number, shares in enumerate(np.array(keras.ops.softmax(logits))[:MASKS]):
+        best = np.argsort(-shares[: tokenizer.vocab_size], kind="stable")[:TOP_K]
+        tokens = tokenizer.ids_to_tokens(best)
+        before, after = pieces[: number + 1], pieces[number + 1 :]
+        around = "[MASK]".join(before), "[MASK]".join(after)
+        masks.append(
+            {
+                "start": len(around[0]),
+                "tokens": tokens,
+                "probabilities": shares[best],
+                "filled": [t.removeprefix("##").join(around) for t in tokens],
+            }
+        )
+    return masks
+
+
+def test_masks_are_filled_by_the_network(model_dir, version_dir):
+    answers = asking(version_dir).predict(TEXTS)
+    assert [len(answer["masks"]) for answer in answers] == [2, 0, 0, 3, 0, 1]
+    for text, answer in zip(TEXTS, answers, strict=True):
+        wanted = expected_masks(model_dir, text)
+        for found, mask in zip(answer["masks"], wanted, strict=True):
+            shares = found.pop("probabilities"), mask.pop("probabilities")
+            np.testing.assert_allclose(*shares, atol=ROUNDING)
+            assert found == mask
+    first, second = answers[0]["masks"]
+    assert first["tokens"] != second["tokens"]  # each has its own
+
+
+def test_pieces_of_words_are_filled_in_without_their_sign():
+    """With a vocabulary that has them, and where a mask continues a word."""
+    from data_pipeline.pretraining import cloze_graph
+
+    vocab = [*tiny.SPECIAL, "film", "##s", "##"]
+    tokenizer = tokenization.BertTokenizer(vocab)
+    clozes = cloze_graph.encoder(tokenizer, 8, 2)(tf.constant(["film[MASK]!"]))
+    logits = tf.constant([[[0, 0, 0, 0, 0, 1.0, 2.0, 0, 9.0]]])  # of one more row
+    found = cloze_graph.chooser(vocab, 2)(clozes, logits)
+    assert found["tokens"].numpy().tolist() == [[[b"##s", b"film"]]]
+    assert found["filled"].numpy().tolist() == [[[b"films!", b"filmfilm!"]]]
+
+
+def test_what_cannot_be_chosen_is_refused(model_dir, tmp_path):
+    arguments = (
+        *(f"--pretrained={model_dir}", f"--output_dir={tmp_path}"),
+        *(f"--max_seq_length={LENGTH}", "--do_export"),
+    )
+    done = tiny.run_script("run_pretraining", *arguments, "--top_k=50")
+    assert done.code == 2 and "--top_k=50 exceeds the 46 tokens" in done.err
+    done = tiny.run_script("run_pretraining", *arguments, "--layers=7")
+    assert done.code == 2 and "the network has 2" in done.err
+    done = tiny.run_script("run_pretraining", *arguments[:3], "--do_eval", "--top_k=3")
+    assert done.code == 2 and "--top_k=3 is for --do_export; add it" in done.err
+    config = f"--bert_config_file={model_dir}/bert_config.json"
+    vocab = f"--vocab_file={model_dir}/vocab.txt"
+    done = tiny.run_script("run_pretraining", config, vocab, *arguments[1:])
+    assert done.code == 2 and "no trained model in --output_dir" in done.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def extracted(model_dir, tmp_path_factory):
+    """Tokens of TEXTS, and their vectors [S, 2, W] each, by extract_features.py."""
+    directory = tmp_path_factory.mktemp("extracted")
+    (directory / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    done = tiny.run_script(
+        "extract_features",
+        *(f"--pretrained={model_dir}", f"--max_seq_length={LENGTH}"),
+        *(f"--input_file={directory}/texts.txt", "--output_format=npz"),
+        *(f"--output_file={directory}/vectors.npz", "--layers=-1,0"),
+    )
+    assert done.code == 0, done.err
+    found = np.load(directory / "vectors.npz")
+    tokens = network(model_dir)[1].ids_to_tokens(found["input_ids"])
+    return tokens, np.split(found["values"], found["splits"][1:-1])
+
+
+def test_vectors_are_those_of_extract_features(extracted, version_dir):
+    tokens, vectors = extracted
+    wanted = np.stack([rows[:, 0].mean(axis=0) for rows in vectors])
+    found = loaded(version_dir)["embed"](text=tf.constant(TEXTS))["vector"]
+    np.testing.assert_allclose(found, wanted, atol=ROUNDING)
+    assert np.abs(wanted[0] - wanted[1]).max() > 1e-2
+    answers = asking(version_dir, "embed_tokens").predict(TEXTS)
+    assert [token for answer in answers for token in answer["tokens"]] == tokens
+    for answer, rows in zip(answers, vectors, strict=True):
+        np.testing.assert_allclose(answer["vectors"], rows[:, 0], atol=ROUNDING)
+
+
+def test_choices_are_those_of_extract_features(
+    model_dir, extracted, tmp_path, monkeypatch
+):
+    """Several layers, and a head that the weights lack."""
+    model, tokenizer = network(model_dir)
+    plain = models.BertModel(model.config)
+    plain.build()
+    for variable, value in zip(plain.bert.variables, model.bert.variables, strict=True):
+        variable.assign(value)
+    directory = tmp_path / "headless"
+    directory.mkdir()
+    google.save(directory / "bert_model.ckpt", plain)
+    for name, text in pretrained.files(model.config, tokenizer).items():
+        (directory / name).write_text(text)
+    saved = []
+    monkeypatch.setattr(export, "save", lambda *a: saved.append(a))
+    choice = "--layers=-1,0", "--pooling=cls", "--normalize"
+    done = exported(directory, tmp_path / "run", *choice)
+    assert "without fill_mask" in done.out
+    functions = saved[0][0].functions
+    assert {*functions} == {"serving_default", "embed", "embed_tokens", "ids"}
+    assert functions["serving_default"] is functions["embed"]
+    wanted = np.stack([rows[0] for rows in extracted[1]])  # [B, 2, W]
+    wanted /= np.linalg.norm(wanted, axis=-1, keepdims=True)
+    found = functions["embed"](tf.constant(TEXTS))["vector"]
+    np.testing.assert_allclose(found, wanted, atol=ROUNDING)
+    none = tf.zeros([0, 0], tf.int32)
+    assert functions["ids"](none, none, none)["vector"].shape == (0, 2, 32)
+
+
+def test_signatures_say_what_they_take_and_give(version_dir):
+    ids = {name: ([None, None], "int32") for name in ("input_ids", "input_mask")}
+    ids["segment_ids"] = ids["input_ids"]
+    text = {"text": ([None], "string")}
+    masks = {
+        **{name: ([None, None, TOP_K], "string") for name in ("tokens", "filled")},
+        "probabilities": ([None, None, TOP_K], "float32"),
+        "starts": ([None, None], "int32"),
+    }
+    vector = {"vector": ([None, 32], "float32")}
+    tokens = ([None, None], "string")
+    vectors = {"tokens": tokens, "vectors": ([None, None, 32], "float32")}
+    assert {
+        name: (
+            {
+                k: (v.shape.as_list(), v.dtype.name)
+                for k, v in signature.structured_input_signature[1].items()
+            },
+            {
+                k: (v.shape.as_list(), v.dtype.name)
+                for k, v in signature.structured_outputs.items()
+            },
+        )
+        for name, signature in loaded(version_dir).items()
+    } == {
+        "serving_default": (text, masks),
+        "fill_mask": (text, masks),
+        "embed": (text, vector),
+        "embed_tokens": (text, vectors),
+        "ids": (ids, vector),
+    }
+
+
+def test_ids_give_the_vectors(model_dir, version_dir):
+    _, tokenizer = network(model_dir)
+    row = [2, *tokenizer.tokenize([TEXTS[1]]).to_list()[0][: LENGTH - 2], 3, 0]
+    features = {
+        "input_ids": tf.constant([row]),
+        "input_mask": tf.constant([[1] * (len(row) - 1) + [0]]),
+        "segment_ids": tf.zeros([1, len(row)], tf.int32),
+    }
+    found = loaded(version_dir)["ids"](**features)["vector"]
+    wanted = loaded(version_dir)["embed"](text=tf.constant([TEXTS[1]]))["vector"]
+    np.testing.assert_allclose(found, wanted, atol=ROUNDING)
+    unmasked = {**features, "input_mask": tf.ones([1, len(row)], tf.int32)}
+    assert (
+        np.abs(loaded(version_dir)["ids"](**unmasked)["vector"] - wanted).max() > 1e-3
+    )
+
+
+def test_no_rows_give_no_rows(version_dir):
+    odd_texts.assert_no_rows(loaded(version_dir))
+    assert asking(version_dir).predict([]) == []
+
+
+@pytest.mark.parametrize("name", ["fill_mask", "embed", "embed_tokens"])
+def test_odd_texts_have_the_answers_that_they_have_alone(version_dir, name):
+    masked = [b"a\x00 [MASK]\xff film \xc3[MASK]", b"[MASK] " + odd_texts.LONG]
+    texts = [TEXTS[0].encode(), *odd_texts.ODD, *masked, odd_texts.LONG]
+    found = odd_texts.assert_alone(loaded(version_dir)[name], {"text": texts})
+    if name == "fill_mask":
+        assert (found["starts"][7:] >= 0).sum(axis=1).tolist() == [2, 1, 0]
+        filled, token = found["filled"][7, 1, 0], found["tokens"][7, 1, 0]
+        assert filled == b"a\x00 [MASK] film " + token
+        assert len(found["filled"][8, 0, 0]) > odd_texts.MEGABYTE
+
+
+def test_only_known_operations_are_exported(version_dir):
+    found, compiled = exported_ops.operations(version_dir)
+    assert found - exported_ops.ALLOWED == exported_ops.OF_TENSORFLOW_TEXT
+    assert not compiled  # a server may lack XLA
+
+
+def test_other_signatures_are_asked_by_name(version_dir, capsys):
+    command = ["predictor", TEXTS[0], ""]
+    assert predictor._main(command, version_dir, as_json=True) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["text"] == TEXTS[0] and second == {"text": "", "masks": []}
+    assert [*first["masks"][0]] == ["start", "tokens", "probabilities", "filled"]
+    assert predictor._main(command, version_dir, False, "embed") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == TEXTS[0] and lines[1].endswith(" ... (32 numbers)")
+    assert predictor._main(command, version_dir, False, "ids") == 2
+    said = "choose among embed, embed_tokens, fill_mask, serving_default"
+    assert said in capsys.readouterr().err

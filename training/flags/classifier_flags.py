@@ -1,0 +1,158 @@
+"""Flags of run_classifier.py alone: its rows, a teacher, and what it writes."""
+
+import os
+from typing import Any
+
+from absl import flags
+
+from training.flags import command_line
+
+FLAGS = flags.FLAGS
+# Splits of a table, and what TensorFlow Datasets usually calls them.
+_TFDS_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+
+
+def define() -> None:
+    """Where labelled rows come from, who teaches, and what else is written."""
+    _define_rows()
+    _define_teacher()
+    _define_output()
+
+
+@command_line.heading("Data")
+def _define_rows() -> None:
+    string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
+    string("data_dir", None, "Directory with the task's files, or of TFDS data sets.")
+    string("task_name", None, "CoLA, MNLI, MRPC, XNLI or another GLUE task.")
+    string("xnli_language", "zh", "Language of XNLI's texts.")
+    for split, tfds in _TFDS_SPLITS.items():
+        string(f"{split}_file", None, f"TSV, CSV or JSONL file of the {split} rows.")
+        string(f"tfds_{split}_split", tfds, f"TFDS split of the {split} rows.")
+    string("tfds_name", None, "TensorFlow data set to read instead, such as glue/sst2.")
+    enum("file_format", "auto", ["auto", "tsv", "csv", "jsonl"], "auto: by the ending.")
+    enum("has_header", "auto", ["auto", "true", "false"], "Whether line 1 has names.")
+    for column in ("text_a", "text_b", "label", "id"):
+        string(f"{column}_column", None, "Name, or number from 0, of the column.")
+    string("labels", None, "Labels in the order of their ids, or a file of them.")
+    enum(
+        "problem_type",
+        "classification",
+        ["classification", "multi_label", "regression"],
+        "Kind of the labels.",
+    )
+    string("label_separator", ",", "Between the labels of a row, for multi_label.")
+    command_line.define_float(
+        "multi_label_threshold", 0.5, "Probability of a label given."
+    )
+    boolean("allow_empty_text", False, "Keep rows of own files that have no text.")
+    string("class_weights", None, "'balanced', or one weight a class, by comma.")
+
+
+@command_line.heading("Training")
+def _define_teacher() -> None:
+    flags.DEFINE_string(
+        "teacher",
+        None,
+        "Directory of a fine-tuned classifier with the same labels, whose outputs are "
+        "learned beside the labels: an --output_dir, or as --pretrained.",
+    )
+    command_line.define_float(
+        "distill_temperature",
+        2.0,
+        "Divides the outputs of teacher and student before they are compared; higher "
+        "ones show more of what is unlikely. Without effect on regression.",
+    )
+    command_line.define_float(
+        "distill_weight",
+        0.9,
+        "Share of the loss that compares with the teacher; the labels' is the rest.",
+        lower_bound=0,
+        upper_bound=1,
+    )
+    flags.DEFINE_string(
+        "unlabelled_file",
+        None,
+        "TSV, CSV or JSONL file of rows that only the teacher says something of.",
+    )
+
+
+@command_line.heading("Output")
+def _define_output() -> None:
+    flags.DEFINE_bool("write_tf_records", True, "Write features as the original does.")
+    flags.DEFINE_integer(
+        "explain",
+        0,
+        "Rows whose words get weights, in explanations.jsonl and the report: the worst "
+        "errors of the dev rows or, without --do_eval, of the test rows.",
+        lower_bound=0,
+    )
+    flags.DEFINE_bool(
+        "write_projector",
+        False,
+        "Write vectors of the dev rows for TensorBoard's embedding projector.",
+    )
+
+
+def check() -> None:
+    """Raises ValueError where flags contradict each other."""
+    if FLAGS.write_projector and not FLAGS.do_eval:
+        raise ValueError("--write_projector shows evaluated rows; add --do_eval")
+    if FLAGS.explain and not (FLAGS.do_eval or FLAGS.do_predict):
+        raise ValueError(
+            "--explain explains predictions; add --do_eval or --do_predict"
+        )
+    for name in ("distill_temperature", "distill_weight", "unlabelled_file"):
+        if FLAGS[name].present and not FLAGS.teacher:
+            raise ValueError(
+                f"--{name}={FLAGS[name].value} is for learning from a teacher; set "
+                "--teacher, or leave it out"
+            )
+    if FLAGS.teacher:
+        _check_teacher()
+
+
+def _check_teacher() -> None:
+    if FLAGS.distill_temperature <= 0:
+        raise ValueError(
+            f"--distill_temperature={FLAGS.distill_temperature} is not above 0; give "
+            "one such as 2"
+        )
+    if FLAGS.unlabelled_file and not FLAGS.distill_weight:
+        raise ValueError(
+            "--distill_weight=0 leaves nothing to learn from --unlabelled_file="
+            f"{FLAGS.unlabelled_file}; raise it, or leave the file out"
+        )
+    if os.path.realpath(FLAGS.teacher) == os.path.realpath(FLAGS.output_dir):
+        raise ValueError(
+            f"--teacher={FLAGS.teacher} is the --output_dir of the student; name "
+            "another directory for one of them"
+        )
+
+
+def layout() -> dict[str, Any]:
+    """The columns of own files, as the flags have them."""
+    return {
+        "file_format": FLAGS.file_format,
+        "has_header": {"auto": None, "true": True, "false": False}[FLAGS.has_header],
+        "text_a": FLAGS.text_a_column,
+        "text_b": FLAGS.text_b_column,
+        "label": FLAGS.label_column,
+        "example_id": FLAGS.id_column,
+    }
+
+
+def source() -> dict[str, Any]:
+    """Where the rows come from, as the flags have it."""
+    prefix, suffix = ("tfds_", "_split") if FLAGS.tfds_name else ("", "_file")
+    return {
+        "task_name": FLAGS.task_name or "",
+        "data_dir": FLAGS.data_dir or "",
+        "xnli_language": FLAGS.xnli_language,
+        "files": {s: FLAGS[f"{prefix}{s}{suffix}"].value for s in _TFDS_SPLITS},
+        "tfds_name": FLAGS.tfds_name or "",
+        "label_spec": FLAGS.labels or "",
+        "problem_type": FLAGS.problem_type,
+        "separator": FLAGS.label_separator,
+        "allow_empty_text": FLAGS.allow_empty_text,
+        "unlabelled_file": FLAGS.unlabelled_file or "",
+    }
