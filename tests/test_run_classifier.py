@@ -320,7 +320,7 @@ def test_rows_of_a_batch_with_a_loss_that_is_no_number_are_named(
 @pytest.mark.slow
 def test_small_export_is_scored_beside_the_model(trained, tmp_path):
     more = ("--nodo_train", "--nodo_predict", "--write_report")
-    more += ("--export_format=litert",)
+    more += ("--export_format=litert", "--noexport_server_config")
     done = tiny.run_again(
         trained[0], f"--pretrained={trained[0]}", f"--output_dir={tmp_path}", *more
     )
