@@ -328,7 +328,7 @@ def variables(path):
     return whole_runs.variables(path / "out", step=160)
 
 
-@pytest.mark.slow  # test_sentence_sets.py has it every day, of the spans that are learned
+@pytest.mark.slow  # test_sentence_sets.py has it every day, of the learned spans
 @pytest.mark.parametrize("scheme", ["IOB1", "BIOES", "BILOU"])
 def test_files_of_every_scheme_train_the_same_weights(learned, scheme):
     """IOB1 is that of CoNLL-2003: every span of the training file begins with I."""
