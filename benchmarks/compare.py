@@ -45,6 +45,7 @@ def define_flags():
     flags.DEFINE_list("sst2_columns", ["0", "1"], "Its columns of text and label.")
     flags.DEFINE_string("tagging_file", None, "Tagged sentences in CoNLL's columns.")
     flags.DEFINE_string("squad_file", None, "Questions in SQuAD's layout.")
+    flags.DEFINE_string("texts_file", None, "Texts, the first column of each line.")
     flags.DEFINE_integer("rounds", 3, "Turns of each side.")
     flags.DEFINE_integer("steps", 0, "Steps that are timed; 0: as many as a row says.")
     flags.DEFINE_integer("max_seq_length", 0, "Tokens; 0: as many as a row says.")
@@ -138,7 +139,7 @@ def measure(name, row, directory):
         "examples": prepared["examples"],
         "gflop": prepared["gflop"],
     }
-    module = "served" if row.action == "answer" else "ours"
+    module = "served" if row.is_served else "ours"
     timed = {report.OURS: turn(sys.executable, module, sides.Job(**job))}
     if FLAGS.peer_python:
         found["variant"], found["trials"] = fastest_variant(row, job)

@@ -4,7 +4,6 @@ Prints what one turn took, as JSON; see `run`. A job is a `sides.Job`.
 """
 
 import json
-import statistics
 import sys
 import time
 
@@ -64,13 +63,14 @@ def run(job):
     """Does one turn.
 
     Returns:
-        "seconds" of all timed steps and, of training, their mean "loss", or "p50_ms" of
-        a sentence; "peak_gflops", "peak_memory_mb", "versions" and "environment".
+        "seconds" of all timed steps and, of training, their mean "loss", or "p50_ms"
+        and "p99_ms" of a sentence; "peak_gflops", "peak_memory_mb", "versions" and
+        "environment".
     """
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(POLICIES[job.precision])
     try:
-        found = {"train": train, "predict": predict, "answer": answer}[job.action](job)
+        found = ACTIONS[job.action](job)
     finally:
         keras.config.set_dtype_policy(before)
     return {
@@ -141,7 +141,26 @@ def answer(job):
         numbers,
         job.warm_up,
     )
-    return {"p50_ms": 1e3 * statistics.median(seconds)}
+    return sides.latency(seconds)
+
+
+def answer_all(job):
+    """Batches of texts to their probabilities, by the export's signature."""
+    served = tf.saved_model.load(job.work).signatures["serving_default"]
+
+    def ask(texts):
+        served(text=tf.constant(texts))["probabilities"].numpy()
+
+    batches = sides.batches_of_texts(job)
+    return {"seconds": sum(sides.seconds_of(ask, batches, job.warm_up))}
+
+
+ACTIONS = {
+    "train": train,
+    "predict": predict,
+    "answer": answer,
+    "answer_all": answer_all,
+}
 
 
 if __name__ == "__main__":

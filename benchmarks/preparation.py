@@ -16,10 +16,10 @@ environment.prepare()  # before TensorFlow is imported
 import numpy as np
 import tensorflow as tf
 
-import run_classifier
+import bert
 from benchmarks import ours, rows, sides
 from contract import features
-from data_pipeline.classification import label_sets, labelled_texts, tables
+from data_pipeline.classification import labelled_texts, sources, tables
 from data_pipeline.examples import batching, packing
 from data_pipeline.squad import context_windows, question_sets, squad_files
 from data_pipeline.tagging import sentence_sets, tagged_files
@@ -91,7 +91,7 @@ def masked_sequences(source):
 def read_texts(source, path, layout):
     """The rows of a table as run_classifier.py has them."""
     return labelled_texts.load(
-        labelled_texts.Source(files={"train": path}, layout=layout),
+        sources.Source(files={"train": path}, layout=layout),
         ["train"],
         source.tokenizer,
         source.row.max_seq_length,
@@ -156,12 +156,30 @@ SOURCES = {
 def export(source):
     """Exports a classifier of the sample messages; returns directory and classes."""
     path = ROOT / "sample_data" / "messages" / "train.tsv"
-    data = read_texts(source, str(path), tables.Layout())
-    classes = data.label_set.num_outputs
-    _, model = ours.open_pretrained(source.pretrained, source.row.head, classes)
-    label_map = {"label_map.json": label_sets.label_map_text(data.label_set)}
-    name = run_classifier.export_model(data, label_map, model, str(source.directory))
-    return name, classes
+    length = source.row.max_seq_length
+    loaded, data = bert.classifier(
+        source.pretrained, {"train": str(path)}, max_seq_length=length
+    )
+    name = loaded.export(str(source.directory / "export"))
+    return name, data.label_set.num_outputs
+
+
+def write_texts(source, steps):
+    """Writes batches of the texts of --texts_file; returns their file and number.
+
+    Texts of similar length are together, and the batches are shuffled; as a program
+    would that has a file to answer, on both sides.
+    """
+    lines = pathlib.Path(source.path).read_text("utf-8").splitlines()
+    texts = sorted((line.split("\t")[0] for line in lines), key=len)
+    size, warm_up = source.row.batch_size, source.row.warm_up
+    batches = [texts[i : i + size] for i in range(0, len(texts), size)]
+    order = np.random.default_rng(1).permutation(len(batches))
+    batches = [batches[i] for i in order]
+    batches = [*batches[:warm_up], *batches[: steps or len(batches)]]
+    path = source.directory / "texts.json"
+    path.write_text(json.dumps(batches), encoding="utf-8")
+    return str(path), batches[warm_up:]
 
 
 def write_work(source, steps):
@@ -206,9 +224,12 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
     row = rows.Row(**row)
     pathlib.Path(directory).mkdir(parents=True)
     source = Source(pathlib.Path(directory), pretrained_dir, row, path, tuple(columns))
-    if row.action == "answer":
+    texts, answered = "", []
+    if row.is_served:
         work_path, classes = export(source)
-        steps = steps or row.steps
+        if row.source == "texts":
+            texts, answered = write_texts(source, steps)
+        steps = steps or row.steps or len(answered)
     else:
         work_path, work, classes = write_work(source, steps)
         steps = len(work.order) - row.warm_up
@@ -221,9 +242,12 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
         warm_up=row.warm_up,
         steps=steps,
         precision=row.precision,
+        texts=texts,
     )
     found = {"job": dataclasses.asdict(job), "examples": steps, "gflop": None}
-    if row.action != "answer":
+    if row.is_served:
+        found["examples"] = sum(map(len, answered)) or steps
+    else:
         found["examples"] = steps * row.batch_size
         shape = dataclasses.asdict(source.shape)
         found["gflop"] = sides.useful_gflop(shape, work, job)

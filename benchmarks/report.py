@@ -33,15 +33,12 @@ def measured(row, prepared, runs):
     """
     if not row.is_rate:
         return [{**run, "figure": run["p50_ms"]} for run in runs]
-    peak = max(run["peak_gflops"] for run in runs)
-    return [
-        {
-            **run,
-            "figure": prepared["examples"] / run["seconds"],
-            "share_of_peak": prepared["gflop"] / run["seconds"] / peak,
-        }
-        for run in runs
-    ]
+    found = [{**run, "figure": prepared["examples"] / run["seconds"]} for run in runs]
+    if prepared["gflop"] is not None:
+        peak = max(run["peak_gflops"] for run in runs)
+        for run in found:
+            run["share_of_peak"] = prepared["gflop"] / run["seconds"] / peak
+    return found
 
 
 def markdown(results):

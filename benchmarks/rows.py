@@ -32,6 +32,11 @@ class Row(NamedTuple):
         return self.action != "answer"
 
     @property
+    def is_served(self) -> bool:
+        """Whether an export answers raw text."""
+        return self.action in ("answer", "answer_all")
+
+    @property
     def full_title(self) -> str:
         """The title with the size of a batch."""
         if not self.is_rate:
@@ -46,7 +51,7 @@ class Row(NamedTuple):
         return 8 if self.is_rate else 100
 
 
-FILE_SOURCES = ("sms", "sst2", "tagging", "squad")
+FILE_SOURCES = ("sms", "sst2", "tagging", "squad", "texts")
 _FIXED = {
     "classifier": Row(
         *("classifier step", "sequences/s", "train", "classifier", "full", 20),
@@ -79,6 +84,10 @@ ROWS = {
         *("one sentence, p50", "ms", "answer", "classifier", "export", 200),
         warm_up=20,
         has_fixed_shape=True,
+    ),
+    "texts": Row(
+        *("texts to probabilities", "texts/s", "answer_all", "classifier"),
+        *("texts", EPOCH),
     ),
     **{
         f"{name}_bfloat16": row._replace(

@@ -33,15 +33,18 @@ SENTENCES = (
 class Job:
     """One turn of one side, as JSON on its command line."""
 
-    action: str  # "train", "predict", or "answer" for the latency of one sentence
+    # "train", "predict", or of an export "answer" for the latency of one sentence and
+    # "answer_all" for the rate of many
+    action: str
     head: str  # of models.HEADS
     num_classes: int | None
     pretrained: str  # directory of the weights
-    work: str  # file of `Work.save`; for "answer" the directory of an export
+    work: str  # file of `Work.save`; or the directory of an export
     warm_up: int  # steps or sentences before those that are timed
     steps: int
     precision: str = "float32"  # or "bfloat16"
     variant: str = ""  # of the peer; see peer.VARIANTS
+    texts: str = ""  # for "answer_all" a JSON file of batches of texts
 
     def to_json(self) -> str:
         """What `from_json` reads."""
@@ -146,6 +149,18 @@ def seconds_of(
         if number >= warm_up:
             found.append(time.perf_counter() - begin)
     return found
+
+
+def latency(seconds: list[float]) -> dict[str, float]:
+    """Median and 99th percentile of the answers to single sentences."""
+    median, late = np.percentile(seconds, [50, 99])
+    return {"p50_ms": 1e3 * float(median), "p99_ms": 1e3 * float(late)}
+
+
+def batches_of_texts(job: Job) -> list[list[str]]:
+    """What "answer_all" asks, the warm-up first."""
+    with open(job.texts, encoding="utf-8") as file:
+        return json.load(file)
 
 
 def peak_gflops(product: Callable[[], Any]) -> float:

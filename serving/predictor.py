@@ -8,11 +8,13 @@ Each argument is an example; a tab separates the texts of a pair:
 
 Or each line of a file or, with -, of standard input is one, and of the answers:
 
-    python -m serving.predictor --export_dir=output/demo/export --input_file=texts.jsonl
+    python -m serving.predictor --input_file=texts.jsonl \
+        --export_dir=output/demo/export
 
 Or it answers over HTTP, as TensorFlow Serving's REST API does:
 
-    python -m serving.predictor --export_dir=output/demo/export --serve
+    python -m serving.predictor --serve \
+        --export_dir=output/demo/export
 """
 
 import contextlib

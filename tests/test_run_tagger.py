@@ -328,10 +328,8 @@ def variables(path):
     return whole_runs.variables(path / "out", step=160)
 
 
-OTHERS = [pytest.param(scheme, marks=pytest.mark.slow) for scheme in ("BIOES", "BILOU")]
-
-
-@pytest.mark.parametrize("scheme", ["IOB1", *OTHERS])
+@pytest.mark.slow  # test_sentence_sets.py has it every day, of the learned spans
+@pytest.mark.parametrize("scheme", ["IOB1", "BIOES", "BILOU"])
 def test_files_of_every_scheme_train_the_same_weights(learned, scheme):
     """IOB1 is that of CoNLL-2003: every span of the training file begins with I."""
     (path, done), (expected, _) = learned(scheme, "--do_export"), learned("BIO")

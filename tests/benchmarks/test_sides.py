@@ -107,6 +107,25 @@ def test_latency_is_that_of_an_export(model_dir, tmp_path):
     turn = ours.run(job)
     (timed,) = report.measured(row, found, [turn])
     assert timed["figure"] == turn["p50_ms"] > 0
+    assert turn["p99_ms"] >= turn["p50_ms"]
+
+
+@pytest.mark.slow
+def test_texts_are_answered_by_an_export(model_dir, tmp_path):
+    """Each text once, with others of its length, after batches that are not timed."""
+    path = tmp_path / "texts.tsv"
+    texts = [f"{'a ' * (i % 7)}film{i}" for i in range(20)]
+    path.write_text("".join(f"{text}\t1\n" for text in texts))
+    row, found, job = prepared("texts", model_dir, tmp_path / "row", str(path))
+    by_length = sorted(texts, key=len)
+    together = [by_length[i : i + BATCH] for i in range(0, len(texts), BATCH)]
+    batches = sides.batches_of_texts(job)
+    assert len(batches) == job.warm_up + STEPS
+    assert all(batch in together for batch in batches)
+    assert (found["examples"], found["gflop"]) == (STEPS * BATCH, None)
+    (turn,) = report.measured(row, found, [ours.run(job)])
+    assert turn["figure"] == pytest.approx(found["examples"] / turn["seconds"])
+    assert "share_of_peak" not in turn
 
 
 def test_bfloat16_is_of_one_turn_alone(monkeypatch):
