@@ -162,6 +162,14 @@ def test_quantization_makes_exports_smaller_and_coarser(
         np.testing.assert_allclose(alone["probabilities"], found[[row]], atol=ROUNDING)
 
 
+def test_what_only_saved_models_do_is_refused(classifier, capsys):
+    export_dir = str(classifier[1].parent)
+    assert predictor._main_serve(export_dir, "127.0.0.1", 0, "small") == 2
+    assert "--serve answers from SavedModels" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="choose among serving_default"):
+        predictor.Predictor(export_dir, "ids")
+
+
 def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):
     monkeypatch.setattr(litert.importlib.util, "find_spec", lambda name: None)
     remedy = "not installed: pip install ai-edge-litert"
