@@ -242,7 +242,8 @@ class _Bar(tqdm.tqdm):
         rate = found["rate"]  # of late; None at the end, which has that of all
         if self._counted_from and not rate:
             done, since = self._counted_from
-            rate = (self.n - done) / max(time.time() - since, 1e-9)
+            # Up to the last state: what came after was other work.
+            rate = (self.n - done) / max(self.last_print_t - since, 1e-9)
         texts = [*self._texts]
         if rate:
             texts = [_speed(rate)]

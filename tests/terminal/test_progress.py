@@ -33,6 +33,7 @@ def work():
         progress.say("evaluation at step 2000: accuracy 0.75")
         {more}
         report(4000, 4000, "loss 0.2500")
+        {after}
 work()
 print("end")
 """
@@ -64,14 +65,14 @@ def resize(terminal, columns):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
 
 
-def on_terminal(columns, *, short=0.0, more="", **variables):
+def on_terminal(columns, *, short=0.0, more="", after="", **variables):
     """What RUN writes to a terminal, with all its control characters, and its code."""
     environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": str(tiny.ROOT)}
     environment.pop("CI", None)
     ours, its = pty.openpty()
     resize(ours, columns)
     process = subprocess.Popen(
-        [sys.executable, "-c", RUN.format(short=short, more=more)],
+        [sys.executable, "-c", RUN.format(short=short, more=more, after=after)],
         stdin=its,
         stdout=its,
         stderr=its,
@@ -155,6 +156,14 @@ def test_wide_terminal_has_a_wide_bar_and_all_texts():
     assert len(states(text)[0]) == 199
     state = next(state for state in states(text) if "1000/" in state)
     assert state.endswith("  rate 3.1e-05  " + "x" * 30 + "  last")
+
+
+def test_work_after_the_last_state_does_not_count_in_its_speed():
+    last = [on_terminal(200, after=f"time.sleep({s})")[0] for s in (0.0, 1.0)]
+    soon, late = (
+        float(re.search(r"4000/4000  ([\d.]+)/s", states(text)[-2])[1]) for text in last
+    )
+    assert late > soon / 5  # 3,000 units in about 0.1 s; with the pause in 1.1 s
 
 
 def test_terminal_that_is_resized():
