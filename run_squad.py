@@ -40,7 +40,7 @@ from data_pipeline.text import vocabulary_checks
 from modeling import joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from reports import examined, pictures, run_report
-from serving import export, question_answering
+from serving import litert, question_answering
 from training import errors, fine_tuning, run_directory
 from training.flags import run_flags
 from training.results import run_facts
@@ -141,6 +141,7 @@ def make_task(config, tokenizer, data, choice, pad_to):
         ),
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
+        reopen=litert.network_opener(FLAGS.export_format),
         write_records=write_records,
         files=pretrained.files(config, tokenizer),
     )
@@ -170,8 +171,8 @@ def export_model(tokenizer, choice, model, output_dir):
             answering_graph.chooser(choice),
             variables,
         )
-        export_dir = os.path.join(output_dir, "export")
-        return export.save(module, export_dir, {}, FLAGS.export_server_config)
+        chosen = fine_tuning_flags.export_settings()
+        return litert.save(module, output_dir, {}, **chosen)
 
 
 def main(_):

@@ -7,7 +7,6 @@ Slot filling, entities, parts of speech (BERT section 5.3): see docs/tagging.md.
 """
 
 import functools
-import os
 
 from absl import flags
 
@@ -42,7 +41,7 @@ from data_pipeline.text import vocabulary_checks
 from modeling import joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from reports import examined, pictures, run_report
-from serving import export, tagging
+from serving import litert, tagging
 from training import errors, fine_tuning
 from training.flags import run_flags
 from training.results import run_facts
@@ -110,6 +109,7 @@ def make_task(config, tokenizer, tag_set, data):
         ),
         predict=functools.partial(predict, tag_set, data),
         export=functools.partial(export_model, tokenizer, tag_set, label_map),
+        reopen=litert.network_opener(FLAGS.export_format),
         files=pretrained.files(config, tokenizer) | label_map,
         identity={"labels": list(tag_set.names)},
     )
@@ -156,8 +156,8 @@ def export_model(tokenizer, tag_set, label_map, model, output_dir):
             tagging_graph.chooser(tag_set),
             variables,
         )
-        export_dir = os.path.join(output_dir, "export")
-        return export.save(module, export_dir, label_map, FLAGS.export_server_config)
+        chosen = fine_tuning_flags.export_settings()
+        return litert.save(module, output_dir, label_map, **chosen)
 
 
 def main(_):

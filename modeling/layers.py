@@ -198,7 +198,8 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
         rate = self.config.hidden_dropout_prob
         queries = hidden
         if positions is not None:
-            queries = ops.take_along_axis(hidden, positions[..., None], axis=1)
+            places = ops.expand_dims(positions, -1)
+            queries = ops.take_along_axis(hidden, places, axis=1)
         attended = self.attention(hidden, mask_adder, queries, seed=seed)  # [B, S, D]
         attended = fast_ops.norm_of_sum(
             self.attention_norm, queries, attended, rate, seed, self.site + 1
@@ -218,5 +219,5 @@ def mask_adder(input_mask):
     `input_mask` is int [B, T], 1 for real tokens, or [B, S, T] for any pattern.
     """
     mask = ops.cast(input_mask, "float32")
-    mask = mask[:, None, None, :] if len(input_mask.shape) == 2 else mask[:, None]
-    return (1.0 - mask) * MASK_ADDER
+    axes = (1, 2) if len(input_mask.shape) == 2 else 1
+    return (1.0 - ops.expand_dims(mask, axes)) * MASK_ADDER

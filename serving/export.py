@@ -1,8 +1,10 @@
 """What SavedModels that take raw text share, and the classifier's; for TF Serving."""
 
+import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -16,12 +18,43 @@ _VERSION = re.compile(r"^\d+/?$")
 EXTRA_DIR = "assets.extra"  # which TF Serving leaves alone
 
 
-class ServedModel(tf.Module):
-    """Signatures over the variables of one model: tf.functions with input specs."""
+@dataclasses.dataclass(frozen=True)
+class Stages:
+    """The way from texts to answers, so that the network may run somewhere else.
 
-    def __init__(self, variables: Iterable[tf.Variable], **functions):
+    Attributes:
+        text_names: of what `encode` takes, string [B] each.
+        encode: texts -> the features of the network, and what `finish` needs besides.
+        forward: features -> outputs of the network, numbers alone.
+        finish: what `encode` kept, outputs -> the answers.
+    """
+
+    text_names: Sequence[str]
+    encode: Callable[..., tuple[dict[str, tf.Tensor], Any]]
+    forward: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
+    finish: Callable[[Any, dict[str, tf.Tensor]], dict[str, tf.Tensor]]
+
+    def answer(self, *texts):
+        """Texts to answers, in one graph."""
+        features, kept = self.encode(*texts)
+        return self.finish(kept, self.forward(features))
+
+
+class ServedModel(tf.Module):
+    """Signatures over the variables of one model: tf.functions with input specs.
+
+    `stages` are those of `serving_default`, for formats that hold the network alone.
+    """
+
+    def __init__(
+        self,
+        variables: Iterable[tf.Variable],
+        stages: Stages | None = None,
+        **functions,
+    ):
         super().__init__()
         self._tracked = list(variables)
+        self.stages = stages
         self.functions = functions
 
     def signatures(self):
@@ -38,7 +71,8 @@ class TextClassifier(ServedModel):
     Args:
         encode: text_a [B], text_b [B] -> {input_ids, input_mask, segment_ids}, as in
             training, so that served tokens equal trained tokens.
-        forward: features -> probabilities float32 [B, C].
+        forward: features -> probabilities float32 [B, C], or a dict of these and of
+            what else an export of the network alone puts out.
         label_names: C names for `label`; () where an example has no single label.
         num_texts: 1, or 2 for pairs.
     """
@@ -53,21 +87,28 @@ class TextClassifier(ServedModel):
     ):
         labels = tf.constant(label_names, tf.string) if label_names else None
 
-        def classify_features(features):
-            results = {"probabilities": forward(features)}  # [B, C]
+        def outputs(features):
+            found = forward(features)
+            return found if isinstance(found, dict) else {"probabilities": found}
+
+        def finish(_, found):
+            results = {"probabilities": found["probabilities"]}  # [B, C]
             if labels is not None:
                 best = tf.argmax(results["probabilities"], axis=-1)
                 results["label"] = tf.gather(labels, best)  # [B]
             return results
 
-        def classify_text(*texts):
-            return classify_features(encode(*texts))
-
-        names = ("text",) if num_texts == 1 else ("text_a", "text_b")
+        stages = Stages(
+            ("text",) if num_texts == 1 else ("text_a", "text_b"),
+            lambda *texts: (encode(*texts), ()),
+            outputs,
+            finish,
+        )
         super().__init__(
             variables,
-            serving_default=text_function(classify_text, *names),
-            ids=ids_function(classify_features),
+            stages,
+            serving_default=text_function(stages.answer, *stages.text_names),
+            ids=ids_function(lambda features: finish((), outputs(features))),
         )
 
 
@@ -88,30 +129,39 @@ def ids_function(function: Callable):
     return tf.function(of_features, input_signature=specs)
 
 
+def write_saved_model(module: ServedModel, directory: str) -> None:
+    """Writes the module with its signatures, and requests to warm them up."""
+    signatures = module.signatures()
+    tf.saved_model.save(module, directory, signatures=signatures)
+    extra = os.path.join(directory, EXTRA_DIR)
+    tf.io.gfile.makedirs(extra)
+    warmup.write(os.path.join(extra, warmup.FILE_NAME), signatures)
+
+
 def save(
     module: ServedModel,
     export_dir: str,
     files: Mapping[str, str],
     server_config: bool = False,
+    write: Callable[[ServedModel, str], None] = write_saved_model,
 ) -> str:
     """Writes the next version, complete or absent; returns its directory.
 
     `export_dir` holds versions 1, 2, ... (TF Serving's --model_base_path); `files` are
     {name: text} of what clients may want beside the model, and `server_config` asks for
-    what a server wants beside `export_dir`. OSError says that the version cannot be
-    written.
+    what a server wants beside `export_dir`. `write` decides on the format. OSError says
+    that the version cannot be written.
     """
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")
     _remove(temporary)  # of a process that was killed
     try:
-        tf.saved_model.save(module, temporary, signatures=module.signatures())
+        write(module, temporary)
         extra = os.path.join(temporary, EXTRA_DIR)
         tf.io.gfile.makedirs(extra)
         for name, text in files.items():
             with tf.io.gfile.GFile(os.path.join(extra, name), "w") as file:
                 file.write(text)
-        warmup.write(os.path.join(extra, warmup.FILE_NAME), module.signatures())
         tf.io.gfile.rename(temporary, target)
     except tf.errors.OpError as error:
         raise atomic_files.unwritable(target, error) from error

@@ -91,7 +91,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
 
 from contract import atomic_files, file_names
-from serving import answers, export, streaming
+from serving import answers, export, litert, streaming
 from serving.protocol import http_server, servables
 from terminal import progress
 
@@ -103,23 +103,24 @@ _BLOCK_BYTES = 2**16  # read at once
 
 
 def find_version(export_dir: str) -> str:
-    """The SavedModel that a directory is, or the newest of those it holds.
+    """The export that a directory is, or the newest of those it holds.
 
     Raises:
         ValueError: there is none.
     """
     if version := export.latest_version(export_dir):
         export_dir = os.path.join(export_dir, str(version))
-    if not tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb")):
+    is_saved_model = tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb"))
+    if not is_saved_model and not litert.is_in(export_dir):
         raise ValueError(
             f"--export_dir={export_dir}: no SavedModel there; train with "
-            "--do_export first, and give OUTPUT_DIR/export"
+            "--do_export first, and give OUTPUT_DIR/export or export_litert"
         )
     return export_dir
 
 
 class Predictor:
-    """A SavedModel, or the newest of a directory of versions; loaded once.
+    """A SavedModel or LiteRT export, or the newest version of them; loaded once.
 
     Attributes:
         labels: a classifier's labels, in the order of its probabilities, or a tagger's
@@ -127,12 +128,13 @@ class Predictor:
         text_names: what an example consists of, such as question and context.
 
     Raises:
-        ValueError: there is no SavedModel, or no such signature that takes texts.
+        ValueError: there is no export, or no such signature that takes texts, or LiteRT
+            is needed and not installed.
     """
 
     def __init__(self, export_dir: str, signature: str = "serving_default"):
         self.export_dir = export_dir = find_version(export_dir)
-        signatures = tf.saved_model.load(export_dir).signatures
+        signatures = _signatures(export_dir)
         self._signature = signatures.get(signature)
         if self._signature is None or not _takes_texts(self._signature):
             known = [name for name in signatures if _takes_texts(signatures[name])]
@@ -167,6 +169,12 @@ class Predictor:
             name: value.numpy() for name, value in self._signature(**arguments).items()
         }
         return answers.rows(outputs, self.labels, knows_labels=True)
+
+
+def _signatures(version_dir):
+    if litert.is_in(version_dir):
+        return {servables.DEFAULT_SIGNATURE: litert.TextModel(version_dir)}
+    return tf.saved_model.load(version_dir).signatures
 
 
 def _takes_texts(signature):
@@ -293,6 +301,11 @@ def _main_serve(export_dir, host, port, model_name):
         if not export_dir:
             raise ValueError("give --export_dir=DIR")
         version_dir = find_version(export_dir)
+        if litert.is_in(version_dir):
+            raise ValueError(
+                f"--export_dir={export_dir}: --serve answers from SavedModels, and "
+                "this is a LiteRT export; give OUTPUT_DIR/export"
+            )
         model = servables.load(model_name, version_dir)
         servables.warm(model)
         server = http_server.Server(model, host, port)

@@ -27,13 +27,17 @@ class QuestionAnswerer(export.ServedModel):
         choose: Callable,
         variables: Iterable[tf.Variable],
     ):
-        def answer(question, context):
+        def cut(question, context):
             windows = encode(question, context)
-            logits = forward(windows.features)
+            return windows.features, windows
+
+        def finish(windows, logits):
             return choose(windows, logits["start_logits"], logits["end_logits"])
 
+        stages = export.Stages(("question", "context"), cut, forward, finish)
         super().__init__(
             variables,
-            serving_default=export.text_function(answer, "question", "context"),
+            stages,
+            serving_default=export.text_function(stages.answer, *stages.text_names),
             ids=export.ids_function(forward),
         )

@@ -34,14 +34,21 @@ class WordTagger(export.ServedModel):
             logits = forward(windows.features)["logits"]
             return {"words": words, **choose(windows, logits)}
 
-        def tag_text(text):
+        def cut(text):
             found = split(text)
-            return {**tag_words(found["words"]), **found}
+            windows = encode(found["words"])
+            return windows.features, (found, windows)
 
+        def finish(kept, outputs):
+            found, windows = kept
+            return {**found, **choose(windows, outputs["logits"])}
+
+        stages = export.Stages(("text",), cut, forward, finish)
         words = tf.TensorSpec([None, None], tf.string, name="words")
         super().__init__(
             variables,
-            serving_default=export.text_function(tag_text, "text"),
+            stages,
+            serving_default=export.text_function(stages.answer, *stages.text_names),
             words=tf.function(tag_words, input_signature=[words]),
             ids=export.ids_function(forward),
         )

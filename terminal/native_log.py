@@ -43,6 +43,7 @@ _KNOWN: dict[bytes, tuple[bytes, ...]] = {
 }
 _KNOWN_BARE: tuple[bytes, ...] = (
     b"WARNING: All log messages before absl::InitializeLog() is called are written",
+    b"INFO: Created TensorFlow Lite XNNPACK delegate for CPU.",
     b"To enable the following instructions: ",  # continues a line of cpu_feature_guard
 )
 # These say that there is no GPU to be used. Where there is one, they say why it is not.

@@ -350,6 +350,11 @@ def test_head_of_another_number_of_labels_is_refused(place, good):
         ({"seeds": "1,two"}, ["--seeds=1,two", "whole numbers"]),
         ({"pretrained": "nowhere"}, ["--pretrained=nowhere", "no such directory"]),
         ({"text_b_column": "label"}, ["--text_a_column"]),
+        ({"quantization": "float16"}, ["--quantization=float16", "=litert"]),
+        (
+            {"export_format": "litert", "export_server_config": True},
+            ["--export_server_config is for SavedModels", "=litert"],
+        ),
     ],
 )
 def test_flags_that_make_no_sense_are_refused(place, good, flags, words):

@@ -306,6 +306,10 @@ def write_published_tables(directory):
         rows = rows if split != "test" else [row[:3] for row in rows]
         header = header if split != "test" else header[:3]
         tiny.write_tsv(directory / "STS-B" / f"{split}.tsv", header, rows)
+    (directory / "sst2").mkdir()
+    rows = [("a film", 1), ("the sea", 0), ("a shop", 1)] * 4
+    for name in ("train_6001", "dev"):
+        tiny.write_tsv(directory / "sst2" / f"{name}.tsv", None, rows)
     (directory / "multinli").mkdir()
     rows = [(a, b, label) for a, b, label in XNLI_ROWS * 4]
     header = ("premise", "hypo", "label")
@@ -327,6 +331,7 @@ def environment(model_dir, tmp_path):
         "$GLUE_DIR": str(tmp_path / "tables"),
         "$XNLI_DIR": str(tmp_path / "tables"),
         "$SQUAD_DIR": str(tmp_path / "questions"),
+        "$SST2_DIR": str(tmp_path / "tables" / "sst2"),
         # The run before in the same page, which trains what is then asked.
         "$TRAINED_CLASSIFIER": str(tmp_path / "tmp" / "mrpc_output"),
     }

@@ -317,6 +317,25 @@ def test_rows_of_a_batch_with_a_loss_that_is_no_number_are_named(
     assert "the last checkpoint is of step 0" in caplog.text
 
 
+@pytest.mark.slow
+def test_small_export_is_scored_beside_the_model(trained, tmp_path):
+    more = ("--nodo_train", "--nodo_predict", "--write_report")
+    more += ("--export_format=litert", "--noexport_server_config")
+    done = tiny.run_again(
+        trained[0], f"--pretrained={trained[0]}", f"--output_dir={tmp_path}", *more
+    )
+    assert done.code == 0, done.err
+    accuracy = tiny.eval_results(tmp_path)["eval_accuracy"]
+    said = re.search(r"export_accuracy = ([\d.]+)  \(the model: ([\d.]+)\)", done.out)
+    assert said, done.out
+    assert [float(number) for number in said.groups()] == pytest.approx([accuracy] * 2)
+    record = json.loads((tmp_path / "report.json").read_text())
+    assert record["results"]["export_accuracy"] == pytest.approx(accuracy)
+    assert re.search(r"none: [\d.]+ MB, .* a sentence takes [\d.]+ ms", done.out)
+    assert (tmp_path / "export_litert" / "1" / "model.tflite").exists()
+    assert not (tmp_path / "export").exists()
+
+
 def test_another_run_is_refused_and_replaced_when_asked(trained, tmp_path):
     for path in trained[0].iterdir():
         if path.is_file():

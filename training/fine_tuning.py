@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import tensorflow as tf
+
 from training import errors, grid, run, run_directory, seeds, steps
 from training.distribution import devices
 from training.results import evaluation
@@ -54,7 +56,9 @@ class Task:
         objective: the loss, as in steps.train_function.
         score: split, model outputs {name: [N, ...]}, batch size -> Scored.
         predict: Scored of "test", run.Settings, step -> results; writes predictions.
-        export: model, output_dir -> path of the SavedModel it writes.
+        export: model, output_dir -> path of the export it writes.
+        reopen: such a path -> what takes the model's place in `outputs`, to score an
+            export that may differ from the model; None of one that does not.
         outputs: model -> the function of features whose outputs `score` takes.
         evaluate: Scored of "dev" -> lines of eval_results.txt except global_step.
         examine: split, its Scored -> what `pictures` takes.
@@ -75,6 +79,7 @@ class Task:
     score: Callable[[str, Mapping[str, Any], int], Scored]
     predict: Callable[[Any, run.Settings, int], Mapping[str, Any]]
     export: Callable[[Any, str], str]
+    reopen: Callable[[str], Any] = lambda path: None
     outputs: Callable[[Any], Callable[..., Mapping[str, Any]]] = lambda model: model
     evaluate: Callable[[Any], dict[str, Any]] = lambda scored: scored.results("eval")
     examine: Callable[[str, Any], Any] = lambda split, scored: None
@@ -174,12 +179,31 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         print(f"  {name} = {results[name]!s}")
     if settings.exports and its_own.writes:
         with errors.of_writing():
-            print(f"exported: {task.export(model, its_own.output_dir)}")
+            path = task.export(model, its_own.output_dir)
+        print(f"exported: {path}")
+        if settings.evaluates and (exported := task.reopen(path)):
+            results |= _compare(task, settings, exported, scores)
     with errors.of_writing():
         seconds = time.monotonic() - started
         task.report(model, settings, rows, step, results, seconds)
     devices.wait_for_all(its_own.strategy, "write results and exports")
     return grid.Outcome(results, scores)
+
+
+def _compare(
+    task: Task, settings: Settings, exported: Any, scores: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Prints scores of the dev rows by the model and by its export; returns these."""
+    examples, size = task.splits["dev"], settings.eval_batch_size
+    order = examples.evaluation_order(size)
+    batches = examples.batches(order, settings.pad_to)
+    # An export runs in this process alone, on no device of the strategy.
+    strategy = tf.distribute.get_strategy()
+    outputs = evaluation.predict(task.outputs(exported), batches, order, strategy)
+    found = task.score("dev", outputs, size).scores
+    for name, value in found.items():
+        print(f"  export_{name} = {value!s}  (the model: {scores[name]!s})")
+    return {f"export_{name}": value for name, value in found.items()}
 
 
 def _picture(task: Task, its_own: run.Settings, step: int, rows: Any) -> None:

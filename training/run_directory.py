@@ -33,7 +33,7 @@ _OWN_PATTERNS = (
     file_names.REPORT_PAGE,
     file_names.EXPLANATIONS,
 )
-_OWN_DIRECTORIES = ("train", "eval", "export")
+_OWN_DIRECTORIES = ("train", "eval", "export", "export_litert")
 
 
 def resumes(directory: str, identity: Mapping[str, Any], *, overwrite: bool) -> bool:

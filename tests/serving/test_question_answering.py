@@ -69,8 +69,7 @@ def answering(version_dir):
     return predictor.Predictor(version_dir)
 
 
-@pytest.fixture(scope="module")
-def model():
+def new_model():
     keras.utils.set_random_seed(3)
     model = models.BertSpanPredictor(CONFIG)
     model.build()
@@ -79,16 +78,25 @@ def model():
     return model
 
 
-def make(model, directory, **settings):
+@pytest.fixture(scope="module")
+def model():
+    return new_model()
+
+
+def served(model, settings):
     """As run_squad.py does it."""
-    settings = answer_choice.Settings(aligner="words", **settings)
-    module = question_answering.QuestionAnswerer(
+    return question_answering.QuestionAnswerer(
         answering_graph.encoder(TOKENIZER, **LENGTHS),
         lambda features: model(features, training=False),
         answering_graph.chooser(settings),
         [variable.value for variable in model.variables],
     )
-    return Exported(model, settings, export.save(module, str(directory), {}))
+
+
+def make(model, directory, **settings):
+    settings = answer_choice.Settings(aligner="words", **settings)
+    path = export.save(served(model, settings), str(directory), {})
+    return Exported(model, settings, path)
 
 
 @pytest.fixture(scope="module")

@@ -44,14 +44,18 @@ NOTHING = {"words": [], "tags": [], "probabilities": [], "starts": [], "ends": [
 TEXTS = [" ".join(row) for row in SENTENCES]
 
 
-@pytest.fixture(scope="module")
-def model():
+def new_model():
     keras.utils.set_random_seed(3)
     model = models.BertTagger(CONFIG, len(TAG_SET.names))
     model.build()
     kernel = model.tagger.logits.kernel  # wider than a head is born
     kernel.assign(tf.random.stateless_normal(kernel.shape, [1, 2]))
     return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return new_model()
 
 
 def make(model, tag_set=TAG_SET, **limits):

@@ -11,7 +11,8 @@ import pytest
 from terminal import native_log
 from tests import tiny
 
-# Recorded from TensorFlow 2.21 without a GPU, and from reports about 2.16 to 2.20.
+# Recorded from TensorFlow 2.21 without a GPU, from LiteRT 2.3, and from reports about
+# TensorFlow 2.16 to 2.20.
 OF_EVERY_START = (
     "WARNING: All log messages before absl::InitializeLog() is called are written to "
     "STDERR",
@@ -38,6 +39,7 @@ OF_EVERY_START = (
     "I0000 00:00:1795352237.882855   30512 service.cc:161]   StreamExecutor [0]: Host",
     "I0000 00:00:1795352237.930034   30512 device_compiler.h:208] Compiled cluster "
     "using XLA!  This line is logged at most once for the lifetime of the process.",
+    "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.",
 )
 WITHOUT_GPU = (
     "I0000 00:00:1795352007.226195   27198 cudart_stub.cc:31] Could not find cuda "
@@ -56,6 +58,7 @@ UNKNOWN = (
     "F0000 00:00:1795352011.789523   27198 cuda_platform.cc:52] failed call to cuInit:",
     "E0000 00:00:1795352011.789523   27198 other.cc:52] failed call to cuInit: X",
     "failed call to cuInit: said by nobody known",
+    "INFO: Created TensorFlow Lite delegate for GPU.",
     "The TensorFlow library was compiled to use AVX instructions, but these are not "
     "available on your machine.",
     "",

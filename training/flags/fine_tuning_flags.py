@@ -29,6 +29,7 @@ def define(*actions: str, max_seq_length: int) -> None:
     training_flags.define_report()
     _define_epochs()
     _define_best()
+    _define_export()
 
 
 @command_line.heading("Training")
@@ -83,8 +84,45 @@ def _define_best() -> None:
     )
 
 
+@command_line.heading("Output")
+def _define_export() -> None:
+    flags.DEFINE_enum(
+        "export_format",
+        "saved_model",
+        ["saved_model", "litert"],
+        "What --do_export writes: a SavedModel to output_dir/export/<n>, or "
+        "model.tflite to output_dir/export_litert/<n>, small and fast on a CPU.",
+    )
+    flags.DEFINE_enum(
+        "quantization",
+        "none",
+        ["none", "dynamic_int8", "float16"],
+        "Weights of a LiteRT export: float32; int8 with products of int8, a quarter of "
+        "the size; or float16, half the size and computed in float32.",
+    )
+
+
+def export_settings() -> dict[str, Any]:
+    """The format of exports, by the names of the arguments of serving.litert.save."""
+    return {
+        "export_format": FLAGS.export_format,
+        "quantization": FLAGS.quantization,
+        "server_config": FLAGS.export_server_config,
+    }
+
+
 def check() -> None:
-    """Raises ValueError if seeds, patience or a grid make no sense."""
+    """Raises ValueError if seeds, patience, a grid or an export make no sense."""
+    if FLAGS.quantization != "none" and FLAGS.export_format != "litert":
+        raise ValueError(
+            f"--quantization={FLAGS.quantization} is for LiteRT exports; add "
+            "--export_format=litert"
+        )
+    if FLAGS.export_server_config and FLAGS.export_format == "litert":
+        raise ValueError(
+            "--export_server_config is for SavedModels, which servers answer texts "
+            "from; leave it out, or --export_format=litert"
+        )
     if not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds):
         raise ValueError(
             f"--seeds={','.join(FLAGS.seeds)} are not whole numbers; give such as 1,2,3"

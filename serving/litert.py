@@ -1,0 +1,243 @@
+"""Exports for LiteRT: the network in model.tflite, its texts in a graph beside it.
+
+model.tflite takes token ids and puts out numbers, in any program that has LiteRT. What
+leads from text to ids and from numbers to answers needs strings, which LiteRT has no
+operations for: it is a SavedModel without weights.
+"""
+
+import functools
+import importlib.util
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features as feature_names
+from serving import export
+
+MODEL = "model.tflite"  # the name that TF Serving's --prefer_tflite_model looks for
+_TEXTS = "texts"  # the SavedModel beside it
+_NETWORK = "ids"  # the signature of MODEL
+_KEPT = "kept_"  # by `encode` for `finish`, which a signature passes on one by one
+# Of 16 words, to be timed; a pair is two.
+_SENTENCE = "the parcel came two days late but everything in it was just as i ordered"
+_TIMED, _WARM_UP = 30, 5  # calls
+
+
+def save(
+    module: export.ServedModel,
+    output_dir: str,
+    files: Mapping[str, str],
+    *,
+    export_format: str,
+    quantization: str,
+    server_config: bool = False,
+) -> str:
+    """Writes the next version below output_dir/export or output_dir/export_litert.
+
+    Of a LiteRT export, prints its size and speed beside those of the model.
+
+    Args:
+        files: as in `export.save`.
+        export_format: "saved_model" or "litert".
+        quantization: "none", "dynamic_int8" or "float16"; for LiteRT.
+        server_config: as in `export.save`; for SavedModels.
+    """
+    if export_format == "saved_model":
+        target = os.path.join(output_dir, "export")
+        return export.save(module, target, files, server_config)
+    target = os.path.join(output_dir, "export_litert")
+    write = functools.partial(_write, quantization=quantization)
+    path = export.save(module, target, files, write=write)
+    print(f"{quantization}: {_comparison(module, path)}")
+    return path
+
+
+def _write(module, directory, quantization):
+    tf.saved_model.save(
+        tf.Module(),
+        os.path.join(directory, _TEXTS),
+        signatures=_text_signatures(module.stages),
+    )
+    path = os.path.join(directory, MODEL)
+    with tf.io.gfile.GFile(path, "wb") as file:
+        file.write(_converted(module, quantization))
+
+
+def _converted(module, quantization):
+    """The network as the bytes of a flatbuffer; batch and length are free."""
+    network = export.ServedModel(
+        module.variables, ids=export.ids_function(module.stages.forward)
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        tf.saved_model.save(network, directory, signatures=network.signatures())
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            directory, signature_keys=[_NETWORK]
+        )
+        if quantization != "none":  # weights become int8, sums are exact
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if quantization == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        return converter.convert()
+
+
+def _text_signatures(stages):
+    """`encode`, texts to features, and `finish`, numbers to answers.
+
+    Between them a caller runs the network on the features, and hands over its outputs
+    with whatever else `encode` returned.
+    """
+    kept: list[Any] = []
+
+    def encode(*texts):
+        features, state = stages.encode(*texts)
+        kept[:] = [state]
+        return {**features, **_numbered(state)}
+
+    def finish(**arrays):
+        flat = [arrays[name] for name in _numbered(kept[0])]
+        state = tf.nest.pack_sequence_as(kept[0], flat, expand_composites=True)
+        return stages.finish(state, {name: arrays[name] for name in outputs})
+
+    encoding = export.text_function(encode, *stages.text_names).get_concrete_function()
+    network = export.ids_function(stages.forward).get_concrete_function()
+    outputs = network.structured_outputs
+    encoded = encoding.structured_outputs
+    needed = outputs | {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
+    specs = {k: tf.TensorSpec(v.shape, v.dtype, k) for k, v in needed.items()}
+    finishing = tf.function(finish).get_concrete_function(**specs)
+    return {"encode": encoding, "finish": finishing}
+
+
+def _numbered(state):
+    flat = tf.nest.flatten(state, expand_composites=True)
+    return {f"{_KEPT}{index}": value for index, value in enumerate(flat)}
+
+
+def check_installed() -> None:
+    """Raises ValueError where LiteRT is missing."""
+    if importlib.util.find_spec("ai_edge_litert") is None:
+        raise ValueError(
+            "LiteRT exports are run with a package that is not installed: "
+            "pip install ai-edge-litert"
+        )
+
+
+class Network:
+    """The network of an export: features int32 [B, S] -> {name: float32 array}.
+
+    Shapes may change from call to call. Threads take turns, since an interpreter has
+    one set of tensors.
+
+    Raises:
+        ValueError: LiteRT is not installed.
+    """
+
+    def __init__(self, directory: str):
+        check_installed()
+        from ai_edge_litert import interpreter
+
+        with tf.io.gfile.GFile(os.path.join(directory, MODEL), "rb") as file:
+            content = file.read()
+        opened = interpreter.Interpreter(
+            model_content=content, num_threads=os.cpu_count()
+        )
+        self._run = opened.get_signature_runner(_NETWORK)
+        self._lock = threading.Lock()
+
+    def __call__(self, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        names = feature_names.ENCODER_INPUTS
+        arrays = {name: np.asarray(features[name], np.int32) for name in names}
+        rows = len(arrays[names[0]])
+        if not rows:  # LiteRT has no tensors without elements
+            arrays = {name: np.zeros([1, 1], np.int32) for name in names}
+        with self._lock:
+            return {k: v[:rows] for k, v in self._run(**arrays).items()}
+
+
+def is_in(directory: str) -> bool:
+    """Whether a version is a LiteRT export."""
+    return tf.io.gfile.exists(os.path.join(directory, MODEL))
+
+
+class TextModel:
+    """A LiteRT export in the place of a SavedModel's signature: texts to answers.
+
+    Raises:
+        ValueError: LiteRT is not installed.
+    """
+
+    def __init__(self, directory: str):
+        self._network = Network(directory)
+        texts = tf.saved_model.load(os.path.join(directory, _TEXTS))
+        self._encode = texts.signatures["encode"]
+        self._finish = texts.signatures["finish"]
+        self.structured_input_signature = self._encode.structured_input_signature
+
+    def __call__(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        encoded = self._encode(**texts)
+        outputs = self._network(encoded)
+        kept = {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
+        given = {k: tf.constant(v) for k, v in outputs.items()} | kept
+        return self._finish(**given)
+
+
+def network_opener(export_format: str) -> Callable[[str], Any]:
+    """A function of an export's path to what takes the model's place when scored.
+
+    That of a SavedModel gives None, because it computes what the model computes.
+
+    Raises:
+        ValueError: the format is "litert", and LiteRT is not installed.
+    """
+    if export_format == "saved_model":
+        return lambda path: None
+    check_installed()
+    return _open_network
+
+
+def _open_network(path):
+    network = Network(path)
+
+    def forward(features, training=False):
+        return {k: tf.constant(v) for k, v in network(features).items()}
+
+    return forward
+
+
+def _comparison(module, path):
+    """Size and speed of an export beside those of the model it was made of."""
+    before = sum(v.dtype.size * v.shape.num_elements() for v in module.variables)
+    after = _bytes_below(path)
+    texts = {name: tf.constant([_SENTENCE]) for name in module.stages.text_names}
+    whole = _milliseconds(module.functions["serving_default"], list(texts.values()), {})
+    small = _milliseconds(TextModel(path), [], texts)
+    return (
+        f"{after / 1e6:.1f} MB, {after / before:.0%} of {before / 1e6:.1f}; "
+        f"a sentence takes {small:.1f} ms, in float32 by TensorFlow {whole:.1f}"
+    )
+
+
+def _bytes_below(directory):
+    return sum(
+        tf.io.gfile.stat(os.path.join(folder, name)).length
+        for folder, _, names in tf.io.gfile.walk(directory)
+        for name in names
+    )
+
+
+def _milliseconds(function, arguments, named):
+    """The median time of a call."""
+    seconds = []
+    for _ in range(_WARM_UP + _TIMED):
+        start = time.perf_counter()
+        answers = function(*arguments, **named)
+        _ = [value.numpy() for value in answers.values()]
+        seconds.append(time.perf_counter() - start)
+    return 1e3 * statistics.median(seconds[_WARM_UP:])

@@ -1,0 +1,180 @@
+"""Tests of serving/litert.py: exports answer as the SavedModel of the same model."""
+
+import os
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import config, models
+from serving import export, litert, predictor
+from tests.serving import test_export, test_question_answering, test_tagging
+
+ROUNDING = 1e-5  # of float32; LiteRT multiplies in another order
+
+
+def save(module, directory, quantization="none", files=None):
+    chosen = {"export_format": "litert", "quantization": quantization}
+    return litert.save(module, str(directory), files or {}, **chosen)
+
+
+def assert_equal_answers(found, expected):
+    assert len(found) == len(expected)
+    for answer, other in zip(found, expected, strict=True):
+        assert list(answer) == list(other)
+        for name, value in other.items():
+            if name == "probabilities" and isinstance(value, dict):
+                assert list(answer[name]) == list(value)
+                answer, value = {name: list(answer[name].values())}, [*value.values()]
+            if name in ("probabilities", "score", "probability", "null_odds"):
+                np.testing.assert_allclose(answer[name], value, atol=ROUNDING)
+            else:
+                assert answer[name] == value
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """Both exports of a classifier."""
+    folder = tmp_path_factory.mktemp("classifier")
+    exported, module = test_export.make("classification", 1, folder / "export")
+    label_map = exported.version_dir / export.EXTRA_DIR / "label_map.json"
+    files = {"label_map.json": label_map.read_text()}
+    path = save(module, folder, files=files)
+    assert path == str(folder / "export_litert" / "1")
+    return exported, pathlib.Path(path)
+
+
+def test_classifier_answers_as_its_saved_model(classifier):
+    exported, path = classifier
+    whole = predictor.Predictor(str(exported.version_dir))
+    small = predictor.Predictor(str(path.parent))  # the newest version
+    assert (small.labels, small.text_names) == (whole.labels, whole.text_names)
+    expected = whole.predict(test_export.TEXTS)
+    assert_equal_answers(small.predict(test_export.TEXTS), expected)
+    assert len({answer["label"] for answer in expected}) > 1
+    for text, answer in zip(test_export.TEXTS, expected, strict=True):
+        assert_equal_answers(small.predict([text]), [answer])  # another shape
+    assert small.predict([]) == []
+    with pytest.raises(ValueError, match="takes text for each example, 2 given"):
+        small.predict(["a"], ["b"])
+
+
+@pytest.mark.slow
+def test_pairs_answer_as_their_saved_model(tmp_path):
+    exported, module = test_export.make("multi_label", 2, tmp_path / "export")
+    columns = test_export.TEXTS, test_export.OTHERS
+    found = predictor.Predictor(save(module, tmp_path))._signature(
+        text_a=tf.constant(columns[0]), text_b=tf.constant(columns[1])
+    )
+    _, expected = exported.probabilities(*columns)
+    np.testing.assert_allclose(found["probabilities"], expected, atol=ROUNDING)
+    _, swapped = exported.probabilities(*columns[::-1])
+    assert np.abs(swapped - expected).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_questions_are_answered_as_by_the_saved_model(tmp_path):
+    """Windows go from graph to graph, ragged tensors among them."""
+    exported = test_question_answering.make(
+        test_question_answering.new_model(), tmp_path, version_2_with_negative=True
+    )
+    module = test_question_answering.served(exported.model, exported.settings)
+    small = predictor.Predictor(save(module, tmp_path))
+    columns = [*map(list, zip(*test_question_answering.ROWS, strict=True))]
+    expected = exported.predict(*columns)
+    assert_equal_answers(small.predict(*columns), expected)
+    assert len({answer["answer"] for answer in expected}) > 2
+    assert small.text_names == ["question", "context"]
+
+
+@pytest.mark.slow
+def test_words_are_tagged_as_by_the_saved_model(tmp_path):
+    module = test_tagging.make(test_tagging.new_model())
+    whole = predictor.Predictor(export.save(module, str(tmp_path), {}))
+    small = predictor.Predictor(save(module, tmp_path))
+    expected = whole.predict(test_tagging.TEXTS)
+    assert_equal_answers(small.predict(test_tagging.TEXTS), expected)
+    assert len({tag for answer in expected for tag in answer["tags"]}) > 2
+
+
+def centred_classifier():
+    """As of test_export.make, but larger: below 1024 elements, weights stay float32."""
+    keras.utils.set_random_seed(4)
+    network = models.BertClassifier(
+        config.BertConfig(
+            vocab_size=3000,
+            hidden_size=128,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=512,
+            max_position_embeddings=64,
+            type_vocab_size=2,
+            initializer_range=0.2,
+        ),
+        3,
+    )
+    network.build()
+    ids = tf.random.stateless_uniform([7, 9], [1, 2], 0, 500, tf.int32)
+    mask = tf.sequence_mask([9, 3, 1, 9, 5, 8, 2], 9, tf.int32)
+    features = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * mask}
+    head = network.classifier.logits
+    kernel = tf.random.stateless_normal(head.kernel.shape, [1, 4], stddev=0.1)
+    head.kernel.assign(kernel)
+    head.bias.assign(-tf.reduce_mean(network(features)["logits"], axis=0))
+    return network, features
+
+
+# Errors are the largest of 7 rows. With the seeds 4 to 15 in the place of 4, of a
+# softmax that varies by 0.42 to 0.65, dynamic int8 moves it by 0.008 to 0.039, float16
+# by 0.00016 to 0.00072.
+@pytest.mark.parametrize(
+    ("quantization", "size", "smallest_error", "largest_error"),
+    [
+        ("dynamic_int8", 0.3, 1e-3, 0.04),
+        pytest.param("none", 1.05, 0, ROUNDING, marks=pytest.mark.slow),
+        pytest.param("float16", 0.55, 5e-5, 1e-3, marks=pytest.mark.slow),
+    ],
+)
+def test_quantization_makes_exports_smaller_and_coarser(
+    quantization, size, smallest_error, largest_error, tmp_path, capsys
+):
+    network, features = centred_classifier()
+    variables = [variable.value for variable in network.variables]
+    module = export.TextClassifier(
+        lambda text: {k: v[: tf.size(text)] for k, v in features.items()},
+        lambda batch: tf.nn.softmax(network(batch)["logits"]),
+        *(variables, ("a", "b", "c"), 1),
+    )
+    path = save(module, tmp_path, quantization)
+    assert capsys.readouterr().out.startswith(f"{quantization}: ")
+    before = 4 * sum(variable.shape.num_elements() for variable in variables)
+    assert os.path.getsize(os.path.join(path, litert.MODEL)) < size * before
+
+    expected = tf.nn.softmax(network(features)["logits"])
+    assert np.ptp(expected, axis=0).max() > 0.4
+    running = litert.Network(path)
+    found = running(features)["probabilities"]
+    assert smallest_error <= np.abs(found - expected).max() < largest_error
+    for row in range(7):  # its neighbours do not change how a row is rounded
+        alone = running({k: v[row : row + 1] for k, v in features.items()})
+        np.testing.assert_allclose(alone["probabilities"], found[[row]], atol=ROUNDING)
+
+
+def test_what_only_saved_models_do_is_refused(classifier, capsys):
+    export_dir = str(classifier[1].parent)
+    assert predictor._main_serve(export_dir, "127.0.0.1", 0, "small") == 2
+    assert "--serve answers from SavedModels" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="choose among serving_default"):
+        predictor.Predictor(export_dir, "ids")
+
+
+def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):
+    monkeypatch.setattr(litert.importlib.util, "find_spec", lambda name: None)
+    remedy = "not installed: pip install ai-edge-litert"
+    with pytest.raises(ValueError, match=remedy):
+        predictor.Predictor(str(classifier[1]))
+    with pytest.raises(ValueError, match=remedy):
+        litert.network_opener("litert")
+    assert litert.network_opener("saved_model")("a path") is None
