@@ -109,6 +109,7 @@ def test_losses_are_apart_in_eval_results(student, teacher, table_dir):
     assert results["eval_loss"] == results["eval_label_loss"]
 
 
+@pytest.mark.slow
 def test_student_that_is_stopped_ends_as_the_whole_one(student, tmp_path):
     resumed_runs.assert_ends_as(student[0], tmp_path, 100, ("eval_results.txt",))
 

@@ -274,6 +274,7 @@ def snippets():
     return re.findall(r"^```python\n(.*?)^```", DOCS.read_text("utf-8"), re.M | re.S)
 
 
+@pytest.mark.slow
 def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_layers):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "output").mkdir()

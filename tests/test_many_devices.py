@@ -156,6 +156,7 @@ def killed(server, data, path):
     return jobs
 
 
+@pytest.mark.slow
 def test_process_that_is_killed_ends_the_other(data, server, tmp_path):
     jobs = killed(server, data, tmp_path)
     assert jobs[0].code() == 4, jobs[0].text()

@@ -220,6 +220,7 @@ def test_words_without_tags_are_tagged_and_not_scored(trained, tmp_path):
     assert tiny.predictions(out) == rows
 
 
+@pytest.mark.slow
 def test_plain_tags_are_scored_by_accuracy(small_model_dir, data, tmp_path):
     kinds = {"O": "WORD", "B": "SIGN", "I": "MORE"}
     for split in ("train", "dev"):
@@ -233,6 +234,7 @@ def test_plain_tags_are_scored_by_accuracy(small_model_dir, data, tmp_path):
     assert results["eval_accuracy"] > 0.8
 
 
+@pytest.mark.slow
 def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
     results = ("test_predictions.jsonl", "test_tags.conll", "eval_results.txt")
     resumed_runs.assert_ends_as(trained[0], tmp_path, 80, results)

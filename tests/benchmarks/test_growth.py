@@ -74,9 +74,8 @@ def results_of(flag_values):
         return json.load(file)
 
 
-@pytest.mark.parametrize(
-    "lengths", [[16], pytest.param([8, 16], marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("lengths", [[16], [8, 16]])
 def test_command_measures(lengths, flag_values, monkeypatch, capsys):
     """From end to end, in this process."""
     flag_values.max_seq_lengths = [str(length) for length in lengths]

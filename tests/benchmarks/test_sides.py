@@ -131,7 +131,8 @@ def test_texts_are_answered_by_an_export(model_dir, tmp_path):
 def test_bfloat16_is_of_one_turn_alone(monkeypatch):
     monkeypatch.setattr(ours, "peak_gflops", lambda dtype: 1.0)
     job = sides.Job("train", "classifier", 2, "", "", 1, 1, precision="bfloat16")
-    monkeypatch.setattr(ours, "train", lambda job: {"policy": policy_name()})
+    found = {"train": lambda job: {"policy": policy_name()}}
+    monkeypatch.setattr(ours, "ACTIONS", found)
     assert ours.run(job)["policy"] == "mixed_bfloat16"
     assert policy_name() == "float32"
 

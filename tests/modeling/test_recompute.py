@@ -179,6 +179,7 @@ def test_xla_computes_blocks_twice(shallow_config, tiny_features):
     assert_close(actual, expected)
 
 
+@pytest.mark.slow
 def test_fit_recomputes(shallow_config, tiny_features):
     """The seeds of `fit` come from a state, which must be read once."""
     names = ("input_ids", "input_mask", "segment_ids")

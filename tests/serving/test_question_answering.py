@@ -135,7 +135,9 @@ def expected(exported, rows):
     return answers, np.bincount(windows.question_index, minlength=len(rows))
 
 
-@pytest.mark.parametrize("version", ["version_1", "version_2"])
+@pytest.mark.parametrize(
+    "version", [pytest.param("version_1", marks=pytest.mark.slow), "version_2"]
+)
 def test_answers_are_those_of_run_squad(request, version):
     exported = request.getfixturevalue(version)
     answers, num_windows = expected(exported, ROWS)

@@ -173,7 +173,9 @@ def one_by_one(words, room, step, bounds, document_context):
         yield tokens, {word: 1 + sum(size[begin:word]) for word in mine}
 
 
-@pytest.mark.parametrize("document_context", [False, True])
+@pytest.mark.parametrize(
+    "document_context", [pytest.param(False, marks=pytest.mark.slow), True]
+)
 def test_windows_equal_the_rules_one_by_one(document_context):
     rng = random.Random(5)
     several = 0

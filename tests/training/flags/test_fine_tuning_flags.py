@@ -7,6 +7,7 @@ from training.flags import fine_tuning_flags
 FINE_TUNING = {
     **{"seeds": [], "early_stopping_patience": 0, "evaluate_steps": 0},
     **{"grid": None, "do_predict": False},
+    **{"export_format": "saved_model", "quantization": "none"},
 }
 
 
@@ -18,6 +19,8 @@ FINE_TUNING = {
         ({"seeds": ["1", "-2"]}, None),
         ({"early_stopping_patience": 2}, "needs evaluations; set --evaluate_steps"),
         ({"early_stopping_patience": 2, "evaluate_steps": 5}, None),
+        ({"quantization": "float16"}, "is for LiteRT exports; add"),
+        ({"quantization": "float16", "export_format": "litert"}, None),
     ],
     ids=str,
 )
