@@ -8,6 +8,7 @@ FINE_TUNING = {
     **{"seeds": [], "early_stopping_patience": 0, "evaluate_steps": 0},
     **{"grid": None, "do_predict": False},
     **{"export_format": "saved_model", "quantization": "none"},
+    "export_server_config": False,
 }
 
 
