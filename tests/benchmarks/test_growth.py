@@ -282,6 +282,7 @@ def test_every_point_is_within_its_axes(tmp_path, monkeypatch):
     assert list(lines[0].get_ydata()) == [1.0, 1.5]
 
 
+@pytest.mark.slow
 def test_pictures_say_what_was_measured_where(tmp_path):
     results = write_results(tmp_path / "growth.json")
     growth_plots.draw(results, tmp_path / "images")

@@ -77,7 +77,11 @@ def trained(model, objective, features, strategy, **options):
 
 @pytest.fixture(
     scope="module",
-    params=["pretraining", pytest.param("classifier", marks=pytest.mark.slow)],
+    params=[
+        # test_precision.py compiles a training step of one head every day.
+        pytest.param("pretraining", marks=pytest.mark.slow),
+        pytest.param("classifier", marks=pytest.mark.slow),
+    ],
 )
 def runs(request, build_pretrainer, build_classifier, pretraining_features):
     """The same run compiled and not, and what was compiled; with dropout."""

@@ -40,6 +40,7 @@ def test_model_is_the_same_after_saving(
     assert_same(keras_files.load(path, tiny_config), model)
 
 
+@pytest.mark.slow
 def test_keras_loads_it_by_itself(tiny_config, tiny_features, tmp_path):
     """Compiled, trained by `fit`, saved: as with any Keras model."""
     model = models.BertClassifier(tiny_config, 3)

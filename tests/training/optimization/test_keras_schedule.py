@@ -59,6 +59,7 @@ def compiled(model):
     return model
 
 
+@pytest.mark.slow
 def test_fit_saved_in_between_equals_the_loop(
     build_classifier, classifier_batch, tmp_path, monkeypatch
 ):

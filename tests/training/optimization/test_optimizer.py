@@ -311,6 +311,7 @@ def test_apply_equals_apply_reduced_on_one_device():
     assert int(by_fit.iterations) == 3
 
 
+@pytest.mark.slow
 def test_fit_trains_with_it(build_classifier, classifier_batch):
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     model = build_classifier(**still)
