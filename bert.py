@@ -137,16 +137,11 @@ class Loaded:
         """Writes the next version of a SavedModel that takes raw text; its path."""
         label_set = self._label_set("export")
         kind = label_set.problem_type
-
-        def forward(features):
-            logits = self.model(features, training=False)["logits"]
-            return heads.probabilities(kind, logits)
-
         label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
         with joined_weights.joined(self.model) as variables:
             module = export.TextClassifier(
                 lambda *texts: packing.pad(*self._pack(*texts)[:2]),
-                forward,
+                heads.answering(kind, self.model),
                 variables,
                 label_set.names if kind == "classification" else (),
                 self.num_texts,

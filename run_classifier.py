@@ -51,7 +51,7 @@ from modeling import distillation, heads, joined_weights, losses, models
 from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
 from modeling.inspection import attribution
 from reports import examined, pictures, run_report
-from serving import export, litert
+from serving import export, formats
 from training import checkpoints, errors, fine_tuning
 from training.flags import run_flags
 from training.results import evaluation, explaining, metrics, projector, run_facts
@@ -133,7 +133,7 @@ def make_task(config, tokenizer, data, soft):
         report=report_hook(tokenizer, data),
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, data, label_map),
-        reopen=litert.network_opener(FLAGS.export_format),
+        reopen=formats.network_opener(FLAGS.export_format),
         write_records=functools.partial(write_records, data),
         files=pretrained.files(config, tokenizer) | label_map,
         identity={"labels": list(label_set.names)},
@@ -225,21 +225,16 @@ def export_model(data, label_map, model, output_dir):
     def encode(*texts):
         return packing.pad(*data.encode(*texts)[:2])
 
-    def forward(features):
-        outputs = model(features, training=False)
-        shares = heads.probabilities(data.problem_type, outputs["logits"])
-        return {"probabilities": shares, **outputs}
-
     with joined_weights.joined(model) as variables:
         module = export.TextClassifier(
             encode,
-            forward,
+            heads.answering(data.problem_type, model),
             variables,
             data.label_set.names if data.problem_type == "classification" else (),
             2 if data.has_pairs else 1,
         )
         chosen = fine_tuning_flags.export_settings()
-        return litert.save(module, output_dir, label_map, **chosen)
+        return formats.save(module, output_dir, label_map, **chosen)
 
 
 def main(_):

@@ -40,7 +40,7 @@ from data_pipeline.text import vocabulary_checks
 from modeling import joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from reports import examined, pictures, run_report
-from serving import litert, question_answering
+from serving import formats, question_answering
 from training import errors, fine_tuning, run_directory
 from training.flags import run_flags
 from training.results import run_facts
@@ -141,7 +141,7 @@ def make_task(config, tokenizer, data, choice, pad_to):
         ),
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
-        reopen=litert.network_opener(FLAGS.export_format),
+        reopen=formats.network_opener(FLAGS.export_format),
         write_records=write_records,
         files=pretrained.files(config, tokenizer),
     )
@@ -172,7 +172,7 @@ def export_model(tokenizer, choice, model, output_dir):
             variables,
         )
         chosen = fine_tuning_flags.export_settings()
-        return litert.save(module, output_dir, {}, **chosen)
+        return formats.save(module, output_dir, {}, **chosen)
 
 
 def main(_):

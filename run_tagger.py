@@ -41,7 +41,7 @@ from data_pipeline.text import vocabulary_checks
 from modeling import joined_weights, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from reports import examined, pictures, run_report
-from serving import litert, tagging
+from serving import formats, tagging
 from training import errors, fine_tuning
 from training.flags import run_flags
 from training.results import run_facts
@@ -109,7 +109,7 @@ def make_task(config, tokenizer, tag_set, data):
         ),
         predict=functools.partial(predict, tag_set, data),
         export=functools.partial(export_model, tokenizer, tag_set, label_map),
-        reopen=litert.network_opener(FLAGS.export_format),
+        reopen=formats.network_opener(FLAGS.export_format),
         files=pretrained.files(config, tokenizer) | label_map,
         identity={"labels": list(tag_set.names)},
     )
@@ -157,7 +157,7 @@ def export_model(tokenizer, tag_set, label_map, model, output_dir):
             variables,
         )
         chosen = fine_tuning_flags.export_settings()
-        return litert.save(module, output_dir, label_map, **chosen)
+        return formats.save(module, output_dir, label_map, **chosen)
 
 
 def main(_):

@@ -165,7 +165,7 @@ def export(source):
 
 
 def write_texts(source, steps):
-    """Writes batches of the texts of --texts_file; returns their file and number.
+    """Writes batches of the texts of --texts_file; returns their file, and the timed.
 
     Texts of similar length are together, and the batches are shuffled; as a program
     would that has a file to answer, on both sides.
@@ -187,9 +187,8 @@ def write_work(source, steps):
     packed, targets, classes = SOURCES[source.row.source](source)
     row = source.row
     if not steps:
-        steps = row.steps or min(
-            -(-len(packed) // row.batch_size), rows.MAX_TABLE_STEPS
-        )
+        epoch = -(-len(packed) // row.batch_size)
+        steps = row.steps or min(rows.NUM_EPOCHS * epoch, rows.MAX_STEPS)
     order = batching.training_order(
         packed.lengths,
         batch_size=row.batch_size,

@@ -129,3 +129,14 @@ def probabilities(problem_type, logits):
     if problem_type == "classification":
         return ops.softmax(logits)
     return ops.sigmoid(logits) if problem_type == "multi_label" else logits
+
+
+def answering(problem_type, model):
+    """A function of features: a classifier's outputs, and its `probabilities`."""
+
+    def forward(features):
+        outputs = model(features, training=False)
+        shares = probabilities(problem_type, outputs["logits"])
+        return {"probabilities": shares, **outputs}
+
+    return forward

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contract import tf_serving
+
 
 def _define_flags():
     from absl import flags
@@ -28,7 +30,9 @@ def _define_flags():
             "model_version", 0, "Its version; 0 for the newest.", lower_bound=0
         )
         flags.DEFINE_string(
-            "signature", "serving_default", "Which of its functions to ask."
+            "signature",
+            tf_serving.DEFAULT_SIGNATURE,
+            "Which of its functions to ask.",
         )
         flags.DEFINE_string(
             "label_map_file",
@@ -63,7 +67,7 @@ def connect(
     if not (host and port.isascii() and port.isdigit()) or "/" in address:
         raise ValueError(
             f"--address={address} is not HOST:PORT; give it such as "
-            f"localhost:{rest_calls.PORT if by_rest else rest_calls.GRPC_PORT}"
+            f"localhost:{tf_serving.REST_PORT if by_rest else tf_serving.GRPC_PORT}"
         )
     if by_rest:
         return rest_calls.Calls(address, model, version, timeout_seconds)

@@ -8,14 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import atomic_files
+from contract import atomic_files, tf_serving
 from contract import features as feature_names
 from serving.protocol import server_config as server_configs
 from serving.protocol import warmup
 
 # TF Serving watches a directory for versions: subdirectories named by numbers.
 _VERSION = re.compile(r"^\d+/?$")
-EXTRA_DIR = "assets.extra"  # which TF Serving leaves alone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +70,8 @@ class TextClassifier(ServedModel):
     Args:
         encode: text_a [B], text_b [B] -> {input_ids, input_mask, segment_ids}, as in
             training, so that served tokens equal trained tokens.
-        forward: features -> probabilities float32 [B, C], or a dict of these and of
-            what else an export of the network alone puts out.
+        forward: features -> `probabilities` float32 [B, C], and what else an export of
+            the network alone puts out.
         label_names: C names for `label`; () where an example has no single label.
         num_texts: 1, or 2 for pairs.
     """
@@ -87,10 +86,6 @@ class TextClassifier(ServedModel):
     ):
         labels = tf.constant(label_names, tf.string) if label_names else None
 
-        def outputs(features):
-            found = forward(features)
-            return found if isinstance(found, dict) else {"probabilities": found}
-
         def finish(_, found):
             results = {"probabilities": found["probabilities"]}  # [B, C]
             if labels is not None:
@@ -101,14 +96,14 @@ class TextClassifier(ServedModel):
         stages = Stages(
             ("text",) if num_texts == 1 else ("text_a", "text_b"),
             lambda *texts: (encode(*texts), ()),
-            outputs,
+            forward,
             finish,
         )
         super().__init__(
             variables,
             stages,
             serving_default=text_function(stages.answer, *stages.text_names),
-            ids=ids_function(lambda features: finish((), outputs(features))),
+            ids=ids_function(lambda features: finish((), forward(features))),
         )
 
 
@@ -133,7 +128,7 @@ def write_saved_model(module: ServedModel, directory: str) -> None:
     """Writes the module with its signatures, and requests to warm them up."""
     signatures = module.signatures()
     tf.saved_model.save(module, directory, signatures=signatures)
-    extra = os.path.join(directory, EXTRA_DIR)
+    extra = os.path.join(directory, tf_serving.EXTRA_DIR)
     tf.io.gfile.makedirs(extra)
     warmup.write(os.path.join(extra, warmup.FILE_NAME), signatures)
 
@@ -157,7 +152,7 @@ def save(
     _remove(temporary)  # of a process that was killed
     try:
         write(module, temporary)
-        extra = os.path.join(temporary, EXTRA_DIR)
+        extra = os.path.join(temporary, tf_serving.EXTRA_DIR)
         tf.io.gfile.makedirs(extra)
         for name, text in files.items():
             with tf.io.gfile.GFile(os.path.join(extra, name), "w") as file:

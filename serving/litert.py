@@ -5,7 +5,6 @@ leads from text to ids and from numbers to answers needs strings, which LiteRT h
 operations for: it is a SavedModel without weights.
 """
 
-import functools
 import importlib.util
 import os
 import statistics
@@ -19,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import features as feature_names
+from contract import tf_serving
 from serving import export
 
 MODEL = "model.tflite"  # the name that TF Serving's --prefer_tflite_model looks for
@@ -30,36 +30,8 @@ _SENTENCE = "the parcel came two days late but everything in it was just as i or
 _TIMED, _WARM_UP = 30, 5  # calls
 
 
-def save(
-    module: export.ServedModel,
-    output_dir: str,
-    files: Mapping[str, str],
-    *,
-    export_format: str,
-    quantization: str,
-    server_config: bool = False,
-) -> str:
-    """Writes the next version below output_dir/export or output_dir/export_litert.
-
-    Of a LiteRT export, prints its size and speed beside those of the model.
-
-    Args:
-        files: as in `export.save`.
-        export_format: "saved_model" or "litert".
-        quantization: "none", "dynamic_int8" or "float16"; for LiteRT.
-        server_config: as in `export.save`; for SavedModels.
-    """
-    if export_format == "saved_model":
-        target = os.path.join(output_dir, "export")
-        return export.save(module, target, files, server_config)
-    target = os.path.join(output_dir, "export_litert")
-    write = functools.partial(_write, quantization=quantization)
-    path = export.save(module, target, files, write=write)
-    print(f"{quantization}: {_comparison(module, path)}")
-    return path
-
-
-def _write(module, directory, quantization):
+def write(module: export.ServedModel, directory: str, quantization: str) -> None:
+    """Writes one version; `quantization` is "none", "dynamic_int8" or "float16"."""
     tf.saved_model.save(
         tf.Module(),
         os.path.join(directory, _TEXTS),
@@ -188,21 +160,8 @@ class TextModel:
         return self._finish(**given)
 
 
-def network_opener(export_format: str) -> Callable[[str], Any]:
-    """A function of an export's path to what takes the model's place when scored.
-
-    That of a SavedModel gives None, because it computes what the model computes.
-
-    Raises:
-        ValueError: the format is "litert", and LiteRT is not installed.
-    """
-    if export_format == "saved_model":
-        return lambda path: None
-    check_installed()
-    return _open_network
-
-
-def _open_network(path):
+def open_network(path: str) -> Callable[..., dict[str, tf.Tensor]]:
+    """`Network` in the form of a model's call."""
     network = Network(path)
 
     def forward(features, training=False):
@@ -211,12 +170,14 @@ def _open_network(path):
     return forward
 
 
-def _comparison(module, path):
+def comparison(module: export.ServedModel, path: str) -> str:
     """Size and speed of an export beside those of the model it was made of."""
     before = sum(v.dtype.size * v.shape.num_elements() for v in module.variables)
     after = _bytes_below(path)
     texts = {name: tf.constant([_SENTENCE]) for name in module.stages.text_names}
-    whole = _milliseconds(module.functions["serving_default"], list(texts.values()), {})
+    whole = _milliseconds(
+        module.functions[tf_serving.DEFAULT_SIGNATURE], list(texts.values()), {}
+    )
     small = _milliseconds(TextModel(path), [], texts)
     return (
         f"{after / 1e6:.1f} MB, {after / before:.0%} of {before / 1e6:.1f}; "

@@ -25,6 +25,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from contract import tf_serving
+
 
 def _define_flags():
     from absl import flags
@@ -35,7 +37,7 @@ def _define_flags():
         )
         flags.DEFINE_string(
             "signature",
-            "serving_default",
+            tf_serving.DEFAULT_SIGNATURE,
             "Which of the model's signatures to ask; one that takes texts.",
         )
     with command_line.heading("Data"):
@@ -61,7 +63,11 @@ def _define_flags():
         flags.DEFINE_bool("serve", False, "Answer over HTTP until stopped.")
         flags.DEFINE_string("host", "127.0.0.1", "With --serve: where to listen.")
         flags.DEFINE_integer(
-            "port", 8501, "With --serve: 0 takes a free one.", 0, 65535
+            "port",
+            tf_serving.REST_PORT,
+            "With --serve: 0 takes a free one.",
+            0,
+            65535,
         )
         flags.DEFINE_string(
             "model_name", "default", "With --serve: the model's name in addresses."
@@ -132,7 +138,7 @@ class Predictor:
             is needed and not installed.
     """
 
-    def __init__(self, export_dir: str, signature: str = "serving_default"):
+    def __init__(self, export_dir: str, signature: str = tf_serving.DEFAULT_SIGNATURE):
         self.export_dir = export_dir = find_version(export_dir)
         signatures = _signatures(export_dir)
         self._signature = signatures.get(signature)
@@ -142,7 +148,7 @@ class Predictor:
                 f"--signature={signature}: {export_dir} has no such signature of "
                 f"texts; choose among {', '.join(sorted(known))}"
             )
-        self.labels = _read_labels(os.path.join(export_dir, export.EXTRA_DIR))
+        self.labels = _read_labels(os.path.join(export_dir, tf_serving.EXTRA_DIR))
         names = self._signature.structured_input_signature[1]
         self.text_names = answers.text_names(names)
 
@@ -173,7 +179,7 @@ class Predictor:
 
 def _signatures(version_dir):
     if litert.is_in(version_dir):
-        return {servables.DEFAULT_SIGNATURE: litert.TextModel(version_dir)}
+        return {tf_serving.DEFAULT_SIGNATURE: litert.TextModel(version_dir)}
     return tf.saved_model.load(version_dir).signatures
 
 
@@ -190,7 +196,7 @@ def _read_labels(directory):
     return answers.label_names(found)
 
 
-def _main(argv, export_dir, as_json, signature="serving_default"):
+def _main(argv, export_dir, as_json, signature=tf_serving.DEFAULT_SIGNATURE):
     """Prints the predictions for the texts argv[1:]; returns an exit code."""
     try:
         if not export_dir or not argv[1:]:
@@ -209,7 +215,7 @@ def _main_stream(
     input_file,
     input_format="jsonl",
     output_file=None,
-    signature="serving_default",
+    signature=tf_serving.DEFAULT_SIGNATURE,
 ):
     """Writes an answer for each line of a file; returns an exit code."""
     try:

@@ -195,11 +195,11 @@ def _compare(
 ) -> dict[str, Any]:
     """Prints scores of the dev rows by the model and by its export; returns these."""
     examples, size = task.splits["dev"], settings.eval_batch_size
-    order = examples.evaluation_order(size)
-    batches = examples.batches(order, settings.pad_to)
     # An export runs in this process alone, on no device of the strategy.
-    strategy = tf.distribute.get_strategy()
-    outputs = evaluation.predict(task.outputs(exported), batches, order, strategy)
+    here = dataclasses.replace(settings.run, strategy=tf.distribute.get_strategy())
+    alone = dataclasses.replace(settings, run=here)
+    forward = task.outputs(exported)
+    outputs = evaluation.predict_all(forward, alone, examples, size)
     found = task.score("dev", outputs, size).scores
     for name, value in found.items():
         print(f"  export_{name} = {value!s}  (the model: {scores[name]!s})")

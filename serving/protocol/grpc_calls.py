@@ -13,6 +13,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from contract import tf_serving
 from serving.protocol import rest_calls
 
 _METADATA_FIELD = "signature_def"
@@ -64,11 +65,11 @@ class Calls:
             raise ValueError(self._message(error)) from error
 
     def _message(self, error: grpc.RpcError) -> str:
-        code, details = error.code(), " ".join((error.details() or "").split())
+        code, details = error.code(), rest_calls.one_line(error.details() or "")
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
             return rest_calls.too_late(self._address, self._timeout_seconds)
         if code == grpc.StatusCode.UNAVAILABLE:
             return rest_calls.no_server(
-                self._address, details, "gRPC", rest_calls.GRPC_PORT
+                self._address, details, "gRPC", tf_serving.GRPC_PORT
             )
-        return f"{self._address}: {details[:300]} ({code.name})"
+        return f"{self._address}: {details} ({code.name})"

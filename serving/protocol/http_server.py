@@ -105,7 +105,7 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 1024  # connections that wait to be accepted
 
     def __init__(self, model: servables.Model, host: str, port: int):
-        self._model = model
+        self.model = model
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # More at once would wait for one another, each with its memory.
         self._turn = threading.BoundedSemaphore(os.cpu_count() or 1)
@@ -127,13 +127,13 @@ class Server(http.server.ThreadingHTTPServer):
         """Where the model is, such as http://127.0.0.1:8501/v1/models/name."""
         host, port = str(self.server_address[0]), self.server_address[1]
         place = f"[{host}]" if self.address_family == socket.AF_INET6 else host
-        return f"http://{place}:{port}/v1/models/{self._model.name}"
+        return f"http://{place}:{port}/v1/models/{self.model.name}"
 
     def answer(self, method: str, path: str, body: bytes = b"") -> tuple[int, str]:
         """Status and JSON text; a mistake of ours is a status of 500, and logged."""
         try:
             with self._turn:
-                return rest.answer(self._model, method, path, body)
+                return rest.answer(self.model, method, path, body)
         except Exception:
             logging.exception("%s %s", method, path)
             text = rest.error_text("internal error; the server has logged it")

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib import error, parse, request
 
-PORT, GRPC_PORT = 8501, 8500  # where TensorFlow Serving listens unless told otherwise
-_SHOWN = 300  # characters of a server's message
+from contract import tf_serving
+
+_SHOWN = 300  # characters of a message
 
 
 class Calls:
@@ -67,12 +68,14 @@ class Calls:
             if isinstance(failure.reason, TimeoutError):
                 text = too_late(self._address, self._timeout_seconds)
             else:
-                text = no_server(self._address, failure.reason, "REST", PORT)
+                text = no_server(
+                    self._address, failure.reason, "REST", tf_serving.REST_PORT
+                )
             raise ValueError(text) from failure
         except (http.client.HTTPException, OSError, ValueError) as failure:
             raise ValueError(
                 f"{url}: the answer is no JSON over HTTP ({failure!r:.80}); is this "
-                f"the REST port, {PORT} by default?"
+                f"the REST port, {tf_serving.REST_PORT} by default?"
             ) from failure
 
 
@@ -81,8 +84,12 @@ def _message(refusal: error.HTTPError) -> str:
     text = refusal.read().decode("utf-8", "replace")
     with contextlib.suppress(ValueError, TypeError, KeyError):  # a proxy's, perhaps
         text = json.loads(text)["error"]
-    first = " ".join(str(text).split())[:_SHOWN] or refusal.reason
-    return f"{first} (HTTP {refusal.code})"
+    return f"{one_line(text) or refusal.reason} (HTTP {refusal.code})"
+
+
+def one_line(message: object) -> str:
+    """The beginning of what a server, or the system, says."""
+    return " ".join(str(message).split())[:_SHOWN]
 
 
 def too_late(address: str, timeout_seconds: float) -> str:
@@ -96,6 +103,6 @@ def too_late(address: str, timeout_seconds: float) -> str:
 def no_server(address: str, reason: object, protocol: str, port: int) -> str:
     """What to say when nothing listens."""
     return (
-        f"{address}: no server answers ({' '.join(str(reason).split())[:_SHOWN]}); "
+        f"{address}: no server answers ({one_line(reason)}); "
         f"start one, or correct --address ({protocol} is port {port} by default)"
     )

@@ -12,7 +12,8 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-DEFAULT_SIGNATURE = "serving_default"
+from contract import tf_serving
+
 _SERVE_TAG = "serve"
 Arrays = Mapping[str, np.ndarray]
 
@@ -39,7 +40,7 @@ class Version:
         Raises:
             tf.errors.InvalidArgumentError: there is none of this name.
         """
-        name = name or DEFAULT_SIGNATURE
+        name = name or tf_serving.DEFAULT_SIGNATURE
         found = {key: value for key, value in self.signatures.items() if value.inputs}
         if name not in found:
             raise invalid(
@@ -64,7 +65,7 @@ class Version:
             )
         for key, info in inputs.items():
             _check(key, arrays[key], info)
-        return self.call(name or DEFAULT_SIGNATURE, arrays)
+        return self.call(name or tf_serving.DEFAULT_SIGNATURE, arrays)
 
 
 class Model(NamedTuple):

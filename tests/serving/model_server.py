@@ -7,7 +7,6 @@ requests as batching_parameters.txt says.
 import collections
 import contextlib
 import dataclasses
-import http.server
 import threading
 import time
 from concurrent import futures
@@ -22,7 +21,8 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from serving.protocol import rest, servables
+from contract import tf_serving
+from serving.protocol import http_server, rest, servables
 
 TIMEOUT_SECONDS = 60  # of whatever could wait for ever
 _HANDLERS = 32  # threads that wait for a batch, each with a request
@@ -206,7 +206,7 @@ class Servicer(prediction_service_pb2_grpc.PredictionServiceServicer):
     def Predict(self, request, context):
         with _as_status(context):
             version, number = self._version(request.model_spec)
-            name = request.model_spec.signature_name or servables.DEFAULT_SIGNATURE
+            name = request.model_spec.signature_name or tf_serving.DEFAULT_SIGNATURE
             arrays = {key: _array(value) for key, value in request.inputs.items()}
             outputs = version.predict(name, arrays)
             wanted = set(request.output_filter) or set(outputs)
@@ -297,39 +297,22 @@ def serving(name, given, batching=None):
             pool.shutdown()
 
 
+class _RestServer(http_server.Server):
+    """Without its limit of requests at a time: to be joined they have to meet."""
+
+    def answer(self, method, path, body=b""):
+        return rest.answer(self.model, method, path, body)
+
+
 @contextlib.contextmanager
 def _rest_server(model):
-    class Handler(http.server.BaseHTTPRequestHandler):
-        timeout = TIMEOUT_SECONDS
-
-        def do_GET(self):
-            self._answer("GET", b"")
-
-        def do_POST(self):
-            size = int(self.headers["Content-Length"])
-            self._answer("POST", self.rfile.read(size))
-
-        def _answer(self, method, body):
-            status, text = rest.answer(model, method, self.path, body)
-            encoded = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(encoded)))
-            self.end_headers()
-            self.wfile.write(encoded)
-
-        def log_message(self, *_):
-            pass
-
-    class HttpServer(http.server.ThreadingHTTPServer):
-        request_queue_size = 256
-
-    with HttpServer(("127.0.0.1", 0), Handler) as server:
+    with _RestServer(model, "127.0.0.1", 0) as server:
         thread = threading.Thread(
             target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
         )
         thread.start()
         try:
-            yield f"127.0.0.1:{server.server_port}"
+            yield f"127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
             thread.join(TIMEOUT_SECONDS)

@@ -70,13 +70,9 @@ def make(problem_type, num_texts, export_dir):
     logits = model(packing.pad(tokens, first_lengths))["logits"]
     head.bias.assign(-tf.reduce_mean(logits, axis=0))
 
-    def forward(features):
-        logits = model(features, training=False)["logits"]
-        return heads.probabilities(problem_type, logits)
-
     module = export.TextClassifier(
         lambda *texts: packing.pad(*encode(*texts)[:2]),
-        forward,
+        heads.answering(problem_type, model),
         [variable.value for variable in model.variables],
         label_set.names if problem_type == "classification" else (),
         num_texts,
@@ -240,7 +236,7 @@ def test_compiled_graphs_are_told_apart(tmp_path):
 
     @tf.function(jit_compile=True)
     def compiled(features):
-        return tf.cast(features["input_ids"][:, :2], tf.float32)
+        return {"probabilities": tf.cast(features["input_ids"][:, :2], tf.float32)}
 
     module = export.TextClassifier(
         lambda texts: {"input_ids": tf.strings.length(texts)[:, None] * [1, 2]},

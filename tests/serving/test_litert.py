@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import config, models
-from serving import export, litert, predictor
+from contract import tf_serving
+from modeling import config, heads, models
+from serving import export, formats, litert, predictor
 from tests.serving import test_export, test_question_answering, test_tagging
 
 ROUNDING = 1e-5  # of float32; LiteRT multiplies in another order
@@ -17,7 +18,7 @@ ROUNDING = 1e-5  # of float32; LiteRT multiplies in another order
 
 def save(module, directory, quantization="none", files=None):
     chosen = {"export_format": "litert", "quantization": quantization}
-    return litert.save(module, str(directory), files or {}, **chosen)
+    return formats.save(module, str(directory), files or {}, **chosen)
 
 
 def assert_equal_answers(found, expected):
@@ -39,7 +40,7 @@ def classifier(tmp_path_factory):
     """Both exports of a classifier."""
     folder = tmp_path_factory.mktemp("classifier")
     exported, module = test_export.make("classification", 1, folder / "export")
-    label_map = exported.version_dir / export.EXTRA_DIR / "label_map.json"
+    label_map = exported.version_dir / tf_serving.EXTRA_DIR / "label_map.json"
     files = {"label_map.json": label_map.read_text()}
     path = save(module, folder, files=files)
     assert path == str(folder / "export_litert" / "1")
@@ -144,7 +145,7 @@ def test_quantization_makes_exports_smaller_and_coarser(
     variables = [variable.value for variable in network.variables]
     module = export.TextClassifier(
         lambda text: {k: v[: tf.size(text)] for k, v in features.items()},
-        lambda batch: tf.nn.softmax(network(batch)["logits"]),
+        heads.answering("classification", network),
         *(variables, ("a", "b", "c"), 1),
     )
     path = save(module, tmp_path, quantization)
@@ -176,5 +177,5 @@ def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):
     with pytest.raises(ValueError, match=remedy):
         predictor.Predictor(str(classifier[1]))
     with pytest.raises(ValueError, match=remedy):
-        litert.network_opener("litert")
-    assert litert.network_opener("saved_model")("a path") is None
+        formats.network_opener("litert")
+    assert formats.network_opener("saved_model")("a path") is None

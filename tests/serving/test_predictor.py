@@ -69,17 +69,22 @@ def test_plain_lines_go_to_standard_output(export_dir, tmp_path, capsys):
     assert [row["label"] for row in rows] == ["short", "short", "long"]
 
 
+def fails_on(monkeypatch, text, error):
+    """Makes the predictor raise an error for batches with this text."""
+    before = predictor.Predictor.predict
+
+    def predict(self, texts):
+        if text in texts:
+            raise error
+        return before(self, texts)
+
+    monkeypatch.setattr(predictor.Predictor, "predict", predict)
+
+
 def test_file_of_answers_is_whole_or_absent(export_dir, tmp_path, monkeypatch):
     given, answers = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     given.write_text('"a"\n"stop here"\n')
-    before = predictor.Predictor.predict
-
-    def stopped(self, texts):
-        if "stop here" in texts:
-            raise KeyboardInterrupt
-        return before(self, texts)
-
-    monkeypatch.setattr(predictor.Predictor, "predict", stopped)
+    fails_on(monkeypatch, "stop here", KeyboardInterrupt())
     monkeypatch.setattr(predictor.streaming, "BATCH_LINES", 1)
     with pytest.raises(KeyboardInterrupt):
         predictor._main_stream(export_dir, str(given), "jsonl", str(answers))
@@ -89,14 +94,8 @@ def test_file_of_answers_is_whole_or_absent(export_dir, tmp_path, monkeypatch):
 def test_model_that_has_no_room_says_so_in_the_line(export_dir, tmp_path, monkeypatch):
     given, answers = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     given.write_text('"a"\n"huge"\n"b"\n')
-    before = predictor.Predictor.predict
-
-    def fails(self, texts):
-        if "huge" in texts:
-            raise tf.errors.ResourceExhaustedError(None, None, "no room [Op:X]\n at")
-        return before(self, texts)
-
-    monkeypatch.setattr(predictor.Predictor, "predict", fails)
+    no_room = tf.errors.ResourceExhaustedError(None, None, "no room [Op:X]\n at")
+    fails_on(monkeypatch, "huge", no_room)
     predictor._main_stream(export_dir, str(given), "jsonl", str(answers))
     found = written(answers)
     assert found[1] == {"error": "no room", "line": 2}

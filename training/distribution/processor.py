@@ -9,6 +9,8 @@ def fields(path: str = PATH) -> dict[str, str]:
     try:
         with open(path, encoding="utf-8") as file:
             for line in file:
+                if not line.strip():  # the next core
+                    break
                 name, _, value = line.partition(":")
                 found.setdefault(name.strip(), value.strip())
     except OSError:

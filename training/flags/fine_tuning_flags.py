@@ -103,7 +103,7 @@ def _define_export() -> None:
 
 
 def export_settings() -> dict[str, Any]:
-    """The format of exports, by the names of the arguments of serving.litert.save."""
+    """The format of exports, by the names of the arguments of serving.formats.save."""
     return {
         "export_format": FLAGS.export_format,
         "quantization": FLAGS.quantization,

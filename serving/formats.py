@@ -1,0 +1,51 @@
+"""Chooses the format of an export: a SavedModel, or LiteRT."""
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from serving import export, litert
+
+
+def save(
+    module: export.ServedModel,
+    output_dir: str,
+    files: Mapping[str, str],
+    *,
+    export_format: str,
+    quantization: str,
+    server_config: bool = False,
+) -> str:
+    """Writes the next version below output_dir/export or output_dir/export_litert.
+
+    Of a LiteRT export, prints its size and speed beside those of the model.
+
+    Args:
+        files: as in `export.save`.
+        export_format: "saved_model" or "litert".
+        quantization: "none", "dynamic_int8" or "float16"; for LiteRT.
+        server_config: as in `export.save`; for SavedModels.
+    """
+    if export_format == "saved_model":
+        target = os.path.join(output_dir, "export")
+        return export.save(module, target, files, server_config)
+    target = os.path.join(output_dir, "export_litert")
+    write = functools.partial(litert.write, quantization=quantization)
+    path = export.save(module, target, files, write=write)
+    print(f"{quantization}: {litert.comparison(module, path)}")
+    return path
+
+
+def network_opener(export_format: str) -> Callable[[str], Any]:
+    """A function of an export's path to what takes the model's place when scored.
+
+    That of a SavedModel gives None, because it computes what the model computes.
+
+    Raises:
+        ValueError: the format is "litert", and LiteRT is not installed.
+    """
+    if export_format == "saved_model":
+        return lambda path: None
+    litert.check_installed()
+    return litert.open_network
