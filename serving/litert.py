@@ -172,6 +172,7 @@ def open_network(path: str) -> Callable[..., dict[str, tf.Tensor]]:
 
 def comparison(module: export.ServedModel, path: str) -> str:
     """Size and speed of an export beside those of the model it was made of."""
+    assert module.stages  # LiteRT holds the network alone
     before = sum(v.dtype.size * v.shape.num_elements() for v in module.variables)
     after = _bytes_below(path)
     texts = {name: tf.constant([_SENTENCE]) for name in module.stages.text_names}
