@@ -40,7 +40,7 @@ from modeling.checkpoints import (
     pretrained,
 )
 from modeling.inspection import attention_maps
-from serving import export
+from serving import export, formats
 from training import steps
 from training.flags import model_flags
 from training.optimization import keras_schedule
@@ -133,8 +133,13 @@ class Loaded:
                 files=texts,
             )
 
-    def export(self, export_dir) -> str:
-        """Writes the next version of a SavedModel that takes raw text; its path."""
+    def export(
+        self, export_dir, *, export_format="saved_model", quantization="none"
+    ) -> str:
+        """Writes the next version of an export that takes raw text; its path.
+
+        Formats as of `--export_format` and `--quantization`.
+        """
         label_set = self._label_set("export")
         kind = label_set.problem_type
         label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
@@ -146,7 +151,8 @@ class Loaded:
                 label_set.names if kind == "classification" else (),
                 self.num_texts,
             )
-            return export.save(module, export_dir, label_map)
+            write = formats.writer(export_format, quantization)
+            return export.save(module, export_dir, label_map, write=write)
 
     @functools.cached_property
     def _pack(self):

@@ -22,7 +22,7 @@ from benchmarks import rows as rows_lib
 from training import errors
 
 FLAGS = flags.FLAGS
-PEER_VARIANTS = ["sdpa", "eager", "sdpa_compiled", "sdpa_frozen"]
+PEER_VARIANTS = ["sdpa", "eager", "sdpa_compiled", "sdpa_frozen", "sdpa_int8"]
 
 
 def define_flags():
@@ -33,8 +33,8 @@ def define_flags():
         "peer_variants",
         PEER_VARIANTS,
         "Attention of the peer, with _compiled for torch.compile, which is tried where "
-        "shapes are fixed, and _frozen where weights are as well; the fastest of a "
-        "short trial takes part.",
+        "shapes are fixed, _frozen where weights are as well, and _int8 where ours are "
+        "int8; the fastest of a short trial takes part.",
     )
     flags.DEFINE_string(
         "pretrained", "models/minilm", "Directory of weights, in Hugging Face's layout."
@@ -84,6 +84,8 @@ def turn(python, side, job):
 
 def takes_part(variant, row):
     """Whether a variant of the peer can be faster than the plain one in a row."""
+    if variant.endswith("_int8"):
+        return row.is_int8
     if variant.endswith("_frozen"):
         return row.has_fixed_shape and row.action != "train"
     return row.has_fixed_shape or not variant.endswith("_compiled")

@@ -16,10 +16,12 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import sides
+from contract import tf_serving
 from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
+from serving import litert
 from training import steps
 from training.optimization import loss_scale, optimizer
 
@@ -130,9 +132,15 @@ def predict(job):
     return {"seconds": sum(sides.seconds_of(fetch, batches, job.warm_up))}
 
 
+def opened(directory):
+    """What answers texts in a SavedModel."""
+    signatures = tf.saved_model.load(directory).signatures
+    return signatures[tf_serving.DEFAULT_SIGNATURE]
+
+
 def answer(job):
     """Median time from a sentence to its probabilities, by the export's signature."""
-    served = tf.saved_model.load(job.work).signatures["serving_default"]
+    served = litert.TextModel(job.work) if litert.is_in(job.work) else opened(job.work)
     numbers = np.arange(job.warm_up + job.steps) % len(sides.SENTENCES)
     seconds = sides.seconds_of(
         lambda i: served(text=tf.constant([sides.SENTENCES[i]]))[
@@ -146,7 +154,7 @@ def answer(job):
 
 def answer_all(job):
     """Batches of texts to their probabilities, by the export's signature."""
-    served = tf.saved_model.load(job.work).signatures["serving_default"]
+    served = opened(job.work)
 
     def ask(texts):
         served(text=tf.constant(texts))["probabilities"].numpy()

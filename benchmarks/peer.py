@@ -9,6 +9,7 @@ import contextlib
 import json
 import statistics
 import sys
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,12 +28,23 @@ IGNORED = -100  # the label of a token that has none
 # As ours.VARIABLES.
 VARIABLES = ("TORCH_", "ATEN_", "MKL_", "OMP_", "KMP_AFFINITY", "KMP_BLOCKTIME")
 VARIABLES += ("ONEDNN_", "MALLOC_", "LD_PRELOAD")
-# variant -> attention, whether torch.compile is used, whether it may pack the weights
+
+
+class Variant(NamedTuple):
+    """A way to run the peer."""
+
+    attention: str
+    is_compiled: bool = False
+    is_frozen: bool = False  # compiled, and the weights may be packed
+    is_int8: bool = False
+
+
 VARIANTS = {
-    "sdpa": ("sdpa", False, False),
-    "eager": ("eager", False, False),
-    "sdpa_compiled": ("sdpa", True, False),
-    "sdpa_frozen": ("sdpa", True, True),
+    "sdpa": Variant("sdpa"),
+    "eager": Variant("eager"),
+    "sdpa_compiled": Variant("sdpa", is_compiled=True),
+    "sdpa_frozen": Variant("sdpa", is_compiled=True, is_frozen=True),
+    "sdpa_int8": Variant("sdpa", is_int8=True),
 }
 
 
@@ -59,14 +71,17 @@ def run(job):
 
 def open_model(job):
     """The model of a job's variant."""
-    attention, is_compiled, is_frozen = VARIANTS[job.variant]
+    variant = VARIANTS[job.variant]
     classes = {} if job.num_classes is None else {"num_labels": job.num_classes}
     model = MODELS[job.head].from_pretrained(
-        job.pretrained, attn_implementation=attention, **classes
+        job.pretrained, attn_implementation=variant.attention, **classes
     )
     model.train(job.action == "train")
-    torch._inductor.config.freezing = is_frozen
-    return torch.compile(model) if is_compiled else model
+    if variant.is_int8:
+        layers = {torch.nn.Linear}
+        return torch.ao.quantization.quantize_dynamic(model, layers, torch.qint8)
+    torch._inductor.config.freezing = variant.is_frozen
+    return torch.compile(model) if variant.is_compiled else model
 
 
 def peak_gflops(dtype):

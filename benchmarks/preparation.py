@@ -160,7 +160,9 @@ def export(source):
     loaded, data = bert.classifier(
         source.pretrained, {"train": str(path)}, max_seq_length=length
     )
-    name = loaded.export(str(source.directory / "export"))
+    smaller = {"export_format": "litert", "quantization": "dynamic_int8"}
+    chosen = smaller if source.row.is_int8 else {}
+    name = loaded.export(str(source.directory / "export"), **chosen)
     return name, data.label_set.num_outputs
 
 

@@ -21,6 +21,7 @@ class Row(NamedTuple):
     max_seq_length: int = 128
     warm_up: int = 3
     has_fixed_shape: bool = False  # so that the peer is compiled, too
+    is_int8: bool = False  # the weights, in products of single sentences
 
     @property
     def file_flag(self) -> str:
@@ -67,6 +68,11 @@ _FIXED = {
         has_fixed_shape=True,
     ),
 }
+_LATENCY = Row(
+    *("one sentence, p50", "ms", "answer", "classifier", "export", 200),
+    warm_up=20,
+    has_fixed_shape=True,
+)
 ROWS = {
     **_FIXED,
     "sms": Row(
@@ -81,11 +87,8 @@ ROWS = {
         batch_size=16,
         max_seq_length=384,
     ),
-    "latency": Row(
-        *("one sentence, p50", "ms", "answer", "classifier", "export", 200),
-        warm_up=20,
-        has_fixed_shape=True,
-    ),
+    "latency": _LATENCY,
+    "latency_int8": _LATENCY._replace(title="one sentence, int8, p50", is_int8=True),
     "texts": Row(
         *("texts to probabilities", "texts/s", "answer_all", "classifier"),
         *("texts", WHOLE),

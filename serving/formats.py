@@ -31,10 +31,19 @@ def save(
         target = os.path.join(output_dir, "export")
         return export.save(module, target, files, server_config)
     target = os.path.join(output_dir, "export_litert")
-    write = functools.partial(litert.write, quantization=quantization)
+    write = writer(export_format, quantization)
     path = export.save(module, target, files, write=write)
     print(f"{quantization}: {litert.comparison(module, path)}")
     return path
+
+
+def writer(
+    export_format: str, quantization: str
+) -> Callable[[export.ServedModel, str], None]:
+    """What `export.save` takes to write a format; arguments as of `save`."""
+    if export_format == "saved_model":
+        return export.write_saved_model
+    return functools.partial(litert.write, quantization=quantization)
 
 
 def network_opener(export_format: str) -> Callable[[str], Any]:

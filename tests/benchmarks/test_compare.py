@@ -67,6 +67,8 @@ def test_fastest_variant_takes_part(flag_values, monkeypatch):
     assert [variant for _, variant, _ in tried] == ["sdpa", "eager"]  # lengths vary
     seconds["sdpa_frozen"] = 0.5  # packs its weights, which training would change
     assert compare.fastest_variant(rows.ROWS["inference"], job)[0] == "sdpa_frozen"
+    beside = [n for n, row in rows.ROWS.items() if compare.takes_part("sdpa_int8", row)]
+    assert beside == ["latency_int8"]
     flag_values.peer_variants = ["sdpa"]
     tried.clear()
     assert compare.fastest_variant(rows.ROWS["sst2"], job) == ("sdpa", {})

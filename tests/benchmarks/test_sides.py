@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks import compare, ours, preparation, report, rows, sides
+from serving import litert
 from tests import tiny, tiny_questions, tiny_tags
 
 STEPS = 3
@@ -101,9 +102,11 @@ def test_inference_is_timed(model_dir, tmp_path):
 
 
 @pytest.mark.slow
-def test_latency_is_that_of_an_export(model_dir, tmp_path):
-    row, found, job = prepared("latency", model_dir, tmp_path / "row")
+@pytest.mark.parametrize(("name", "is_litert"), [("latency", 0), ("latency_int8", 1)])
+def test_latency_is_that_of_an_export(name, is_litert, model_dir, tmp_path):
+    row, found, job = prepared(name, model_dir, tmp_path / "row")
     assert job.num_classes == 6  # those of the sample messages
+    assert litert.is_in(job.work) == is_litert
     turn = ours.run(job)
     (timed,) = report.measured(row, found, [turn])
     assert timed["figure"] == turn["p50_ms"] > 0
