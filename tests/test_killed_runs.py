@@ -23,7 +23,7 @@ def server(tmp_path_factory):
     ("moments", "steps"),
     # So many steps that it does not end before it is killed for the last time, and 6
     # more than a multiple of 7.
-    [(2, 202), pytest.param(10, 1000, marks=pytest.mark.slow)],
+    [(1, 104), pytest.param(10, 1000, marks=pytest.mark.slow)],
 )
 def test_killed_run_ends_as_the_uninterrupted_one(server, tmp_path, moments, steps):
     data = whole_runs.write(tmp_path / "data")
@@ -45,7 +45,8 @@ def test_killed_run_ends_as_the_uninterrupted_one(server, tmp_path, moments, ste
         job.kill(signal.SIGTERM if number % 2 else signal.SIGKILL)
         ends.append(job.code())
         assert ends[-1] in (-signal.SIGKILL, -signal.SIGTERM, 143), job.text()
-    assert ends.count(-signal.SIGKILL) == (moments + 1) // 2 and 143 in ends
+    assert ends.count(-signal.SIGKILL) == (moments + 1) // 2
+    assert (143 in ends) == (moments > 1)
     last = start("killed", *often)
     assert last.code() == 0, last.text()
     assert whole.code() == 0, whole.text()

@@ -247,6 +247,7 @@ def test_curves_and_blanks_reach_tensorboard(trained):
     assert len(others) == 2
 
 
+@pytest.mark.slow  # every day a classifier shows that it learns
 def test_masked_words_are_learned(model_dir, records_dir, tmp_path, monkeypatch):
     """And filled in by what is exported, after training and later on."""
     modules = []

@@ -358,6 +358,7 @@ def test_files_of_every_scheme_train_the_same_weights(learned, scheme):
     assert [tag.decode() for tag in found["tags"].numpy()[0]] == rows[-1]["tags"]
 
 
+@pytest.mark.slow
 def test_runs_go_on_with_the_schemes_they_have(learned, tmp_path):
     path, _ = learned("IOB1", "--do_export")
     more = (f"--dev_file={path}/dev.conll", f"--test_file={path}/dev.conll")

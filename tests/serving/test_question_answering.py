@@ -151,6 +151,7 @@ def test_answers_are_those_of_run_squad(request, version):
         assert 2 < texts.count("") < len(texts) - 2
 
 
+@pytest.mark.slow
 def test_other_settings_give_other_answers(version_1, version_2):
     """The twin of the test above: thresholds and limits do arrive in the graph."""
     columns = list(zip(*ROWS, strict=True))

@@ -105,6 +105,7 @@ def test_resumed_run_equals_an_uninterrupted_one(train, tmp_path, capsys):
     assert path.stat().st_mtime_ns == before
 
 
+@pytest.mark.slow  # a network is traced for each run
 def test_run_that_goes_on_with_other_replicas_says_so(train, tmp_path, capsys):
     """Once: the checkpoint remembers the new number. The same number says nothing."""
     train(3)

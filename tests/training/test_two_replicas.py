@@ -15,6 +15,10 @@ import numpy as np
 import pytest
 
 
+# Every day test_many_devices.py trains on two replicas what it trains on one.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def found():
     program = pathlib.Path(__file__).with_name("two_replicas.py")
