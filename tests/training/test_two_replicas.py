@@ -14,7 +14,6 @@ import sys
 import numpy as np
 import pytest
 
-
 # Every day test_many_devices.py trains on two replicas what it trains on one.
 pytestmark = pytest.mark.slow
 
