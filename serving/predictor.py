@@ -18,6 +18,7 @@ Or it answers over HTTP, as TensorFlow Serving's REST API does:
 """
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -98,7 +99,7 @@ import tensorflow as tf
 
 from contract import atomic_files, file_names
 from serving import answers, export, formats, litert, streaming
-from serving.protocol import http_server, servables
+from serving.protocol import http_server, servables, version_polling
 from terminal import progress
 
 if __name__ == "__main__":
@@ -299,6 +300,9 @@ def _main_serve(export_dir, host, port, model_name):
         servables.warm(version, version_dir)
         return servables.Model(model_name, {servables.number(version_dir): version})
 
+    def serve(version_dir):
+        server.model = load(version_dir)
+
     try:
         if not export_dir:
             raise ValueError("give --export_dir=DIR")
@@ -308,7 +312,9 @@ def _main_serve(export_dir, host, port, model_name):
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(f"serving {version_dir} at {server.address}:predict; Ctrl-C ends", flush=True)
-    http_server.run(server)
+    newest = functools.partial(_newest_version, export_dir)
+    with version_polling.Poller(version_dir, newest, serve).running():
+        http_server.run(server)
     print("stopped")
     return 0
 

@@ -8,14 +8,16 @@ import select
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
+import weakref
 
 import pytest
 import tensorflow as tf
 
 from contract import file_names
 from serving import export, predictor
-from serving.protocol import http_server
+from serving.protocol import http_server, servables, version_polling
 
 ROOT = pathlib.Path(export.__file__).parents[1]
 WAIT_SECONDS = 60
@@ -183,6 +185,50 @@ def test_http_serves_until_it_is_told_to_stop(export_dir, monkeypatch, capsys):
     assert said[0].endswith("/v1/models/sizes:predict; Ctrl-C ends")
     assert said[1:] == ["stopped"]
     assert predictor._main_serve("/nowhere", "127.0.0.1", 0, "sizes") == 2
+
+
+def until(look, is_so):
+    """What is found until it is so, which has to come."""
+    found, end = [look()], time.monotonic() + WAIT_SECONDS
+    while not is_so(found[-1]):
+        assert time.monotonic() < end, found[-1]
+        time.sleep(0.005)
+        found.append(look())
+    return found
+
+
+def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
+    """When it is warm; a version that is damaged changes nothing."""
+    folder = tmp_path / "export"
+    save(folder)
+    monkeypatch.setattr(version_polling, "POLL_SECONDS", 0.02)
+    lines, warmed = [], []
+    monkeypatch.setattr(version_polling.progress, "say", lines.append)
+
+    def ask(server):
+        def warm(version, directory):
+            warmed.append((directory, [*server.model.versions]))
+
+        old = weakref.ref(server.model.versions[1])
+        monkeypatch.setattr(servables, "warm", warm)
+        assert save(folder, "kurz", "lang") == f"{folder}/2"
+        found = until(lambda: labels(server), lambda labels: labels[0] == "kurz")
+        until(old, lambda version: version is None)
+        (tmp_path / "3").mkdir()
+        (tmp_path / "3" / "saved_model.pb").write_bytes(b"broken")
+        (tmp_path / "3").rename(folder / "3")
+        until(lambda: [*lines], lambda lines: lines)
+        return found, labels(server), asked(server, "")
+
+    found, last, status = while_serving(monkeypatch, str(folder), ask)
+    assert found[:-1] == [["short", "long"]] * (len(found) - 1)
+    assert found[-1] == last == ["kurz", "lang"]
+    assert warmed == [(f"{folder}/2", [1])]
+    (state,) = status["model_version_status"]
+    assert (state["version"], state["state"]) == ("2", "AVAILABLE")
+    said = f"{folder}/2 stays in service; {folder}/3: cannot be loaded ("
+    assert len(lines) == 1 and lines[0].startswith(said)
+    assert f"serving {folder}/2 from now on" in capsys.readouterr().out.splitlines()
 
 
 def start(*arguments, **options):
