@@ -16,12 +16,11 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import sides
-from contract import tf_serving
 from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from serving import litert
+from serving import formats
 from training import steps
 from training.optimization import loss_scale, optimizer
 
@@ -133,34 +132,28 @@ def predict(job):
 
 
 def opened(directory):
-    """What answers texts in a SavedModel."""
-    signatures = tf.saved_model.load(directory).signatures
-    return signatures[tf_serving.DEFAULT_SIGNATURE]
+    """A function of texts to their probabilities, by an export's signature."""
+    version = formats.open_version(directory)
+    return lambda texts: version.predict("", {"text": np.array(texts, object)})[
+        "probabilities"
+    ]
 
 
 def answer(job):
-    """Median time from a sentence to its probabilities, by the export's signature."""
-    served = litert.TextModel(job.work) if litert.is_in(job.work) else opened(job.work)
+    """Median time from a sentence to its probabilities."""
+    ask = opened(job.work)
     numbers = np.arange(job.warm_up + job.steps) % len(sides.SENTENCES)
     seconds = sides.seconds_of(
-        lambda i: served(text=tf.constant([sides.SENTENCES[i]]))[
-            "probabilities"
-        ].numpy(),
-        numbers,
-        job.warm_up,
+        lambda i: ask([sides.SENTENCES[i]]), numbers, job.warm_up
     )
     return sides.latency(seconds)
 
 
 def answer_all(job):
-    """Batches of texts to their probabilities, by the export's signature."""
-    served = opened(job.work)
-
-    def ask(texts):
-        served(text=tf.constant(texts))["probabilities"].numpy()
-
+    """Batches of texts to their probabilities."""
     batches = sides.batches_of_texts(job)
-    return {"seconds": sum(sides.seconds_of(ask, batches, job.warm_up))}
+    seconds = sides.seconds_of(opened(job.work), batches, job.warm_up)
+    return {"seconds": sum(seconds)}
 
 
 ACTIONS = {

@@ -106,6 +106,7 @@ def unwritable(path: str, error: tf.errors.OpError) -> OSError:
     )
 
 
-def reason(error: tf.errors.OpError) -> str:
+def reason(error: Exception) -> str:
     """What went wrong, in one line and without the operation that met it."""
-    return error.message.split("}} ")[-1].split(" [Op:")[0].split("\n")[0]
+    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    return text.split("}} ")[-1].split(" [Op:")[0].split("\n")[0]

@@ -1,11 +1,19 @@
-"""Chooses the format of an export: a SavedModel, or LiteRT."""
+"""The format of an export, a SavedModel or LiteRT: chooses and recognizes it."""
 
 import functools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import tensorflow as tf
+from google.protobuf import message
+
+from contract import atomic_files
 from serving import export, litert
+from serving.protocol import servables
+
+# What TensorFlow and LiteRT raise for files that are incomplete or not theirs.
+_DAMAGE = (OSError, RuntimeError, ValueError, tf.errors.OpError, message.DecodeError)
 
 
 def save(
@@ -58,3 +66,22 @@ def network_opener(export_format: str) -> Callable[[str], Any]:
         return lambda path: None
     litert.check_installed()
     return litert.open_network
+
+
+def open_version(directory: str) -> servables.Version:
+    """Loads one export.
+
+    Raises:
+        ValueError: it is damaged, or LiteRT is needed and not installed.
+    """
+    opens = servables.open_version
+    if litert.is_in(directory):
+        litert.check_installed()
+        opens = litert.open_version
+    try:
+        return opens(directory)
+    except _DAMAGE as error:
+        raise ValueError(
+            f"{directory}: cannot be loaded ({atomic_files.reason(error)}); export the "
+            "model again"
+        ) from error

@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
 
 from contract import features as feature_names
 from contract import tf_serving
 from serving import export
+from serving.protocol import servables
 
 MODEL = "model.tflite"  # the name that TF Serving's --prefer_tflite_model looks for
 _TEXTS = "texts"  # the SavedModel beside it
@@ -138,26 +140,25 @@ def is_in(directory: str) -> bool:
     return tf.io.gfile.exists(os.path.join(directory, MODEL))
 
 
-class TextModel:
-    """A LiteRT export in the place of a SavedModel's signature: texts to answers.
+def open_version(directory: str) -> servables.Version:
+    """Loads one export, whose texts, network and answers are one signature.
 
     Raises:
         ValueError: LiteRT is not installed.
     """
+    network = Network(directory)
+    texts = servables.open_version(os.path.join(directory, _TEXTS))
+    encode, finish = texts.signatures["encode"], texts.signatures["finish"]
 
-    def __init__(self, directory: str):
-        self._network = Network(directory)
-        texts = tf.saved_model.load(os.path.join(directory, _TEXTS))
-        self._encode = texts.signatures["encode"]
-        self._finish = texts.signatures["finish"]
-        self.structured_input_signature = self._encode.structured_input_signature
-
-    def __call__(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        encoded = self._encode(**texts)
-        outputs = self._network(encoded)
+    def call(_, arrays):
+        encoded = texts.call("encode", arrays)
         kept = {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
-        given = {k: tf.constant(v) for k, v in outputs.items()} | kept
-        return self._finish(**given)
+        return texts.call("finish", {**network(encoded), **kept})
+
+    whole = meta_graph_pb2.SignatureDef(
+        inputs=encode.inputs, outputs=finish.outputs, method_name=encode.method_name
+    )
+    return servables.Version({tf_serving.DEFAULT_SIGNATURE: whole}, call)
 
 
 def open_network(path: str) -> Callable[..., dict[str, tf.Tensor]]:
@@ -175,11 +176,16 @@ def comparison(module: export.ServedModel, path: str) -> str:
     assert module.stages  # LiteRT holds the network alone
     before = sum(v.dtype.size * v.shape.num_elements() for v in module.variables)
     after = _bytes_below(path)
-    texts = {name: tf.constant([_SENTENCE]) for name in module.stages.text_names}
-    whole = _milliseconds(
-        module.functions[tf_serving.DEFAULT_SIGNATURE], list(texts.values()), {}
-    )
-    small = _milliseconds(TextModel(path), [], texts)
+    texts = {n: np.array([_SENTENCE], object) for n in module.stages.text_names}
+    function = module.functions[tf_serving.DEFAULT_SIGNATURE]
+    version = open_version(path)
+
+    def answer():
+        found = function(*map(tf.constant, texts.values()))
+        return {name: value.numpy() for name, value in found.items()}
+
+    whole = _milliseconds(answer)
+    small = _milliseconds(lambda: version.predict("", texts))
     return (
         f"{after / 1e6:.1f} MB, {after / before:.0%} of {before / 1e6:.1f}; "
         f"a sentence takes {small:.1f} ms, in float32 by TensorFlow {whole:.1f}"
@@ -194,12 +200,11 @@ def _bytes_below(directory):
     )
 
 
-def _milliseconds(function, arguments, named):
+def _milliseconds(call):
     """The median time of a call."""
     seconds = []
     for _ in range(_WARM_UP + _TIMED):
         start = time.perf_counter()
-        answers = function(*arguments, **named)
-        _ = [value.numpy() for value in answers.values()]
+        call()
         seconds.append(time.perf_counter() - start)
     return 1e3 * statistics.median(seconds[_WARM_UP:])

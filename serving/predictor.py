@@ -18,6 +18,7 @@ Or it answers over HTTP, as TensorFlow Serving's REST API does:
 """
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -93,12 +94,12 @@ if __name__ == "__main__":  # before the imports that take seconds
     _NOT_NEEDED = dict.fromkeys(("matplotlib", "sklearn"))
     sys.modules |= _NOT_NEEDED  # type: ignore[arg-type]
 
+import numpy as np
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
 
 from contract import atomic_files, file_names
-from serving import answers, export, litert, streaming
-from serving.protocol import http_server, servables
+from serving import answers, export, formats, litert, streaming
+from serving.protocol import http_server, servables, version_polling
 from terminal import progress
 
 if __name__ == "__main__":
@@ -114,15 +115,20 @@ def find_version(export_dir: str) -> str:
     Raises:
         ValueError: there is none.
     """
-    if version := export.latest_version(export_dir):
-        export_dir = os.path.join(export_dir, str(version))
-    is_saved_model = tf.io.gfile.exists(os.path.join(export_dir, "saved_model.pb"))
-    if not is_saved_model and not litert.is_in(export_dir):
+    version_dir = _newest_version(export_dir) or export_dir
+    is_saved_model = tf.io.gfile.exists(os.path.join(version_dir, "saved_model.pb"))
+    if not is_saved_model and not litert.is_in(version_dir):
         raise ValueError(
-            f"--export_dir={export_dir}: no SavedModel there; train with "
+            f"--export_dir={version_dir}: no SavedModel there; train with "
             "--do_export first, and give OUTPUT_DIR/export or export_litert"
         )
-    return export_dir
+    return version_dir
+
+
+def _newest_version(export_dir):
+    """The directory of the largest number below a directory; "" where there is none."""
+    number = export.latest_version(export_dir)
+    return os.path.join(export_dir, str(number)) if number else ""
 
 
 class Predictor:
@@ -134,23 +140,22 @@ class Predictor:
         text_names: what an example consists of, such as question and context.
 
     Raises:
-        ValueError: there is no export, or no such signature that takes texts, or LiteRT
-            is needed and not installed.
+        ValueError: there is no export, or it is damaged, or has no such signature that
+            takes texts, or LiteRT is needed and not installed.
     """
 
     def __init__(self, export_dir: str, signature: str = tf_serving.DEFAULT_SIGNATURE):
         self.export_dir = export_dir = find_version(export_dir)
-        signatures = _signatures(export_dir)
-        self._signature = signatures.get(signature)
-        if self._signature is None or not _takes_texts(self._signature):
-            known = [name for name in signatures if _takes_texts(signatures[name])]
+        self._version = formats.open_version(export_dir)
+        self._signature = signature
+        known = self._version.text_signatures()
+        if signature not in known:
             raise ValueError(
                 f"--signature={signature}: {export_dir} has no such signature of "
                 f"texts; choose among {', '.join(sorted(known))}"
             )
         self.labels = _read_labels(os.path.join(export_dir, tf_serving.EXTRA_DIR))
-        names = self._signature.structured_input_signature[1]
-        self.text_names = answers.text_names(names)
+        self.text_names = answers.text_names(known[signature])
 
     def predict(self, *texts: Sequence[str]) -> list[dict[str, Any]]:
         """Classifies texts, tags or fills in their words, or answers questions.
@@ -169,24 +174,10 @@ class Predictor:
             ValueError: the model takes another number of texts, or lengths differ.
         """
         answers.check(texts, self.text_names, self.export_dir)
-        columns = (tf.constant(column, tf.string) for column in texts)
+        columns = (np.array(column, object) for column in texts)
         arguments = dict(zip(self.text_names, columns, strict=True))
-        outputs = {
-            name: value.numpy() for name, value in self._signature(**arguments).items()
-        }
+        outputs = self._version.predict(self._signature, arguments)
         return answers.rows(outputs, self.labels, knows_labels=True)
-
-
-def _signatures(version_dir):
-    if litert.is_in(version_dir):
-        return {tf_serving.DEFAULT_SIGNATURE: litert.TextModel(version_dir)}
-    return tf.saved_model.load(version_dir).signatures
-
-
-def _takes_texts(signature):
-    """Whether all it takes is texts [B]."""
-    inputs = signature.structured_input_signature[1].values()
-    return all(spec.dtype == tf.string and spec.shape.rank == 1 for spec in inputs)
 
 
 def _read_labels(directory):
@@ -303,23 +294,27 @@ def _answer_lines(predictor, read, input_format, write, shows_rate):
 
 def _main_serve(export_dir, host, port, model_name):
     """Answers over HTTP until stopped; returns an exit code."""
+
+    def load(version_dir):
+        version = formats.open_version(version_dir)
+        servables.warm(version, version_dir)
+        return servables.Model(model_name, {servables.number(version_dir): version})
+
+    def serve(version_dir):
+        server.model = load(version_dir)
+
     try:
         if not export_dir:
             raise ValueError("give --export_dir=DIR")
         version_dir = find_version(export_dir)
-        if litert.is_in(version_dir):
-            raise ValueError(
-                f"--export_dir={export_dir}: --serve answers from SavedModels, and "
-                "this is a LiteRT export; give OUTPUT_DIR/export"
-            )
-        model = servables.load(model_name, version_dir)
-        servables.warm(model)
-        server = http_server.Server(model, host, port)
+        server = http_server.Server(load(version_dir), host, port)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(f"serving {version_dir} at {server.address}:predict; Ctrl-C ends", flush=True)
-    http_server.run(server)
+    newest = functools.partial(_newest_version, export_dir)
+    with version_polling.Poller(version_dir, newest, serve).running():
+        http_server.run(server)
     print("stopped")
     return 0
 

@@ -98,6 +98,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 class Server(http.server.ThreadingHTTPServer):
     """Listens from its creation on; port 0 takes one that is free.
 
+    Attributes:
+        model: what answers; a request keeps that with which it began.
+
     Raises:
         ValueError: the address cannot be had.
     """

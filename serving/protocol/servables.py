@@ -10,19 +10,21 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
+from absl import logging
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from contract import tf_serving
+from contract import atomic_files, tf_serving
+from serving.protocol import warmup
 
 _SERVE_TAG = "serve"
 Arrays = Mapping[str, np.ndarray]
 
 
 class Version:
-    """One SavedModel.
+    """One exported model.
 
     Args:
-        signatures: by name, as they lie in the file.
+        signatures: by name, as they lie in the file of a SavedModel.
         call: name of a signature, its inputs -> its outputs, {name: array} each.
     """
 
@@ -48,6 +50,14 @@ class Version:
                 f"are {', '.join(sorted(found))}"
             )
         return found[name]
+
+    def text_signatures(self) -> dict[str, list[str]]:
+        """{name: its inputs} of the signatures that take texts [B] and nothing else."""
+        return {
+            name: [*definition.inputs]
+            for name, definition in self.signatures.items()
+            if definition.inputs and all(map(_is_text, definition.inputs.values()))
+        }
 
     def predict(self, name: str, arrays: Arrays) -> Arrays:
         """The outputs of a signature; strings are arrays of `bytes` objects.
@@ -108,31 +118,52 @@ def open_version(directory: str) -> Version:
     return Version(dict(graph.signature_def), call)
 
 
-def warm(model: Model) -> None:
-    """Asks each version one text, for the first answer takes some seconds."""
-    for version in model.versions.values():
-        inputs = version.signature("").inputs
-        if all(info.dtype == tf.string.as_datatype_enum for info in inputs.values()):
-            version.predict("", dict.fromkeys(inputs, np.array([b"a"], object)))
-
-
-def load(name: str, directory: str) -> Model:
-    """A model of one version, whose number is the directory's name, or else 1."""
+def number(directory: str) -> int:
+    """That of a version: the name of its directory, or else 1."""
     folder = os.path.basename(directory.rstrip("/"))
-    number = int(folder) if folder.isdigit() else 1
-    return Model(name, {number: open_version(directory)})
+    return int(folder) if folder.isdigit() else 1
+
+
+def warm(version: Version, directory: str) -> None:
+    """Answers the warm-up requests of an export, or a text "a" where it has none.
+
+    For the first answers take some seconds. What is wrong with them is a warning.
+    """
+    path = os.path.join(directory, tf_serving.EXTRA_DIR, warmup.FILE_NAME)
+    try:
+        if tf.io.gfile.exists(path):
+            for name, arrays in warmup.read(path):
+                version.predict(name, arrays)
+        elif names := version.text_signatures().get(tf_serving.DEFAULT_SIGNATURE):
+            version.predict("", dict.fromkeys(names, np.array([b"a"], object)))
+    except (ValueError, tf.errors.OpError) as error:
+        logging.warning(
+            "%s: not all warm-up requests were answered (%s), so first answers may "
+            "take longer; export the model again",
+            *(directory, atomic_files.reason(error)),
+        )
+
+
+def _spec(info):
+    return tf.TensorSpec(info.tensor_shape, tf.as_dtype(info.dtype))
+
+
+def _is_text(info):
+    spec = _spec(info)
+    return spec.dtype == tf.string and spec.shape.rank == 1
 
 
 def _check(name, array, info):
-    dtype = tf.as_dtype(info.dtype)
+    taken = _spec(info)
     given = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
-    if given != dtype:
-        raise invalid(f"{name} is of type {given.name}, the model takes {dtype.name}")
-    shape = tf.TensorShape(info.tensor_shape)
-    if not shape.is_compatible_with(array.shape):
+    if given != taken.dtype:
+        raise invalid(
+            f"{name} is of type {given.name}, the model takes {taken.dtype.name}"
+        )
+    if not taken.shape.is_compatible_with(array.shape):
         raise invalid(
             f"{name} has shape {list(array.shape)}, the model takes "
-            f"{[size if size is not None else -1 for size in shape.as_list()]}"
+            f"{[size if size is not None else -1 for size in taken.shape.as_list()]}"
         )
 
 

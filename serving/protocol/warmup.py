@@ -8,14 +8,22 @@ described here, so that exporting does without tensorflow-serving-api.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message,
+    message_factory,
+)
 
 FILE_NAME = "tf_serving_warmup_requests"
 # Words of the texts: one for each buffer size and kernel that short, usual and long
 # texts need. Longer ones are cut, or cost no more than the longest window.
 LENGTHS = (4, 16, 64, 256)
 _WORD = "a"  # a token of nearly every vocabulary; where it is none, it is one [UNK]
+# The network of `fill_mask` has nothing to do without one; elsewhere it is any text.
+_FIRST_WORD = "[MASK]"
 _PACKAGE = "warmup"  # not tensorflow.serving, whose own definitions may be loaded, too
 _TENSOR = ".tensorflow.TensorProto"
 # Message to its fields, (name, number, type); a type "X*" stands for many. Numbers are
@@ -44,12 +52,33 @@ def write(path: str, signatures: Mapping[str, Any]) -> None:
                 writer.write(_record(name, inputs))
 
 
+def read(path: str) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """Yields requests that `write`, or anyone, has written: signature, inputs by name.
+
+    Those that are not for Predict, such as Classify's, are left out.
+
+    Raises:
+        ValueError: a record is no request.
+        tf.errors.OpError: the file cannot be read, or is damaged.
+    """
+    message_class = _message_class()
+    try:
+        for record in tf.data.TFRecordDataset(path):
+            log = message_class.FromString(record.numpy())
+            if log.HasField("predict_log"):
+                request = log.predict_log.request
+                inputs = {i.key: tf.make_ndarray(i.value) for i in request.inputs}
+                yield request.model_spec.signature_name, inputs
+    except (message.DecodeError, TypeError) as error:
+        raise ValueError(f"a record is no request: {error}") from error
+
+
 def _inputs(specs: Sequence[tf.TensorSpec]) -> Iterator[dict[str, Any]]:
     """Examples for a signature of strings: texts, or rows of words."""
     if any(spec.dtype != tf.string for spec in specs):
         return
     for length in LENGTHS:
-        words = [_WORD] * length
+        words = [_FIRST_WORD, *[_WORD] * (length - 1)]
         yield {
             spec.name: [" ".join(words)] if spec.shape.rank == 1 else [words]
             for spec in specs

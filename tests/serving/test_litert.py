@@ -11,7 +11,12 @@ import tensorflow as tf
 from contract import tf_serving
 from modeling import config, heads, models
 from serving import export, formats, litert, predictor
-from tests.serving import test_export, test_question_answering, test_tagging
+from tests.serving import (
+    test_export,
+    test_predictor,
+    test_question_answering,
+    test_tagging,
+)
 
 ROUNDING = 1e-5  # of float32; LiteRT multiplies in another order
 
@@ -66,9 +71,9 @@ def test_classifier_answers_as_its_saved_model(classifier):
 def test_pairs_answer_as_their_saved_model(tmp_path):
     exported, module = test_export.make("multi_label", 2, tmp_path / "export")
     columns = test_export.TEXTS, test_export.OTHERS
-    found = predictor.Predictor(save(module, tmp_path))._signature(
-        text_a=tf.constant(columns[0]), text_b=tf.constant(columns[1])
-    )
+    first, second = (np.array(column, object) for column in columns)
+    version = formats.open_version(save(module, tmp_path))
+    found = version.predict("", {"text_a": first, "text_b": second})
     _, expected = exported.probabilities(*columns)
     np.testing.assert_allclose(found["probabilities"], expected, atol=ROUNDING)
     _, swapped = exported.probabilities(*columns[::-1])
@@ -163,12 +168,41 @@ def test_quantization_makes_exports_smaller_and_coarser(
         np.testing.assert_allclose(alone["probabilities"], found[[row]], atol=ROUNDING)
 
 
-def test_what_only_saved_models_do_is_refused(classifier, capsys):
-    export_dir = str(classifier[1].parent)
-    assert predictor._main_serve(export_dir, "127.0.0.1", 0, "small") == 2
-    assert "--serve answers from SavedModels" in capsys.readouterr().err
+def test_exports_are_served_as_their_saved_model(classifier, monkeypatch):
+    def ask(server):
+        found = {name: test_predictor.asked(server, name) for name in ("", "/metadata")}
+        texts = {"inputs": test_export.TEXTS}
+        columns = test_predictor.asked(server, ":predict", texts)["outputs"]
+        none = test_predictor.asked(server, ":predict", {"inputs": []})["outputs"]
+        return found, columns, none
+
+    whole, small = (
+        test_predictor.while_serving(monkeypatch, str(path.parent), ask)
+        for path in (classifier[0].version_dir, classifier[1])
+    )
+    assert small[0][""] == whole[0][""]
+    for name in ("inputs", "outputs"):
+        default, other = (
+            {
+                key: (info["dtype"], [d["size"] for d in info["tensor_shape"]["dim"]])
+                for key, info in definition["serving_default"][name].items()
+            }
+            for definition in (
+                found[0]["/metadata"]["metadata"]["signature_def"]["signature_def"]
+                for found in (whole, small)
+            )
+        )
+        assert default == other
+    assert small[1]["label"] == whole[1]["label"]
+    np.testing.assert_allclose(
+        *(found[1]["probabilities"] for found in (small, whole)), atol=ROUNDING
+    )
+    assert small[2] == whole[2] == {"label": [], "probabilities": []}
+
+
+def test_other_signatures_are_refused(classifier):
     with pytest.raises(ValueError, match="choose among serving_default"):
-        predictor.Predictor(export_dir, "ids")
+        predictor.Predictor(str(classifier[1].parent), "ids")
 
 
 def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):

@@ -1,5 +1,6 @@
 """Tests of serving/predictor.py as a program: a stream of lines, and over HTTP."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -7,35 +8,40 @@ import select
 import signal
 import subprocess
 import sys
-import threading
+import time
 import urllib.request
+import weakref
 
 import pytest
 import tensorflow as tf
 
 from contract import file_names
 from serving import export, predictor
-from serving.protocol import http_server
+from serving.protocol import http_server, servables, version_polling
 
 ROOT = pathlib.Path(export.__file__).parents[1]
 WAIT_SECONDS = 60
 
 
-@pytest.fixture(scope="module")
-def export_dir(tmp_path_factory):
-    """A classifier that says how long a text is."""
+def save(folder, short="short", long="long"):
+    """Exports a classifier that says how long a text is, in these words."""
 
     def classify(text):
         size = tf.strings.length(text)
         longer = tf.cast(size > 3, tf.float32)
-        best = tf.gather(tf.constant(["short", "long"]), tf.cast(longer, tf.int32))
+        best = tf.gather(tf.constant([short, long]), tf.cast(longer, tf.int32))
         return {"probabilities": tf.stack([1 - longer, longer], -1), "label": best}
 
     function = export.text_function(classify, "text")
     module = export.ServedModel([], serving_default=function)
-    files = {file_names.LABEL_MAP: json.dumps({"0": "short", "1": "long"})}
+    files = {file_names.LABEL_MAP: json.dumps({"0": short, "1": long})}
+    return export.save(module, str(folder), files)
+
+
+@pytest.fixture(scope="module")
+def export_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sizes") / "export"
-    export.save(module, str(folder), files)
+    save(folder)
     return str(folder)
 
 
@@ -121,35 +127,108 @@ def test_wrong_place_is_one_line_before_the_work(change, text, export_dir, capsy
     assert out == ""
 
 
-def test_http_serves_until_it_is_told_to_stop(export_dir, monkeypatch, capsys):
-    asked = []
+@pytest.mark.parametrize("name", ["saved_model.pb", "model.tflite"])
+def test_damaged_export_is_one_line(name, tmp_path, capsys):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / name).write_bytes(b"broken")
+    assert predictor._main_serve(str(tmp_path), "127.0.0.1", 0, "sizes") == 2
+    assert predictor._main(["", "text"], str(tmp_path), as_json=False) == 2
+    for line in capsys.readouterr().err.splitlines():
+        assert line.startswith(f"error: {tmp_path}/1: cannot be loaded (")
+        assert line.endswith("); export the model again")
 
-    def ask(server):
-        try:
-            body = b'{"instances": ["a", "longer"]}'
-            url = f"{server.address}/versions/1:predict"
-            with urllib.request.urlopen(url, body, timeout=20) as answer:
-                asked.append(json.load(answer))
-        finally:
-            signal.raise_signal(signal.SIGTERM)
 
+def while_serving(monkeypatch, export_dir, ask):
+    """What `ask` returns for the server of the command, which it then stops."""
+    pool = concurrent.futures.ThreadPoolExecutor(1)
     before = http_server.run
 
     def run(server):
-        threading.Thread(target=ask, args=(server,)).start()
+        def work():
+            try:
+                return ask(server)
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+
+        futures.append(pool.submit(work))
         before(server)
 
-    monkeypatch.setattr(http_server, "run", run)
+    futures = []
+    with monkeypatch.context() as patch, pool:
+        patch.setattr(http_server, "run", run)
+        assert predictor._main_serve(export_dir, "127.0.0.1", 0, "sizes") == 0
+        return futures[0].result(WAIT_SECONDS)
+
+
+def asked(server, path, body=None):
+    """The JSON that answers; a GET without a body."""
+    raw = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(server.address + path, raw, timeout=20) as answer:
+        return json.load(answer)
+
+
+def labels(server, path=":predict"):
+    rows = asked(server, path, {"instances": ["a", "longer"]})["predictions"]
+    return [row["label"] for row in rows]
+
+
+def test_http_serves_until_it_is_told_to_stop(export_dir, monkeypatch, capsys):
     handler = signal.getsignal(signal.SIGTERM)
-    assert predictor._main_serve(export_dir, "127.0.0.1", 0, "sizes") == 0
+
+    def ask(server):
+        return labels(server, "/versions/1:predict")
+
+    assert while_serving(monkeypatch, export_dir, ask) == ["short", "long"]
     assert signal.getsignal(signal.SIGTERM) == handler
-    labels = [row["label"] for row in asked[0]["predictions"]]
-    assert labels == ["short", "long"]
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith(f"serving {export_dir}/1 at http://127.0.0.1:")
     assert said[0].endswith("/v1/models/sizes:predict; Ctrl-C ends")
     assert said[1:] == ["stopped"]
     assert predictor._main_serve("/nowhere", "127.0.0.1", 0, "sizes") == 2
+
+
+def until(look, is_so):
+    """What is found until it is so, which has to come."""
+    found, end = [look()], time.monotonic() + WAIT_SECONDS
+    while not is_so(found[-1]):
+        assert time.monotonic() < end, found[-1]
+        time.sleep(0.005)
+        found.append(look())
+    return found
+
+
+def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
+    """When it is warm; a version that is damaged changes nothing."""
+    folder = tmp_path / "export"
+    save(folder)
+    monkeypatch.setattr(version_polling, "POLL_SECONDS", 0.02)
+    lines, warmed = [], []
+    monkeypatch.setattr(version_polling.progress, "say", lines.append)
+
+    def ask(server):
+        def warm(version, directory):
+            warmed.append((directory, [*server.model.versions]))
+
+        old = weakref.ref(server.model.versions[1])
+        monkeypatch.setattr(servables, "warm", warm)
+        assert save(folder, "kurz", "lang") == f"{folder}/2"
+        found = until(lambda: labels(server), lambda labels: labels[0] == "kurz")
+        until(old, lambda version: version is None)
+        (tmp_path / "3").mkdir()
+        (tmp_path / "3" / "saved_model.pb").write_bytes(b"broken")
+        (tmp_path / "3").rename(folder / "3")
+        until(lambda: [*lines], lambda lines: lines)
+        return found, labels(server), asked(server, "")
+
+    found, last, status = while_serving(monkeypatch, str(folder), ask)
+    assert found[:-1] == [["short", "long"]] * (len(found) - 1)
+    assert found[-1] == last == ["kurz", "lang"]
+    assert warmed == [(f"{folder}/2", [1])]
+    (state,) = status["model_version_status"]
+    assert (state["version"], state["state"]) == ("2", "AVAILABLE")
+    said = f"{folder}/2 stays in service; {folder}/3: cannot be loaded ("
+    assert len(lines) == 1 and lines[0].startswith(said)
+    assert f"serving {folder}/2 from now on" in capsys.readouterr().out.splitlines()
 
 
 def start(*arguments, **options):

@@ -12,6 +12,7 @@ from data_pipeline.text import tokenization
 from modeling import models
 from modeling.checkpoints import checkpoint, google, pretrained
 from serving import export, predictor
+from serving.protocol import warmup
 from tests import tiny
 from tests.serving import exported_ops, odd_texts
 
@@ -278,6 +279,17 @@ def test_only_known_operations_are_exported(version_dir):
     found, compiled = exported_ops.operations(version_dir)
     assert found - exported_ops.ALLOWED == exported_ops.OF_TENSORFLOW_TEXT
     assert not compiled  # a server may lack XLA
+
+
+def test_server_is_warmed_up_with_masks(version_dir):
+    """Without one the network of the masks has nothing to do."""
+    path = f"{version_dir}/assets.extra/{warmup.FILE_NAME}"
+    requests = [found for name, found in warmup.read(path) if name == "fill_mask"]
+    assert len(requests) == len(warmup.LENGTHS)
+    for request in requests:
+        inputs = {name: tf.constant(array) for name, array in request.items()}
+        starts = loaded(version_dir)["fill_mask"](**inputs)["starts"]
+        assert starts.numpy().tolist() == [[0]]
 
 
 def test_other_signatures_are_asked_by_name(version_dir, capsys):

@@ -120,8 +120,8 @@ def check() -> None:
         )
     if FLAGS.export_server_config and FLAGS.export_format == "litert":
         raise ValueError(
-            "--export_server_config is for SavedModels, which servers answer texts "
-            "from; leave it out, or --export_format=litert"
+            "--export_server_config is for SavedModels, which TensorFlow Serving "
+            "answers texts from; leave it out, or --export_format=litert"
         )
     if not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds):
         raise ValueError(

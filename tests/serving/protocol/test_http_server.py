@@ -25,16 +25,25 @@ def upper(_, arrays):
     return {"upper": np.array([text.upper() for text in texts], object)}
 
 
+@contextlib.contextmanager
+def serving(server):
+    """Answers in a thread until the block ends."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 @pytest.fixture(scope="module")
 def server():
     model = servables.Model("echo", {1: servables.Version(LINE, upper)})
     server = http_server.Server(model, "127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(server):
+        yield server
 
 
 def post(server, body, path=":predict", **headers):

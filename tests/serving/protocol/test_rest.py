@@ -273,7 +273,8 @@ def test_saved_model_answers(tmp_path):
     path = str(tmp_path / "7")
     signatures = {"serving_default": function.get_concrete_function()}
     tf.saved_model.save(module, path, signatures=signatures)
-    model = servables.load("texts", path)
+    version = servables.open_version(path)
+    model = servables.Model("texts", {servables.number(path): version})
     body = b'{"instances": ["ab", {"b64": "/wA="}, ""]}'
     status, text = rest.answer(
         model, "POST", "/v1/models/texts/versions/7:predict", body

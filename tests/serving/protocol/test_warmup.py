@@ -3,13 +3,16 @@
 import sys
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from serving import export
-from serving.protocol import warmup
+from serving.protocol import servables, warmup
+from tests.serving.protocol import test_rest
 
 MOST_RECORDS = 1000  # that TensorFlow Serving reads
+MORE = len("[MASK]") - len("a")  # characters of the first word of each text
 
 
 class Model(export.ServedModel):
@@ -58,11 +61,12 @@ def test_export_holds_requests_that_its_signatures_answer(tmp_path, monkeypatch)
         outputs = signatures[name](**{k: tf.constant(v) for k, v in inputs.items()})
         if name == "words":
             assert inputs["words"].shape == (1, length)
-            np.testing.assert_array_equal(outputs["count"], [length])
+            np.testing.assert_array_equal(outputs["count"], [length + MORE])
         else:
             assert sorted(inputs) == ["text_a", "text_b"]
             assert len(inputs["text_a"][0].split()) == length
-            np.testing.assert_array_equal(outputs["size"], [2 * (2 * length - 1)])
+            size = 2 * (2 * length - 1 + MORE)
+            np.testing.assert_array_equal(outputs["size"], [size])
 
 
 def test_requests_hold_nothing_that_the_protocol_does_not_know(tmp_path):
@@ -75,3 +79,97 @@ def test_requests_hold_nothing_that_the_protocol_does_not_know(tmp_path):
         known.DiscardUnknownFields()
         assert known == log and log.WhichOneof("log_type") == "predict_log"
         assert known.SerializeToString(deterministic=True) == record.numpy()
+
+
+def record(signature_name, **inputs):
+    """As others write it, with the protocol's own code."""
+    log = prediction_log_pb2.PredictionLog()
+    request = log.predict_log.request
+    request.model_spec.name = "any"
+    request.model_spec.signature_name = signature_name
+    for name, value in inputs.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+    return log.SerializeToString()
+
+
+class Asked:
+    """A version that notes what it was asked, and a directory for its export."""
+
+    def __init__(self, folder, signatures=test_rest.SIGNATURES):
+        self.requests = []
+        self.version = servables.Version(signatures, self.call)
+        self.folder = folder
+        self.path = folder / "assets.extra" / warmup.FILE_NAME
+        self.path.parent.mkdir()
+
+    def call(self, name, arrays):
+        found = {key: array.tolist() for key, array in arrays.items()}
+        self.requests.append((name, found))
+        return {}
+
+    def write(self, *records):
+        with tf.io.TFRecordWriter(str(self.path)) as writer:
+            for one in records:
+                writer.write(one)
+
+    def warmed(self):
+        """What it is asked before it takes traffic."""
+        servables.warm(self.version, str(self.folder))
+        return self.requests
+
+
+@pytest.fixture
+def asked(tmp_path):
+    return Asked(tmp_path)
+
+
+def test_version_is_warmed_by_what_its_export_holds(asked):
+    other = prediction_log_pb2.PredictionLog()
+    other.classify_log.request.model_spec.name = "any"
+    pair = {"text_a": ["a", "b"], "text_b": [b"\xff", b""]}
+    asked.write(
+        *(record("", text=["x"]), other.SerializeToString(), record("pair", **pair)),
+        record("number", x=np.float32([1.5])),
+    )
+    assert asked.warmed() == [
+        ("serving_default", {"text": [b"x"]}),
+        ("pair", {"text_a": [b"a", b"b"], "text_b": [b"\xff", b""]}),
+        ("number", {"x": [1.5]}),
+    ]
+
+
+def test_version_whose_export_holds_nothing_is_asked_one_text(asked, tmp_path):
+    assert asked.warmed() == [("serving_default", {"text": [b"a"]})]
+    (tmp_path / "numbers").mkdir()
+    numbers = {"serving_default": test_rest.SIGNATURES["number"]}
+    assert Asked(tmp_path / "numbers", numbers).warmed() == []
+
+
+def cut_off(asked):
+    asked.write(record("", text=["x"]), record("", text=["y"]))
+    asked.path.write_bytes(asked.path.read_bytes()[:-7])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (cut_off, "truncated record"),
+        (
+            lambda asked: asked.path.write_bytes(b"not records at all"),
+            "corrupted record",
+        ),
+        (lambda asked: asked.write(record("", text=["x"]), b"\x32\xff"), "no request"),
+        (
+            lambda asked: asked.write(record("", text=["x"]), record("of", text=["y"])),
+            'Serving signature name: "of" not found',
+        ),
+    ],
+)
+def test_requests_that_cannot_be_asked_are_one_warning(spoil, reason, asked, caplog):
+    spoil(asked)
+    requests = asked.warmed()
+    (said,) = [entry.getMessage() for entry in caplog.records]
+    assert said.startswith(f"{asked.folder}: not all warm-up requests were answered (")
+    assert reason in said and "\n" not in said
+    if b"not" not in asked.path.read_bytes():
+        assert requests == [("serving_default", {"text": [b"x"]})]
