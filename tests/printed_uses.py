@@ -11,13 +11,13 @@ import subprocess
 def of_card(directory):
     """{title: code} that README.md of a run shows."""
     text = (directory / "README.md").read_text("utf-8").split("## Training")[0]
-    return dict(re.findall(r"^(.+):\n\n```\w+\n(.*?)\n```", text, re.M | re.S))
+    return dict(re.findall(r"^([^\n]+):\n\n```\w+\n(.*?)\n```", text, re.M | re.S))
 
 
 def of_page(directory):
     """{title: code} that report.html of a run shows."""
     text = (directory / "report.html").read_text("utf-8")
-    found = re.findall(r"<h3>(.*?)</h3>\s*<pre><code>(.*?)</code></pre>", text, re.S)
+    found = re.findall(r"<h3>([^<]*)</h3>\s*<pre><code>(.*?)</code></pre>", text, re.S)
     return {html.unescape(title): html.unescape(code) for title, code in found}
 
 
