@@ -375,7 +375,7 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     arguments += ("--evaluate_steps=2", "--early_stopping_patience=3")
     arguments += ("--learning_rate=0.3", "--warmup_proportion=0.1")
     done = run(model_dir, tmp_path, *arguments, "--keep_checkpoint_max=1")
-    best = int(re.search(r"^best: step (\d+) with", done.out, re.M)[1])
+    best = int(re.search(r"^best: step (\d+) with loss ", done.out, re.M)[1])
     stopped = int(
         re.search(r"^stopped at step (\d+): no better loss", done.err, re.M)[1]
     )
