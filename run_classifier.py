@@ -88,7 +88,7 @@ def prepare():
 
 def open_teacher(data, settings):
     """What --teacher says of the rows, a soft_labels.SoftLabels."""
-    found = pretrained.locate(FLAGS.teacher, "teacher")
+    found = pretrained.locate(FLAGS.teacher, "--teacher")
     files, length = model_flags.files_found(found), FLAGS.max_seq_length
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, length)

@@ -226,12 +226,12 @@ def run_once(settings, config, tokenizer, data, kind):
         evaluate = evaluator(settings, model, objective, tokenizer, data)
         if settings.trains:
             global_step = train(settings, model, origin, objective, evaluate, data)
-        results = report(settings, evaluate, global_step) if FLAGS.do_eval else {}
-        if FLAGS.write_report and settings.writes:
-            write_report(settings, model, data, global_step, results, started)
+    results = report(settings, evaluate, global_step) if FLAGS.do_eval else {}
     if FLAGS.do_export and settings.writes:
         with errors.of_writing():
             print(f"exported: {export_model(model, tokenizer, settings.output_dir)}")
+    if data and FLAGS.write_report and settings.writes:
+        write_report(settings, model, data, global_step, results, started)
     devices.wait_for_all(settings.strategy, "write results and exports")
     print(f"output: {settings.output_dir}")
 

@@ -1,13 +1,16 @@
 """What runs leave to look at, from end to end."""
 
 import json
+import pathlib
+import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from reports import compare
 from reports.pages import record
-from tests import tiny, whole_runs
+from tests import printed_uses, tiny, whole_runs
 
 BRIEF = (
     "--learning_rate=1e-3",
@@ -95,6 +98,59 @@ def test_worst_errors_are_explained_first(places, runs):
     assert max(abs(weight) for row in rows for _, weight in row["words"]) > 1e-3
 
 
+@pytest.fixture
+def typed(places, runs, tmp_path, monkeypatch):
+    """{title: code} of a card, where all of it is right as printed."""
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "to").symlink_to(places / "runs")
+    monkeypatch.chdir(tmp_path)
+    return printed_uses.of_card(pathlib.Path("path/to/seed-1"))
+
+
+def loaded(code):
+    """What the printed lines of Python leave."""
+    names: dict = {}
+    exec(code, names)
+    return names
+
+
+def test_card_and_page_print_what_loads_asks_and_serves_the_run(typed):
+    assert typed == printed_uses.of_page(pathlib.Path("path/to/seed-1"))
+    logits = loaded(typed["Load it in Python"])["outputs"]["logits"]
+    shares = dict(zip(tiny.LABELS, tf.nn.softmax(logits)[0].numpy(), strict=True))
+    text, answer = printed_uses.ask(typed["Ask the export"]).splitlines()
+    assert text == "A text."
+    found = dict(pair.split() for pair in answer.split(","))
+    found = {name: float(value) for name, value in found.items()}
+    assert found == pytest.approx(shares, abs=6e-4)  # three digits are printed
+    *docker, server = printed_uses.words(typed["Serve it with TensorFlow Serving"])
+    assert server == "tensorflow/serving:2.20.0"
+    given = dict(zip(docker[2::2], docker[3::2], strict=True))
+    source, mounted = given["-v"].split(":")
+    assert given == {
+        "-p": "8501:8501",
+        "-e": f"MODEL_NAME={mounted.removeprefix('/models/')}",
+        "-v": given["-v"],
+    }
+    assert (pathlib.Path(source) / "1" / "saved_model.pb").is_file()
+
+
+@pytest.mark.slow
+def test_card_prints_what_predicts_and_converts(places, typed):
+    shutil.copy(places / "test.tsv", "rows.tsv")
+    for title in ("Predict rows of a file", "Convert it for transformers"):
+        python, script, *arguments = printed_uses.words(typed[title])
+        done = tiny.run_script(script.removesuffix(".py"), *arguments)
+        assert python == "python" and done.code == 0, done.err
+    before = tiny.predictions("path/to/seed-1")
+    assert tiny.predictions("path/to/seed-1/predictions") == before
+    code = typed["Load it in Python"]
+    converted = code.replace("seed-1'", "seed-1/hugging_face'")
+    logits = [loaded(each)["outputs"]["logits"] for each in (code, converted)]
+    assert code != converted
+    np.testing.assert_allclose(*logits, atol=1e-6)
+
+
 def test_report_changes_no_other_file(places, runs):
     without = run(places, "without", "--seed=1", draws=False)
     assert "report:" not in without.out
@@ -134,19 +190,26 @@ def test_rows_without_labels_are_explained_in_half_precision_too(places, runs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tagging", "questions", "pretraining"])
-def test_every_script_leaves_a_report(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "output"),
+    [
+        ("tagging", "logits"),
+        ("questions", "start_logits"),
+        ("pretraining", "pooled_output"),
+    ],
+)
+def test_every_script_leaves_a_report(name, output, tmp_path, monkeypatch):
     whole_runs.write(tmp_path / "data")
     flags = whole_runs.arguments(name, tmp_path / "data", steps=8)
     flags = [flag for flag in flags if flag != "--nowrite_report"]
-    output = tmp_path / "out"
+    place = tmp_path / "path" / "to" / "out"
     done = tiny.run_script(
-        *(whole_runs.SCRIPTS[name], *flags, f"--output_dir={output}"),
-        *("--log_steps=2", "--write_report"),
+        *(whole_runs.SCRIPTS[name], *flags, f"--output_dir={place}"),
+        *("--log_steps=2", "--write_report", "--do_export"),
         draws=True,
     )
     assert done.code == 0, done.err
-    found = record.read(str(output))
+    found = record.read(str(place))
     assert found["step"] == 8 and len(found["curves"]["train/loss"]) == 4
     assert found["data"]["train"]["count"] > 0
     if name == "pretraining":
@@ -154,5 +217,9 @@ def test_every_script_leaves_a_report(name, tmp_path):
     else:
         score = found["evaluation"]["scores"]["f1"]
         assert score["interval"][0] <= score["value"] <= score["interval"][1]
-    assert "train/loss" in (output / "report.html").read_text("utf-8")
-    assert (output / "README.md").read_text("utf-8").startswith("---\n")
+    assert "train/loss" in (place / "report.html").read_text("utf-8")
+    assert (place / "README.md").read_text("utf-8").startswith("---\n")
+    monkeypatch.chdir(tmp_path)
+    code = printed_uses.of_card(place)
+    assert len(loaded(code["Load it in Python"])["outputs"][output]) == 1
+    assert printed_uses.ask(code["Ask the export"]).count("\n") == 2

@@ -10,7 +10,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing import event_accumulator
 
 from data_pipeline.pretraining import record_metadata, record_sets
 from modeling import config as config_lib
@@ -119,21 +118,6 @@ def trained(trained_on):
     return trained_on[:2]
 
 
-def events(path, kind):
-    """{tag: [(step, value)]}."""
-    accumulator = event_accumulator.EventAccumulator(
-        str(path / kind), size_guidance={"tensors": 0}
-    )
-    accumulator.Reload()
-    return {
-        tag: [
-            (event.step, tf.make_ndarray(event.tensor_proto).item())
-            for event in accumulator.Tensors(tag)
-        ]
-        for tag in accumulator.Tags()["tensors"]
-    }
-
-
 def log_softmax(logits):
     logits = np.asarray(logits, np.float64)
     shifted = logits - logits.max(axis=-1, keepdims=True)
@@ -230,7 +214,7 @@ def test_eval_results_are_those_of_the_logits(trained, model_dir):
 
 
 def test_curves_and_blanks_reach_tensorboard(trained):
-    train, held_out = (events(trained[0], kind) for kind in ("train", "eval"))
+    train, held_out = (tiny.events(trained[0] / kind) for kind in ("train", "eval"))
     for name in ("loss", *(key for key in KEYS if key not in ("loss", "global_step"))):
         assert [step for step, _ in train[f"train/{name}"]] == [2, 4, 5, 6, 8, 10, 12]
         # While training at 6 and at the end, and again for eval_results.txt.
@@ -259,7 +243,7 @@ def test_masked_words_are_learned(model_dir, records_dir, tmp_path, monkeypatch)
         *("--num_train_steps=250", "--learning_rate=2e-3", "--log_steps=50"),
         "--num_warmup_steps=10",
     )
-    curves = events(tmp_path, "train")
+    curves = tiny.events(tmp_path / "train")
     first, *_, last = (value for _, value in curves["train/masked_lm_accuracy"])
     assert last > 0.5 > 0.3 > first
     assert "weights: random" in done.out
@@ -414,7 +398,7 @@ def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
     assert "8 per replica in 4 micro-batches" in done.out
     results = tiny.eval_results(out)
     assert set(results) == {name for name in KEYS if "next_sentence" not in name}
-    assert not [tag for tag in events(out, "train") if "next_sentence" in tag]
+    assert not [tag for tag in tiny.events(out / "train") if "next_sentence" in tag]
     before = whole_runs.initial_variables(model_dir)
     after = whole_runs.variables(out, 3)
     unmoved = {name for name, v in before.items() if np.array_equal(v, after[name])}

@@ -275,7 +275,9 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     more += ("--num_train_epochs=5", "--warmup_proportion=0.2")
     arguments = (*files(data), *ACTIONS, "--train_batch_size=8", *more)
     done = run(model_dir, tmp_path, *arguments)
-    step, score = re.search(r"^best: step (\d+) with (\S+);", done.out, re.M).groups()
+    step, score = re.search(
+        r"^best: step (\d+) with f1 (\S+);", done.out, re.M
+    ).groups()
     assert f"no better f1 than {score} (step {step}) in 3 evaluations" in done.err
     results = tiny.eval_results(tmp_path)
     assert results["global_step"] == int(step)

@@ -252,7 +252,9 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     arguments += ("--evaluate_steps=2", "--early_stopping_patience=3")
     arguments += ("--learning_rate=0.5", "--warmup_proportion=0.1")
     done = run(small_model_dir, tmp_path, *arguments)
-    step, score = re.search(r"^best: step (\d+) with (\S+);", done.out, re.M).groups()
+    step, score = re.search(
+        r"^best: step (\d+) with accuracy (\S+);", done.out, re.M
+    ).groups()
     assert f"no better accuracy than {score} (step {step}) in 3" in done.err
     results = tiny.eval_results(tmp_path)
     assert results["global_step"] == int(step)

@@ -250,6 +250,27 @@ def event_tags(directory):
     }
 
 
+def events(directory):
+    """{tag: [(step, value)]} in event files, in the order in which they were written.
+
+    Values that are no scalars are bytes, or lists.
+    """
+    import tensorflow as tf
+    from tensorboard.backend.event_processing import event_accumulator
+
+    accumulator = event_accumulator.EventAccumulator(
+        str(directory), size_guidance={"tensors": 0}
+    )
+    accumulator.Reload()
+    return {
+        tag: [
+            (event.step, tf.make_ndarray(event.tensor_proto).tolist())
+            for event in accumulator.Tensors(tag)
+        ]
+        for tag in accumulator.Tags()["tensors"]
+    }
+
+
 def eval_results(directory):
     """{name: number} of eval_results.txt."""
     text = (pathlib.Path(directory) / "eval_results.txt").read_text()

@@ -71,12 +71,14 @@ class RunCheckpoints:
             ) from error
         kept = all_checkpoints(self.directory)
         kept = [path for path in kept if path != prefix] + [prefix]
-        dropped = [p for p in kept[: -self._keep] if _step(p) != state.get("best_step")]
+        dropped = [
+            p for p in kept[: -self._keep] if step_of(p) != state.get("best_step")
+        ]
         for path in dropped:
             for file in tf.io.gfile.glob(f"{path}.*"):
                 tf.io.gfile.remove(file)
         kept = [path for path in kept if path not in dropped]
-        best = [path for path in kept if _step(path) == state.get("best_step")]
+        best = [path for path in kept if step_of(path) == state.get("best_step")]
         _write_state(self.directory, kept, used=(best or kept)[-1])
         return prefix
 
@@ -131,10 +133,11 @@ def all_checkpoints(directory: str) -> list[str]:
     """Prefixes of the complete checkpoints in a directory, by step."""
     paths = tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*.index"))
     found = [path[: -len(".index")] for path in paths if _NAME.search(path)]
-    return sorted(found, key=_step)
+    return sorted(found, key=step_of)
 
 
-def _step(prefix: str) -> int:
+def step_of(prefix: str) -> int:
+    """The step of a checkpoint."""
     return int(prefix.rsplit("-", 1)[1])
 
 

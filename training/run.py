@@ -264,10 +264,12 @@ def _with_parts(settings: Settings, step: int, state: dict[str, Any]) -> dict[st
 
 def _use_best(settings: Settings, store: Any, state: Mapping[str, Any]) -> int:
     """Loads the weights of the best evaluation, if any; returns their step."""
-    best = state.get("best_step")
+    best, plan = state.get("best_step"), settings.plan
     if not best:
         return state["step"]
-    print(f"best: step {best} with {state['best_score']:.4f}; used from here on")
+    assert plan is not None
+    score = f"{plan.best_metric} {state['best_score']:.4f}"
+    print(f"best: step {best} with {score}; used from here on")
     name = f"{file_names.CHECKPOINT_PREFIX}-{best}"
     store.load(os.path.join(settings.output_dir, name))
     return best

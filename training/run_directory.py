@@ -139,15 +139,20 @@ def record(
 ) -> None:
     """Writes scores to TensorBoard, results to a file; InputError if that fails.
 
+    Weights of an earlier step than the run's last, such as its best, add no points to
+    the curves: after a step back TensorBoard drops the points in between.
     `settings` are a run.Settings, here and in `show`.
     """
     if not settings.writes:
         return
-    path = os.path.join(settings.output_dir, file_names.EVAL_RESULTS)
-    reporter = reporting.Reporter(settings.output_dir, step)
+    directory = settings.output_dir
+    newest = checkpoints.all_checkpoints(directory)[-1:]
+    goes_back = any(step < checkpoints.step_of(prefix) for prefix in newest)
+    reporter = reporting.Reporter(directory, step)
     with errors.of_writing(), contextlib.closing(reporter):
-        reporter.write("eval", step, scores)
-        write_results(path, results)
+        if not goes_back:
+            reporter.write("eval", step, scores)
+        write_results(os.path.join(directory, file_names.EVAL_RESULTS), results)
 
 
 def show(settings: Any, step: int, shown: Mapping[str, Any]) -> None:

@@ -28,12 +28,14 @@ def run_all(
     BERT's fine-tuning scores vary with the seed by more than most changes do, so a
     score is a mean and a deviation: {score: {"mean": ..., "deviation": ...}}, also in
     seeds.json if this process `writes`. `run_once` maps seed and directory to scores.
-    `shows` has TensorBoard compare the runs.
+    `shows` announces each run, and has TensorBoard compare them.
     """
     experiment = hparams.Experiment(output_dir, {"seed": seeds}, writes=writes)
     runs = {}
-    for seed in seeds:
+    for number, seed in enumerate(seeds, start=1):
         directory = directory_of(seed, output_dir)
+        if shows:
+            print(f"seeds: run {number} of {len(seeds)}: {directory}", flush=True)
         runs[seed] = dict(run_once(seed, directory))
         if shows:
             with errors.of_writing():

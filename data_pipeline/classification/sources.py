@@ -100,8 +100,10 @@ class Source:
             return label_sets.LabelSet(names, self.problem_type, self.separator)
         if found is None:
             raise ValueError(
-                "without training rows nothing says what the labels are; name them with"
-                " --labels, or give a checkpoint that has a label_map.json beside it"
+                "nothing says what the labels are: there are no training rows, and no "
+                "label_map.json beside the weights; train first (--do_train), give the "
+                "--output_dir of a trained run as --pretrained, or name the labels "
+                "with --labels"
             )
         return found
 

@@ -30,7 +30,7 @@ class Pretrained:
     do_lower_case: bool | None
 
 
-def locate(spec, flag="pretrained"):
+def locate(spec, name="--pretrained"):
     """Finds config, vocabulary and weights in a directory.
 
     Args:
@@ -38,24 +38,24 @@ def locate(spec, flag="pretrained"):
             of Hugging Face (config.json, vocab.txt, model.safetensors), of an earlier
             run, or the id of a model on Hugging Face's hub such as
             google-bert/bert-base-uncased, which is downloaded once.
-        flag: what messages call it.
+        name: what messages call it.
 
     Raises:
         ValueError: neither, or a file is missing; names it.
     """
-    found = look_in(spec, flag)
+    found = look_in(spec, name)
     if not found.config_file or not found.vocab_file:
         missing = file_names.VOCAB if found.config_file else " or ".join(CONFIG_FILES)
         others = "--bert_config_file, --vocab_file and --init_checkpoint one by one"
-        others = f", or give {others}" if flag == "pretrained" else ""
+        others = f", or give {others}" if name == "--pretrained" else ""
         raise ValueError(
-            f"--{flag}={spec}: there is no {missing} in it; unpack the whole release "
+            f"{name}={spec}: there is no {missing} in it; unpack the whole release "
             f"there{others}"
         )
     return dataclasses.replace(found, checkpoint=checkpoint.find(found.checkpoint))
 
 
-def look_in(spec, flag="pretrained"):
+def look_in(spec, name="--pretrained"):
     """Config and vocabulary as in `locate`, "" where absent, and the directory itself.
 
     Raises:
@@ -64,7 +64,7 @@ def look_in(spec, flag="pretrained"):
     """
     directory = os.fspath(spec)
     if not tf.io.gfile.isdir(directory):
-        directory = _download(directory, flag)
+        directory = _download(directory, name)
 
     def first(names):
         paths = [os.path.join(directory, name) for name in names]
@@ -156,17 +156,17 @@ def _lower_case(directory):
     return False if "cased" in name else None
 
 
-def _download(hub_id, flag):
+def _download(hub_id, name):
     if hub_id.count("/") != 1 or hub_id.startswith((".", "/", "~")):
         raise ValueError(
-            f"--{flag}={hub_id}: no such directory; give the directory of a "
+            f"{name}={hub_id}: no such directory; give the directory of a "
             "release, or the id of a model on Hugging Face's hub (owner/name)"
         )
     try:
         import huggingface_hub
     except ImportError as error:
         raise ValueError(
-            f"--{flag}={hub_id}: no such directory, and downloading it from "
+            f"{name}={hub_id}: no such directory, and downloading it from "
             "Hugging Face's hub needs a package: pip install huggingface_hub"
         ) from error
     files = [
@@ -180,7 +180,7 @@ def _download(hub_id, flag):
         return huggingface_hub.snapshot_download(hub_id, allow_patterns=files)
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise ValueError(
-            f"--{flag}={hub_id}: no such directory, and the hub does not give it "
+            f"{name}={hub_id}: no such directory, and the hub does not give it "
             f"({str(error).splitlines()[0]})"
         ) from error
 

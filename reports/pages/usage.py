@@ -12,8 +12,8 @@ class Kind(NamedTuple):
     Attributes:
         script: that trains and predicts.
         rows_flag: of the script, for the file to predict, or "".
-        example: what the exported model is asked.
-        answers: what of a label map or answer a reader gets.
+        example: what the exported model is asked, a tab between two texts.
+        title: what it is called in headings.
     """
 
     script: str
@@ -36,10 +36,14 @@ KINDS = {
         "When does it open?\tThe fair opens on Monday.",
         "Question answering",
     ),
-    "fill-mask": Kind("run_pretraining.py", "", "", "Pretraining"),
+    "fill-mask": Kind("run_pretraining.py", "", "The sea is [MASK].", "Pretraining"),
 }
-# Of how a script cuts text; a prediction needs the values of training.
-_SHAPES = ("max_seq_length", "doc_stride", "max_query_length", "window_stride")
+# Of how a script reads and cuts text; a prediction needs the values of training.
+_SHAPES = (
+    *("text_a_column", "text_b_column", "has_header", "word_column"),
+    *("max_seq_length", "doc_stride", "max_query_length", "window_stride"),
+    "version_2_with_negative",
+)
 
 
 class Use(NamedTuple):
@@ -68,8 +72,8 @@ def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
     if record["has_weights"]:
         found.append(Use("Load it in Python", _loading(record, directory), "python"))
     if record["has_weights"] and kind.rows_flag:
-        shape = [n for n in (*_SHAPES, "version_2_with_negative") if flags.get(n)]
-        given = [n for n in shape if n in record["changed_flags"]]
+        changed = record["changed_flags"]
+        given = [n for n in _SHAPES if flags.get(n) and n in changed]
         arguments = [
             *(f"--pretrained={where}", "--do_predict", f"--{kind.rows_flag}"),
             *(_flag(name, flags[name]) for name in given),
@@ -77,13 +81,13 @@ def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
         ]
         found.append(Use("Predict rows of a file", _command(kind.script, arguments)))
     if record["has_export"]:
-        example = kind.example
-        if record.get("has_pairs"):
-            example = "One text.\tAnother text."
+        example = _example(record)
         quoted = "$" + repr(example) if "\t" in example else f'"{example}"'
         asking = [f"--export_dir={where}/export", quoted]
         found.append(Use("Ask the export", _command("-m serving.predictor", asking)))
-        found.append(Use("Serve it with TensorFlow Serving", _serving(record, where)))
+        if "://" not in directory:  # docker mounts what is on the machine
+            serving = _serving(record, where)
+            found.append(Use("Serve it with TensorFlow Serving", serving))
     if record["has_weights"]:
         converting = [f"--input={where}", "--to=hugging_face"]
         converting.append(f"--output_dir={where}/hugging_face")
@@ -96,25 +100,29 @@ def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
     return found
 
 
+def _example(record):
+    if record.get("has_pairs"):
+        return "One text.\tAnother text."
+    return KINDS[record["kind"]].example
+
+
 def _loading(record, directory):
-    head = ', head="pretraining"' if record["kind"] == "fill-mask" else ""
-    length = f", max_seq_length={record['flags']['max_seq_length']}"
-    texts = (
-        '["One text."], ["Another text."]' if record.get("has_pairs") else '["A text."]'
-    )
+    length = f"max_seq_length={record['flags']['max_seq_length']}"
+    # Python's `encode` masks no words.
+    example = "A text." if record["kind"] == "fill-mask" else _example(record)
+    columns = ", ".join(f'["{text}"]' for text in example.split("\t"))
     return (
         "import bert\n\n"
-        f"loaded = bert.load({directory!r}{length}{head})\n"
-        f"outputs = loaded.model(loaded.encode({texts}))"
+        f"loaded = bert.load({directory!r}, {length})\n"
+        f"outputs = loaded.model(loaded.encode({columns}))"
     )
 
 
 def _serving(record, where):
     name = record["name"] if record["name"].isidentifier() else "model"
-    volume = f'"$PWD/{where}/export:/models/{name}"'
     return (
         f"docker run -p 8501:8501 -e MODEL_NAME={name} \\\n"
-        f"  -v {volume} tensorflow/serving:2.20.0"
+        f'  -v "$PWD"/{where}/export:/models/{name} tensorflow/serving:2.20.0'
     )
 
 

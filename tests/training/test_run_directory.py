@@ -1,12 +1,14 @@
 """Tests of training/run_directory.py and training/seeds.py."""
 
 import json
+import types
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import tiny
 from training import run_directory, seeds
 
 IDENTITY = {"data": "3 examples", "train_batch_size": 32, "seed": 1}
@@ -149,6 +151,19 @@ def test_results_are_sorted_lines(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("step", "points"), [(5, 0), (10, 1), (15, 1)])
+def test_scores_of_earlier_weights_add_no_point(tmp_path, step, points):
+    """TensorBoard would drop what lies between."""
+    for saved in (5, 10):
+        (tmp_path / f"model.ckpt-{saved}.index").touch()
+    settings = types.SimpleNamespace(writes=True, output_dir=str(tmp_path))
+    run_directory.record(settings, step, {"loss": 0.5}, {"global_step": step})
+    assert (tmp_path / "eval").exists() == bool(points)
+    if points:
+        assert tiny.events(tmp_path / "eval") == {"eval/loss": [(step, 0.5)]}
+    assert tiny.eval_results(tmp_path) == {"global_step": step}
+
+
 def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):
     calls = []
 
@@ -162,6 +177,9 @@ def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):
     record = json.loads((tmp_path / "seeds.json").read_text("utf-8"))
     assert record["summary"] == summary
     assert record["seeds"]["3"] == {"eval_accuracy": 0.75, "global_step": 10.0}
-    assert capsys.readouterr().out == (
+    announced = [
+        f"seeds: run {seed} of 3: {tmp_path}/seed-{seed}\n" for seed in (1, 2, 3)
+    ]
+    assert capsys.readouterr().out == "".join(announced) + (
         "over seeds 1, 2, 3:\n  eval_accuracy = 0.5000 +- 0.2500\n"
     )

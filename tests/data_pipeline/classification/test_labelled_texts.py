@@ -188,7 +188,7 @@ def test_labels_come_from_the_most_specific_source(source, tmp_path):
     assert made.label_set(table, str(known)).names == ("neg", "pos")
     assert made.label_set(None, str(known)).names == ("x", "y")
     assert named.label_set(None, "").names == ("pos", "neg")
-    with pytest.raises(ValueError, match="name them with --labels, or give a"):
+    with pytest.raises(ValueError, match=r"train first \(--do_train\), give"):
         made.label_set(None, "")
 
 

@@ -133,7 +133,11 @@ def test_missing_files_are_named(tmp_path):
     (folder / "vocab.txt").unlink()
     with pytest.raises(ValueError, match=r"there is no vocab\.txt in it") as caught:
         pretrained.locate(folder)
-    assert f"--pretrained={folder}: " in str(caught.value)
+    assert str(caught.value).startswith(f"--pretrained={folder}: ")
+    with pytest.raises(ValueError, match=r"no vocab\.txt") as caught:
+        pretrained.locate(folder, "directory")
+    assert str(caught.value).startswith(f"directory={folder}: ")
+    assert "--" not in str(caught.value)  # no flags, which Python has not
     folder = google_release(tmp_path / "b")
     (folder / "bert_config.json").unlink()
     with pytest.raises(ValueError, match=r"no bert_config\.json or config\.json in it"):

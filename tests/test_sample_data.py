@@ -1,0 +1,116 @@
+"""sample_data/: what README.md there counts, and answers and tags in their places."""
+
+import itertools
+import json
+import pathlib
+
+import pytest
+
+SAMPLES = pathlib.Path(__file__).resolve().parents[1] / "sample_data"
+TYPES = {"person", "place", "date"}
+SPLITS = ("train", "dev")
+BATCH = 32  # of all scripts, where nothing is said
+
+
+def questions(split):
+    """[(context, question)] of a file."""
+    data = json.loads((SAMPLES / "questions" / f"{split}.json").read_text("utf-8"))
+    return [
+        (paragraph["context"], question)
+        for article in data["data"]
+        for paragraph in article["paragraphs"]
+        for question in paragraph["qas"]
+    ]
+
+
+def documents(split):
+    """[[[(word, tag)]]] of a file: documents of sentences."""
+    text = (SAMPLES / "tags" / f"{split}.conll").read_text("utf-8")
+    begin, *found = text.split("-DOCSTART-\tO\n")
+    assert begin == ""
+    return [
+        [
+            [tuple(line.split("\t")) for line in sentence.splitlines()]
+            for sentence in document.strip("\n").split("\n\n")
+        ]
+        for document in found
+    ]
+
+
+def sentences(split):
+    return [tuple(s) for document in documents(split) for s in document]
+
+
+def faults(found):
+    """What is wrong with [(context, question)] of one or several files."""
+    wrong = []
+    ids = [question["id"] for _, question in found]
+    for context, question in found:
+        for answer in question["answers"]:
+            text, start = answer["text"], answer["answer_start"]
+            if not text or context[start : start + len(text)] != text:
+                wrong.append(f"{question['id']}: {text!r} is not at {start}")
+        if question["is_impossible"] == bool(question["answers"]):
+            wrong.append(f"{question['id']}: answers and is_impossible disagree")
+        if ids.count(question["id"]) > 1:
+            wrong.append(f"{question['id']}: twice")
+    return wrong
+
+
+def breaks(sentence):
+    """The tags of a sentence, [(word, tag)], that BIO does not allow."""
+    tags = ["O", *(tag for _, tag in sentence)]
+    allowed = {"O", *(f"{letter}-{kind}" for letter in "BI" for kind in TYPES)}
+    return [
+        tag
+        for before, tag in itertools.pairwise(tags)
+        if tag not in allowed or (tag[0] == "I" and before[1:] != tag[1:])
+    ]
+
+
+def test_answers_stand_where_they_are_said_to():
+    found = [*questions("train"), *questions("dev")]
+    assert faults(found) == []
+    # and is_impossible, ids and places are looked at
+    context, first = found[0]
+    (answer,) = first["answers"]
+    moved = {**answer, "answer_start": answer["answer_start"] + 1}
+    assert len(faults([(context, {**first, "answers": [moved]})])) == 1
+    assert len(faults([(context, {**first, "answers": []})])) == 1
+    assert len(faults([found[0], found[0]])) == 2
+
+
+def test_tags_are_spans_of_three_types():
+    both = [*sentences("train"), *sentences("dev")]
+    assert [s for s in both if breaks(s)] == []
+    for split in SPLITS:
+        tags = {tag for sentence in sentences(split) for _, tag in sentence}
+        assert tags == {"O"} | {f"{b}-{kind}" for b in "BI" for kind in TYPES}
+    assert breaks([("a", "I-place")]) == ["I-place"]
+    assert breaks([("a", "B-person"), ("b", "I-place"), ("c", "I-place")]) == [
+        "I-place"
+    ]
+    assert breaks([("a", "B-person"), ("b", "I-person"), ("c", "x")]) == ["x"]
+
+
+def test_there_is_a_batch_to_train_on_and_other_rows_to_score():
+    assert len(sentences("train")) >= 2 * BATCH and len(questions("train")) > BATCH
+    assert not {*sentences("train")} & {*sentences("dev")}
+    contexts = [{context for context, _ in questions(split)} for split in SPLITS]
+    assert not contexts[0] & contexts[1]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_readme_counts_what_is_there(split):
+    readme = " ".join((SAMPLES / "README.md").read_text("utf-8").split())
+    found = questions(split)
+    unanswered = sum(question["is_impossible"] for _, question in found)
+    contexts = {context for context, _ in found}
+    assert (
+        f"`questions/{split}.json`: {len(found)} questions about {len(contexts)} "
+        f"texts, {unanswered} of them without an answer"
+    ) in readme
+    assert (
+        f"`tags/{split}.conll`: {len(sentences(split))} sentences in "
+        f"{len(documents(split))} documents"
+    ) in readme
