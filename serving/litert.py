@@ -154,10 +154,22 @@ class TextModel:
 
     def __call__(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         encoded = self._encode(**texts)
-        outputs = self._network(encoded)
+        outputs = self._run(encoded)
         kept = {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
         given = {k: tf.constant(v) for k, v in outputs.items()} | kept
         return self._finish(**given)
+
+    def _run(self, encoded):
+        """As `export.Stages.run`."""
+        names = feature_names.ENCODER_INPUTS
+        features = {name: np.asarray(encoded[name]) for name in names}
+        count, length = features[feature_names.INPUT_IDS].shape
+        rows = export.slice_rows(length)
+        slices = [
+            self._network({name: grid[i : i + rows] for name, grid in features.items()})
+            for i in range(0, count or 1, rows)
+        ]
+        return {k: np.concatenate([part[k] for part in slices]) for k in slices[0]}
 
 
 def open_network(path: str) -> Callable[..., dict[str, tf.Tensor]]:
