@@ -17,7 +17,7 @@ from serving.protocol import warmup
 _VERSION = re.compile(r"^\d+/?$")
 # What goes through the network at once, padding included. A long text has thousands of
 # windows, which would take gigabytes; more at once is no faster on a CPU.
-SLICE_TOKENS = 8192
+SLICE_TOKENS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
