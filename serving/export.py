@@ -15,6 +15,9 @@ from serving.protocol import warmup
 
 # TF Serving watches a directory for versions: subdirectories named by numbers.
 _VERSION = re.compile(r"^\d+/?$")
+# What goes through the network at once, padding included. A long text has thousands of
+# windows, which would take gigabytes; more at once is no faster on a CPU.
+SLICE_TOKENS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +39,36 @@ class Stages:
     def answer(self, *texts):
         """Texts to answers, in one graph."""
         features, kept = self.encode(*texts)
-        return self.finish(kept, self.forward(features))
+        return self.finish(kept, self.run(features))
+
+    def run(self, features):
+        """What `forward` makes of [N, S] features, slice after slice of the rows."""
+        count, length = tf.unstack(tf.shape(features[feature_names.INPUT_IDS]))
+        rows = slice_rows(length)
+        network = tf.function(self.forward)  # called twice, traced once
+
+        def of_slice(start):
+            end = start + rows
+            return network({name: grid[start:end] for name, grid in features.items()})
+
+        def add_slice(start, outputs):
+            more = of_slice(start)
+            joined = {k: tf.concat([outputs[k], more[k]], axis=0) for k in outputs}
+            return start + rows, joined
+
+        # The first outside of the loop, which few rows never enter.
+        _, outputs = tf.while_loop(
+            lambda start, _: start < count,
+            add_slice,
+            (rows, of_slice(0)),
+            parallel_iterations=1,  # memory is that of one
+        )
+        return outputs
+
+
+def slice_rows(length):
+    """How many rows of `length` tokens are a slice; for integers and for tensors."""
+    return 1 + SLICE_TOKENS // (1 + length)  # one at least, whatever the length
 
 
 class ServedModel(tf.Module):

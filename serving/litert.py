@@ -153,12 +153,24 @@ def open_version(directory: str) -> servables.Version:
     def call(_, arrays):
         encoded = texts.call("encode", arrays)
         kept = {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
-        return texts.call("finish", {**network(encoded), **kept})
+        return texts.call("finish", {**_run(network, encoded), **kept})
 
     whole = meta_graph_pb2.SignatureDef(
         inputs=encode.inputs, outputs=finish.outputs, method_name=encode.method_name
     )
     return servables.Version({tf_serving.DEFAULT_SIGNATURE: whole}, call)
+
+
+def _run(network, encoded):
+    """As `export.Stages.run`."""
+    features = {name: encoded[name] for name in feature_names.ENCODER_INPUTS}
+    count, length = features[feature_names.INPUT_IDS].shape
+    rows = export.slice_rows(length)
+    slices = [
+        network({name: grid[i : i + rows] for name, grid in features.items()})
+        for i in range(0, count or 1, rows)
+    ]
+    return {k: np.concatenate([part[k] for part in slices]) for k in slices[0]}
 
 
 def open_network(path: str) -> Callable[..., dict[str, tf.Tensor]]:

@@ -10,8 +10,8 @@ from serving import export
 class QuestionAnswerer(export.ServedModel):
     """Signatures of a question answerer: `serving_default` takes text, `ids` features.
 
-    The graph cuts contexts of any length into windows, and the network takes all of
-    them at once.
+    The graph cuts contexts of any length into windows, which the network takes slice
+    by slice.
 
     Args:
         encode: question [B], context [B] -> windows, whose `features` are

@@ -11,7 +11,7 @@ class WordTagger(export.ServedModel):
     """Signatures of a tagger: `serving_default` takes text, `ids` features.
 
     `words` takes what is split into words already. The graph cuts sentences of any
-    length into windows, and the network takes all of them at once.
+    length into windows, which the network takes slice by slice.
 
     Args:
         split: text [B] -> {words [B, W] string, starts, ends [B, W] int32}.
@@ -29,11 +29,6 @@ class WordTagger(export.ServedModel):
         choose: Callable,
         variables: Iterable[tf.Variable],
     ):
-        def tag_words(words):
-            windows = encode(words)
-            logits = forward(windows.features)["logits"]
-            return {"words": words, **choose(windows, logits)}
-
         def cut(text):
             found = split(text)
             windows = encode(found["words"])
@@ -44,6 +39,12 @@ class WordTagger(export.ServedModel):
             return {**found, **choose(windows, outputs["logits"])}
 
         stages = export.Stages(("text",), cut, forward, finish)
+
+        def tag_words(words):
+            windows = encode(words)
+            logits = stages.run(windows.features)["logits"]
+            return {"words": words, **choose(windows, logits)}
+
         words = tf.TensorSpec([None, None], tf.string, name="words")
         super().__init__(
             variables,

@@ -21,7 +21,7 @@ _NAMES = """
     StringJoin StringLength StringLower StringSplitV2 Sub Substr Sum Tanh
     TensorScatterUpdate Tile TopKV2 Transpose UnicodeDecode UnicodeEncode
     UnicodeTranscode Unique Unpack UnsortedSegmentJoin UnsortedSegmentMax
-    UnsortedSegmentMin UnsortedSegmentSum UpperBound VarHandleOp Where ZerosLike
+    UnsortedSegmentMin UnsortedSegmentSum UpperBound VarHandleOp Where While ZerosLike
 """
 ALLOWED = set(_NAMES.split())
 OF_TENSORFLOW_TEXT = {"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}

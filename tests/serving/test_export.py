@@ -137,6 +137,30 @@ def test_ids_give_what_the_text_gives(single):
     assert np.abs(moved).max() > 1e-3
 
 
+def test_network_takes_slices_of_the_rows_in_their_order(monkeypatch):
+    """Of 5 tokens, 3 rows; what it says of each slice is joined, of none, too."""
+    monkeypatch.setattr(export, "SLICE_TOKENS", 15)
+
+    def forward(features):
+        ids = features["input_ids"]
+        count = tf.shape(ids)[0]  # of the rows that it was given
+        return {"ids": ids, "counts": tf.fill([count], count)}
+
+    run = export.ids_function(export.Stages((), None, forward, None).run)
+    for sizes in ([], [2], [3], [3, 1], [3, 3, 2]):
+        ids = np.arange(5 * sum(sizes), dtype=np.int32).reshape(-1, 5)
+        found = run(ids, 0 * ids, 0 * ids)
+        np.testing.assert_array_equal(found["ids"], ids)
+        assert found["counts"].numpy().tolist() == np.repeat(sizes, sizes).tolist()
+
+
+def test_slices_have_a_row_whatever_its_length():
+    lengths = [0, 1, 128, 384, 10**6]
+    rows = [export.slice_rows(length) for length in lengths]
+    assert rows == [*map(int, map(export.slice_rows, map(tf.constant, lengths)))]
+    assert rows[2:] == [32, 11, 1] and min(rows) == 1
+
+
 def test_batch_does_not_matter(single):
     exported, _ = single
     served = signature(exported)

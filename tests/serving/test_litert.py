@@ -67,6 +67,29 @@ def test_classifier_answers_as_its_saved_model(classifier):
         small.predict(["a"], ["b"])
 
 
+def test_network_takes_slices_of_the_rows_in_their_order(classifier, monkeypatch):
+    exported, path = classifier
+    expected = predictor.Predictor(str(exported.version_dir)).predict(test_export.TEXTS)
+    counts, network = [], litert.Network.__call__
+
+    def counting(self, features):
+        counts.append(len(features["input_ids"]))
+        return network(self, features)
+
+    monkeypatch.setattr(litert.Network, "__call__", counting)
+    monkeypatch.setattr(export, "SLICE_TOKENS", 20)  # the longest text has 10
+    small = litert.open_version(str(path))
+    given = {"text": np.array(test_export.TEXTS, object)}
+    found = small.predict("", given)["probabilities"]
+    assert counts == [2, 2, 1]
+    wanted = [list(answer["probabilities"].values()) for answer in expected]
+    np.testing.assert_allclose(found, wanted, atol=ROUNDING)
+    assert np.abs(np.roll(wanted, 2, axis=0) - wanted).max() > 1e-3
+    none = small.predict("", {"text": np.array([], object)})
+    assert none["probabilities"].shape == (0, 3)
+    assert counts[3:] == [0]
+
+
 @pytest.mark.slow
 def test_pairs_answer_as_their_saved_model(tmp_path):
     exported, module = test_export.make("multi_label", 2, tmp_path / "export")

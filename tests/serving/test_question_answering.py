@@ -21,6 +21,7 @@ PIECES = "the fair opens on monday tue ##s ##day in par ##is who when ? . - ( ) 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 TOKENIZER = tokenization.BertTokenizer(VOCAB)
 LENGTHS = {"max_seq_length": 16, "doc_stride": 4, "max_query_length": 5}
+SLICE_TOKENS, SLICE_ROWS = 40, 3  # of 16 tokens
 CONFIG = config.BertConfig(
     vocab_size=len(VOCAB),
     hidden_size=8,
@@ -94,8 +95,12 @@ def served(model, settings):
 
 
 def make(model, directory, **settings):
+    """The network takes the windows of ROWS in many slices."""
     settings = answer_choice.Settings(aligner="words", **settings)
-    path = export.save(served(model, settings), str(directory), {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "SLICE_TOKENS", SLICE_TOKENS)
+        assert export.slice_rows(LENGTHS["max_seq_length"]) == SLICE_ROWS
+        path = export.save(served(model, settings), str(directory), {})
     return Exported(model, settings, path)
 
 
@@ -143,7 +148,7 @@ def test_answers_are_those_of_run_squad(request, version):
     answers, num_windows = expected(exported, ROWS)
     served = exported.predict(*zip(*ROWS, strict=True))
     served_answers.assert_equal(served, answers, ROWS)
-    assert num_windows.max() > 5 and (num_windows == 0).sum() == 2
+    assert num_windows.max() > 2 * SLICE_ROWS and (num_windows == 0).sum() == 2
     texts = [row["answer"] for row in served]
     assert len(set(texts)) > 4  # there is something to tell apart
     assert texts[4] == texts[5] == ""
@@ -161,6 +166,22 @@ def test_other_settings_give_other_answers(version_1, version_2):
     answers, _ = expected(version_1, ROWS)
     with pytest.raises(AssertionError):
         served_answers.assert_equal(second, answers, ROWS)
+
+
+def test_slices_in_another_order_give_other_answers(version_2):
+    """The twin of the tests above, which like windows would pass in any order."""
+    columns = list(zip(*ROWS, strict=True))
+    windows = answering_graph.encoder(TOKENIZER, **LENGTHS)(*map(tf.constant, columns))
+    logits = version_2.model(windows.features, training=False)
+    choose = answering_graph.chooser(version_2.settings)
+    wanted = [row["answer"].encode() for row in version_2.predict(*columns)]
+    for first, is_equal in ((0, True), (SLICE_ROWS, False)):
+        turned = [
+            tf.concat([logits[name][first:], logits[name][:first]], axis=0)
+            for name in ("start_logits", "end_logits")
+        ]
+        found = choose(windows, *turned)["answer"].numpy().tolist()
+        assert (found == wanted) == is_equal
 
 
 def test_batch_does_not_matter(version_2):

@@ -20,6 +20,7 @@ PIECES = "the fair of par ##is opens on mon ##day , . ' s 東 京"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 TOKENIZER = tokenization.BertTokenizer(VOCAB)
 LIMITS = {"max_seq_length": 12, "stride": 4}
+SLICE_TOKENS, SLICE_ROWS = 40, 4  # of 12 tokens
 TAG_SET = tag_sets.TagSet(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
 CONFIG = config.BertConfig(
     vocab_size=len(VOCAB),
@@ -71,8 +72,12 @@ def make(model, tag_set=TAG_SET, **limits):
 
 @pytest.fixture(scope="module")
 def version_dir(model, tmp_path_factory):
+    """The network takes the windows of SENTENCES in many slices."""
     files = {"label_map.json": tag_sets.map_text(TAG_SET)}
-    return export.save(make(model), str(tmp_path_factory.mktemp("tagger")), files)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "SLICE_TOKENS", SLICE_TOKENS)
+        assert export.slice_rows(LIMITS["max_seq_length"]) == SLICE_ROWS
+        return export.save(make(model), str(tmp_path_factory.mktemp("tagger")), files)
 
 
 @functools.cache  # loading takes longer than asking
@@ -144,7 +149,7 @@ def assert_tagged(found, wanted):
 def test_tags_are_those_of_run_tagger(model, version_dir):
     wanted, num_windows = expected(model, SENTENCES)
     assert_tagged(served(version_dir, SENTENCES), wanted)
-    assert num_windows.max() > 5 and num_windows[2] == 0
+    assert num_windows.max() > 2 * SLICE_ROWS and num_windows[2] == 0
     assert len({tag for row in wanted.tags for tag in row}) > 3
 
 
@@ -156,6 +161,18 @@ def test_other_windows_give_other_tags(model):
     tags, probabilities = by_sentence(found, SENTENCES)
     assert {tag for row in tags for tag in row} <= set(plain.names)
     assert np.abs(probabilities[0] - wanted.probabilities[0]).max() > 1e-3
+
+
+def test_slices_in_another_order_give_other_tags(model, version_dir):
+    """The twin of the test above, which windows of one kind would pass in any order."""
+    windows = tagging_graph.encoder(TOKENIZER, **LIMITS)(grid(SENTENCES))
+    logits = model(windows.features, training=False)["logits"]
+    choose = tagging_graph.chooser(TAG_SET)
+    tags, _ = served(version_dir, SENTENCES)
+    for first, is_equal in ((0, True), (SLICE_ROWS, False)):
+        turned = tf.concat([logits[first:], logits[:first]], axis=0)
+        found = choose(windows, turned)["tags"].numpy().tolist()
+        assert (found[0] == [tag.encode() for tag in tags[0]]) == is_equal
 
 
 def test_batch_does_not_matter(version_dir):

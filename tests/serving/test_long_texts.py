@@ -1,0 +1,128 @@
+"""A text of a megabyte takes seconds and little memory, in a process of its own."""
+
+import functools
+import json
+import pathlib
+import random
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.squad import answer_choice, answering_graph
+from data_pipeline.tagging import tag_sets, tagging_graph
+from data_pipeline.text import tokenization
+from modeling import config, models
+from serving import export, formats, question_answering, tagging
+from tests.serving import odd_texts
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PIECES = "the fair of paris opens on monday , . and it was far away"
+TOKENIZER = tokenization.BertTokenizer(
+    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
+)
+# Attention alone takes 4 x 128 x 128 floats a window: 0.8 GB for 3,300 windows.
+CONFIG = config.BertConfig(
+    vocab_size=len(TOKENIZER.vocab),
+    hidden_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    intermediate_size=64,
+    max_position_embeddings=128,
+    type_vocab_size=2,
+    initializer_range=0.5,
+)
+FEW_MB, MANY_MB = 600, 1200
+ROUNDING = 1e-5  # of float32; two graphs multiply matrices of different sizes
+# Answers a text of its input; says how much memory that took.
+ASK = """
+import json, resource, sys
+from serving import predictor
+model = predictor.Predictor(sys.argv[1])
+def ask(text):
+    question = ["when?"] * (len(model.text_names) - 1)
+    return model.predict(*([each] for each in (*question, text)))
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+ask("the fair")
+before = peak()
+(answer,) = ask(sys.stdin.read())
+print(json.dumps([peak() - before, answer]))
+"""
+
+
+def tagger():
+    keras.utils.set_random_seed(3)
+    tags = tag_sets.TagSet(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
+    model = models.BertTagger(CONFIG, len(tags.names))
+    return tagging.WordTagger(
+        tagging_graph.split_words,
+        tagging_graph.encoder(TOKENIZER, max_seq_length=128),
+        functools.partial(model, training=False),
+        tagging_graph.chooser(tags),
+        built(model),
+    )
+
+
+def answerer():
+    keras.utils.set_random_seed(3)
+    model = models.BertSpanPredictor(CONFIG)
+    limits = {"max_seq_length": 128, "doc_stride": 64, "max_query_length": 8}
+    return question_answering.QuestionAnswerer(
+        answering_graph.encoder(TOKENIZER, **limits),
+        functools.partial(model, training=False),
+        answering_graph.chooser(answer_choice.Settings(aligner="words")),
+        built(model),
+    )
+
+
+def built(model):
+    model.build()
+    kernel = next(v for v in model.variables if v.path.endswith("logits/kernel"))
+    kernel.assign(tf.random.stateless_normal(kernel.shape, [1, 2]))
+    return [variable.value for variable in model.variables]
+
+
+def megabytes_and_answer(path):
+    words = random.Random(3).choices(PIECES.split(), k=odd_texts.MEGABYTE // 3)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, path],
+        input=" ".join(words)[: odd_texts.MEGABYTE],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        if name in ("probability", "probabilities", "score"):
+            np.testing.assert_allclose(found[name], values, atol=ROUNDING)
+        else:
+            assert found[name] == values
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [tagger, answerer])
+def test_a_megabyte_takes_little_memory(make, tmp_path, monkeypatch):
+    memory, answer = megabytes_and_answer(export.save(make(), str(tmp_path / "a"), {}))
+    assert memory < FEW_MB
+    formats.save(
+        make(), str(tmp_path / "b"), {}, export_format="litert", quantization="none"
+    )
+    memory, small = megabytes_and_answer(str(tmp_path / "b" / "export_litert"))
+    assert memory < FEW_MB
+    assert_same(small, answer)
+    # The twin: the network takes all windows at once.
+    monkeypatch.setattr(export, "SLICE_TOKENS", 2**30)
+    memory, whole = megabytes_and_answer(export.save(make(), str(tmp_path / "c"), {}))
+    assert memory > MANY_MB
+    assert_same(answer, whole)
+    assert len(answer.get("words", ())) > 200_000 or answer["end"] > 1000
