@@ -85,7 +85,7 @@ def turn(python, side, job):
 def takes_part(variant, row):
     """Whether a variant of the peer can be faster than the plain one in a row."""
     if variant.endswith("_int8"):
-        return row.is_int8
+        return row.quantization == "dynamic_int8"
     if variant.endswith("_frozen"):
         return row.has_fixed_shape and row.action != "train"
     return row.has_fixed_shape or not variant.endswith("_compiled")

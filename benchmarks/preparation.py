@@ -160,8 +160,9 @@ def export(source):
     loaded, data = bert.classifier(
         source.pretrained, {"train": str(path)}, max_seq_length=length
     )
-    smaller = {"export_format": "litert", "quantization": "dynamic_int8"}
-    chosen = smaller if source.row.is_int8 else {}
+    quantization, chosen = source.row.quantization, {}
+    if quantization:
+        chosen = {"export_format": "litert", "quantization": quantization}
     name = loaded.export(str(source.directory / "export"), **chosen)
     return name, data.label_set.num_outputs
 

@@ -21,7 +21,7 @@ class Row(NamedTuple):
     max_seq_length: int = 128
     warm_up: int = 3
     has_fixed_shape: bool = False  # so that the peer is compiled, too
-    is_int8: bool = False  # the weights, in products of single sentences
+    quantization: str = ""  # of a LiteRT export; "" for a SavedModel
 
     @property
     def file_flag(self) -> str:
@@ -88,7 +88,12 @@ ROWS = {
         max_seq_length=384,
     ),
     "latency": _LATENCY,
-    "latency_int8": _LATENCY._replace(title="one sentence, int8, p50", is_int8=True),
+    "latency_litert": _LATENCY._replace(
+        title="one sentence, LiteRT, p50", quantization="none"
+    ),
+    "latency_int8": _LATENCY._replace(
+        title="one sentence, int8, p50", quantization="dynamic_int8"
+    ),
     "texts": Row(
         *("texts to probabilities", "texts/s", "answer_all", "classifier"),
         *("texts", WHOLE),

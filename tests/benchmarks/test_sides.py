@@ -102,7 +102,7 @@ def test_inference_is_timed(model_dir, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "is_litert"), [("latency", 0), ("latency_int8", 1)])
+@pytest.mark.parametrize(("name", "is_litert"), [("latency", 0), ("latency_litert", 1)])
 def test_latency_is_that_of_an_export(name, is_litert, model_dir, tmp_path):
     row, found, job = prepared(name, model_dir, tmp_path / "row")
     assert job.num_classes == 6  # those of the sample messages
