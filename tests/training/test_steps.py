@@ -225,7 +225,9 @@ def test_wish_is_read_at_each_step():
         tf.py_function(assign, [number], [])
         return batch
 
-    source = batches(*range(1, 9)).enumerate().map(wish)
+    options = tf.data.Options()  # no batch is made before its step
+    options.experimental_optimization.inject_prefetch = False
+    source = batches(*range(1, 9)).enumerate().map(wish).with_options(options)
     results, _ = trainer(iter(source), 8)
     assert results["stop"] == 1
     # The step of the batch numbered 3 may have looked before it took its batch.

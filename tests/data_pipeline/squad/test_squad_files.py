@@ -319,9 +319,9 @@ def test_byte_order_mark_is_no_part_of_the_json(tmp_path):
 
 def test_sample_data_is_trained_on_and_predicted(caplog):
     found = train(str(SAMPLE / "train.json"), version_2_with_negative=True)
-    assert (len(found), sum(found.is_impossible), len(found.contexts)) == (12, 3, 3)
+    assert (len(found), sum(found.is_impossible), len(found.contexts)) == (48, 12, 12)
     dev = predict(str(SAMPLE / "dev.json"), version_2_with_negative=True)
-    assert (len(dev), sum(dev.is_impossible), len(dev.contexts)) == (6, 2, 2)
+    assert (len(dev), sum(dev.is_impossible), len(dev.contexts)) == (18, 5, 5)
     for row, (texts, starts) in enumerate(
         zip(dev.answer_texts, dev.answer_starts, strict=True)
     ):

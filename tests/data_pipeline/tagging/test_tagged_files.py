@@ -286,7 +286,7 @@ def test_published_files(path, count, num_words, shared_file):
 
 
 def test_samples():
-    for name, count, documents in (("train", 12, 3), ("dev", 6, 2)):
+    for name, count, documents in (("train", 66, 21), ("dev", 24, 8)):
         sentences = read(SAMPLES / f"{name}.conll")
         assert len(sentences) == count
         assert set(sentences.documents.tolist()) == set(range(1, documents + 1))
