@@ -35,13 +35,12 @@ def save(
         quantization: "none", "dynamic_int8" or "float16"; for LiteRT.
         server_config: as in `export.save`; for SavedModels.
     """
-    if export_format == "saved_model":
-        target = os.path.join(output_dir, "export")
-        return export.save(module, target, files, server_config)
-    target = os.path.join(output_dir, "export_litert")
+    is_litert = export_format == "litert"
+    target = os.path.join(output_dir, "export_litert" if is_litert else "export")
     write = writer(export_format, quantization)
-    path = export.save(module, target, files, write=write)
-    print(f"{quantization}: {litert.comparison(module, path)}")
+    path = export.save(module, target, files, server_config, write)
+    if is_litert:
+        print(f"{quantization}: {litert.comparison(module, path)}")
     return path
 
 
@@ -66,6 +65,12 @@ def network_opener(export_format: str) -> Callable[[str], Any]:
         return lambda path: None
     litert.check_installed()
     return litert.open_network
+
+
+def is_version(directory: str) -> bool:
+    """Whether a directory is an export, of either format."""
+    path = os.path.join(directory, "saved_model.pb")
+    return tf.io.gfile.exists(path) or litert.is_in(directory)
 
 
 def open_version(directory: str) -> servables.Version:

@@ -98,7 +98,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, file_names
-from serving import answers, export, formats, litert, streaming
+from serving import answers, export, formats, streaming
 from serving.protocol import http_server, servables, version_polling
 from terminal import progress
 
@@ -116,8 +116,7 @@ def find_version(export_dir: str) -> str:
         ValueError: there is none.
     """
     version_dir = _newest_version(export_dir) or export_dir
-    is_saved_model = tf.io.gfile.exists(os.path.join(version_dir, "saved_model.pb"))
-    if not is_saved_model and not litert.is_in(version_dir):
+    if not formats.is_version(version_dir):
         raise ValueError(
             f"--export_dir={version_dir}: no SavedModel there; train with "
             "--do_export first, and give OUTPUT_DIR/export or export_litert"

@@ -5,6 +5,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from contract import tf_serving
+
 
 class Kind(NamedTuple):
     """A kind of task.
@@ -120,8 +122,9 @@ def _loading(record, directory):
 
 def _serving(record, where):
     name = record["name"] if record["name"].isidentifier() else "model"
+    port = tf_serving.REST_PORT
     return (
-        f"docker run -p 8501:8501 -e MODEL_NAME={name} \\\n"
+        f"docker run -p {port}:{port} -e MODEL_NAME={name} \\\n"
         f'  -v "$PWD"/{where}/export:/models/{name} tensorflow/serving:2.20.0'
     )
 
