@@ -65,6 +65,7 @@ from data_pipeline import label_maps
 from data_pipeline.text import (
     added_token_files,
     added_tokens,
+    byte_pair_files,
     tokenization,
     vocabulary_checks,
 )
@@ -94,7 +95,8 @@ def find_files():
     config_file = FLAGS.bert_config_file or (path if is_whole else found.config_file)
     # It has the tokens that were added, which vocab.txt lacks.
     tokenizer_file = os.path.join(found.checkpoint, file_names.TOKENIZER)
-    if not os.path.exists(tokenizer_file):
+    has_vocab_json = os.path.basename(found.vocab_file) in file_names.MERGES
+    if has_vocab_json or not os.path.exists(tokenizer_file):
         tokenizer_file = found.vocab_file
     is_given = FLAGS["do_lower_case"].present
     lowers = FLAGS.do_lower_case if is_given else found.do_lower_case
@@ -118,6 +120,10 @@ def read_tokenizer(files, config):
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
     path, lowers = files.vocab_file, FLAGS.do_lower_case
+    if byte_pair_files.is_byte_pairs(path):
+        tokenizer = vocabulary_checks.open_vocabulary(path)
+        pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
+        return tokenizer
     if path.endswith(".json"):
         vocab, lowers, settings = hugging_face.tokenizer_vocabulary(path)
         added = added_token_files.choose(settings, settings, path)

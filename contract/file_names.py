@@ -22,6 +22,14 @@ EXPLANATIONS = "explanations.jsonl"
 BERT_CONFIG = "bert_config.json"
 HUGGING_FACE_CONFIG = "config.json"
 VOCAB = "vocab.txt"
+# Vocabularies of byte pairs, and the files of their merges: of GPT-2, of Hugging Face
+# and this project, of GPT.
+VOCAB_JSON, MERGES_TXT = "vocab.json", "merges.txt"
+MERGES = {
+    "encoder.json": "vocab.bpe",
+    VOCAB_JSON: MERGES_TXT,
+    "encoder_bpe_40000.json": "vocab_40000.bpe",
+}
 TOKENIZER_CONFIG = "tokenizer_config.json"
 # {token: id} of those that were added to the vocabulary after it was learned.
 ADDED_TOKENS = "added_tokens.json"

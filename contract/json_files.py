@@ -1,16 +1,22 @@
 """JSON files that other programs have written, one object each."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 
-def read_object(path: str) -> dict[str, Any]:
-    """The object in a local or remote file; a ValueError says what is wrong."""
+def read_object(
+    path: str, from_pairs: Callable[[list[tuple[str, Any]]], Any] = dict
+) -> dict[str, Any]:
+    """The object in a local or remote file; a ValueError says what is wrong.
+
+    `from_pairs` makes an object of its keys and values, as they stand in the file.
+    """
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
-            raw = json.loads(file.read())
+            raw = json.loads(file.read(), object_pairs_hook=from_pairs)
     except (tf.errors.OpError, ValueError) as error:
         raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
     if not isinstance(raw, dict):

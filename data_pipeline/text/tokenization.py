@@ -14,11 +14,14 @@ Tokens that were added to the vocabulary are cut out of the text first: some bef
 """
 
 import functools
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_text as text
 
+from contract import file_names
 from data_pipeline.text import added_token_files, normalization, token_matching
 
 CONTINUATION = "##"  # begins a piece that continues a word
@@ -67,7 +70,101 @@ def read_vocab(vocab_file: str) -> list[str]:
     return tokens
 
 
-class BertTokenizer:
+class Tokenizer:
+    """What tokenizers of every network have.
+
+    Attributes:
+        vocab: The V tokens by id.
+        vocab_size: V.
+        do_lower_case: Whether capitals of a text are lost.
+        in_graph: Whether `tokenize` works in graphs, and so in exports.
+        start_id, delimiter_id, end_id: What packing puts before a text, after each but
+            the last, and after the last; None where the vocabulary lacks it.
+        document_end_id: What separates documents of a corpus; None where nothing does.
+    """
+
+    in_graph = True
+    start_id: int | None
+    delimiter_id: int | None
+    end_id: int | None
+    document_end_id: int | None
+
+    def __init__(self, vocab: Sequence[str], do_lower_case: bool):
+        """Sets the tokens by id."""
+        self.vocab = list(vocab)
+        self.vocab_size = len(self.vocab)
+        self.do_lower_case = do_lower_case
+        self._tokenize_rows = tf.function(
+            self._rows_to_ids,
+            input_signature=[tf.TensorSpec([None], tf.string)],
+            autograph=False,
+        )
+
+    def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
+        """Cuts texts, a scalar or [B], into int32 ids, [S] or ragged [B, (S)]."""
+        texts = tf.convert_to_tensor(texts, tf.string)
+        if texts.shape.rank not in (0, 1):
+            raise ValueError(
+                f"texts of shape {texts.shape} cannot be tokenized; give one string or "
+                "one axis of strings"
+            )
+        to_ids = self._eager() if tf.executing_eagerly() else self._tokenize_rows
+        if texts.shape.rank == 0:
+            return to_ids(texts[tf.newaxis]).values  # [S]
+        return to_ids(texts)  # [B, (S)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids, special tokens included; ValueError as `ids_to_tokens`."""
+        row = self._checked(ids)
+        return self.decode_rows(tf.constant([row], tf.int32)).numpy()[0].decode("utf-8")
+
+    def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """The texts [B] of int32 ids [B, (S)], as TensorFlow operations."""
+        raise NotImplementedError
+
+    def ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """Looks up tokens; raises ValueError for an id outside 0..V-1."""
+        return [self.vocab[index] for index in self._checked(ids)]
+
+    def with_special_tokens(self) -> "Tokenizer":
+        """A tokenizer with start_id, delimiter_id and end_id: itself, or a longer one.
+
+        What it appends has the ids V, V+1, ...
+        """
+        return self
+
+    def definition(self) -> list[str]:
+        """All that decides which ids a text becomes, but for lower-casing."""
+        return self.vocab
+
+    def settings(self) -> dict[str, Any]:
+        """What a tokenizer_config.json has to say."""
+        raise NotImplementedError
+
+    def files(self) -> dict[str, str]:
+        """{name: text} of the files that the same tokenizer is opened from."""
+        raise NotImplementedError
+
+    def _checked(self, ids):
+        ids = [int(index) for index in ids]
+        for index in ids:
+            if not 0 <= index < self.vocab_size:
+                raise ValueError(
+                    f"id {index} is outside 0..{self.vocab_size - 1}; the ids come "
+                    "from another vocabulary"
+                )
+        return ids
+
+    def _eager(self):
+        """The function that cuts texts [B] outside of graphs."""
+        return self._tokenize_rows
+
+    def _rows_to_ids(self, texts):
+        """Texts [B] to int32 ids, ragged [B, (S)]."""
+        raise NotImplementedError
+
+
+class BertTokenizer(Tokenizer):
     """Turns strings into word-piece ids, equal to google-research/bert's.
 
     It consists of TensorFlow operations, so one object serves eager code, tf.data and
@@ -90,9 +187,7 @@ class BertTokenizer:
         Raises:
             ValueError: [UNK], [CLS] or [SEP] is missing, or everything else is.
         """
-        self.vocab = list(vocab)
-        self.vocab_size = len(self.vocab)
-        self.do_lower_case = do_lower_case
+        super().__init__(vocab, do_lower_case)
         self.added_tokens = dict(added_tokens or {})
         ids = {token: index for index, token in enumerate(self.vocab)}
         required = ("[UNK]", "[CLS]", "[SEP]")
@@ -102,15 +197,12 @@ class BertTokenizer:
                 f"{', '.join(missing)}; give the vocab.txt of the checkpoint"
             )
         self.unk_id, self.cls_id, self.sep_id = (ids[token] for token in required)
+        self.start_id = self.cls_id
+        self.delimiter_id = self.end_id = self.document_end_id = self.sep_id
         self.mask_id = ids.get(MASK)
         with tf.init_scope(), tf.device("CPU:0"):
             self._entries = _distinct(self.vocab, ids, self.added_tokens)
             self._set_matched(ids)
-        self._tokenize_rows = tf.function(
-            self._rows_to_ids,
-            input_signature=[tf.TensorSpec([None], tf.string)],
-            autograph=False,
-        )
 
     @classmethod
     def from_file(cls, vocab_file: str, do_lower_case: bool = True) -> "BertTokenizer":
@@ -125,37 +217,44 @@ class BertTokenizer:
         except ValueError as error:
             raise ValueError(f"{vocab_file}: {error}") from error
 
-    def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
-        """Cuts texts, a scalar or [B], into int32 ids, [S] or ragged [B, (S)]."""
-        texts = tf.convert_to_tensor(texts, tf.string)
-        if texts.shape.rank not in (0, 1):
-            raise ValueError(
-                f"texts of shape {texts.shape} cannot be tokenized; give one string or "
-                "one axis of strings"
-            )
-        # Tracing takes most of a second, and saves nothing where texts are many.
-        is_eager = tf.executing_eagerly()
-        to_ids = self._rows_to_ids if is_eager else self._tokenize_rows
-        if texts.shape.rank == 0:
-            return to_ids(texts[tf.newaxis]).values  # [S]
-        return to_ids(texts)  # [B, (S)]
-
     def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """normalization.split_words, where each added token is a word of its own."""
         return self._cut(
             texts, normalization.words_of, lambda found, _: self._fold(found)
         )
 
-    def ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Looks up tokens; raises ValueError for an id outside 0..V-1."""
-        ids = [int(index) for index in ids]
-        for index in ids:
-            if not 0 <= index < self.vocab_size:
-                raise ValueError(
-                    f"id {index} is outside 0..{self.vocab_size - 1}; the ids come "
-                    "from another vocabulary"
-                )
-        return [self.vocab[index] for index in ids]
+    def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """The texts [B] of int32 ids [B, (S)]: words with a space between them."""
+        with tf.device("CPU:0"):
+            words = tf.strings.reduce_join(
+                tf.gather(self.vocab, ids), axis=-1, separator=" "
+            )
+            return tf.strings.regex_replace(words, f" {CONTINUATION}", "")
+
+    def settings(self) -> dict[str, Any]:
+        """What a tokenizer_config.json has to say."""
+        settings: dict[str, Any] = {"do_lower_case": self.do_lower_case}
+        if self.added_tokens:
+            settings["added_tokens_decoder"] = {
+                str(self.vocab.index(token)): {
+                    **{"content": token, "normalized": is_normalized},
+                    **{"special": not is_normalized, "single_word": False},
+                    **{"lstrip": False, "rstrip": False},
+                }
+                for token, is_normalized in self.added_tokens.items()
+            }
+        return settings
+
+    def files(self) -> dict[str, str]:
+        """{name: text} of the files that the same tokenizer is opened from."""
+        texts = {
+            file_names.VOCAB: "".join(f"{token}\n" for token in self.vocab),
+            file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
+        }
+        if self.added_tokens:
+            ids = {token: self.vocab.index(token) for token in self.added_tokens}
+            texts[file_names.ADDED_TOKENS] = json.dumps(ids) + "\n"
+        return texts
 
     @functools.cached_property
     def _word_pieces(self):
@@ -168,6 +267,10 @@ class BertTokenizer:
                 token_out_type=tf.int32,
                 unknown_token=f"[{self.unk_id}]",
             )
+
+    def _eager(self):
+        # Tracing takes most of a second, and saves nothing where texts are many.
+        return self._rows_to_ids
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are

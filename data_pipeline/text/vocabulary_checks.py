@@ -1,9 +1,13 @@
-"""Whether a vocabulary and --do_lower_case belong together."""
+"""Opens a tokenizer, and checks that vocabulary and --do_lower_case belong together."""
 
+import os
 import re
 from typing import Any
 
-from data_pipeline.text import tokenization
+import tensorflow as tf
+
+from contract import file_names, json_files
+from data_pipeline.text import byte_pair_files, gpt_tokenizers, tokenization
 
 # tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
 _LOWER_RELEASES = {
@@ -26,7 +30,7 @@ _ENOUGH_ENTRIES = 500
 
 
 def check_case(
-    tokenizer: tokenization.BertTokenizer, vocab_file: str, init_checkpoint: str
+    tokenizer: tokenization.Tokenizer, vocab_file: str, init_checkpoint: str
 ) -> None:
     """Refuses to lower-case for a cased model, and the reverse.
 
@@ -64,11 +68,44 @@ def check_case(
         )
 
 
-def open_tokenizer(files: Any, *, checks_case: bool) -> tokenization.BertTokenizer:
+def open_tokenizer(files: Any, *, checks_case: bool) -> tokenization.Tokenizer:
     """Opens the tokenizer of `files`; where asked to, calls `check_case` on it."""
-    tokenizer = tokenization.BertTokenizer.from_file(
-        files.vocab_file, files.do_lower_case
+    tokenizer = open_vocabulary(
+        files.vocab_file, files.do_lower_case, files.gpt_tokenizer
     )
-    if checks_case:
+    if checks_case and isinstance(tokenizer, tokenization.BertTokenizer):
         check_case(tokenizer, files.vocab_file, files.init_checkpoint)
     return tokenizer
+
+
+def open_vocabulary(
+    vocab_file: str, do_lower_case: bool = True, gpt_tokenizer: str | None = None
+) -> tokenization.Tokenizer:
+    """Opens the tokenizer of a vocabulary: of word pieces, GPT or GPT-2.
+
+    Args:
+        vocab_file: vocab.txt, or as in `byte_pair_files.read`.
+        do_lower_case: of word pieces alone; GPT's text is, and GPT-2's is not.
+        gpt_tokenizer: of gpt_tokenizers.GPT_TOKENIZERS; None: as tokenizer_config.json
+            beside the vocabulary says, or else the first.
+
+    Raises:
+        ValueError: as in `byte_pair_files.read`, GptTokenizer and BertTokenizer.
+    """
+    if not byte_pair_files.is_byte_pairs(vocab_file):
+        return tokenization.BertTokenizer.from_file(vocab_file, do_lower_case)
+    read = byte_pair_files.read(vocab_file)
+    try:
+        if read.is_byte_level:
+            return gpt_tokenizers.Gpt2Tokenizer(read.vocab, read.merges)
+        words = gpt_tokenizer or _words_said(vocab_file)
+        return gpt_tokenizers.GptTokenizer(read.vocab, read.merges, words)
+    except ValueError as error:
+        raise ValueError(f"{vocab_file}: {error}") from error
+
+
+def _words_said(vocab_file):
+    """What tokenizer_config.json beside a vocabulary says of GPT's words."""
+    path = os.path.join(os.path.dirname(vocab_file), file_names.TOKENIZER_CONFIG)
+    said = json_files.read_object(path) if tf.io.gfile.exists(path) else {}
+    return said.get(gpt_tokenizers.SETTING, gpt_tokenizers.HUGGING_FACE)

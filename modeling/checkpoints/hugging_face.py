@@ -259,25 +259,10 @@ def tokenizer_vocabulary(path):
     return sorted(ids, key=ids.__getitem__), lowers, added
 
 
-def tokenizer_settings(tokenizer):
-    """What a tokenizer_config.json has to say of a tokenizer of data_pipeline."""
-    settings = {"do_lower_case": tokenizer.do_lower_case}
-    if tokenizer.added_tokens:
-        settings["added_tokens_decoder"] = {
-            str(tokenizer.vocab.index(token)): {
-                **{"content": token, "normalized": is_normalized},
-                **{"special": not is_normalized, "single_word": False},
-                **{"lstrip": False, "rstrip": False},
-            }
-            for token, is_normalized in tokenizer.added_tokens.items()
-        }
-    return settings
-
-
 def tokenizer_config(config, tokenizer):
     """The content of a tokenizer_config.json beside a vocab.txt."""
     return {
-        **tokenizer_settings(tokenizer),
+        **tokenizer.settings(),
         "model_max_length": config.max_position_embeddings,
         "strip_accents": None,  # as do_lower_case says
         "tokenize_chinese_chars": True,

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 
 import tensorflow as tf
@@ -70,9 +69,11 @@ def look_in(spec, name="--pretrained"):
         paths = [os.path.join(directory, name) for name in names]
         return next((path for path in paths if tf.io.gfile.exists(path)), "")
 
+    # Without its merges a vocabulary says less than a tokenizer.json.
+    whole = [name for name, merges in file_names.MERGES.items() if first([merges])]
     return Pretrained(
         first(CONFIG_FILES),
-        first([file_names.VOCAB]),
+        first([file_names.VOCAB, *whole, file_names.TOKENIZER, *file_names.MERGES]),
         directory,
         _lower_case(directory),
     )
@@ -86,15 +87,7 @@ def files(config, tokenizer):
     texts = {file_names.BERT_CONFIG: config.to_json_string()}
     if tokenizer is None:
         return texts
-    settings = hugging_face.tokenizer_settings(tokenizer)
-    texts |= {
-        file_names.VOCAB: "".join(f"{token}\n" for token in tokenizer.vocab),
-        file_names.TOKENIZER_CONFIG: json.dumps(settings) + "\n",
-    }
-    if tokenizer.added_tokens:
-        ids = {token: tokenizer.vocab.index(token) for token in tokenizer.added_tokens}
-        texts[file_names.ADDED_TOKENS] = json.dumps(ids) + "\n"
-    return texts
+    return texts | tokenizer.files()
 
 
 def load_weights(model, path, *, trains, resumes, allows_missing=False):
@@ -173,7 +166,7 @@ def _download(hub_id, name):
         *CONFIG_FILES,
         *(file_names.VOCAB, file_names.TOKENIZER_CONFIG),
         *(file_names.ADDED_TOKENS, file_names.SPECIAL_TOKENS),
-        file_names.TOKENIZER,
+        *(file_names.TOKENIZER, file_names.VOCAB_JSON, file_names.MERGES_TXT),
         *(hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE, hugging_face.SHARDS),
     ]
     try:

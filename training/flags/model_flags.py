@@ -21,6 +21,7 @@ class ModelFiles(NamedTuple):
     do_lower_case: bool
     # Of init_checkpoint, whether layers may be missing; None where nothing is trained.
     allows_missing: bool | None = None
+    gpt_tokenizer: str | None = None  # how GPT's words are found, where this was said
 
 
 @command_line.heading("Model and vocabulary")
@@ -61,6 +62,19 @@ def define_config_and_vocabulary() -> None:
     flags.DEFINE_string("vocab_file", None, "The vocabulary the model was trained on.")
     flags.DEFINE_bool(
         "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
+    )
+    define_gpt_tokenizer()
+
+
+def define_gpt_tokenizer() -> None:
+    """How a tokenizer of GPT finds words."""
+    flags.DEFINE_enum(
+        "gpt_tokenizer",
+        None,
+        ["hugging_face", "original"],
+        "How GPT's words are found: as by transformers, or as by GPT's own code, which "
+        "needs ftfy and spaCy. By default as tokenizer_config.json beside the "
+        "vocabulary says, or else hugging_face. GPT-2 and BERT have one way each.",
     )
 
 
@@ -122,7 +136,8 @@ def files(locate: Callable[[str], Any], *, needs_vocab: bool = True) -> ModelFil
         lower = found.do_lower_case
     checkpoint = FLAGS.init_checkpoint or (found.checkpoint if found else "")
     allows = FLAGS.allow_missing_weights if "allow_missing_weights" in FLAGS else None
-    return ModelFiles(config_file, vocab_file, checkpoint, lower, allows)
+    words = FLAGS.gpt_tokenizer
+    return ModelFiles(config_file, vocab_file, checkpoint, lower, allows, words)
 
 
 def files_found(found: Any, do_lower_case: bool | None = None) -> ModelFiles:

@@ -7,8 +7,11 @@ import types
 import numpy as np
 import pytest
 
+from data_pipeline.text import tokenization
 from modeling import config, models
 from modeling.checkpoints import google, pretrained
+
+SPECIAL = ["[UNK]", "[CLS]", "[SEP]"]
 
 
 def write(path, text=""):
@@ -88,24 +91,22 @@ def test_damaged_tokenizer_config_is_named(tmp_path, text, message):
 
 
 def test_added_tokens_are_written_beside_the_weights(tmp_path, tiny_config):
-    tokenizer = types.SimpleNamespace(
-        vocab=["[PAD]", "a", "<X>", "b"],
-        do_lower_case=True,
-        added_tokens={"b": True, "<X>": False},
-    )
+    vocab = [*SPECIAL, "a", "<X>", "b"]
+    added = {"b": True, "<X>": False}
+    tokenizer = tokenization.BertTokenizer(vocab, True, added)
     texts = pretrained.files(tiny_config, tokenizer)
-    assert texts["vocab.txt"] == "[PAD]\na\n<X>\nb\n"
-    assert json.loads(texts["added_tokens.json"]) == {"<X>": 2, "b": 3}
+    assert texts["vocab.txt"] == "[UNK]\n[CLS]\n[SEP]\na\n<X>\nb\n"
+    assert json.loads(texts["added_tokens.json"]) == {"<X>": 4, "b": 5}
     settings = json.loads(texts["tokenizer_config.json"])
     assert settings["do_lower_case"] is True
     told = settings["added_tokens_decoder"]
     assert {
         i: (t["content"], t["normalized"], t["special"]) for i, t in told.items()
     } == {
-        "2": ("<X>", False, True),
-        "3": ("b", True, False),
+        "4": ("<X>", False, True),
+        "5": ("b", True, False),
     }
-    tokenizer.added_tokens = {}
+    tokenizer = tokenization.BertTokenizer(vocab)
     assert "added_tokens.json" not in pretrained.files(tiny_config, tokenizer)
     assert [*pretrained.files(tiny_config, None)] == ["bert_config.json"]
 
@@ -174,9 +175,10 @@ def test_hub_id_is_downloaded(hub, tmp_path):
 
     hub.snapshot_download = snapshot_download
     assert pretrained.locate("google-bert/bert-base-uncased").checkpoint == str(folder)
-    files = """added_tokens.json bert_config.json config.json
+    files = """added_tokens.json bert_config.json config.json merges.txt
         model-*-of-*.safetensors model.safetensors model.safetensors.index.json
-        special_tokens_map.json tokenizer.json tokenizer_config.json vocab.txt"""
+        special_tokens_map.json tokenizer.json tokenizer_config.json vocab.json
+        vocab.txt"""
     assert asked == [("google-bert/bert-base-uncased", files.split())]
 
 
@@ -234,9 +236,7 @@ def test_length_without_positions():
 
 @pytest.mark.parametrize("lowers", [True, False])
 def test_files_of_a_run_are_found_again(tmp_path, tiny_config, lowers):
-    tokenizer = types.SimpleNamespace(
-        vocab=["[PAD]", "", "ä", "##é"], do_lower_case=lowers, added_tokens={}
-    )
+    tokenizer = tokenization.BertTokenizer([*SPECIAL, "", "ä", "##é"], lowers)
     texts = pretrained.files(tiny_config, tokenizer)
     for name, text in texts.items():
         write(tmp_path / name, text)
@@ -246,14 +246,16 @@ def test_files_of_a_run_are_found_again(tmp_path, tiny_config, lowers):
     found = pretrained.locate(tmp_path)
     assert found.do_lower_case is lowers
     assert config.BertConfig.from_json_file(found.config_file) == tiny_config
-    assert (tmp_path / "vocab.txt").read_text("utf-8") == "[PAD]\n\nä\n##é\n"
+    assert (tmp_path / "vocab.txt").read_text(
+        "utf-8"
+    ) == "[UNK]\n[CLS]\n[SEP]\n\nä\n##é\n"
     assert found.checkpoint == str(tmp_path / "model.ckpt-3")
 
 
 def test_run_on_a_hugging_face_model_keeps_its_activation(tmp_path):
     """bert_config.json of such a run must not be taken for Hugging Face's."""
     raw = {"vocab_size": 4, "model_type": "bert", "hidden_act": "gelu"}
-    tokenizer = types.SimpleNamespace(vocab=["a"], do_lower_case=True, added_tokens={})
+    tokenizer = tokenization.BertTokenizer([*SPECIAL, "a"])
     texts = pretrained.files(config.BertConfig.from_dict(raw), tokenizer)
     write(tmp_path / "bert_config.json", texts["bert_config.json"])
     again = config.BertConfig.from_json_file(tmp_path / "bert_config.json")

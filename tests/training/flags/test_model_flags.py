@@ -12,6 +12,7 @@ MODEL = {
     "vocab_file": None,
     "init_checkpoint": None,
     "do_lower_case": True,
+    "gpt_tokenizer": None,
 }
 
 
@@ -37,6 +38,11 @@ def test_single_flags_override_pretrained(command_line):
     assert model_flags.files(located()) == model_flags.ModelFiles(
         "dir/bert_config.json", "v.txt", "w.ckpt", True
     )
+
+
+def test_words_of_gpt_are_handed_on(command_line):
+    command_line(**{**MODEL, "gpt_tokenizer": "original"})
+    assert model_flags.files(located()).gpt_tokenizer == "original"
 
 
 def test_original_flags_suffice(command_line):

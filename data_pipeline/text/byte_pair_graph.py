@@ -1,0 +1,281 @@
+"""GPT-2's byte-level byte pairs as TensorFlow operations, in graphs and eagerly.
+
+1. Text is cut into pieces where GPT-2's pattern cuts it. The pattern looks ahead, which
+   TensorFlow's regular expressions cannot do; but where a piece begins depends on the
+   classes of a few characters around, so that all places are found at once.
+2. Each different piece is a row of bytes. In all rows at once, the pair that was
+   learned first is replaced by its merge, until no row has a pair that was learned.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+# Classes of characters.
+_NOTHING, _OTHER, _LETTER, _NUMBER = range(4)
+_SPACE, _WHITESPACE = 4, 5  # U+0020 alone, and all others
+_ALL_WHITESPACE = (
+    r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}"
+    r"\x{3000}"
+)
+# Letters and numbers since Unicode 15, whose tables TensorFlow's expressions have. The
+# library `tokenizers`, to which ids are equal, has those of Unicode 16.
+_NEW_LETTERS = (
+    *((0x1C89, 0x1C8A), (0xA7CB, 0xA7CD), (0xA7DA, 0xA7DC), (0x105C0, 0x105F3)),
+    *((0x10D4A, 0x10D65), (0x10D6F, 0x10D85), (0x10EC2, 0x10EC4), (0x11380, 0x11389)),
+    *((0x1138B, 0x1138B), (0x1138E, 0x1138E), (0x11390, 0x113B5), (0x113B7, 0x113B7)),
+    *((0x113D1, 0x113D1), (0x113D3, 0x113D3), (0x11BC0, 0x11BE0), (0x13460, 0x143FA)),
+    *((0x16100, 0x1611D), (0x16D40, 0x16D6C), (0x18CFF, 0x18CFF), (0x1E5D0, 0x1E5ED)),
+    *((0x1E5F0, 0x1E5F0), (0x2EBF0, 0x2EE5D)),
+)
+_NEW_NUMBERS = (
+    *((0x10D40, 0x10D49), (0x116D0, 0x116E3), (0x11BF0, 0x11BF9), (0x16130, 0x16139)),
+    *((0x16D70, 0x16D79), (0x1CCF0, 0x1CCF9), (0x1E5F1, 0x1E5FA)),
+)
+_PAGE_BITS = 8  # 256 code points share an entry of the first of two tables
+_APOSTROPHE = ord("'")
+_SHORT_SUFFIXES = "stmd"  # of 's, 't, 'm, 'd
+_LONG_SUFFIXES = (("r", "e"), ("v", "e"), ("l", "l"))
+
+
+class Table(NamedTuple):
+    """A vocabulary of V tokens, for one search for many pairs; sorted by `keys`."""
+
+    byte_ids: np.ndarray  # int32 [256], -1 for a byte that is no token
+    keys: np.ndarray  # int64 [M], left id * V + right id of the pairs that were learned
+    ranks: np.ndarray  # int32 [M], 0 was learned first
+    ids: np.ndarray  # int32 [M], of the token that replaces the pair
+    vocab_size: np.ndarray  # int64 scalar, V
+
+
+def table(
+    ids: Mapping[str, int], merges: Sequence[tuple[str, str]], byte_tokens: str
+) -> Table:
+    """The table of merges, whose parts and results are all tokens of `ids`."""
+    byte_ids = np.array([ids.get(token, -1) for token in byte_tokens], np.int32)
+    left, right, both = (
+        np.array([ids[token] for token in tokens], np.int64)
+        for tokens in (
+            (a for a, _ in merges),
+            (b for _, b in merges),
+            (a + b for a, b in merges),
+        )
+    )
+    keys = left * len(ids) + right
+    order = np.argsort(keys)
+    columns = keys[order], order.astype(np.int32), both[order].astype(np.int32)
+    if not merges:  # one that no pair has, so that there is one
+        columns = np.array([-1]), *np.zeros([2, 1], np.int32)
+    return Table(byte_ids, *columns, np.array(len(ids)))
+
+
+_SIGNATURE = [
+    tf.TensorSpec([None], tf.string),
+    Table(
+        tf.TensorSpec([256], tf.int32),
+        tf.TensorSpec([None], tf.int64),
+        tf.TensorSpec([None], tf.int32),
+        tf.TensorSpec([None], tf.int32),
+        tf.TensorSpec([], tf.int64),
+    ),
+]
+
+
+@functools.partial(tf.function, autograph=False, input_signature=_SIGNATURE)
+def tokenize(texts: tf.Tensor, table: Table) -> tf.RaggedTensor:
+    """Texts [B] as int32 ids [B, (S)]; bytes that are no tokens are left out."""
+    texts = clean(texts)
+    pieces, text_of_piece = split(texts)
+    different, which = tf.unique(pieces)
+    data = tf.io.decode_raw(tf.strings.reduce_join(different), tf.uint8)
+    symbols = tf.gather(table.byte_ids, tf.cast(data, tf.int32))
+    rows = _row_ids(tf.strings.length(different))
+    is_known = symbols >= 0
+    symbols, rows = (tf.boolean_mask(x, is_known) for x in (symbols, rows))
+    symbols, rows = merge(symbols, rows, table)
+    spelled = tf.RaggedTensor.from_value_rowids(
+        symbols, rows, tf.size(different, tf.int32), validate=False
+    )
+    ids = tf.gather(spelled, which)  # [P, (ids of a piece)]
+    return tf.RaggedTensor.from_value_rowids(
+        ids.values,
+        tf.gather(text_of_piece, _row_ids(tf.cast(ids.row_lengths(), tf.int32))),
+        tf.size(texts),
+        validate=False,
+    )
+
+
+def clean(texts: tf.Tensor) -> tf.Tensor:
+    """Replaces what is not UTF-8 by U+FFFD, as Python's `decode` does."""
+    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+
+
+def split(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Cuts clean texts [B] into pieces [P], and says in which text each stands [P].
+
+    Together the pieces of a text are the text.
+    """
+    joined = tf.strings.reduce_join(texts)
+    data = tf.io.decode_raw(joined, tf.uint8)  # [bytes]
+    begins = tf.where(tf.bitwise.bitwise_and(data, 0xC0) != 0x80)[:, 0]  # [C]
+    points = tf.strings.unicode_decode(joined, "UTF-8")  # [C]
+    rows = _row_ids(tf.strings.length(texts, unit="UTF8_CHAR"))  # [C]
+    piece_begins = tf.where(_begins_piece(points, rows))[:, 0]  # [P], of characters
+    starts = tf.gather(begins, piece_begins)  # [P], of bytes
+    ends = tf.concat([starts[1:], [tf.size(data, tf.int64)]], axis=0)
+    # All pieces are substrings of one string, which has its own axis of size 1.
+    some = tf.minimum(tf.size(starts), 1)  # without text there is none to cut
+    lengths = (ends - starts)[: tf.size(starts)]
+    pieces = tf.strings.substr(joined[tf.newaxis][:some], starts, lengths)
+    return pieces, tf.gather(rows, piece_begins)
+
+
+def _begins_piece(points, rows):
+    """Whether a piece begins at each of C characters of joined texts; bool [C]."""
+    first_pages, pages = _class_tables()
+    page = tf.gather(first_pages, tf.bitwise.right_shift(points, _PAGE_BITS))
+    place = tf.bitwise.bitwise_and(points, (1 << _PAGE_BITS) - 1)
+    kinds = tf.gather(pages, tf.bitwise.left_shift(page, _PAGE_BITS) + place)  # [C]
+    is_first = rows != _shifted(rows, 1, -1)
+    is_last = rows != _shifted(rows, -1, -1)
+    nothing = tf.constant(_NOTHING, kinds.dtype)
+    before = tf.where(is_first, nothing, _shifted(kinds, 1, _NOTHING))
+    after = tf.where(is_last, nothing, _shifted(kinds, -1, _NOTHING))
+    is_white, was_white, will_be_white = (k >= _SPACE for k in (kinds, before, after))
+    # The last of several goes to the next word, or stands alone, unless the text ends.
+    begins_white = ~was_white | ~(will_be_white | is_last)
+    begins_word = (kinds != before) & (before != _SPACE)
+    begins = (is_white & begins_white) | (~is_white & begins_word)
+    # 's and its like, unless ' ends other signs; what comes next begins a piece, too.
+    apostrophes = tf.where((points == _APOSTROPHE) & begins)[:, 0]  # few of C
+    one, two = (
+        tf.where(
+            _at(rows, apostrophes + by, -1) == tf.gather(rows, apostrophes),
+            _at(points, apostrophes + by, 0),
+            0,
+        )
+        for by in (1, 2)
+    )
+    short = functools.reduce(tf.logical_or, [one == ord(a) for a in _SHORT_SUFFIXES])
+    long = functools.reduce(
+        tf.logical_or, [(one == ord(a)) & (two == ord(b)) for a, b in _LONG_SUFFIXES]
+    )
+    short, long = (tf.boolean_mask(apostrophes, is_one) for is_one in (short, long))
+    size = tf.size(points, tf.int64)
+    joins = _flags(tf.concat([short + 1, long + 1, long + 2], axis=0), size)
+    splits = _flags(tf.concat([short + 2, long + 3], axis=0), size)
+    return (begins & ~joins) | splits | is_first
+
+
+def _at(values, places, fill):
+    """Values [C] at places [n], some of which may lie behind the end."""
+    is_there = places < tf.size(values, tf.int64)
+    found = tf.gather(values, tf.where(is_there, places, 0))
+    return tf.where(is_there, found, fill)
+
+
+def _flags(places, size):
+    """True at the places [n] of [size]; those behind the end are left out."""
+    places = tf.boolean_mask(places, places < size)
+    counts = tf.scatter_nd(
+        places[:, tf.newaxis], tf.ones_like(places), size[tf.newaxis]
+    )
+    return counts > 0
+
+
+def _row_ids(lengths):
+    """For rows of int32 lengths [B], the row of each of their elements; int32."""
+    # tf.repeat would make a matrix as wide as the longest row.
+    ends = tf.cumsum(lengths)
+    starts = (ends - lengths)[:, tf.newaxis]
+    total = tf.reduce_sum(lengths)
+    begun = tf.scatter_nd(starts, tf.ones_like(lengths), [total + 1])[:total]
+    return tf.cumsum(begun) - 1
+
+
+def _shifted(values, by, fill):
+    """Values [C], each `by` places to the right; `fill` where none comes from."""
+    size = tf.size(values)
+    missing = tf.fill([tf.minimum(abs(by), size)], tf.cast(fill, values.dtype))
+    if by > 0:
+        return tf.concat([missing, values], axis=0)[:size]
+    return tf.concat([values[-by:], missing], axis=0)
+
+
+@functools.cache
+def _class_tables():
+    """The class of each code point in two steps: which page, and where on it."""
+    points = np.r_[1:0xD800, 0xE000:0x110000].astype(np.int32)
+    with tf.init_scope(), tf.device("CPU:0"):
+        everything = tf.strings.unicode_encode(points, "UTF-8")
+
+        def members(excluded):
+            left = tf.strings.regex_replace(everything, f"{excluded}+", "")
+            return tf.strings.unicode_decode(left, "UTF-8").numpy()
+
+        kinds = np.full(0x110000, _OTHER, np.int8)
+        kinds[members(r"\P{L}")] = _LETTER
+        kinds[members(r"\P{N}")] = _NUMBER
+        kinds[members(f"[^{_ALL_WHITESPACE}]")] = _WHITESPACE
+    kinds[ord(" ")] = _SPACE
+    for kind, ranges in ((_LETTER, _NEW_LETTERS), (_NUMBER, _NEW_NUMBERS)):
+        for first, last in ranges:
+            kinds[first : last + 1] = kind
+    pages, first_pages = np.unique(
+        kinds.reshape(-1, 1 << _PAGE_BITS), axis=0, return_inverse=True
+    )
+    return first_pages.reshape(-1).astype(np.int32), pages.reshape(-1)
+
+
+def merge(
+    symbols: tf.Tensor, rows: tf.Tensor, table: Table
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Joins pairs of ids in each row, those first that were learned first.
+
+    Args:
+        symbols: int32 [N], ids of the bytes.
+        rows: int32 [N], ascending: the row that each stands in.
+        table: as `table` returns it, of arrays or tensors.
+
+    Returns:
+        Ids and their rows, [n] each with n <= N.
+    """
+    none = tf.size(table.keys)  # above all ranks
+
+    def look_up(symbols, rows):
+        """Rank and place in the table of the pair that each symbol begins, [n]."""
+        left, right = (
+            tf.cast(ids, tf.int64) for ids in (symbols, _shifted(symbols, -1, 0))
+        )
+        key = left * table.vocab_size + right
+        place = tf.minimum(tf.searchsorted(table.keys, key), none - 1)
+        is_pair = tf.gather(table.keys, place) == key
+        is_pair &= _shifted(rows, -1, -1) == rows
+        return tf.where(is_pair, tf.gather(table.ranks, place), none), place
+
+    def step(symbols, rows, rank, place):
+        least = tf.gather(tf.math.segment_min(rank, rows), rows)
+        chosen = (rank == least) & (rank < none)
+        # Of a run, as of aaa where a a is learned, every second begins a pair.
+        begins_run = chosen & ~_shifted(chosen, 1, False)
+        run = tf.cumsum(tf.cast(begins_run, tf.int32)) - 1
+        position = tf.range(tf.size(symbols))
+        starts = tf.boolean_mask(position, begins_run)
+        offset = position - tf.gather(starts, tf.maximum(run, 0))
+        chosen &= offset % 2 == 0
+        symbols = tf.where(chosen, tf.gather(table.ids, place), symbols)
+        kept = ~_shifted(chosen, 1, False)
+        symbols, rows = tf.boolean_mask(symbols, kept), tf.boolean_mask(rows, kept)
+        return symbols, rows, *look_up(symbols, rows)
+
+    shape = tf.TensorShape([None])
+    symbols, rows, *_ = tf.while_loop(
+        lambda symbols, rows, rank, place: tf.reduce_any(rank < none),
+        step,
+        (symbols, rows, *look_up(symbols, rows)),
+        shape_invariants=(shape, shape, shape, shape),
+    )
+    return symbols, rows

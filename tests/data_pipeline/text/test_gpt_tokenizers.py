@@ -1,0 +1,327 @@
+"""GPT's and GPT-2's tokenizers against ids recorded from the originals."""
+
+import json
+import random
+import sys
+
+import pytest
+import tensorflow as tf
+import tokenizers
+from tokenizers import models, pre_tokenizers
+
+from data_pipeline.text import gpt_tokenizers, tokenization, vocabulary_checks
+
+OPEN = vocabulary_checks.open_vocabulary
+SPECIAL = ["_start_", "_delimiter_", "_classify_"]
+
+
+def recorded(shared_dir, name):
+    return json.loads((shared_dir / "golden" / name).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def gpt2(shared_dir):
+    return OPEN(str(shared_dir / "data/others/gpt2_vocab/encoder.json"))
+
+
+@pytest.fixture(scope="module")
+def tiny_gpt2(shared_dir):
+    return OPEN(str(shared_dir / "golden/gpt2/tiny_model/encoder.json"))
+
+
+@pytest.fixture(scope="module")
+def gpt_file(shared_dir):
+    return str(shared_dir / "data/others/gpt_vocab/encoder_bpe_40000.json")
+
+
+def ids_of(tokenizer, rows, key="ids"):
+    """[(text, got, recorded)] of the rows that differ."""
+    got = tokenizer.tokenize([row["text"] for row in rows]).to_list()
+    assert len(got) == len(rows) == 127
+    pairs = zip(rows, got, strict=True)
+    return [(row["text"], ids, row[key]) for row, ids in pairs if ids != row[key]]
+
+
+# Ids of the originals.
+
+
+def test_gpt2_gives_the_ids_of_the_original(shared_dir, gpt2):
+    assert ids_of(gpt2, recorded(shared_dir, "gpt2/bpe.json")["encode"]) == []
+
+
+def test_a_tiny_vocabulary_gives_the_ids_of_the_original(shared_dir, tiny_gpt2):
+    assert ids_of(tiny_gpt2, recorded(shared_dir, "gpt2/tiny_bpe.json")["encode"]) == []
+
+
+def test_gpt_gives_the_ids_of_transformers(shared_dir, gpt_file):
+    rows = recorded(shared_dir, "gpt/bpe.json")["rows"]
+    assert ids_of(OPEN(gpt_file), rows, "ids_hugging_face") == []
+    assert len(ids_of(OPEN(gpt_file), rows)) == 62  # those of the original differ
+
+
+def test_gpt_gives_the_ids_of_the_original(shared_dir, gpt_file):
+    pytest.importorskip("ftfy")
+    pytest.importorskip("spacy")
+    rows = recorded(shared_dir, "gpt/bpe.json")["rows"]
+    assert ids_of(OPEN(gpt_file, gpt_tokenizer="original"), rows) == []
+
+
+def test_a_tiny_vocabulary_of_gpt_gives_the_ids_of_the_original(shared_dir):
+    pytest.importorskip("ftfy")
+    pytest.importorskip("spacy")
+    path = shared_dir / "golden/gpt/tiny_model/encoder_bpe_40000.json"
+    tokenizer = OPEN(str(path), gpt_tokenizer="original")
+    rows = recorded(shared_dir, "gpt/tiny_bpe.json")
+    for row in rows:
+        ids = tokenizer.tokenize(row["text"]).numpy().tolist()
+        known = [p if p in tokenizer.vocab else "<unk>" for p in row["pieces"]]
+        assert (ids, tokenizer.ids_to_tokens(ids)) == (row["ids"], known)
+
+
+def test_end_of_text_may_be_the_first_id(shared_dir):
+    directory = shared_dir / "data/others/tarotble_gpt2"
+    rows = recorded(shared_dir, "gpt2/trained_small.json")
+    wanted = [row["prompt_ids"] for row in rows["greedy"]]
+    for name in ("vocab.json", "aitextgen.tokenizer.json"):
+        tokenizer = OPEN(str(directory / name))
+        assert tokenizer.document_end_id == 0
+        prompts = [row["prompt"] for row in rows["greedy"]]
+        assert tokenizer.tokenize(prompts).to_list() == wanted
+        for row in rows["greedy"]:
+            decoded = tokenizer.decode(row["greedy_ids"])
+            assert tokenizer.tokenize(decoded).numpy().tolist() == row["greedy_ids"]
+
+
+# Texts of all kinds.
+
+
+def characters(rng):
+    """A few characters of a kind that has its own rules."""
+    kind = rng.randrange(9)
+    if kind == 0:  # white space of all kinds, and what Python alone holds for it
+        return chr(rng.choice((0, *range(9, 14), *range(28, 33), 32, 32, 0x85, 0xA0)))
+    if kind == 1:
+        return chr(rng.choice((0x1680, *range(0x2000, 0x200C), 0x2028, 0x202F, 0x3000)))
+    if kind == 2:
+        suffix = rng.choice(("s", "t", "re", "ve", "m", "ll", "d", "S", "l", "v", "'"))
+        return rng.choice(("", " ", "!", "x", "1", "'")) + "'" + suffix
+    if kind == 3:
+        return chr(rng.randrange(33, 127))
+    if kind == 4:
+        return "é" + chr(rng.randrange(0x300, 0x370))
+    if kind == 5:
+        return chr(rng.choice((0x200D, 0xFE0F, *range(0x1F300, 0x1F700))))
+    if kind == 6:
+        return chr(rng.choice((*range(0x660, 0x66A), 0xB2, 0xBD, 0x2167, 0x1D7D8)))
+    if kind == 7:
+        return rng.choice("abcdest .\n") * rng.randrange(1, 40)
+    return chr(rng.choice((rng.randrange(1, 0xD800), rng.randrange(0xE000, 0x110000))))
+
+
+def random_texts(number, seed):
+    rng = random.Random(seed)
+    return [
+        "".join(characters(rng) for _ in range(rng.randrange(40)))
+        for _ in range(number)
+    ]
+
+
+def by_the_library(tokenizer):
+    """The library's tokenizer of the same vocabulary, whose rules are GPT-2's."""
+    ids = {token: index for index, token in enumerate(tokenizer.vocab)}
+    peer = tokenizers.Tokenizer(models.BPE(ids, tokenizer.merges))
+    peer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return peer
+
+
+def check_random(tokenizer, number, seed):
+    texts = random_texts(number, seed)
+    got = tokenizer.tokenize(texts).to_list()
+    peer = by_the_library(tokenizer).encode_batch_fast(texts, add_special_tokens=False)
+    wanted = [row.ids for row in peer]
+    differ = [t for t, a, b in zip(texts, got, wanted, strict=True) if a != b]
+    assert differ == []
+    decoded = tokenizer.decode_rows(tf.ragged.constant(got, dtype=tf.int32)).numpy()
+    assert [text.decode("utf-8") for text in decoded] == texts
+
+
+def test_random_texts_get_the_ids_of_the_library_and_come_back(gpt2):
+    check_random(gpt2, 500, 1)
+
+
+@pytest.mark.slow
+def test_ten_thousand_random_texts_get_the_ids_of_the_library(gpt2):
+    check_random(gpt2, 10_000, 2)
+
+
+def test_every_character_is_of_the_librarys_class(tiny_gpt2):
+    # A letter joins a before it and a number 1; all others stay apart from both.
+    points = [*range(1, 0xD800), *range(0xE000, 0x110000)]
+    lines = ["".join(f"a{chr(p)}1" for p in points[i::997]) for i in range(997)]
+    lines = lines if "slow" in sys.argv else lines[::50]
+    peer = by_the_library(tiny_gpt2).encode_batch_fast(lines, add_special_tokens=False)
+    assert tiny_gpt2.tokenize(lines).to_list() == [row.ids for row in peer]
+
+
+def test_without_texts_there_are_no_ids(tiny_gpt2):
+    assert tiny_gpt2.tokenize([]).to_list() == []
+    assert tiny_gpt2.tokenize(["", "a", ""]).row_lengths().numpy().tolist() == [0, 1, 0]
+    assert tiny_gpt2.tokenize("").numpy().tolist() == []
+    assert tiny_gpt2.decode([]) == ""
+
+
+def test_what_is_not_utf_8_becomes_the_replacement_character(tiny_gpt2):
+    rng = random.Random(3)
+    cuts = [bytes(rng.randrange(256) for _ in range(9)) for _ in range(300)]
+    cuts += [b"a\xff\xfeb", "€".encode()[:2] + b"x", b"\xed\xa0\x80", b"\xf5\x80"]
+    got = tiny_gpt2.tokenize(tf.constant(cuts)).to_list()
+    replaced = [cut.decode("utf-8", "replace") for cut in cuts]
+    assert got == tiny_gpt2.tokenize(replaced).to_list()
+    assert tiny_gpt2.decode_rows(tf.ragged.constant(got)).numpy().tolist() == [
+        text.encode() for text in replaced
+    ]
+
+
+def test_a_byte_that_the_vocabulary_lacks_is_left_out(tiny_gpt2):
+    lost = tiny_gpt2.vocab.index("q")
+    vocab = [*tiny_gpt2.vocab[:lost], "nothing", *tiny_gpt2.vocab[lost + 1 :]]
+    merges = [pair for pair in tiny_gpt2.merges if "q" not in "".join(pair)]
+    tokenizer = gpt_tokenizers.Gpt2Tokenizer(vocab, merges)
+    with_q, without = tokenizer.tokenize(["tqhe q", "the "]).to_list()
+    assert with_q == without != tiny_gpt2.tokenize("tqhe q").numpy().tolist()
+
+
+# Decoding.
+
+
+def test_gpt2_decodes_as_the_original(shared_dir, gpt2):
+    rows = recorded(shared_dir, "gpt2/bpe.json")["decode"]
+    assert [gpt2.decode(row["ids"]) for row in rows] == [row["text"] for row in rows]
+    ragged = tf.ragged.constant([row["ids"] for row in rows], dtype=tf.int32)
+    decoded = tf.function(gpt2.decode_rows, autograph=False)(ragged).numpy()
+    assert [text.decode() for text in decoded] == [row["text"] for row in rows]
+    assert any("\ufffd" in row["text"] for row in rows)
+
+
+def test_gpt_decodes_words(shared_dir):
+    path = shared_dir / "golden/gpt/tiny_model/encoder_bpe_40000.json"
+    tokenizer = OPEN(str(path)).with_special_tokens()
+    ids = tokenizer.tokenize("The thing, in the bath.").numpy().tolist()
+    assert tokenizer.decode(ids) == "the thing , in the bath ."
+    ends = [tokenizer.start_id, *ids, tokenizer.end_id]
+    assert tokenizer.decode(ends) == "_start_ the thing , in the bath . _classify_"
+
+
+def test_bert_decodes_words():
+    vocab = ["[UNK]", "[CLS]", "[SEP]", "walk", "##ing", "home"]
+    tokenizer = tokenization.BertTokenizer(vocab)
+    assert tokenizer.decode([1, 3, 4, 5, 2]) == "[CLS] walking home [SEP]"
+    with pytest.raises(ValueError, match=r"id 6 is outside 0\.\.5"):
+        tokenizer.decode([6])
+
+
+# Special tokens, files, graphs.
+
+
+def test_end_of_text_in_a_text_is_text(gpt2):
+    ids = gpt2.tokenize("a<|endoftext|>b").numpy().tolist()
+    assert gpt2.document_end_id == 50256
+    assert 50256 not in ids
+    assert gpt2.decode([*ids, 50256]) == "a<|endoftext|>b<|endoftext|>"
+
+
+@pytest.mark.parametrize("name", ["gpt/tiny_model/encoder_bpe_40000.json", "gpt2"])
+def test_special_tokens_are_appended_once_and_not_found_in_text(shared_dir, name):
+    directory = shared_dir / "golden" / name
+    path = directory / "tiny_model/encoder.json" if name == "gpt2" else directory
+    plain = OPEN(str(path))
+    assert (plain.start_id, plain.delimiter_id, plain.end_id) == (None, None, None)
+    longer = plain.with_special_tokens()
+    size = plain.vocab_size
+    ids = longer.start_id, longer.delimiter_id, longer.end_id
+    assert ids == (size, size + 1, size + 2)
+    assert longer.vocab == [*plain.vocab, *SPECIAL]
+    assert longer.with_special_tokens() is longer
+    texts = ["_start_ the bath _classify_"]
+    assert longer.tokenize(texts).to_list() == plain.tokenize(texts).to_list()
+
+
+def test_bert_has_special_tokens_of_its_own():
+    tokenizer = tokenization.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
+    assert tokenizer.with_special_tokens() is tokenizer
+    ids = tokenizer.start_id, tokenizer.delimiter_id, tokenizer.end_id
+    assert ids == (1, 2, 2)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt", "gpt2"])
+def test_files_give_the_same_tokenizer(shared_dir, tmp_path, kind):
+    if kind == "bert":
+        vocab = ["[UNK]", "[CLS]", "[SEP]", "The", "##re", "the"]
+        written = tokenization.BertTokenizer(vocab, False)
+    else:
+        name = {"gpt": "encoder_bpe_40000.json", "gpt2": "encoder.json"}[kind]
+        path = shared_dir / "golden" / kind / "tiny_model" / name
+        written = OPEN(str(path)).with_special_tokens()
+    for name, text in written.files().items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    name = "vocab.txt" if kind == "bert" else "vocab.json"
+    read = OPEN(str(tmp_path / name), do_lower_case=False)
+    assert type(read) is type(written)
+    assert read.vocab == written.vocab
+    assert read.definition() == written.definition()
+    text = "The thing, is there? été\n\n12"
+    assert (read.tokenize(text) == written.tokenize(text)).numpy().all()
+
+
+def test_words_of_gpt_are_recorded_beside_it(shared_dir, tmp_path):
+    pytest.importorskip("ftfy")
+    pytest.importorskip("spacy")
+    path = shared_dir / "golden/gpt/tiny_model/encoder_bpe_40000.json"
+    original = OPEN(str(path), gpt_tokenizer="original")
+    for name, text in original.files().items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    read = OPEN(str(tmp_path / "vocab.json"))
+    assert read.words == "original"
+    said = OPEN(str(tmp_path / "vocab.json"), gpt_tokenizer="hugging_face")
+    assert said.words == "hugging_face"
+    assert read.definition() != said.definition()
+    text = "can't"
+    assert read.tokenize(text).numpy().tolist() != said.tokenize(text).numpy().tolist()
+
+
+def test_without_the_extra_the_originals_words_are_refused(shared_dir, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ftfy", None)
+    path = shared_dir / "golden/gpt/tiny_model/encoder_bpe_40000.json"
+    with pytest.raises(ValueError, match="pip install ftfy spacy, or set --gpt_token"):
+        OPEN(str(path), gpt_tokenizer="original")
+    assert OPEN(str(path)).words == "hugging_face"
+
+
+def test_gpt2_tokenizes_and_decodes_in_an_exported_graph(tiny_gpt2, tmp_path):
+    module = tf.Module()
+    module.encode = tf.function(
+        lambda texts: tiny_gpt2.tokenize(texts).to_tensor(-1),
+        input_signature=[tf.TensorSpec([None], tf.string)],
+        autograph=False,
+    )
+    module.decode = tf.function(
+        tiny_gpt2.decode_rows,
+        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    texts = ["It's  1 \u00e9t\u00e9\n there's", ""]
+    ids = tiny_gpt2.tokenize(texts)
+    assert loaded.encode(tf.constant(texts)).numpy().tolist() == (
+        ids.to_tensor(-1).numpy().tolist()
+    )
+    assert loaded.decode(ids[:1].to_tensor()).numpy()[0].decode() == texts[0]
+
+
+def test_gpt_refuses_to_be_part_of_a_graph(shared_dir):
+    path = shared_dir / "golden/gpt/tiny_model/encoder_bpe_40000.json"
+    tokenizer = OPEN(str(path))
+    assert not tokenizer.in_graph
+    with pytest.raises(ValueError, match="finds words in Python, so a graph cannot"):
+        tf.function(tokenizer.tokenize, autograph=False)(tf.constant(["a"]))
