@@ -31,7 +31,7 @@ from data_pipeline.classification import (
 )
 from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization, vocabulary_checks
-from modeling import heads, joined_weights, models
+from modeling import heads, models
 from modeling.checkpoints import (
     checkpoint,
     conversion,
@@ -40,6 +40,7 @@ from modeling.checkpoints import (
     pretrained,
 )
 from modeling.inspection import attention_maps
+from modeling.operations import joined_weights
 from serving import export, formats
 from training import steps
 from training.flags import model_flags
@@ -108,7 +109,7 @@ class Loaded:
         outputs = self.model.encode(features, None)
         choice = attention_maps.choose(self.model.config)
         maps = attention_maps.compute(
-            self.model.bert, outputs, features["input_mask"], choice
+            self.model.network, outputs, features["input_mask"], choice
         )
         return np.asarray(maps)[0]
 

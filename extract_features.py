@@ -148,7 +148,7 @@ def outputs_of(model, choice, batch, training):
     outputs, mask = model(batch, training=training), batch[features.INPUT_MASK]
     names = (features.UNIQUE_IDS, features.INPUT_IDS, features.INPUT_MASK)
     if isinstance(choice, attention_maps.Choice):
-        values = attention_maps.compute(model.bert, outputs, mask, choice)
+        values = attention_maps.compute(model.network, outputs, mask, choice)
     else:
         values = vectors.compute(outputs, mask, choice)
     return {"values": values, **{name: batch[name] for name in names}}

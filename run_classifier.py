@@ -47,9 +47,10 @@ from data_pipeline.classification import (
 )
 from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
-from modeling import distillation, heads, joined_weights, losses, models
+from modeling import distillation, heads, losses, models
 from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
 from modeling.inspection import attribution
+from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import export, formats
 from training import checkpoints, errors, fine_tuning

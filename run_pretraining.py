@@ -43,9 +43,10 @@ from contract import file_names
 from data_pipeline.extraction import embedding_graph
 from data_pipeline.pretraining import cloze_graph, cloze_table, masking, record_sets
 from data_pipeline.text import vocabulary_checks
-from modeling import joined_weights, losses, models
+from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.inspection import vectors
+from modeling.operations import joined_weights
 from reports import run_report
 from serving import export
 from serving import pretrained as served
@@ -161,8 +162,7 @@ def report(settings, evaluate, global_step):
         print(f"  {name} = {results[name]!s}")
     run_directory.record(settings, global_step, scores, results)
     if settings.writes:
-        path = os.path.join(settings.output_dir, file_names.EVAL_RESULTS)
-        print(f"evaluation: {path}")
+        print(f"evaluation: {settings.output_dir}/{file_names.EVAL_RESULTS}")
     return results
 
 

@@ -37,8 +37,9 @@ from data_pipeline.squad import (
     squad_files,
 )
 from data_pipeline.text import vocabulary_checks
-from modeling import joined_weights, losses, models
+from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
+from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, question_answering
 from training import errors, fine_tuning, run_directory

@@ -38,8 +38,9 @@ from data_pipeline.tagging import (
     tagging_graph,
 )
 from data_pipeline.text import vocabulary_checks
-from modeling import joined_weights, losses, models
+from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
+from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, tagging
 from training import errors, fine_tuning

@@ -23,7 +23,7 @@ import tensorflow as tf
 from absl import app, flags
 
 from benchmarks import ours
-from modeling import fast_ops
+from modeling.operations import fast_norms, fast_ops
 
 FLAGS = flags.FLAGS
 RATE = 0.1  # of dropout
@@ -86,7 +86,7 @@ def pairs(seed):
             "plain": lambda x: drop(x, training=True),
         },
         "norm_of_sum": {
-            "ours": lambda x, y: fast_ops.norm_of_sum(norm, x, y, RATE, seed, 2),
+            "ours": lambda x, y: fast_norms.norm_of_sum(norm, x, y, RATE, seed, 2),
             "plain": lambda x, y: norm(x + drop(y, training=True)),
         },
         "attend": {"ours": attend, "plain": attend_plainly},

@@ -1,12 +1,13 @@
 """The shape of a BERT network, as released in bert_config.json and config.json."""
 
+import contextlib
 import dataclasses
 import json
 import math
 import numbers
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, TypeVar
 
 # Keys of released configurations that change nothing in the network built here.
 _TOLERATED = frozenset(
@@ -42,6 +43,7 @@ _TOLERATED = frozenset(
     }
 )
 
+ATTENTIONS = ("bidirectional", "causal")
 # google-research/bert calls the tanh form "gelu"; Hugging Face calls the exact form so.
 _GOOGLE_ACTIVATIONS = {
     "": "linear",
@@ -62,8 +64,85 @@ _HUGGING_FACE_ACTIVATIONS = {
 }
 
 
+_Config = TypeVar("_Config", bound="NetworkConfig")
+
+
+class NetworkConfig:
+    """What the configs of all networks share; each is a frozen dataclass."""
+
+    network: ClassVar[str]  # bert or gpt, with which paths of its variables begin
+    extra: dict[str, Any]
+    hidden_size: int
+    num_attention_heads: int
+    tolerated: ClassVar[frozenset[str]] = _TOLERATED
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            check_number(field.name, field.type, getattr(self, field.name))
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} is not a multiple of "
+                f"num_attention_heads={self.num_attention_heads}; correct the config"
+            )
+
+    @classmethod
+    def from_dict(cls: type[_Config], raw: dict[str, Any]) -> _Config:
+        """Builds a config from the keys of a file."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of the file that is written."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_json_file(
+        cls: type[_Config],
+        path: str | os.PathLike[str],
+        open_file: Callable[..., Any] = open,
+    ) -> _Config:
+        """Reads bert_config.json (Google) or config.json (Hugging Face).
+
+        Raises:
+            FileNotFoundError, OSError: no such file, or it cannot be read.
+            ValueError: the file is not JSON, or as in `from_dict`; names the file.
+        """
+        with named(path), open_file(path, "rb") as file:
+            raw = json.loads(file.read())
+            if not isinstance(raw, dict):
+                raise ValueError("the file holds no JSON object")
+            return cls.from_dict(raw)
+
+    def unknown_keys(self) -> list[str]:
+        """Keys of the file that have no effect here and are in no released config."""
+        return sorted(self.extra.keys() - self.tolerated)
+
+    def to_json_string(self) -> str:
+        """The text of the file: two spaces, sorted keys, a final newline."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+
+@contextlib.contextmanager
+def named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Makes errors that are raised within name the config file."""
+    name = os.fspath(path)
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{name}: no such file; give the bert_config.json that lies "
+            "beside the checkpoint"
+        ) from error
+    except OSError as error:
+        raise OSError(
+            f"{name}: cannot be read ({error}); give the file "
+            "bert_config.json that lies beside the checkpoint"
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BertConfig:
+class BertConfig(NetworkConfig):
     """Sizes, activation and dropout of a BERT network; modeling.py's BertConfig."""
 
     vocab_size: int  # V
@@ -80,22 +159,36 @@ class BertConfig:
     type_vocab_size: int = 16  # the original's code; its released files say 2
     initializer_range: float = 0.02  # standard deviation of the truncated normal
     layer_norm_epsilon: float = 1e-12  # added to the variance
+    # bidirectional, or causal: a token sees none that follow it ("LTR" in the paper's
+    # section 5.1); Hugging Face calls that is_decoder.
+    attention: str = "bidirectional"
     # Further keys of the file, kept so that writing it loses nothing.
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    network: ClassVar[str] = "bert"
+    norm_first: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            _check_number(field.name, field.type, getattr(self, field.name))
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size={self.hidden_size} is not a multiple of "
-                f"num_attention_heads={self.num_attention_heads}; correct the config"
-            )
+        super().__post_init__()
         if self.hidden_act not in _GOOGLE_ACTIVATIONS.values():
             raise ValueError(
                 f"hidden_act={self.hidden_act!r} is not one of "
                 f"{sorted(set(_GOOGLE_ACTIVATIONS.values()))}"
             )
+        if self.attention not in ATTENTIONS:
+            raise ValueError(
+                f"attention={self.attention!r} is not one of {list(ATTENTIONS)}; "
+                "correct the config"
+            )
+
+    @property
+    def is_left_to_right(self) -> bool:
+        """Whether no token sees those that follow it."""
+        return self.attention == "causal"
+
+    @property
+    def num_outputs(self) -> int:
+        """Tokens that can be predicted."""
+        return self.vocab_size
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> "BertConfig":
@@ -119,35 +212,6 @@ class BertConfig:
         extra = {key: raw[key] for key in raw.keys() - known - {"model_type"}}
         return cls(**{key: raw[key] for key in raw.keys() & known}, extra=extra)
 
-    @classmethod
-    def from_json_file(
-        cls, path: str | os.PathLike[str], open_file: Callable[..., Any] = open
-    ) -> "BertConfig":
-        """Reads bert_config.json (Google) or config.json (Hugging Face).
-
-        Raises:
-            FileNotFoundError, OSError: no such file, or it cannot be read.
-            ValueError: the file is not JSON, or as in `from_dict`; names the file.
-        """
-        try:
-            with open_file(path, "rb") as file:
-                raw = json.loads(file.read())
-            if not isinstance(raw, dict):
-                raise ValueError("the file holds no JSON object")
-            return cls.from_dict(raw)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(
-                f"{os.fspath(path)}: no such file; give the bert_config.json that lies "
-                "beside the checkpoint"
-            ) from error
-        except OSError as error:
-            raise OSError(
-                f"{os.fspath(path)}: cannot be read ({error}); give the file "
-                "bert_config.json that lies beside the checkpoint"
-            ) from error
-        except ValueError as error:
-            raise ValueError(f"{os.fspath(path)}: {error}") from error
-
     def num_weights(self) -> int:
         """Numbers in all variables of the encoder, the pooler left out."""
         width, inner = self.hidden_size, self.intermediate_size
@@ -157,24 +221,18 @@ class BertConfig:
         layer = attention + feed_forward + 4 * width  # and two norms
         return (rows + 2) * width + self.num_hidden_layers * layer
 
-    def unknown_keys(self) -> list[str]:
-        """Keys of the file that have no effect here and are in no released config."""
-        return sorted(self.extra.keys() - _TOLERATED)
-
     def to_dict(self) -> dict[str, Any]:
         """The keys of bert_config.json, with Google's names of the activations."""
         raw = dataclasses.asdict(self)
         extra = raw.pop("extra")
         names = {ours: name for name, ours in _GOOGLE_ACTIVATIONS.items() if name}
         raw["hidden_act"] = names[self.hidden_act]
+        if not self.is_left_to_right:  # the original's files do not say it
+            del raw["attention"]
         epsilon = raw.pop("layer_norm_epsilon")
         if epsilon != BertConfig.layer_norm_epsilon:
             raw["layer_norm_eps"] = epsilon
         return {**extra, **raw}
-
-    def to_json_string(self) -> str:
-        """The text of bert_config.json: two spaces, sorted keys, a final newline."""
-        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
     def to_hugging_face(self) -> dict[str, Any]:
         """The keys of Hugging Face's config.json."""
@@ -184,6 +242,8 @@ class BertConfig:
         names["gelu_tanh"] = "gelu_new"
         raw["hidden_act"] = names[self.hidden_act]
         raw["layer_norm_eps"] = raw.pop("layer_norm_epsilon")
+        if raw.pop("attention") == "causal":
+            raw["is_decoder"] = True
         return {
             "pad_token_id": 0,
             "position_embedding_type": "absolute",
@@ -193,7 +253,7 @@ class BertConfig:
         }
 
 
-def _check_number(key: str, kind: Any, value: Any) -> None:
+def check_number(key: str, kind: Any, value: Any) -> None:
     """Refuses "32" for 32, and numbers out of range."""
     if kind not in (int, float):
         return
@@ -231,8 +291,11 @@ def _translated_from_hugging_face(raw: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"position_embedding_type is {kind!r}; only 'absolute' is supported"
         )
-    if raw.get("is_decoder"):
+    if raw.get("add_cross_attention"):
         raise ValueError(
-            "is_decoder is true; only encoders, which look to both sides, can be read"
+            "add_cross_attention is true; the decoder of an encoder-decoder cannot be "
+            "read alone"
         )
+    if raw.pop("is_decoder", False):
+        raw["attention"] = "causal"
     return {"type_vocab_size": 2, "layer_norm_eps": 1e-12, **raw}

@@ -1,62 +1,72 @@
 """The encoder: embeddings, blocks and pooler; modeling.py's BertModel."""
 
 import keras
+from keras import ops
 
-from modeling import keras_configs, layers
+from modeling import heads, keras_configs, layers
+from modeling.operations import token_masks
 
 
-class BertEncoder(keras_configs.Configured, keras.layers.Layer):
-    """Deep bidirectional Transformer (BERT section 3).
+class Network(keras_configs.Configured, keras.layers.Layer):
+    """Embeddings and blocks; BertEncoder and GptDecoder add what follows them.
 
     Call shapes:
         input_ids, input_mask, segment_ids [B, S] int -> dict of
             embedding_output [B, S, D], layer_outputs L x [B, S, D],
             sequence_output [B, S, D] (the last layer), pooled_output [B, D] float32.
 
-    `seed` (int64 [2]) draws dropout; without it the encoder is deterministic.
-    `positions`, int [B, P] beginning with 0, are those of the last layer that are read;
-    it then computes no other, and sequence_output is [B, P, D].
+    `seed` (int64 [2]) draws dropout; without it the network is deterministic.
+    `positions`, int [B, P], are those of the last layer that are read; it computes no
+    other, sequence_output is [B, P, D], and the first is pooled. Without them that is
+    the first token, from left to right the last. `table` is what `embeddings.table`
+    gave for the seed, if it was called before.
     `recompute` trades time for memory: training keeps only what enters and leaves a
     block, and recomputes the rest for the gradient (Chen et al., 2016).
     """
 
     arguments = ("config", "recompute")
+    embeddings_kind: type = layers.Embeddings
+    block_kind: type = layers.EncoderBlock
+    classifier_kind: type = heads.ClassifierHead
 
     def __init__(self, config, recompute=False, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # a table stays float32
         self.config = config
         self.recompute = recompute
-        self.embeddings = layers.Embeddings(config, name="embeddings")
+        self.embeddings = self.embeddings_kind(config, name="embeddings")
         self.blocks = [
-            layers.EncoderBlock(config, index, name=f"block_{index}")
+            self.block_kind(config, index, name=f"block_{index}")
             for index in range(config.num_hidden_layers)
         ]
-        # In float32, because rounding its tanh to 1 would end its gradient.
-        self.pooler = layers.dense(config, config.hidden_size, "pooler", "float32")
 
     def build(self, input_shape, *_):
         self.embeddings.build(input_shape)
         for block in self.blocks:
             block.build((*input_shape, self.config.hidden_size))
-        self.pooler.build((input_shape[0], self.config.hidden_size))
 
-    def call(self, input_ids, input_mask, segment_ids, positions=None, seed=None):
-        hidden = self.embeddings(input_ids, segment_ids, seed=seed)  # [B, S, D]
+    def call(
+        self, input_ids, input_mask, segment_ids, positions=None, seed=None, table=None
+    ):
+        hidden = self.embeddings(input_ids, segment_ids, seed=seed, table=table)
         outputs = {"embedding_output": hidden, "layer_outputs": []}
-        adder = layers.mask_adder(input_mask)
+        is_causal = self.config.is_left_to_right
+        sees = token_masks.causal(input_mask) if is_causal else input_mask
+        adder = token_masks.mask_adder(sees)
         for block in self.blocks[:-1]:
             hidden = self._run(block, hidden, adder, None, seed)
             outputs["layer_outputs"].append(hidden)
-        if positions is not None and len(input_mask.shape) == 3:
-            rows = keras.ops.take_along_axis(input_mask, positions[..., None], axis=1)
-            adder = layers.mask_adder(rows)
+        if positions is not None and len(sees.shape) == 3:
+            adder = token_masks.mask_adder(token_masks.rows_at(sees, positions))
         hidden = self._run(self.blocks[-1], hidden, adder, positions, seed)
+        hidden = self.finish(hidden, fused=seed is not None)
         outputs["layer_outputs"].append(hidden)
         outputs["sequence_output"] = hidden
-        # [CLS] stands for the sequence; it is cut out, for no rows may have no tokens.
-        shape = keras.ops.shape(hidden)[0], self.config.hidden_size
-        first = keras.ops.reshape(hidden[:, :1], shape)  # [B, D]
-        return {**outputs, "pooled_output": keras.ops.tanh(self.pooler(first))}
+        pooled = hidden[:, :1]
+        if positions is None and is_causal:
+            pooled = token_masks.rows_at(hidden, token_masks.last_position(input_mask))
+        # It is cut out, for no rows may have no tokens.
+        shape = ops.shape(hidden)[0], self.config.hidden_size
+        return {**outputs, "pooled_output": self._pool(ops.reshape(pooled, shape))}
 
     def _run(self, block, hidden, adder, positions, seed):
         def run(hidden):
@@ -66,3 +76,26 @@ class BertEncoder(keras_configs.Configured, keras.layers.Layer):
             return run(hidden)
         # The seed is no state, so masks are the same in both passes.
         return keras.remat(run)(hidden)
+
+    def finish(self, hidden, *, fused):
+        """sequence_output of what the last block puts out; `fused` as in fast_norms."""
+        return hidden
+
+    def _pool(self, hidden):
+        return ops.cast(hidden, "float32")
+
+
+class BertEncoder(Network):
+    """Deep bidirectional Transformer (BERT section 3), or causal by its config."""
+
+    def __init__(self, config, recompute=False, **kwargs):
+        super().__init__(config, recompute, **kwargs)
+        # In float32, because rounding its tanh to 1 would end its gradient.
+        self.pooler = layers.dense(config, config.hidden_size, "pooler", "float32")
+
+    def build(self, input_shape, *_):
+        super().build(input_shape)
+        self.pooler.build((input_shape[0], self.config.hidden_size))
+
+    def _pool(self, hidden):
+        return ops.tanh(self.pooler(hidden))

@@ -1,14 +1,15 @@
 """Layers that turn an encoder's output into the answers of a task.
 
 A head takes `sequence_output` or `pooled_output`, never an encoder. Logits are always
-float32; under a mixed policy only the masked-LM head, whose matrices are large,
-computes them in the half type.
+float32; under a mixed policy only those of token_heads.py, whose matrices are large,
+compute them in the half type.
 """
 
 import keras
 from keras import ops
 
-from modeling import fast_ops, keras_configs, layers
+from modeling import keras_configs
+from modeling.operations import fast_ops
 
 # run_classifier.py and run_squad.py fix these, whatever the config says.
 HEAD_STDDEV = 0.02
@@ -43,39 +44,6 @@ class OutputProjection(keras_configs.Configured, keras.layers.Layer):
         return ops.matmul(inputs, ops.transpose(self.kernel)) + self.bias
 
 
-class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
-    """Predicts hidden tokens with the word embedding table (BERT section 3.1).
-
-    run_pretraining.py: get_masked_lm_output, after its gather.
-
-    Call shapes: [B, P, D] at the masked positions, word_embeddings [V, D] -> logits
-    [B, P, V] float32.
-    """
-
-    def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
-        self.transform = layers.dense(config, config.hidden_size, "transform")
-        self.norm = layers.layer_norm(config, "layer_norm")
-
-    def build(self, input_shape, *_):
-        self.transform.build(input_shape)
-        self.norm.build(input_shape)
-        self.bias = self.add_weight(
-            shape=(self.config.vocab_size,),
-            initializer="zeros",
-            name="bias",
-            autocast=False,
-        )
-
-    def call(self, masked, word_embeddings, training=False):
-        hidden = self.transform(masked)
-        hidden = self.norm(layers.activation(self.config, hidden, fused=training))
-        table = ops.cast(word_embeddings, hidden.dtype)
-        logits = ops.matmul(hidden, ops.transpose(table))  # [B, P, V]
-        return ops.cast(logits, "float32") + self.bias
-
-
 class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
     """Dropout and logits on the pooled output; run_classifier.py's create_model.
 
@@ -83,11 +51,12 @@ class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ("num_classes",)
+    projection_kind = OutputProjection
 
     def __init__(self, num_classes, **kwargs):
         super().__init__(dtype="float32", **kwargs)
         self.num_classes = num_classes
-        self.logits = OutputProjection(num_classes, name="logits")
+        self.logits = self.projection_kind(num_classes, name="logits")
 
     def build(self, input_shape):
         self.logits.build(input_shape)

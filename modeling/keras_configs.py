@@ -8,7 +8,7 @@ import dataclasses
 
 import keras
 
-from modeling import config as config_lib
+from modeling import gpt_config
 
 # Under `PACKAGE>BertClassifier` and so on a .keras file names its class.
 PACKAGE = "bert"
@@ -18,8 +18,8 @@ registered = keras.saving.register_keras_serializable(PACKAGE)
 class Configured:
     """Made again from the attributes that are named as its arguments.
 
-    The first base of a layer or model, which is thereby registered with Keras. A
-    BertConfig is written as a dict. The dtype is not: parts follow the policy of
+    The first base of a layer or model, which is thereby registered with Keras. Its
+    config is written as a dict. The dtype is not: parts follow the policy of
     the process, so the whole does so as well.
     """
 
@@ -43,7 +43,7 @@ class Configured:
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         if "config" in config:
-            config["config"] = config_lib.BertConfig(**config["config"])
+            config["config"] = gpt_config.of_values(config["config"])
         return cls(**config)
 
 

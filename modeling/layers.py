@@ -13,9 +13,9 @@ import math
 import keras
 from keras import ops
 
-from modeling import fast_ops, keras_configs
+from modeling import keras_configs
+from modeling.operations import fast_norms, fast_ops, token_masks
 
-MASK_ADDER = -10000.0  # to the scores of padding (modeling.py, attention_layer)
 SITES_PER_BLOCK = 3  # of dropout: attention, its output, the output
 
 
@@ -44,10 +44,15 @@ class Dense(keras.layers.Dense):
     """
 
     def call(self, inputs):
-        if len(inputs.shape) == 2:
-            return ops.add(ops.matmul(inputs, self.kernel), self.bias)
-        rows = self.call(ops.reshape(inputs, (-1, inputs.shape[-1])))
-        return ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
+        return affine(inputs, self.kernel, self.bias)
+
+
+def affine(inputs, kernel, bias):
+    """Inputs [..., D] @ kernel [D, F] + bias [F], computed on rows."""
+    if len(inputs.shape) == 2:
+        return ops.add(ops.matmul(inputs, kernel), bias)
+    rows = affine(ops.reshape(inputs, (-1, inputs.shape[-1])), kernel, bias)
+    return ops.reshape(rows, (*ops.shape(inputs)[:-1], kernel.shape[-1]))
 
 
 def activation(config, x, *, fused):
@@ -71,7 +76,8 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
     modeling.py: embedding_lookup and embedding_postprocessor. The sum is float32 under
     every policy: a table is never cast for its lookup, and its gradient is float32.
 
-    Call shapes: input_ids, segment_ids [B, S] int -> [B, S, D] of the compute dtype.
+    Call shapes: input_ids, segment_ids, position_ids [B, S] int, None for 0, 1, ... ->
+    [B, S, D] of the compute dtype.
     """
 
     def __init__(self, config, **kwargs):
@@ -95,15 +101,22 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
             setattr(self, name, variable)
         self.norm.build((*input_shape, config.hidden_size))
 
-    def call(self, input_ids, segment_ids, seed=None):
+    def table(self, seed=None):
+        """The table of words, for an output layer that shares it."""
+        return self.word_embeddings
+
+    def call(self, input_ids, segment_ids, position_ids=None, seed=None, table=None):
         input_ids, segment_ids = map(keras_configs.whole, (input_ids, segment_ids))
         words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, D]
         # A product, not a gather: the gradient of two rows is summed, not scattered.
         kinds = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype="float32")
         kinds = ops.matmul(kinds, self.token_type_embeddings)  # [B, S, D]
-        length = ops.shape(input_ids)[1]
-        positions = ops.cast(self.position_embeddings, "float32")[:length]  # [S, D]
-        hidden = fast_ops.norm_of_sum(
+        positions = ops.cast(self.position_embeddings, "float32")
+        if position_ids is None:
+            positions = positions[: ops.shape(input_ids)[1]]  # [S, D]
+        else:
+            positions = ops.take(positions, position_ids, axis=0)
+        hidden = fast_norms.norm_of_sum(
             self.norm, words, kinds + positions, rate=0.0, seed=seed, site=0
         )
         return fast_ops.dropout(hidden, self.config.hidden_dropout_prob, seed, site=0)
@@ -125,14 +138,19 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)  # the mask adder stays float32
         self.config = config
         self.site = site
-        self.query = dense(config, config.hidden_size, "query")
-        self.key = dense(config, config.hidden_size, "key")
-        self.value = dense(config, config.hidden_size, "value")
-        self.output_projection = dense(config, config.hidden_size, "output")
+        self.maps = self._make_maps()
         self.joined = None  # by joined_weights
 
+    def _make_maps(self):
+        config, width = self.config, self.config.hidden_size
+        self.query = dense(config, width, "query")
+        self.key = dense(config, width, "key")
+        self.value = dense(config, width, "value")
+        self.output_projection = dense(config, width, "output")
+        return self.query, self.key, self.value, self.output_projection
+
     def build(self, input_shape, *_):
-        for layer in (self.query, self.key, self.value, self.output_projection):
+        for layer in self.maps:
             layer.build(input_shape)
 
     def _split_heads(self, x):
@@ -145,17 +163,21 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
         """What each head asks with: [B, S, D] -> [B, N, S, K]."""
         return self._split_heads(self.query(queries))
 
-    def _project(self, hidden, queries):
+    def project(self, hidden, queries):
+        """Query [B, N, S, K], and key and value [B, N, T, K]."""
         if self.joined:
             return self.joined(hidden, queries)
         key, value = self.key(hidden), self.value(hidden)
         return self.project_query(queries), *map(self._split_heads, (key, value))
 
-    def call(self, hidden, mask_adder, queries=None, seed=None):
+    def call(self, hidden, mask_adder, queries=None, seed=None, cache=None):
         config = self.config
         queries = hidden if queries is None else queries
+        query, key, value = self.project(hidden, queries)
+        if cache is not None:
+            key, value = cache.extend(key, value)
         mixed = fast_ops.attend(
-            *self._project(hidden, queries),
+            *(query, key, value),
             mask_adder,
             scale=1.0 / math.sqrt(config.hidden_size // config.num_attention_heads),
             rate=config.attention_probs_dropout_prob,
@@ -170,23 +192,25 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
     """Attention and feed-forward, each followed by a residual and a norm.
 
     modeling.py: transformer_model. The norm comes after the sum, as in Vaswani et al.;
-    later networks put it before.
+    `decoder.GptBlock` can put it before.
 
     Call shapes: hidden [B, T, D], mask_adder [B, 1, 1 or S, T] float32, positions int
-    [B, S], or None for all -> [B, S, D], what is put out at these positions.
+    [B, S], or None for all, cache a LayerCache, or None -> [B, S, D], of the positions.
     """
 
     arguments = ("config", "index")
+    attention_kind = SelfAttention
+    dense = staticmethod(dense)
 
     def __init__(self, config, index, **kwargs):
         super().__init__(autocast=False, **kwargs)  # the mask adder stays float32
         self.config = config
         self.index = index
         self.site = 1 + index * SITES_PER_BLOCK
-        self.attention = SelfAttention(config, self.site, name="attention")
+        self.attention = self.attention_kind(config, self.site, name="attention")
         self.attention_norm = layer_norm(config, "attention_norm")
-        self.ffn_in = dense(config, config.intermediate_size, "ffn_in")
-        self.ffn_out = dense(config, config.hidden_size, "ffn_out")
+        self.ffn_in = self.dense(config, config.intermediate_size, "ffn_in")
+        self.ffn_out = self.dense(config, config.hidden_size, "ffn_out")
         self.ffn_norm = layer_norm(config, "ffn_norm")
 
     def build(self, input_shape, *_):
@@ -194,30 +218,19 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
             layer.build(input_shape)
         self.ffn_out.build((*input_shape[:-1], self.config.intermediate_size))
 
-    def call(self, hidden, mask_adder, positions=None, seed=None):
-        rate = self.config.hidden_dropout_prob
-        queries = hidden
-        if positions is not None:
-            places = ops.expand_dims(positions, -1)
-            queries = ops.take_along_axis(hidden, places, axis=1)
-        attended = self.attention(hidden, mask_adder, queries, seed=seed)  # [B, S, D]
-        attended = fast_ops.norm_of_sum(
-            self.attention_norm, queries, attended, rate, seed, self.site + 1
+    def call(self, hidden, mask_adder, positions=None, seed=None, cache=None):
+        rate, site = self.config.hidden_dropout_prob, self.site
+        queries = (
+            hidden if positions is None else token_masks.rows_at(hidden, positions)
         )
-        rows = ops.reshape(attended, (-1, self.config.hidden_size))
-        inner = self.ffn_in(rows)  # [B * S, F]
+        x = self.attention(hidden, mask_adder, queries, seed=seed, cache=cache)
+        x = fast_norms.norm_of_sum(
+            self.attention_norm, queries, x, rate, seed, site + 1
+        )  # [B, S, D]
+        outer = self._feed_forward(x, seed)
+        return fast_norms.norm_of_sum(self.ffn_norm, x, outer, rate, seed, site + 2)
+
+    def _feed_forward(self, x, seed):
+        inner = self.ffn_in(ops.reshape(x, (-1, self.config.hidden_size)))  # [B * S, F]
         inner = activation(self.config, inner, fused=seed is not None)
-        outer = ops.reshape(self.ffn_out(inner), ops.shape(attended))  # [B, S, D]
-        return fast_ops.norm_of_sum(
-            self.ffn_norm, attended, outer, rate, seed, self.site + 2
-        )
-
-
-def mask_adder(input_mask):
-    """What to add to the scores, float32 [B, 1, 1 or S, T]: 0, or -10000 for padding.
-
-    `input_mask` is int [B, T], 1 for real tokens, or [B, S, T] for any pattern.
-    """
-    mask = ops.cast(input_mask, "float32")
-    axes = (1, 2) if len(input_mask.shape) == 2 else 1
-    return (1.0 - ops.expand_dims(mask, axes)) * MASK_ADDER
+        return ops.reshape(self.ffn_out(inner), ops.shape(x))

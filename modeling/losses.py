@@ -161,19 +161,19 @@ def pretraining(has_sentence_task=True):
 
     def metrics(features, outputs):
         weights = features["masked_lm_weights"]
-        right = _is_best(outputs["masked_lm_logits"], features["masked_lm_ids"])
+        right = is_best(outputs["masked_lm_logits"], features["masked_lm_ids"])
         words = (ops.sum(right * weights), ops.sum(weights))
         if not has_sentence_task:
             return {"masked_lm_accuracy": words}
         labels = ops.reshape(features["next_sentence_labels"], (-1,))  # [B]
-        right = _is_best(outputs["next_sentence_logits"], labels)
+        right = is_best(outputs["next_sentence_logits"], labels)
         order = (ops.sum(right), ops.cast(ops.size(labels), "float32"))
         return {"masked_lm_accuracy": words, "next_sentence_accuracy": order}
 
     return Objective(counts, totals, metrics)
 
 
-def _is_best(logits, labels):
+def is_best(logits, labels):
     """1.0 where no logit [..., C] exceeds the label's; far faster than ops.argmax."""
     own = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)  # [..., 1]
     best = ops.max(logits, axis=-1, keepdims=True)

@@ -10,16 +10,19 @@ made: float32, mixed_bfloat16 or mixed_float16. Variables and outputs are float3
 
 import keras
 
-from modeling import encoder, heads, keras_configs
+from modeling import decoder, encoder, heads, keras_configs, token_heads
+from modeling.operations import token_masks
+
+NETWORKS = {"bert": encoder.BertEncoder, "gpt": decoder.GptDecoder}
 
 
 class BertModel(keras_configs.Configured, keras.Model):
-    """An encoder under the name `bert`, and the dropout seed of `fit`.
+    """The network of a config, BERT or GPT, and the dropout seed of `fit`.
 
-    Every model takes `recompute`; see `encoder.BertEncoder`.
+    Every model takes `recompute`; see `encoder.Network`.
 
     Call shapes: the three features {input_ids, input_mask, segment_ids} each [B, S] int
-    -> the dict of `encoder.BertEncoder`, float32.
+    -> the dict of `encoder.Network`, float32.
     """
 
     arguments: tuple[str, ...] = ("config", "recompute")
@@ -30,13 +33,14 @@ class BertModel(keras_configs.Configured, keras.Model):
         super().__init__(**kwargs)
         self.config = config
         self.recompute = recompute
-        self.bert = encoder.BertEncoder(config, recompute, name="bert")
+        kind = NETWORKS[config.network]
+        self.network = kind(config, recompute, name=config.network)
         # Only `fit` draws from it; the training loop passes seeds of its own.
         self._seeds = keras.random.SeedGenerator(seed=0, name="fit_seed")
 
     def build(self, input_shape=None):
         """Creates every variable; input shapes do not matter."""
-        self.bert.build((None, None))
+        self.network.build((None, None))
         for head in self.layers[1:]:  # what a subclass has beside the encoder
             head.build((None, None, self.config.hidden_size))
 
@@ -50,15 +54,22 @@ class BertModel(keras_configs.Configured, keras.Model):
             seed = keras.ops.cast(self._seeds.next(), "int64")
         return seed
 
-    def encode(self, features, seed, positions=None):
-        """The encoder's outputs on the three input features."""
-        return self.bert(
+    def encode(self, features, seed, positions=None, table=None):
+        """The network's outputs on the three input features."""
+        return self.network(
             features["input_ids"],
             features["input_mask"],
             features["segment_ids"],
             positions,
             seed=seed,
+            table=table,
         )
+
+    def pooled_position(self, features):
+        """Where the text's vector is, int32 [B, 1]: at [CLS], or at the last token."""
+        if self.config.is_left_to_right:
+            return token_masks.last_position(features["input_mask"])
+        return keras.ops.zeros_like(features["input_ids"][:, :1], dtype="int32")
 
     def call(self, features, training=False, seed=None):
         outputs = self.encode(features, self.dropout_seed(training, seed))
@@ -76,11 +87,13 @@ class BertClassifier(BertModel):
     def __init__(self, config, num_classes, **kwargs):
         super().__init__(config, **kwargs)
         self.num_classes = num_classes
-        self.classifier = heads.ClassifierHead(num_classes, name="classifier")
+        kind = self.network.classifier_kind
+        self.classifier = kind(num_classes, name="classifier")
 
     def pool(self, features, seed=None):
         """What the head reads, [B, D]."""
-        return self.encode(features, seed, _first_position(features))["pooled_output"]
+        place = self.pooled_position(features)
+        return self.encode(features, seed, place)["pooled_output"]
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
@@ -134,30 +147,35 @@ class BertPretrainer(BertModel):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.masked_lm = heads.MaskedLMHead(config, name="masked_lm")
+        self.masked_lm = token_heads.MaskedLMHead(config, name="masked_lm")
         self.next_sentence = heads.OutputProjection(
             2, stddev=config.initializer_range, name="next_sentence"
         )
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
-        first = _first_position(features)
+        first = self.pooled_position(features)
         masked = keras.ops.cast(features["masked_lm_positions"], first.dtype)
         positions = keras.ops.concatenate([first, masked], axis=1)
         outputs = self.encode(features, seed, positions)
         return {
             "masked_lm_logits": self.masked_lm(
                 outputs["sequence_output"][:, 1:],
-                self.bert.embeddings.word_embeddings,
+                self.network.embeddings.table(),
                 training=seed is not None,
             ),
             "next_sentence_logits": self.next_sentence(outputs["pooled_output"]),
         }
 
 
-def _first_position(features):
-    """Where [CLS] is: zeros int [B, 1]."""
-    return keras.ops.zeros_like(features["input_ids"][:, :1], dtype="int32")
+class LanguageModel(token_heads.NextTokens, BertModel):
+    """GPT, GPT-2, or BERT from left to right; see `token_heads.NextTokens`."""
+
+    reads_pooler = False
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        self.masked_lm = token_heads.of_network(config, name="masked_lm")
 
 
 HEADS = {
@@ -166,6 +184,7 @@ HEADS = {
     "classifier": BertClassifier,
     "tagger": BertTagger,
     "span": BertSpanPredictor,
+    "language_model": LanguageModel,
 }
 CLASS_HEADS = ("classifier", "tagger")  # which take a number of classes
 

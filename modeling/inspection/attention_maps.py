@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from keras import ops
 
-from modeling import layers as layers_lib
+from modeling.operations import token_masks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,29 +48,28 @@ def compute(encoder, outputs, input_mask, choice: Choice):
     A row of a token sums up to 1; rows and columns of padding are 0.
 
     Args:
-        encoder: an encoder.BertEncoder.
+        encoder: an encoder.Network.
         outputs: what it puts out, dropout left out.
         input_mask: int [B, S], 1 for tokens.
     """
     hidden = [outputs["embedding_output"], *outputs["layer_outputs"]]
-    adder = layers_lib.mask_adder(input_mask)  # [B, 1, 1, T]
+    sees = input_mask
+    if encoder.config.is_left_to_right:
+        sees = token_masks.causal(input_mask)
+    adder = token_masks.mask_adder(sees)  # [B, 1, 1 or S, T]
     is_token = ops.cast(input_mask, "float32")[:, None, :, None]  # [B, 1, S, 1]
     maps = []
     for layer in choice.layers:
         index = layer % len(encoder.blocks)
-        shares = _probabilities(encoder.blocks[index].attention, hidden[index], adder)
+        shares = _probabilities(encoder.blocks[index], hidden[index], adder)
         maps.append(ops.take(shares * is_token, choice.heads, axis=1))
     return ops.stack(maps, axis=1)
 
 
-def _probabilities(attention, hidden, adder):
+def _probabilities(block, hidden, adder):
     """Softmax of scaled dot products (Vaswani et al., section 3.2.1): [B, N, S, T]."""
-    num_heads = attention.config.num_attention_heads
-
-    def heads(x):  # [B, S, D] -> [B, S, N, K]
-        return ops.reshape(x, (*ops.shape(x)[:2], num_heads, x.shape[-1] // num_heads))
-
-    query = heads(attention.query(hidden))  # [B, S, N, K]
-    key = heads(attention.key(hidden))  # [B, T, N, K]
-    scores = ops.cast(ops.einsum("bsnk,btnk->bnst", query, key), "float32")
+    if block.config.norm_first:
+        hidden = block.attention_norm(hidden)
+    query, key, _ = block.attention.project(hidden, hidden)  # [B, N, S, K] each
+    scores = ops.cast(ops.einsum("bnsk,bntk->bnst", query, key), "float32")
     return ops.softmax(scores / query.shape[-1] ** 0.5 + adder)

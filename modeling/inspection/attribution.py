@@ -14,7 +14,7 @@ def token_weights(model: models.BertModel, features, training=False):
     Call shapes: the three features [B, S] -> {"weights": [B, S], "logits": [B, C]}
     float32.
     """
-    table = model.bert.embeddings.word_embeddings.value
+    table = model.network.embeddings.word_embeddings.value
     ids = features["input_ids"]
     with tf.GradientTape() as tape:
         logits = model(features, training=training)["logits"]

@@ -44,7 +44,7 @@ def test_weight_is_how_the_logit_moves_with_the_words_embedding(model):
     found = attribution.token_weights(model, FEATURES)
     logits, weights = found["logits"].numpy(), found["weights"].numpy()
     best = logits.argmax(axis=1)
-    table = model.bert.embeddings.word_embeddings
+    table = model.network.embeddings.word_embeddings
     before, step = table.numpy(), 1e-3
     for row, place in ((0, 1), (0, 2), (1, 1), (1, 3)):
         moved = []
@@ -75,7 +75,7 @@ def test_weights_of_a_linear_model_add_up_to_its_logit():
     embeddings = types.SimpleNamespace(
         word_embeddings=types.SimpleNamespace(value=table)
     )
-    model.bert = types.SimpleNamespace(embeddings=embeddings)
+    model.network = types.SimpleNamespace(embeddings=embeddings)
     found = attribution.token_weights(model, FEATURES)
     best = found["logits"].numpy().argmax(axis=1)
     expected = (

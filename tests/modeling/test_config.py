@@ -95,7 +95,7 @@ def test_hugging_face_defaults_differ_from_googles():
     [
         ("model_type", "roberta", "model_type is 'roberta'; only 'bert'"),
         ("position_embedding_type", "relative_key", "only 'absolute' is supported"),
-        ("is_decoder", True, "only encoders, which look to both sides"),
+        ("add_cross_attention", True, "the decoder of an encoder-decoder"),
     ],
 )
 def test_other_architectures_are_refused(key, value, message):

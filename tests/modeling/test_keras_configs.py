@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from modeling import encoder, heads, layers, models
+from modeling import encoder, heads, layers, models, token_heads
 
 LAYERS = {
     "encoder": lambda config: encoder.BertEncoder(config, recompute=True),
@@ -13,7 +13,7 @@ LAYERS = {
     "block": lambda config: layers.EncoderBlock(config, 2),
     "dense": lambda config: layers.dense(config, 5, "dense"),
     "projection": lambda config: heads.OutputProjection(3, stddev=0.5),
-    "masked_lm": heads.MaskedLMHead,
+    "masked_lm": token_heads.MaskedLMHead,
     "classifier": lambda config: heads.ClassifierHead(3),
     "tagger": lambda config: heads.TaggerHead(4),
     "span": lambda config: heads.SpanHead(),
@@ -66,7 +66,7 @@ def test_own_subclass_is_registered_under_another_name(tiny_config):
 def test_frozen_layers_stay(tiny_config):
     model = models.BertClassifier(tiny_config, 3)
     model.build()
-    model.bert.embeddings.trainable = False
-    model.bert.blocks[0].trainable = False
+    model.network.embeddings.trainable = False
+    model.network.blocks[0].trainable = False
     left = {variable.path.split("/")[2] for variable in model.trainable_variables}
     assert left == {"block_1", "pooler", "logits"}

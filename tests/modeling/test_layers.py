@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import encoder, layers, models
+from modeling.operations import token_masks
 
 ROUNDING = 1e-5
 VISIBLE = 1e-2
@@ -88,7 +89,7 @@ def test_position_matters(model, tiny_features):
         values[:, [1, 2]] = values[:, [2, 1]]
     before, after = sequence(model, tiny_features), sequence(model, shuffled)
     assert np.abs(after[:, 0] - before[:, 0]).max() > VISIBLE
-    table = model.bert.embeddings.position_embeddings
+    table = model.network.embeddings.position_embeddings
     kept = np.asarray(table)
     table.assign(np.zeros_like(kept))
     try:
@@ -121,7 +122,7 @@ def test_attention_is_the_formula(tiny_config):
     rng = np.random.default_rng(4)
     hidden = rng.normal(size=(2, 5, 16))
     mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
-    adder = layers.mask_adder(tf.constant(mask))
+    adder = token_masks.mask_adder(tf.constant(mask))
     actual = layer(tf.constant(hidden, tf.float32), adder)
 
     def affine(x, dense):
@@ -148,11 +149,11 @@ def test_mask_adder_takes_any_pattern(tiny_config):
     layer = layers.SelfAttention(tiny_config, site=1)
     layer.build((None, None, 16))
     hidden = tf.random.stateless_normal((1, 4, 16), [1, 2])
-    ones = layers.mask_adder(tf.ones((1, 4), tf.int32))
+    ones = token_masks.mask_adder(tf.ones((1, 4), tf.int32))
     assert ones.shape == (1, 1, 1, 4)
     assert np.all(np.asarray(ones) == 0)
     leftward = tf.linalg.band_part(tf.ones((1, 4, 4), tf.int32), -1, 0)
-    adder = layers.mask_adder(leftward)
+    adder = token_masks.mask_adder(leftward)
     assert adder.shape == (1, 1, 4, 4)
     np.testing.assert_array_equal(adder[0, 0], np.triu(np.full((4, 4), -1e4), k=1))
     # The first token sees itself alone, so the others cannot move it.
@@ -221,7 +222,7 @@ def test_initial_values_are_the_originals(tiny_config):
     keras.utils.set_random_seed(1)
     model = models.BertModel(config)
     model.build()
-    table = np.asarray(model.bert.embeddings.word_embeddings)
+    table = np.asarray(model.network.embeddings.word_embeddings)
     # tf.truncated_normal_initializer(stddev): cut at two deviations, not rescaled, so
     # the deviation of what is left is 0.8796 of it. 64,000 values: three standard
     # errors of a deviation are below 1 %.

@@ -268,13 +268,13 @@ def test_pooler_keeps_the_gradient_of_large_sums(config, set_policy):
     """tanh(4) is 0.9993, which bfloat16 rounds to 1, where its slope is zero."""
     set_policy("mixed_bfloat16")
     model = build(config, "none")
-    model.bert.pooler.bias.assign(tf.fill([32], 4.0))
-    model.bert.pooler.kernel.assign(tf.zeros([32, 32]))
+    model.network.pooler.bias.assign(tf.fill([32], 4.0))
+    model.network.pooler.kernel.assign(tf.zeros([32, 32]))
     ids = tf.ones([1, 3], tf.int32)
     with tf.GradientTape() as tape:
-        pooled = model.bert(ids, ids, ids)["pooled_output"]
+        pooled = model.network(ids, ids, ids)["pooled_output"]
         total = tf.reduce_sum(pooled)
-    slope = tape.gradient(total, model.bert.pooler.bias.value)
+    slope = tape.gradient(total, model.network.pooler.bias.value)
     # float32: 1 - tanh^2 of numbers near 1 keeps four digits.
     np.testing.assert_allclose(slope, 1 - math.tanh(4) ** 2, rtol=1e-3)
     assert float(tf.cast(math.tanh(4), tf.bfloat16)) == 1.0

@@ -199,7 +199,7 @@ def test_keras_file_keeps_it(tiny_config, tmp_path, recompute):
     path = f"{tmp_path}/m.keras"
     keras_files.save(build(tiny_config, "span", recompute), path)
     again = keras_files.load(path)
-    assert again.recompute == again.bert.recompute == recompute
+    assert again.recompute == again.network.recompute == recompute
 
 
 def test_older_keras_file_loads(tiny_config, tiny_features, tmp_path):

@@ -185,7 +185,9 @@ def test_choices_are_those_of_extract_features(
     model, tokenizer = network(model_dir)
     plain = models.BertModel(model.config)
     plain.build()
-    for variable, value in zip(plain.bert.variables, model.bert.variables, strict=True):
+    for variable, value in zip(
+        plain.network.variables, model.network.variables, strict=True
+    ):
         variable.assign(value)
     directory = tmp_path / "headless"
     directory.mkdir()

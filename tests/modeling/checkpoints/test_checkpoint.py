@@ -382,7 +382,7 @@ def test_fit_state_is_not_saved(tiny_config):
         v.path for _, v in names.named_variables(model)
     }
     assert len(left_out) == 1 and "fit_seed" in left_out.pop()
-    model.bert.trainable = False
+    model.network.trainable = False
     assert len(names.named_variables(model)) == 2 * 16 + 7 + 2
 
 

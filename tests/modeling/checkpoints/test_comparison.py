@@ -145,7 +145,7 @@ def test_whole_layers_are_listed_by_their_numbers(keys, text):
 def test_weights_that_are_not_finite_are_named(
     path, model, tiny_config, tmp_path, value
 ):
-    variable = model.bert.blocks[1].ffn_in.kernel
+    variable = model.network.blocks[1].ffn_in.kernel
     before = np.array(variable)
     damaged = before.copy()
     damaged[3, 4:6] = value

@@ -238,7 +238,7 @@ def test_compare_sees_every_change(tiny_config):
 
 def test_weights_that_are_no_numbers_are_refused(tiny_config):
     model = random_model(tiny_config, "none")
-    model.bert.pooler.bias.assign(np.full(16, np.nan, np.float32))
+    model.network.pooler.bias.assign(np.full(16, np.nan, np.float32))
     with pytest.raises(ValueError, match="differ by nan; nothing is written"):
         conversion.compare(model, model)
 

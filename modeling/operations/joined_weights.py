@@ -17,7 +17,10 @@ def joined(model):
     Yields the tf.Variables that inference then reads, some of them copies, which
     training does not change. Results are equal but for rounding.
     """
-    attentions = [block.attention for block in model.bert.blocks]
+    if model.config.network != "bert":  # whose weights are joined in any case
+        yield [weight.value for weight in model.variables]
+        return
+    attentions = [block.attention for block in model.network.blocks]
     # The last layer may compute queries at some positions only.
     for attention in attentions[:-1]:
         attention.joined = _Joined(attention, [attention.query])

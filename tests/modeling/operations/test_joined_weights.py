@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from modeling import joined_weights, models
+from modeling import models
+from modeling.operations import joined_weights
 from tests.modeling import random_weights
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -19,7 +20,7 @@ def outputs(model, features):
 def test_joined_weights_compute_the_same(head, reads, tiny_config, tiny_features):
     model = random_weights.random_model(tiny_config, head)
     apart = outputs(model, tiny_features)
-    query = model.bert.blocks[0].attention.query.kernel
+    query = model.network.blocks[0].attention.query.kernel
     with joined_weights.joined(model) as variables:
         joined = outputs(model, tiny_features)
         # The products of a first layer and of a last one, 3 and 2 of 16 columns.

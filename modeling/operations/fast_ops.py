@@ -1,6 +1,6 @@
 """Operations that are TensorFlow's own, because a benchmark pays for them.
 
-The rest of this package is written with keras.ops. In training, what lies between two
+The rest of modeling is written with keras.ops. In training, what lies between two
 matrix products is compiled by XLA, one function for each direction, so that a tensor is
 read and written once instead of once an operation. Dropout masks are computed where
 they are used, from a hash of the place, and never stored. docs/performance.md has what
@@ -20,7 +20,7 @@ _TILE_ROWS, _TILE_COLUMNS = 256, 1024
 _CUBIC, _SQRT_2_BY_PI = 0.044715, math.sqrt(2 / math.pi)  # of the tanh form of gelu
 
 
-def _compiled(function):
+def by_xla(function):
     """The function, compiled by XLA; tensors come first, then settings by name.
 
     Traces for known and unknown shapes are apart, because a trace for any shape would
@@ -60,11 +60,11 @@ def dropout(x, rate, seed, site):
     """
     if seed is None or rate == 0:
         return x
-    mask = _mask(rate, seed, site)
+    mask = keep_mask(rate, seed, site)
 
     def drop(value):
-        dropped = _dropped(_flat_tiles(value), mask, dtype=value.dtype)
-        return _unflattened(dropped, value)
+        dropped = _dropped(flat_tiles(value), mask, dtype=value.dtype)
+        return unflattened(dropped, value)
 
     @tf.custom_gradient
     def compiled(x):
@@ -73,7 +73,8 @@ def dropout(x, rate, seed, site):
     return compiled(x)
 
 
-def _mask(rate, seed, site):
+def keep_mask(rate, seed, site):
+    """The mask of one place and step."""
     numbers = tf.random.stateless_uniform(
         [2],
         seed=tf.stack([seed[0], seed[1] * _MAX_SITES + site]),
@@ -89,12 +90,12 @@ def _mask(rate, seed, site):
     )
 
 
-@_compiled
+@by_xla
 def _dropped(x, mask, *, dtype):
-    return tf.cast(_drop(x, mask), dtype)
+    return tf.cast(drop(x, mask), dtype)
 
 
-def _drop(x, mask):
+def drop(x, mask):
     """Dropout in float32, which compiled functions inline.
 
     An element stays if a hash of its index is large: multiplications and shifts that
@@ -113,25 +114,25 @@ def _spread(bits, places):
     return bits ^ tf.bitwise.right_shift(bits, tf.constant(places, tf.uint32))
 
 
-def _tiled(x):
+def tiled(x):
     """[..., D] as rows [R, D], with rows of zeros up to a whole number of tiles."""
     rows = tf.reshape(x, [-1, x.shape[-1]])
     return tf.pad(rows, [[0, -tf.shape(rows)[0] % _TILE_ROWS], [0, 0]])
 
 
-def _untiled(rows, like):
+def untiled(rows, like):
     """The rows of a tensor in its shape, without those that were added."""
     return tf.reshape(rows[: tf.size(like) // like.shape[-1]], tf.shape(like))
 
 
-def _flat_tiles(x):
+def flat_tiles(x):
     """All elements in order as [R, C], with zeros up to a whole number of tiles."""
     flat = tf.reshape(x, [-1])
     missing = -tf.size(flat) % (_TILE_ROWS * _TILE_COLUMNS)
     return tf.reshape(tf.pad(flat, [[0, missing]]), [-1, _TILE_COLUMNS])
 
 
-def _unflattened(tiles, like):
+def unflattened(tiles, like):
     """The elements of `_flat_tiles` in the shape of a tensor."""
     return tf.reshape(tf.reshape(tiles, [-1])[: tf.size(like)], tf.shape(like))
 
@@ -154,13 +155,13 @@ def gelu(x, *, approximate, fused):
 
     @tf.custom_gradient
     def compiled(x):
-        tiles = _tiled(x)
+        tiles = tiled(x)
 
         def backward(upstream):
-            gradient = _gelu_backward(tiles, _tiled(upstream), approximate=approximate)
-            return _untiled(gradient, upstream)
+            gradient = _gelu_backward(tiles, tiled(upstream), approximate=approximate)
+            return untiled(gradient, upstream)
 
-        return _untiled(_gelu_forward(tiles, approximate=approximate), x), backward
+        return untiled(_gelu_forward(tiles, approximate=approximate), x), backward
 
     return compiled(x)
 
@@ -177,81 +178,17 @@ def _gelu(x, approximate):
     return tf.cast(y, x.dtype)
 
 
-@_compiled
+@by_xla
 def _gelu_forward(x, *, approximate):
     return _gelu(x, approximate)
 
 
-@_compiled
+@by_xla
 def _gelu_backward(x, upstream, *, approximate):
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = _gelu(x, approximate)
     return tape.gradient(y, x, output_gradients=upstream)
-
-
-def norm_of_sum(norm, residual, x, rate, seed, site):
-    """norm(residual + dropout(x)) of two tensors [..., D] of one dtype.
-
-    `norm` is a keras.layers.LayerNormalization over the last axis; the result has its
-    compute dtype. Without a seed there is no dropout and nothing is compiled.
-    """
-    gamma, beta = tf.convert_to_tensor(norm.gamma), tf.convert_to_tensor(norm.beta)
-    if seed is None:
-        total = tf.cast(residual, tf.float32) + tf.cast(x, tf.float32)
-        normal, _ = _normalized(total, norm.epsilon)
-        return tf.cast(normal * gamma + beta, norm.compute_dtype)
-    mask = _mask(rate, seed, site)
-
-    @tf.custom_gradient
-    def compiled(residual, x, gamma, beta):
-        y, normal, scale = _norm_forward(
-            *(_tiled(residual), _tiled(x), gamma, beta, mask),
-            epsilon=norm.epsilon,
-            dtype=norm.compute_dtype,
-        )
-
-        def backward(upstream):
-            to_sum, to_x, to_gamma, to_beta = _norm_backward(
-                _tiled(upstream), normal, scale, gamma, mask, dtype=x.dtype
-            )
-            return _untiled(to_sum, x), _untiled(to_x, x), to_gamma, to_beta
-
-        return _untiled(y, x), backward
-
-    return compiled(residual, x, gamma, beta)
-
-
-@_compiled
-def _norm_forward(residual, x, gamma, beta, mask, *, epsilon, dtype):
-    """The norm [R, D], and for the gradient that before gamma, and its scale [R, 1]."""
-    total = tf.cast(residual, tf.float32) + _drop(x, mask)
-    normal, scale = _normalized(total, epsilon)
-    return tf.cast(normal * gamma + beta, dtype), normal, scale
-
-
-def _normalized(x, epsilon):
-    """float32 `x` with a mean of 0 and a variance of 1, and what it was scaled by."""
-    centred = x - tf.reduce_mean(x, -1, keepdims=True)
-    variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
-    scale = tf.math.rsqrt(variance + epsilon)
-    return centred * scale, scale
-
-
-@_compiled
-def _norm_backward(upstream, normal, scale, gamma, mask, *, dtype):
-    """Gradients of residual, x, gamma and beta; rows that were added give zeros."""
-    upstream = tf.cast(upstream, tf.float32)
-    scaled = upstream * gamma
-    mean = tf.reduce_mean(scaled, -1, keepdims=True)
-    slope = tf.reduce_mean(scaled * normal, -1, keepdims=True)
-    to_sum = scale * (scaled - mean - normal * slope)
-    return (
-        tf.cast(to_sum, dtype),
-        tf.cast(_drop(to_sum, mask), dtype),
-        tf.reduce_sum(upstream * normal, 0),
-        tf.reduce_sum(upstream, 0),
-    )
 
 
 def attend(query, key, value, adder, *, scale, rate, seed, site):
@@ -269,14 +206,14 @@ def attend(query, key, value, adder, *, scale, rate, seed, site):
 
     if seed is None:
         return tf.matmul(tf.cast(softmax(query, key), value.dtype), value)
-    mask = _mask(rate, seed, site)
+    mask = keep_mask(rate, seed, site)
 
     @tf.custom_gradient
     def compiled(query, key, value):
         weights = softmax(query, key)
-        tiles = _flat_tiles(weights)
+        tiles = flat_tiles(weights)
         dropped = _dropped(tiles, mask, dtype=value.dtype)
-        dropped = _unflattened(dropped, weights)
+        dropped = unflattened(dropped, weights)
         mixed = tf.matmul(dropped, value)
 
         def backward(upstream):
@@ -286,13 +223,13 @@ def attend(query, key, value, adder, *, scale, rate, seed, site):
             subtracted = tf.reduce_sum(product, -1, keepdims=True)
             to_dropped = tf.matmul(upstream, value, transpose_b=True)
             to_scores = _scores_backward(
-                _flat_tiles(to_dropped),
+                flat_tiles(to_dropped),
                 tiles,
-                _flat_tiles(_repeated(subtracted, tf.shape(weights)[-1])),
+                flat_tiles(_repeated(subtracted, tf.shape(weights)[-1])),
                 mask,
                 scale=scale,
             )
-            to_scores = _unflattened(to_scores, weights)
+            to_scores = unflattened(to_scores, weights)
             return (
                 tf.matmul(to_scores, key),
                 tf.matmul(to_scores, query, transpose_a=True),
@@ -304,7 +241,7 @@ def attend(query, key, value, adder, *, scale, rate, seed, site):
     return compiled(query, key, value)
 
 
-@_compiled
+@by_xla
 def _scores_backward(to_dropped, weights, subtracted, mask, *, scale):
-    to_scores = weights * (_drop(to_dropped, mask) - subtracted) * scale
+    to_scores = weights * (drop(to_dropped, mask) - subtracted) * scale
     return tf.cast(to_scores, to_dropped.dtype)

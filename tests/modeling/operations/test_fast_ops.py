@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import fast_ops
+from modeling.operations import fast_norms, fast_ops
 
 SHAPE = (100, 200)
 
@@ -228,24 +228,24 @@ def test_norm_of_sum_is_that_of_plain_operations(rate):
     expected = value_and_gradients(plain, residual, x, *parameters)
     variables = [layer.gamma.value, layer.beta.value]
     with tf.GradientTape() as tape:
-        y = fast_ops.norm_of_sum(layer, residual, x, rate, seed, 5)
+        y = fast_norms.norm_of_sum(layer, residual, x, rate, seed, 5)
         upstream = tf.random.stateless_normal(tf.shape(y), [7, 7])
         total = tf.reduce_sum(y * upstream)
     assert_near([tape.gradient(total, variables[0])], expected[3:4])
 
     def fused(residual, x):
-        return fast_ops.norm_of_sum(layer, residual, x, rate, seed, 5)
+        return fast_norms.norm_of_sum(layer, residual, x, rate, seed, 5)
 
     assert_near(value_and_gradients(fused, residual, x), expected[:3])
     # The twin: another mask.
-    other = fast_ops.norm_of_sum(layer, residual, x, 0.3, seed, 6)
+    other = fast_norms.norm_of_sum(layer, residual, x, 0.3, seed, 6)
     assert np.abs(other - expected[0]).max() > 0.1
 
 
 def test_norm_of_sum_without_seed_is_the_layer():
     layer = norm_layer()
     x = tf.random.stateless_normal([2, WIDTH], [2, 1])
-    actual = fast_ops.norm_of_sum(layer, x, 2 * x, 0.3, None, 5)
+    actual = fast_norms.norm_of_sum(layer, x, 2 * x, 0.3, None, 5)
     np.testing.assert_allclose(actual, layer(3 * x), rtol=0, atol=2e-6)
 
 
@@ -258,7 +258,7 @@ def test_norm_of_sum_of_half_types_is_rounded_once(dtype):
     norm = norm_layer(keras.dtype_policies.DTypePolicy(f"mixed_{dtype.name}"))
 
     def run(norm, *inputs):
-        return fast_ops.norm_of_sum(norm, *inputs, 0.3, seed, 5)
+        return fast_norms.norm_of_sum(norm, *inputs, 0.3, seed, 5)
 
     half = value_and_gradients(functools.partial(run, norm), residual, x)
     whole = value_and_gradients(

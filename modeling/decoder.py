@@ -1,0 +1,212 @@
+"""GPT and GPT-2: the encoder's layers, with their kernels, tables and norms.
+
+finetune-transformer-lm (Radford et al., 2018) and gpt-2 (Radford et al., 2019).
+"""
+
+import keras
+from keras import ops
+
+from modeling import encoder, heads, keras_configs, layers
+from modeling.operations import fast_norms, fast_ops, token_masks
+
+
+def normal(config, share=1.0):
+    """A new initializer on every call; GPT's normal is not truncated."""
+    return keras.initializers.RandomNormal(stddev=share * config.initializer_range)
+
+
+@keras_configs.registered
+class Convolution(keras.layers.Dense):
+    """An affine map whose kernel [1, D, units] is that of a convolution of width 1.
+
+    Call shapes: [R, D] or [B, S, D] -> the same with a last axis of `units`, or of the
+    chosen `columns` (a slice).
+    """
+
+    def build(self, input_shape):
+        self._kernel = self.add_weight(
+            shape=(1, input_shape[-1], self.units),
+            initializer=self.kernel_initializer,
+            name="kernel",
+        )
+        self.bias = self.add_weight(
+            shape=(self.units,), initializer="zeros", name="bias"
+        )
+        self.built = True
+
+    def call(self, inputs, columns=None):
+        kernel = ops.reshape(self.kernel, self.kernel.shape[1:])
+        if columns is None:
+            return layers.affine(inputs, kernel, self.bias)
+        bias = ops.convert_to_tensor(self.bias)
+        return layers.affine(inputs, kernel[:, columns], bias[columns])
+
+
+def convolution(config, units, name, dtype=None):
+    """A Convolution, initialised as the original does."""
+    return Convolution(units, kernel_initializer=normal(config), name=name, dtype=dtype)
+
+
+class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
+    """Sum of token and position embeddings, without segments and norm.
+
+    GPT has one table of both, tokens first, GPT-2 has two. As released, GPT drops
+    entries of the table: wherever a token stands in the batch, and in the product that
+    predicts the next one.
+
+    Call shapes: as layers.Embeddings; float32 where norms come first.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        self.config = config
+
+    def build(self, input_shape, *_):
+        config = self.config
+        if config.norm_first:
+            rows = config.max_position_embeddings
+            self.word_embeddings = self._table("word_embeddings", config.vocab_size)
+            self.position_embeddings = self._table("position_embeddings", rows, 0.5)
+        else:
+            name = "word_and_position_embeddings"
+            self.word_embeddings = self._table(name, config.num_table_rows)
+
+    def _table(self, name, rows, share=1.0):
+        return self.add_weight(
+            shape=(rows, self.config.hidden_size),
+            initializer=normal(self.config, share),
+            name=name,
+            autocast=False,
+        )
+
+    def table(self, seed=None):
+        """The table of tokens, with dropped entries where they are dropped there."""
+        config = self.config
+        if seed is None or not config.joined_table:
+            return self.word_embeddings
+        whole = ops.convert_to_tensor(self.word_embeddings)
+        return fast_ops.dropout(whole, config.embedding_dropout_prob, seed, site=0)
+
+    def call(self, input_ids, segment_ids, position_ids=None, seed=None, table=None):
+        config = self.config
+        input_ids = keras_configs.whole(input_ids)
+        table = self.table(seed) if table is None else table
+        if position_ids is None:
+            position_ids = ops.arange(ops.shape(input_ids)[1])  # [S]
+        if config.norm_first:
+            positions = ops.take(self.position_embeddings, position_ids, axis=0)
+        else:
+            positions = ops.take(table, position_ids + config.vocab_size, axis=0)
+        hidden = ops.take(table, input_ids, axis=0) + positions  # [B, S, D]
+        if not config.joined_table:
+            rate = config.embedding_dropout_prob
+            hidden = fast_ops.dropout(hidden, rate, seed, site=0)
+        return hidden if config.norm_first else ops.cast(hidden, self.compute_dtype)
+
+
+class GptAttention(layers.SelfAttention):
+    """Attention whose query, key and value come from one kernel [1, D, 3 D]."""
+
+    def _make_maps(self):
+        width = self.config.hidden_size
+        self.query_key_value = convolution(self.config, 3 * width, "query_key_value")
+        self.output_projection = convolution(self.config, width, "output")
+        return self.query_key_value, self.output_projection
+
+    def project(self, hidden, queries):
+        """Query [B, N, S, K], and key and value [B, N, T, K]."""
+        if queries is hidden:
+            return self._cut(self.query_key_value(hidden))
+        width = self.config.hidden_size
+        query = self.query_key_value(queries, columns=slice(width))
+        others = self.query_key_value(hidden, columns=slice(width, None))
+        return *self._cut(query), *self._cut(others)
+
+    def _cut(self, x):
+        """[B, T, C * D] -> C x [B, N, T, K]."""
+        heads, width = self.config.num_attention_heads, self.config.hidden_size
+        shape = (*ops.shape(x)[:2], x.shape[-1] // width, heads, width // heads)
+        parts = ops.transpose(ops.reshape(x, shape), (2, 0, 3, 1, 4))
+        return ops.unstack(parts, x.shape[-1] // width)
+
+
+class GptBlock(layers.EncoderBlock):
+    """GPT's block is the encoder's; GPT-2's has its norms before both parts.
+
+    There sums are float32 under every policy, for no norm bounds what they lose.
+    """
+
+    attention_kind = GptAttention
+    dense = staticmethod(convolution)
+
+    def call(self, hidden, mask_adder, positions=None, seed=None, cache=None):
+        if not self.config.norm_first:
+            return super().call(hidden, mask_adder, positions, seed, cache)
+        rate, site = self.config.hidden_dropout_prob, self.site
+        x = fast_norms.norm(self.attention_norm, hidden, fused=seed is not None)
+        queries = x
+        if positions is not None:
+            hidden, queries = (token_masks.rows_at(y, positions) for y in (hidden, x))
+        x = self.attention(x, mask_adder, queries, seed=seed, cache=cache)
+        hidden, x = fast_norms.sum_and_norm(
+            self.ffn_norm, hidden, x, rate, seed, site + 1
+        )  # [B, S, D]
+        outer = self._feed_forward(x, seed)
+        return fast_norms.residual_sum(hidden, outer, rate, seed, site + 2)
+
+
+class GptProjection(heads.OutputProjection):
+    """Logits from a [D, C] matrix, as GPT's classifier stores it.
+
+    Call shapes: [..., D] -> [..., C] in float32.
+    """
+
+    def build(self, input_shape):
+        self.kernel = self.add_weight(
+            shape=(input_shape[-1], self.units),
+            initializer=keras.initializers.RandomNormal(stddev=self.stddev),
+            name="kernel",
+        )
+        self.bias = self.add_weight(
+            shape=(self.units,), initializer="zeros", name="bias"
+        )
+
+    def call(self, inputs):
+        return ops.matmul(inputs, self.kernel) + self.bias
+
+
+class GptClassifierHead(heads.ClassifierHead):
+    """Dropout and logits on the vector of the last token.
+
+    Call shapes: as heads.ClassifierHead.
+    """
+
+    projection_kind = GptProjection
+
+
+class GptDecoder(encoder.Network):
+    """The network of GPT or GPT-2, by its config.
+
+    layer_outputs are those of the blocks, the last one after GPT-2's final norm, as
+    Hugging Face has them. pooled_output is the vector itself: there is no pooler.
+    """
+
+    embeddings_kind = GptEmbeddings
+    block_kind = GptBlock
+    classifier_kind = GptClassifierHead
+
+    def __init__(self, config, recompute=False, **kwargs):
+        super().__init__(config, recompute, **kwargs)
+        if config.norm_first:
+            self.final_norm = layers.layer_norm(config, "final_norm")
+
+    def build(self, input_shape, *_):
+        super().build(input_shape)
+        if self.config.norm_first:
+            self.final_norm.build((*input_shape, self.config.hidden_size))
+
+    def finish(self, hidden, *, fused):
+        """GPT-2's final norm."""
+        if not self.config.norm_first:
+            return hidden
+        return fast_norms.norm(self.final_norm, hidden, fused=fused)

@@ -1,0 +1,74 @@
+"""Keys and values of tokens that were read before, for generation.
+
+A cache is a tuple of a (keys, values) pair a layer, each [B, N, T, K]: plain tensors,
+so that it can be a variable of tf.while_loop or an output of a signature.
+"""
+
+import tensorflow as tf
+
+from modeling.operations import token_masks
+
+_MASK_ADDER = -10000.0  # as token_masks.MASK_ADDER
+
+
+def empty(network, batch_size, capacity):
+    """A cache of zeros for an encoder.Network, with room for `capacity` tokens."""
+    width, heads = network.config.hidden_size, network.config.num_attention_heads
+    shape = batch_size, heads, capacity, width // heads
+    zeros = [tf.zeros(shape, network.compute_dtype) for _ in range(2)]
+    return tuple(tuple(zeros) for _ in network.blocks)
+
+
+def extend(network, input_ids, position_ids, start, is_visible, cache):
+    """The network's sequence_output [B, S, D] of new tokens, and the cache with them.
+
+    Args:
+        input_ids, position_ids: int [B, S].
+        start: the column of the first of them in the cache, int32 scalar.
+        is_visible: bool [B, T], which columns hold real tokens. A token sees those up
+            to its own.
+    """
+    segment_ids = tf.zeros_like(input_ids)
+    hidden = network.embeddings(input_ids, segment_ids, position_ids)  # [B, S, D]
+    columns = tf.range(tf.shape(is_visible)[1])
+    own = start + tf.range(tf.shape(input_ids)[1])
+    sees = (columns <= own[:, None]) & is_visible[:, None, None]  # [B, 1, S, T]
+    adder = tf.where(sees, 0.0, token_masks.MASK_ADDER)
+    pairs = []
+    for block, pair in zip(network.blocks, cache, strict=True):
+        layer_cache = LayerCache(pair, start)
+        hidden = block(hidden, adder, cache=layer_cache)
+        pairs.append(layer_cache.pair)
+    return network.finish(hidden, fused=False), tuple(pairs)
+
+
+class LayerCache:
+    """The pair of one layer, while the layer's new keys and values are written to it.
+
+    Args:
+        pair: keys and values [B, N, T, K].
+        start: the column of the first new token, an int or int32 scalar.
+    """
+
+    def __init__(self, pair, start):
+        self.pair = pair
+        self._start = start
+
+    def extend(self, key, value):
+        """Writes key and value [B, N, S, K]; returns those of all T columns."""
+        keys, values = self.pair
+        self.pair = self._written(keys, key), self._written(values, value)
+        return self.pair
+
+    def _written(self, old, new):
+        # A scatter of rows, which TensorFlow does in place within tf.while_loop.
+        shape, length = tf.shape(old), tf.shape(new)[2]
+        first = tf.range(shape[0] * shape[1])[:, None] * shape[2] + self._start
+        rows = tf.reshape(first + tf.range(length), [-1, 1])  # [B * N * S, 1]
+        width = old.shape[-1]
+        flat = tf.tensor_scatter_nd_update(
+            tf.reshape(old, [-1, width]),
+            rows,
+            tf.reshape(tf.cast(new, old.dtype), [-1, width]),
+        )
+        return tf.reshape(flat, shape)

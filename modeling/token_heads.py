@@ -1,0 +1,137 @@
+"""Heads that predict tokens, by the table that the network looks them up in.
+
+Their products are computed in the compute dtype, and logits are float32.
+"""
+
+import keras
+from keras import ops
+
+from modeling import keras_configs, layers, losses
+from modeling.operations import key_value_cache
+
+
+class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
+    """Predicts hidden tokens with the word embedding table (BERT section 3.1).
+
+    run_pretraining.py: get_masked_lm_output, after its gather.
+
+    Call shapes: [B, P, D] at the masked positions, word_embeddings [V, D] -> logits
+    [B, P, V] float32.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.transform = layers.dense(config, config.hidden_size, "transform")
+        self.norm = layers.layer_norm(config, "layer_norm")
+
+    def build(self, input_shape, *_):
+        self.transform.build(input_shape)
+        self.norm.build(input_shape)
+        self.bias = self.add_weight(
+            shape=(self.config.vocab_size,),
+            initializer="zeros",
+            name="bias",
+            autocast=False,
+        )
+
+    def call(self, masked, word_embeddings, training=False):
+        hidden = self.transform(masked)
+        hidden = self.norm(layers.activation(self.config, hidden, fused=training))
+        table = ops.cast(word_embeddings, hidden.dtype)
+        logits = ops.matmul(hidden, ops.transpose(table))  # [B, P, V]
+        return ops.cast(logits, "float32") + self.bias
+
+
+class TiedHead(keras_configs.Configured, keras.layers.Layer):
+    """Predicts tokens with the table alone, as GPT and GPT-2 do; it has no weights.
+
+    Call shapes: [B, S, D], table [rows, D] -> logits [B, S, V] float32, or one for each
+    row of tokens and positions where the config says joined_table.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        self.config = config
+
+    def build(self, input_shape, *_):
+        self.built = True
+
+    def call(self, hidden, table, training=False):
+        table = ops.convert_to_tensor(table)[: self.config.num_outputs]
+        hidden = ops.cast(hidden, self.compute_dtype)
+        table = ops.cast(table, self.compute_dtype)
+        return ops.cast(ops.matmul(hidden, ops.transpose(table)), "float32")
+
+
+def of_network(config, name):
+    """The head that a network predicts tokens with.
+
+    Raises:
+        ValueError: the network looks to both sides.
+    """
+    if not config.is_left_to_right:
+        raise ValueError(
+            "attention is bidirectional, so that each token sees those that it is to "
+            'predict; set "attention": "causal" in bert_config.json'
+        )
+    return (MaskedLMHead if config.network == "bert" else TiedHead)(config, name=name)
+
+
+def next_tokens(head, hidden, table, input_ids, training=False):
+    """How a network predicts each token of a text from those before it.
+
+    Args:
+        head: what `of_network` gives.
+        hidden: the network's sequence_output [B, S, D].
+        table: what `embeddings.table` of the network gave.
+        input_ids: int [B, S].
+
+    Returns:
+        {"next_token_losses": cross-entropy of the tokens from the second on, float32
+        [B, S - 1], "next_token_hits": 1.0 where no other was likelier, else 0.0}.
+    """
+    logits = head(hidden[:, :-1], table, training=training)  # [B, S - 1, V]
+    labels = keras_configs.whole(input_ids)[:, 1:]
+    return {
+        "next_token_losses": losses.cross_entropy(logits, labels),
+        "next_token_hits": losses.is_best(logits, labels),
+    }
+
+
+class NextTokens:
+    """What a model does that predicts each token from those before it; a mix-in.
+
+    Call shapes: three features [B, S] -> {"next_token_losses", "next_token_hits"}
+    [B, S - 1] float32; see `next_tokens`. At padding they are arbitrary.
+    """
+
+    def call(self, features, training=False, seed=None):
+        seed = self.dropout_seed(training, seed)
+        table = self.network.embeddings.table(seed)
+        hidden = self.encode(features, seed, table=table)["sequence_output"]
+        ids, trains = features["input_ids"], seed is not None
+        return next_tokens(self.masked_lm, hidden, table, ids, trains)
+
+    def logits(self, features):
+        """Of the token after each, [B, S, V] float32; V is config.num_outputs."""
+        hidden = self.encode(features, None)["sequence_output"]
+        return self.masked_lm(hidden, self.network.embeddings.table())
+
+    def empty_cache(self, batch_size, capacity):
+        """What `extend` writes to, for B texts of up to `capacity` tokens."""
+        return key_value_cache.empty(self.network, batch_size, capacity)
+
+    def extend(
+        self, input_ids, position_ids, start, is_visible, cache, last_only=False
+    ):
+        """Logits [B, S, V] of the tokens after S new ones, and the extended cache.
+
+        With `last_only` those after the last of them, [B, 1, V]; the rest is as in
+        `key_value_cache.extend`.
+        """
+        hidden, cache = key_value_cache.extend(
+            *(self.network, input_ids, position_ids, start, is_visible, cache)
+        )
+        hidden = hidden[:, -1:] if last_only else hidden
+        return self.masked_lm(hidden, self.network.embeddings.table()), cache

@@ -1,0 +1,108 @@
+"""Networks of the recordings of GPT, GPT-2 and a left-to-right BERT, with weights."""
+
+import dataclasses
+import json
+
+import numpy as np
+import safetensors.numpy
+import tensorflow as tf
+
+from modeling import config as config_lib
+from modeling import gpt_config, models
+from modeling.checkpoints import names
+
+GPT_SHAPE = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "max_position_embeddings": 24,
+}
+# Of a layer: paths here, and the original's names.
+_LAYER = {
+    "attention/query_key_value": "attn/c_attn",
+    "attention/output": "attn/c_proj",
+    "attention_norm": "ln_1",
+    "ffn_in": "mlp/c_fc",
+    "ffn_out": "mlp/c_proj",
+    "ffn_norm": "ln_2",
+}
+_ENDS = {"kernel": "w", "bias": "b", "gamma": "g", "beta": "b"}
+
+
+def original_name(path):
+    """`gpt/block_0/ffn_in/kernel` to `model/h0/mlp/c_fc/w`."""
+    parts = path.split("/")
+    layer = "/".join(parts[2:-1])
+    if layer in _LAYER:
+        number = parts[1].removeprefix("block_")
+        return f"model/h{number}/{_LAYER[layer]}/{_ENDS[parts[-1]]}"
+    return {
+        "gpt/embeddings/word_and_position_embeddings": "model/we",
+        "gpt/embeddings/word_embeddings": "model/wte",
+        "gpt/embeddings/position_embeddings": "model/wpe",
+        "gpt/final_norm/gamma": "model/ln_f/g",
+        "gpt/final_norm/beta": "model/ln_f/b",
+        "classifier/logits/kernel": "model/clf/w",
+        "classifier/logits/bias": "model/clf/b",
+    }[path]
+
+
+def named(model):
+    """{original name: variable} of a built model."""
+    paths = [variable.path.split("/", 1)[1] for variable in model.trainable_variables]
+    names = map(original_name, paths)
+    return dict(zip(names, model.trainable_variables, strict=True))
+
+
+def filled(model, values, prefix=""):
+    """The model, built, with the arrays of an .npz by their original names."""
+    model.build()
+    for name, variable in named(model).items():
+        variable.assign(values[prefix + name])
+    return model
+
+
+def gpt(record, head=models.LanguageModel, **changes):
+    """The recorded GPT as released, or with other values of its config."""
+    config = gpt_config.GptConfig(**{**GPT_SHAPE, "joined_table": True, **changes})
+    return filled(head(config), record, "param/")
+
+
+def features(ids, mask=None):
+    """The three features of int ids [B, S]."""
+    ids = np.asarray(ids, np.int32)
+    mask = np.ones_like(ids) if mask is None else np.asarray(mask, np.int32)
+    return {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(ids)}
+
+
+def choice(config):
+    """One logit an answer, as the original's classifier has it."""
+    return models.BertClassifier(config, 1)
+
+
+def gpt_2(index_file, head=models.LanguageModel):
+    """The recorded GPT-2; its files are those of a release."""
+    directory = index_file.parent
+    reader = tf.train.load_checkpoint(str(directory / "model.ckpt"))
+    config = gpt_config.read(directory / "hparams.json")
+    names = reader.get_variable_to_shape_map()
+    return filled(head(config), {name: reader.get_tensor(name) for name in names})
+
+
+def bert(config_file, head=models.LanguageModel, attention="causal"):
+    """The decoder of the recorded encoder-decoder, without its cross-attention."""
+    raw = json.loads(config_file.read_text("utf-8"))["decoder"]
+    del raw["add_cross_attention"]
+    config = config_lib.BertConfig.from_dict(raw)
+    assert config.is_left_to_right
+    model = head(dataclasses.replace(config, attention=attention))
+    model.build()
+    weights = safetensors.numpy.load_file(config_file.parent / "model.safetensors")
+    for name, variable in names.named_variables(model):
+        key = f"decoder.{name.hugging_face}"
+        if "pooler" not in key:  # which no decoder has
+            value = weights[key]
+            variable.assign(value.T if name.is_transposed else value)
+    return model
