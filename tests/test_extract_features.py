@@ -350,6 +350,7 @@ def test_attention_of_first_layer_follows_from_the_weights(
         np.testing.assert_allclose(found[1], wanted, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_attention_of_chosen_layers_and_heads(attention, arrays, file_of):
     flags = ("--attention", "--layers=-1,0", "--heads=-1")
     found = maps_of(arrays(*flags))

@@ -63,6 +63,7 @@ def logits(model, features):
     return np.asarray(found["logits"] if isinstance(found, dict) else found)
 
 
+@pytest.mark.slow
 def test_features_are_those_of_the_scripts(names):
     loaded = names["loaded"]
     assert loaded.tokens("a b", "c") == ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]

@@ -359,6 +359,7 @@ def test_another_run_is_refused_and_replaced_when_asked(trained, tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_best_checkpoint_is_used_and_training_stops_early(
     model_dir, table_dir, tmp_path, monkeypatch
 ):
@@ -401,6 +402,7 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     assert curve == list(range(2, stopped + 1, 2)) and best < stopped
 
 
+@pytest.mark.slow
 def test_original_task_is_a_name_and_a_directory_and_seeds_are_summarised(
     model_dir, tmp_path
 ):
@@ -568,6 +570,7 @@ def test_test_rows_need_no_labels(trained, model_dir, tmp_path):
     assert "given" not in tiny.predictions(tmp_path / "out")[0]
 
 
+@pytest.mark.slow
 def test_script_is_a_command(trained, model_dir, table_dir, tmp_path):
     """Of a process of its own; in tests/serving/ the predictor is."""
     command = [sys.executable, str(tiny.ROOT / "run_classifier.py")]

@@ -384,6 +384,7 @@ def assert_moved_by_lamb(after, before):
     assert 3e-4 < moved < 1e-3
 
 
+@pytest.mark.slow
 def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
     """And LAMB, and a batch in micro-batches."""
     records = tiny.records(24, 3)

@@ -484,6 +484,7 @@ def test_unknown_tags_count_as_wrong_when_accepted(trained, data, tmp_path):
     assert results["eval_f1"] < tiny.eval_results(trained[0])["eval_f1"]
 
 
+@pytest.mark.slow
 def test_lists_of_tags_may_name_placeholders(small_model_dir, data, tmp_path):
     spans = [f"{letter}-{name}" for name in tiny.LABELS for letter in "BI"]
     names = ["PAD", "UNK", "O", *spans]

@@ -71,6 +71,7 @@ def turkish_run(tmp_path_factory):
         return first, errors, process.wait(timeout=60)
 
 
+@pytest.mark.slow
 def test_letters_do_not_depend_on_the_language_of_the_user(turkish_run):
     assert turkish_run[0] == "k ##i ##s ##i i ##i\n"
 

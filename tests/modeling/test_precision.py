@@ -132,12 +132,8 @@ def cosines(model, actual, expected):
 @pytest.mark.parametrize(
     ("head", "policy"),
     [
-        # Of float16 a head has nothing that bfloat16 does not show.
         pytest.param(
-            *(head, policy),
-            marks=[]
-            if policy == "mixed_bfloat16" or head == DAILY_HEAD
-            else pytest.mark.slow,
+            *(head, policy), marks=[] if head == DAILY_HEAD else pytest.mark.slow
         )
         for head in models.HEADS
         for policy in ROUNDING

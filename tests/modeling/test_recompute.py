@@ -127,6 +127,7 @@ def count(function, features, kind):
     return sum(operation.type == kind for operation in graph.get_operations())
 
 
+@pytest.mark.slow
 def test_blocks_are_computed_twice(tiny_config, tiny_features):
     features = constants(tiny_features)
     kept, again = (

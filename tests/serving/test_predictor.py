@@ -238,6 +238,7 @@ def start(*arguments, **options):
     )
 
 
+@pytest.mark.slow
 def test_command_answers_before_its_input_ends_and_ends_with_its_output(export_dir):
     """As a person at a terminal has it, and `| head`."""
     process = start(

@@ -81,6 +81,7 @@ def test_parts_of_a_batch_are_the_batch(
     assert parts[0]["examples"] == 3 * 8 and parts[0]["tokens"] == 3 * 48
 
 
+@pytest.mark.slow
 def test_first_step_is_equal_to_rounding(build_pretrainer, pretraining_features):
     """Before Adam, which divides by small roots, has made anything larger."""
     (one, _), (four, _) = (
@@ -126,6 +127,7 @@ def test_gathered_rows_stay_those_of_the_batch(build_classifier, classifier_batc
     assert_equal_runs(*runs)
 
 
+@pytest.mark.slow
 def test_each_part_draws_its_own_dropout(build_classifier, classifier_batch):
     rows = {name: value[:1] for name, value in classifier_batch.items()}
     twice = {name: np.concatenate([v, v]) for name, v in rows.items()}
