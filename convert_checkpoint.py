@@ -26,7 +26,10 @@ def define_flags():
     enum(
         "head",
         "auto",
-        ["auto", "none", "pretraining", "classifier", "tagger", "span"],
+        [
+            *("auto", "none", "pretraining", "classifier", "tagger", "span"),
+            "language_model",
+        ],
         "Head to convert; auto finds it from the names in the input. A classifier and "
         "a tagger have the same names: say tagger, where nothing beside them does.",
     )

@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar
 
+from contract import file_names
+
 # Keys of released configurations that change nothing in the network built here.
 _TOLERATED = frozenset(
     {
@@ -71,6 +73,7 @@ class NetworkConfig:
     """What the configs of all networks share; each is a frozen dataclass."""
 
     network: ClassVar[str]  # bert or gpt, with which paths of its variables begin
+    file_name: ClassVar[str] = file_names.BERT_CONFIG  # under which it is written
     extra: dict[str, Any]
     hidden_size: int
     num_attention_heads: int
@@ -179,6 +182,11 @@ class BertConfig(NetworkConfig):
                 f"attention={self.attention!r} is not one of {list(ATTENTIONS)}; "
                 "correct the config"
             )
+
+    @property
+    def kind(self) -> str:
+        """What people call the network."""
+        return "BERT"
 
     @property
     def is_left_to_right(self) -> bool:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from contract import file_names
 from modeling import config as config_lib
 
 MODEL_TYPES = ("openai-gpt", "gpt2")  # Hugging Face's, of both networks
@@ -89,6 +90,7 @@ class GptConfig(config_lib.NetworkConfig):
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     network: ClassVar[str] = "gpt"
     tolerated: ClassVar[frozenset[str]] = _TOLERATED
+    file_name: ClassVar[str] = file_names.HUGGING_FACE_CONFIG
     type_vocab_size: ClassVar[int] = 0
     is_left_to_right: ClassVar[bool] = True
 
@@ -102,6 +104,11 @@ class GptConfig(config_lib.NetworkConfig):
             raise ValueError(
                 f"hidden_act={self.hidden_act!r} is not one of {sorted(set(known))}"
             )
+
+    @property
+    def kind(self) -> str:
+        """What people call the network."""
+        return "GPT-2" if self.norm_first else "GPT"
 
     @property
     def num_outputs(self) -> int:

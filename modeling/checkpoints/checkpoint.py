@@ -10,17 +10,35 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from contract import wording
-from modeling.checkpoints import comparison, google, hugging_face, keras_files, names
+from contract import file_names, wording
+from modeling.checkpoints import (
+    comparison,
+    google,
+    gpt_parameters,
+    hugging_face,
+    keras_files,
+    names,
+)
 from terminal import progress
 
 _POOLER = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
 _HUGGING_FACE_FILES = (hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE)
-_UNREAD_FILES = {
-    "flax_model.msgpack",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "tf_model.h5",
+# Endings of files that are not read, and what to do about them. Pickled files run code
+# when they are opened.
+_FROM_HUGGING_FACE = (
+    "save as model.safetensors first, where PyTorch and transformers are installed: "
+    "from_pretrained, then save_pretrained"
+)
+_FROM_PICKLE = (
+    "it is pickled, so opening it can run code; open it where you trust it, and save "
+    "its arrays as params_0.npy beside a params_shapes.json: docs/left_to_right.md"
+)
+_UNREAD = {
+    ("flax_model.msgpack", ".bin", ".bin.index.json", "tf_model.h5"): (
+        _FROM_HUGGING_FACE
+    ),
+    (".pt", ".pth"): _FROM_HUGGING_FACE,
+    (".jl", ".joblib", ".pkl", ".pickle"): _FROM_PICKLE,
 }
 
 
@@ -79,7 +97,7 @@ def find(path):
     `path` is a prefix (`bert_model.ckpt`, also followed by .index), a .keras or
     .weights.h5 file, or the directory of a release, of a run, of Hugging Face or of
     such a file. The result is a prefix, a .keras or .weights.h5 file, or the directory
-    that holds model.safetensors or its shards.
+    that holds model.safetensors or its shards, or the params_shapes.json of GPT.
 
     Raises:
         ValueError: nothing is there; says what was looked for.
@@ -92,6 +110,10 @@ def find(path):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
+    if _is_shapes(path) and tf.io.gfile.exists(path):
+        return path
+    if tf.io.gfile.exists(path) and (why := _why_unread([path])):
+        raise ValueError(why)
     if not tf.io.gfile.isdir(path):
         raise ValueError(
             f"{path}: no checkpoint there (looked for {prefix}.index and for a "
@@ -104,22 +126,34 @@ def find(path):
     prefixes = google.prefixes_in(path)
     if len(prefixes) == 1:
         return prefixes[0]
+    if not prefixes and _present(path, [file_names.PARAMETER_SHAPES]):
+        return os.path.join(path, file_names.PARAMETER_SHAPES)
     of_keras = _present(path, (keras_files.MODEL_FILE, keras_files.WEIGHTS_FILE))
     if of_keras and not prefixes:
         return os.path.join(path, of_keras[0])
     if prefixes:
         wrong = f"{len(prefixes)} checkpoints there ({wording.first_of(prefixes)})"
-    elif unread := _present(path, sorted(_UNREAD_FILES)):
-        wrong = (
-            f"{unread[0]} is not read (save as model.safetensors first, where PyTorch "
-            "and transformers are installed: from_pretrained, then save_pretrained)"
-        )
+    elif why := _why_unread(sorted(tf.io.gfile.listdir(path))):
+        wrong = why
     else:
         wrong = "no checkpoint in this directory"
     raise ValueError(
         f"{path}: {wrong}; give a prefix such as DIR/bert_model.ckpt, or a directory "
         "with one checkpoint or model.safetensors"
     )
+
+
+def _is_shapes(path):
+    return os.path.basename(path) == file_names.PARAMETER_SHAPES
+
+
+def _why_unread(files):
+    """Why the first of these files that is not read is not, and what to do; or None."""
+    for endings, remedy in _UNREAD.items():
+        for file in files:
+            if file.endswith(endings):
+                return f"{file} is not read ({remedy})"
+    return None
 
 
 def _present(directory, files):
@@ -133,6 +167,8 @@ def open_file(path, config=None) -> WeightsFile:
         return hugging_face.HuggingFaceFile(found)
     if keras_files.is_keras(found):
         return keras_files.KerasFile(found, config)
+    if _is_shapes(found):
+        return gpt_parameters.ParametersFile(found)
     return google.GoogleFile(found)
 
 
@@ -172,6 +208,8 @@ def assign(model, file: WeightsFile) -> LoadReport:
             missing.append(name.google)
             continue
         value = file.read(name).astype(np.float32, copy=False)
+        if name.path in names.TOKEN_TABLES:
+            value = _with_new_tokens(value, variable, model.config)
         if value.shape != shape:
             raise ValueError(
                 f"{file.source}: {key} is {list(value.shape)}, the model wants "
@@ -186,6 +224,19 @@ def assign(model, file: WeightsFile) -> LoadReport:
     return LoadReport(
         file.source, tuple(assigned), tuple(missing), tuple(unused), file.global_step
     )
+
+
+def _with_new_tokens(value, variable, config):
+    """A table of tokens, and those rows of the variable that the file lacks.
+
+    Special tokens come after the others of a table, and before its positions.
+    """
+    more = variable.shape[0] - len(value)
+    if not 0 < more <= names.NEW_TOKENS:
+        return value
+    known = config.vocab_size - more
+    new = np.asarray(variable)[known : config.vocab_size]
+    return np.concatenate([value[:known], new, value[known:]])
 
 
 def _not_finite(source, key, value):

@@ -8,7 +8,7 @@ _FLAG = ", or --allow_missing_weights to train them from random values"
 
 
 def check(config, file, *, allows_missing=None):
-    """Refuses a checkpoint.WeightsFile whose encoder is not the one of a BertConfig.
+    """Refuses a checkpoint.WeightsFile whose network is not the one of a config.
 
     Args:
         allows_missing: whether layers and variables of the encoder may be missing; None
@@ -22,13 +22,18 @@ def check(config, file, *, allows_missing=None):
     if not sizes:
         raise ValueError(
             f"{file.source}: none of its {len(file.shapes)} variables belongs to a "
-            f"BERT model (the first is {min(file.shapes, default='-')!r}); choose "
-            "another checkpoint"
+            f"BERT or GPT model (the first is {min(file.shapes, default='-')!r}); "
+            "choose another checkpoint"
+        )
+    if (kind := sizes[names.KIND]) != config.kind:
+        raise ValueError(
+            f"{file.source}: holds a {kind}, but the config describes a {config.kind}; "
+            f"{_REMEDY}"
         )
     if differing := [
         f"{key}={getattr(config, key)} (the file has {size})"
         for key, size in sizes.items()
-        if key != names.DEPTH and size != getattr(config, key)
+        if key not in (names.DEPTH, names.KIND) and not _fits(config, key, size)
     ]:
         raise ValueError(
             f"{file.source}: the config says {', '.join(differing)}; {_REMEDY}"
@@ -43,7 +48,7 @@ def check(config, file, *, allows_missing=None):
         )
     if file.format == "keras":  # where no variable can be missing
         return
-    rows = names.encoder(config.num_hidden_layers)
+    rows = names.encoder(config.kind, config.num_hidden_layers)
     keys = [row.key(file.format) for row in rows]
     if missing := [key for key in keys if key not in file.shapes]:
         raise ValueError(
@@ -51,3 +56,10 @@ def check(config, file, *, allows_missing=None):
             f"variables of embeddings and encoder; copy the file again, or {_REMEDY}"
             f"{flag}"
         )
+
+
+def _fits(config, key, size):
+    """Whether a size is the config's, or is without its special tokens alone."""
+    more = getattr(config, key) - size
+    is_of_tokens = config.network == "gpt" and key in ("vocab_size", "num_table_rows")
+    return more == 0 or (is_of_tokens and 0 < more <= names.NEW_TOKENS)

@@ -15,7 +15,7 @@ import safetensors
 import tensorflow as tf
 
 from contract import atomic_files, file_names
-from modeling import models
+from modeling import gpt_config, models, token_heads
 from modeling.checkpoints import (
     checkpoint,
     comparison,
@@ -33,11 +33,17 @@ FILES = {
     "hugging_face": hugging_face.WEIGHTS_FILE,
     "keras": keras_files.MODEL_FILE,
 }
+_GPT_PREFIX = file_names.CHECKPOINT_PREFIX  # as GPT-2 is released
 # Patterns of all names under which weights are written.
-WRITTEN = (*FILES.values(), f"{FILES['google']}.*", keras_files.WEIGHTS_FILE)
+WRITTEN = (
+    *FILES.values(),
+    *(f"{FILES['google']}.*", f"{_GPT_PREFIX}.*", keras_files.WEIGHTS_FILE),
+)
 OWN_FILES = (  # and of what lies beside them; these may be overwritten
     *pretrained.CONFIG_FILES,
     file_names.VOCAB,
+    *file_names.MERGES,
+    *file_names.MERGES.values(),
     file_names.TOKENIZER_CONFIG,
     file_names.ADDED_TOKENS,
     file_names.LABEL_MAP,
@@ -123,7 +129,7 @@ def read(path, config, head="auto"):
 def _part(path):
     """What a variable belongs to: encoder, pooler, or its head."""
     first, second, *_ = path.split("/")
-    if first != "bert":
+    if names.is_head(path):
         return first
     return "pooler" if second == "pooler" else "encoder"
 
@@ -138,8 +144,12 @@ def find_head(file, config, asked="auto"):
     Raises:
         ValueError: as in `read`.
     """
-    keys = {name.path: name.key(file.format) for name in names.table(_HEAD_OF)}
+    rows = names.heads(config.network)
+    keys = {path: rows[path].key(file.format) for path in _HEAD_OF}
     held = {_HEAD_OF[path]: key for path, key in keys.items() if key in file.shapes}
+    order = keys["next_sentence/bias"]
+    if config.is_left_to_right and "pretraining" in held and order not in file.shapes:
+        held["language_model"] = held.pop("pretraining")
     told = config.extra.get("architectures") or ""
     told = told if isinstance(told, str) else str(next(iter(told)))
     if held.get("classifier") and held.get("classifier") == held.get("tagger"):
@@ -158,7 +168,11 @@ def find_head(file, config, asked="auto"):
                 f"{file.source}: has a head of {told}, which is not known; say by "
                 "--head what it is, or --head=none for the encoder alone"
             )
-        asked = next(iter(held), "none")
+        # GPT needs no weights but the network's to predict tokens.
+        usual = "language_model" if config.network == "gpt" else "none"
+        asked = next(iter(held), usual)
+    if config.network == "gpt" and asked == "language_model":
+        return asked, None
     if asked != "none" and asked not in held:
         raise ValueError(
             f"--head={asked}: {file.source} has no such head (it has: "
@@ -206,8 +220,10 @@ def grow(model, vocab_size):
     for (_, variable), (_, target) in zip(weights, targets, strict=True):
         value = np.asarray(variable)
         if more := target.shape[0] - len(value):
-            mean = value.mean(axis=0, dtype=np.float64).astype(np.float32)
-            value = np.concatenate([value, np.broadcast_to(mean, (more, *mean.shape))])
+            tokens, others = np.split(value, [model.config.vocab_size])
+            mean = tokens.mean(axis=0, dtype=np.float64).astype(np.float32)
+            new = np.broadcast_to(mean, (more, *mean.shape))
+            value = np.concatenate([tokens, new, others])  # others are GPT's positions
         target.assign(value)
     return grown
 
@@ -221,7 +237,9 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
     Raises:
         OSError: the files cannot be written.
     """
-    path = os.path.join(directory, FILES.get(target, target))
+    is_gpt = target == "google" and model.config.network == "gpt"
+    file = _GPT_PREFIX if is_gpt else FILES.get(target, target)
+    path = os.path.join(directory, file)
     try:
         if target == "google":
             google.save(path, model, left_out)
@@ -254,16 +272,29 @@ def write_directory(directory, model, target, *, tokenizer=None, files=None, **k
     """
     write(directory, model, target, **kept)
     config = hugging_face.described(model, kept.get("left_out", ()))
-    texts = {file_names.BERT_CONFIG: config.to_json_string()}
-    if tokenizer:
-        texts = pretrained.files(config, tokenizer)
+    texts = pretrained.files(config, tokenizer)
+    if target == "google" and config.kind == "GPT-2":
+        texts = _as_released(config, texts)
     if target == "hugging_face":
-        del texts[file_names.BERT_CONFIG]  # config.json lies there already
+        del texts[config.file_name]  # config.json lies there already
         if tokenizer:
             raw = hugging_face.tokenizer_config(config, tokenizer)
             texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"
     for name, text in {**texts, **(files or {})}.items():
         atomic_files.write_text(os.path.join(directory, name), text)
+
+
+def _as_released(config, texts):
+    """The files beside GPT-2's weights under the names of its release.
+
+    config.json stays where it says more than hparams.json.
+    """
+    raw = config.to_hparams()
+    released = {"vocab.json": "encoder.json", "merges.txt": "vocab.bpe"}
+    texts = {released.get(name, name): text for name, text in texts.items()}
+    if gpt_config.GptConfig.from_dict(raw) == dataclasses.replace(config, extra={}):
+        del texts[config.file_name]
+    return {**texts, file_names.HPARAMS: json.dumps(raw)}
 
 
 def compare(first, second, missing=()):
@@ -285,7 +316,9 @@ def compare(first, second, missing=()):
         if name.google in missing:
             other.assign(value)
         ours, theirs = np.asarray(value), np.asarray(other)
-        if not np.array_equal(ours, theirs[: len(ours)], equal_nan=True):
+        new = range(shape.vocab_size, second.config.vocab_size)
+        theirs = np.delete(theirs, new, axis=0) if len(theirs) > len(ours) else theirs
+        if not np.array_equal(ours, theirs, equal_nan=True):
             raise ValueError(f"{name.google} was not kept; nothing is written")
     batch = fixed_batch(first.config)
     outputs = zip(_outputs(first, batch), _outputs(second, batch), strict=True)
@@ -308,10 +341,12 @@ def fixed_batch(config):
     return {
         "input_ids": rng.integers(0, config.vocab_size, mask.shape, np.int32) * mask,
         "input_mask": mask,
-        "segment_ids": np.minimum(segments, config.type_vocab_size - 1) * mask,
+        "segment_ids": np.minimum(segments, max(config.type_vocab_size, 1) - 1) * mask,
         "masked_lm_positions": rng.integers(0, length // 4 or 1, (4, 2), np.int32),
     }
 
 
 def _outputs(model, batch):
+    if isinstance(model, token_heads.NextTokens):  # logits, of tokens alone
+        return [np.asarray(model.logits(batch))[..., : model.config.vocab_size]]
     return [np.asarray(x) for x in tf.nest.flatten(model(batch, training=False))]

@@ -26,25 +26,60 @@ _TYPES = ("F64", "F32", "F16", "BF16")  # of weights, as these files call them
 # Buffers and tied copies, which hold no weights of their own.
 _BUFFERS = re.compile(
     r"(position_ids|token_type_ids)$|^cls\.predictions\.decoder\.(weight|bias)$"
+    r"|\.attn\.(masked_)?bias$|^lm_head\.weight$"
 )
-_OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+_GPT_2_TABLE = "transformer.wte.weight"
 # Either of the two may be the one that a file keeps.
 _TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
 TAGGER = "BertForTokenClassification"
-# By the head's place in a model of modeling.models.
+# By the head's place in a model of modeling.models; where that is none, GPT predicts
+# tokens all the same.
 _ARCHITECTURES = {
-    (): "BertModel",
-    ("classifier",): "BertForSequenceClassification",
-    ("tagger",): TAGGER,
-    ("span",): "BertForQuestionAnswering",
-    ("masked_lm", "next_sentence"): "BertForPreTraining",
-    ("masked_lm",): "BertForMaskedLM",
-    ("next_sentence",): "BertForNextSentencePrediction",
+    "BERT": {
+        (): "BertModel",
+        ("classifier",): "BertForSequenceClassification",
+        ("tagger",): TAGGER,
+        ("span",): "BertForQuestionAnswering",
+        ("masked_lm", "next_sentence"): "BertForPreTraining",
+        ("masked_lm",): "BertForMaskedLM",
+        ("next_sentence",): "BertForNextSentencePrediction",
+    },
+    "GPT": {
+        (): "OpenAIGPTLMHeadModel",
+        ("classifier",): "OpenAIGPTForSequenceClassification",
+    },
+    "GPT-2": {
+        (): "GPT2LMHeadModel",
+        ("classifier",): "GPT2ForSequenceClassification",
+        ("tagger",): "GPT2ForTokenClassification",
+        ("span",): "GPT2ForQuestionAnswering",
+    },
 }
-ARCHITECTURES = frozenset(_ARCHITECTURES.values())
+_LEFT_TO_RIGHT_BERT = "BertLMHeadModel"
+ARCHITECTURES = frozenset(
+    {_LEFT_TO_RIGHT_BERT, "OpenAIGPTModel", "OpenAIGPTDoubleHeadsModel", "GPT2Model"}
+    | {"GPT2DoubleHeadsModel"}
+).union(*(of_kind.values() for of_kind in _ARCHITECTURES.values()))
+# The names of GPT's old classifier of choices, and of the one that has their place.
+_RENAMED = {
+    "LayerNorm.gamma": "LayerNorm.weight",
+    "LayerNorm.beta": "LayerNorm.bias",
+    "multiple_choice_head.summary.": "score.",
+}
+_BARE = {
+    "bert.": ("embeddings.", "encoder.", "pooler."),
+    "transformer.": (
+        "h.",
+        "wte.",
+        "wpe.",
+        "ln_f.",
+        "tokens_embed.",
+        "positions_embed.",
+    ),
+}
 # What a config says of the file it lay beside, not of the network.
 _OF_THE_FILE = {
     *("_name_or_path", "architectures", "transformers_version"),
@@ -75,7 +110,12 @@ class HuggingFaceFile:
             self.source = os.path.join(directory, INDEX_FILE)
             stored = _open_shards(self.source)
         self._stored = {_modern(key): place for key, place in stored.items()}
-        for copy, original in _TIED.items():
+        is_gpt = names.GPT_TABLES[1] in self._stored
+        self._lm_head = {
+            "lm_head.weight": names.GPT_TABLES[0] if is_gpt else _GPT_2_TABLE
+        }
+        tied = {**_TIED, **self._lm_head}
+        for copy, original in tied.items():
             if copy in self._stored and original not in self._stored:
                 self._stored[original] = self._stored[copy]
         self.shapes = {
@@ -83,19 +123,31 @@ class HuggingFaceFile:
             for name, (file, key) in self._stored.items()
         }
         self.states = frozenset(filter(_BUFFERS.search, self.shapes))
+        if "score.weight" in self.shapes:  # their classifier has no bias, GPT's has
+            self.shapes.setdefault("score.bias", self.shapes["score.weight"][:1])
+        table, rest = names.GPT_TABLES
+        if table in self.shapes and rest in self.shapes:  # one table in models here
+            (tokens, width), (positions, _) = self.shapes[table], self.shapes.pop(rest)
+            self.shapes[table] = tokens + positions, width
 
     def sizes(self):
         """Those of the config that the shapes say."""
         return names.sizes(self.shapes, self.format)
 
     def read(self, name):
-        """The array of a names.Name; a ValueError if the masked-LM head is not tied."""
+        """The array of a names.Name; a ValueError if a head of tokens is not tied."""
         if name.path == "masked_lm/bias":
-            self._check_ties()
-        value = self._array(name.hugging_face)
-        return value.T if name.is_transposed else value
+            self._check_ties(_TIED)
+        if name.path in names.TOKEN_TABLES:
+            self._check_ties(self._lm_head)
+        value = name.from_hugging_face(self._array(name.hugging_face))
+        if name.path == names.GPT_TABLE:
+            value = np.concatenate([value, self._array(names.GPT_TABLES[1])])
+        return value
 
     def _array(self, key):
+        if key == "score.bias" and key not in self._stored:
+            return np.zeros(self.shapes[key], np.float32)
         file, stored = self._stored[key]
         if (kind := file.get_slice(stored).get_dtype()) not in _TYPES:
             raise ValueError(
@@ -104,15 +156,15 @@ class HuggingFaceFile:
             )
         return file.get_tensor(stored)
 
-    def _check_ties(self):
-        for copy, original in _TIED.items():
+    def _check_ties(self, tied):
+        for copy, original in tied.items():
             if copy in self.shapes and not np.array_equal(
                 self._array(copy), self._array(original)
             ):
                 raise ValueError(
-                    f"{self.source}: {copy} differs from {original}; a masked-LM head "
+                    f"{self.source}: {copy} differs from {original}; a head of tokens "
                     "with a table of its own has no counterpart here: leave it out "
-                    "with --head=none"
+                    "with --head=none, or from the file"
                 )
 
 
@@ -151,11 +203,11 @@ def _open_shards(index):
 
 def _modern(key):
     """A name as the current library writes it."""
-    for old, new in _OLD_NORMS.items():
+    for old, new in _RENAMED.items():
         key = key.replace(old, new)
-    # A bare encoder (BertModel, sentence-transformers) leaves out the prefix.
-    bare = key.startswith(("embeddings.", "encoder.", "pooler."))
-    return f"bert.{key}" if bare else key
+    # A bare network (BertModel, GPT2Model, sentence-transformers) has no prefix.
+    prefixes = (prefix for prefix, parts in _BARE.items() if key.startswith(parts))
+    return next(prefixes, "") + key
 
 
 def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_out=()):
@@ -171,9 +223,11 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
     tensors = {}
     for name, variable in names.named_variables(model):
         if name.google not in left_out:
-            value = np.asarray(variable)
-            value = np.ascontiguousarray(value.T if name.is_transposed else value)
-            tensors[name.hugging_face] = value
+            value = name.to_hugging_face(np.asarray(variable))
+            if name.path == names.GPT_TABLE:
+                value, rest = np.split(value, [model.config.vocab_size])
+                tensors[names.GPT_TABLES[1]] = np.ascontiguousarray(rest)
+            tensors[name.hugging_face] = np.ascontiguousarray(value)
     # Their library refuses a file that does not say which library it is for.
     safetensors.numpy.save_file(
         tensors, os.path.join(directory, WEIGHTS_FILE), metadata={"format": "pt"}
@@ -200,7 +254,11 @@ def described(model, left_out=()):
     extra = {k: v for k, v in model.config.extra.items() if k not in _OF_THE_FILE}
     rows = [name for name, _ in names.named_variables(model)]
     parts = {name.path.split("/")[0] for name in rows if name.google not in left_out}
-    extra["architectures"] = [_ARCHITECTURES[tuple(sorted(parts - {"bert"}))]]
+    heads, kind = tuple(sorted(parts - {model.config.network})), model.config.kind
+    known = _ARCHITECTURES[kind]
+    extra["architectures"] = [known.get(heads, known[()])]
+    if kind == "BERT" and model.config.is_left_to_right and heads == ("masked_lm",):
+        extra["architectures"] = [_LEFT_TO_RIGHT_BERT]
     return dataclasses.replace(model.config, extra=extra)
 
 
@@ -260,10 +318,17 @@ def tokenizer_vocabulary(path):
 
 
 def tokenizer_config(config, tokenizer):
-    """The content of a tokenizer_config.json beside a vocab.txt."""
-    return {
+    """The content of a tokenizer_config.json beside a vocabulary."""
+    settings = {
         **tokenizer.settings(),
         "model_max_length": config.max_position_embeddings,
+    }
+    if config.kind != "BERT":
+        is_gpt_2 = config.kind == "GPT-2"
+        named = "GPT2Tokenizer" if is_gpt_2 else "OpenAIGPTTokenizer"
+        return {**settings, "tokenizer_class": named}
+    return {
+        **settings,
         "strip_accents": None,  # as do_lower_case says
         "tokenize_chinese_chars": True,
         "tokenizer_class": "BertTokenizer",

@@ -15,8 +15,7 @@ import h5py
 import keras
 import numpy as np
 
-from modeling import config as config_lib
-from modeling import keras_configs, models
+from modeling import gpt_config, keras_configs, models
 from modeling.checkpoints import names
 
 MODEL_FILE = "model.keras"
@@ -31,6 +30,13 @@ _GROUPS = {
     "tagger": ("tagger", "tagger_head"),
     "span": ("span", "span_head"),
     "pretraining": ("masked_lm", "masked_lm_head"),
+    "language_model": ("tied_head",),
+}
+# The network that has so many tables, and these in their order.
+_TABLES = {
+    1: ("gpt", "word_and_position_embeddings"),
+    2: ("gpt", "word_embeddings", "position_embeddings"),
+    3: ("bert", *(f"{kind}_embeddings" for kind in ("word", "token_type", "position"))),
 }
 _BLOCKS = "blocks"  # the group of a network's layers
 
@@ -60,7 +66,8 @@ class KerasFile:
         """Those of the config, from the header of the file."""
         if self.source.endswith(MODEL_ENDING):
             config = stored_config(self.source)
-            return {key: getattr(config, key) for key in (*names.SIZES, names.DEPTH)}
+            keys = (*names.SIZES[config.kind], names.DEPTH, names.KIND)
+            return {key: getattr(config, key) for key in keys}
         return _read(self.source, lambda: _sizes(self.source))
 
     def read(self, name):
@@ -92,7 +99,7 @@ def load(path, config=None):
     head, num_classes, depth = _read(path, lambda: _shape(path))
     if depth != config.num_hidden_layers:
         raise ValueError(
-            f"{path}: holds {depth} layers of BERT, but its config says "
+            f"{path}: holds {depth} layers of {config.kind}, but its config says "
             f"num_hidden_layers={config.num_hidden_layers}; give the config file of "
             "this checkpoint"
         )
@@ -124,7 +131,7 @@ def _check_room(path, model):
 
 
 def stored_config(path):
-    """The config.BertConfig in a .keras file; a ValueError if the model is not ours."""
+    """The config in a .keras file; a ValueError if the model is not ours."""
 
     def read():
         with zipfile.ZipFile(path) as archive:
@@ -140,7 +147,7 @@ def stored_config(path):
             f"{path}: holds a Keras model {name}, which is none of modeling/models.py "
             f"({', '.join(sorted(known))})"
         )
-    return _read(path, lambda: config_lib.BertConfig(**raw["config"]))
+    return _read(path, lambda: gpt_config.of_values(raw["config"]))
 
 
 def _shape(path):
@@ -149,31 +156,38 @@ def _shape(path):
         found = []
         file.visit(found.append)
         depth = sum(name.split("/")[-2:-1] == [_BLOCKS] for name in found)
+        has_order = any("output_projection" in name.split("/")[:2] for name in found)
         for head, groups in _GROUPS.items():
             for name in found:
                 if name.split("/")[-1] in groups:
-                    kernel = f"{name}/logits/vars/0"
-                    width = file[kernel].shape[0] if kernel in file else None
+                    bias = f"{name}/logits/vars/1"
+                    width = file[bias].shape[0] if bias in file else None
+                    if head == "pretraining" and not has_order:
+                        head = "language_model"
                     return head, width, depth
     return "none", None, depth
 
 
 def _sizes(path):
     """The sizes in a .weights.h5: of its tables, its first layer, and how many."""
-    tables = ("word", "token_type", "position")  # in the order of layers.Embeddings
-    keys = {f"embeddings/vars/{i}": f"{tables[i]}_embeddings" for i in range(3)}
+    tables, inner = {}, None
     with h5py.File(path) as file:
-        shapes = {}
 
         def visit(name, item):
+            nonlocal inner
             parts = name.split("/")
             if shape := getattr(item, "shape", None):
-                if (key := "/".join(parts[-3:])) in keys:
-                    shapes[f"bert/embeddings/{keys[key]}"] = shape
+                if parts[-3:-1] == ["embeddings", "vars"]:
+                    tables[int(parts[-1])] = shape
                 if parts[-3:] == ["ffn_in", "vars", "1"]:
-                    shapes["bert/block_0/ffn_in/bias"] = shape
+                    inner = shape
 
         file.visititems(visit)
+    network, *of_tables = _TABLES.get(len(tables), ("bert",))
+    shapes = {
+        f"{network}/embeddings/{table}": tables[i] for i, table in enumerate(of_tables)
+    }
+    shapes[f"{network}/block_0/ffn_in/bias"] = inner
     return {**names.sizes(shapes, "keras"), names.DEPTH: _shape(path)[2]}
 
 

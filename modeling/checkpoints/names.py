@@ -1,8 +1,9 @@
-"""The names of every variable, here, in Google's and in Hugging Face's checkpoints.
+"""The names of every variable, here, in the original's and in Hugging Face's files.
 
-One table converts both ways. Paths are those of Keras without the model's own name;
-`{i}` is the layer number from 0. Hugging Face stores the kernels of its Linear layers
-transposed ([out, in]); the rows that say so are transposed on the way.
+One table of each network converts both ways. Paths are those of Keras without the
+model's own name; `{i}` is the layer number from 0. Hugging Face stores the kernels of
+its Linear layers transposed ([out, in]), and those of GPT's convolutions without their
+first axis; the rows that say so are changed on the way.
 """
 
 import dataclasses
@@ -10,16 +11,39 @@ import itertools
 import re
 
 # The number of a layer in a key of any format.
-_LAYER = re.compile(r"^bert[./](?:encoder[./]layer[._]|block_)(\d+)[./]")
-DEPTH = "num_hidden_layers"
-# Which axis of which variable each other size of the config gives.
+_LAYER = re.compile(
+    r"^(?:bert[./](?:encoder[./]layer[._]|block_)|gpt/block_|model/h|transformer\.h\.)"
+    r"(\d+)[./]"
+)
+DEPTH, KIND = "num_hidden_layers", "kind"
+# Which axis of which variable each other size of the config gives, by network.
 SIZES = {
-    "vocab_size": ("bert/embeddings/word_embeddings", 0),
-    "hidden_size": ("bert/embeddings/word_embeddings", 1),
-    "intermediate_size": ("bert/block_0/ffn_in/bias", 0),
-    "max_position_embeddings": ("bert/embeddings/position_embeddings", 0),
-    "type_vocab_size": ("bert/embeddings/token_type_embeddings", 0),
+    "BERT": {
+        "vocab_size": ("bert/embeddings/word_embeddings", 0),
+        "hidden_size": ("bert/embeddings/word_embeddings", 1),
+        "intermediate_size": ("bert/block_0/ffn_in/bias", 0),
+        "max_position_embeddings": ("bert/embeddings/position_embeddings", 0),
+        "type_vocab_size": ("bert/embeddings/token_type_embeddings", 0),
+    },
+    "GPT": {
+        "num_table_rows": ("gpt/embeddings/word_and_position_embeddings", 0),
+        "hidden_size": ("gpt/embeddings/word_and_position_embeddings", 1),
+        "intermediate_size": ("gpt/block_0/ffn_in/bias", 0),
+    },
+    "GPT-2": {
+        "vocab_size": ("gpt/embeddings/word_embeddings", 0),
+        "hidden_size": ("gpt/embeddings/word_embeddings", 1),
+        "intermediate_size": ("gpt/block_0/ffn_in/bias", 0),
+        "max_position_embeddings": ("gpt/embeddings/position_embeddings", 0),
+    },
 }
+# GPT's one table: its tokens, then its positions, which Hugging Face stores apart.
+GPT_TABLE = "gpt/embeddings/word_and_position_embeddings"
+GPT_TABLES = ("transformer.tokens_embed.weight", "transformer.positions_embed.weight")
+# Tables of GPT and GPT-2 that get rows for special tokens, behind their other tokens,
+# and at most how many.
+TOKEN_TABLES = (GPT_TABLE, "gpt/embeddings/word_embeddings")
+NEW_TOKENS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +54,19 @@ class Name:
     google: str
     hugging_face: str
     is_transposed: bool = False
+    is_convolution: bool = False
+
+    def from_hugging_face(self, value):
+        """The array of the variable, from that of a file."""
+        if self.is_convolution:
+            return value[None]
+        return value.T if self.is_transposed else value
+
+    def to_hugging_face(self, value):
+        """The array of a file, from that of the variable."""
+        if self.is_convolution:
+            return value[0]
+        return value.T if self.is_transposed else value
 
     def key(self, format):
         """The name in files of a format: google, hugging_face or keras."""
@@ -92,6 +129,51 @@ def _block(i):
     return rows
 
 
+def _gpt_layer(i):
+    rows = []
+    for path, name in (
+        ("attention/query_key_value", "attn/c_attn"),
+        ("attention/output", "attn/c_proj"),
+        ("attention_norm", "ln_1"),
+        ("ffn_in", "mlp/c_fc"),
+        ("ffn_out", "mlp/c_proj"),
+        ("ffn_norm", "ln_2"),
+    ):
+        build = _gpt_norm if path.endswith("norm") else _gpt_dense
+        rows += build(f"gpt/block_{i}/{path}", f"h{i}/{name}", f"h.{i}/{name}")
+    return rows
+
+
+def _gpt_dense(path, google, hugging_face):
+    google, theirs = f"model/{google}", _gpt_key(hugging_face)
+    kernel = Name(f"{path}/kernel", f"{google}/w", f"{theirs}.weight")
+    return (
+        dataclasses.replace(kernel, is_convolution=True),
+        Name(f"{path}/bias", f"{google}/b", f"{theirs}.bias"),
+    )
+
+
+def _gpt_norm(path, google, hugging_face):
+    google, theirs = f"model/{google}", _gpt_key(hugging_face)
+    return (
+        Name(f"{path}/gamma", f"{google}/g", f"{theirs}.weight"),
+        Name(f"{path}/beta", f"{google}/b", f"{theirs}.bias"),
+    )
+
+
+def _gpt_key(name):
+    return f"transformer.{name.replace('/', '.')}"
+
+
+_GPT_EMBEDDINGS = {
+    "GPT": (Name(GPT_TABLE, "model/we", GPT_TABLES[0]),),
+    "GPT-2": tuple(
+        Name(f"gpt/embeddings/{path}", f"model/{name}", f"transformer.{name}.weight")
+        for path, name in (("word_embeddings", "wte"), ("position_embeddings", "wpe"))
+    ),
+}
+_GPT_END = _gpt_norm("gpt/final_norm", "ln_f", "ln_f")  # of GPT-2
+
 _POOLER = _dense("bert/pooler", "bert/pooler/dense", "bert.pooler.dense")
 
 # The output layers of the heads, by the path under which a model holds them.
@@ -114,12 +196,26 @@ _HEADS = (
 )
 
 
-def encoder(num_layers):
-    """The rows of embeddings and layers, without the pooler."""
-    return [
-        *_EMBEDDINGS,
-        *itertools.chain.from_iterable(map(_block, range(num_layers))),
-    ]
+# GPT has a classifier of its own; Hugging Face's has no bias.
+_GPT_HEADS = (
+    Name("classifier/logits/kernel", "model/clf/w", "score.weight", True),
+    Name("classifier/logits/bias", "model/clf/b", "score.bias"),
+    *(row for row in _HEADS if not row.path.startswith("classifier/")),
+)
+
+
+def encoder(kind, num_layers):
+    """The rows of embeddings and layers of a network, without a pooler."""
+    if kind == "BERT":
+        return [*_EMBEDDINGS, *itertools.chain(*map(_block, range(num_layers)))]
+    layers = itertools.chain(*map(_gpt_layer, range(num_layers)))
+    end = _GPT_END if kind == "GPT-2" else ()
+    return [*_GPT_EMBEDDINGS[kind], *layers, *end]
+
+
+def heads(network):
+    """The rows of the output layers of all heads of bert or gpt, by path."""
+    return {row.path: row for row in (_HEADS if network == "bert" else _GPT_HEADS)}
 
 
 def masked_lm():
@@ -134,15 +230,25 @@ def layer_of(key):
 
 
 def sizes(shapes, format):
-    """{key of the config: number}, as far as the shapes of a file say it."""
-    found = {}
-    rows = {row.path: row for row in encoder(1)}
-    for size, (path, axis) in SIZES.items():
-        shape = shapes.get(rows[path].key(format), ())
-        if len(shape) > axis:
-            found[size] = shape[axis]
+    """{key of the config: number}, as far as the shapes of a file say it, and the kind.
+
+    {} if they are of no network.
+    """
     layers = {layer_of(key) for key in shapes} - {None}
-    return {**found, DEPTH: max(layers) + 1} if layers else found
+    for kind, of_kind in SIZES.items():
+        rows = {row.path: row for row in encoder(kind, 1)}
+        if not any(row.key(format) in shapes for row in rows.values()):
+            continue
+        own = (*_GPT_EMBEDDINGS["GPT-2"], *_GPT_END)  # names of layers are not
+        if kind == "GPT" and any(row.key(format) in shapes for row in own):
+            continue
+        found = {KIND: kind, **({DEPTH: max(layers) + 1} if layers else {})}
+        for size, (path, axis) in of_kind.items():
+            shape = shapes.get(rows[path].key(format), ())
+            if len(shape) > axis:
+                found[size] = shape[axis]
+        return found
+    return {}
 
 
 def listing(keys):
@@ -153,7 +259,8 @@ def listing(keys):
     named = of_layers.pop(None, [])
     whole = []
     for layer, its in sorted(of_layers.items()):
-        if len(its) < len(_block(layer)):
+        is_bert = its[0].startswith("bert")
+        if len(its) < len(_block(layer) if is_bert else _gpt_layer(layer)):
             named += its
         else:
             whole.append(layer)
@@ -175,10 +282,12 @@ def _ranges(numbers):
 
 def table(paths):
     """The rows of variables, in the order of their paths (see `relative_path`)."""
-    layers = {int(m[1]) for p in paths if (m := re.match(r"bert/block_(\d+)/", p))}
-    rows = {row.path: row for row in (*_EMBEDDINGS, *_POOLER, *_HEADS)}
-    for i in layers:
-        rows.update((row.path, row) for row in _block(i))
+    layers = {int(m[1]) for p in paths if (m := re.match(r"\w+/block_(\d+)/", p))}
+    is_bert = not any(path.startswith("gpt/") for path in paths)
+    every = [_POOLER, heads("bert" if is_bert else "gpt").values()]
+    for kind in ("BERT",) if is_bert else ("GPT", "GPT-2"):
+        every.append(encoder(kind, max(layers, default=-1) + 1))
+    rows = {row.path: row for row in itertools.chain(*every)}
     return [rows[path] for path in paths]
 
 
@@ -198,4 +307,4 @@ def named_variables(model):
 
 def is_head(path):
     """Whether a variable belongs to a head and not to the encoder."""
-    return not path.startswith("bert/")
+    return not path.startswith(("bert/", "gpt/"))

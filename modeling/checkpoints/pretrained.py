@@ -8,10 +8,13 @@ import tensorflow as tf
 from absl import logging
 
 from contract import file_names, json_files
-from modeling import config as config_lib
+from modeling import gpt_config
 from modeling.checkpoints import checkpoint, hugging_face, names
 
-CONFIG_FILES = (file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG)
+CONFIG_FILES = (
+    *(file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG),
+    *(file_names.HPARAMS, file_names.PARAMETER_SHAPES),
+)
 SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128 rows
 
 
@@ -34,9 +37,11 @@ def locate(spec, name="--pretrained"):
 
     Args:
         spec: directory of Google's zip (bert_config.json, vocab.txt, bert_model.ckpt),
-            of Hugging Face (config.json, vocab.txt, model.safetensors), of an earlier
-            run, or the id of a model on Hugging Face's hub such as
-            google-bert/bert-base-uncased, which is downloaded once.
+            of GPT (params_shapes.json, encoder_bpe_40000.json) or GPT-2 (hparams.json,
+            encoder.json, model.ckpt) as released, of Hugging Face (config.json,
+            vocab.txt, model.safetensors), of an earlier run, or the id of a model on
+            Hugging Face's hub such as google-bert/bert-base-uncased, which is
+            downloaded once.
         name: what messages call it.
 
     Raises:
@@ -44,7 +49,8 @@ def locate(spec, name="--pretrained"):
     """
     found = look_in(spec, name)
     if not found.config_file or not found.vocab_file:
-        missing = file_names.VOCAB if found.config_file else " or ".join(CONFIG_FILES)
+        missing = " or ".join(CONFIG_FILES[:2])
+        missing = file_names.VOCAB if found.config_file else missing
         others = "--bert_config_file, --vocab_file and --init_checkpoint one by one"
         others = f", or give {others}" if name == "--pretrained" else ""
         raise ValueError(
@@ -84,7 +90,7 @@ def files(config, tokenizer):
 
     Without a tokenizer that is the config alone.
     """
-    texts = {file_names.BERT_CONFIG: config.to_json_string()}
+    texts = {config.file_name: config.to_json_string()}
     if tokenizer is None:
         return texts
     return texts | tokenizer.files()
@@ -163,7 +169,7 @@ def _download(hub_id, name):
             "Hugging Face's hub needs a package: pip install huggingface_hub"
         ) from error
     files = [
-        *CONFIG_FILES,
+        *CONFIG_FILES[:2],
         *(file_names.VOCAB, file_names.TOKENIZER_CONFIG),
         *(file_names.ADDED_TOKENS, file_names.SPECIAL_TOKENS),
         *(file_names.TOKENIZER, file_names.VOCAB_JSON, file_names.MERGES_TXT),
@@ -179,8 +185,8 @@ def _download(hub_id, name):
 
 
 def read_config(path):
-    """BertConfig.from_json_file of a local or remote path; logs unknown keys."""
-    read = config_lib.BertConfig.from_json_file(path, _open)
+    """gpt_config.read of a local or remote path; logs unknown keys."""
+    read = gpt_config.read(path, _open)
     if unknown := read.unknown_keys():
         logging.warning(
             "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)
@@ -203,13 +209,17 @@ def _open(path, mode):
 def open_config(files, vocab_size, max_seq_length):
     """The config, if it fits vocabulary, length, checkpoint and memory.
 
-    `files` is a training.flags.model_flags.ModelFiles; vocab_size may be None.
+    `files` is a training.flags.model_flags.ModelFiles; vocab_size may be None. A GPT or
+    GPT-2 gets rows for up to 3 special tokens that the vocabulary has and it has not.
 
     Raises:
         ValueError: as in `check_sizes`, `check_memory` and comparison.check.
     """
     config = read_config(files.config_file)
     known = config.vocab_size if vocab_size is None else vocab_size
+    more = known - config.vocab_size
+    if config.network == "gpt" and 0 < more <= names.NEW_TOKENS:
+        config = dataclasses.replace(config, vocab_size=known)
     check_sizes(config, known, files, max_seq_length)
     if is_there(files.init_checkpoint):
         checkpoint.check(
@@ -259,7 +269,8 @@ def check_sizes(config, vocab_size, files, max_seq_length):
         )
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(
-            f"Cannot use sequence length {max_seq_length} because the BERT model was "
-            f"only trained up to sequence length {config.max_position_embeddings} "
-            f"(max_position_embeddings in {files.config_file}); lower --max_seq_length"
+            f"Cannot use sequence length {max_seq_length} because the {config.kind} "
+            "model was only trained up to sequence length "
+            f"{config.max_position_embeddings} (max_position_embeddings in "
+            f"{files.config_file}); lower --max_seq_length"
         )

@@ -1,13 +1,23 @@
 """Models all of whose weights are random, so that none is equal by chance."""
 
+import dataclasses
+
 import numpy as np
 
 from modeling import models
 from modeling.checkpoints import names
 
 
+def fitting(config, head):
+    """The config, left to right where the head wants that."""
+    if head != "language_model" or config.is_left_to_right:
+        return config
+    return dataclasses.replace(config, attention="causal")
+
+
 def random_model(config, head="classifier", num_classes=3, seed=1):
     """A model none of whose variables has the value that it is born with."""
+    config = fitting(config, head)
     model = models.build(head, num_classes, config)
     rng = np.random.default_rng(seed)
     for variable in model.trainable_variables:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from modeling import models
 from modeling.checkpoints import keras_files
+from tests.modeling import random_weights
 
 LAYERS = 2
 
@@ -25,6 +26,7 @@ def shallow_config(tiny_config):
 def build(config, head, recompute):
     keras.utils.set_random_seed(5)
     classes = 3 if head in models.CLASS_HEADS else None
+    config = random_weights.fitting(config, head)
     return models.build(head, classes, config, recompute=recompute)
 
 

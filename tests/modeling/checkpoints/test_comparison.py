@@ -158,7 +158,9 @@ def test_weights_that_are_not_finite_are_named(
     kept = values(again)
     with pytest.raises(ValueError) as caught:
         checkpoint.load(again, tmp_path / path.name)
-    (row,) = (r for r in names.encoder(2) if r.path == "bert/block_1/ffn_in/kernel")
+    (row,) = (
+        r for r in names.encoder("BERT", 2) if r.path == "bert/block_1/ffn_in/kernel"
+    )
     key = row.key(form if form in ("google", "hugging_face") else "keras")
     said = f"{path.name}: {key} has 2 of 384 numbers that are nan or infinite in float"
     assert said in str(caught.value)
