@@ -79,7 +79,7 @@ class Gpt2Tokenizer(_BytePairTokenizer):
 
     def token_bytes(self) -> list[bytes]:
         """The bytes that each token stands for, by id."""
-        values = {char: byte for byte, char in enumerate(_BYTE_CHARS)}
+        values = {char: byte for byte, char in enumerate(BYTE_CHARS)}
         return [
             bytes(map(values.__getitem__, token))
             if values.keys() >= set(token)
@@ -105,7 +105,7 @@ class Gpt2Tokenizer(_BytePairTokenizer):
 
     @functools.cached_property
     def _table(self):
-        return byte_pair_graph.table(self._ids, self.merges, _BYTE_CHARS)
+        return byte_pair_graph.table(self._ids, self.merges, BYTE_CHARS)
 
     def _eager(self):
         return self._rows_to_ids  # which is compiled, once for all tokenizers
@@ -148,6 +148,7 @@ class GptTokenizer(_BytePairTokenizer):
                 f"the vocabulary of {self.vocab_size} tokens lacks {UNKNOWN}; give "
                 "the one of the checkpoint"
             )
+        self.unk_id = self._ids[UNKNOWN]
         self.words = words
         self._split = gpt_words.splitter() if words == ORIGINAL else None
         self._pairs = tokenizers.Tokenizer(
@@ -222,4 +223,9 @@ def _byte_chars() -> str:
     return "".join(chr(b if b in seen else next(hidden)) for b in range(256))
 
 
-_BYTE_CHARS = _byte_chars()
+BYTE_CHARS = _byte_chars()
+
+
+def spelled(text: str) -> str:
+    """A text in the characters that stand for its bytes in a byte-level vocabulary."""
+    return "".join(map(BYTE_CHARS.__getitem__, text.encode("utf-8")))

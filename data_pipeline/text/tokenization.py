@@ -81,6 +81,7 @@ class Tokenizer:
         start_id, delimiter_id, end_id: What packing puts before a text, after each but
             the last, and after the last; None where the vocabulary lacks it.
         document_end_id: What separates documents of a corpus; None where nothing does.
+        unk_id: What stands for a word that cannot be spelled; None where all can be.
     """
 
     in_graph = True
@@ -88,6 +89,7 @@ class Tokenizer:
     delimiter_id: int | None
     end_id: int | None
     document_end_id: int | None
+    unk_id: int | None = None
 
     def __init__(self, vocab: Sequence[str], do_lower_case: bool):
         """Sets the tokens by id."""
@@ -173,6 +175,8 @@ class BertTokenizer(Tokenizer):
     tokens by id; `mask_id` is None where the vocabulary has no [MASK]. `added_tokens`
     are those of `vocab` that were added to it: they are found anywhere in a text.
     """
+
+    unk_id: int
 
     def __init__(
         self,
