@@ -101,11 +101,12 @@ class Gpt2Tokenizer(_BytePairTokenizer):
 
     @functools.cached_property
     def _spelled(self):
-        return np.array(self.token_bytes(), object)
+        return tokenization.constant(self.token_bytes())
 
     @functools.cached_property
     def _table(self):
-        return byte_pair_graph.table(self._ids, self.merges, BYTE_CHARS)
+        table = byte_pair_graph.table(self._ids, self.merges, BYTE_CHARS)
+        return byte_pair_graph.Table(*map(tokenization.constant, table))
 
     def _eager(self):
         return self._rows_to_ids  # which is compiled, once for all tokenizers
@@ -188,7 +189,8 @@ class GptTokenizer(_BytePairTokenizer):
     def _spelled(self):
         ends = (START, DELIMITER, END)
         tokens = [f"{t} " if t in ends else t for t in self.vocab]
-        return [t.replace(byte_pair_files.END_OF_WORD, " ") for t in tokens]
+        spelled = [t.replace(byte_pair_files.END_OF_WORD, " ") for t in tokens]
+        return tokenization.constant(spelled)
 
     def _eager(self):
         return self._rows_to_ids
@@ -196,8 +198,8 @@ class GptTokenizer(_BytePairTokenizer):
     def _rows_to_ids(self, texts):
         if not tf.executing_eagerly():
             raise ValueError(
-                "the tokenizer of GPT finds words in Python, so a graph cannot contain "
-                "it; tokenize before, and export for ids: --export_inputs=ids"
+                "the tokenizer of GPT finds words in Python, so no graph can contain "
+                "it; tokenize before, and give the graph ids"
             )
         strings = [text.decode("utf-8", "replace") for text in texts.numpy()]
         if self._split is None:

@@ -70,6 +70,12 @@ def read_vocab(vocab_file: str) -> list[str]:
     return tokens
 
 
+def constant(value: Any) -> tf.Tensor:
+    """A tensor on the CPU that eager code and graphs share, whoever asks first."""
+    with tf.init_scope(), tf.device("CPU:0"):
+        return tf.constant(value)
+
+
 class Tokenizer:
     """What tokenizers of every network have.
 
@@ -231,7 +237,7 @@ class BertTokenizer(Tokenizer):
         """The texts [B] of int32 ids [B, (S)]: words with a space between them."""
         with tf.device("CPU:0"):
             words = tf.strings.reduce_join(
-                tf.gather(self.vocab, ids), axis=-1, separator=" "
+                tf.gather(self._spelled, ids), axis=-1, separator=" "
             )
             return tf.strings.regex_replace(words, f" {CONTINUATION}", "")
 
@@ -259,6 +265,10 @@ class BertTokenizer(Tokenizer):
             ids = {token: self.vocab.index(token) for token in self.added_tokens}
             texts[file_names.ADDED_TOKENS] = json.dumps(ids) + "\n"
         return texts
+
+    @functools.cached_property
+    def _spelled(self):
+        return constant(self.vocab)
 
     @functools.cached_property
     def _word_pieces(self):
