@@ -12,6 +12,7 @@ from tokenizers import models, pre_tokenizers
 
 from data_pipeline import tokenization as command
 from data_pipeline.text import gpt_tokenizers, tokenization, vocabulary_checks
+from tests.serving import exported_ops
 
 OPEN = vocabulary_checks.open_vocabulary
 SPECIAL = ["_start_", "_delimiter_", "_classify_"]
@@ -332,6 +333,9 @@ def test_gpt2_tokenizes_and_decodes_in_an_exported_graph(tiny_gpt2, tmp_path):
         autograph=False,
     )
     tf.saved_model.save(module, str(tmp_path))
+    found, compiled = exported_ops.operations(tmp_path)
+    assert found - exported_ops.ALLOWED == set()
+    assert compiled == []
     loaded = tf.saved_model.load(str(tmp_path))
     texts = ["It's  1 \u00e9t\u00e9\n there's", ""]
     ids = tiny_gpt2.tokenize(texts)
