@@ -1,11 +1,13 @@
-"""Learns a WordPiece vocabulary from raw text, for pretraining in any language.
+"""Learns a vocabulary from raw text: BERT's word pieces, or GPT-2's byte pairs.
 
-google-research/bert never published its own; see docs/pretraining.md.
+google-research/bert never published its own; see docs/pretraining.md. Byte pairs are a
+vocab.json and a merges.txt, as Hugging Face has them; see docs/left_to_right.md.
 
     python build_vocab.py --input_file='corpus/*.txt' --output_file=vocab.txt
 """
 
 import dataclasses
+import functools
 import os
 import tempfile
 
@@ -14,6 +16,9 @@ from absl import flags
 from training.flags import command_line
 
 FLAGS = flags.FLAGS
+WORD_PIECE, BYTE_PAIR = "word_piece", "byte_pair"
+# Flags that say something of word pieces alone.
+OF_WORD_PIECES = ("do_lower_case", "num_unused_tokens", "min_character_frequency")
 
 
 def define_flags():
@@ -38,6 +43,13 @@ def define_flags():
 @command_line.heading("Model and vocabulary")
 def _define_vocabulary():
     integer = flags.DEFINE_integer
+    flags.DEFINE_enum(
+        "kind",
+        WORD_PIECE,
+        [WORD_PIECE, BYTE_PAIR],
+        "word_piece: BERT's. byte_pair: GPT-2's, which spells every text, cased and "
+        "without losing anything, and ends in <|endoftext|>.",
+    )
     integer("vocab_size", 30522, "Most entries that the vocabulary has.", lower_bound=6)
     flags.DEFINE_bool(
         "do_lower_case",
@@ -68,7 +80,10 @@ def _define_vocabulary():
 @command_line.heading("Output")
 def _define_output():
     flags.DEFINE_string(
-        "output_file", None, "The vocabulary to write, one entry a line."
+        "output_file",
+        None,
+        "The vocabulary to write, one entry a line. Of byte pairs: a vocab.json, and "
+        "merges.txt beside it.",
     )
     flags.DEFINE_string(
         "output_config_file",
@@ -84,9 +99,16 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import joblib
 
-from contract import atomic_files
-from data_pipeline.corpus import byte_ranges, processes, word_counts, wordpiece_learning
+from contract import atomic_files, file_names
+from data_pipeline.corpus import (
+    byte_pair_learning,
+    byte_ranges,
+    processes,
+    word_counts,
+    wordpiece_learning,
+)
 from data_pipeline.files import file_patterns
+from data_pipeline.text import byte_pair_files, tokenization
 from modeling.checkpoints import pretrained
 from terminal import progress
 from training import errors
@@ -108,6 +130,30 @@ def base_config():
     return pretrained.read_config(FLAGS.base_config_file)
 
 
+def check_kind():
+    """Refuses flags that do not belong to the kind of the vocabulary."""
+    if FLAGS.kind == WORD_PIECE:
+        return
+    for name in OF_WORD_PIECES:
+        if FLAGS[name].present:
+            raise ValueError(
+                f"--{name} belongs to --kind={WORD_PIECE}; leave it out with "
+                f"--kind={FLAGS.kind}"
+            )
+    if not FLAGS.output_file.endswith(file_names.VOCAB_JSON):
+        raise ValueError(
+            f"--output_file={FLAGS.output_file}: the name of byte pairs ends in "
+            f"{file_names.VOCAB_JSON}; choose another"
+        )
+
+
+def outputs():
+    """The files to write: vocabulary, merges if there are some, config if asked for."""
+    is_pairs = FLAGS.kind == BYTE_PAIR
+    merges = byte_pair_files.merges_of(FLAGS.output_file) if is_pairs else ""
+    return [f for f in (FLAGS.output_file, merges, FLAGS.output_config_file) if f]
+
+
 def check_output(path, files):
     """Refuses a file that cannot be written, before hours of work for it."""
     if file_patterns.among([path], files):
@@ -118,6 +164,13 @@ def check_output(path, files):
 
 
 def learn(executor, num_workers, files):
+    """The tokenizer of the vocabulary that is learned, and what it is learned from."""
+    is_word_piece = FLAGS.kind == WORD_PIECE
+    split = (
+        word_counts.Words(FLAGS.do_lower_case)
+        if is_word_piece
+        else word_counts.Pieces()
+    )
     with (
         tempfile.TemporaryDirectory() as directory,
         progress.Progress("counting: range") as report,
@@ -127,7 +180,7 @@ def learn(executor, num_workers, files):
             byte_ranges.Corpus.of(plain),
             executor,
             num_workers,
-            do_lower_case=FLAGS.do_lower_case,
+            split=split,
             report=report,
         )
     if counts.dropped_below:
@@ -135,28 +188,38 @@ def learn(executor, num_workers, files):
             f"words seen less than {counts.dropped_below} times so far were dropped "
             f"while counting, to keep at most {word_counts.MAX_WORDS} in memory"
         )
+    say = functools.partial(print, flush=True)
+    if not is_word_piece:
+        return byte_pair_learning.learn(counts, FLAGS.vocab_size, say), counts
     vocab = wordpiece_learning.learn(
         counts,
         FLAGS.vocab_size,
         num_unused_tokens=FLAGS.num_unused_tokens,
         min_character_frequency=FLAGS.min_character_frequency,
-        report=lambda line: print(line, flush=True),
+        report=say,
     )
-    return vocab, counts
+    return tokenization.BertTokenizer(vocab, FLAGS.do_lower_case), counts
 
 
-def write(vocab, config):
-    if len(vocab) < FLAGS.vocab_size:
+def write(tokenizer, config):
+    size = tokenizer.vocab_size
+    if size < FLAGS.vocab_size:
         print(
-            f"the text gives only {len(vocab)} entries, less than "
+            f"the text gives only {size} entries, less than "
             f"--vocab_size={FLAGS.vocab_size}"
         )
-    atomic_files.write_text(FLAGS.output_file, "".join(f"{v}\n" for v in vocab))
-    print(f"wrote {FLAGS.output_file}")
+    written = tokenizer.files()
+    names = (
+        (file_names.VOCAB,)
+        if FLAGS.kind == WORD_PIECE
+        else (file_names.VOCAB_JSON, file_names.MERGES_TXT)
+    )
+    texts = [written[name] for name in names]
     if config:
-        config = dataclasses.replace(config, vocab_size=len(vocab))
-        atomic_files.write_text(FLAGS.output_config_file, config.to_json_string())
-        print(f"wrote {FLAGS.output_config_file}")
+        texts.append(dataclasses.replace(config, vocab_size=size).to_json_string())
+    for path, text in zip(outputs(), texts, strict=True):
+        atomic_files.write_text(path, text)
+        print(f"wrote {path}")
 
 
 def main(_):
@@ -168,15 +231,16 @@ def main(_):
         processes.start(num_workers) as executor,
     ):
         files = byte_ranges.find_files(FLAGS.input_file)
+        check_kind()
         config = base_config()
-        for path in filter(None, (FLAGS.output_file, FLAGS.output_config_file)):
+        for path in outputs():
             check_output(path, files)
-        vocab, counts = learn(executor, num_workers, files)
-        write(vocab, config)
-    spelled = wordpiece_learning.coverage(vocab, counts, FLAGS.do_lower_case)
+        tokenizer, counts = learn(executor, num_workers, files)
+        write(tokenizer, config)
+    spelled = wordpiece_learning.coverage(tokenizer, counts)
     print(f"  words = {counts.num_words}")
     print(f"  different_words = {len(counts.words)}")
-    print(f"  entries = {len(vocab)}")
+    print(f"  entries = {tokenizer.vocab_size}")
     print(f"  whole_word_share = {spelled.whole_share:.5f}")
     print(f"  unknown_word_share = {spelled.unknown_share:.5f}")
     print(f"  pieces_per_word = {spelled.pieces_per_word:.4f}")

@@ -176,7 +176,7 @@ def prepare():
         sentence_task=FLAGS.sentence_task,
         do_lower_case=FLAGS.do_lower_case,
         vocab_size=tokenizer.vocab_size,
-        vocab_digest=record_metadata.vocab_digest(tokenizer.vocab),
+        vocab_digest=record_metadata.vocab_digest(tokenizer.definition()),
         dupe_factor=1 if uses_once else FLAGS.dupe_factor,
         short_seq_prob=FLAGS.short_seq_prob,
         random_seed=FLAGS.random_seed,

@@ -15,7 +15,7 @@ def _define_flags():
     from absl import flags
 
     with command_line.heading("Model and vocabulary"):
-        flags.DEFINE_string("vocab_file", None, "Vocabulary, one token per line.")
+        flags.DEFINE_string("vocab_file", None, "The vocabulary, of whichever kind.")
         flags.DEFINE_bool("do_lower_case", True, "False for cased checkpoints.")
     with command_line.heading("Output"):
         flags.DEFINE_bool("ids", False, "Prints ids instead of tokens.")
@@ -30,13 +30,14 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import tensorflow as tf
 
-from data_pipeline.text.tokenization import BertTokenizer
+from data_pipeline.text import vocabulary_checks
+from data_pipeline.text.tokenization import Tokenizer
 
 BLOCK_BYTES = 1 << 20  # tokenized at a time
 
 
 def write_tokens(
-    source: BinaryIO, sink: BinaryIO, tokenizer: BertTokenizer, *, as_ids: bool = False
+    source: BinaryIO, sink: BinaryIO, tokenizer: Tokenizer, *, as_ids: bool = False
 ) -> None:
     """Writes a line of tokens, or ids, single spaces between them, for each line.
 
@@ -46,7 +47,6 @@ def write_tokens(
     vocab = range(tokenizer.vocab_size) if as_ids else tokenizer.vocab
     table = tf.constant([f" {token}" for token in vocab] + ["\n"])
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
     def lines_of_tokens(block):
         ids = tokenizer.tokenize(tf.strings.split(block, "\n"))[:-1]
         ends = tf.fill([ids.nrows(), 1], tokenizer.vocab_size)
@@ -78,7 +78,7 @@ def _main(argv: Sequence[str], vocab_file: str, do_lower_case: bool, ids: bool) 
             raise ValueError(
                 f"{len(argv) - 1} files given; give one, or - for standard input"
             )
-        tokenizer = BertTokenizer.from_file(vocab_file, do_lower_case)
+        tokenizer = vocabulary_checks.open_vocabulary(vocab_file, do_lower_case)
         if argv[1] == "-":
             write_tokens(sys.stdin.buffer, sys.stdout.buffer, tokenizer, as_ids=ids)
         else:

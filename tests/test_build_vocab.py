@@ -1,12 +1,14 @@
 """build_vocab.py from texts to vocab.txt and bert_config.json."""
 
 import gzip
+import json
 import pathlib
 import subprocess
 import sys
 
 import pytest
 import tensorflow as tf
+import tokenizers
 
 from data_pipeline.corpus import byte_ranges, processes, word_counts
 from data_pipeline.text import tokenization, vocabulary_checks
@@ -48,6 +50,19 @@ def build_from(source, tmp_path, *arguments, name="vocab.txt"):
     done = build(f"--input_file={source}", f"--output_file={output}", *arguments)
     assert done.code == 0, done.err
     return tokenization.read_vocab(str(output)), done
+
+
+def build_pairs(source, folder, *arguments):
+    """The tokenizer of byte pairs that the script learns, and what it printed."""
+    output = folder / "vocab.json"
+    done = build(
+        f"--input_file={source}",
+        f"--output_file={output}",
+        "--kind=byte_pair",
+        *arguments,
+    )
+    assert done.code == 0, done.err
+    return vocabulary_checks.open_vocabulary(str(output)), done
 
 
 def unknown_share(vocab, lower, lines):
@@ -102,7 +117,7 @@ def test_summary_says_how_the_corpus_is_spelled(corpus_file, tmp_path):
         byte_ranges.Corpus.of([str(corpus_file)]),
         processes.InThisProcess(),
         1,
-        do_lower_case=True,
+        split=word_counts.Words(True),
         report=lambda *_, **__: None,
     )
     tokenizer = tokenization.BertTokenizer(vocab)
@@ -141,6 +156,55 @@ def test_any_number_of_workers_and_files_gives_one_vocabulary(tmp_path, corpus_f
     (folder / "1.txt").write_text(text(0, 12), encoding="utf-8")
     other, _ = build_from(folder / "1.txt", tmp_path, "--vocab_size=190", name="b.txt")
     assert other != expected
+
+
+def test_byte_pairs_are_those_of_the_library(corpus_file, tmp_path):
+    """Which the library learns from the lines themselves, and by its own pattern."""
+    (tmp_path / "out").mkdir()
+    tokenizer, done = build_pairs(corpus_file, tmp_path / "out", "--vocab_size=360")
+    assert tokenizer.vocab_size == 360
+    assert tokenizer.vocab.index("<|endoftext|>") == tokenizer.document_end_id == 359
+    peer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    splitter = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    peer.pre_tokenizer = splitter
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=359,
+        min_frequency=2,
+        initial_alphabet=splitter.alphabet(),
+        show_progress=False,
+    )
+    peer.train_from_iterator([text()], trainer)
+    learned = json.loads(peer.to_str())["model"]
+    assert [list(pair) for pair in tokenizer.merges] == learned["merges"]
+    assert tokenizer.vocab[:-1] == sorted(learned["vocab"], key=learned["vocab"].get)
+    # GPT-2's own begins with the same bytes in the same order.
+    assert tokenizer.vocab[:3] == ["!", '"', "#"]
+    lost = "é 北 \x00 \U0001f600 never seen\r\n"
+    assert tokenizer.decode(tokenizer.tokenize(lost).numpy()) == lost
+    lines = dict(line.split(" = ") for line in done.out.splitlines() if " = " in line)
+    ids = tokenizer.tokenize(text()).numpy()
+    pieces = int(lines["  words"])
+    assert float(lines["  pieces_per_word"]) == pytest.approx(len(ids) / pieces, 1e-3)
+    assert float(lines["  unknown_word_share"]) == 0
+    assert f"wrote {tmp_path}/out/merges.txt" in done.out
+
+
+def test_any_number_of_files_gives_the_same_byte_pairs(tmp_path, corpus_file):
+    """Packed ones, too, and counted by two workers."""
+    expected, _ = build_pairs(corpus_file, tmp_path, "--vocab_size=350")
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    # Which range a document is in, and so which worker counts it, changes nothing.
+    (folder / "1.txt").write_text(text(0, 119) + "\n", encoding="utf-8")
+    (folder / "2.txt.gz").write_bytes(gzip.compress(text(119, 81).encode()))
+    whole = tmp_path / "whole.txt"
+    whole.write_text(text(0, 119) + "\n" + text(119, 81), encoding="utf-8")
+    one, _ = build_pairs(whole, tmp_path, "--vocab_size=350")
+    two, _ = build_pairs(f"{folder}/*", tmp_path, "--vocab_size=350")
+    assert one.merges == two.merges
+    other, _ = build_pairs(folder / "1.txt", tmp_path, "--vocab_size=350")
+    assert other.merges != two.merges
+    assert expected.vocab_size == 350
 
 
 def test_small_text_gives_what_it_has(corpus_file, tmp_path):
@@ -205,10 +269,22 @@ def wrong_input(tmp_path):
             [source, "--min_character_frequency=999999"],
             "--min_character_frequency=999999 leaves no character",
         ),
+        ([source, "--kind=byte_pair"], "vocab.txt: the name of byte pairs ends in voc"),
+        (
+            [source, "--kind=byte_pair", "--do_lower_case=false"],
+            "--do_lower_case belongs to --kind=word_piece; leave it out",
+        ),
+        (
+            [
+                *(source, "--kind=byte_pair", "--vocab_size=256"),
+                f"--output_file={tmp_path}/out/vocab.json",
+            ],
+            "--vocab_size=256 has no room for 256 bytes and <|endoftext|>; raise it to",
+        ),
     ]
 
 
-@pytest.mark.parametrize("number", range(13))
+@pytest.mark.parametrize("number", range(16))
 def test_wrong_input_is_one_line_and_writes_nothing(tmp_path, number):
     arguments, message = wrong_input(tmp_path)[number]
     before = tiny.listing(tmp_path)

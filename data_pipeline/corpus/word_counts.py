@@ -1,4 +1,4 @@
-"""Counts the words of a corpus: those that `BertTokenizer` spells with word pieces."""
+"""Counts the words of a corpus: those that a tokenizer spells with its tokens."""
 
 import collections
 import dataclasses
@@ -11,11 +11,33 @@ import numpy as np
 import tensorflow as tf
 
 from data_pipeline.corpus import byte_ranges
-from data_pipeline.text import normalization
+from data_pipeline.text import byte_pair_graph, normalization
 
 GROUP_BYTES = 1 << 22  # of a group of ranges, which a worker counts at a time
 # Different words in memory, about 150 bytes each, before the rarest are dropped.
 MAX_WORDS = 4_000_000
+
+
+# These are sent to workers, and equal ones share a compiled function.
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """Splits a content into the words that `BertTokenizer` spells with word pieces."""
+
+    do_lower_case: bool
+
+    def __call__(self, content: tf.Tensor) -> tf.Tensor:
+        """The words [W] of a scalar."""
+        lines = tf.strings.split(content, "\n")
+        return normalization.split_words(lines, self.do_lower_case).flat_values
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """Splits a content into the pieces that `Gpt2Tokenizer` spells with byte pairs."""
+
+    def __call__(self, content: tf.Tensor) -> tf.Tensor:
+        """The pieces [P] of a scalar."""
+        return byte_pair_graph.split(byte_pair_graph.clean(content[tf.newaxis]))[0]
 
 
 @dataclasses.dataclass
@@ -51,7 +73,7 @@ def count(
     executor: futures.Executor,
     num_workers: int,
     *,
-    do_lower_case: bool,
+    split: "Words | Pieces",
     report: Callable[..., None],
     max_words: int = MAX_WORDS,
 ) -> WordCounts:
@@ -73,7 +95,7 @@ def count(
     sizes = corpus.range_sizes()
     groups = corpus.groups(np.arange(total), GROUP_BYTES)
     report(0, total, MB=0, words=0)
-    counted = _in_order(corpus, groups, executor, 2 * num_workers, do_lower_case)
+    counted = _in_order(corpus, groups, executor, 2 * num_workers, split)
     for group, (words, counts) in zip(groups, counted, strict=True):
         for word, number in zip(words, counts, strict=True):
             table[word] += number
@@ -99,7 +121,7 @@ def _in_order(
     groups: list[np.ndarray],
     executor: futures.Executor,
     ahead: int,
-    do_lower_case: bool,
+    split: "Words | Pieces",
 ) -> Iterator[tuple[list[bytes], list[int]]]:
     """Counts groups of ranges; at most `ahead` others are being counted."""
     running: collections.deque[futures.Future] = collections.deque()
@@ -110,7 +132,7 @@ def _in_order(
             range_files=corpus.range_files[group],
             range_starts=corpus.range_starts[group],
         )
-        running.append(executor.submit(count_ranges, chosen, do_lower_case))
+        running.append(executor.submit(count_ranges, chosen, split))
         if len(running) > ahead:
             yield running.popleft().result()
     while running:
@@ -118,11 +140,11 @@ def _in_order(
 
 
 def count_ranges(
-    corpus: byte_ranges.Corpus, do_lower_case: bool
+    corpus: byte_ranges.Corpus, split: "Words | Pieces"
 ) -> tuple[list[bytes], list[int]]:
     """The different words in all ranges of a corpus, and how often each occurs."""
     counts: collections.Counter[bytes] = collections.Counter()
-    count_text = _counter(do_lower_case)
+    count_text = _counter(split)
     for index in range(len(corpus.range_files)):
         words, times = count_text(corpus.read(index))
         pairs = zip(words.numpy().tolist(), times.numpy().tolist(), strict=True)
@@ -132,14 +154,12 @@ def count_ranges(
 
 
 @functools.cache
-def _counter(do_lower_case: bool) -> Callable:
+def _counter(split: "Words | Pieces") -> Callable:
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
     def count(content):
         with tf.device("CPU:0"):
-            lines = tf.strings.split(content, "\n")
-            words = normalization.split_words(lines, do_lower_case)
-            unique, _, counts = tf.unique_with_counts(words.flat_values)
+            unique, _, counts = tf.unique_with_counts(split(content))
             return unique, counts
 
     return count

@@ -243,10 +243,10 @@ class Coverage:
 
 
 def coverage(
-    vocab: list[str], counts: word_counts.WordCounts, do_lower_case: bool
+    tokenizer: tokenization.Tokenizer, counts: word_counts.WordCounts
 ) -> Coverage:
-    """Spells every counted word with a vocabulary."""
-    tokenizer = tokenization.BertTokenizer(vocab, do_lower_case)
+    """Spells every counted word with the tokens of a tokenizer."""
+    unk_id = -1 if tokenizer.unk_id is None else tokenizer.unk_id
     words = list(counts.words)
     times = np.fromiter(counts.words.values(), np.int64, len(words))
     whole = unknown = pieces = 0
@@ -254,7 +254,7 @@ def coverage(
         ids = tokenizer.tokenize(words[start : start + _BATCH_WORDS])  # [B, (S)]
         lengths = ids.row_lengths().numpy()
         times_here = times[start : start + _BATCH_WORDS]
-        is_unknown = (ids[:, :1].flat_values == tokenizer.unk_id).numpy()
+        is_unknown = (ids[:, :1].flat_values == unk_id).numpy()
         whole += int(times_here[(lengths == 1) & ~is_unknown].sum())
         unknown += int(times_here[is_unknown].sum())
         pieces += int(times_here @ lengths)

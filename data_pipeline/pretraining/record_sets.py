@@ -106,7 +106,7 @@ def load(
             max_predictions_per_seq=rule.max_predictions_per_seq,
             vocab_size=vocab_size,
             spare_rows=spare_rows,
-            vocab=tokenizer.vocab if tokenizer else None,
+            vocab=tokenizer.definition() if tokenizer else None,
             do_lower_case=tokenizer.do_lower_case if tokenizer else None,
             flag=flag,
         )

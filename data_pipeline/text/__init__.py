@@ -1,5 +1,6 @@
-"""Strings to word-piece ids, exactly as google-research/bert cuts them.
+"""Strings to ids and back: word pieces as in google-research/bert, and byte pairs.
 
-In: UTF-8 text, as strings or tensors, and a vocab.txt. Out: ragged ids, and where in
-the text each token stands. Operations of TensorFlow alone, so exports contain the same.
+In: UTF-8 text, as strings or tensors, and the files of a vocabulary. Out: ragged ids,
+and where in the text each token stands. Operations of TensorFlow alone, so exports
+contain the same; but for the tokenizer of GPT, whose words are found in Python.
 """

@@ -7,7 +7,7 @@ from data_pipeline.text import tokenization
 
 
 def add(
-    tokenizer: tokenization.BertTokenizer, path: str
+    tokenizer: tokenization.Tokenizer, path: str
 ) -> tuple[tokenization.BertTokenizer, list[str]]:
     """Appends the tokens of a file, one a line, to a vocabulary; known ids stay.
 
@@ -18,6 +18,11 @@ def add(
         FileNotFoundError, ValueError: the file cannot be read or is empty, or a token
             is empty, holds whitespace or is known already.
     """
+    if not isinstance(tokenizer, tokenization.BertTokenizer):
+        raise ValueError(
+            f"{path}: tokens can be added to word pieces, not to byte pairs, which "
+            "spell them already; leave it out"
+        )
     tokens = [line.strip() for _, line in text_rows.lines(path)]
     if not tokens:
         raise ValueError(f"{path}: is empty; give the tokens to add, one a line")

@@ -21,6 +21,8 @@ _ALL_WHITESPACE = (
     r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}"
     r"\x{3000}"
 )
+# Excluding the surrogates makes RE2 strict: its "any character" matches any byte.
+_UTF_8 = r"[^\x{d800}-\x{dfff}]*"
 # Letters and numbers since Unicode 15, whose tables TensorFlow's expressions have. The
 # library `tokenizers`, to which ids are equal, has those of Unicode 16.
 _NEW_LETTERS = (
@@ -110,7 +112,12 @@ def tokenize(texts: tf.Tensor, table: Table) -> tf.RaggedTensor:
 
 def clean(texts: tf.Tensor) -> tf.Tensor:
     """Replaces what is not UTF-8 by U+FFFD, as Python's `decode` does."""
-    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+    is_valid = tf.reduce_all(tf.strings.regex_full_match(texts, _UTF_8))
+    return tf.cond(
+        is_valid,
+        lambda: texts,
+        lambda: tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace"),
+    )
 
 
 def split(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -79,7 +79,7 @@ class Gpt2Tokenizer(_BytePairTokenizer):
 
     def token_bytes(self) -> list[bytes]:
         """The bytes that each token stands for, by id."""
-        values = {char: byte for byte, char in enumerate(_BYTE_CHARS)}
+        values = {char: byte for byte, char in enumerate(BYTE_CHARS)}
         return [
             bytes(map(values.__getitem__, token))
             if values.keys() >= set(token)
@@ -101,11 +101,12 @@ class Gpt2Tokenizer(_BytePairTokenizer):
 
     @functools.cached_property
     def _spelled(self):
-        return np.array(self.token_bytes(), object)
+        return tokenization.constant(self.token_bytes())
 
     @functools.cached_property
     def _table(self):
-        return byte_pair_graph.table(self._ids, self.merges, _BYTE_CHARS)
+        table = byte_pair_graph.table(self._ids, self.merges, BYTE_CHARS)
+        return byte_pair_graph.Table(*map(tokenization.constant, table))
 
     def _eager(self):
         return self._rows_to_ids  # which is compiled, once for all tokenizers
@@ -148,6 +149,7 @@ class GptTokenizer(_BytePairTokenizer):
                 f"the vocabulary of {self.vocab_size} tokens lacks {UNKNOWN}; give "
                 "the one of the checkpoint"
             )
+        self.unk_id = self._ids[UNKNOWN]
         self.words = words
         self._split = gpt_words.splitter() if words == ORIGINAL else None
         self._pairs = tokenizers.Tokenizer(
@@ -187,7 +189,8 @@ class GptTokenizer(_BytePairTokenizer):
     def _spelled(self):
         ends = (START, DELIMITER, END)
         tokens = [f"{t} " if t in ends else t for t in self.vocab]
-        return [t.replace(byte_pair_files.END_OF_WORD, " ") for t in tokens]
+        spelled = [t.replace(byte_pair_files.END_OF_WORD, " ") for t in tokens]
+        return tokenization.constant(spelled)
 
     def _eager(self):
         return self._rows_to_ids
@@ -195,8 +198,8 @@ class GptTokenizer(_BytePairTokenizer):
     def _rows_to_ids(self, texts):
         if not tf.executing_eagerly():
             raise ValueError(
-                "the tokenizer of GPT finds words in Python, so a graph cannot contain "
-                "it; tokenize before, and export for ids: --export_inputs=ids"
+                "the tokenizer of GPT finds words in Python, so no graph can contain "
+                "it; tokenize before, and give the graph ids"
             )
         strings = [text.decode("utf-8", "replace") for text in texts.numpy()]
         if self._split is None:
@@ -222,4 +225,9 @@ def _byte_chars() -> str:
     return "".join(chr(b if b in seen else next(hidden)) for b in range(256))
 
 
-_BYTE_CHARS = _byte_chars()
+BYTE_CHARS = _byte_chars()
+
+
+def spelled(text: str) -> str:
+    """A text in the characters that stand for its bytes in a byte-level vocabulary."""
+    return "".join(map(BYTE_CHARS.__getitem__, text.encode("utf-8")))

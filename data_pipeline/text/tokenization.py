@@ -70,6 +70,12 @@ def read_vocab(vocab_file: str) -> list[str]:
     return tokens
 
 
+def constant(value: Any) -> tf.Tensor:
+    """A tensor on the CPU that eager code and graphs share, whoever asks first."""
+    with tf.init_scope(), tf.device("CPU:0"):
+        return tf.constant(value)
+
+
 class Tokenizer:
     """What tokenizers of every network have.
 
@@ -81,6 +87,7 @@ class Tokenizer:
         start_id, delimiter_id, end_id: What packing puts before a text, after each but
             the last, and after the last; None where the vocabulary lacks it.
         document_end_id: What separates documents of a corpus; None where nothing does.
+        unk_id: What stands for a word that cannot be spelled; None where all can be.
     """
 
     in_graph = True
@@ -88,6 +95,7 @@ class Tokenizer:
     delimiter_id: int | None
     end_id: int | None
     document_end_id: int | None
+    unk_id: int | None = None
 
     def __init__(self, vocab: Sequence[str], do_lower_case: bool):
         """Sets the tokens by id."""
@@ -174,6 +182,8 @@ class BertTokenizer(Tokenizer):
     are those of `vocab` that were added to it: they are found anywhere in a text.
     """
 
+    unk_id: int
+
     def __init__(
         self,
         vocab: Sequence[str],
@@ -227,7 +237,7 @@ class BertTokenizer(Tokenizer):
         """The texts [B] of int32 ids [B, (S)]: words with a space between them."""
         with tf.device("CPU:0"):
             words = tf.strings.reduce_join(
-                tf.gather(self.vocab, ids), axis=-1, separator=" "
+                tf.gather(self._spelled, ids), axis=-1, separator=" "
             )
             return tf.strings.regex_replace(words, f" {CONTINUATION}", "")
 
@@ -255,6 +265,10 @@ class BertTokenizer(Tokenizer):
             ids = {token: self.vocab.index(token) for token in self.added_tokens}
             texts[file_names.ADDED_TOKENS] = json.dumps(ids) + "\n"
         return texts
+
+    @functools.cached_property
+    def _spelled(self):
+        return constant(self.vocab)
 
     @functools.cached_property
     def _word_pieces(self):

@@ -9,16 +9,17 @@ from tensorflow.core.protobuf import saved_model_pb2
 # looks it up in that release; Python functions (PyFunc) are in no server.
 _NAMES = """
     AddV2 All Any ArgMax AsString Assert AssignVariableOp BatchMatMulV2 BiasAdd
-    BroadcastTo Cast ConcatV2 Const Cumsum DenseBincount DisableCopyOnRead Einsum Equal
-    Erf Exp ExpandDims Fill FloorDiv FloorMod GatherNd GatherV2 Greater GreaterEqual
-    Identity If Less LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr LowerBound
-    MatMul Max Maximum Mean MergeV2Checkpoints Minimum Mul Neg NoOp NotEqual OneHot
-    OnesLike Pack Pad PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange
-    RaggedTensorToTensor Range Rank ReadVariableOp RealDiv Relu Reshape RestoreV2 Rsqrt
-    SaveV2 Select SelectV2 Shape ShardedFilename Sigmoid Size Slice Softmax Split SplitV
-    Sqrt Square SquaredDifference Squeeze StatefulPartitionedCall StatelessIf
-    StatelessWhile StaticRegexFullMatch StaticRegexReplace StopGradient StridedSlice
-    StringJoin StringLength StringLower StringSplitV2 Sub Substr Sum Tanh
+    BitwiseAnd BroadcastTo Cast ConcatV2 Const Cumsum DecodeRaw DenseBincount
+    DisableCopyOnRead Einsum Equal Erf Exp ExpandDims Fill FloorDiv FloorMod GatherNd
+    GatherV2 Greater GreaterEqual Identity If LeftShift Less LessEqual Log LogSoftmax
+    LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean
+    MergeV2Checkpoints Minimum Mul Neg NoOp NotEqual OneHot OnesLike Pack Pad
+    PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange RaggedTensorToTensor
+    Range Rank ReadVariableOp RealDiv ReduceJoin Relu Reshape RestoreV2 RightShift Rsqrt
+    SaveV2 ScatterNd SegmentMin Select SelectV2 Shape ShardedFilename Sigmoid Size Slice
+    Softmax Split SplitV Sqrt Square SquaredDifference Squeeze StatefulPartitionedCall
+    StatelessIf StatelessWhile StaticRegexFullMatch StaticRegexReplace StopGradient
+    StridedSlice StringJoin StringLength StringLower StringSplitV2 Sub Substr Sum Tanh
     TensorScatterUpdate Tile TopKV2 Transpose UnicodeDecode UnicodeEncode
     UnicodeTranscode Unique Unpack UnsortedSegmentJoin UnsortedSegmentMax
     UnsortedSegmentMin UnsortedSegmentSum UpperBound VarHandleOp Where While ZerosLike

@@ -36,7 +36,7 @@ def count(files, lower=True, report=lambda *_, **__: None, **limits):
     with processes.start(1) as executor:
         text = byte_ranges.Corpus.of(files)
         return word_counts.count(
-            text, executor, 1, do_lower_case=lower, report=report, **limits
+            text, executor, 1, split=word_counts.Words(lower), report=report, **limits
         )
 
 
@@ -93,7 +93,7 @@ def test_workers_count_the_same_as_one_process(tmp_path):
     files = [write(tmp_path / "a", LINES * 20)]
     text, recorder = byte_ranges.Corpus.of(files), Recorder()
     many = word_counts.count(
-        text, recorder, 3, do_lower_case=True, report=lambda *_, **__: None
+        text, recorder, 3, split=word_counts.Words(True), report=lambda *_, **__: None
     )
     assert many == count(files)
     assert recorder.calls == [word_counts.count_ranges]
@@ -109,7 +109,9 @@ def test_each_worker_has_two_groups_at_most(tmp_path, monkeypatch, num_workers):
     def report(*_, **__):
         begun.append(len(recorder.calls))
 
-    word_counts.count(text, recorder, num_workers, do_lower_case=True, report=report)
+    word_counts.count(
+        text, recorder, num_workers, split=word_counts.Words(True), report=report
+    )
     ahead = [count - done for done, count in enumerate(begun)]
     assert len(ahead) > 20
     assert max(ahead) == 2 * num_workers and ahead[0] == ahead[-1] == 0

@@ -224,7 +224,9 @@ def test_words_with_rare_characters_are_not_learned():
 def test_coverage_counts_running_words():
     vocab = ["[UNK]", "[CLS]", "[SEP]", "ab", "a", "##c"]
     words = {"ab": 6, "acc": 2, "z": 1, "c": 1}
-    found = wordpiece_learning.coverage(vocab, counts_of(words), True)
+    found = wordpiece_learning.coverage(
+        tokenization.BertTokenizer(vocab), counts_of(words)
+    )
     assert found.whole_share == 0.6
     assert found.unknown_share == 0.2
     assert found.pieces_per_word == pytest.approx((6 + 2 * 3 + 2) / 10)
@@ -232,8 +234,9 @@ def test_coverage_counts_running_words():
 
 def test_coverage_looks_at_every_batch(monkeypatch):
     vocab = learned(INFLECTED, 75)
-    whole = wordpiece_learning.coverage(vocab, counts_of(INFLECTED), True)
+    tokenizer = tokenization.BertTokenizer(vocab)
+    whole = wordpiece_learning.coverage(tokenizer, counts_of(INFLECTED))
     monkeypatch.setattr(wordpiece_learning, "_BATCH_WORDS", 7)
-    assert wordpiece_learning.coverage(vocab, counts_of(INFLECTED), True) == whole
+    assert wordpiece_learning.coverage(tokenizer, counts_of(INFLECTED)) == whole
     assert whole.unknown_share == 0
     assert 1 < whole.pieces_per_word < 3

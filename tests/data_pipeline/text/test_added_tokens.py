@@ -2,9 +2,16 @@
 
 import pytest
 
-from data_pipeline.text import added_tokens, tokenization
+from data_pipeline.text import added_tokens, gpt_tokenizers, tokenization
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "tea", "##pot", "cup"]
+
+
+def test_byte_pairs_take_no_tokens(tmp_path):
+    path = tmp_path / "new.txt"
+    path.write_text("word\n")
+    with pytest.raises(ValueError, match="to word pieces, not to byte pairs"):
+        added_tokens.add(gpt_tokenizers.Gpt2Tokenizer(["a", "b"], []), str(path))
 
 
 def add(tmp_path, text, lowers=True):

@@ -1,5 +1,6 @@
 """GPT's and GPT-2's tokenizers against ids recorded from the originals."""
 
+import io
 import json
 import random
 import sys
@@ -9,7 +10,9 @@ import tensorflow as tf
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
+from data_pipeline import tokenization as command
 from data_pipeline.text import gpt_tokenizers, tokenization, vocabulary_checks
+from tests.serving import exported_ops
 
 OPEN = vocabulary_checks.open_vocabulary
 SPECIAL = ["_start_", "_delimiter_", "_classify_"]
@@ -163,6 +166,16 @@ def test_every_character_is_of_the_librarys_class(tiny_gpt2):
     assert tiny_gpt2.tokenize(lines).to_list() == [row.ids for row in peer]
 
 
+def test_merges_define_a_tokenizer(tiny_gpt2):
+    """Of the same tokens, too; so records made with others are refused."""
+    first, second, *rest = tiny_gpt2.merges
+    other = gpt_tokenizers.Gpt2Tokenizer(tiny_gpt2.vocab, [second, first, *rest])
+    assert other.definition() != tiny_gpt2.definition()
+    none = gpt_tokenizers.Gpt2Tokenizer(tiny_gpt2.vocab, [])
+    assert none.tokenize("the é").shape == (6,)  # bytes
+    assert tiny_gpt2.tokenize("the é").shape[0] < 6
+
+
 def test_without_texts_there_are_no_ids(tiny_gpt2):
     assert tiny_gpt2.tokenize([]).to_list() == []
     assert tiny_gpt2.tokenize(["", "a", ""]).row_lengths().numpy().tolist() == [0, 1, 0]
@@ -218,6 +231,16 @@ def test_bert_decodes_words():
     assert tokenizer.decode([1, 3, 4, 5, 2]) == "[CLS] walking home [SEP]"
     with pytest.raises(ValueError, match=r"id 6 is outside 0\.\.5"):
         tokenizer.decode([6])
+
+
+def test_lines_are_cut_on_the_command_line(shared_dir, gpt_file):
+    rows = recorded(shared_dir, "gpt/bpe.json")["rows"]
+    rows = [row for row in rows if row["text"].strip("\n") and "\n" not in row["text"]]
+    sink = io.BytesIO()
+    lines = "\n".join(row["text"] for row in rows).encode()
+    command.write_tokens(io.BytesIO(lines), sink, OPEN(gpt_file), as_ids=True)
+    found = [[*map(int, line.split())] for line in sink.getvalue().splitlines()]
+    assert found == [row["ids_hugging_face"] for row in rows]
 
 
 # Special tokens, files, graphs.
@@ -310,6 +333,9 @@ def test_gpt2_tokenizes_and_decodes_in_an_exported_graph(tiny_gpt2, tmp_path):
         autograph=False,
     )
     tf.saved_model.save(module, str(tmp_path))
+    found, compiled = exported_ops.operations(tmp_path)
+    assert found - exported_ops.ALLOWED == set()
+    assert compiled == []
     loaded = tf.saved_model.load(str(tmp_path))
     texts = ["It's  1 \u00e9t\u00e9\n there's", ""]
     ids = tiny_gpt2.tokenize(texts)
@@ -323,5 +349,5 @@ def test_gpt_refuses_to_be_part_of_a_graph(shared_dir):
     path = shared_dir / "golden/gpt/tiny_model/encoder_bpe_40000.json"
     tokenizer = OPEN(str(path))
     assert not tokenizer.in_graph
-    with pytest.raises(ValueError, match="finds words in Python, so a graph cannot"):
+    with pytest.raises(ValueError, match="finds words in Python, so no graph can"):
         tf.function(tokenizer.tokenize, autograph=False)(tf.constant(["a"]))

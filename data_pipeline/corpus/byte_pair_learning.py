@@ -1,0 +1,71 @@
+"""Learns a byte-level vocabulary as GPT-2's from counted pieces of a corpus."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+
+import tokenizers
+from tokenizers import models, pre_tokenizers, trainers
+
+from data_pipeline.corpus import word_counts
+from data_pipeline.text import gpt_tokenizers
+
+# A pair that occurs once is no pattern.
+MIN_FREQUENCY = 2
+_BLOCK_CHARS = 1 << 16
+
+
+def learn(
+    counts: word_counts.WordCounts, vocab_size: int, report: Callable[[str], None]
+) -> gpt_tokenizers.Gpt2Tokenizer:
+    """The tokenizer of at most `vocab_size` tokens: bytes, merges, <|endoftext|>.
+
+    Any text can be spelled, because all 256 bytes are tokens.
+
+    Raises:
+        ValueError: `vocab_size` has no room for the bytes.
+    """
+    alphabet = gpt_tokenizers.BYTE_CHARS
+    least = len(alphabet) + 1
+    if vocab_size < least:
+        raise ValueError(
+            f"--vocab_size={vocab_size} has no room for {len(alphabet)} bytes and "
+            f"{gpt_tokenizers.END_OF_TEXT}; raise it to {least} or more"
+        )
+    learned = tokenizers.Tokenizer(models.BPE())
+    learned.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size - 1,
+        min_frequency=MIN_FREQUENCY,
+        initial_alphabet=list(alphabet),
+        special_tokens=[],
+        show_progress=False,
+    )
+    report(f"learning from {len(counts.words)} different words")
+    learned.train_from_iterator(_running_text(counts.words), trainer)
+    model = json.loads(learned.to_str())["model"]
+    vocab = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    merges = [(first, second) for first, second in model["merges"]]
+    return gpt_tokenizers.Gpt2Tokenizer([*vocab, gpt_tokenizers.END_OF_TEXT], merges)
+
+
+def _running_text(words: Mapping[str, int]) -> Iterator[str]:
+    """Blocks in which words, spelled in the alphabet, occur as often as counted.
+
+    The library counts what it learns from by itself, and takes no counts.
+    """
+    begun: list[str] = []
+    num_chars = 0
+    for word, count in words.items():
+        spelled = gpt_tokenizers.spelled(word)
+        if len(spelled) < 2:
+            continue  # there is nothing to merge
+        at_once = max(_BLOCK_CHARS // (len(spelled) + 1), 1)
+        while count:
+            times = min(count, at_once)
+            begun.append(" ".join([spelled] * times))
+            num_chars += times * (len(spelled) + 1)
+            count -= times
+            if num_chars >= _BLOCK_CHARS:
+                yield " ".join(begun)
+                begun, num_chars = [], 0
+    yield " ".join(begun)
