@@ -22,7 +22,7 @@ from data_pipeline.pretraining import record_metadata
 from data_pipeline.text import tokenization
 
 COUNTS = ("documents", "words", "bytes", "tokens", "instances")
-IN_METADATA = ("num_predictions", "num_words", "num_text_bytes")
+IN_METADATA = record_metadata.TEXT_COUNTS
 
 
 def documents_of(text: bytes, document_end: str) -> list[str]:

@@ -28,6 +28,8 @@ SHARED = (
     "vocab_size",
     "vocab_digest",
 )
+# How much text records of left to right hold.
+TEXT_COUNTS = ("num_predictions", "num_words", "num_text_bytes")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

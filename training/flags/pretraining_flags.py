@@ -112,12 +112,15 @@ def define() -> None:
     """Which records, for how many steps, and how unmasked records are masked."""
     integer = flags.DEFINE_integer
     with command_line.heading("Data"):
+        define_objective()
         _define_records()
     with command_line.heading("Training"):
         integer("num_train_steps", 100000, "The last step, counted from 0.", 1)
         integer("num_warmup_steps", 10000, "Steps in which the rate rises.", 0)
     with command_line.heading("Evaluation and checkpoints"):
-        integer("max_eval_steps", 100, "Batches of an evaluation.", 1)
+        integer(
+            "max_eval_steps", 100, "Batches of an evaluation; 0 for all records.", 0
+        )
     with command_line.heading("Output"):
         integer("top_k", 5, "Tokens that fill_mask gives for each [MASK].", 1)
     model_flags.define_vectors(layers="-1", pooling="mean")
@@ -160,8 +163,21 @@ def files() -> dict[str, str]:
     }
 
 
-def check_export() -> None:
-    """Raises ValueError if a flag of the export is set and nothing is exported."""
+def check() -> None:
+    """Raises ValueError if a flag is set that this run would not read."""
+    if FLAGS.objective == "left_to_right":
+        for name in ("masking", "masked_lm_prob", "max_predictions_per_seq", "top_k"):
+            if FLAGS[name].present:
+                raise ValueError(
+                    f"{FLAGS[name].serialize()} is for --objective=masked_lm; leave it "
+                    "out"
+                )
+        if FLAGS.do_export:
+            raise ValueError(
+                "--do_export of run_pretraining.py writes vectors and masked words, "
+                "which --objective=left_to_right has not; use run_generation.py "
+                "--do_export"
+            )
     for name in ("top_k", *model_flags.VECTOR_FLAGS):
         if FLAGS[name].present and not FLAGS.do_export:
             raise ValueError(f"{FLAGS[name].serialize()} is for --do_export; add it")
