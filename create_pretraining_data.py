@@ -83,7 +83,7 @@ from data_pipeline.creation import (
 )
 from data_pipeline.files import file_patterns
 from data_pipeline.pretraining import masking, record_metadata
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import tokenization, vocabulary_checks
 from terminal import progress
 from training import errors
 
@@ -113,17 +113,17 @@ def output_files(inputs):
 def prepare():
     pretraining_flags.check_creation()
     files = byte_ranges.find_files(FLAGS.input_file)
-    tokenizer = creation_job.open_tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
+    tokenizer = vocabulary_checks.open_vocabulary(FLAGS.vocab_file, FLAGS.do_lower_case)
     if FLAGS.objective == record_metadata.MASKED_LM:
         masking.pieces_of(tokenizer)
-    if FLAGS.check_case:
+    if FLAGS.check_case and isinstance(tokenizer, tokenization.BertTokenizer):
         vocabulary_checks.check_case(tokenizer, FLAGS.vocab_file, "")
     settings = record_metadata.Metadata(
         **pretraining_flags.creation_rule(),
         max_seq_length=FLAGS.max_seq_length,
         do_lower_case=tokenizer.do_lower_case,
         vocab_size=tokenizer.vocab_size,
-        vocab_digest=record_metadata.vocab_digest(tokenizer.vocab),
+        vocab_digest=record_metadata.vocab_digest(tokenizer.definition()),
         random_seed=FLAGS.random_seed,
     )
     if settings.max_predictions_per_seq:

@@ -32,7 +32,7 @@ import tensorflow as tf
 from contract import atomic_files
 from data_pipeline.corpus import byte_ranges
 from data_pipeline.pretraining import record_metadata
-from data_pipeline.text import tokenization
+from data_pipeline.text import tokenization, vocabulary_checks
 
 UNIT_BYTES = 1 << 24
 CHUNK_BYTES = 1 << 18
@@ -56,7 +56,7 @@ class Job:
         return self.output_files[0] + atomic_files.SUFFIX
 
     @property
-    def tokenizer(self) -> tokenization.BertTokenizer:
+    def tokenizer(self) -> tokenization.Tokenizer:
         """The tokenizer of the text; see `load_tokenizer`."""
         return load_tokenizer(self.vocab_file, self.settings.do_lower_case)
 
@@ -138,15 +138,10 @@ def load_plan(job: Job) -> UnitPlan:
     return UnitPlan(text, text.groups(order, UNIT_BYTES))
 
 
-def open_tokenizer(vocab_file: str, lower: bool) -> tokenization.BertTokenizer:
-    """The tokenizer of a vocabulary, of whichever kind."""
-    return tokenization.BertTokenizer.from_file(vocab_file, lower)
-
-
 @functools.lru_cache(maxsize=2)
-def load_tokenizer(vocab_file: str, lower: bool) -> tokenization.BertTokenizer:
+def load_tokenizer(vocab_file: str, lower: bool) -> tokenization.Tokenizer:
     """The tokenizer of a vocabulary, made and warmed up once in a process."""
-    tokenizer = open_tokenizer(vocab_file, lower)
+    tokenizer = vocabulary_checks.open_vocabulary(vocab_file, lower)
     tokenizer.tokenize(["first"])  # which takes longer than the second
     return tokenizer
 

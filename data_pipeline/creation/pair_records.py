@@ -68,8 +68,8 @@ class Unit:
         input_ids, lengths, first_lengths = pairing.assemble(
             pairs,
             self.documents.tokens,
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
+            cls_id=tokenizer.start_id,
+            sep_id=tokenizer.end_id,
             max_seq_length=settings.max_seq_length,
             sentence_task=settings.sentence_task,
         )

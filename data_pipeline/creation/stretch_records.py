@@ -11,7 +11,6 @@ token is predicted from.
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -84,10 +83,12 @@ class Frame:
         return 0 if self.cls_id is None else 2
 
 
-def frame_of(tokenizer: Any) -> Frame:
-    """What a tokenizer has for it: [SEP] of BERT, <|endoftext|> of GPT-2."""
+def frame_of(tokenizer: tokenization.Tokenizer) -> Frame:
+    """What a tokenizer has: [SEP] of BERT, <|endoftext|> of GPT-2, or GPT's _start_."""
     if isinstance(tokenizer, tokenization.BertTokenizer):
         return Frame(tokenizer.sep_id, tokenizer.cls_id, tokenizer.sep_id)
+    if tokenizer.document_end_id is None:
+        return Frame(tokenizer.start_id)
     return Frame(tokenizer.document_end_id)
 
 

@@ -61,7 +61,8 @@ def open_records(
 
     Records without metadata are counted, for which their file is read once. The
     network's table has `vocab_size` rows, at most `spare_rows` more than the
-    vocabulary. Where `vocab` or `do_lower_case` is None, it is not checked. Not
+    vocabulary. `vocab` is Tokenizer.definition; where it or `do_lower_case` is None, it
+    is not checked. Not
     `is_masked` are records to predict left to right.
 
     Raises:
@@ -153,9 +154,8 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
         if found != digest:
             raise ValueError(
                 f"the records of {file} were made with another vocabulary (digest "
-                f"{digest}, {entries} entries) than --vocab_file (digest {found}, "
-                f"{len(vocab)} entries); give the one they were made with, or make the "
-                "records again"
+                f"{digest}, {entries} entries) than --vocab_file (digest {found}); "
+                "give the one they were made with, or make the records again"
             )
     for content in contents:
         largest = content.largest_id

@@ -58,7 +58,7 @@ class Metadata:
 
 
 def vocab_digest(vocab: Sequence[str]) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of all tokens in order."""
+    """The first 16 hexadecimal digits of the SHA-256 of Tokenizer.definition."""
     text = "".join(f"{token}\n" for token in vocab)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
 

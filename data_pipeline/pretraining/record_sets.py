@@ -85,7 +85,7 @@ class RecordSets:
 
 def load(
     specs: Mapping[str, str],
-    tokenizer: tokenization.BertTokenizer | None,
+    tokenizer: tokenization.Tokenizer | None,
     rule: masking.Rule | None,
     *,
     max_seq_length: int,
@@ -111,7 +111,7 @@ def load(
             max_predictions_per_seq=rule.max_predictions_per_seq if rule else 0,
             vocab_size=vocab_size,
             spare_rows=spare_rows,
-            vocab=tokenizer.vocab if tokenizer else None,
+            vocab=tokenizer.definition() if tokenizer else None,
             do_lower_case=tokenizer.do_lower_case if tokenizer else None,
             flag=flag,
             is_masked=rule is not None,

@@ -81,6 +81,7 @@ class Tokenizer:
         start_id, delimiter_id, end_id: What packing puts before a text, after each but
             the last, and after the last; None where the vocabulary lacks it.
         document_end_id: What separates documents of a corpus; None where nothing does.
+        mask_id: What stands for a hidden token; None where nothing does.
     """
 
     in_graph = True
@@ -88,6 +89,7 @@ class Tokenizer:
     delimiter_id: int | None
     end_id: int | None
     document_end_id: int | None
+    mask_id: int | None = None
 
     def __init__(self, vocab: Sequence[str], do_lower_case: bool):
         """Sets the tokens by id."""

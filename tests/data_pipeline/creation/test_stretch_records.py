@@ -44,7 +44,7 @@ class CharTokenizer:
     """A stand-in for GPT-2's tokenizer, whose tokens are characters."""
 
     def __init__(self, document_end_id=None):
-        self.document_end_id = document_end_id
+        self.document_end_id, self.start_id = document_end_id, None
 
     def tokenize(self, texts):
         rows = [list(map(ord, text)) for text in texts]
@@ -64,7 +64,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def word_pieces(source):
-    return creation_job.open_tokenizer(f"{source}/vocab.txt", True)
+    return creation_job.load_tokenizer(f"{source}/vocab.txt", True)
 
 
 @contextlib.contextmanager

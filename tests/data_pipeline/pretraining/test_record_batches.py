@@ -187,7 +187,7 @@ def test_vocabulary_must_be_that_of_the_run(tmp_path):
     text = refusal([path], vocab=other)
     assert f"the records of {path} were made with another vocabulary" in text
     assert f"(digest {tiny_records.METADATA['vocab_digest']}, 20 entries)" in text
-    assert f"--vocab_file (digest {record_metadata.vocab_digest(other)}, 20 ent" in text
+    assert f"--vocab_file (digest {record_metadata.vocab_digest(other)});" in text
 
 
 def test_ids_must_be_in_the_table(tmp_path):

@@ -13,6 +13,7 @@ RULE = masking.Rule("word_piece", 0.3, 3)
 VOCAB = [*tiny.SPECIAL, *tiny.FILLERS, *"abcdefghijklmnopqrstuvwxyz"]
 TOKENIZER = types.SimpleNamespace(
     vocab=VOCAB,
+    definition=lambda: VOCAB,
     vocab_size=len(VOCAB),
     do_lower_case=True,
     cls_id=2,
