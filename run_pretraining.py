@@ -88,6 +88,11 @@ def prepare():
 
 def masked_lm(config, tokenizer, files):
     """Masked words and, where the records have it, the second sentence."""
+    if config.network != "bert":
+        raise ValueError(
+            f"--objective=masked_lm hides words from a BERT, but {files.config_file} "
+            "describes a GPT; set --objective=left_to_right"
+        )
     records, kind = None, models.BertPretrainer
     if FLAGS.do_train or FLAGS.do_eval:
         rule = masking.Rule(**pretraining_flags.masking_rule())
