@@ -1,4 +1,4 @@
-r"""Makes TFRecords for masked-LM and next-sentence pretraining from raw text.
+r"""Makes TFRecords for pretraining from raw text: masked words, or left to right.
 
 Takes every flag of google-research/bert's create_pretraining_data.py; see
 docs/pretraining.md for those that are new.
@@ -12,7 +12,7 @@ import time
 
 from absl import flags
 
-from training.flags import command_line
+from training.flags import command_line, pretraining_flags
 
 FLAGS = flags.FLAGS
 
@@ -29,7 +29,7 @@ def define_flags():
         flags.DEFINE_bool(
             "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
         )
-    _define_records()
+    pretraining_flags.define_creation()
     _define_processes()
     flags.mark_flags_as_required(["input_file", "output_file", "vocab_file"])
 
@@ -52,40 +52,6 @@ def _define_files():
             "Files that each --output_file is split into.",
             lower_bound=1,
         )
-
-
-@command_line.heading("Records")
-def _define_records():
-    integer, real = flags.DEFINE_integer, command_line.define_float
-    integer("max_seq_length", 128, "Maximum sequence length, in tokens.", lower_bound=5)
-    integer(
-        "max_predictions_per_seq", 20, "Most masked tokens a sequence.", lower_bound=1
-    )
-    real("masked_lm_prob", 0.15, "Masked share of the tokens.", 0.0, 1.0)
-    real("short_seq_prob", 0.1, "Share of shorter sequences.", 0.0, 1.0)
-    flags.DEFINE_enum(
-        "masking",
-        "word_piece",
-        ["word_piece", "whole_word", "span", "ngram", "none"],
-        "What is masked at once: a word piece, a whole word, a span of up to 10 words "
-        "(SpanBERT), an n-gram of up to 3 (ALBERT); none leaves it to training.",
-    )
-    flags.DEFINE_bool("do_whole_word_mask", False, "The same as --masking=whole_word.")
-    flags.DEFINE_enum(
-        "sentence_task",
-        "next",
-        ["next", "order", "none"],
-        "Whether B is the next segment or a random one, whether two segments are "
-        "swapped (ALBERT), or no second task (RoBERTa).",
-    )
-    integer(
-        "dupe_factor",
-        10,
-        "Times the text is used, each time with other pairs and masks; 1 by default "
-        "with --masking=none.",
-        lower_bound=1,
-    )
-    integer("random_seed", 12345, "Decides everything that is drawn.")
 
 
 @command_line.heading("Processes")
@@ -144,43 +110,24 @@ def output_files(inputs):
     return tuple(names)
 
 
-def masking_kind():
-    if not FLAGS.do_whole_word_mask:
-        return FLAGS.masking
-    if FLAGS["masking"].present and FLAGS.masking != "whole_word":
-        raise ValueError(
-            f"--do_whole_word_mask and --masking={FLAGS.masking} contradict each "
-            "other; leave one of them out"
-        )
-    return "whole_word"
-
-
 def prepare():
-    kind = masking_kind()
-    is_masked = kind != record_metadata.UNMASKED
-    uses_once = not is_masked and not FLAGS["dupe_factor"].present
+    pretraining_flags.check_creation()
     files = byte_ranges.find_files(FLAGS.input_file)
-    tokenizer = tokenization.BertTokenizer.from_file(
-        FLAGS.vocab_file, FLAGS.do_lower_case
-    )
-    masking.pieces_of(tokenizer)
-    if FLAGS.check_case:
+    tokenizer = vocabulary_checks.open_vocabulary(FLAGS.vocab_file, FLAGS.do_lower_case)
+    if FLAGS.objective == record_metadata.MASKED_LM:
+        masking.pieces_of(tokenizer)
+    if FLAGS.check_case and isinstance(tokenizer, tokenization.BertTokenizer):
         vocabulary_checks.check_case(tokenizer, FLAGS.vocab_file, "")
-    if is_masked:
-        warn_of_few_predictions()
     settings = record_metadata.Metadata(
+        **pretraining_flags.creation_rule(),
         max_seq_length=FLAGS.max_seq_length,
-        max_predictions_per_seq=FLAGS.max_predictions_per_seq if is_masked else 0,
-        masking=kind,
-        masked_lm_prob=FLAGS.masked_lm_prob if is_masked else 0.0,
-        sentence_task=FLAGS.sentence_task,
-        do_lower_case=FLAGS.do_lower_case,
+        do_lower_case=tokenizer.do_lower_case,
         vocab_size=tokenizer.vocab_size,
         vocab_digest=record_metadata.vocab_digest(tokenizer.definition()),
-        dupe_factor=1 if uses_once else FLAGS.dupe_factor,
-        short_seq_prob=FLAGS.short_seq_prob,
         random_seed=FLAGS.random_seed,
     )
+    if settings.max_predictions_per_seq:
+        warn_of_few_predictions()
     return creation_job.Job(
         input_files=tuple(files),
         output_files=output_files(files),

@@ -1,4 +1,4 @@
-r"""Pretrains BERT on masked words and next sentences, evaluates and exports it.
+r"""Pretrains BERT on masked words and next sentences, or a network left to right.
 
 Takes every flag of google-research/bert's run_pretraining.py, and records of its
 create_pretraining_data.py or of ours: see docs/pretraining.md.
@@ -7,9 +7,9 @@ create_pretraining_data.py or of ours: see docs/pretraining.md.
         --input_file='records-*' --output_dir=output/pretraining
 """
 
+import dataclasses
 import functools
 import os
-import time
 
 from absl import flags
 
@@ -39,7 +39,6 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import keras
 
-from contract import file_names
 from data_pipeline.extraction import embedding_graph
 from data_pipeline.pretraining import cloze_graph, cloze_table, masking, record_sets
 from data_pipeline.text import vocabulary_checks
@@ -50,16 +49,16 @@ from modeling.operations import joined_weights
 from reports import run_report
 from serving import export
 from serving import pretrained as served
-from training import errors, run, run_directory, steps
-from training.distribution import devices
+from training import errors, run
 from training.flags import run_flags
-from training.results import evaluation, run_facts
+from training.pretraining import pretraining_run
+from training.results import metrics
 
 
 def prepare():
-    """Settings, config, tokenizer, records, if any, and the kind of model."""
+    """The settings, and the task of --objective."""
     strategy = run_flags.set_up(*ACTIONS)
-    pretraining_flags.check_export()
+    pretraining_flags.check()
     files = model_flags.files(pretrained.locate, needs_vocab=FLAGS.do_export)
     tokenizer, vocab_size = None, None
     if files.vocab_file:
@@ -68,15 +67,7 @@ def prepare():
         )
         vocab_size = tokenizer.vocab_size
     config = pretrained.open_config(files, vocab_size, FLAGS.max_seq_length)
-    if FLAGS.do_export:
-        vectors.choose(config, **model_flags.vector_choice())
-    data, kind = None, models.BertPretrainer
-    if FLAGS.do_train or FLAGS.do_eval:
-        data = load_records(config, tokenizer)
-    elif not pretrained.fills_masks(config, run_flags.trained_weights(files)):
-        kind = models.BertModel
-    if FLAGS.do_export and kind is models.BertPretrainer:
-        cloze_graph.check(tokenizer, FLAGS.top_k)
+    task = TASKS[FLAGS.objective](config, tokenizer, files)
     settings = run_flags.run_settings(
         strategy,
         run_flags.pretraining_plan(),
@@ -84,45 +75,95 @@ def prepare():
         init_checkpoint=files.init_checkpoint,
         length_flag="--num_train_steps",
     )
-    return settings, config, tokenizer, data, kind
+    return task, pretraining_run.Settings(
+        run=settings,
+        evaluates=FLAGS.do_eval,
+        exports=FLAGS.do_export,
+        eval_batch_size=FLAGS.eval_batch_size,
+        max_eval_steps=FLAGS.max_eval_steps or None,
+        reports=FLAGS.write_report,
+        default_flags=command_line.defaults(),
+    )
 
 
-def load_records(config, tokenizer):
+def masked_lm(config, tokenizer, files):
+    """Masked words and, where the records have it, the second sentence."""
+    if config.network != "bert":
+        raise ValueError(
+            f"--objective=masked_lm hides words from a BERT, but {files.config_file} "
+            "describes a GPT; set --objective=left_to_right"
+        )
+    records, kind = None, models.BertPretrainer
+    if FLAGS.do_train or FLAGS.do_eval:
+        rule = masking.Rule(**pretraining_flags.masking_rule())
+        records = load_records(config, tokenizer, rule)
+    elif not pretrained.fills_masks(config, run_flags.trained_weights(files)):
+        kind = models.BertModel
+    if FLAGS.do_export:
+        vectors.choose(config, **model_flags.vector_choice())
+        if kind is models.BertPretrainer:
+            cloze_graph.check(tokenizer, FLAGS.top_k)
+    task = common_task(kind, config, tokenizer, records)
+    if not records:
+        return dataclasses.replace(task, load_weights=pretrained.load_encoder)
+    masks = pretraining_flags.masking_identity(records.mask)
+    return dataclasses.replace(
+        task,
+        objective=losses.pretraining(records.train.sentence_task != "none"),
+        identity={"data": records.digest(), **masks},
+        shown=best_words if tokenizer else None,
+        show=functools.partial(blanks, tokenizer),
+    )
+
+
+def left_to_right(config, tokenizer, files):
+    """Each token from those before it, by GPT or a BERT with a causal mask."""
+    if not config.is_left_to_right:
+        raise ValueError(
+            f"--objective=left_to_right, but the network of {files.config_file} sees "
+            'the tokens that follow; add "attention": "causal" to it, or give the '
+            "config of a GPT"
+        )
+    records = load_records(config, tokenizer, None)
+    return dataclasses.replace(
+        common_task(models.LanguageModel, config, tokenizer, records),
+        kind="text-generation",
+        objective=losses.next_token(),
+        score=functools.partial(text_scores, records.held_out),
+        identity={"data": records.digest(), "objective": FLAGS.objective},
+    )
+
+
+TASKS = {"masked_lm": masked_lm, "left_to_right": left_to_right}
+
+
+def common_task(kind, config, tokenizer, records):
+    """What the tasks share, with the defaults of masked words."""
+    return pretraining_run.Task(
+        kind="fill-mask",
+        model=functools.partial(kind, config, recompute=FLAGS.recompute),
+        load_weights=functools.partial(
+            pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
+        ),
+        store=checkpoint.store,
+        records=records,
+        export=functools.partial(export_model, tokenizer),
+        report=run_report.write,
+        files=pretrained.files(config, tokenizer),
+    )
+
+
+def load_records(config, tokenizer, rule):
     """The records of the flags."""
     return record_sets.load(
         pretraining_flags.files(),
         tokenizer,
-        masking.Rule(**pretraining_flags.masking_rule()),
+        rule,
         max_seq_length=FLAGS.max_seq_length,
         vocab_size=config.vocab_size,
         spare_rows=pretrained.SPARE_ROWS,
         masks_are_asked_for=pretraining_flags.masks_are_asked_for(),
     )
-
-
-def evaluator(settings, model, objective, tokenizer, data):
-    """A function that returns scores of the current weights, and a text to show."""
-    strategy, compiled = settings.strategy, settings.jit_compile
-    evaluate_batch = steps.evaluate_function(
-        model, objective, strategy, jit_compile=compiled
-    )
-    predict = steps.predict_function(
-        functools.partial(best_words, model), strategy, jit_compile=compiled
-    )
-    size = devices.fitting_batch_size(FLAGS.eval_batch_size, strategy)
-
-    def evaluate():
-        batches = functools.partial(data.evaluation_batches, size, FLAGS.max_eval_steps)
-        scores = evaluation.objective_scores(
-            evaluate_batch, batches, FLAGS.max_eval_steps, strategy
-        )
-        if tokenizer is None:
-            return scores
-        features, words = evaluation.first_batch(predict, batches, strategy)
-        text = cloze_table.table(features, words, tokenizer.vocab)
-        return {**scores, "fill_in_the_blank": text}
-
-    return evaluation.Remembered(evaluate)
 
 
 def best_words(model, features, training):
@@ -132,59 +173,20 @@ def best_words(model, features, training):
     return {"ids": ids, "probabilities": shares}
 
 
-def train(settings, model, origin, objective, evaluate, data):
-    """Trains to --num_train_steps; returns the step it reached."""
-    order = settings.batch_size, settings.seed
-
-    return run.train(
-        settings,
-        run.Training(
-            model=model,
-            store=checkpoint.store(model),
-            origin=origin,
-            objective=objective,
-            batches_from=lambda step: functools.partial(
-                data.training_batches, *order, step, FLAGS.num_train_steps
-            ),
-            evaluate=evaluate,
-            keep=evaluate.keep,
-            names=lambda step: data.batch_names(*order, step),
-        ),
-    )
+def blanks(tokenizer, features, words):
+    """A text of what the model writes into blanks."""
+    table = cloze_table.table(features, words, tokenizer.vocab)
+    return {"fill_in_the_blank": table}
 
 
-def report(settings, evaluate, global_step):
-    """Evaluates, writes eval_results.txt, prints and returns its lines."""
-    scores = evaluate.at(global_step)
-    results = {k: v for k, v in scores.items() if not isinstance(v, str)}
-    results["global_step"] = global_step
-    for name in sorted(results):
-        print(f"  {name} = {results[name]!s}")
-    run_directory.record(settings, global_step, scores, results)
-    if settings.writes:
-        print(f"evaluation: {settings.output_dir}/{file_names.EVAL_RESULTS}")
-    return results
+def text_scores(held_out, scores):
+    """Scores with perplexities; `loss` is the mean over all tokens, not batches."""
+    loss = scores["next_token_loss"]
+    counts = held_out.num_predictions, held_out.num_words, held_out.num_text_bytes
+    return {**scores, "loss": loss, **metrics.perplexities(loss, *counts)}
 
 
-def write_report(settings, model, data, global_step, results, started):
-    """Writes the report of a run."""
-    ended = global_step, results, time.monotonic() - started
-    facts = run_facts.of_run(settings, model, "fill-mask", data.summary(), *ended)
-    with errors.of_writing():
-        run_report.write(
-            *(None, settings.output_dir),
-            explanations=[],
-            defaults=command_line.defaults(),
-            **facts,
-        )
-
-
-def identify(data):
-    """What of the records must match to resume a run."""
-    return {"data": data.digest(), **pretraining_flags.masking_identity(data.mask)}
-
-
-def export_model(model, tokenizer, output_dir):
+def export_model(tokenizer, model, output_dir):
     """Writes output_dir/export/<n>: text in, tokens for [MASK] and vectors out."""
     length, filler = FLAGS.max_seq_length, None
     if isinstance(model, models.BertPretrainer):
@@ -208,42 +210,14 @@ def export_model(model, tokenizer, output_dir):
         return export.save(module, export_dir, {}, FLAGS.export_server_config)
 
 
-def run_once(settings, config, tokenizer, data, kind):
-    """Trains, evaluates and exports, as the flags say."""
-    started = time.monotonic()
-    load = functools.partial(
-        pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
-    )
-    model, origin, global_step = run.start(
-        settings,
-        functools.partial(kind, config, recompute=FLAGS.recompute),
-        load if data else pretrained.load_encoder,
-        identity=identify(data) if data else {},
-        files=pretrained.files(config, tokenizer),
-    )
-    if data:
-        objective = losses.pretraining(data.train.sentence_task != "none")
-        evaluate = evaluator(settings, model, objective, tokenizer, data)
-        if settings.trains:
-            global_step = train(settings, model, origin, objective, evaluate, data)
-    results = report(settings, evaluate, global_step) if FLAGS.do_eval else {}
-    if FLAGS.do_export and settings.writes:
-        with errors.of_writing():
-            print(f"exported: {export_model(model, tokenizer, settings.output_dir)}")
-    if data and FLAGS.write_report and settings.writes:
-        write_report(settings, model, data, global_step, results, started)
-    devices.wait_for_all(settings.strategy, "write results and exports")
-    print(f"output: {settings.output_dir}")
-
-
 def main(_):
     command_line.quiet_libraries()
     with errors.explained():
         with errors.of_input():
-            settings, *parts = prepare()
-        said = parts[2].explain if parts[2] else lambda error: None
-        with run.lost_workers_named(settings.strategy), errors.named(said):
-            run_once(settings, *parts)
+            task, settings = prepare()
+        said = task.records.explain if task.records else lambda error: None
+        with run.lost_workers_named(settings.run.strategy), errors.named(said):
+            pretraining_run.run_task(task, settings)
 
 
 if __name__ == "__main__":

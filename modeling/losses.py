@@ -173,6 +173,31 @@ def pretraining(has_sentence_task=True):
     return Objective(counts, totals, metrics)
 
 
+def next_token():
+    """Mean cross-entropy of each token but the first, given those before it (GPT).
+
+    Features: input_mask [B, S]. Outputs: next_token_losses and next_token_hits
+    [B, S - 1], of models.LanguageModel.
+    """
+
+    def weights(features):
+        return ops.cast(features["input_mask"][:, 1:], "float32")  # [B, S - 1]
+
+    def counts(features):
+        return {"next_token_loss": ops.sum(weights(features))}
+
+    def totals(features, outputs):
+        losses = outputs["next_token_losses"] * weights(features)
+        return {"next_token_loss": ops.sum(losses)}
+
+    def metrics(features, outputs):
+        real = weights(features)
+        right = ops.sum(outputs["next_token_hits"] * real)
+        return {"next_token_accuracy": (right, ops.sum(real))}
+
+    return Objective(counts, totals, metrics)
+
+
 def is_best(logits, labels):
     """1.0 where no logit [..., C] exceeds the label's; far faster than ops.argmax."""
     own = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)  # [..., 1]

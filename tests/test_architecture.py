@@ -90,6 +90,11 @@ ARROWS = {
         "training.optimization",
         "training.results",
     },
+    "training.pretraining": {
+        "training",
+        "training.distribution",
+        "training.results",
+    },
     "training.flags": {
         "training",
         "training.distribution",

@@ -42,6 +42,8 @@ ORIGINAL = {
     "short_seq_prob": 0.1,
 }
 NEW = {
+    "objective": "masked_lm",
+    "document_end": "blank_line",
     "masking": "word_piece",
     "sentence_task": "next",
     "num_shards": 1,
@@ -144,6 +146,61 @@ def test_unmasked_records_use_the_text_once(place):
     assert not (found["input_ids"] == tiny_corpus.VOCAB.index("[MASK]")).any()
     tiny_corpus.create(place, masking="none", dupe_factor=4)
     assert record_metadata.read(f"{place}/out.tfrecord").dupe_factor == 4
+
+
+OF_MASKED_LM = {"max_predictions_per_seq": None, "dupe_factor": None}
+
+
+def test_left_to_right_records_are_full_and_can_be_masked_later(place):
+    flags_ = {"objective": "left_to_right", "num_shards": 2, **OF_MASKED_LM}
+    done = tiny_corpus.create(place, **flags_)
+    assert (done.code, done.err) == (0, "")
+    names = [f"out.tfrecord-{i:05}-of-00002" for i in range(2)]
+    found = tiny_corpus.parse(tiny_corpus.raw(*(place / name for name in names)))
+    assert "masked_lm_ids" not in found
+    assert f"  instances = {len(found['input_ids'])}\n" in done.out
+    assert "  words = " in done.out and "  bytes = " in done.out
+    assert found["input_mask"].mean() > 0.95
+    for name in names:
+        said = record_metadata.read(f"{place}/{name}")
+        assert (said.objective, said.masking) == ("left_to_right", "none")
+        assert (said.dupe_factor, said.sentence_task) == (1, "none")
+
+
+@pytest.mark.slow
+def test_left_to_right_records_do_not_depend_on_workers_or_engine(place):
+    flags_ = {"objective": "left_to_right", "output": "a,b", **OF_MASKED_LM}
+    expected = expected_of(place, **flags_)
+    code, said = tiny_corpus.Started(place, num_workers=3, **flags_).wait()
+    assert code == 0, said
+    assert outputs(place) == expected
+    for name in expected:
+        (place / name).unlink()
+    done = tiny_corpus.create(place, engine="beam", **flags_)
+    assert done.code == 0, done.err
+    assert outputs(place) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"masking": "none"}, "--masking=none is for --objective=masked_lm"),
+        ({"dupe_factor": 2}, "--dupe_factor=2 is for --objective=masked_lm"),
+        ({"sentence_task": "none"}, "--sentence_task=none is for --objective=masked_l"),
+    ],
+)
+def test_flags_of_masked_words_are_refused_left_to_right(place, given, said):
+    flags_ = {"objective": "left_to_right", **OF_MASKED_LM, **given}
+    done = tiny_corpus.create(place, **flags_)
+    assert done.code == 2 and said in done.err
+    assert "it is left_to_right; leave the flag out" in done.err
+    assert tiny_corpus.listing(place) == []
+
+
+def test_end_of_documents_is_only_for_left_to_right(place):
+    done = tiny_corpus.create(place, document_end="file")
+    assert done.code == 2
+    assert "--document_end=file is for --objective=left_to_right" in done.err
 
 
 def test_shards_and_lists_of_files(place):

@@ -10,6 +10,7 @@ from tests import forked, whole_runs
 
 # A run on masks that are drawn while it trains, with dropout: all that is random.
 NAME = "masking"
+OTHER = "left_to_right"
 
 
 @pytest.fixture(scope="module")
@@ -20,18 +21,24 @@ def server(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("moments", "steps"),
+    ("name", "moments", "steps"),
     # So many steps that it does not end before it is killed for the last time, and 6
     # more than a multiple of 7.
-    [(1, 104), pytest.param(10, 1000, marks=pytest.mark.slow)],
+    [
+        (NAME, 1, 104),
+        pytest.param(NAME, 10, 1000, marks=pytest.mark.slow),
+        pytest.param(OTHER, 4, 1000, marks=pytest.mark.slow),
+    ],
 )
-def test_killed_run_ends_as_the_uninterrupted_one(server, tmp_path, moments, steps):
+def test_killed_run_ends_as_the_uninterrupted_one(
+    server, tmp_path, name, moments, steps
+):
     data = whole_runs.write(tmp_path / "data")
-    flags = whole_runs.arguments(NAME, data, steps=steps, evaluates=False)
+    flags = whole_runs.arguments(name, data, steps=steps, evaluates=False)
 
     def start(directory, *more):
         output = f"--output_dir={tmp_path / directory}"
-        return server.start(whole_runs.SCRIPTS[NAME], *flags, output, *more)
+        return server.start(whole_runs.SCRIPTS[name], *flags, output, *more)
 
     whole = start("whole")
     draw = random.Random(5)

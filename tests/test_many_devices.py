@@ -20,6 +20,7 @@ RESULTS = {
     "questions": ("predictions.json", "nbest_predictions.json"),
     "pretraining": (),
     "masking": (),
+    "left_to_right": (),
 }
 
 

@@ -13,6 +13,7 @@ SCRIPTS = {
     "tagging": "run_tagger",
     "pretraining": "run_pretraining",
     "masking": "run_pretraining",
+    "left_to_right": "run_pretraining",
 }
 # A dropout that no config names. It depends on the number of replicas, and where runs
 # on one and on two are compared there must be none.
@@ -22,13 +23,16 @@ BATCH_SIZE = 8
 
 
 def write(directory):
-    """Two models, with and without dropout, and the data of every run."""
+    """Models with and without dropout, and the data of every run."""
     directory = pathlib.Path(directory)
     # XLA, which the gelu of training needs, takes its time, and so does each layer.
     changes = {"hidden_act": "relu", "num_hidden_layers": 1}
     tiny.write_model(directory / "model", **changes)
     none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     tiny.write_model(directory / "still", **changes, **none)
+    causal = {**changes, "attention": "causal"}
+    tiny.write_model(directory / "model_left_to_right", **causal)
+    tiny.write_model(directory / "still_left_to_right", **causal, **none)
     tiny.write_tables(directory)
     tiny_tags.write_splits(directory)
     tiny_questions.version_1(directory / "train.json", 40)
@@ -54,6 +58,8 @@ def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
         "tagging": ("train.conll", "dev.conll", "test.conll"),
         "questions": ("train.json", "dev.json", "dev.json"),
     }.get(name)
+    if name == "left_to_right":
+        model = f"{model}_left_to_right"
     found = [f"--pretrained={directory}/{model}", "--do_train"]
     found += [f"--train_batch_size={BATCH_SIZE}", "--learning_rate=2e-3"]
     if files:
@@ -71,8 +77,12 @@ def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
         return found
     kind = "masked" if name == "pretraining" else "unmasked"
     found += [f"--input_file={directory}/{kind}.tfrecord", "--max_seq_length=16"]
-    found += ["--max_predictions_per_seq=3", "--num_warmup_steps=2"]
-    found += [f"--num_train_steps={steps}", "--max_eval_steps=5"]
+    found += [f"--num_train_steps={steps}", "--num_warmup_steps=2"]
+    if name == "left_to_right":
+        found += ["--objective=left_to_right", "--optimizer=gpt_adam"]
+        found += ["--learning_rate_schedule=gpt_cosine", "--max_eval_steps=0"]
+    else:
+        found += ["--max_predictions_per_seq=3", "--max_eval_steps=5"]
     return found + ["--do_eval"] * evaluates
 
 

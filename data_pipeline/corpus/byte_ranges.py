@@ -1,8 +1,9 @@
 """A text corpus: UTF-8 files, one sentence a line, a blank line between documents.
 
 A corpus is cut into ranges of 256 KB, which move to the next beginning of a document
-when they are read: no file is read as a whole, and any worker can read any range. A
-group is a sequence of ranges.
+when they are read: no file is read as a whole, and any worker can read any range. Where
+files are the documents, ranges have 4 MB, so that most files are one. A group is a
+sequence of ranges.
 """
 
 import dataclasses
@@ -62,19 +63,30 @@ class Corpus:
     sizes: tuple[int, ...]
     range_files: np.ndarray  # int32 [R], index of the file of each range
     range_starts: np.ndarray  # int64 [R], in bytes, before moving to a document
+    range_bytes: int
+    whole_files: bool  # whether blank lines end no document
 
     @classmethod
-    def of(cls, files: list[str], sizes: list[int] | None = None) -> "Corpus":
+    def of(
+        cls,
+        files: list[str],
+        sizes: list[int] | None = None,
+        *,
+        whole_files: bool = False,
+    ) -> "Corpus":
         """Cuts files without reading them; `sizes` spares looking theirs up."""
         if sizes is None:
             sizes = [tf.io.gfile.stat(path).length for path in files]
-        counts = [-(-size // RANGE_BYTES) for size in sizes]
-        starts = [RANGE_BYTES * np.arange(count, dtype=np.int64) for count in counts]
+        step = MAX_DOCUMENT_BYTES if whole_files else RANGE_BYTES
+        counts = [-(-size // step) for size in sizes]
+        starts = [step * np.arange(count, dtype=np.int64) for count in counts]
         return cls(
             tuple(files),
             tuple(sizes),
             np.repeat(np.arange(len(files), dtype=np.int32), counts),
             np.concatenate([np.zeros(0, np.int64), *starts]),
+            step,
+            whole_files,
         )
 
     @property
@@ -86,7 +98,7 @@ class Corpus:
         """int64 [R], bytes of all ranges or those chosen, give or take a document."""
         sizes = [self.sizes[file] for file in self.range_files[chosen].tolist()]
         rest = np.array(sizes, np.int64) - self.range_starts[chosen]
-        return np.minimum(rest, RANGE_BYTES)
+        return np.minimum(rest, self.range_bytes)
 
     def groups(self, order: np.ndarray, max_bytes: int) -> list[np.ndarray]:
         """Cuts ranges, int [K], into non-empty groups of about `max_bytes` at most."""
@@ -103,9 +115,10 @@ class Corpus:
         """The documents of a range, each being in exactly one; there may be none."""
         number = int(self.range_files[index])
         start, size = int(self.range_starts[index]), self.sizes[number]
+        boundary = _line_boundary if self.whole_files else _boundary
         with tf.io.gfile.GFile(self.files[number], "rb") as file:
-            begin = _boundary(file, start, size)
-            end = _boundary(file, start + RANGE_BYTES, size)
+            begin = boundary(file, start, size)
+            end = boundary(file, start + self.range_bytes, size)
             file.seek(begin)
             return bytes(file.read(end - begin))
 
@@ -126,3 +139,15 @@ def _boundary(file, offset: int, size: int) -> int:
         if found := _BLANK_LINE.search(buffer, start):
             return offset + found.end()
     return offset + buffer.find(b"\n") + 1
+
+
+def _line_boundary(file, offset: int, size: int) -> int:
+    """Where the next line begins, or else the next character."""
+    if offset == 0 or offset >= size:
+        return min(offset, size)
+    file.seek(offset)
+    block = file.read(RANGE_BYTES)
+    if end := block.find(b"\n") + 1:
+        return offset + end
+    begins = (place for place, byte in enumerate(block) if byte & 0xC0 != 0x80)
+    return offset + next(begins, 0)

@@ -1,8 +1,8 @@
 """What create_pretraining_data.py was asked for, and its work directory.
 
-    corpus         ranges of 256 KB, in random order
+    corpus         ranges of 256 KB, or files, in random order
      +- unit       16 MB of ranges, what is shuffled together
-         +- chunk  256 KB of a unit, tokenized and cut into pairs at once
+         +- chunk  256 KB of a unit, tokenized and cut into instances at once
          +- shard  the records of a unit that one task writes for one output file
     output file    its shards of all units, end to end
 
@@ -13,7 +13,8 @@ is written whole under its name, so what is there need not be done again:
     input-00000.txt                   an unpacked input file
     corpus.json                       the plain files that are read, with their sizes
     unit-0000000-part-000.npz         a chunk, until its unit is written
-    file-00000/0000000-0-512-records  a shard: its unit, number and count of records
+    file-00000/0000000-0-512-records  a shard: its unit, number and count of records,
+                                      which further numbers for its metadata may follow
     unit-0000000-lane-000.json        what a task counted whose shards are all written
     file-00000.json                   says that an output file is complete
 """
@@ -22,6 +23,7 @@ import dataclasses
 import functools
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ import tensorflow as tf
 from contract import atomic_files
 from data_pipeline.corpus import byte_ranges
 from data_pipeline.pretraining import record_metadata
-from data_pipeline.text import tokenization
+from data_pipeline.text import tokenization, vocabulary_checks
 
 UNIT_BYTES = 1 << 24
 CHUNK_BYTES = 1 << 18
@@ -54,7 +56,7 @@ class Job:
         return self.output_files[0] + atomic_files.SUFFIX
 
     @property
-    def tokenizer(self) -> tokenization.BertTokenizer:
+    def tokenizer(self) -> tokenization.Tokenizer:
         """The tokenizer of the text; see `load_tokenizer`."""
         return load_tokenizer(self.vocab_file, self.settings.do_lower_case)
 
@@ -91,9 +93,12 @@ class Job:
         """The shards of an output file, whose order is that of their names."""
         return self.path(f"file-{file:05}")
 
-    def shard_path(self, file: int, unit: int, shard: int, count: int) -> str:
-        """One of them, with `count` records."""
-        name = f"{unit:07}-{shard}-{count}{SHARD_SUFFIX}"
+    def shard_path(
+        self, file: int, unit: int, shard: int, counts: Sequence[int]
+    ) -> str:
+        """One of them, of which `shard_counts` gives the counts: first, of records."""
+        numbers = "-".join(map(str, counts))
+        name = f"{unit:07}-{shard}-{numbers}{SHARD_SUFFIX}"
         return os.path.join(self.shards_dir(file), name)
 
     def file_path(self, file: int) -> str:
@@ -103,6 +108,11 @@ class Job:
     def unpacked_path(self, index: int) -> str:
         """An unpacked input file."""
         return self.path(f"input-{index:05}.txt")
+
+
+def shard_counts(name: str) -> list[int]:
+    """The counts in the name of a shard."""
+    return [int(number) for number in name.removesuffix(SHARD_SUFFIX).split("-")[2:]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,15 +130,18 @@ class UnitPlan:
 @functools.lru_cache(maxsize=2)
 def load_plan(job: Job) -> UnitPlan:
     """The plan of a job that has begun; the same in every process."""
-    text = byte_ranges.Corpus.of(**atomic_files.read_json(job.path(_CORPUS)))
+    text = byte_ranges.Corpus.of(
+        **atomic_files.read_json(job.path(_CORPUS)),
+        whole_files=job.settings.document_end == record_metadata.FILE,
+    )
     order = np.random.default_rng(job.seed(0)).permutation(len(text.range_files))
     return UnitPlan(text, text.groups(order, UNIT_BYTES))
 
 
 @functools.lru_cache(maxsize=2)
-def load_tokenizer(vocab_file: str, lower: bool) -> tokenization.BertTokenizer:
+def load_tokenizer(vocab_file: str, lower: bool) -> tokenization.Tokenizer:
     """The tokenizer of a vocabulary, made and warmed up once in a process."""
-    tokenizer = tokenization.BertTokenizer.from_file(vocab_file, lower)
+    tokenizer = vocabulary_checks.open_vocabulary(vocab_file, lower)
     tokenizer.tokenize(["first"])  # which takes longer than the second
     return tokenizer
 
@@ -193,7 +206,7 @@ def settle(job: Job) -> UnitPlan:
         job.unpacked_path(index) if byte_ranges.is_packed(file) else file
         for index, file in enumerate(job.input_files)
     ]
-    sizes = byte_ranges.Corpus.of(files).sizes
+    sizes = [tf.io.gfile.stat(path).length for path in files]
     corpus = {"files": files, "sizes": sizes}
     atomic_files.write_json(job.path(_CORPUS), corpus, shared=True)
     load_plan.cache_clear()

@@ -58,7 +58,8 @@ def pieces_of(tokenizer: Any) -> Pieces:
     if tokenizer.mask_id is None:
         raise ValueError(
             f"the vocabulary of {tokenizer.vocab_size} tokens lacks [MASK]; give the "
-            "vocab.txt of a pretrained model, or make one with build_vocab.py"
+            "vocab.txt of a pretrained model, make one with build_vocab.py, or set "
+            "--objective=left_to_right, which hides nothing"
         )
     return Pieces(
         tokenizer.cls_id,

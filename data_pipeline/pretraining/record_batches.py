@@ -84,11 +84,43 @@ def evaluation_batches(
     mask: Mask | None = None,
     context: tf.distribute.InputContext = ONE_HOST,
 ) -> tf.data.Dataset:
-    """Full batches in the order of the files, repeated; else as `training_batches`."""
-    records = tf.data.TFRecordDataset(source.files).repeat()
-    records = records.batch(batch_size, drop_remainder=True).take(num_batches)
-    rows = _rows_of_host(batch_size, context)
+    """Full batches in the order of the files, repeated; else as `training_batches`.
+
+    Left to right, no record is repeated: the last batch is filled up with rows whose
+    input_mask is 0.
+    """
+    records, rows = (
+        tf.data.TFRecordDataset(source.files),
+        _rows_of_host(batch_size, context),
+    )
+    if not source.is_masked:
+        return _filled_batches(source, records, rows, batch_size).take(num_batches)
+    records = records.repeat().batch(batch_size, drop_remainder=True).take(num_batches)
     return _batches(source, records, rows, batch_size, _EVALUATION_SEED, 0, mask)
+
+
+def num_evaluation_batches(
+    source: RecordSource, batch_size: int, most: int | None
+) -> int:
+    """How many batches an evaluation has, at most `most`; None for all records."""
+    if source.is_masked and most is not None:
+        return most  # for they are repeated
+    every = -(-sum(source.counts) // batch_size)
+    return every if most is None else min(most, every)
+
+
+def _filled_batches(source, records, rows, batch_size):
+    parse = _parser(source)
+
+    def filled(batch):
+        count = tf.size(batch)
+        batch = tf.concat([batch, tf.repeat(batch[:1], batch_size - count)], axis=0)
+        is_real = tf.cast(tf.range(batch_size) < count, tf.int32)[rows, tf.newaxis]
+        found = parse(tf.ensure_shape(batch, [batch_size])[rows])
+        masked = {features.INPUT_MASK: found[features.INPUT_MASK] * is_real}
+        return found | masked
+
+    return records.batch(batch_size).map(filled, num_parallel_calls=1).prefetch(2)
 
 
 def _rows_of_host(batch_size, context):
@@ -142,14 +174,15 @@ def _parser(source):
 
 def _batches(source, records, rows, batch_size, seed, start_step, mask):
     """These rows of batches of serialized records, parsed and masked."""
-    if not source.has_masks and mask is None:
+    masks = source.is_masked and not source.has_masks
+    if masks and mask is None:
         raise ValueError(
             f"the records of {wording.first_of(source.files, 1)} hold unmasked text, "
             "which is masked while training; give the --vocab_file they were made with"
         )
     parse = _parser(source)
     dataset = records.map(lambda batch: parse(batch[rows]), num_parallel_calls=1)
-    if not source.has_masks:
+    if masks:
 
         def masked(step, input_ids, lengths):
             rng = np.random.default_rng([seed, int(step)])

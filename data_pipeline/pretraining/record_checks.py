@@ -23,6 +23,11 @@ class RecordSource:
     has_masks: bool  # if not, a batch is masked when it is read
     max_seq_length: int  # S, in tokens
     max_predictions_per_seq: int  # P, of the records or of the masks to come
+    is_masked: bool = True  # whether tokens are hidden at all, not left to right
+    # Of all files: what is predicted left to right, and the text that it is; or 0.
+    num_predictions: int = 0
+    num_words: int = 0
+    num_text_bytes: int = 0
 
 
 def find(spec: str, flag: str = "input_file") -> list[str]:
@@ -50,13 +55,14 @@ def open_records(
     vocab: Sequence[str] | None = None,
     do_lower_case: bool | None = None,
     flag: str = "input_file",
+    is_masked: bool = True,
 ) -> RecordSource:
     """Checks that files of records fit each other, the flags and the network.
 
     Records without metadata are counted, for which their file is read once. The
     network's table has `vocab_size` rows, at most `spare_rows` more than the
-    vocabulary. `vocab` is the definition of a tokenizer. Where it or `do_lower_case` is
-    None, it is not checked.
+    vocabulary. `vocab` is Tokenizer.definition; where it or `do_lower_case` is None, it
+    is not checked. Not `is_masked` are records to predict left to right.
 
     Raises:
         ValueError: something does not fit; names file, flag and both values.
@@ -66,6 +72,12 @@ def open_records(
     known = _agreed(contents, flag)
     first = contents[0]
     has_masks = first.max_predictions_per_seq > 0
+    if has_masks and not is_masked:
+        raise ValueError(
+            f"--objective=left_to_right predicts every token, but the records of "
+            f"{first.file} are masked; make them with create_pretraining_data.py "
+            "--objective=left_to_right, or --masking=none"
+        )
     wanted = {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
     if has_masks:
         wanted["max_predictions_per_seq"] = max_predictions_per_seq
@@ -84,7 +96,18 @@ def open_records(
         has_masks=has_masks,
         max_seq_length=max_seq_length,
         max_predictions_per_seq=max_predictions_per_seq,
+        is_masked=is_masked,
+        **_text_counts(contents),
     )
+
+
+def _text_counts(contents):
+    """Sums over files; 0 where one of them does not say."""
+    found = {}
+    for name in record_metadata.TEXT_COUNTS:
+        counts = [getattr(content, name) for content in contents if content.count]
+        found[name] = sum(counts) if all(counts) else 0
+    return found
 
 
 def _agreed(contents, flag):

@@ -45,6 +45,9 @@ class Contents:
     vocab_size: int | None = None
     vocab_digest: str | None = None
     largest_id: int | None = None  # of the first records
+    num_predictions: int = 0  # these three are 0 where they are unknown
+    num_words: int = 0
+    num_text_bytes: int = 0
 
 
 def describe(file: str) -> Contents:
@@ -73,8 +76,9 @@ def _from_metadata(file, size, known):
             f"{known.num_bytes}; it is truncated or was changed: copy both files "
             "again, or make them again with create_pretraining_data.py"
         )
-    shared = {name: getattr(known, name) for name in record_metadata.SHARED}
-    return Contents(file=file, count=known.num_instances, **shared)
+    names = (*record_metadata.SHARED, *record_metadata.TEXT_COUNTS)
+    found = {name: getattr(known, name) for name in names}
+    return Contents(file=file, count=known.num_instances, **found)
 
 
 def _from_records(file, size):

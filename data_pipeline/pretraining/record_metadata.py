@@ -15,6 +15,9 @@ from contract import atomic_files
 
 SUFFIX = ".metadata.json"
 UNMASKED = "none"  # as masking: to be masked while training
+# Objectives that records are made for. One of left to right fits both.
+MASKED_LM, LEFT_TO_RIGHT = "masked_lm", "left_to_right"
+BLANK_LINE, FILE = "blank_line", "file"  # what ends a document
 # What all files of a run must share; None in a Contents of record_files.py: unknown.
 SHARED = (
     "max_seq_length",
@@ -25,6 +28,8 @@ SHARED = (
     "vocab_size",
     "vocab_digest",
 )
+# How much text records of left to right hold.
+TEXT_COUNTS = ("num_predictions", "num_words", "num_text_bytes")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,10 +49,16 @@ class Metadata:
     random_seed: int
     num_instances: int = 0  # records in this file
     num_bytes: int = 0  # of this file
+    objective: str = MASKED_LM
+    document_end: str = BLANK_LINE
+    # Of left to right: tokens that are predicted, and the text that they are.
+    num_predictions: int = 0
+    num_words: int = 0  # as white space separates them
+    num_text_bytes: int = 0  # in UTF-8
 
 
 def vocab_digest(vocab: Sequence[str]) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of all tokens in order."""
+    """The first 16 hexadecimal digits of the SHA-256 of Tokenizer.definition."""
     text = "".join(f"{token}\n" for token in vocab)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
 

@@ -19,7 +19,7 @@ class RecordSets:
 
     train: record_checks.RecordSource
     held_out: record_checks.RecordSource  # the same, where there are no others
-    mask: record_batches.Mask | None  # None where all records are masked
+    mask: record_batches.Mask | None  # None where all records are masked, or none is
 
     def training_batches(
         self,
@@ -48,6 +48,10 @@ class RecordSets:
         return record_batches.evaluation_batches(
             self.held_out, batch_size, num_batches, self.mask, context
         )
+
+    def num_evaluation_batches(self, batch_size: int, most: int | None) -> int:
+        """As record_batches.num_evaluation_batches, of the records held out."""
+        return record_batches.num_evaluation_batches(self.held_out, batch_size, most)
 
     def digest(self) -> str:
         """Tells training records of one run from those of another."""
@@ -81,8 +85,8 @@ class RecordSets:
 
 def load(
     specs: Mapping[str, str],
-    tokenizer: tokenization.BertTokenizer | None,
-    rule: masking.Rule,
+    tokenizer: tokenization.Tokenizer | None,
+    rule: masking.Rule | None,
     *,
     max_seq_length: int,
     vocab_size: int,
@@ -93,7 +97,8 @@ def load(
 
     `specs` are {flag: its value}, the records to train on first and those to evaluate
     on second, if they are others. `rule` masks those that are not masked, for which a
-    tokenizer is needed. Sizes are those of record_checks.open_records.
+    tokenizer is needed; None is for left to right. Sizes are those of
+    record_checks.open_records.
 
     Raises:
         ValueError: as there; or masks are needed and there is no vocabulary, or there
@@ -103,18 +108,21 @@ def load(
         flag: record_checks.open_records(
             record_checks.find(spec, flag),
             max_seq_length=max_seq_length,
-            max_predictions_per_seq=rule.max_predictions_per_seq,
+            max_predictions_per_seq=rule.max_predictions_per_seq if rule else 0,
             vocab_size=vocab_size,
             spare_rows=spare_rows,
             vocab=tokenizer.definition() if tokenizer else None,
             do_lower_case=tokenizer.do_lower_case if tokenizer else None,
             flag=flag,
+            is_masked=rule is not None,
         )
         for flag, spec in specs.items()
     }
-    record_checks.check_sentence_task(sources)
     opened = list(sources.values())
     train, held_out = opened[0], opened[-1]
+    if rule is None:
+        return RecordSets(train, held_out, None)
+    record_checks.check_sentence_task(sources)
     if train.has_masks and held_out.has_masks:
         if masks_are_asked_for:
             raise ValueError(

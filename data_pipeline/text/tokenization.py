@@ -88,6 +88,7 @@ class Tokenizer:
             the last, and after the last; None where the vocabulary lacks it.
         document_end_id: What separates documents of a corpus; None where nothing does.
         unk_id: What stands for a word that cannot be spelled; None where all can be.
+        mask_id: What stands for a hidden token; None where nothing does.
     """
 
     in_graph = True
@@ -96,6 +97,7 @@ class Tokenizer:
     end_id: int | None
     document_end_id: int | None
     unk_id: int | None = None
+    mask_id: int | None = None
 
     def __init__(self, vocab: Sequence[str], do_lower_case: bool):
         """Sets the tokens by id."""

@@ -39,6 +39,7 @@ KINDS = {
         "Question answering",
     ),
     "fill-mask": Kind("run_pretraining.py", "", "The sea is [MASK].", "Pretraining"),
+    "text-generation": Kind("run_pretraining.py", "", "The sea is", "Pretraining"),
 }
 # Of how a script reads and cuts text; a prediction needs the values of training.
 _SHAPES = (

@@ -222,3 +222,18 @@ def test_totals_and_counts_of_halves_add_up():
         for i in range(2)
     ]
     assert whole["classifier_loss"] == pytest.approx(tuple(np.sum(halves, axis=0)))
+
+
+def test_next_tokens_count_where_they_are_real():
+    """What stands at padding, such as these 100s, counts nothing."""
+    features = {"input_mask": np.array([[1, 1, 1], [1, 1, 0], [0, 0, 0]])}
+    outputs = {
+        "next_token_losses": np.array([[0.5, 1.5], [2.5, 100.0], [100.0] * 2]),
+        "next_token_hits": np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 1.0]]),
+    }
+    outputs = {name: value.astype(np.float32) for name, value in outputs.items()}
+    objective = losses.next_token()
+    found = total_and_count(objective, features, outputs)
+    assert found == {"next_token_loss": (4.5, 3.0)}
+    right, count = objective.metrics(features, outputs)["next_token_accuracy"]
+    assert (float(right), float(count)) == (2.0, 3.0)

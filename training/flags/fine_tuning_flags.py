@@ -16,7 +16,7 @@ FLAGS = flags.FLAGS
 # What the runs of a grid can differ in; they share the data, the network and the rest.
 GRID_FLAGS = (
     *("learning_rate", "train_batch_size", "num_train_epochs", "warmup_proportion"),
-    *("optimizer", "adam_bias_correction"),
+    *("optimizer", "adam_bias_correction", "learning_rate_schedule"),
 )
 
 

@@ -16,11 +16,15 @@ from training.flags import (
     model_flags,
     training_flags,
 )
-from training.optimization import lamb, schedule
+from training.optimization import gpt_adam, lamb, schedule
 from training.optimization import optimizer as optimizer_lib
 
 FLAGS = absl_flags.FLAGS
-_OPTIMIZERS = {"adam": optimizer_lib.BertAdam, "lamb": lamb.BertLamb}
+_OPTIMIZERS = {
+    "adam": optimizer_lib.BertAdam,
+    "lamb": lamb.BertLamb,
+    "gpt_adam": gpt_adam.GptAdam,
+}
 
 
 def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
@@ -45,7 +49,7 @@ def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
         )
     return plan_of_steps(
         num_train_steps,
-        int(num_train_steps * FLAGS.warmup_proportion),
+        num_train_steps * FLAGS.warmup_proportion,
         best_metric,
         FLAGS.early_stopping_patience,
     )
@@ -53,12 +57,12 @@ def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
 
 def plan_of_steps(
     num_train_steps: int,
-    num_warmup_steps: int,
+    num_warmup_steps: float,
     best_metric: str = "",
     patience: int = 0,
 ) -> loop.Plan:
     """The plan of a run with a known number of steps."""
-    rate = schedule.linear_with_warmup(
+    rate = schedule.SCHEDULES[FLAGS.learning_rate_schedule](
         FLAGS.learning_rate, num_train_steps, num_warmup_steps
     )
     return loop.Plan(
@@ -107,7 +111,7 @@ def run_settings(
         jit_compile=device_setup.compiles(strategy),
         dtype_policy=device_flags.dtype_policy(),
         optimizer=functools.partial(
-            _OPTIMIZERS[FLAGS.optimizer], bias_correction=FLAGS.adam_bias_correction
+            _OPTIMIZERS[FLAGS.optimizer], bias_correction=_corrects_bias()
         ),
         batch_size=FLAGS.train_batch_size,
         micro_batches=FLAGS.gradient_accumulation_steps,
@@ -124,6 +128,19 @@ def run_settings(
         describe=device_flags.describe,
         **others,
     )
+
+
+def _corrects_bias() -> bool:
+    """As --adam_bias_correction says; GPT's Adam always does."""
+    flag = FLAGS["adam_bias_correction"]
+    if FLAGS.optimizer != "gpt_adam":
+        return bool(flag.value)
+    if flag.present and not flag.value:
+        raise ValueError(
+            f"{flag.serialize()} contradicts --optimizer=gpt_adam, which always "
+            "corrects the bias; leave one of them out"
+        )
+    return True
 
 
 def set_up(*actions: str) -> Any:

@@ -90,8 +90,15 @@ def _define_updates(train_batch_size: int) -> None:
     flags.DEFINE_enum(
         "optimizer",
         "adam",
-        ["adam", "lamb"],
-        "adam, the original's; or lamb, for batches of thousands.",
+        ["adam", "lamb", "gpt_adam"],
+        "adam, the original's; lamb, for batches of thousands; or gpt_adam, GPT's.",
+    )
+    flags.DEFINE_enum(
+        "learning_rate_schedule",
+        "linear",
+        ["linear", "gpt_linear", "gpt_cosine", "gpt_constant"],
+        "How the rate goes on after the warm-up: linear, the original's; or GPT's, "
+        "linear or along a cosine to 0, or constant.",
     )
     flags.DEFINE_bool(
         "adam_bias_correction",

@@ -130,20 +130,23 @@ class BertAdam(keras.optimizers.Optimizer):
         if self.max_norm:
             # Not a number where the norm is infinite, which must not pass unseen.
             clip = self.max_norm / tf.maximum(norm, self.max_norm) + (norm - norm)
-        correction = 1.0
-        if self.bias_correction:
-            t = tf.cast(step + 1, tf.float32)
-            correction = tf.sqrt(1.0 - self.beta_2**t) / (1.0 - self.beta_1**t)
-        numbers = Numbers(
-            clip=tf.convert_to_tensor(clip, tf.float32),
-            learning_rate=tf.cast(learning_rate, tf.float32),
-            correction=tf.convert_to_tensor(correction, tf.float32),
-        )
+        numbers = self._numbers(clip, tf.cast(learning_rate, tf.float32), step)
         is_finite = tf.math.is_finite(norm) if only_finite else None
         tf.distribute.get_replica_context().merge_call(
             self._update_all, args=(gradients, numbers, is_finite)
         )
         return norm
+
+    def _numbers(self, clip, learning_rate, step):
+        correction = 1.0
+        if self.bias_correction:
+            t = tf.cast(step + 1, tf.float32)
+            correction = tf.sqrt(1.0 - self.beta_2**t) / (1.0 - self.beta_1**t)
+        return Numbers(
+            clip=tf.convert_to_tensor(clip, tf.float32),
+            learning_rate=learning_rate,
+            correction=tf.convert_to_tensor(correction, tf.float32),
+        )
 
     def _update_all(self, strategy, gradients, numbers, is_finite):
         for gradient, (variable, mean, square) in zip(

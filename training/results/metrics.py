@@ -17,6 +17,24 @@ def accuracy(labels: np.ndarray, predictions: np.ndarray) -> Any:
     return np.float32(np.mean(right.all(axis=-1) if right.ndim > 1 else right))
 
 
+def perplexities(
+    loss: float, num_predictions: int = 0, num_words: int = 0, num_bytes: int = 0
+) -> dict[str, Any]:
+    """Scores of a language model from its mean loss in nats a predicted token.
+
+    `perplexity` is by token. Where it is known how many words and bytes of text the
+    predicted tokens are, `word_perplexity` and `bits_per_byte` do not depend on how a
+    tokenizer cuts the text.
+    """
+    nats = np.float64(loss)
+    found = {"perplexity": np.exp(nats)}
+    if num_predictions and num_words:
+        found["word_perplexity"] = np.exp(nats * num_predictions / num_words)
+    if num_predictions and num_bytes:
+        found["bits_per_byte"] = nats * num_predictions / num_bytes / np.log(2.0)
+    return {name: np.float32(value) for name, value in found.items()}
+
+
 def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     """F1 of class 1 (the GLUE score of MRPC and QQP)."""
     return float(sklearn.metrics.f1_score(labels, predictions, zero_division=0))

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from contract import atomic_files
 from terminal import native_log, progress
+from training.results import metrics
 
 # Beside the progress; those of a student are what its loss is made of.
 _SHOWN = ("loss", "soft_loss", "label_loss")
@@ -87,6 +88,8 @@ class Reporter:
             "tokens_per_second": results["tokens"] / seconds,
         }
         scalars = {k: v for k, v in results.items() if k not in ("examples", "tokens")}
+        if "next_token_loss" in results:
+            scalars |= metrics.perplexities(results["next_token_loss"])
         self.write("train", step, {**scalars, **rates, "learning_rate": learning_rate})
         self._progress(
             step,

@@ -187,7 +187,7 @@ def test_vocabulary_must_be_that_of_the_run(tmp_path):
     text = refusal([path], vocab=other)
     assert f"the records of {path} were made with another vocabulary" in text
     assert f"(digest {tiny_records.METADATA['vocab_digest']}, 20 entries)" in text
-    assert f"--vocab_file (digest {record_metadata.vocab_digest(other)}); give" in text
+    assert f"--vocab_file (digest {record_metadata.vocab_digest(other)});" in text
 
 
 def test_ids_must_be_in_the_table(tmp_path):
@@ -678,3 +678,59 @@ def test_other_errors_are_not_explained_by_files(source):
     assert record_batches.explain(KeyError("input_ids"), source) is None
     loss = tf.errors.DataLossError(None, None, "of a disk that is well again")
     assert record_batches.explain(loss, source) is None
+
+
+# Left to right.
+
+
+@pytest.fixture(scope="module")
+def left_to_right(tmp_path_factory):
+    text = {"num_predictions": 10, "num_words": 7, "num_text_bytes": 30}
+    plain = {"masking": "none", "max_predictions_per_seq": 0, **text}
+    path = tmp_path_factory.mktemp("left")
+    files = write_source(path, said=plain, has_masks=False).files
+    return record_checks.open_records(files, **GIVEN, is_masked=False)
+
+
+def test_left_to_right_nothing_is_hidden(left_to_right):
+    for batch in train(left_to_right, 2):
+        assert set(batch).isdisjoint(MASKED)
+        assert not (batch["input_ids"] == 4).any()
+
+
+def test_text_counts_are_summed_over_files(left_to_right, unmasked):
+    counts = ("num_predictions", "num_words", "num_text_bytes")
+    assert [getattr(left_to_right, name) for name in counts] == [50, 35, 150]
+    assert [getattr(unmasked, name) for name in counts] == [0, 0, 0]
+
+
+def test_left_to_right_an_evaluation_has_every_record_once(left_to_right):
+    most = record_batches.num_evaluation_batches(left_to_right, 8, None)
+    assert most == 4  # 29 records
+    batches = read(record_batches.evaluation_batches(left_to_right, 8, most))
+    is_real = [batch["input_mask"].any(axis=1) for batch in batches]
+    found = np.array(numbers(batches))[np.concatenate(is_real)]
+    assert found.tolist() == [*range(TOTAL)]
+    assert [int(real.sum()) for real in is_real] == [8, 8, 8, 5]
+    assert {batch["input_ids"].shape for batch in batches} == {(8, 8)}
+    assert record_batches.num_evaluation_batches(left_to_right, 8, 3) == 3
+    assert record_batches.num_evaluation_batches(left_to_right, 8, 100) == 4
+    more = read(record_batches.evaluation_batches(left_to_right, 8, 100))
+    assert_equal(more, batches)
+
+
+def test_masked_records_are_repeated_in_an_evaluation(source):
+    assert record_batches.num_evaluation_batches(source, 8, 100) == 100
+    assert record_batches.num_evaluation_batches(source, 8, None) == 4
+    for batch in read(record_batches.evaluation_batches(source, 8, 5)):
+        assert batch["input_mask"].any(axis=1).all()
+
+
+def test_left_to_right_shares_of_hosts_are_the_batches_of_one(left_to_right):
+    make = functools.partial(record_batches.evaluation_batches, left_to_right, 16, 2)
+    assert_equal(of_hosts(make, 4), read(make()))
+
+
+def test_masked_records_are_refused_left_to_right(source):
+    text = refusal(source.files, is_masked=False)
+    assert f"but the records of {source.files[0]} are masked; make them with" in text

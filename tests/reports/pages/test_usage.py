@@ -66,6 +66,7 @@ def test_docker_mounts_no_bucket():
         ({"has_pairs": True}, "One text.\tAnother text.", '"One text."], ["Anoth'),
         ({"kind": "token-classification"}, "A sentence.", '"A sentence."]'),
         ({"kind": "fill-mask"}, "The sea is [MASK].", '"A text."]'),
+        ({"kind": "text-generation"}, "The sea is", '"The sea is"]'),
         (
             {"kind": "question-answering"},
             "When does it open?\tThe fair opens on Monday.",

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from training.flags import command_line as command_line_lib
 from training.flags import model_flags, run_flags
-from training.optimization import lamb, optimizer
+from training.optimization import gpt_adam, lamb, optimizer
 
 TRAINING = {
     "train_batch_size": 32,
@@ -22,6 +22,7 @@ TRAINING = {
     "early_stopping_patience": 0,
     "profile_steps": [],
     "do_train": True,
+    "learning_rate_schedule": "linear",
 }
 
 
@@ -48,6 +49,15 @@ def test_plan_of_steps_counts_the_warm_up_in_steps(command_line):
     ]
     assert plan.num_train_steps == 100 and plan.evaluate_steps == 7
     assert plan.best_metric == "" and plan.patience == 0
+
+
+def test_plan_follows_the_schedule_of_gpt(command_line):
+    """Of a share of warm-up that is no whole number of steps, as opt.py has it."""
+    values = {"learning_rate_schedule": "gpt_linear", "warmup_proportion": 0.01}
+    command_line(**{**TRAINING, **values})
+    plan = run_flags.plan(3668, ("accuracy",))
+    assert plan.learning_rate(0) == pytest.approx(1e-3 / 3.43 * (1 - 1 / 343))
+    assert plan.learning_rate(3) == pytest.approx(1e-3 * (1 - 4 / 343))
 
 
 def test_plan_without_a_step_is_refused(command_line):
@@ -109,6 +119,21 @@ def test_optimizer_is_the_named_one(run_settings, name, kind):
         settings = run_settings(optimizer=name, adam_bias_correction=correct)
         made = settings.optimizer()
         assert type(made) is kind and made.bias_correction is correct
+
+
+def test_gpts_adam_always_corrects_the_bias(run_settings):
+    made = run_settings(optimizer="gpt_adam").optimizer()
+    assert type(made) is gpt_adam.GptAdam and made.bias_correction
+
+
+def test_gpts_adam_without_correction_is_refused(command_line):
+    values = {**RUN, "optimizer": "gpt_adam"}
+    command_line(present=["adam_bias_correction"], **values)
+    run_flags.FLAGS["adam_bias_correction"].serialize = lambda: "--noadam_bias"
+    with pytest.raises(ValueError, match="--noadam_bias contradicts --optimizer=gpt_a"):
+        run_flags.run_settings(
+            tf.distribute.get_strategy(), "plan", config={}, init_checkpoint=""
+        )
 
 
 def test_run_is_what_the_flags_say(run_settings):

@@ -106,3 +106,16 @@ def test_scores_of_classes_are_those_of_scikit_learn_to_the_last_digit(classes):
             ),
         ):
             assert metrics.METRICS[name](labels, predictions) == expected, (name, count)
+
+
+def test_perplexities_are_by_token_word_and_byte():
+    """Of 30 tokens with 2 nats each, in 20 words of 120 bytes."""
+    found = metrics.perplexities(np.float32(2.0), 30, 20, 120)
+    assert found == {
+        "perplexity": pytest.approx(np.exp(2.0)),
+        "word_perplexity": pytest.approx(np.exp(60 / 20)),
+        "bits_per_byte": pytest.approx(60 / np.log(2) / 120),
+    }
+    assert all(isinstance(value, np.float32) for value in found.values())
+    assert set(metrics.perplexities(2.0)) == {"perplexity"}
+    assert set(metrics.perplexities(2.0, 30, 0, 0)) == {"perplexity"}
