@@ -34,6 +34,7 @@ _TIED = {
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
 TAGGER = "BertForTokenClassification"
+_CHOICE = "BertForMultipleChoice"  # a classifier with one logit for each answer
 # By the head's place in a model of modeling.models.
 _ARCHITECTURES = {
     (): "BertModel",
@@ -44,7 +45,7 @@ _ARCHITECTURES = {
     ("masked_lm",): "BertForMaskedLM",
     ("next_sentence",): "BertForNextSentencePrediction",
 }
-ARCHITECTURES = frozenset(_ARCHITECTURES.values())
+ARCHITECTURES = frozenset(_ARCHITECTURES.values()) | {_CHOICE}
 # What a config says of the file it lay beside, not of the network.
 _OF_THE_FILE = {
     *("_name_or_path", "architectures", "transformers_version"),
@@ -164,7 +165,7 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
     Args:
         labels: names of the classes, in the order of their ids. A classifier or tagger
             without them gets placeholders, because Hugging Face counts them.
-        problem_type: "classification", "multi_label" or "regression", if given.
+        problem_type: as in label_map.json, if given.
         left_out: Google names of variables not to write.
     """
     os.makedirs(directory, exist_ok=True)
@@ -179,12 +180,16 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
         tensors, os.path.join(directory, WEIGHTS_FILE), metadata={"format": "pt"}
     )
     raw = described(model, left_out).to_hugging_face()
-    if model.num_classes and not labels:
+    if problem_type == "choice":
+        labels = ()
+    elif model.num_classes and not labels:
         labels = [_PLACEHOLDER.format(i) for i in range(model.num_classes)]
     if labels:
         raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
         raw["label2id"] = {label: i for i, label in enumerate(labels)}
-    if problem_type:
+    if problem_type == "choice":  # an architecture there, and its answers have no names
+        raw["architectures"] = [_CHOICE]
+    elif problem_type:
         raw["problem_type"] = _PROBLEM_TYPES[problem_type]
     config_file = os.path.join(directory, file_names.HUGGING_FACE_CONFIG)
     with open(config_file, "w", encoding="utf-8") as file:
@@ -207,11 +212,14 @@ def described(model, left_out=()):
 def labels_in(config, num_classes):
     """The problem type of a head with C classes, and their names in the order of ids.
 
-    One class is regression by default; regression and placeholders have no names.
+    One class is regression by default; regression, choice and placeholders have no
+    names.
 
     Raises:
         ValueError: the ids are not those of the head.
     """
+    if config.extra.get("architectures") == [_CHOICE]:
+        return "choice", ()
     ours = {theirs: name for name, theirs in _PROBLEM_TYPES.items()}
     usual = "regression" if num_classes == 1 else "classification"
     problem_type = ours.get(config.extra.get("problem_type"), usual)
