@@ -35,6 +35,7 @@ import numpy as np
 from contract import file_names
 from data_pipeline import label_maps
 from data_pipeline.classification import (
+    encoding,
     explanations,
     label_sets,
     labelled_texts,
@@ -45,12 +46,11 @@ from data_pipeline.classification import (
     summaries,
     tables,
 )
-from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
-from modeling import distillation, heads, losses, models
+from modeling import distillation, heads, losses, models, token_heads
 from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
 from modeling.inspection import attribution
-from modeling.operations import joined_weights
+from modeling.operations import joined_weights, sequences
 from reports import examined, pictures, run_report
 from serving import export, formats
 from training import checkpoints, errors, fine_tuning
@@ -63,10 +63,12 @@ def prepare():
     strategy = run_flags.set_up(*ACTIONS)
     classifier_flags.check()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
+    classifier_flags.check_network(config, files.config_file, tokenizer.in_graph)
     layout = tables.Layout(**classifier_flags.layout())
     source = sources.Source(layout=layout, **classifier_flags.source())
+    classifier_flags.check_kind(source.kind)
     data = labelled_texts.load(
         source,
         run_flags.wanted_splits(),
@@ -91,7 +93,7 @@ def open_teacher(data, settings):
     """What --teacher says of the rows, a soft_labels.SoftLabels."""
     found = pretrained.locate(FLAGS.teacher, "--teacher")
     files, length = model_flags.files_found(found), FLAGS.max_seq_length
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, length)
     with settings.run.strategy.scope():
         model = teacher.read(found.checkpoint, config)
@@ -100,8 +102,8 @@ def open_teacher(data, settings):
     classes = label_maps.of_head("classifier", label_map, model.num_classes, tell)
     soft_labels.check_classes(FLAGS.teacher, classes, data.label_set)
     predict = fine_tuning.predictor(model, settings)
-    encode = labelled_texts.encoder(tokenizer, length)
-    return soft_labels.SoftLabels(data, encode, length, predict, teacher.digest(model))
+    encode = encoding.Encoder(tokenizer, length)
+    return soft_labels.SoftLabels(data, encode, predict, teacher.digest(model))
 
 
 def make_task(config, tokenizer, data, soft):
@@ -113,12 +115,16 @@ def make_task(config, tokenizer, data, soft):
         taught = FLAGS.distill_temperature, FLAGS.distill_weight
         splits |= soft.training_examples(*taught)
         objective = distillation.classifier(data.problem_type, *taught, weights)
+    if FLAGS.lm_loss_weight:
+        objective = token_heads.with_next_tokens(objective, FLAGS.lm_loss_weight)
     label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
     return fine_tuning.Task(
         splits=splits,
         model=functools.partial(
             models.BertClassifier,
             *(config, label_set.num_outputs),
+            sequences.kind(data.problem_type, label_set.pair_input),
+            predicts_tokens=FLAGS.lm_loss_weight > 0,
             recompute=FLAGS.recompute,
         ),
         load_weights=functools.partial(
@@ -137,7 +143,7 @@ def make_task(config, tokenizer, data, soft):
         reopen=formats.network_opener(FLAGS.export_format),
         write_records=functools.partial(write_records, data),
         files=pretrained.files(config, tokenizer) | label_map,
-        identity={"labels": list(label_set.names)},
+        identity=label_set.identity | classifier_flags.identity(),
     )
 
 
@@ -185,10 +191,10 @@ def report_hook(tokenizer, data):
         return explaining.explain(weigh, rows, data.examples, *rest)
 
     return run_facts.hook(
-        *(run_report, "text-classification"),
+        *(run_report, data.encode.task),
         functools.partial(summaries.of_splits, data),
         explain=explain if FLAGS.explain else None,
-        has_pairs=data.has_pairs,
+        text_names=data.encode.text_names,
     )
 
 
@@ -222,17 +228,14 @@ def write_records(data, output_dir):
 
 def export_model(data, label_map, model, output_dir):
     """Writes output_dir/export/<n>: raw text in, label and probabilities out."""
-
-    def encode(*texts):
-        return packing.pad(*data.encode(*texts)[:2])
-
     with joined_weights.joined(model) as variables:
         module = export.TextClassifier(
-            encode,
+            data.encode.served,
             heads.answering(data.problem_type, model),
             variables,
-            data.label_set.names if data.problem_type == "classification" else (),
-            2 if data.has_pairs else 1,
+            data.label_set.names if data.label_set.has_one_label else (),
+            data.encode.text_names,
+            data.label_set.num_sequences,
         )
         chosen = fine_tuning_flags.export_settings()
         return formats.save(module, output_dir, label_map, **chosen)

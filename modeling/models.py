@@ -11,7 +11,7 @@ made: float32, mixed_bfloat16 or mixed_float16. Variables and outputs are float3
 import keras
 
 from modeling import decoder, encoder, heads, keras_configs, token_heads
-from modeling.operations import token_masks
+from modeling.operations import sequences, token_masks
 
 NETWORKS = {"bert": encoder.BertEncoder, "gpt": decoder.GptDecoder}
 
@@ -79,25 +79,44 @@ class BertModel(keras_configs.Configured, keras.Model):
 class BertClassifier(BertModel):
     """One label, several labels or one number a text; run_classifier.py.
 
-    Call shapes: three features [B, S] -> {"logits": [B, C]} float32.
+    Call shapes: three features [B, S] -> {"logits": [B, C]} float32. Where an example
+    is G sequences, features are [B, G, S], and their vectors are "summed" before the
+    linear layer (GPT section 3.3, similarity), or "compared", with one logit each, [B,
+    G] (there, choice; BERT section 4.4). With `predicts_tokens`, a model that trains
+    returns next_token_losses [..., S - 1], too; see `token_heads.next_tokens`.
     """
 
-    arguments = (*BertModel.arguments, "num_classes")
+    arguments = (*BertModel.arguments, "num_classes", "sequences", "predicts_tokens")
 
-    def __init__(self, config, num_classes, **kwargs):
+    def __init__(
+        self, config, num_classes, sequences="single", predicts_tokens=False, **kwargs
+    ):
         super().__init__(config, **kwargs)
         self.num_classes = num_classes
+        self.sequences = sequences
+        self.predicts_tokens = predicts_tokens
         kind = self.network.classifier_kind
         self.classifier = kind(num_classes, name="classifier")
+        if predicts_tokens:
+            self.masked_lm = token_heads.of_network(config, name="masked_lm")
 
     def pool(self, features, seed=None):
-        """What the head reads, [B, D]."""
-        place = self.pooled_position(features)
-        return self.encode(features, seed, place)["pooled_output"]
+        """What the head reads: [B, D], or [B, G, D] where sequences are compared."""
+        rows = sequences.rows(features)
+        outputs = self.encode(rows, seed, self.pooled_position(rows))
+        return sequences.joined(outputs["pooled_output"], features, self.sequences)
 
     def call(self, features, training=False, seed=None):
-        seed = self.dropout_seed(training, seed)
-        return {"logits": self.classifier(self.pool(features, seed), seed=seed)}
+        seed, found = self.dropout_seed(training, seed), {}
+        if self.predicts_tokens and seed is not None:
+            told = token_heads.predict(self, sequences.rows(features), seed)
+            pooled = sequences.joined(told["pooled_output"], features, self.sequences)
+            found = sequences.by_sequence(told, features, "next_token_losses")
+        else:
+            pooled = self.pool(features, seed)
+        is_choice = self.sequences == "compared"
+        logits = self.classifier(pooled, seed=seed, is_shared=is_choice)
+        return {"logits": logits[..., 0] if is_choice else logits, **found}
 
 
 class BertTagger(BertModel):
@@ -189,9 +208,9 @@ HEADS = {
 CLASS_HEADS = ("classifier", "tagger")  # which take a number of classes
 
 
-def build(head, num_classes, config, *, recompute=False):
+def build(head, num_classes, config, *, recompute=False, **settings):
     """The model with one of `HEADS`, its variables made; C is for `CLASS_HEADS`."""
     classes = (num_classes,) if head in CLASS_HEADS else ()
-    model = HEADS[head](config, *classes, recompute=recompute)
+    model = HEADS[head](config, *classes, recompute=recompute, **settings)
     model.build()
     return model

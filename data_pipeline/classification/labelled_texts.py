@@ -2,49 +2,19 @@
 
 import dataclasses
 import functools
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from contract import features
-from data_pipeline.classification import label_sets, sources, tables
+from data_pipeline.classification import encoding, label_sets, sources, tables
 from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization
-from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
 _CHUNK_ROWS = 8192
-
-
-def encoder(
-    tokenizer: tokenization.BertTokenizer, max_seq_length: int
-) -> Callable[..., Any]:
-    """Text to packed tokens as one TensorFlow function, for training and serving alike.
-
-    From text_a [B] string and text_b [B] or None, it returns what packing.pack returns
-    and the lengths before truncation, int64 [B].
-    """
-
-    def encode(text_a, text_b=None):
-        ids_a = tokenizer.tokenize(text_a)
-        ids_b = None if text_b is None else tokenizer.tokenize(text_b)
-        tokens, first_lengths = packing.pack(
-            ids_a,
-            ids_b,
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
-            max_seq_length=max_seq_length,
-        )
-        counts = ids_a.row_lengths() + (2 if ids_b is None else 3)
-        if ids_b is not None:
-            counts += ids_b.row_lengths()
-        return tokens, first_lengths, counts
-
-    return encode
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,12 +26,11 @@ class LabelledTexts:
     label_ids: dict[str, np.ndarray | None]  # of LabelSet.encode, or None
     label_set: label_sets.LabelSet
     metrics: tuple[str, ...]  # scores that people report for the task
-    encode: Callable[..., Any]  # what `encoder` returns
-    has_pairs: bool  # whether an example is two texts
+    encode: encoding.Encoder
 
     @property
     def problem_type(self) -> str:
-        """classification, multi_label or regression."""
+        """classification, choice, multi_label or regression."""
         return self.label_set.problem_type
 
     def digest(self, split: str) -> str:
@@ -104,7 +73,7 @@ class LabelledTexts:
 def load(
     source: sources.Source,
     splits: Iterable[str],
-    tokenizer: tokenization.BertTokenizer,
+    tokenizer: tokenization.Tokenizer,
     max_seq_length: int,
     *,
     label_map: str,
@@ -131,11 +100,14 @@ def load(
     label_ids = {
         split: _label_ids(split, table, label_set) for split, table in rows.items()
     }
-    encode = encoder(tokenizer, max_seq_length)
+    has_pairs = pairs.pop() if pairs else source.has_pairs
+    encode = encoding.Encoder(tokenizer, max_seq_length, label_set, has_pairs)
+    for table in rows.values():
+        encode.check(table)
     packed = {}
     for split, table in rows.items():
-        packed[split] = featurize(table, encode, max_seq_length)
-        announce(split, table, packed[split], max_seq_length)
+        packed[split] = encoding.featurize(table, encode)
+        encoding.announce(split, table, packed[split], max_seq_length)
     task = source.task
     return LabelledTexts(
         tables=rows,
@@ -144,39 +116,7 @@ def load(
         label_set=label_set,
         metrics=task.metrics if task else default_metrics[label_set.problem_type],
         encode=encode,
-        has_pairs=pairs.pop() if pairs else source.has_pairs,
     )
-
-
-def announce(
-    split: str, table: tables.Table, packed: packing.Packed, max_seq_length: int
-) -> None:
-    """Prints how many rows were read, and how long they are."""
-    print(
-        f"{split}: {len(packed)} examples from {table.path}, "
-        f"{packed.lengths.mean():.1f} tokens on average, "
-        f"{packed.num_truncated} cut to {max_seq_length}"
-    )
-
-
-def featurize(
-    table: tables.Table, encode: Callable[..., Any], max_seq_length: int
-) -> packing.Packed:
-    """Packs every row of a table; convert_examples_to_features.
-
-    `encode` comes from `encoder` with the same limit, given to count truncated rows.
-    """
-    chunks = []
-    name = f"tokenizing {os.path.basename(table.path)}: row"
-    for rows in progress.slices(len(table.text_a), _CHUNK_ROWS, name):
-        texts = [tf.constant(table.text_a[rows], tf.string)]
-        if table.text_b is not None:
-            texts.append(tf.constant(table.text_b[rows], tf.string))
-        tokens, first_lengths, counts = encode(*texts)  # a trace takes longer
-        cut = int(np.sum(counts.numpy() > max_seq_length))
-        chunk = packing.unpad(tokens, first_lengths)
-        chunks.append(dataclasses.replace(chunk, num_truncated=cut))
-    return packing.concatenate(chunks)
 
 
 def _label_ids(

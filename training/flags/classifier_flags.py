@@ -15,6 +15,7 @@ _TFDS_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 def define() -> None:
     """Where labelled rows come from, who teaches, and what else is written."""
     _define_rows()
+    _define_language_model()
     _define_teacher()
     _define_output()
 
@@ -23,7 +24,12 @@ def define() -> None:
 def _define_rows() -> None:
     string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
     string("data_dir", None, "Directory with the task's files, or of TFDS data sets.")
-    string("task_name", None, "CoLA, MNLI, MRPC, XNLI or another GLUE task.")
+    string(
+        "task_name",
+        None,
+        "CoLA, MNLI, MRPC, XNLI or another GLUE task; or, with a choice of answers, "
+        "COPA, SWAG, RACE or Story_Cloze.",
+    )
     string("xnli_language", "zh", "Language of XNLI's texts.")
     for split, tfds in _TFDS_SPLITS.items():
         string(f"{split}_file", None, f"TSV, CSV or JSONL file of the {split} rows.")
@@ -33,6 +39,20 @@ def _define_rows() -> None:
     enum("has_header", "auto", ["auto", "true", "false"], "Whether line 1 has names.")
     for column in ("text_a", "text_b", "label", "id"):
         string(f"{column}_column", None, "Name, or number from 0, of the column.")
+    flags.DEFINE_list(
+        "choice_columns",
+        [],
+        "Columns of answers, of which the label names the right one, by column or by "
+        "number from 0; or one column of JSON lists. text_a is their context; text_b, "
+        "if given, stands before each.",
+    )
+    enum(
+        "pair_input",
+        "joined",
+        ["joined", "both_orders"],
+        "How the network reads two texts: as one sequence, or in both orders, whose "
+        "vectors are added, for similarity.",
+    )
     string("labels", None, "Labels in the order of their ids, or a file of them.")
     enum(
         "problem_type",
@@ -46,6 +66,17 @@ def _define_rows() -> None:
     )
     boolean("allow_empty_text", False, "Keep rows of own files that have no text.")
     string("class_weights", None, "'balanced', or one weight a class, by comma.")
+
+
+@command_line.heading("Training")
+def _define_language_model() -> None:
+    command_line.define_float(
+        "lm_loss_weight",
+        0.0,
+        "Weight of the loss of predicting each next token of the texts, beside that of "
+        "the labels; GPT has 0.5. For networks that read from left to right.",
+        lower_bound=0,
+    )
 
 
 @command_line.heading("Training")
@@ -111,6 +142,56 @@ def check() -> None:
         _check_teacher()
 
 
+def check_kind(problem_type: str) -> None:
+    """Raises ValueError where a flag does not suit the problem type of the rows."""
+    is_choice, is_both = problem_type == "choice", FLAGS.pair_input == "both_orders"
+    if is_choice and is_both:
+        raise ValueError(
+            "--pair_input=both_orders is for pairs of texts, and these rows have "
+            "choices; leave it out"
+        )
+    if FLAGS.choice_columns and FLAGS["problem_type"].present:
+        raise ValueError(
+            f"--problem_type={FLAGS.problem_type} stands beside --choice_columns, "
+            "which say what is decided; leave one out"
+        )
+    if FLAGS.explain and (is_choice or is_both):
+        raise ValueError(
+            f"--explain={FLAGS.explain} weighs the words of one sequence, and an "
+            "example here has several; leave it out"
+        )
+    for name in ("teacher", "write_projector"):
+        if is_choice and FLAGS[name].value:
+            raise ValueError(
+                f"--{name} is for labels that all examples share, and a choice has "
+                "answers of its own; leave it out"
+            )
+
+
+def check_network(config: Any, config_file: str, takes_text: bool) -> None:
+    """Raises ValueError where a flag does not suit the network or its tokenizer.
+
+    `takes_text` says whether an export can have the tokenizer.
+    """
+    if FLAGS.explain and config.network != "bert":
+        raise ValueError(
+            f"--explain={FLAGS.explain} weighs the words of BERT's word pieces, and "
+            f"{config_file} describes another network; leave it out"
+        )
+    if FLAGS.do_export and FLAGS.export_format == "litert" and not takes_text:
+        raise ValueError(
+            "--export_format=litert keeps the tokenizer beside the network, and GPT's "
+            "is no TensorFlow operation; leave it out: a SavedModel takes ids"
+        )
+    if FLAGS.lm_loss_weight and not config.is_left_to_right:
+        raise ValueError(
+            f"--lm_loss_weight={FLAGS.lm_loss_weight} predicts each token from those "
+            f"before it, and the network of {config_file} sees both sides; leave it "
+            'out, or take one that reads from left to right ("attention": "causal" in '
+            "bert_config.json, GPT or GPT-2)"
+        )
+
+
 def _check_teacher() -> None:
     if FLAGS.distill_temperature <= 0:
         raise ValueError(
@@ -129,6 +210,12 @@ def _check_teacher() -> None:
         )
 
 
+def identity() -> dict[str, Any]:
+    """What besides the rows must match to resume a run."""
+    weight = FLAGS.lm_loss_weight
+    return {"lm_loss_weight": weight} if weight else {}
+
+
 def layout() -> dict[str, Any]:
     """The columns of own files, as the flags have them."""
     return {
@@ -137,6 +224,7 @@ def layout() -> dict[str, Any]:
         "text_a": FLAGS.text_a_column,
         "text_b": FLAGS.text_b_column,
         "label": FLAGS.label_column,
+        "choices": tuple(FLAGS.choice_columns),
         "example_id": FLAGS.id_column,
     }
 
@@ -155,4 +243,5 @@ def source() -> dict[str, Any]:
         "separator": FLAGS.label_separator,
         "allow_empty_text": FLAGS.allow_empty_text,
         "unlabelled_file": FLAGS.unlabelled_file or "",
+        "pair_input": FLAGS.pair_input,
     }

@@ -7,13 +7,14 @@ uncased vocabulary and 48 tokens a sequence.
 
 import json
 import pathlib
+from typing import NamedTuple
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.classification import labelled_texts, tasks
+from data_pipeline.classification import encoding, tasks
 from data_pipeline.examples import batching, packing, tf_records
 from data_pipeline.examples import ragged as ragged_lib
 from data_pipeline.text import tokenization
@@ -23,6 +24,17 @@ ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
 EXPECTED = json.loads((ORIGINAL / "expected_features.json").read_text("utf-8"))
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 CLS, SEP = 101, 102
+
+
+class Special(NamedTuple):
+    """What stands around texts: of BERT, or of GPT, where each differs."""
+
+    start_id: int
+    delimiter_id: int
+    end_id: int
+
+
+BERT, GPT = Special(CLS, SEP, SEP), Special(61, 62, 63)
 
 
 def pop_one_at_a_time(length_a, length_b, limit):
@@ -50,9 +62,18 @@ def ragged(*rows):
 
 def packed_rows(ids_a, ids_b=None, max_seq_length=8):
     tokens, first_lengths = packing.pack(
-        ids_a, ids_b, cls_id=CLS, sep_id=SEP, max_seq_length=max_seq_length
+        ids_a, ids_b, special=BERT, max_seq_length=max_seq_length
     )
     return tokens.to_list(), first_lengths.numpy().tolist()
+
+
+def test_other_special_tokens_stand_around_and_between_texts():
+    """GPT, contract 1.3: _start_ A _classify_, _start_ A _delimiter_ B _classify_."""
+    single, _ = packing.pack(ragged([1, 2, 3]), None, special=GPT, max_seq_length=4)
+    assert single.to_list() == [[61, 1, 2, 63]]
+    texts = ragged([1, 2, 3, 4]), ragged([5, 6])
+    pair, first = packing.pack(*texts, special=GPT, max_seq_length=8)
+    assert pair.to_list() == [[61, 1, 2, 3, 62, 5, 6, 63]] and first.numpy() == [5]
 
 
 def test_single_texts_keep_their_beginning():
@@ -114,8 +135,7 @@ def rows_of_other_vocab():
     return packing.pack(
         tokenizer.tokenize(["a good film", "film", "good films"]),
         tokenizer.tokenize(["films", "a", "good"]),
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
+        special=tokenizer,
         max_seq_length=9,
     )
 
@@ -225,11 +245,11 @@ def uncased_tokenizer(minilm_dir):
 @pytest.mark.parametrize("name", ["cola", "mnli", "mrpc"])
 def test_features_equal_the_originals(uncased_tokenizer, name):
     limit = EXPECTED[name]["max_seq_length"]
-    encode = labelled_texts.encoder(uncased_tokenizer, limit)
+    encode = encoding.Encoder(uncased_tokenizer, limit)
     for split, expected in EXPECTED[name]["splits"].items():
         table = tasks.read_split(tasks.task_named(name), str(ORIGINAL / name), split)
         assert table.example_ids == [row["guid"] for row in expected]
-        packed = labelled_texts.featurize(table, encode, limit)
+        packed = encoding.featurize(table, encode)
         tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
         features = packing.pad(tokens, packed.first_lengths, limit)
         for key in INPUTS:
