@@ -1,0 +1,234 @@
+"""The loop that asks a network with a cache for one token after another.
+
+It consists of TensorFlow operations, so one function serves scripts and exports. In a
+batch prompts are padded to the left: the next token has the same column in all rows.
+
+Beside the axes of modeling/__init__.py: R rows of a batch, each a text that is written;
+W columns of the longest prompt; C columns of prompt and text.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from modeling.generation import sampling as sampling_lib
+
+MIN_WIDTH = 2  # columns of a prompt: one that is read before the loop, and its last
+
+
+class Prompts(NamedTuple):
+    """Where a batch of texts begins.
+
+    Attributes:
+        ids: int32 [R, W], padded to the left.
+        lengths: int32 [R], 1 to W.
+        streams: int64 [R, 2], of sampling.streams_of.
+    """
+
+    ids: tf.Tensor
+    lengths: tf.Tensor
+    streams: tf.Tensor
+
+
+_PROMPTS = Prompts(
+    tf.TensorSpec([None, None], tf.int32),
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([None, 2], tf.int64),
+)
+
+
+class Written(NamedTuple):
+    """A batch of texts on its way.
+
+    Attributes:
+        columns: int32 [C, R], the ids of prompts and texts.
+        num_columns: int32 scalar, how many of them are there.
+        is_done: bool [R], whose text has ended; what follows its end means nothing.
+        cache: of the model, with all columns but the last.
+    """
+
+    columns: tf.Tensor
+    num_columns: tf.Tensor
+    is_done: tf.Tensor
+    cache: Any
+
+
+class Decoder:
+    """Continues prompts with a model.
+
+    Args:
+        model: has `empty_cache` and `extend`, see models.LanguageModel.
+        sampling: how tokens are drawn.
+        end_ids: tokens after which a text ends.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        sampling: sampling_lib.Sampling,
+        end_ids: Sequence[int] = (),
+    ):
+        self._model = model
+        self._sampling = sampling
+        self._end_ids = tuple(end_ids)
+        # Traced once for batches of all sizes.
+        scalar = tf.TensorSpec([], tf.int32)
+        begin = tf.function(
+            begin_with(model), input_signature=[_PROMPTS, scalar], autograph=False
+        ).get_concrete_function()
+        self.begin = begin
+        written = tf.nest.map_structure(
+            lambda found: tf.TensorSpec(found.shape, found.dtype),
+            begin.structured_outputs,
+        )
+        self.go_on = tf.function(
+            self._go_on,
+            input_signature=[_PROMPTS, written, scalar],
+            autograph=False,
+        )
+
+    def _go_on(self, prompts: Prompts, written: Written, until: tf.Tensor) -> Written:
+        return go_on(
+            *(self._model, self._sampling, self._end_ids),
+            *(prompts, written, until),
+        )
+
+    def cut(self, ids: list[int]) -> list[int]:
+        """A text up to its end token, if it has one."""
+        ends = (place for place, index in enumerate(ids) if index in self._end_ids)
+        return ids[: next(ends, len(ids)) + 1]
+
+
+def begin_with(model: Any) -> Callable[[Prompts, tf.Tensor], Written]:
+    """A function that reads prompts: Prompts, C -> Written."""
+
+    def begin(prompts, capacity):
+        rows, width = tf.unstack(tf.shape(prompts.ids))
+        columns = tf.pad(tf.transpose(prompts.ids), [[0, capacity - width], [0, 0]])
+        visible, positions = _places(prompts, capacity)
+        _, cache = model.extend(
+            prompts.ids[:, :-1],
+            positions[:, : width - 1],
+            0,
+            visible,
+            model.empty_cache(rows, capacity),
+        )
+        return Written(columns, width, tf.zeros([rows], tf.bool), cache)
+
+    return begin
+
+
+def _places(prompts, capacity):
+    """Which columns hold tokens, bool [R, C], and the position of each, int32."""
+    width = tf.shape(prompts.ids)[1]
+    places = tf.range(capacity)[tf.newaxis] - (width - prompts.lengths)[:, tf.newaxis]
+    return places >= 0, tf.maximum(places, 0)
+
+
+def go_on(
+    model: Any,
+    sampling: sampling_lib.Sampling,
+    end_ids: Sequence[int],
+    prompts: Prompts,
+    written: Written,
+    until: tf.Tensor,
+) -> Written:
+    """Writes up to so many columns, or until all texts have ended."""
+    width = tf.shape(prompts.ids)[1]
+    capacity = tf.shape(written.columns)[0]
+    visible, positions = _places(prompts, capacity)
+
+    def goes_on(written):
+        return tf.logical_and(
+            written.num_columns < until,
+            tf.logical_not(tf.reduce_all(written.is_done)),
+        )
+
+    def write(written):
+        last = written.num_columns - 1
+        logits, cache = model.extend(
+            written.columns[last][:, tf.newaxis],
+            positions[:, last : last + 1],
+            last,
+            visible,
+            written.cache,
+        )
+        found = sampling_lib.next_tokens(
+            tf.cast(logits[:, 0], tf.float32),
+            sampling,
+            prompts.streams,
+            written.num_columns - width,
+        )
+        columns = tf.tensor_scatter_nd_update(
+            written.columns, [[written.num_columns]], found[tf.newaxis]
+        )
+        ends = [tf.equal(found, end) for end in end_ids]
+        is_done = tf.reduce_any(tf.stack([written.is_done, *ends]), axis=0)
+        new = Written(columns, written.num_columns + 1, is_done, cache)
+        return (tf.nest.map_structure(_of_shape, new, written),)
+
+    return tf.while_loop(goes_on, write, (written,), parallel_iterations=1)[0]
+
+
+def _of_shape(tensor, other):
+    """The tensor, said to have the shape of another, as a loop wants it."""
+    tensor.set_shape(other.shape)
+    return tensor
+
+
+def pad_left(
+    prompts: Sequence[Sequence[int]], streams: tf.Tensor, filler: int = 0
+) -> Prompts:
+    """Lists of ids, none of them empty, as a batch."""
+    lengths = np.array([len(ids) for ids in prompts], np.int32)
+    width = max(MIN_WIDTH, *lengths)
+    padded = np.full((len(prompts), width), filler, np.int32)
+    for row, ids in enumerate(prompts):
+        padded[row, width - len(ids) :] = ids
+    return Prompts(tf.constant(padded), tf.constant(lengths), streams)
+
+
+def texts(
+    decoder: Decoder,
+    prompts: Sequence[Sequence[int]],
+    rows: Sequence[int],
+    *,
+    max_new_tokens: int,
+    seed: int = 0,
+    samples: Sequence[int] | None = None,
+    piece: int | None = None,
+    stops: Callable[[int, list[int]], bool] | None = None,
+) -> list[tuple[list[int], bool]]:
+    """What follows each prompt of a batch, and whether it has ended by itself.
+
+    An end token is the last of its text.
+
+    Args:
+        rows: which prompt of the input each is, and `samples` which text of that.
+        piece: tokens that are written between two calls of `stops`; None for all.
+        stops: place in the batch, its text so far -> whether that is to end.
+    """
+    count = len(prompts)
+    numbers = (np.array(column, np.int64) for column in (rows, samples or [0] * count))
+    streams = sampling_lib.streams_of(tf.fill([count], np.int64(seed)), *numbers)
+    batch = pad_left(prompts, streams)
+    width = batch.ids.shape[1]
+    capacity = width + max_new_tokens
+    written = decoder.begin(batch, tf.constant(capacity))
+    found: list[tuple[list[int], bool]] = [([], False)] * count
+    while True:
+        until = min(capacity, int(written.num_columns) + (piece or max_new_tokens))
+        written = decoder.go_on(batch, written, tf.constant(until))
+        ended = written.is_done.numpy()
+        columns = written.columns[width : int(written.num_columns)].numpy().T
+        for row, ids in enumerate(columns.tolist()):
+            if not found[row][1]:
+                ids = decoder.cut(ids)
+                has_ended = bool(ended[row]) or bool(stops and stops(row, ids))
+                found[row] = ids, has_ended
+        if int(written.num_columns) == capacity or all(end for _, end in found):
+            return found
+        is_done = tf.constant([has_ended for _, has_ended in found])
+        written = written._replace(is_done=is_done)
