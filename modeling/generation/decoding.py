@@ -7,6 +7,7 @@ Beside the axes of modeling/__init__.py: R rows of a batch, each a text that is 
 W columns of the longest prompt; C columns of prompt and text.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -55,96 +56,77 @@ class Written(NamedTuple):
     cache: Any
 
 
-class Decoder:
-    """Continues prompts with a model.
+class Rules(NamedTuple):
+    """How texts are written.
 
-    Args:
-        model: has `empty_cache` and `extend`, see models.LanguageModel.
+    Attributes:
         sampling: how tokens are drawn.
         end_ids: tokens after which a text ends.
+        num_tokens: rows of the vocabulary; a network may put out more, which are no
+            tokens. None if all are.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        sampling: sampling_lib.Sampling,
-        end_ids: Sequence[int] = (),
-    ):
-        self._model = model
-        self._sampling = sampling
-        self._end_ids = tuple(end_ids)
+    sampling: sampling_lib.Sampling
+    end_ids: Sequence[int] = ()
+    num_tokens: int | None = None
+
+
+class Decoder:
+    """Continues prompts with a model, which has `empty_cache` and `extend`."""
+
+    def __init__(self, model: Any, rules: Rules):
+        self.rules = rules
         # Traced once for batches of all sizes.
         scalar = tf.TensorSpec([], tf.int32)
-        begin = tf.function(
-            begin_with(model), input_signature=[_PROMPTS, scalar], autograph=False
+        self.begin = tf.function(
+            functools.partial(begin, model),
+            input_signature=[_PROMPTS, scalar],
+            autograph=False,
         ).get_concrete_function()
-        self.begin = begin
         written = tf.nest.map_structure(
             lambda found: tf.TensorSpec(found.shape, found.dtype),
-            begin.structured_outputs,
+            self.begin.structured_outputs,
         )
         self.go_on = tf.function(
-            self._go_on,
+            functools.partial(go_on, model, rules),
             input_signature=[_PROMPTS, written, scalar],
             autograph=False,
         )
 
-    def _go_on(self, prompts: Prompts, written: Written, until: tf.Tensor) -> Written:
-        return go_on(
-            *(self._model, self._sampling, self._end_ids),
-            *(prompts, written, until),
-        )
-
     def cut(self, ids: list[int]) -> list[int]:
         """A text up to its end token, if it has one."""
-        ends = (place for place, index in enumerate(ids) if index in self._end_ids)
-        return ids[: next(ends, len(ids)) + 1]
-
-
-def begin_with(model: Any) -> Callable[[Prompts, tf.Tensor], Written]:
-    """A function that reads prompts: Prompts, C -> Written."""
-
-    def begin(prompts, capacity):
-        rows, width = tf.unstack(tf.shape(prompts.ids))
-        columns = tf.pad(tf.transpose(prompts.ids), [[0, capacity - width], [0, 0]])
-        visible, positions = _places(prompts, capacity)
-        _, cache = model.extend(
-            prompts.ids[:, :-1],
-            positions[:, : width - 1],
-            0,
-            visible,
-            model.empty_cache(rows, capacity),
+        ends = (
+            n for n, index in enumerate(ids, start=1) if index in self.rules.end_ids
         )
-        return Written(columns, width, tf.zeros([rows], tf.bool), cache)
-
-    return begin
+        return ids[: next(ends, len(ids))]
 
 
-def _places(prompts, capacity):
-    """Which columns hold tokens, bool [R, C], and the position of each, int32."""
-    width = tf.shape(prompts.ids)[1]
-    places = tf.range(capacity)[tf.newaxis] - (width - prompts.lengths)[:, tf.newaxis]
-    return places >= 0, tf.maximum(places, 0)
+def begin(model: Any, prompts: Prompts, capacity: tf.Tensor) -> Written:
+    """Reads prompts, to be continued up to C columns."""
+    rows, width = tf.unstack(tf.shape(prompts.ids))
+    columns = tf.pad(tf.transpose(prompts.ids), [[0, capacity - width], [0, 0]])
+    visible, positions = _places(prompts, capacity)
+    _, cache = model.extend(
+        prompts.ids[:, :-1],
+        positions[:, : width - 1],
+        0,
+        visible,
+        model.empty_cache(rows, capacity),
+        last_only=True,
+    )
+    return Written(columns, width, tf.zeros([rows], tf.bool), cache)
 
 
 def go_on(
-    model: Any,
-    sampling: sampling_lib.Sampling,
-    end_ids: Sequence[int],
-    prompts: Prompts,
-    written: Written,
-    until: tf.Tensor,
+    model: Any, rules: Rules, prompts: Prompts, written: Written, until: tf.Tensor
 ) -> Written:
     """Writes up to so many columns, or until all texts have ended."""
     width = tf.shape(prompts.ids)[1]
-    capacity = tf.shape(written.columns)[0]
-    visible, positions = _places(prompts, capacity)
+    visible, positions = _places(prompts, tf.shape(written.columns)[0])
 
     def goes_on(written):
-        return tf.logical_and(
-            written.num_columns < until,
-            tf.logical_not(tf.reduce_all(written.is_done)),
-        )
+        is_open = tf.logical_not(tf.reduce_all(written.is_done))
+        return tf.logical_and(written.num_columns < until, is_open)
 
     def write(written):
         last = written.num_columns - 1
@@ -156,20 +138,48 @@ def go_on(
             written.cache,
         )
         found = sampling_lib.next_tokens(
-            tf.cast(logits[:, 0], tf.float32),
-            sampling,
+            tf.cast(logits[:, 0, : rules.num_tokens], tf.float32),
+            rules.sampling,
             prompts.streams,
             written.num_columns - width,
         )
         columns = tf.tensor_scatter_nd_update(
             written.columns, [[written.num_columns]], found[tf.newaxis]
         )
-        ends = [tf.equal(found, end) for end in end_ids]
-        is_done = tf.reduce_any(tf.stack([written.is_done, *ends]), axis=0)
+        is_done = tf.logical_or(written.is_done, _is_end(found, rules.end_ids))
         new = Written(columns, written.num_columns + 1, is_done, cache)
         return (tf.nest.map_structure(_of_shape, new, written),)
 
     return tf.while_loop(goes_on, write, (written,), parallel_iterations=1)[0]
+
+
+def results(
+    rules: Rules, prompts: Prompts, written: Written
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Ids int32 [R, C - W] that follow the prompts, and which belong to the texts.
+
+    An end token does not, and nothing after it.
+    """
+    width = tf.shape(prompts.ids)[1]
+    ids = tf.transpose(written.columns[width:])
+    is_written = tf.range(tf.shape(ids)[1]) < written.num_columns - width
+    ends = tf.cast(_is_end(ids, rules.end_ids), tf.int32)
+    is_open = tf.cumsum(ends, axis=1) == 0
+    return ids, tf.logical_and(is_written, is_open)
+
+
+def _is_end(ids, end_ids):
+    is_end = tf.zeros_like(ids, tf.bool)
+    for end in end_ids:
+        is_end = tf.logical_or(is_end, tf.equal(ids, end))
+    return is_end
+
+
+def _places(prompts, capacity):
+    """Which columns hold tokens, bool [R, C], and the position of each, int32."""
+    width = tf.shape(prompts.ids)[1]
+    places = tf.range(capacity)[tf.newaxis] - (width - prompts.lengths)[:, tf.newaxis]
+    return places >= 0, tf.maximum(places, 0)
 
 
 def _of_shape(tensor, other):

@@ -24,7 +24,9 @@ class Network:
     def empty_cache(self, rows, capacity):
         return tf.zeros([rows, capacity, 2, D])
 
-    def extend(self, input_ids, position_ids, start, is_visible, cache):
+    def extend(
+        self, input_ids, position_ids, start, is_visible, cache, last_only=False
+    ):
         length, capacity = tf.shape(input_ids)[1], tf.shape(is_visible)[1]
         hidden = tf.gather(self.tokens, input_ids) + tf.gather(
             self.positions, position_ids
@@ -39,6 +41,7 @@ class Network:
         scores = tf.einsum("bsd,btd->bst", query, cache[:, :, 0])
         shares = tf.nn.softmax(tf.where(seen, scores, -1e10))
         hidden += tf.einsum("bst,btd->bsd", shares, cache[:, :, 1])
+        hidden = hidden[:, -1:] if last_only else hidden
         return tf.einsum("bsd,vd->bsv", hidden, self.tokens), cache
 
 
@@ -66,9 +69,14 @@ def greedy(network, prompt, count, end=None):
     return ids[len(prompt) :]
 
 
+def decoder_of(network, end_ids=(), **values):
+    rules = decoding.Rules(sampling.Sampling(**values), end_ids)
+    return decoding.Decoder(network, rules)
+
+
 def write(network, prompts, count, *, rows=None, end_ids=(), piece=None, **values):
     values = values or {"temperature": 0}
-    decoder = decoding.Decoder(network, sampling.Sampling(**values), end_ids)
+    decoder = decoder_of(network, end_ids, **values)
     return [
         ids
         for ids, _ in decoding.texts(
@@ -104,7 +112,7 @@ def test_a_text_ends_after_an_end_token_and_others_go_on(network):
 def test_the_loop_stops_where_all_texts_have_ended(network):
     prompts = PROMPTS[2:3]
     end = greedy(network, prompts[0], 12)[3]
-    decoder = decoding.Decoder(network, sampling.Sampling(temperature=0), [end])
+    decoder = decoder_of(network, [end], temperature=0)
     batch = decoding.pad_left(prompts, tf.zeros([1, 2], tf.int64))
     written = decoder.begin(batch, 20)
     first = decoder.go_on(batch, written, 20)
@@ -114,7 +122,7 @@ def test_the_loop_stops_where_all_texts_have_ended(network):
 
 def test_texts_stop_where_asked_to(network):
     wanted = [greedy(network, prompt, 12) for prompt in PROMPTS]
-    decoder = decoding.Decoder(network, sampling.Sampling(temperature=0))
+    decoder = decoder_of(network, temperature=0)
     seen = []
 
     def stops(row, ids):

@@ -1,0 +1,149 @@
+"""Prompts of arguments and files, as ids that leave room for what is written."""
+
+import dataclasses
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from contract import wording
+from data_pipeline.files import text_rows
+
+STANDARD_INPUT = "-"
+_KEYS = ("prompt", "text")  # of an object in a file of JSON lines
+_REMEDY = (
+    "write one, or leave --prompt and --prompt_file out to begin with the token that "
+    "ends texts"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompt:
+    """What a text begins with, and where it stands, for messages."""
+
+    text: str
+    place: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """How much of the network's context prompts and texts take.
+
+    Attributes:
+        context: positions of the network.
+        max_new_tokens: as asked for; None for half of the context, or without a prompt
+            for all of it, which is what GPT-2's release writes.
+        keeps_end: whether of too long a prompt the end is kept.
+    """
+
+    context: int
+    max_new_tokens: int | None
+    keeps_end: bool = False
+
+    def new_tokens(self, *, is_prompted: bool) -> int:
+        """The most tokens that a text has."""
+        if self.max_new_tokens is not None:
+            return self.max_new_tokens
+        return self.context // 2 if is_prompted else self.context
+
+
+def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
+    """The prompts of --prompt or of --prompt_file; none where neither is given.
+
+    A file has one a line, or objects with `prompt` (or `text`) where it ends in .jsonl;
+    "-" is standard input, one a line.
+
+    Raises:
+        FileNotFoundError, ValueError: both are given, the file cannot be read or has
+            none, or a prompt is empty.
+    """
+    if arguments and path:
+        raise ValueError("--prompt and --prompt_file exclude each other; give one")
+    found = [
+        Prompt(text, f"--prompt number {number}" if arguments[1:] else "--prompt")
+        for number, text in enumerate(arguments, start=1)
+    ]
+    if path:
+        found = list(_of_file(path))
+        if not found:
+            raise ValueError(f"{path}: has no prompt; {_REMEDY}")
+    for prompt in found:
+        if not prompt.text.strip():
+            raise ValueError(f"{prompt.place}: the prompt is empty; {_REMEDY}")
+    return found
+
+
+def _of_file(path: str) -> Iterator[Prompt]:
+    if path == STANDARD_INPUT:
+        stream = io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n")
+        try:
+            lines = list(enumerate(stream, start=1))
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"standard input is not UTF-8 ({error.reason}); convert it, for "
+                "example with iconv"
+            ) from error
+        finally:
+            stream.detach()
+        for number, line in lines:
+            yield Prompt(line.rstrip("\r\n"), f"standard input:{number}")
+    elif text_rows.is_jsonl(path):
+        for number, row in text_rows.file_rows(path, "jsonl"):
+            assert isinstance(row, dict)
+            yield Prompt(
+                text_rows.text_of(path, number, row, _KEYS), f"{path}:{number}"
+            )
+    else:
+        for number, line in text_rows.lines(path):
+            yield Prompt(line.rstrip("\r"), f"{path}:{number}")
+
+
+def encode(prompts: Sequence[Prompt], tokenizer: Any, room: Room) -> list[list[int]]:
+    """The ids of prompts, each with room for a text behind it; [] of none is a start.
+
+    Raises:
+        ValueError: a prompt has no token, or does not leave room, or there is none and
+            the vocabulary has no token to begin with.
+    """
+    new_tokens = room.new_tokens(is_prompted=bool(prompts))
+    # The last token that is written has no position: nothing is asked of it.
+    most = room.context - new_tokens + 1
+    if most < 1:
+        raise ValueError(
+            f"--max_new_tokens={new_tokens} is more than the network's context of "
+            f"{room.context} tokens; give fewer"
+        )
+    if not prompts:
+        return [[start_of(tokenizer)]]
+    found = []
+    ids = tokenizer.tokenize([prompt.text for prompt in prompts]).to_list()
+    for prompt, of_prompt in zip(prompts, ids, strict=True):
+        if not of_prompt:
+            raise ValueError(
+                f"{prompt.place}: {wording.listing([prompt.text])} has no token; "
+                f"{_REMEDY}"
+            )
+        if len(of_prompt) > most and not room.keeps_end:
+            raise ValueError(
+                f"{prompt.place}: a prompt of {len(of_prompt)} tokens and "
+                f"{new_tokens} new ones do not fit into the network's context of "
+                f"{room.context}; shorten it, lower --max_new_tokens to "
+                f"{max(room.context - len(of_prompt) + 1, 0)} or pass --keep_end to "
+                f"keep its last {most} tokens"
+            )
+        found.append(of_prompt[-most:])
+    return found
+
+
+def start_of(tokenizer: Any) -> int:
+    """The token that texts without a prompt begin with.
+
+    Raises:
+        ValueError: the vocabulary has none.
+    """
+    if tokenizer.document_end_id is None:
+        raise ValueError(
+            "the vocabulary has no token that ends a text, so nothing to begin with; "
+            "give a --prompt"
+        )
+    return tokenizer.document_end_id
