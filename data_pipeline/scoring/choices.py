@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data_pipeline.classification import label_sets, tables
+from data_pipeline.classification import label_sets, tables, tasks
 from data_pipeline.files import label_files, text_rows
 from data_pipeline.scoring import cases
 
@@ -20,7 +20,8 @@ def read(
     """The cases of a file of choices.
 
     Args:
-        layout: with `choices`; its `file_format` may be WINOGRAD.
+        layout: with `choices`, or the `file_format` of a published task of choice, or
+            WINOGRAD.
         labels: what the label column calls the choices, in their order; by default
             their columns' names or their numbers, from 0.
 
@@ -30,6 +31,14 @@ def read(
     """
     if layout.file_format == WINOGRAD:
         return _winograd(path)
+    if published := tasks.TASKS.get(layout.file_format):
+        layout = published.splits["train"].layout
+        labels = labels or published.labels
+    if not layout.choices:
+        raise ValueError(
+            f"{path}: which columns hold the answers? name them with --choice_columns, "
+            "or a published layout with --score_format"
+        )
     table = tables.read_table(
         path, layout, labels_required=False, allow_empty_text=False
     )

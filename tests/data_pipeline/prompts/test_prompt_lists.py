@@ -66,7 +66,9 @@ def test_prompts_leave_room_for_the_text():
     assert encode(["abcde"], max_new_tokens=None) == [list(b"abcde")]
     with pytest.raises(ValueError, match="of 6 tokens and 4 new"):
         encode(["abcdef"], max_new_tokens=None)
-    with pytest.raises(ValueError, match="--max_new_tokens=9 is more than .* 8 tokens"):
+    with pytest.raises(
+        ValueError, match=r"--max_new_tokens=9 is more than .* 8 tokens"
+    ):
         encode(["a"], max_new_tokens=9)
 
 
@@ -76,10 +78,10 @@ def test_without_a_prompt_a_text_begins_where_another_ended():
     assert room.new_tokens(is_prompted=False) == 8
     assert room.new_tokens(is_prompted=True) == 4
     without = byte_tokenizer.ByteTokenizer(has_end=False)
-    with pytest.raises(ValueError, match="no token that ends a text.*give a --prompt"):
+    with pytest.raises(ValueError, match=r"no token that ends a text.*give a --prompt"):
         encode([], without)
 
 
 def test_a_prompt_without_a_token_is_refused():
-    with pytest.raises(ValueError, match="here:1: .* has no token"):
+    with pytest.raises(ValueError, match=r"here:1: .* has no token"):
         encode(["", "a"])

@@ -43,7 +43,9 @@ def test_a_token_that_holds_some_of_both_is_scored():
 
 def test_what_does_not_fit_is_refused_or_loses_its_beginning():
     long = case(("0123456789", "abc"))
-    with pytest.raises(ValueError, match="a:1: a text of 14 tokens .* of 10; .*--keep"):
+    with pytest.raises(
+        ValueError, match=r"a:1: a text of 14 tokens .* of 10; .*--keep"
+    ):
         encode(long, context=10)
     (((ids, first),),) = encode(long, context=10, keeps_end=True)
     assert ids == list(b"3456789abc") and first == 7

@@ -79,7 +79,7 @@ def test_schemas_have_each_answer_in_the_place_of_the_pronoun(tmp_path):
     ]
     assert texts(found[3])[0] == ("They kept the dog", ".")
     path.write_text(SCHEMAS.replace(",0\n", ",2\n"))
-    with pytest.raises(ValueError, match="a.csv:2: label '2' is none of 0, 1"):
+    with pytest.raises(ValueError, match=r"a.csv:2: label '2' is none of 0, 1"):
         choices.read(str(path), layout)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="no column txt1; give the table WSColl"):

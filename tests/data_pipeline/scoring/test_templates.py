@@ -68,7 +68,7 @@ def test_wrong_templates_are_refused(form, expected):
 
 
 def test_words_are_of_labels_and_differ(table):
-    with pytest.raises(ValueError, match="'god=x' is no LABEL=WORDS.*closest: 'good'"):
+    with pytest.raises(ValueError, match=r"'god=x' is no LABEL=WORDS.*closest: 'good'"):
         templates.label_words(["god=x"], LABELS)
     with pytest.raises(ValueError, match="'bad' is named more than once"):
         templates.label_words(["good=bad"], LABELS)
