@@ -118,10 +118,17 @@ def end_ids(tokenizer):
     return [end] if FLAGS.stop_at_end and end is not None else []
 
 
+def rules_of(tokenizer, draws):
+    """How texts are written; `draws` as generation_flags.sampling has them."""
+    names = {field.name for field in dataclasses.fields(sampling.Sampling)}
+    draws = {name: value for name, value in draws.items() if name in names}
+    return decoding.Rules(
+        sampling.Sampling(**draws), end_ids(tokenizer), tokenizer.vocab_size
+    )
+
+
 def decoder_of(model, tokenizer):
-    draws = sampling.Sampling(**generation_flags.sampling())
-    rules = decoding.Rules(draws, end_ids(tokenizer), tokenizer.vocab_size)
-    return decoding.Decoder(model, rules)
+    return decoding.Decoder(model, rules_of(tokenizer, generation_flags.sampling()))
 
 
 def stream(tokenizer, text, ids, new_tokens, spelling, model):
@@ -211,8 +218,35 @@ def score(finish, model):
     return lines
 
 
-def export_model(tokenizer, context, model):
-    """Writes output_dir/export/<n>."""
+def export_model(tokenizer, room, model):
+    """Writes output_dir/export/<n>; see serving/generation.py."""
+    new_tokens = room.new_tokens(is_prompted=True)
+    spelling = None
+    if tokenizer.in_graph:
+        spelling = generation.Spelling(
+            functools.partial(generation_graph.encode, tokenizer, most=room.most_read),
+            functools.partial(
+                generation_graph.encode_scored, tokenizer, most=room.context
+            ),
+            functools.partial(generation_graph.decode, tokenizer),
+            tokenizer.vocab,
+        )
+
+    def write_rows(ids, lengths, draws):
+        rules = rules_of(tokenizer, draws or generation_flags.sampling())
+        seeds = draws["seed"] if draws else tf.fill(tf.shape(lengths), FLAGS.seed)
+        return decoding.write(model, rules, ids, lengths, seeds, new_tokens)
+
+    module = generation.TextGenerator(
+        write_rows,
+        lambda ids, mask: scoring.losses_of(model, ids, mask),
+        [variable.value for variable in model.variables],
+        spelling,
+    )
+    target = os.path.join(FLAGS.output_dir, "export")
+    path = export.save(module, target, {}, FLAGS.export_server_config)
+    print(f"exported: {path}")
+    return ()
 
 
 def main(_):

@@ -188,16 +188,35 @@ def _of_shape(tensor, other):
     return tensor
 
 
-def pad_left(
-    prompts: Sequence[Sequence[int]], streams: tf.Tensor, filler: int = 0
-) -> Prompts:
-    """Lists of ids, none of them empty, as a batch."""
-    lengths = np.array([len(ids) for ids in prompts], np.int32)
-    width = max(MIN_WIDTH, *lengths)
-    padded = np.full((len(prompts), width), filler, np.int32)
-    for row, ids in enumerate(prompts):
-        padded[row, width - len(ids) :] = ids
-    return Prompts(tf.constant(padded), tf.constant(lengths), streams)
+def prompts_of(ids: tf.Tensor, lengths: tf.Tensor, streams: tf.Tensor) -> Prompts:
+    """Prompts of ids int32 [R, W] that are padded to the right."""
+    ids = tf.pad(ids, [[0, 0], [0, tf.maximum(MIN_WIDTH - tf.shape(ids)[1], 0)]])
+    lengths = tf.maximum(lengths, 1)
+    width = tf.shape(ids)[1]
+    places = tf.range(width)[tf.newaxis] - (width - lengths)[:, tf.newaxis]
+    ids = tf.gather(ids, tf.maximum(places, 0), batch_dims=1)
+    return Prompts(ids, lengths, streams)
+
+
+def write(
+    model: Any,
+    rules: Rules,
+    ids: tf.Tensor,
+    lengths: tf.Tensor,
+    seeds: tf.Tensor,
+    max_new_tokens: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Continues ids [R, W], padded to the right, in one graph; see `results`.
+
+    What is drawn follows from the seed of a row, int64 [R], wherever it stands.
+    """
+    first = tf.zeros_like(seeds)
+    streams = sampling_lib.streams_of(seeds, first, first)
+    prompts = prompts_of(ids, lengths, streams)
+    capacity = tf.shape(prompts.ids)[1] + max_new_tokens
+    written = begin(model, prompts, capacity)
+    written = go_on(model, rules, prompts, written, capacity)
+    return results(rules, prompts, written)
 
 
 def texts(
@@ -223,7 +242,11 @@ def texts(
     count = len(prompts)
     numbers = (np.array(column, np.int64) for column in (rows, samples or [0] * count))
     streams = sampling_lib.streams_of(tf.fill([count], np.int64(seed)), *numbers)
-    batch = pad_left(prompts, streams)
+    lengths = np.array([len(ids) for ids in prompts], np.int32)
+    ids = np.zeros((count, lengths.max()), np.int32)
+    for row, prompt in enumerate(prompts):
+        ids[row, : len(prompt)] = prompt
+    batch = prompts_of(tf.constant(ids), tf.constant(lengths), streams)
     width = batch.ids.shape[1]
     capacity = width + max_new_tokens
     written = decoder.begin(batch, tf.constant(capacity))

@@ -113,7 +113,9 @@ def test_the_loop_stops_where_all_texts_have_ended(network):
     prompts = PROMPTS[2:3]
     end = greedy(network, prompts[0], 12)[3]
     decoder = decoder_of(network, [end], temperature=0)
-    batch = decoding.pad_left(prompts, tf.zeros([1, 2], tf.int64))
+    batch = decoding.prompts_of(
+        tf.constant(prompts), tf.constant([7]), tf.zeros([1, 2], tf.int64)
+    )
     written = decoder.begin(batch, 20)
     first = decoder.go_on(batch, written, 20)
     assert first.is_done.numpy().all()
@@ -146,3 +148,25 @@ def test_drawn_texts_follow_from_seed_and_row_alone(network):
     assert write(network, PROMPTS, 12, piece=1, **drawn) == wanted
     assert write(network, PROMPTS[2:], 12, rows=[0, 1], **drawn) != wanted[2:]
     assert write(network, PROMPTS, 6, **drawn) == [ids[:6] for ids in wanted]
+
+
+def test_one_graph_writes_what_the_loop_in_pieces_writes(network):
+    wanted = [greedy(network, prompt, 12) for prompt in PROMPTS]
+    end = wanted[2][3]
+    rules = decoding.Rules(sampling.Sampling(temperature=0), [end])
+    ids = tf.ragged.constant(PROMPTS, tf.int32)
+    lengths, seeds = tf.constant([3, 1, 7, 2]), tf.zeros(4, tf.int64)
+    found, is_text = tf.function(decoding.write)(
+        *(network, rules, ids.to_tensor(), lengths, seeds, 12)
+    )
+    found = tf.ragged.boolean_mask(found, is_text).to_list()
+    assert found == [ids[: (ids + [end]).index(end)] for ids in wanted]
+    assert found[2] == wanted[2][:3]
+
+
+def test_rows_of_a_network_that_are_no_tokens_are_never_written(network):
+    wanted = greedy(network, PROMPTS[0], 12)
+    rules = decoding.Rules(sampling.Sampling(temperature=0), (), max(wanted))
+    decoder = decoding.Decoder(network, rules)
+    ((found, _),) = decoding.texts(decoder, PROMPTS[:1], [0], max_new_tokens=12)
+    assert max(found) < max(wanted)
