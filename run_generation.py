@@ -7,6 +7,7 @@ See docs/left_to_right.md.
 """
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -25,17 +26,19 @@ def define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags)
+    # Weights do not change once they are there.
+    command_line.parse(define_flags, serves=True)
 
 import keras
+import tensorflow as tf
 
 from contract import atomic_files
 from data_pipeline.classification import tables
-from data_pipeline.prompts import continuations, prompt_lists
+from data_pipeline.prompts import continuations, generation_graph, prompt_lists
 from data_pipeline.scoring import scored_files, windows
 from data_pipeline.text import vocabulary_checks
 from modeling import models
-from modeling.checkpoints import pretrained
+from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import decoding, sampling, scoring
 from serving import export, generation
 from terminal import progress
@@ -43,9 +46,7 @@ from training import errors
 from training.flags import device_setup
 from training.results import metrics
 
-# Tokens between two looks for a --stop; and batches that are ordered by length.
-STOP_TOKENS = 16
-POOL_BATCHES = 16
+STOP_TOKENS = 16  # between two looks for a --stop
 
 
 class GenerationInput(NamedTuple):
@@ -77,12 +78,14 @@ def prepare():
             "write; give a GPT, a GPT-2, or a BERT with attention=causal"
         )
     context = config.max_position_embeddings
+    room = prompt_lists.Room(context, FLAGS.max_new_tokens, FLAGS.keep_end)
     if FLAGS.score_file:
         work = functools.partial(score, prepare_scores(tokenizer, context))
     elif FLAGS.do_export:
-        work = functools.partial(export_model, tokenizer, context)
+        room.most_read(is_prompted=True)
+        work = functools.partial(export_model, tokenizer, room)
     else:
-        work = prepare_texts(tokenizer, context)
+        work = prepare_texts(tokenizer, room)
     if FLAGS.output_file:
         atomic_files.check_writable(FLAGS.output_file)
     return GenerationInput(files, config, tokenizer, work)
@@ -93,23 +96,17 @@ def build_model(parts):
     keras.config.set_dtype_policy(device_flags.dtype_policy())
     model = models.LanguageModel(parts.config)
     model.build()
-    print(f"weights: {pretrained.load_weights(model, parts.files.init_checkpoint)}")
+    told = checkpoint.load_trained(model, parts.files.init_checkpoint)
+    progress.say(f"weights: {told}")
     return model
 
 
-def prepare_texts(tokenizer, context):
-    room = prompt_lists.Room(context, FLAGS.max_new_tokens, FLAGS.keep_end)
-    prompts = prompt_lists.read(FLAGS.prompt, FLAGS.prompt_file)
-    ids = prompt_lists.encode(prompts, tokenizer, room)
-    texts = [prompt.text for prompt in prompts] or [""]
-    new_tokens = room.new_tokens(is_prompted=bool(prompts))
-    rows = [(i, sample) for i in range(len(ids)) for sample in range(FLAGS.num_samples)]
+def prepare_texts(tokenizer, room):
+    given = prompt_lists.read(FLAGS.prompt, FLAGS.prompt_file)
+    texts = prompt_lists.plan(given, tokenizer, room, FLAGS.num_samples)
     spelling = continuations.Spelling(tokenizer.decode, end_ids(tokenizer), FLAGS.stop)
-    if len(rows) == 1 and not FLAGS.output_file:
-        return functools.partial(
-            stream, tokenizer, texts[0], ids[0], new_tokens, spelling
-        )
-    return functools.partial(write, tokenizer, texts, ids, rows, new_tokens, spelling)
+    streams = len(texts.rows) == 1 and not FLAGS.output_file
+    return functools.partial(stream if streams else write, tokenizer, texts, spelling)
 
 
 def end_ids(tokenizer):
@@ -118,31 +115,25 @@ def end_ids(tokenizer):
     return [end] if FLAGS.stop_at_end and end is not None else []
 
 
-def rules_of(tokenizer, draws):
-    """How texts are written; `draws` as generation_flags.sampling has them."""
-    names = {field.name for field in dataclasses.fields(sampling.Sampling)}
-    draws = {name: value for name, value in draws.items() if name in names}
-    return decoding.Rules(
-        sampling.Sampling(**draws), end_ids(tokenizer), tokenizer.vocab_size
-    )
+def rules_of(tokenizer, draws=None):
+    draws = draws or generation_flags.sampling()
+    size = tokenizer.vocab_size
+    return decoding.Rules(sampling.Sampling(**draws), end_ids(tokenizer), size)
 
 
-def decoder_of(model, tokenizer):
-    return decoding.Decoder(model, rules_of(tokenizer, generation_flags.sampling()))
-
-
-def stream(tokenizer, text, ids, new_tokens, spelling, model):
+def stream(tokenizer, texts, spelling, model):
     """Shows one text while it is written."""
+    (ids,) = texts.ids
     screen = continuations.Screen(spelling, ids, show)
 
     def stops(_, written):
         screen.show(written)
         return spelling.stops(ids, written)
 
-    show(text)
+    show(texts.prompts[0])
     ((written, _),) = decoding.texts(
-        *(decoder_of(model, tokenizer), [ids], [0]),
-        max_new_tokens=new_tokens,
+        *(decoding.Decoder(model, rules_of(tokenizer)), [ids], [0]),
+        max_new_tokens=texts.new_tokens,
         seed=FLAGS.seed,
         piece=1,
         stops=stops,
@@ -156,55 +147,42 @@ def show(text):
     sys.stdout.flush()
 
 
-def write(tokenizer, texts, ids, rows, new_tokens, spelling, model):
-    """Yields the lines of all texts, in the order of the prompts."""
-    decoder = decoder_of(model, tokenizer)
+def write(tokenizer, texts, spelling, model):
+    """The lines of all texts, in the order of the prompts."""
+    decoder = decoding.Decoder(model, rules_of(tokenizer))
     found = {}
-    size, pool = FLAGS.batch_size, FLAGS.batch_size * POOL_BATCHES
-    for part in progress.slices(len(rows), size, "writing: texts"):
-        if part.start % pool == 0:
-            waiting = sorted(
-                rows[part.start : part.start + pool], key=lambda row: len(ids[row[0]])
-            )
-        batch, waiting = waiting[:size], waiting[size:]
-        prompts = [ids[i] for i, _ in batch]
-        written = decoding.texts(
-            *(decoder, prompts, [i for i, _ in batch]),
-            max_new_tokens=new_tokens,
-            seed=FLAGS.seed,
-            samples=[sample for _, sample in batch],
-            piece=STOP_TOKENS if FLAGS.stop else None,
-            stops=lambda row, new: spelling.stops(prompts[row], new),
-        )
-        for (i, sample), (new, ended) in zip(batch, written, strict=True):
-            text = spelling.after(ids[i], new)
-            found[i, sample] = continuations.Text(
-                texts[i], sample, text, len(new), ended
-            )
+    batches = texts.batches(FLAGS.batch_size)
+    for batch in progress.track(batches, len(batches), "writing: batch"):
+        for row, *written in write_batch(texts, spelling, decoder, batch):
+            found[row] = continuations.Text(texts.prompts[row[0]], row[1], *written)
     as_json = (FLAGS.output_file or "").endswith(".jsonl")
-    return continuations.lines((found[row] for row in rows), as_json=as_json)
+    return continuations.lines((found[row] for row in texts.rows), as_json=as_json)
+
+
+def write_batch(texts, spelling, decoder, batch):
+    """Yields of each row of a batch: the row, its text, tokens, whether it ended."""
+    prompts = [texts.ids[i] for i, _ in batch]
+    written = decoding.texts(
+        *(decoder, prompts, [i for i, _ in batch]),
+        max_new_tokens=texts.new_tokens,
+        seed=FLAGS.seed,
+        samples=[sample for _, sample in batch],
+        piece=STOP_TOKENS if FLAGS.stop else None,
+        stops=lambda place, ids: spelling.stops(prompts[place], ids),
+    )
+    for row, prompt, (ids, ended) in zip(batch, prompts, written, strict=True):
+        yield row, spelling.after(prompt, ids), len(ids), ended
 
 
 def prepare_scores(tokenizer, context):
-    """What FLAGS.score_file asks for: `run` -> results, lines."""
-    path = FLAGS.score_file
+    """What --score_file asks for: `run` -> results, lines."""
     reader = scored_files.Reader(tokenizer, context, FLAGS.keep_end)
-    match FLAGS.score_as:
-        case "texts" | "document" as kind:
-            as_one = kind == "document"
-            return scored_files.texts(path, reader, FLAGS.stride, as_one=as_one)
-        case "last_word":
-            return scored_files.last_word(path, reader)
-        case "choices":
-            layout = tables.Layout(**generation_flags.layout())
-            return scored_files.choice_of(path, reader, layout, FLAGS.labels)
-        case _:
-            names = metrics.DEFAULTS["classification"]
-            return scored_files.labels_of(
-                *(path, reader, tables.Layout(**generation_flags.layout())),
-                **generation_flags.shown(),
-                metrics=functools.partial(metrics.compute, names),
-            )
+    compute = functools.partial(metrics.compute, metrics.DEFAULTS["classification"])
+    layout = tables.Layout(**generation_flags.layout())
+    settings = scored_files.Settings(layout, **generation_flags.scores())
+    return scored_files.KINDS[FLAGS.score_as](
+        FLAGS.score_file, reader, settings, compute
+    )
 
 
 def score(finish, model):
@@ -220,21 +198,20 @@ def score(finish, model):
 
 def export_model(tokenizer, room, model):
     """Writes output_dir/export/<n>; see serving/generation.py."""
-    new_tokens = room.new_tokens(is_prompted=True)
-    spelling = None
+    new_tokens, most = (f(is_prompted=True) for f in (room.new_tokens, room.most_read))
+    spelling, graph = None, generation_graph
     if tokenizer.in_graph:
         spelling = generation.Spelling(
-            functools.partial(generation_graph.encode, tokenizer, most=room.most_read),
-            functools.partial(
-                generation_graph.encode_scored, tokenizer, most=room.context
-            ),
-            functools.partial(generation_graph.decode, tokenizer),
+            functools.partial(graph.encode, tokenizer, most=most),
+            functools.partial(graph.encode_scored, tokenizer, most=room.context),
+            functools.partial(graph.decode, tokenizer),
             tokenizer.vocab,
         )
 
-    def write_rows(ids, lengths, draws):
-        rules = rules_of(tokenizer, draws or generation_flags.sampling())
-        seeds = draws["seed"] if draws else tf.fill(tf.shape(lengths), FLAGS.seed)
+    def write_rows(ids, lengths, seeds=None, draws=None):
+        if seeds is None:
+            seeds = tf.fill(tf.shape(lengths), tf.constant(FLAGS.seed, tf.int64))
+        rules = rules_of(tokenizer, draws)
         return decoding.write(model, rules, ids, lengths, seeds, new_tokens)
 
     module = generation.TextGenerator(

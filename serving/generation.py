@@ -8,13 +8,8 @@ import tensorflow as tf
 from contract import features as feature_names
 from serving import export
 
-# Of each text, beside it: what its draws follow from, and how they are made.
-_DRAWS = (
-    ("seed", tf.int64),
-    ("temperature", tf.float32),
-    ("top_k", tf.int32),
-    ("top_p", tf.float32),
-)
+# How the tokens of a text are drawn.
+_DRAWS = (("temperature", tf.float32), ("top_k", tf.int32), ("top_p", tf.float32))
 _NONE = -1  # among ids: no token
 
 
@@ -42,8 +37,8 @@ class TextGenerator(export.ServedModel):
     become ids in a graph.
 
     Args:
-        write: ids [B, W], lengths, and `draws`, a dict of [B], or None for those of the
-            export -> ids [B, N], and which of them belong to the text.
+        write: ids [B, W], lengths and, or what the export says, seeds [B] and `draws`,
+            a dict of [B] -> ids [B, N], and which of them belong to the text.
         score: ids [B, S], mask -> losses of the next tokens [B, S - 1].
         spelling: None where the tokenizer is not in the graph.
     """
@@ -66,17 +61,17 @@ class TextGenerator(export.ServedModel):
 
 
 def _text_functions(write, score, spelling):
-    def write_texts(texts, draws=None):
+    def write_texts(texts, *draws):
         prompts = spelling.encode(texts)
-        written = tf.ragged.boolean_mask(*write(*_padded(prompts), draws))
+        written = tf.ragged.boolean_mask(*write(*_padded(prompts), *draws))
         return {
             "generated": spelling.decode(prompts, written),
             "num_tokens": tf.cast(written.row_lengths(), tf.int32),
         }
 
-    def sample(texts, *values):
+    def sample(texts, seeds, *values):
         names = [name for name, _ in _DRAWS]
-        return write_texts(texts, dict(zip(names, values, strict=True)))
+        return write_texts(texts, seeds, dict(zip(names, values, strict=True)))
 
     def score_texts(texts):
         ids, lengths = _padded(spelling.encode_scored(texts))
@@ -85,18 +80,18 @@ def _text_functions(write, score, spelling):
         is_scored = _mask(pieces, found["num_tokens"]) > 0
         return {**found, "pieces": tf.where(is_scored, pieces, "")}
 
-    texts = tf.TensorSpec([None], tf.string, name="text")
-    draws = [tf.TensorSpec([None], dtype, name=name) for name, dtype in _DRAWS]
+    inputs = (("text", tf.string), ("seed", tf.int64), *_DRAWS)
+    specs = [tf.TensorSpec([None], dtype, name=name) for name, dtype in inputs]
     return {
         "generate": export.text_function(write_texts, "text"),
-        "sample": tf.function(sample, input_signature=[texts, *draws]),
+        "sample": tf.function(sample, input_signature=specs),
         "score": export.text_function(score_texts, "text"),
     }
 
 
 def _writes_ids(write):
     def of_ids(ids, mask):
-        found, is_text = write(ids, tf.reduce_sum(mask, axis=1), None)
+        found, is_text = write(ids, tf.reduce_sum(mask, axis=1))
         found = tf.where(is_text, found, _NONE)
         return {"generated_ids": found, "num_tokens": _count(is_text)}
 

@@ -4,12 +4,13 @@ import dataclasses
 import io
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from contract import wording
 from data_pipeline.files import text_rows
 
 STANDARD_INPUT = "-"
+_POOL_BATCHES = 16  # that are ordered by length
 _KEYS = ("prompt", "text")  # of an object in a file of JSON lines
 _REMEDY = (
     "write one, or leave --prompt and --prompt_file out to begin with the token that "
@@ -45,6 +46,22 @@ class Room:
         if self.max_new_tokens is not None:
             return self.max_new_tokens
         return self.context // 2 if is_prompted else self.context
+
+    def most_read(self, *, is_prompted: bool) -> int:
+        """The most tokens of a prompt.
+
+        The last token that is written has no position: nothing is asked of it.
+
+        Raises:
+            ValueError: there is room for none.
+        """
+        new_tokens = self.new_tokens(is_prompted=is_prompted)
+        if new_tokens > self.context:
+            raise ValueError(
+                f"--max_new_tokens={new_tokens} is more than the network's context of "
+                f"{self.context} tokens; give fewer"
+            )
+        return self.context - new_tokens + 1
 
 
 def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
@@ -106,13 +123,7 @@ def encode(prompts: Sequence[Prompt], tokenizer: Any, room: Room) -> list[list[i
             the vocabulary has no token to begin with.
     """
     new_tokens = room.new_tokens(is_prompted=bool(prompts))
-    # The last token that is written has no position: nothing is asked of it.
-    most = room.context - new_tokens + 1
-    if most < 1:
-        raise ValueError(
-            f"--max_new_tokens={new_tokens} is more than the network's context of "
-            f"{room.context} tokens; give fewer"
-        )
+    most = room.most_read(is_prompted=bool(prompts))
     if not prompts:
         return [[start_of(tokenizer)]]
     found = []
@@ -147,3 +158,40 @@ def start_of(tokenizer: Any) -> int:
             "give a --prompt"
         )
     return tokenizer.document_end_id
+
+
+class Plan(NamedTuple):
+    """The texts to write.
+
+    Attributes:
+        prompts: texts, "" of none, and `ids` of each.
+        rows: of each text its prompt's number, and which text of the prompt it is.
+        new_tokens: at most, of each.
+    """
+
+    prompts: list[str]
+    ids: list[list[int]]
+    rows: list[tuple[int, int]]
+    new_tokens: int
+
+    def batches(self, size: int) -> list[list[tuple[int, int]]]:
+        """The rows in batches with prompts of similar length, if not far apart."""
+        rows: list[tuple[int, int]] = []
+        pool = size * _POOL_BATCHES
+        for start in range(0, len(self.rows), pool):
+            part = self.rows[start : start + pool]
+            rows += sorted(part, key=lambda row: len(self.ids[row[0]]))
+        return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def plan(
+    prompts: Sequence[Prompt], tokenizer: Any, room: Room, num_samples: int
+) -> Plan:
+    """So many texts of each prompt; raises ValueError as `encode`."""
+    ids = encode(prompts, tokenizer, room)
+    return Plan(
+        [prompt.text for prompt in prompts] or [""],
+        ids,
+        [(i, sample) for i in range(len(ids)) for sample in range(num_samples)],
+        room.new_tokens(is_prompted=bool(prompts)),
+    )

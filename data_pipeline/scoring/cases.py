@@ -124,9 +124,10 @@ class Judged(NamedTuple):
 
     def choices(self) -> dict[str, int]:
         """The likeliest alternative by each measure."""
-        measures = (("whole", self.whole), ("part", self.part))
-        measures += (("by_token", self.by_token),)
-        return {name: int(np.argmin(values)) for name, values in measures}
+        return {
+            name: int(np.argmin(getattr(self, name)))
+            for name in ("whole", "part", "by_token")
+        }
 
     def line(self) -> str:
         """What a .jsonl file says of a case."""

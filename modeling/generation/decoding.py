@@ -243,10 +243,10 @@ def texts(
     numbers = (np.array(column, np.int64) for column in (rows, samples or [0] * count))
     streams = sampling_lib.streams_of(tf.fill([count], np.int64(seed)), *numbers)
     lengths = np.array([len(ids) for ids in prompts], np.int32)
-    ids = np.zeros((count, lengths.max()), np.int32)
+    padded = np.zeros((count, lengths.max()), np.int32)
     for row, prompt in enumerate(prompts):
-        ids[row, : len(prompt)] = prompt
-    batch = prompts_of(tf.constant(ids), tf.constant(lengths), streams)
+        padded[row, : len(prompt)] = prompt
+    batch = prompts_of(tf.constant(padded), tf.constant(lengths), streams)
     width = batch.ids.shape[1]
     capacity = width + max_new_tokens
     written = decoder.begin(batch, tf.constant(capacity))

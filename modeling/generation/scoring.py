@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from contract import features as feature_names
+
 
 def scorer(
     model: Any,
@@ -14,8 +16,12 @@ def scorer(
 
     See models.LanguageModel; what stands at padding means nothing.
     """
+    spec = {
+        name: tf.TensorSpec([None, None], tf.int32)
+        for name in feature_names.ENCODER_INPUTS
+    }
 
-    @tf.function(reduce_retracing=True, autograph=False)
+    @tf.function(input_signature=[spec], autograph=False)
     def compute(features):
         outputs = model(features, training=False)
         return outputs["next_token_losses"], outputs["next_token_hits"]
@@ -25,3 +31,10 @@ def scorer(
         return losses.numpy(), hits.numpy()
 
     return score
+
+
+def losses_of(model: Any, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """The losses alone, float32 [B, S - 1], of ids and their mask int32 [B, S]."""
+    values = (ids, mask, tf.zeros_like(ids))
+    features = dict(zip(feature_names.ENCODER_INPUTS, values, strict=True))
+    return model(features, training=False)["next_token_losses"]

@@ -200,10 +200,10 @@ def sampling() -> dict[str, Any]:
     return {name: FLAGS[name].value for name in names}
 
 
-def shown() -> dict[str, Any]:
-    """How labels are asked for, by the names of scored_files.labels_of."""
-    names = ("template", "labels", "label_words", "examples_file", "num_examples")
-    return {name: FLAGS[name].value for name in (*names, "seed")}
+def scores() -> dict[str, Any]:
+    """How a file is scored, by the names of scored_files.Settings."""
+    names = ("stride", "labels", "template", "label_words", "examples_file")
+    return {name: FLAGS[name].value for name in (*names, "num_examples", "seed")}
 
 
 def layout() -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from data_pipeline.classification import tables
 from data_pipeline.scoring import perplexity, scored_files, windows
 from tests import byte_tokenizer
 
@@ -21,11 +22,16 @@ def run(cut):
     return found
 
 
+def scored(path, reader, stride=0, **how):
+    settings = scored_files.Settings(tables.Layout(), stride)
+    return scored_files.texts(str(path), reader, settings, dict, **how)
+
+
 def test_results_are_those_of_all_texts_together(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("ab c\n\nä\n")
     reader = scored_files.Reader(TOKENIZER, 16)
-    results, lines = scored_files.texts(str(path), reader, 0, as_one=False)(run)
+    results, lines = scored(path, reader)(run)
     nlls = [sum(text.encode()) / 10 for text in ("ab c", "ä")]
     nll = sum(nlls)
     assert results == {
@@ -48,12 +54,12 @@ def test_a_document_is_one_text_whatever_the_stride(tmp_path):
     path.write_text(content)
     for stride in (0, 1, 7):
         reader = scored_files.Reader(TOKENIZER, 8)
-        results, _ = scored_files.texts(str(path), reader, stride, as_one=True)(run)
+        results, _ = scored(path, reader, stride, as_one=True)(run)
         assert results["num_texts"] == 1
         assert results["num_tokens"] == len(content)
         assert results["nll"] == pytest.approx(sum(content.encode()) / 10)
     with pytest.raises(ValueError, match="--stride=8 leaves no token before a window"):
-        scored_files.texts(str(path), reader, 8, as_one=True)
+        scored(path, reader, 8, as_one=True)
 
 
 def test_what_nothing_predicts_is_refused(tmp_path):
