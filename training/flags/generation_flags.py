@@ -164,6 +164,11 @@ def check() -> None:
         raise ValueError(
             "--score_file scores and --prompt writes texts; give one of them"
         )
+    if FLAGS.do_export and (FLAGS.score_file or FLAGS.prompt or FLAGS.prompt_file):
+        raise ValueError(
+            "--do_export writes neither texts nor scores; leave out --prompt and "
+            "--score_file"
+        )
     for name, kinds in _OF_SCORES.items():
         is_asked = FLAGS.score_file and FLAGS.score_as in kinds
         if FLAGS[name].value and not is_asked:
