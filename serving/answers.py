@@ -119,6 +119,8 @@ def rows(
         return _filled(outputs)
     if "tokens" in outputs:
         return _embedded(outputs)
+    if "pieces" in outputs:
+        return _scored(outputs)
     if "answer" in outputs:
         columns = {name: outputs[name] for name in _ANSWER_OUTPUTS if name in outputs}
         return [
@@ -182,6 +184,17 @@ def _embedded(outputs):
     return found
 
 
+def _scored(outputs):
+    """How likely a text is, its tokens and what each costs, without the padding."""
+    found = []
+    for row in zip(*outputs.values(), strict=True):
+        answer = dict(zip(outputs, row, strict=True))
+        for name in ("pieces", "token_nll"):
+            answer[name] = answer[name][: answer["num_tokens"]]
+        found.append(answer)
+    return found
+
+
 def lines(
     arguments: Sequence[str], found: Sequence[Mapping[str, Any]], *, as_json: bool
 ) -> Iterable[str]:
@@ -212,6 +225,10 @@ def _line(text, answer):
         pairs = zip(answer["tokens"], answer["vectors"], strict=True)
         rows = [f"{token} {_numbers(vector)}" for token, vector in pairs]
         return "\n    ".join([text, *rows])
+    if "generated" in answer:
+        return f"{text}{answer['generated']}"
+    if "pieces" in answer:
+        return f"{text}\n    perplexity {answer['perplexity']:.4g}"
     if "probabilities" in answer:
         ranked = sorted(answer["probabilities"].items(), key=lambda item: -item[1])
         if "label" in answer and answer["label"] not in answer["probabilities"]:

@@ -4,7 +4,7 @@ import csv
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -146,6 +146,22 @@ _PARSERS: dict[str, Callable[[str], Iterator[tuple[int, Row | None]]]] = {
     "csv": _csv_rows,
     "jsonl": _jsonl_rows,
 }
+
+
+def is_jsonl(path: str) -> bool:
+    """Whether a file's name says that it holds an object on each line."""
+    return path.lower().removesuffix(".gz").endswith((".jsonl", ".json"))
+
+
+def text_of(path: str, number: int, row: dict[str, Any], keys: Sequence[str]) -> str:
+    """The text under the first of some keys that a row has; ValueError without one."""
+    for key in keys:
+        if isinstance(row.get(key), str):
+            return row[key]
+    raise ValueError(
+        f"{path}:{number}: no text under {' or '.join(map(repr, keys))} in "
+        f"{json.dumps(row, ensure_ascii=False):.60}; give the row one"
+    )
 
 
 def file_rows(path: str, file_format: str) -> NumberedRows:

@@ -27,6 +27,8 @@ HEADINGS = (
     "Data",
     "Model and vocabulary",
     "Vectors",
+    "Text",
+    "Scores",
     "Records",
     "Training",
     "Evaluation and checkpoints",

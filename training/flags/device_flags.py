@@ -12,6 +12,13 @@ PRECISIONS = {"bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 
 @command_line.heading("Devices")
+def define_one() -> None:
+    """For scripts that compute on the first device that there is."""
+    flags.DEFINE_bool("require_gpu", False, "Refuse to run where no GPU is found.")
+    _define_precision()
+
+
+@command_line.heading("Devices")
 def define(*, trains: bool = True) -> None:
     """The original's TPU flags, and those of other devices."""
     flags.DEFINE_enum(
@@ -42,6 +49,12 @@ def define(*, trains: bool = True) -> None:
         "Compile forward and backward pass with XLA. auto: on TPU, and on GPU where "
         "every batch has one length.",
     )
+    _define_precision()
+    if trains:
+        _define_training()
+
+
+def _define_precision() -> None:
     flags.DEFINE_enum(
         "mixed_precision",
         None,
@@ -49,8 +62,6 @@ def define(*, trains: bool = True) -> None:
         "Compute in this type and keep weights in float32; by default all is float32. "
         "With float16 the loss is scaled as far as gradients allow.",
     )
-    if trains:
-        _define_training()
 
 
 def _define_training() -> None:

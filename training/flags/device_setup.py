@@ -41,11 +41,7 @@ def set_up(*, one_host: bool = False) -> Any:
         tf.config.experimental.enable_op_determinism()
     if FLAGS.virtual_cpus:
         devices.split_cpu(FLAGS.virtual_cpus)
-    if FLAGS.require_gpu and not tf.config.list_physical_devices("GPU"):
-        raise ValueError(
-            "--require_gpu: TensorFlow finds no GPU; see nvidia-smi, and install "
-            "tensorflow[and-cuda]"
-        )
+    check_gpu()
     strategy = devices.strategy_for(
         kind,
         tpu_name=address,
@@ -55,6 +51,15 @@ def set_up(*, one_host: bool = False) -> Any:
     if not devices.is_chief(strategy):
         progress.hide()
     return strategy
+
+
+def check_gpu() -> None:
+    """Raises ValueError where --require_gpu asks for a GPU in vain."""
+    if FLAGS.require_gpu and not tf.config.list_physical_devices("GPU"):
+        raise ValueError(
+            "--require_gpu: TensorFlow finds no GPU; see nvidia-smi, and install "
+            "tensorflow[and-cuda]"
+        )
 
 
 def _check_remote_paths(address: str) -> None:

@@ -25,8 +25,11 @@ class ModelFiles(NamedTuple):
 
 
 @command_line.heading("Model and vocabulary")
-def define(max_seq_length: int, *, output_dir: bool = True) -> None:
-    """Which network and vocabulary, and in most scripts the directory of results."""
+def define(max_seq_length: int | None, *, output_dir: bool = True) -> None:
+    """Which network and vocabulary, and in most scripts the directory of results.
+
+    A script that reads texts whole has no `max_seq_length`.
+    """
     flags.DEFINE_string(
         "pretrained",
         None,
@@ -47,12 +50,13 @@ def define(max_seq_length: int, *, output_dir: bool = True) -> None:
         "Lower-case the text: True for uncased models and False for cased ones. "
         "--pretrained sets it where the directory says what it is.",
     )
-    flags.DEFINE_integer(
-        "max_seq_length",
-        max_seq_length,
-        "Most tokens a sequence, [CLS] and [SEP] included; longer texts are cut.",
-        lower_bound=4,
-    )
+    if max_seq_length is not None:
+        flags.DEFINE_integer(
+            "max_seq_length",
+            max_seq_length,
+            "Most tokens a sequence, [CLS] and [SEP] included; longer texts are cut.",
+            lower_bound=4,
+        )
 
 
 @command_line.heading("Model and vocabulary")

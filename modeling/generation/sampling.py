@@ -1,0 +1,127 @@
+"""Which token comes next: temperature, top-k, top-p, and a draw (GPT-2, sample.py).
+
+Values of a Sampling may be numbers, or tensors [R] where rows differ.
+"""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+REMOVED = -1e10  # the logit of a token that is not to be drawn, as GPT-2 has it
+# A draw is a function of two numbers of 64 bits; each holds two of 32.
+_HALF = 1 << 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How the next token is drawn; the defaults are those of GPT-2's release.
+
+    Attributes:
+        temperature: what logits are divided by, or 0 for the likeliest token.
+        top_k: how many of the likeliest tokens may be drawn; 0 for all.
+        top_p: the fewest tokens whose probabilities reach it may be drawn; 1 for all.
+        released_top_p: leave out the token that reaches `top_p`, as the release does.
+    """
+
+    temperature: Any = 1.0
+    top_k: Any = 0
+    top_p: Any = 1.0
+    released_top_p: bool = False
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether no row draws; where values are tensors, nobody knows yet."""
+        return isinstance(self.temperature, int | float) and self.temperature == 0
+
+
+def next_tokens(
+    logits: tf.Tensor, sampling: Sampling, streams: tf.Tensor, step: tf.Tensor
+) -> tf.Tensor:
+    """The tokens int32 [R] that follow, of logits float32 [R, V].
+
+    Args:
+        streams: int64 [R, 2] of `streams_of`; a draw follows from its row and the step
+            alone, whatever rows stand beside it.
+        step: int64 scalar, how many tokens were drawn before.
+    """
+    likeliest = tf.argmax(logits, axis=-1, output_type=tf.int32)
+    if sampling.is_greedy:
+        return likeliest
+    temperature = _by_row(sampling.temperature, logits, tf.float32)
+    is_drawn = temperature > 0.0
+    # The division of a row that is not drawn is by 1: its result is not used.
+    wanted = dataclasses.replace(
+        sampling, temperature=tf.where(is_drawn, temperature, 1.0)
+    )
+    drawn = _draw(filtered(logits, wanted), streams, step)
+    return tf.where(is_drawn, drawn, likeliest)
+
+
+def filtered(logits: tf.Tensor, sampling: Sampling) -> tf.Tensor:
+    """Logits [R, V] over the temperature; those that are not to be drawn, `REMOVED`."""
+    logits /= _by_row(sampling.temperature, logits, tf.float32)[:, tf.newaxis]
+    if _may_change(sampling.top_k, 0):
+        logits = _of_top_k(logits, sampling.top_k)
+    if _may_change(sampling.top_p, 1.0):
+        logits = _of_top_p(logits, sampling.top_p, sampling.released_top_p)
+    return logits
+
+
+def streams_of(seeds: tf.Tensor, rows: tf.Tensor, samples: tf.Tensor) -> tf.Tensor:
+    """What draws follow from, int64 [R, 2].
+
+    Args:
+        seeds: int64 [R], each below 2**31.
+        rows: int64 [R], which prompt of the input a row continues.
+        samples: int64 [R], which of the texts that continue it.
+    """
+    return tf.stack([seeds, rows + samples * _HALF], axis=1)
+
+
+def _may_change(value: Any, neutral: float) -> bool:
+    """Whether a filter can remove a token; of tensors nobody knows yet."""
+    return not isinstance(value, int | float) or value != neutral
+
+
+def _by_row(value, logits, dtype):
+    return tf.broadcast_to(tf.cast(value, dtype), tf.shape(logits)[:1])
+
+
+def _of_top_k(logits, top_k):
+    size = tf.shape(logits)[-1]
+    wanted = _by_row(top_k, logits, tf.int32)
+    wanted = tf.where(wanted > 0, tf.minimum(wanted, size), size)
+    ranked = tf.math.top_k(logits, tf.reduce_max(wanted)).values
+    return _not_below(logits, ranked, wanted - 1)
+
+
+def _of_top_p(logits, top_p, as_released):
+    ranked = tf.sort(logits, axis=-1, direction="DESCENDING")
+    shares = tf.nn.softmax(ranked)
+    reached = tf.cumsum(shares, axis=-1)
+    limit = _by_row(top_p, logits, tf.float32)[:, tf.newaxis]
+    is_below = reached <= limit if as_released else reached - shares < limit
+    count = tf.reduce_sum(tf.cast(is_below, tf.int32), axis=-1)
+    # Rounding may keep a sum of all below 1, or bring it there too early.
+    last = tf.where(limit[:, 0] < 1.0, count - 1, tf.shape(logits)[-1] - 1)
+    return _not_below(logits, ranked, tf.maximum(last, 0))
+
+
+def _not_below(logits, ranked, places):
+    """Removes what is below the value that has this place, int32 [R], in each row."""
+    smallest = tf.gather(ranked, places, batch_dims=1)[:, tf.newaxis]
+    return tf.where(logits < smallest, REMOVED, logits)
+
+
+def _draw(logits, streams, step):
+    """One token int32 a row, by its own seed alone."""
+    step = tf.cast(step, tf.int64) * _HALF
+
+    def of_row(row):
+        values, stream = row
+        seed = tf.stack([stream[0] + step, stream[1]])
+        found = tf.random.stateless_categorical(values[tf.newaxis], 1, seed, tf.int32)
+        return found[0, 0]
+
+    return tf.map_fn(of_row, (logits, streams), fn_output_signature=tf.int32)

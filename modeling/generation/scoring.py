@@ -1,0 +1,40 @@
+"""How likely a network finds the tokens of texts."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features as feature_names
+
+
+def scorer(
+    model: Any,
+) -> Callable[[Mapping[str, tf.Tensor]], tuple[np.ndarray, np.ndarray]]:
+    """A function of features [B, S]: losses and hits of the next tokens [B, S - 1].
+
+    See models.LanguageModel; what stands at padding means nothing.
+    """
+    spec = {
+        name: tf.TensorSpec([None, None], tf.int32)
+        for name in feature_names.ENCODER_INPUTS
+    }
+
+    @tf.function(input_signature=[spec], autograph=False)
+    def compute(features):
+        outputs = model(features, training=False)
+        return outputs["next_token_losses"], outputs["next_token_hits"]
+
+    def score(features):
+        losses, hits = compute(dict(features))
+        return losses.numpy(), hits.numpy()
+
+    return score
+
+
+def losses_of(model: Any, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """The losses alone, float32 [B, S - 1], of ids and their mask int32 [B, S]."""
+    values = (ids, mask, tf.zeros_like(ids))
+    features = dict(zip(feature_names.ENCODER_INPUTS, values, strict=True))
+    return model(features, training=False)["next_token_losses"]

@@ -1,0 +1,245 @@
+r"""Writes texts with a left-to-right network, scores texts with it, and exports it.
+
+    python run_generation.py --pretrained=DIR --prompt="The river" --temperature=0.7
+    python run_generation.py --pretrained=DIR --score_file=texts.txt
+
+See docs/left_to_right.md.
+"""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from absl import flags
+
+from training.flags import command_line, device_flags, generation_flags, model_flags
+
+FLAGS = flags.FLAGS
+
+
+def define_flags():
+    model_flags.define(max_seq_length=None)
+    generation_flags.define()
+    device_flags.define_one()
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    # Weights do not change once they are there.
+    command_line.parse(define_flags, serves=True)
+
+import keras
+import tensorflow as tf
+
+from contract import atomic_files
+from data_pipeline.classification import tables
+from data_pipeline.prompts import continuations, generation_graph, prompt_lists
+from data_pipeline.scoring import scored_files, windows
+from data_pipeline.text import vocabulary_checks
+from modeling import models
+from modeling.checkpoints import checkpoint, pretrained
+from modeling.generation import decoding, sampling, scoring
+from serving import export, generation
+from terminal import progress
+from training import errors
+from training.flags import device_setup
+from training.results import metrics
+
+STOP_TOKENS = 16  # between two looks for a --stop
+
+
+class GenerationInput(NamedTuple):
+    """Everything that is read and checked before the work starts.
+
+    `work` takes the model, and gives the lines of --output_file.
+    """
+
+    files: model_flags.ModelFiles
+    config: Any
+    tokenizer: Any
+    work: Callable
+
+
+def prepare():
+    generation_flags.check()
+    device_setup.check_gpu()
+    files = model_flags.files(pretrained.locate)
+    if not files.init_checkpoint:
+        raise ValueError(
+            "--init_checkpoint is missing; set it, or set --pretrained to the "
+            "directory of a model"
+        )
+    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    config = pretrained.open_config(files, tokenizer.vocab_size, 0)
+    if not config.is_left_to_right:
+        raise ValueError(
+            f"{files.config_file}: the network reads in both directions, so it cannot "
+            "write; give a GPT, a GPT-2, or a BERT with attention=causal"
+        )
+    context = config.max_position_embeddings
+    room = prompt_lists.Room(context, FLAGS.max_new_tokens, FLAGS.keep_end)
+    if FLAGS.score_file:
+        work = functools.partial(score, prepare_scores(tokenizer, context))
+    elif FLAGS.do_export:
+        room.most_read(is_prompted=True)
+        work = functools.partial(export_model, tokenizer, room)
+    else:
+        work = prepare_texts(tokenizer, room)
+    if FLAGS.output_file:
+        atomic_files.check_writable(FLAGS.output_file)
+    return GenerationInput(files, config, tokenizer, work)
+
+
+def build_model(parts):
+    """The network with its weights, all of which must be there."""
+    keras.config.set_dtype_policy(device_flags.dtype_policy())
+    model = models.LanguageModel(parts.config)
+    model.build()
+    told = checkpoint.load_trained(model, parts.files.init_checkpoint)
+    progress.say(f"weights: {told}")
+    return model
+
+
+def prepare_texts(tokenizer, room):
+    given = prompt_lists.read(FLAGS.prompt, FLAGS.prompt_file)
+    texts = prompt_lists.plan(given, tokenizer, room, FLAGS.num_samples)
+    spelling = continuations.Spelling(tokenizer.decode, end_ids(tokenizer), FLAGS.stop)
+    streams = len(texts.rows) == 1 and not FLAGS.output_file
+    return functools.partial(stream if streams else write, tokenizer, texts, spelling)
+
+
+def end_ids(tokenizer):
+    """The tokens that end a text; none where it is to go on."""
+    end = tokenizer.document_end_id
+    return [end] if FLAGS.stop_at_end and end is not None else []
+
+
+def rules_of(tokenizer, draws=None):
+    draws = draws or generation_flags.sampling()
+    size = tokenizer.vocab_size
+    return decoding.Rules(sampling.Sampling(**draws), end_ids(tokenizer), size)
+
+
+def stream(tokenizer, texts, spelling, model):
+    """Shows one text while it is written."""
+    (ids,) = texts.ids
+    screen = continuations.Screen(spelling, ids, show)
+
+    def stops(_, written):
+        screen.show(written)
+        return spelling.stops(ids, written)
+
+    show(texts.prompts[0])
+    ((written, _),) = decoding.texts(
+        *(decoding.Decoder(model, rules_of(tokenizer)), [ids], [0]),
+        max_new_tokens=texts.new_tokens,
+        seed=FLAGS.seed,
+        piece=1,
+        stops=stops,
+    )
+    screen.finish(written)
+    return ()
+
+
+def show(text):
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def write(tokenizer, texts, spelling, model):
+    """The lines of all texts, in the order of the prompts."""
+    decoder = decoding.Decoder(model, rules_of(tokenizer))
+    found = {}
+    batches = texts.batches(FLAGS.batch_size)
+    for batch in progress.track(batches, len(batches), "writing: batch"):
+        for row, *written in write_batch(texts, spelling, decoder, batch):
+            found[row] = continuations.Text(texts.prompts[row[0]], row[1], *written)
+    as_json = (FLAGS.output_file or "").endswith(".jsonl")
+    return continuations.lines((found[row] for row in texts.rows), as_json=as_json)
+
+
+def write_batch(texts, spelling, decoder, batch):
+    """Yields of each row of a batch: the row, its text, tokens, whether it ended."""
+    prompts = [texts.ids[i] for i, _ in batch]
+    written = decoding.texts(
+        *(decoder, prompts, [i for i, _ in batch]),
+        max_new_tokens=texts.new_tokens,
+        seed=FLAGS.seed,
+        samples=[sample for _, sample in batch],
+        piece=STOP_TOKENS if FLAGS.stop else None,
+        stops=lambda place, ids: spelling.stops(prompts[place], ids),
+    )
+    for row, prompt, (ids, ended) in zip(batch, prompts, written, strict=True):
+        yield row, spelling.after(prompt, ids), len(ids), ended
+
+
+def prepare_scores(tokenizer, context):
+    """What --score_file asks for: `run` -> results, lines."""
+    reader = scored_files.Reader(tokenizer, context, FLAGS.keep_end)
+    compute = functools.partial(metrics.compute, metrics.DEFAULTS["classification"])
+    layout = tables.Layout(**generation_flags.layout())
+    settings = scored_files.Settings(layout, **generation_flags.scores())
+    return scored_files.KINDS[FLAGS.score_as](
+        FLAGS.score_file, reader, settings, compute
+    )
+
+
+def score(finish, model):
+    """Prints the results; returns a line for each row."""
+    run = functools.partial(
+        windows.run, score=scoring.scorer(model), batch_size=FLAGS.batch_size
+    )
+    results, lines = finish(run)
+    for name, value in results.items():
+        print(f"{name} = {value}")
+    return lines
+
+
+def export_model(tokenizer, room, model):
+    """Writes output_dir/export/<n>; see serving/generation.py."""
+    new_tokens, most = (f(is_prompted=True) for f in (room.new_tokens, room.most_read))
+    spelling, graph = None, generation_graph
+    if tokenizer.in_graph:
+        spelling = generation.Spelling(
+            functools.partial(graph.encode, tokenizer, most=most),
+            functools.partial(graph.encode_scored, tokenizer, most=room.context),
+            functools.partial(graph.decode, tokenizer),
+            tokenizer.vocab,
+        )
+
+    def write_rows(ids, lengths, seeds=None, draws=None):
+        if seeds is None:
+            seeds = tf.fill(tf.shape(lengths), tf.constant(FLAGS.seed, tf.int64))
+        rules = rules_of(tokenizer, draws)
+        return decoding.write(model, rules, ids, lengths, seeds, new_tokens)
+
+    module = generation.TextGenerator(
+        write_rows,
+        lambda ids, mask: scoring.losses_of(model, ids, mask),
+        [variable.value for variable in model.variables],
+        spelling,
+    )
+    target = os.path.join(FLAGS.output_dir, "export")
+    path = export.save(module, target, {}, FLAGS.export_server_config)
+    print(f"exported: {path}")
+    return ()
+
+
+def main(_):
+    command_line.quiet_libraries()
+    with errors.explained():
+        with errors.of_input():
+            parts = prepare()
+            model = build_model(parts)
+        lines = parts.work(model)
+        with errors.of_writing():
+            if FLAGS.output_file:
+                atomic_files.write({FLAGS.output_file: lines})
+                print(f"written: {FLAGS.output_file}")
+            elif not FLAGS.score_file:
+                sys.stdout.writelines(lines)
+
+
+if __name__ == "__main__":
+    command_line.run(main)
