@@ -29,6 +29,7 @@ OBJECTIVES = {
     "pretraining": losses.pretraining,
     "tagger": losses.tagger,
     "span": losses.span,
+    "language_model": losses.next_token,
 }
 # Of the environment, deciding on kernels, threads and the allocator.
 VARIABLES = ("TF_ENABLE_", "TF_DISABLE_", "TF_CPU_", "TF_NUM_", "TF_XLA_", "TF_ONEDNN_")
@@ -46,11 +47,16 @@ def open_tokenizer(directory):
 
 def open_pretrained(directory, head="none", num_classes=None):
     """Tokenizer and model of a directory, with one of models.HEADS."""
-    files = pretrained.locate(directory)
-    config = pretrained.read_config(files.config_file)
-    model = models.build(head, num_classes, config)
-    print(checkpoint.load(model, files.checkpoint), file=sys.stderr)
-    return open_tokenizer(directory), model
+    return open_tokenizer(directory), open_model(directory, head, num_classes)
+
+
+def open_model(directory, head, num_classes=None):
+    """The model of a directory."""
+    files = pretrained.look_in(directory)
+    model = models.build(head, num_classes, pretrained.read_config(files.config_file))
+    path = checkpoint.find(files.checkpoint)
+    print(checkpoint.load(model, path), file=sys.stderr)
+    return model
 
 
 def peak_gflops(dtype=tf.float32):
@@ -95,7 +101,7 @@ def batches_of(work):
 
 def train(job):
     """Steps of a model with given weights."""
-    _, model = open_pretrained(job.pretrained, job.head, job.num_classes)
+    model = open_model(job.pretrained, job.head, job.num_classes)
     work = sides.Work.load(job.work)
     return time_training(model, job.head, work, job.warm_up, job.steps)
 
@@ -120,7 +126,7 @@ def time_training(model, head, work, warm_up, num_steps):
 
 def predict(job):
     """Steps of the function that our runs evaluate and predict with."""
-    _, model = open_pretrained(job.pretrained, job.head, job.num_classes)
+    model = open_model(job.pretrained, job.head, job.num_classes)
     strategy = tf.distribute.get_strategy()
     function = steps.predict_function(model, strategy, jit_compile=False)
 

@@ -23,6 +23,7 @@ MODELS = {
     "pretraining": transformers.BertForPreTraining,
     "tagger": transformers.BertForTokenClassification,
     "span": transformers.BertForQuestionAnswering,
+    "language_model": transformers.GPT2LMHeadModel,
 }
 IGNORED = -100  # the label of a token that has none
 # As ours.VARIABLES.
@@ -94,7 +95,11 @@ def peak_gflops(dtype):
 def batches_of(job):
     """Keyword arguments of the model, for each step; the features are as ours."""
     for batch in sides.Work.load(job.work).batches(job.warm_up + job.steps):
-        yield {name: torch.from_numpy(v) for name, v in arguments(batch).items()}
+        named = arguments(batch)
+        if job.head == "language_model":  # which shifts the labels itself
+            ids = named["input_ids"]
+            named = {"input_ids": ids, "labels": ids}
+        yield {name: torch.from_numpy(v) for name, v in named.items()}
 
 
 def arguments(batch):

@@ -23,10 +23,21 @@ from data_pipeline.classification import labelled_texts, sources, tables
 from data_pipeline.examples import batching, packing
 from data_pipeline.squad import context_windows, question_sets, squad_files
 from data_pipeline.tagging import sentence_sets, tagged_files
-from modeling.checkpoints import pretrained
+from modeling import gpt_config, models
+from modeling.checkpoints import hugging_face, pretrained
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MASKED_TOKENS = 20
+# As large as MiniLM, with GPT-2's vocabulary, positions and size of a head.
+GPT_2 = gpt_config.GptConfig(
+    vocab_size=50257,
+    hidden_size=384,
+    num_hidden_layers=6,
+    num_attention_heads=6,
+    intermediate_size=1536,
+    max_position_embeddings=1024,
+    norm_first=True,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +52,8 @@ class Source:
 
     @property
     def shape(self):
-        """The network's BertConfig."""
-        files = pretrained.locate(self.pretrained)
-        return pretrained.read_config(files.config_file)
+        """The network's config."""
+        return pretrained.read_config(pretrained.look_in(self.pretrained).config_file)
 
     @property
     def tokenizer(self):
@@ -86,6 +96,12 @@ def masked_sequences(source):
     }
     halves = np.full(count, length // 2, features.INTEGER)
     return dataclasses.replace(packed, first_lengths=halves), targets, None
+
+
+def stretches(source):
+    """The same without classes: each token is to be predicted from those before it."""
+    packed, _, _ = full_sequences(source)
+    return packed, {}, None
 
 
 def read_texts(source, path, layout):
@@ -146,6 +162,7 @@ def questions(source):
 SOURCES = {
     "full": full_sequences,
     "masked": masked_sequences,
+    "stretches": stretches,
     "sms": table,
     "sst2": table,
     "tagging": tagged_sentences,
@@ -213,6 +230,13 @@ def write_work(source, steps):
     return str(path), work, classes
 
 
+def write_network(directory):
+    """Writes random weights of GPT_2 as Hugging Face has them; returns their place."""
+    model = models.build("language_model", None, GPT_2)
+    hugging_face.save(str(directory), model)
+    return str(directory)
+
+
 def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
     """Prepares a row, given as the dict of its fields.
 
@@ -225,6 +249,8 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
     """
     row = rows.Row(**row)
     pathlib.Path(directory).mkdir(parents=True)
+    if row.source == "stretches":
+        pretrained_dir = write_network(pathlib.Path(directory, "gpt2"))
     source = Source(pathlib.Path(directory), pretrained_dir, row, path, tuple(columns))
     texts, answered = "", []
     if row.is_served:

@@ -18,8 +18,8 @@ HEADER = (
 )
 LEGEND = (
     "Ratio: ours to theirs, the median of the pairs; less is better for ms. Share of "
-    "peak: 2 operations for each weight of the blocks and token, and of the masked-LM "
-    "head and masked token, three times as many in training, over the time and over "
+    "peak: 2 operations for each weight of the blocks and token, and of the head "
+    "and predicted token, three times as many in training, over the time and over "
     "the side's own product of {size} x {size}, the best of all turns; padding, "
     "attention between tokens and all that is no matrix product do not count. Memory: "
     "most that the process held, in MB."

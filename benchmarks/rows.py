@@ -67,6 +67,13 @@ _FIXED = {
         *("inference", "sequences/s", "predict", "classifier", "full", 40),
         has_fixed_shape=True,
     ),
+    "left_to_right": Row(
+        *("left-to-right step", "sequences/s", "train", "language_model"),
+        *("stretches", 10),
+        batch_size=8,
+        max_seq_length=256,
+        has_fixed_shape=True,
+    ),
 }
 _LATENCY = Row(
     *("one sentence, p50", "ms", "answer", "classifier", "export", 200),

@@ -122,7 +122,8 @@ def useful_gflop(shape: Mapping[str, int], work: Work, job: Job) -> float:
     """Billions of operations that the timed steps of a job need, on either side.
 
     A weight of the blocks takes 2 a token (a multiplication and an addition), a weight
-    of the masked-LM head 2 a masked token, and training three times as many. Padding,
+    of the head that predicts tokens 2 a predicted one, and training three times as
+    many. Padding,
     attention between tokens and everything that is no matrix product do not count.
     `shape` holds the keys of bert_config.json.
     """
@@ -131,11 +132,13 @@ def useful_gflop(shape: Mapping[str, int], work: Work, job: Job) -> float:
     head = width**2 + width * shape["vocab_size"]
     rows = work.order[job.warm_up : job.warm_up + job.steps].ravel()
     tokens = np.diff(work.splits)[rows].sum()
-    masked = 0
+    predicted = 0
     if features.MASKED_LM_WEIGHTS in work.targets:
-        masked = work.targets[features.MASKED_LM_WEIGHTS][rows].sum()
+        predicted = work.targets[features.MASKED_LM_WEIGHTS][rows].sum()
+    if job.head == "language_model":  # each token but the first, by the table alone
+        predicted, head = tokens - len(rows), width * shape["vocab_size"]
     operations = 6 if job.action == "train" else 2
-    return float(operations * (blocks * tokens + head * masked) / 1e9)
+    return float(operations * (blocks * tokens + head * predicted) / 1e9)
 
 
 def seconds_of(

@@ -80,11 +80,15 @@ def prepared(name, model_dir, directory, path=None, **changes):
         slow("sst2", math.log(3)),
         ("tagging", math.log(7)),  # O, and B and I of three types
         slow("squad", math.log(16)),
+        slow("left_to_right", math.log(43)),
     ],
 )
 def test_row_trains_on_its_work(name, chance, model_dir, paths, tmp_path, monkeypatch):
     """The loss of the first steps is about that of guessing, on real labels."""
     monkeypatch.setattr(preparation, "MASKED_TOKENS", 3)
+    small = {"vocab_size": 43, "hidden_size": 24, "num_hidden_layers": 1}
+    gpt_2 = dataclasses.replace(preparation.GPT_2, **small)
+    monkeypatch.setattr(preparation, "GPT_2", gpt_2)
     row, found, job = prepared(name, model_dir, tmp_path / "row", paths.get(name))
     assert found["examples"] == STEPS * BATCH
     (turn,) = report.measured(row, found, [ours.run(job)])
@@ -245,6 +249,11 @@ def test_useful_work_is_counted_by_hand():
     head = 2 * 2 + 2 * 7
     masked_tokens = 2 + 1 + 1 + 2
     assert found == pytest.approx(6 * (blocks * tokens + head * masked_tokens) / 1e9)
+    # From left to right all tokens but the first are predicted, by the table alone.
+    training = dataclasses.replace(training, head="language_model")
+    found = sides.useful_gflop(shape, work, training)
+    predicted = 2 * 7 * (tokens - 4)
+    assert found == pytest.approx(6 * (blocks * tokens + predicted) / 1e9)
 
 
 def test_warm_up_is_not_timed(monkeypatch):
