@@ -84,8 +84,8 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
         config = self.config
         if seed is None or not config.joined_table:
             return self.word_embeddings
-        whole = ops.convert_to_tensor(self.word_embeddings)
-        return fast_ops.dropout(whole, config.embedding_dropout_prob, seed, site=0)
+        rate = config.embedding_dropout_prob
+        return fast_ops.dropout(self.word_embeddings, rate, seed, site=0)
 
     def call(self, input_ids, segment_ids, position_ids=None, seed=None, table=None):
         config = self.config

@@ -23,6 +23,11 @@ class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
+        if config.network != "bert":
+            raise ValueError(
+                f"{config.kind} predicts the next token, and no masked words; give a "
+                "BERT, or --objective=left_to_right"
+            )
         self.config = config
         self.transform = layers.dense(config, config.hidden_size, "transform")
         self.norm = layers.layer_norm(config, "layer_norm")

@@ -19,8 +19,11 @@ def token_weights(model: models.BertModel, features, training=False):
     with tf.GradientTape() as tape:
         logits = model(features, training=training)["logits"]
         highest = tf.reduce_sum(tf.reduce_max(logits, axis=-1))
-    # One row for each place in the texts: the table is read by one gather.
-    rows = tape.gradient(highest, table).values  # [B * S, D]
+    # One row for each place in the texts: one gather reads them. GPT's positions are
+    # rows of the same table, behind its tokens.
+    slices = tape.gradient(highest, table)
+    is_token = slices.indices < model.config.vocab_size
+    rows = tf.boolean_mask(slices.values, is_token)  # [B * S, D]
     words = tf.gather(table, tf.reshape(ids, [-1]))
     weights = tf.reduce_sum(rows * words, axis=-1)
     return {"weights": tf.reshape(weights, tf.shape(ids)), "logits": logits}

@@ -7,6 +7,8 @@ from typing import Any
 
 from keras import ops
 
+from modeling.operations import token_masks
+
 EMBEDDING = "embedding"
 _LAST_4 = (-1, -2, -3, -4)
 _ALL = "all layers"
@@ -37,6 +39,7 @@ class Choice:
         weights: of the states, for sum.
         pooling: none for vectors of tokens; cls or mean for vectors of texts.
         is_normalized: whether every vector is scaled to the length 1.
+        is_left_to_right: of the network; cls then means its last token.
     """
 
     names: tuple[int | str, ...]
@@ -46,6 +49,7 @@ class Choice:
     weights: tuple[float, ...]
     pooling: str
     is_normalized: bool
+    is_left_to_right: bool = False
 
 
 def choose(
@@ -95,6 +99,7 @@ def choose(
         weights=tuple(weights) or (1.0,) * len(states),
         pooling=pooling,
         is_normalized=normalize,
+        is_left_to_right=config.is_left_to_right,
     )
 
 
@@ -156,9 +161,14 @@ def compute(outputs, input_mask, choice: Choice):
         pairs = zip(choice.weights, chosen, strict=True)
         values = sum(weight * state for weight, state in pairs)[:, :, None]
     if choice.pooling == "cls":
-        # Cut out, for no rows may have no tokens.
         size, _, *rest = ops.shape(values)
-        values = ops.reshape(values[:, :1], (size, *rest))  # [B, K, W]
+        if choice.is_left_to_right:
+            last = token_masks.last_position(input_mask)[..., None, None]
+            values = ops.take_along_axis(values, last, axis=1)
+        else:
+            values = values[:, :1]
+        # Cut out, for no rows may have no tokens.
+        values = ops.reshape(values, (size, *rest))  # [B, K, W]
     elif choice.pooling == "mean":
         mask = ops.cast(input_mask, "float32")[:, :, None, None]  # [B, S, 1, 1]
         values = ops.sum(values * mask, axis=1) / ops.sum(mask, axis=1)  # [B, K, W]

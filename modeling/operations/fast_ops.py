@@ -62,15 +62,16 @@ def dropout(x, rate, seed, site):
         return x
     mask = keep_mask(rate, seed, site)
 
-    def drop(value):
+    def dropped_like(value):
+        value = tf.convert_to_tensor(value)  # a table's gradient is IndexedSlices
         dropped = _dropped(flat_tiles(value), mask, dtype=value.dtype)
         return unflattened(dropped, value)
 
     @tf.custom_gradient
     def compiled(x):
-        return drop(x), drop
+        return dropped_like(x), dropped_like
 
-    return compiled(x)
+    return compiled(tf.convert_to_tensor(x))
 
 
 def keep_mask(rate, seed, site):

@@ -2,6 +2,7 @@
 
 import pathlib
 
+import keras
 import numpy as np
 import pytest
 
@@ -69,3 +70,11 @@ def tiny_features():
         "masked_lm_weights": np.array([[1, 1, 1], [1, 1, 0]], np.float32),
         "next_sentence_labels": np.array([1, 0], np.int32),
     }
+
+
+@pytest.fixture
+def set_policy():
+    """A function that sets the global policy; afterwards it is as it was."""
+    before = keras.config.dtype_policy()
+    yield keras.config.set_dtype_policy
+    keras.config.set_dtype_policy(before)

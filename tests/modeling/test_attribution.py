@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import config as config_lib
-from modeling import models
+from modeling import gpt_config, models
 from modeling.inspection import attribution
 
 CONFIG = {
@@ -22,6 +22,11 @@ CONFIG = {
     "initializer_range": 0.5,
     "hidden_act": "gelu",
 }
+GPT = {
+    key: value
+    for key, value in CONFIG.items()
+    if key not in ("hidden_act", "type_vocab_size")
+}
 FEATURES = {
     "input_ids": np.array([[1, 4, 7, 2, 0], [1, 9, 3, 5, 2]], np.int32),
     "input_mask": np.array([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], np.int32),
@@ -29,10 +34,13 @@ FEATURES = {
 }
 
 
-@pytest.fixture(scope="module")
-def model():
+@pytest.fixture(scope="module", params=["bert", "gpt"])
+def model(request):
     keras.utils.set_random_seed(4)
-    made = models.BertClassifier(config_lib.BertConfig.from_dict(CONFIG), 3)
+    config = config_lib.BertConfig.from_dict(CONFIG)
+    if request.param == "gpt":  # whose table holds positions, too
+        config = gpt_config.GptConfig(**GPT)
+    made = models.BertClassifier(config, 3)
     made.build()
     for variable in made.classifier.trainable_variables:
         variable.assign(variable * 25.0)  # a head begins too near to 0 to say much
@@ -76,6 +84,7 @@ def test_weights_of_a_linear_model_add_up_to_its_logit():
         word_embeddings=types.SimpleNamespace(value=table)
     )
     model.network = types.SimpleNamespace(embeddings=embeddings)
+    model.config = types.SimpleNamespace(vocab_size=table.shape[0])
     found = attribution.token_weights(model, FEATURES)
     best = found["logits"].numpy().argmax(axis=1)
     expected = (

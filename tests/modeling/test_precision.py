@@ -32,14 +32,6 @@ OBJECTIVES = {
 }
 
 
-@pytest.fixture
-def set_policy():
-    """A function that sets the global policy; afterwards it is as it was."""
-    before = keras.config.dtype_policy()
-    yield keras.config.set_dtype_policy
-    keras.config.set_dtype_policy(before)
-
-
 @pytest.fixture(scope="module")
 def config(tiny_config):
     """Smaller weights than tiny_config's, where a rounded score picks another key."""

@@ -1,15 +1,14 @@
 """Tests of modeling/fast_ops.py."""
 
-import functools
 import itertools
 import math
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling.operations import fast_norms, fast_ops
+from modeling.operations import fast_ops
+from tests.modeling.operations import references
 
 SHAPE = (100, 200)
 
@@ -185,94 +184,6 @@ def test_gelu_of_half_types_is_rounded_once(dtype, approximate, fused):
         assert not np.allclose(tf.cast(other, tf.float32), theirs, **near)
 
 
-WIDTH = 24
-
-
-def norm_layer(policy="float32"):
-    layer = keras.layers.LayerNormalization(epsilon=1e-12, dtype=policy)
-    layer.build((None, None, WIDTH))
-    layer.gamma.assign(tf.random.stateless_uniform([WIDTH], [1, 1], 0.5, 1.5))
-    layer.beta.assign(tf.random.stateless_normal([WIDTH], [1, 2]))
-    return layer
-
-
-def value_and_gradients(function, *inputs):
-    """Of outputs weighted at random, with the gradients of inputs."""
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        y = function(*inputs)
-        upstream = tf.random.stateless_normal(tf.shape(y), [7, 7])
-        total = tf.reduce_sum(tf.cast(y, tf.float32) * upstream)
-    return [y, *tape.gradient(total, inputs)]
-
-
-def assert_near(actual, expected, tolerance=1e-5):
-    """As float32 sums of some ten terms of order 1."""
-    for ours, theirs in zip(actual, expected, strict=True):
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_allclose(ours, theirs, atol=tolerance)
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.3])
-def test_norm_of_sum_is_that_of_plain_operations(rate):
-    """Outputs and all gradients, with the same mask."""
-    layer, seed = norm_layer(), tf.constant([3, 4], tf.int64)
-    residual, x = (tf.random.stateless_normal([3, 7, WIDTH], [2, i]) for i in (1, 2))
-    parameters = tf.convert_to_tensor(layer.gamma), tf.convert_to_tensor(layer.beta)
-
-    def plain(residual, x, gamma, beta):
-        total = residual + fast_ops.dropout(x, rate, seed, 5)
-        mean, variance = tf.nn.moments(total, -1, keepdims=True)
-        return (total - mean) * tf.math.rsqrt(variance + 1e-12) * gamma + beta
-
-    expected = value_and_gradients(plain, residual, x, *parameters)
-    variables = [layer.gamma.value, layer.beta.value]
-    with tf.GradientTape() as tape:
-        y = fast_norms.norm_of_sum(layer, residual, x, rate, seed, 5)
-        upstream = tf.random.stateless_normal(tf.shape(y), [7, 7])
-        total = tf.reduce_sum(y * upstream)
-    assert_near([tape.gradient(total, variables[0])], expected[3:4])
-
-    def fused(residual, x):
-        return fast_norms.norm_of_sum(layer, residual, x, rate, seed, 5)
-
-    assert_near(value_and_gradients(fused, residual, x), expected[:3])
-    # The twin: another mask.
-    other = fast_norms.norm_of_sum(layer, residual, x, 0.3, seed, 6)
-    assert np.abs(other - expected[0]).max() > 0.1
-
-
-def test_norm_of_sum_without_seed_is_the_layer():
-    layer = norm_layer()
-    x = tf.random.stateless_normal([2, WIDTH], [2, 1])
-    actual = fast_norms.norm_of_sum(layer, x, 2 * x, 0.3, None, 5)
-    np.testing.assert_allclose(actual, layer(3 * x), rtol=0, atol=2e-6)
-
-
-@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
-def test_norm_of_sum_of_half_types_is_rounded_once(dtype):
-    seed = tf.constant([3, 4], tf.int64)
-    residual, x = (
-        tf.cast(tf.random.stateless_normal([40, WIDTH], [2, i]), dtype) for i in (1, 2)
-    )
-    norm = norm_layer(keras.dtype_policies.DTypePolicy(f"mixed_{dtype.name}"))
-
-    def run(norm, *inputs):
-        return fast_norms.norm_of_sum(norm, *inputs, 0.3, seed, 5)
-
-    half = value_and_gradients(functools.partial(run, norm), residual, x)
-    whole = value_and_gradients(
-        functools.partial(run, norm_layer()),
-        *(tf.cast(value, tf.float32) for value in (residual, x)),
-    )
-    assert {value.dtype for value in half} == {dtype}
-    step = 2.0**-8 if dtype == tf.bfloat16 else 2.0**-11
-    # Values are rounded by half a step, gradients those of an upstream that was, too.
-    np.testing.assert_allclose(tf.cast(half[0], tf.float32), whole[0], rtol=step)
-    for ours, theirs in zip(half[1:], whole[1:], strict=True):
-        np.testing.assert_allclose(tf.cast(ours, tf.float32), theirs, atol=8 * step)
-
-
 def attention(rate, seed, site=5):
     def run(query, key, value, adder):
         return fast_ops.attend(
@@ -298,8 +209,10 @@ def test_attention_has_the_gradients_of_plain_operations(rate):
     def fused(query, key, value):
         return attention(rate, seed)(query, key, value, adder)
 
-    expected = value_and_gradients(plain, query, key, value)
-    assert_near(value_and_gradients(fused, query, key, value), expected)
+    expected = references.value_and_gradients(plain, query, key, value)
+    references.assert_near(
+        references.value_and_gradients(fused, query, key, value), expected
+    )
     # Hidden keys get no gradient, others do.
     assert not np.any(expected[2][:, :, 8])
     assert np.abs(expected[2][:, :, 7]).max() > 1e-2
