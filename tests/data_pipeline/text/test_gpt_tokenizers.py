@@ -11,6 +11,7 @@ import tokenizers
 from tokenizers import models, pre_tokenizers
 
 from data_pipeline import tokenization as command
+from data_pipeline.pretraining import masking
 from data_pipeline.text import gpt_tokenizers, tokenization, vocabulary_checks
 from tests.serving import exported_ops
 
@@ -267,6 +268,11 @@ def test_special_tokens_are_appended_once_and_not_found_in_text(shared_dir, name
     assert longer.with_special_tokens() is longer
     texts = ["_start_ the bath _classify_"]
     assert longer.tokenize(texts).to_list() == plain.tokenize(texts).to_list()
+
+
+def test_masks_are_refused_where_there_are_none(tiny_gpt2):
+    with pytest.raises(ValueError, match=r"lacks \[MASK\]"):
+        masking.pieces_of(tiny_gpt2)
 
 
 def test_bert_has_special_tokens_of_its_own():
