@@ -160,9 +160,9 @@ def test_ten_thousand_random_texts_get_the_ids_of_the_library(gpt2):
 
 def test_every_character_is_of_the_librarys_class(tiny_gpt2):
     # A letter joins a before it and a number 1; all others stay apart from both.
-    points = [*range(1, 0xD800), *range(0xE000, 0x110000)]
-    lines = ["".join(f"a{chr(p)}1" for p in points[i::997]) for i in range(997)]
-    lines = lines if "slow" in sys.argv else lines[::50]
+    # What is left out is private, or has no character.
+    points = (*range(1, 0xD800), *range(0xF900, 0x32400), *range(0xE0000, 0xE0200))
+    lines = ["".join(f"a{chr(p)}1" for p in points[i::97]) for i in range(97)]
     peer = by_the_library(tiny_gpt2).encode_batch_fast(lines, add_special_tokens=False)
     assert tiny_gpt2.tokenize(lines).to_list() == [row.ids for row in peer]
 
