@@ -124,7 +124,9 @@ def read_tokenizer(files, config):
         return None
     path, lowers = files.vocab_file, FLAGS.do_lower_case
     if byte_pair_files.is_byte_pairs(path):
-        tokenizer = vocabulary_checks.open_vocabulary(path)
+        tokenizer = vocabulary_checks.open_vocabulary(
+            path, gpt_tokenizer=FLAGS.gpt_tokenizer
+        )
         pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
         return tokenizer
     if path.endswith(".json"):

@@ -172,7 +172,7 @@ def _begins_piece(points, rows):
     )
     short, long = (tf.boolean_mask(apostrophes, is_one) for is_one in (short, long))
     size = tf.size(points, tf.int64)
-    joins = _flags(tf.concat([short + 1, long + 1, long + 2], axis=0), size)
+    joins = _flags(tf.concat([short, long], axis=0) + 1, size)
     splits = _flags(tf.concat([short + 2, long + 3], axis=0), size)
     return (begins & ~joins) | splits | is_first
 
