@@ -78,9 +78,14 @@ class Loaded:
             f"weights: {self.source}"
         )
 
-    def encode(self, texts, seconds=None):
-        """The model's inputs, int32 [B, S] each, for B texts or pairs of texts."""
-        return packing.pad(*self._pack(texts, seconds)[:2])
+    def encode(self, texts, seconds=None, choices=None):
+        """The model's inputs, int32 [B, S] each, for B texts or pairs of texts.
+
+        Of a model of choice [B, C, S], for B contexts, `seconds` that stand before each
+        answer, if it was trained on such, and `choices`, lists of C answers.
+        """
+        pack = self._pack(texts, seconds, self._checked(choices))
+        return packing.pad(*pack[:2], num_sequences=self._num_sequences)
 
     def tokens(self, text, second=None) -> list[str]:
         """The tokens that the model reads of a text, [CLS] and [SEP] among them."""
@@ -88,10 +93,11 @@ class Loaded:
         ids = self._pack([text], seconds)[0][0]
         return self.tokenizer.ids_to_tokens(ids.numpy())
 
-    def predict(self, texts, seconds=None) -> list[dict[str, Any]]:
+    def predict(self, texts, seconds=None, choices=None) -> list[dict[str, Any]]:
         """A classifier's answers for each text, as in test_predictions.jsonl."""
         label_set = self._label_set("predict")
-        packed = packing.unpad(*self._pack(texts, seconds)[:2])
+        pack = self._pack(texts, seconds, self._checked(choices))
+        packed = packing.unpad(pack[0], pack[1], self._num_sequences)
         order = batching.evaluation_order(packed.lengths, min(_PREDICTED, len(packed)))
         batches = batching.batches(packed, order)
         strategy = tf.distribute.get_strategy()
@@ -142,27 +148,44 @@ class Loaded:
         Formats as of `--export_format` and `--quantization`.
         """
         label_set = self._label_set("export")
-        kind = label_set.problem_type
         label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
         with joined_weights.joined(self.model) as variables:
             module = export.TextClassifier(
-                lambda *texts: packing.pad(*self._pack(*texts)[:2]),
-                heads.answering(kind, self.model),
+                functools.partial(labelled_texts.features_of, self._pack, label_set),
+                heads.answering(label_set.problem_type, self.model),
                 variables,
-                label_set.names if kind == "classification" else (),
-                self.num_texts,
+                label_set.names if label_set.has_one_label else (),
+                labelled_texts.text_names(label_set, self.num_texts > 1),
+                label_set.num_sequences,
             )
             write = formats.writer(export_format, quantization)
             return export.save(module, export_dir, label_map, write=write)
 
     @functools.cached_property
     def _pack(self):
-        return labelled_texts.encoder(self.tokenizer, self.max_seq_length)
+        form = getattr(self.classes, "pair_input", "joined")
+        return labelled_texts.encoder(self.tokenizer, self.max_seq_length, form)
 
     @functools.cached_property
     def _forward(self):
         strategy = tf.distribute.get_strategy()
         return steps.predict_function(self.model, strategy, jit_compile=False)
+
+    @property
+    def _num_sequences(self):
+        return getattr(self.classes, "num_sequences", 1)
+
+    def _checked(self, choices):
+        """Refuses choices of another number than the model knows."""
+        is_choice = getattr(self.classes, "problem_type", "") == "choice"
+        taken = self._num_sequences if is_choice else 0
+        for row in choices or ((),):
+            if len(row) != taken:
+                raise ValueError(
+                    f"choices: {len(row)} are given for a text, and the model takes "
+                    f"{taken}; give a list of as many for each text"
+                )
+        return choices
 
     def _label_set(self, action):
         if not isinstance(self.classes, label_sets.LabelSet):
@@ -267,10 +290,14 @@ def _with_its_head(opened, head, max_seq_length):
     found, num_classes = conversion.find_head(file, config, asked)
     if head == "auto" and found == "pretraining":
         found = "none"
-    read, classes = conversion.read(path, config, found), None
+    classes, settings = None, {}
     if num_classes:
         tell = functools.partial(hugging_face.labels_in, config, num_classes)
         classes = label_maps.of_head(found, label_map, num_classes, tell)
+    if isinstance(classes, label_sets.LabelSet):
+        told = classes.problem_type, classes.pair_input
+        settings["sequences"] = models.sequences_of(*told)
+    read = conversion.read(path, config, found, **settings)
     return _loaded(read.model, tokenizer, classes, max_seq_length, read.report)
 
 

@@ -45,7 +45,6 @@ from data_pipeline.classification import (
     summaries,
     tables,
 )
-from data_pipeline.examples import packing
 from data_pipeline.text import vocabulary_checks
 from modeling import distillation, heads, losses, models
 from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
@@ -67,6 +66,7 @@ def prepare():
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     layout = tables.Layout(**classifier_flags.layout())
     source = sources.Source(layout=layout, **classifier_flags.source())
+    classifier_flags.check_kind(source.kind)
     data = labelled_texts.load(
         source,
         run_flags.wanted_splits(),
@@ -119,6 +119,7 @@ def make_task(config, tokenizer, data, soft):
         model=functools.partial(
             models.BertClassifier,
             *(config, label_set.num_outputs),
+            models.sequences_of(data.problem_type, label_set.pair_input),
             recompute=FLAGS.recompute,
         ),
         load_weights=functools.partial(
@@ -137,7 +138,7 @@ def make_task(config, tokenizer, data, soft):
         reopen=formats.network_opener(FLAGS.export_format),
         write_records=functools.partial(write_records, data),
         files=pretrained.files(config, tokenizer) | label_map,
-        identity={"labels": list(label_set.names)},
+        identity=data.identity,
     )
 
 
@@ -185,10 +186,10 @@ def report_hook(tokenizer, data):
         return explaining.explain(weigh, rows, data.examples, *rest)
 
     return run_facts.hook(
-        *(run_report, "text-classification"),
+        *(run_report, data.kind),
         functools.partial(summaries.of_splits, data),
         explain=explain if FLAGS.explain else None,
-        has_pairs=data.has_pairs,
+        text_names=data.text_names,
     )
 
 
@@ -222,17 +223,14 @@ def write_records(data, output_dir):
 
 def export_model(data, label_map, model, output_dir):
     """Writes output_dir/export/<n>: raw text in, label and probabilities out."""
-
-    def encode(*texts):
-        return packing.pad(*data.encode(*texts)[:2])
-
     with joined_weights.joined(model) as variables:
         module = export.TextClassifier(
-            encode,
+            data.features,
             heads.answering(data.problem_type, model),
             variables,
-            data.label_set.names if data.problem_type == "classification" else (),
-            2 if data.has_pairs else 1,
+            data.label_set.names if data.label_set.has_one_label else (),
+            data.text_names,
+            data.label_set.num_sequences,
         )
         chosen = fine_tuning_flags.export_settings()
         return formats.save(module, output_dir, label_map, **chosen)

@@ -37,7 +37,10 @@ def read(path: str, num_classes: int) -> Classes:
     """
     is_tags = is_of_tags(path)
     classes = tag_sets.read_map(path) if is_tags else label_sets.read_label_map(path)
-    if max(1, len(classes.names)) != num_classes:  # a regression has no names
+    expected = len(classes.names)
+    if isinstance(classes, label_sets.LabelSet):
+        expected = classes.num_outputs
+    if expected != num_classes:
         raise ValueError(
             f"{path}: has {len(classes.names)} labels, but the head has {num_classes} "
             "classes; give the files of one model"

@@ -8,7 +8,7 @@ compute them in the half type.
 import keras
 from keras import ops
 
-from modeling import keras_configs
+from modeling import keras_configs, losses
 from modeling.operations import fast_ops
 
 # run_classifier.py and run_squad.py fix these, whatever the config says.
@@ -47,7 +47,9 @@ class OutputProjection(keras_configs.Configured, keras.layers.Layer):
 class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
     """Dropout and logits on the pooled output; run_classifier.py's create_model.
 
-    Call shapes: pooled_output [B, D] -> logits [B, C] float32.
+    Call shapes: pooled_output [B, D] -> logits [B, C] float32. With `is_shared`, [B, G,
+    D] -> [B, G, C], where dropout takes the same entries from all vectors of an
+    example, as GPT's does: what differs between choices is then the choices alone.
     """
 
     arguments = ("num_classes",)
@@ -61,7 +63,11 @@ class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
     def build(self, input_shape):
         self.logits.build(input_shape)
 
-    def call(self, pooled_output, seed=None):
+    def call(self, pooled_output, seed=None, is_shared=False):
+        if is_shared:
+            ones = ops.ones_like(pooled_output[:, 0])  # [B, D]
+            mask = fast_ops.dropout(ones, HEAD_DROPOUT, seed, HEAD_SITE)
+            return self.logits(pooled_output * mask[:, None])
         hidden = fast_ops.dropout(pooled_output, HEAD_DROPOUT, seed, HEAD_SITE)
         return self.logits(hidden)
 
@@ -94,8 +100,8 @@ class SpanHead(keras_configs.Configured, keras.layers.Layer):
 
 
 def probabilities(problem_type, logits):
-    """Softmax (classification) or sigmoid (multi_label) of [B, C]; regression as is."""
-    if problem_type == "classification":
+    """Softmax or, for multi_label, sigmoid of [B, C]; the number of a regression."""
+    if problem_type in losses.ONE_OF_SEVERAL:
         return ops.softmax(logits)
     return ops.sigmoid(logits) if problem_type == "multi_label" else logits
 

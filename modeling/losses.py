@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+# Problem types with one right class of several: a softmax.
+ONE_OF_SEVERAL = ("classification", "choice")
 MASKED_LM_EPSILON = 1e-5  # for a batch without predictions; run_pretraining.py
 
 
@@ -41,11 +43,11 @@ def cross_entropy(logits, labels):
 def classifier_losses(problem_type, logits, label_ids):
     """Float32 losses before class weights; run_classifier.py's create_model.
 
-    Softmax cross-entropy [B] for classification (label_ids [B] int), squared error [B]
-    for regression ([B] float), and binary cross-entropy [B, C] for multi_label ([B, C]
-    float of 0 and 1).
+    Softmax cross-entropy [B] for classification and choice (label_ids [B] int), squared
+    error [B] for regression ([B] float), and binary cross-entropy [B, C] for
+    multi_label ([B, C] float of 0 and 1).
     """
-    if problem_type == "classification":
+    if problem_type in ONE_OF_SEVERAL:
         return cross_entropy(logits, label_ids)
     logits = ops.cast(logits, "float32")
     if problem_type == "regression":

@@ -9,7 +9,9 @@ made: float32, mixed_bfloat16 or mixed_float16. Variables and outputs are float3
 """
 
 import keras
+from keras import ops
 
+from contract import features as names
 from modeling import decoder, encoder, heads, keras_configs, token_heads
 from modeling.operations import token_masks
 
@@ -79,25 +81,47 @@ class BertModel(keras_configs.Configured, keras.Model):
 class BertClassifier(BertModel):
     """One label, several labels or one number a text; run_classifier.py.
 
-    Call shapes: three features [B, S] -> {"logits": [B, C]} float32.
+    Call shapes: three features [B, S] -> {"logits": [B, C]} float32. Where an example
+    is G sequences, features are [B, G, S], and `sequences` says what becomes of them:
+
+    * "summed": the vectors of both orders of a pair are added before the linear layer
+      (GPT section 3.3, similarity).
+    * "compared": each has one logit, `num_classes` is 1, and the logits are [B, G] (GPT
+      section 3.3, choice; BERT section 4.4).
     """
 
-    arguments = (*BertModel.arguments, "num_classes")
+    arguments = (*BertModel.arguments, "num_classes", "sequences")
 
-    def __init__(self, config, num_classes, **kwargs):
+    def __init__(self, config, num_classes, sequences="single", **kwargs):
         super().__init__(config, **kwargs)
         self.num_classes = num_classes
+        self.sequences = sequences
         kind = self.network.classifier_kind
         self.classifier = kind(num_classes, name="classifier")
 
     def pool(self, features, seed=None):
-        """What the head reads, [B, D]."""
+        """What the head reads: [B, D], or [B, G, D] where sequences are compared."""
+        if self.sequences == "single":
+            return self._pool(features, seed)
+        _, count, length = ops.shape(features["input_ids"])
+        flat = {
+            name: ops.reshape(features[name], (-1, length))
+            for name in names.ENCODER_INPUTS
+        }
+        pooled = self._pool(flat, seed)
+        pooled = ops.reshape(pooled, (-1, count, self.config.hidden_size))
+        return ops.sum(pooled, axis=1) if self.sequences == "summed" else pooled
+
+    def _pool(self, features, seed):
         place = self.pooled_position(features)
         return self.encode(features, seed, place)["pooled_output"]
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
-        return {"logits": self.classifier(self.pool(features, seed), seed=seed)}
+        is_choice = self.sequences == "compared"
+        pooled = self.pool(features, seed)
+        logits = self.classifier(pooled, seed=seed, is_shared=is_choice)
+        return {"logits": logits[..., 0] if is_choice else logits}
 
 
 class BertTagger(BertModel):
@@ -189,9 +213,16 @@ HEADS = {
 CLASS_HEADS = ("classifier", "tagger")  # which take a number of classes
 
 
-def build(head, num_classes, config, *, recompute=False):
+def sequences_of(problem_type, pair_input="joined"):
+    """`BertClassifier.sequences` for a label_sets.LabelSet's settings."""
+    if problem_type == "choice":
+        return "compared"
+    return "summed" if pair_input == "both_orders" else "single"
+
+
+def build(head, num_classes, config, *, recompute=False, **settings):
     """The model with one of `HEADS`, its variables made; C is for `CLASS_HEADS`."""
     classes = (num_classes,) if head in CLASS_HEADS else ()
-    model = HEADS[head](config, *classes, recompute=recompute)
+    model = HEADS[head](config, *classes, recompute=recompute, **settings)
     model.build()
     return model

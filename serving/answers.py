@@ -3,6 +3,7 @@
 Plain Python: whoever asks a server needs no TensorFlow.
 """
 
+import collections
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,9 +15,36 @@ _SHOWN_NUMBERS = 5  # of a vector, in a line
 _OUTSIDE = "O"  # the tag of a word that is nothing in particular
 
 
-def text_names(inputs: Iterable[str]) -> list[str]:
-    """What an example consists of, in the order in which a person gives it."""
-    return sorted(inputs, key=lambda name: (name != "question", name))
+def text_names(inputs: Mapping[str, int]) -> list[str]:
+    """What an example consists of, in the order in which a person gives it.
+
+    `inputs` are {name: texts of an example}; a name is there as often as it has texts.
+    """
+    names = sorted(inputs, key=lambda name: (name != "question", name))
+    if "choices" in inputs:  # which may have a question, too
+        names = sorted(inputs, key=("context", "question", "choices").index)
+    return [name for name in names for _ in range(inputs[name])]
+
+
+def by_name(names: Sequence[str], texts: Sequence[Any]) -> dict[str, Any]:
+    """{name: text, or list of the texts of a name that is there several times}.
+
+    `texts` are those of `names`, or columns of such.
+    """
+    counts, given = collections.Counter(names), iter(texts)
+    found = {}
+    for name, count in counts.items():
+        several = [next(given) for _ in range(count)]
+        found[name] = several if count > 1 else several[0]
+    return found
+
+
+def inputs(
+    names: Sequence[str], columns: Sequence[Sequence[str]]
+) -> dict[str, list[Any]]:
+    """What a signature takes: a list a name, of texts or of lists of texts."""
+    rows = [by_name(names, row) for row in zip(*columns, strict=True)]
+    return {name: [row[name] for row in rows] for name in dict.fromkeys(names)}
 
 
 def texts(arguments: Sequence[str]) -> list[list[str]]:

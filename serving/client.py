@@ -92,7 +92,7 @@ def ask(
     """A dict for each example, as `serving.predictor.Predictor.predict` gives them.
 
     Args:
-        columns: the texts of the examples, one list or two.
+        columns: the texts of the examples, a list for each text of an example.
         labels: of label_map.json, in its order; None if unknown.
 
     Raises:
@@ -103,7 +103,7 @@ def ask(
     found: list[dict[str, Any]] = []
     for start in range(0, len(columns[0]), batch_size):
         batch = [column[start : start + batch_size] for column in columns]
-        given = calls.predict(signature, dict(zip(inputs, batch, strict=True)))
+        given = calls.predict(signature, answers.inputs(inputs, batch))
         if set(given) == {""}:  # REST leaves out the name of the only output
             given = dict(zip(outputs, given.values(), strict=True))
         rows = answers.rows(given, labels or (), knows_labels=labels is not None)
@@ -124,16 +124,18 @@ def _described(
         raise ValueError(
             f"--signature={wanted}: the model has {', '.join(names) or 'none'}"
         )
-    inputs = signatures[wanted]["inputs"]
+    inputs, counts = signatures[wanted]["inputs"], {}
     for name, info in sorted(inputs.items()):
         dims = info.get("tensor_shape", {}).get("dim", [])
-        if info["dtype"] != "DT_STRING" or len(dims) != 1:
+        # One text of each example, or a fixed number of them.
+        counts[name] = int(dims[1]["size"]) if len(dims) == 2 else 1
+        if info["dtype"] != "DT_STRING" or len(dims) not in (1, 2) or counts[name] < 1:
             shape = ", ".join(dim["size"] for dim in dims)
             raise ValueError(
                 f"--signature={wanted} takes {name} [{shape}] of {info['dtype']}; this "
                 "command gives texts, for example to serving_default"
             )
-    return answers.text_names(inputs), sorted(signatures[wanted]["outputs"])
+    return answers.text_names(counts), sorted(signatures[wanted]["outputs"])
 
 
 def _read_labels(path):

@@ -1,5 +1,6 @@
 """What SavedModels that take raw text share, and the classifier's; for TF Serving."""
 
+import collections
 import dataclasses
 import os
 import re
@@ -25,16 +26,19 @@ class Stages:
     """The way from texts to answers, so that the network may run somewhere else.
 
     Attributes:
-        text_names: of what `encode` takes, string [B] each.
+        text_names: of what `encode` takes, string [B] each; a name that is there n
+            times is one input, string [B, n].
         encode: texts -> the features of the network, and what `finish` needs besides.
         forward: features -> outputs of the network, numbers alone.
         finish: what `encode` kept, outputs -> the answers.
+        num_sequences: G where features are [B, G, S], or 1 where they are [B, S].
     """
 
     text_names: Sequence[str]
     encode: Callable[..., tuple[dict[str, tf.Tensor], Any]]
     forward: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
     finish: Callable[[Any, dict[str, tf.Tensor]], dict[str, tf.Tensor]]
+    num_sequences: int = 1
 
     def answer(self, *texts):
         """Texts to answers, in one graph."""
@@ -42,9 +46,12 @@ class Stages:
         return self.finish(kept, self.run(features))
 
     def run(self, features):
-        """What `forward` makes of [N, S] features, slice after slice of the rows."""
-        count, length = tf.unstack(tf.shape(features[feature_names.INPUT_IDS]))
-        rows = slice_rows(length)
+        """What `forward` makes of features, slice after slice of the examples.
+
+        They are [N, S], or [N, G, S] where an example is several sequences.
+        """
+        shape = tf.shape(features[feature_names.INPUT_IDS])
+        count, rows = shape[0], slice_rows(tf.reduce_prod(shape[1:]))
         network = tf.function(self.forward)  # called twice, traced once
 
         def of_slice(start):
@@ -105,7 +112,7 @@ class TextClassifier(ServedModel):
         forward: features -> `probabilities` float32 [B, C], and what else an export of
             the network alone puts out.
         label_names: C names for `label`; () where an example has no single label.
-        num_texts: 1, or 2 for pairs.
+        text_names, num_sequences: as of `Stages`.
     """
 
     def __init__(
@@ -114,7 +121,8 @@ class TextClassifier(ServedModel):
         forward: Callable,
         variables: Iterable[tf.Variable],
         label_names: Sequence[str],
-        num_texts: int,
+        text_names: Sequence[str] = ("text",),
+        num_sequences: int = 1,
     ):
         labels = tf.constant(label_names, tf.string) if label_names else None
 
@@ -126,33 +134,40 @@ class TextClassifier(ServedModel):
             return results
 
         stages = Stages(
-            ("text",) if num_texts == 1 else ("text_a", "text_b"),
+            text_names,
             lambda *texts: (encode(*texts), ()),
             forward,
             finish,
+            num_sequences,
         )
         super().__init__(
             variables,
             stages,
             serving_default=text_function(stages.answer, *stages.text_names),
-            ids=ids_function(lambda features: finish((), forward(features))),
+            ids=ids_function(
+                lambda features: finish((), forward(features)), num_sequences
+            ),
         )
 
 
 def text_function(function: Callable, *names: str):
-    """A tf.function of texts, string [B] each, under these names."""
-    specs = [tf.TensorSpec([None], tf.string, name=name) for name in names]
+    """A tf.function of texts under these names, as of `Stages.text_names`."""
+    specs = [
+        tf.TensorSpec([None, count] if count > 1 else [None], tf.string, name=name)
+        for name, count in collections.Counter(names).items()
+    ]
     return tf.function(function, input_signature=specs)
 
 
-def ids_function(function: Callable):
-    """A tf.function of the features of an encoder, int32 [B, S] each."""
+def ids_function(function: Callable, num_sequences: int = 1):
+    """A tf.function of the features of an encoder, int32 [B, S] each, or [B, G, S]."""
     names = feature_names.ENCODER_INPUTS
 
     def of_features(*arrays):
         return function(dict(zip(names, arrays, strict=True)))
 
-    specs = [tf.TensorSpec([None, None], tf.int32, name=name) for name in names]
+    shape = [None, None] if num_sequences == 1 else [None, num_sequences, None]
+    specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in names]
     return tf.function(of_features, input_signature=specs)
 
 

@@ -5,6 +5,7 @@ leads from text to ids and from numbers to answers needs strings, which LiteRT h
 operations for: it is a SavedModel without weights.
 """
 
+import collections
 import importlib.util
 import os
 import statistics
@@ -46,9 +47,7 @@ def write(module: export.ServedModel, directory: str, quantization: str) -> None
 
 def _converted(module, quantization):
     """The network as the bytes of a flatbuffer; batch and length are free."""
-    network = export.ServedModel(
-        module.variables, ids=export.ids_function(module.stages.forward)
-    )
+    network = export.ServedModel(module.variables, ids=_ids_function(module.stages))
     with tempfile.TemporaryDirectory() as directory:
         tf.saved_model.save(network, directory, signatures=network.signatures())
         converter = tf.lite.TFLiteConverter.from_saved_model(
@@ -59,6 +58,10 @@ def _converted(module, quantization):
         if quantization == "float16":
             converter.target_spec.supported_types = [tf.float16]
         return converter.convert()
+
+
+def _ids_function(stages):
+    return export.ids_function(stages.forward, stages.num_sequences)
 
 
 def _text_signatures(stages):
@@ -80,7 +83,7 @@ def _text_signatures(stages):
         return stages.finish(state, {name: arrays[name] for name in outputs})
 
     encoding = export.text_function(encode, *stages.text_names).get_concrete_function()
-    network = export.ids_function(stages.forward).get_concrete_function()
+    network = _ids_function(stages).get_concrete_function()
     outputs = network.structured_outputs
     encoded = encoding.structured_outputs
     needed = outputs | {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
@@ -128,9 +131,10 @@ class Network:
     def __call__(self, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
         names = feature_names.ENCODER_INPUTS
         arrays = {name: np.asarray(features[name], np.int32) for name in names}
-        rows = len(arrays[names[0]])
+        rows, *rest = arrays[names[0]].shape
         if not rows:  # LiteRT has no tensors without elements
-            arrays = {name: np.zeros([1, 1], np.int32) for name in names}
+            filling = np.zeros([1, *(max(size, 1) for size in rest)], np.int32)
+            arrays = dict.fromkeys(names, filling)
         with self._lock:
             return {k: v[:rows] for k, v in self._run(**arrays).items()}
 
@@ -164,8 +168,8 @@ def open_version(directory: str) -> servables.Version:
 def _run(network, encoded):
     """As `export.Stages.run`."""
     features = {name: encoded[name] for name in feature_names.ENCODER_INPUTS}
-    count, length = features[feature_names.INPUT_IDS].shape
-    rows = export.slice_rows(length)
+    count, *rest = features[feature_names.INPUT_IDS].shape
+    rows = export.slice_rows(int(np.prod(rest)))
     slices = [
         network({name: grid[i : i + rows] for name, grid in features.items()})
         for i in range(0, count or 1, rows)
@@ -188,7 +192,10 @@ def comparison(module: export.ServedModel, path: str) -> str:
     assert module.stages  # LiteRT holds the network alone
     before = sum(v.dtype.size * v.shape.num_elements() for v in module.variables)
     after = _bytes_below(path)
-    texts = {n: np.array([_SENTENCE], object) for n in module.stages.text_names}
+    texts = {
+        name: np.array([_SENTENCE] if count == 1 else [[_SENTENCE] * count], object)
+        for name, count in collections.Counter(module.stages.text_names).items()
+    }
     function = module.functions[tf_serving.DEFAULT_SIGNATURE]
     version = open_version(path)
 

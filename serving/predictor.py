@@ -136,7 +136,8 @@ class Predictor:
     Attributes:
         labels: a classifier's labels, in the order of its probabilities, or a tagger's
             tags, in the order of their ids; else empty.
-        text_names: what an example consists of, such as question and context.
+        text_names: what an example consists of, such as question and context; of
+            choices, "choices" once for each.
 
     Raises:
         ValueError: there is no export, or it is damaged, or has no such signature that
@@ -159,22 +160,23 @@ class Predictor:
     def predict(self, *texts: Sequence[str]) -> list[dict[str, Any]]:
         """Classifies texts, tags or fills in their words, or answers questions.
 
-        Takes one list of strings, or two of equal length: pairs, or questions and
-        contexts. Returns a dict for each example. From a classifier: `label` and
-        `probabilities` by name, or `score`. From a question answerer: `answer`, "" for
-        none, `start` and `end`, its characters in the context, `score`, `probability`
-        and, where a question may have no answer, `null_odds`. From a tagger, lists by
-        word: `words`, `tags`, `probabilities`, and `starts` and `ends`, characters in
-        the text. From `fill_mask`: `masks`, a dict for each [MASK] of the text: its
-        `start`, and lists of `tokens`, `probabilities` and `filled` texts. From
-        `embed`: `vector`; from `embed_tokens`: `tokens` and `vectors`.
+        Takes one list of strings, or several of equal length: pairs, or questions and
+        contexts, or contexts and a list for each choice. Returns a dict for each
+        example. From a classifier: `label` and `probabilities` by name, or `score`.
+        From a question answerer: `answer`, "" for none, `start` and `end`, its
+        characters in the context, `score`, `probability` and, where a question may have
+        no answer, `null_odds`. From a tagger, lists by word: `words`, `tags`,
+        `probabilities`, and `starts` and `ends`, characters in the text. From
+        `fill_mask`: `masks`, a dict for each [MASK] of the text: its `start`, and lists
+        of `tokens`, `probabilities` and `filled` texts. From `embed`: `vector`; from
+        `embed_tokens`: `tokens` and `vectors`.
 
         Raises:
             ValueError: the model takes another number of texts, or lengths differ.
         """
         answers.check(texts, self.text_names, self.export_dir)
-        columns = (np.array(column, object) for column in texts)
-        arguments = dict(zip(self.text_names, columns, strict=True))
+        given = answers.inputs(self.text_names, texts)
+        arguments = {name: np.array(rows, object) for name, rows in given.items()}
         outputs = self._version.predict(self._signature, arguments)
         return answers.rows(outputs, self.labels, knows_labels=True)
 

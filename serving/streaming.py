@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from serving import answers as answer_rows
+
 # Texts that wait to be asked, of which those of similar length are asked together.
 LOOK_AHEAD_LINES = 2048
 LOOK_AHEAD_BYTES = 2**24
@@ -56,8 +58,9 @@ def parse(line: bytes, number: int, names: Sequence[str], input_format: str) -> 
 
     Args:
         names: what the model asks for, such as question and context.
-        input_format: "jsonl", an object with `names` or the string of the one; or
-            "lines", text with tabs between the texts.
+        input_format: "jsonl", an object with `names` or the string of the one, and a
+            list under a name that is there several times; or "lines", text with tabs
+            between the texts.
     """
     try:
         texts, passed = _parts(line, number, names, input_format)
@@ -92,14 +95,17 @@ def _parts(line, number, names, input_format):
         value = {names[0]: value}
     if not isinstance(value, dict):
         raise ValueError(f"{text[:_SHOWN]!r} is no object with {', '.join(names)}")
-    for name in names:
-        if not isinstance(value.get(name), str):
-            given = (
-                f"{json.dumps(value[name]):.{_SHOWN}}" if name in value else "absent"
-            )
-            raise ValueError(f"{name} is {given}; give a string")
+    texts = []
+    for name, count in collections.Counter(names).items():
+        given = value.get(name)
+        several = given if count > 1 and isinstance(given, list) else [given]
+        if len(several) != count or not all(isinstance(v, str) for v in several):
+            shown = f"{json.dumps(given):.{_SHOWN}}" if name in value else "absent"
+            wanted = "a string" if count == 1 else f"a list of {count} strings"
+            raise ValueError(f"{name} is {shown}; give {wanted}")
+        texts += several
     passed = {key: value[key] for key in value if key not in names}
-    return tuple(value[name] for name in names), passed
+    return tuple(texts), passed
 
 
 def _json(text):
@@ -263,6 +269,6 @@ def _joined(example, names, answer):
         return _failed(
             example, f"{', '.join(taken)} is what the answer says; name it otherwise"
         )
-    texts = dict(zip(names, example.texts, strict=True))
+    texts = answer_rows.by_name(names, example.texts)
     texts.pop(_LONG_TEXT, None)
     return {**example.passed, **texts, **answer}

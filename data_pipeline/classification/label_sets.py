@@ -5,7 +5,7 @@ Plain Python: functions that open files take what opens them, for remote files.
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,8 @@ from data_pipeline.files import label_files
 Label = str | tuple[str, ...]
 
 # The problem types, with the fewest labels of each.
-_FEWEST_LABELS = {"classification": 2, "multi_label": 1, "regression": 0}
+_FEWEST_LABELS = {"classification": 2, "choice": 2, "multi_label": 1, "regression": 0}
+_ONE_OF_SEVERAL = ("classification", "choice")
 PROBLEM_TYPES = tuple(_FEWEST_LABELS)
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -43,6 +44,8 @@ def is_number(text: Label) -> bool:
 class LabelSet:
     """What a head predicts: names in the order of their ids, empty for regression.
 
+    Of a choice they name the answers by their place: those of a row are its own.
+
     Raises:
         ValueError: names, problem type and separator do not fit together.
     """
@@ -50,6 +53,8 @@ class LabelSet:
     names: tuple[str, ...]
     problem_type: str = "classification"  # one of PROBLEM_TYPES
     separator: str = ","  # of the labels in a multi-label cell; an empty cell has none
+    # How the network reads two texts: "joined", or in "both_orders".
+    pair_input: str = "joined"
 
     def __post_init__(self) -> None:
         if self.problem_type not in PROBLEM_TYPES:
@@ -76,8 +81,21 @@ class LabelSet:
 
     @property
     def num_outputs(self) -> int:
-        """Width C of the head's output; 1 for regression."""
-        return 1 if self.problem_type == "regression" else len(self.names)
+        """Classes of the head: 1 for regression, and for each answer to choose from."""
+        is_one = self.problem_type in ("regression", "choice")
+        return 1 if is_one else len(self.names)
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences that the network reads of an example: of each choice or order."""
+        if self.problem_type == "choice":
+            return len(self.names)
+        return 2 if self.pair_input == "both_orders" else 1
+
+    @property
+    def has_one_label(self) -> bool:
+        """Whether a row has exactly one of the names."""
+        return self.problem_type in _ONE_OF_SEVERAL
 
     def encode(self, table: _Table) -> np.ndarray:
         """Turns labels into ids int32 [N], or for regression the numbers, float32 [N].
@@ -98,7 +116,7 @@ class LabelSet:
             values = [_number(table.path, line, label) for line, label in rows]
             return np.array(values, np.float32)
         ids = {name: index for index, name in enumerate(self.names)}
-        if self.problem_type == "classification":
+        if self.has_one_label:
             found = [self._id(ids, table.path, line, label) for line, label in rows]
             return np.array(found, np.int32)
         hot = np.zeros((len(rows), len(ids)), np.float32)
@@ -115,6 +133,13 @@ class LabelSet:
             )
         if label in ids:
             return ids[label]
+        if self.problem_type == "choice":
+            raise ValueError(
+                f"{path}:{line}: label {label!r:.80} names none of the "
+                f"{len(self.names)} choices, {wording.listing(self.names)}, so none is "
+                "right; correct the row, or say with --labels what the label column "
+                "calls them, in their order" + _header_hint(line)
+            )
         raise ValueError(
             f"{path}:{line}: label {label!r:.80} is not one of "
             f"{wording.listing(self.names)}{label_files.closest(label, self.names)}; "
@@ -158,12 +183,27 @@ def find_labels(
     return tuple(sorted(found))
 
 
+def choice_names(
+    columns: Sequence[str], num_choices: int, labels: Sequence[Label] | None
+) -> tuple[str, ...]:
+    """What a table calls its choices: the columns' names where the labels are those.
+
+    Otherwise "0", "1", ..., their numbers.
+    """
+    if len(columns) == num_choices and labels and set(labels) <= set(columns):
+        return tuple(columns)
+    return tuple(map(str, range(num_choices)))
+
+
 def label_map_text(label_set: LabelSet) -> str:
     """Which id is which label, as JSON: {"0": "negative", "1": "positive", ...}.
 
-    "problem_type" and, for multi_label, "label_separator" follow.
+    "problem_type" and, where they are not the usual ones, "label_separator" and
+    "pair_input" follow.
     """
     settings = {"problem_type": label_set.problem_type}
+    if label_set.pair_input != "joined":
+        settings["pair_input"] = label_set.pair_input
     if label_set.problem_type == "multi_label":
         settings["label_separator"] = label_set.separator
     return label_files.map_text(label_set.names, **settings)
@@ -175,8 +215,13 @@ def read_label_map(path: str, open_file: Callable[..., Any] = open) -> LabelSet:
     Without "problem_type" it is classification.
     """
 
-    def make(names, problem_type="classification", label_separator=","):
-        return LabelSet(names, problem_type, label_separator)
+    def make(
+        names,
+        problem_type="classification",
+        label_separator=",",
+        pair_input="joined",
+    ):
+        return LabelSet(names, problem_type, label_separator, pair_input)
 
     settings = ' and "problem_type"'
     return label_files.read_map(path, open_file, make, "label map", settings)

@@ -92,6 +92,8 @@ def prediction_lines(
         row: dict[str, Any] = {"id": example_id, "text_a": table.text_a[i]}
         if table.text_b is not None:
             row["text_b"] = table.text_b[i]
+        if table.choices is not None:
+            row["choices"] = list(table.choices[i])
         row.update(described(label_set, scored.probabilities[i], scored.predictions[i]))
         if table.labels is not None:
             row["given"] = table.labels[i]
@@ -137,7 +139,7 @@ def outcomes(
         shown = [named(label_set, row) for row in predictions]
         outcome["class_names"] = label_set.names
         outcome["probabilities"] = scored.probabilities
-    if label_set.problem_type == "classification":
+    if label_set.has_one_label:
         outcome["confidences"] = scored.probabilities.max(axis=1)
 
     def rescore(rows: np.ndarray) -> dict[str, Any]:
@@ -163,10 +165,12 @@ def all_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
 
 
 def _texts(table: tables.Table) -> Iterable[tuple[str, ...]]:
-    """The one or two texts of each row."""
-    if table.text_b is None:
-        return zip(table.text_a, strict=True)
-    return zip(table.text_a, table.text_b, strict=True)
+    """The one or two texts of each row, and its choices."""
+    columns = [table.text_a] if table.text_b is None else [table.text_a, table.text_b]
+    if table.choices is None:
+        return zip(*columns, strict=True)
+    rows = zip(*columns, table.choices, strict=True)
+    return ((*texts, *choices) for *texts, choices in rows)
 
 
 def named(label_set: label_sets.LabelSet, prediction: Any) -> str:

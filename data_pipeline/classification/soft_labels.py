@@ -67,6 +67,11 @@ def check_classes(directory: str, theirs: Any, ours: label_sets.LabelSet) -> Non
             f"--teacher={directory} was trained for {kind} and the student is for "
             f"{ours.problem_type}; set --problem_type, or choose another teacher"
         )
+    if theirs.num_sequences > 1:
+        raise ValueError(
+            f"--teacher={directory} reads pairs in both orders, and a teacher reads "
+            "one sequence; choose another teacher"
+        )
     if theirs.names != ours.names:
         raise ValueError(
             f"--teacher={directory} has the labels {wording.listing(theirs.names)} and "

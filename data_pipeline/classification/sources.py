@@ -26,6 +26,7 @@ class Source:
     separator: str = ","  # of labels of one row, for multi_label
     allow_empty_text: bool = False
     unlabelled_file: str = ""  # of rows that only a teacher says something of
+    pair_input: str = "joined"  # as of label_sets.LabelSet
 
     @property
     def task(self) -> tasks.Task | None:
@@ -84,6 +85,8 @@ class Source:
             ValueError: nothing says what the labels are, or the model has others.
         """
         found = self._labels_asked_for()
+        if found is None and train is not None:
+            found = self._labels_in(train)
         if train is None and known:
             trained = label_sets.read_label_map(known, tf.io.gfile.GFile)
             if found and found.names != trained.names:
@@ -94,10 +97,8 @@ class Source:
                     f"({known}); leave the flag out, or correct that file if it is "
                     "wrong"
                 )
+            self._check_form(trained, known)
             return trained
-        if found is None and train is not None:
-            names = label_sets.find_labels(train, self.problem_type, self.separator)
-            return label_sets.LabelSet(names, self.problem_type, self.separator)
         if found is None:
             raise ValueError(
                 "nothing says what the labels are: there are no training rows, and no "
@@ -107,10 +108,43 @@ class Source:
             )
         return found
 
+    @property
+    def kind(self) -> str:
+        """The problem type of the rows, as far as can be said without reading."""
+        if self.task:
+            return self.task.problem_type
+        return "choice" if self.layout.choices else self.problem_type
+
+    def _check_form(self, trained: label_sets.LabelSet, known: str) -> None:
+        """Refuses rows of another form than the model was trained on."""
+        if trained.pair_input != self.pair_input:
+            raise ValueError(
+                f"--pair_input={self.pair_input}: the model was trained with "
+                f"--pair_input={trained.pair_input} ({known}); give that"
+            )
+        if (trained.problem_type == "choice") != (self.kind == "choice"):
+            raise ValueError(
+                f"the model was trained for {trained.problem_type} ({known}) and the "
+                f"rows are for {self.kind}; give --choice_columns, or a task "
+                "of choice, to a model of choice alone"
+            )
+
+    def _labels_in(self, train: tables.Table) -> label_sets.LabelSet:
+        if train.choices:
+            columns = [str(column) for column in self.layout.choices]
+            count = len(train.choices[0])
+            names = label_sets.choice_names(columns, count, train.labels)
+            return label_sets.LabelSet(names, "choice")
+        names = label_sets.find_labels(train, self.problem_type, self.separator)
+        return self._named(names)
+
+    def _named(self, names: tuple[str, ...]) -> label_sets.LabelSet:
+        kind = self.kind
+        return label_sets.LabelSet(names, kind, self.separator, self.pair_input)
+
     def _labels_asked_for(self) -> label_sets.LabelSet | None:
         if self.task:
-            return label_sets.LabelSet(self.task.labels, self.task.problem_type)
+            return self._named(self.task.labels)
         if not self.label_spec:
             return None
-        names = label_files.read_labels(self.label_spec, tf.io.gfile.GFile)
-        return label_sets.LabelSet(names, self.problem_type, self.separator)
+        return self._named(label_files.read_labels(self.label_spec, tf.io.gfile.GFile))

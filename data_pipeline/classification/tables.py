@@ -11,7 +11,7 @@ from absl import logging
 
 from contract import wording
 from data_pipeline.classification import label_sets
-from data_pipeline.files import text_rows
+from data_pipeline.files import choice_rows, text_rows
 
 Label = label_sets.Label
 Key = int | str  # what finds a cell in a row
@@ -25,7 +25,7 @@ USUAL_TEXTS: tuple[tuple[str, ...], ...] = (
     ("premise", "hypothesis"),
     ("question", "sentence"),
     *((name,) for name in ("text", "sentence", "text_a", "sentence1", "review")),
-    *((name,) for name in ("content", "question")),
+    *((name,) for name in ("content", "question", "context", "premise", "article")),
 )
 USUAL_LABELS = ("label", "labels", "gold_label", "class", "category", "score")
 
@@ -47,10 +47,14 @@ class Layout:
     another split has a header.
     """
 
-    file_format: str = "auto"  # "tsv", "csv", "jsonl", or "auto" by the file's name
+    # "tsv", "csv", "jsonl", "auto" by the file's name, or one of choice_rows.LAYOUTS
+    file_format: str = "auto"
     has_header: bool | None = None  # whether line 1 holds names; not for JSONL
     text_a: Key | None = None  # None takes both texts from `USUAL_TEXTS`
     text_b: Key | None = None  # None for no second text
+    # The answers to choose from, a column each, or one column of JSON lists; text_a is
+    # then their context, and text_b what stands before each answer.
+    choices: tuple[Key, ...] = ()
     label: Key | None = None  # None takes it from `USUAL_LABELS`, if there
     example_id: Key | None = None  # None numbers the rows from "0"
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
@@ -64,6 +68,7 @@ class Table:
     path: str
     text_a: list[str]
     text_b: list[str] | None  # None without such a column
+    choices: list[tuple[str, ...]] | None = None  # as many in each row, or None
     labels: list[Label] | None  # as the file writes them; JSON lists as tuples
     example_ids: list[str]  # from the id column, else "0", "1", ...
     lines: list[int]  # where each row begins, from 1, for messages
@@ -92,7 +97,8 @@ def read_table(
             is blank, too short, or has an empty text that is not allowed.
     """
     path = str(path)
-    rows = text_rows.file_rows(path, layout.file_format)
+    reads = choice_rows if layout.file_format in choice_rows.LAYOUTS else text_rows
+    rows = reads.file_rows(path, layout.file_format)
     line, first = next(rows, (0, None))
     if first is None:
         raise ValueError(f"{path}: the file is empty; give it one row per example")
@@ -137,9 +143,14 @@ def read_tfds(
     return _collect(path, rows, keys, layout, allow_empty_text=allow_empty_text)
 
 
+def _choice_role(index: int) -> str:
+    return f"choice {index}"
+
+
 def _asked(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
     """Each role's column as asked for; where rows are keyed, every column is a name."""
     asked: dict[str, Key | None] = {role: getattr(layout, role) for role in _ROLES}
+    asked |= {_choice_role(i): key for i, key in enumerate(layout.choices)}
     asked["keep_rows"] = layout.keep_rows[0] if layout.keep_rows else None
     for role, column in asked.items():
         if keyed and column is not None:
@@ -252,6 +263,7 @@ def _collect(
     allow_empty_text: bool,
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
+    answers = _Choices(len(layout.choices), allow_empty_text)
     lines: list[int] = []
     short: list[int] = []
     others: set[str] = set()
@@ -276,6 +288,7 @@ def _collect(
                     "--allow_empty_text"
                 )
             column.append(value)
+        answers.add(place, cells)
         lines.append(line)
     if short:
         logging.warning(
@@ -293,10 +306,49 @@ def _collect(
         path=path,
         text_a=columns["text_a"],
         text_b=columns.get("text_b"),
+        choices=answers.rows if layout.choices else None,
         labels=columns.get("label"),
         example_ids=columns.get("example_id") or [str(n) for n in range(len(lines))],
         lines=lines,
     )
+
+
+class _Choices:
+    """Collects the answers of each row, from some columns or one of JSON lists."""
+
+    def __init__(self, num_columns: int, allow_empty_text: bool):
+        self._roles = [_choice_role(i) for i in range(num_columns)]
+        self._allows_empty = allow_empty_text
+        self.rows: list[tuple[str, ...]] = []
+
+    def add(self, place: str, cells: dict[str, Any]) -> None:
+        """Adds those of a row; ValueError where the model could not compare them."""
+        if not self._roles:
+            return
+        found = [cells[role] for role in self._roles]
+        if len(found) == 1:
+            (found,) = found
+        if not isinstance(found, list):
+            raise ValueError(
+                f"{place}: {found!r:.40} is one choice; name a column for each with "
+                "--choice_columns, or one that holds JSON lists"
+            )
+        row = tuple(
+            _value(place, f"text of choice {i}", v) for i, v in enumerate(found)
+        )
+        expected = len(self.rows[0]) if self.rows else max(len(row), 2)
+        if len(row) != expected:
+            raise ValueError(
+                f"{place}: {len(row)} choices, {expected} are needed as in the rows "
+                "before; give each row as many, and 2 at least"
+            )
+        if not self._allows_empty and not all(text.strip() for text in row):
+            index = next(i for i, text in enumerate(row) if not text.strip())
+            raise ValueError(
+                f"{place}: choice {index} is empty; fill it, remove the row, or pass "
+                "--allow_empty_text"
+            )
+        self.rows.append(row)
 
 
 def _lack(row: text_rows.Row, cells: dict[str, Any], keys: dict[str, Key]) -> str:

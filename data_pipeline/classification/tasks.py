@@ -1,4 +1,7 @@
-"""The GLUE tasks and XNLI as rows of one table: files, columns, labels, metrics."""
+"""Published tasks as rows of one table: files, columns, labels, metrics.
+
+GLUE, XNLI, and four with a choice of answers.
+"""
 
 import dataclasses
 import functools
@@ -31,7 +34,7 @@ class Task:
     name: str
     splits: Mapping[str, Split]  # by "train", "dev" and "test", as far as published
     labels: tuple[str, ...] = ("0", "1")  # by id; empty for regression
-    problem_type: str = "classification"  # or "regression"
+    problem_type: str = "classification"  # or "regression", "choice"
     metrics: tuple[str, ...] = ("accuracy",)  # scores that people report
     # from the files' spellings to those of `labels`
     label_map: Mapping[tables.Label, tables.Label] = dataclasses.field(
@@ -102,7 +105,68 @@ def _xnli(language: str) -> Task:
     )
 
 
+def _choice(
+    name: str,
+    labels: tuple[str, ...],
+    *,
+    has_question: bool,
+    **files: tuple[str, ...],
+) -> Task:
+    """A task of choice, whose rows choice_rows.py reads; `files` by split."""
+    layout = tables.Layout(
+        file_format=name,
+        text_a="context",
+        text_b="question" if has_question else None,
+        choices=("choices",),
+        label="label",
+        example_id=None if name == "swag" else "id",
+    )
+    return Task(
+        name=name,
+        splits={split: Split(paths, layout, split) for split, paths in files.items()},
+        labels=labels,
+        problem_type="choice",
+    )
+
+
+_CHOICES = (
+    _choice(
+        "copa",
+        ("1", "2"),
+        has_question=True,
+        # SuperGLUE's files; or the publisher's, 500 rows to develop on, 500 to test.
+        train=("train.jsonl", "copa-dev.xml"),
+        dev=("val.jsonl", "copa-test.xml"),
+        test=("test.jsonl", "copa-test.xml"),
+    ),
+    _choice(
+        "story_cloze",
+        ("1", "2"),
+        has_question=False,
+        train=("train.csv", "cloze_test_val__spring2016 - cloze_test_ALL_val.csv"),
+        dev=("dev.csv", "cloze_test_test__spring2016 - cloze_test_ALL_test.csv"),
+        test=("test.csv", "cloze_test_test__spring2016 - cloze_test_ALL_test.csv"),
+    ),
+    _choice(
+        "swag",
+        ("0", "1", "2", "3"),
+        has_question=True,
+        train=("train.csv",),
+        dev=("val.csv",),
+        test=("test.csv",),
+    ),
+    _choice(
+        "race",
+        ("A", "B", "C", "D"),
+        has_question=True,
+        train=("train",),
+        dev=("dev",),
+        test=("test",),
+    ),
+)
+
 _ROWS = (
+    *_CHOICES,
     Task(
         name="cola",
         splits=_splits(_COLA, _COLA_TEST),

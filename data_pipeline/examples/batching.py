@@ -68,10 +68,12 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
     batch in tokens, or None for its longest.
 
     Returns:
-        Dicts: input_ids, input_mask, segment_ids int32 [B, S], and the targets.
+        Dicts: input_ids, input_mask, segment_ids int32 [B, S], and the targets. Where
+        an example has G sequences, the inputs are [B, G, S].
     """
     tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
     first_lengths = tf.constant(packed.first_lengths)
+    num_sequences = packed.num_sequences
     targets = {
         name: values if isinstance(values, tf.RaggedTensor) else tf.constant(values)
         for name, values in (targets or {}).items()
@@ -79,8 +81,15 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
 
     def gather(indices):
         indices = tf.maximum(indices, 0)
+        rows = indices
+        if num_sequences > 1:
+            each = tf.range(num_sequences, dtype=indices.dtype)
+            rows = tf.reshape(indices[:, None] * num_sequences + each, [-1])
         batch = packing.pad(
-            tf.gather(tokens, indices), tf.gather(first_lengths, indices), pad_to
+            tf.gather(tokens, rows),
+            tf.gather(first_lengths, rows),
+            pad_to,
+            num_sequences,
         )
         for name, values in targets.items():
             chosen = tf.gather(values, indices)

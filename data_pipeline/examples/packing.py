@@ -7,6 +7,7 @@ thousands of texts at a time.
 import dataclasses
 import zlib
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -17,20 +18,29 @@ from data_pipeline.examples import ragged
 
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """Packed sequences without padding, end to end."""
+    """N examples, each of G packed sequences without padding, end to end."""
 
     tokens: np.ndarray  # int32 [sum of lengths], [CLS] A [SEP] or [CLS] A [SEP] B [SEP]
-    splits: np.ndarray  # int64 [N + 1]; sequence i is tokens[splits[i]:splits[i + 1]]
-    first_lengths: np.ndarray  # int32 [N], tokens of segment 0: [CLS], A, first [SEP]
-    num_truncated: int = 0  # sequences that lost tokens to the length limit
+    splits: np.ndarray  # int64 [N * G + 1], where sequences begin and the last one ends
+    first_lengths: np.ndarray  # int32 [N * G], tokens of segment 0: [CLS], A, and [SEP]
+    num_truncated: int = 0  # examples that lost tokens to the length limit
+    num_sequences: int = 1  # G, which follow each other: one for each answer, or order
+
+    @property
+    def sequence_lengths(self):
+        """int64 [N * G], tokens a sequence."""
+        return np.diff(self.splits)
 
     @property
     def lengths(self):
-        """int64 [N], tokens a sequence."""
-        return np.diff(self.splits)
+        """int64 [N], tokens of the longest sequence of an example."""
+        lengths = self.sequence_lengths
+        if self.num_sequences == 1:
+            return lengths
+        return lengths.reshape(-1, self.num_sequences).max(axis=1, initial=0)
 
     def __len__(self):
-        return len(self.splits) - 1
+        return (len(self.splits) - 1) // self.num_sequences
 
 
 def digest(packed: Packed, *targets) -> str:
@@ -58,32 +68,54 @@ def _head(rows, keep):
     return tf.gather(rows.values, wanted)
 
 
-def pack(ids_a, ids_b, *, cls_id, sep_id, max_seq_length):
+class Special(Protocol):
+    """What stands around texts, such as a tokenizer."""
+
+    @property
+    def start_id(self) -> int:
+        """Of [CLS], or GPT's _start_."""
+
+    @property
+    def delimiter_id(self) -> int:
+        """Between two texts: of [SEP], or GPT's _delimiter_."""
+
+    @property
+    def end_id(self) -> int:
+        """After the last text: of [SEP], or GPT's _classify_."""
+
+
+def pack(ids_a, ids_b, *, special: Special, max_seq_length):
     """[CLS] A [SEP] or [CLS] A [SEP] B [SEP] (BERT Figure 2), as TensorFlow operations.
 
+    For GPT _start_ A _classify_ or _start_ A _delimiter_ B _classify_ (its Figure 1).
     Ids and result are ragged int32 [B, (S)], `ids_b` None for single texts; the lengths
-    of segment 0, int32 [B], come second. `max_seq_length` counts [CLS] and [SEP]. A
+    of segment 0, int32 [B], come second. `max_seq_length` counts the special tokens. A
     single text keeps its beginning; of a pair, the longer text loses tokens first.
     """
     rows = ids_a.nrows()
-    cls, sep = tf.fill([rows, 1], cls_id), tf.fill([rows, 1], sep_id)
+    start, end = (
+        tf.fill([rows, 1], special.start_id),
+        tf.fill([rows, 1], special.end_id),
+    )
     length_a = tf.cast(ids_a.row_lengths(), tf.int32)
     if ids_b is None:
         keep_a = tf.minimum(length_a, max_seq_length - 2)
-        tokens = tf.concat([cls, _head(ids_a, keep_a), sep], axis=1)
+        tokens = tf.concat([start, _head(ids_a, keep_a), end], axis=1)
         return tokens, keep_a + 2
     length_b = tf.cast(ids_b.row_lengths(), tf.int32)
     keep_a, keep_b = budgets(length_a, length_b, max_seq_length - 3)
     first, second = _head(ids_a, keep_a), _head(ids_b, keep_b)
-    return tf.concat([cls, first, sep, second, sep], axis=1), keep_a + 2
+    delimiter = tf.fill([rows, 1], special.delimiter_id)
+    return tf.concat([start, first, delimiter, second, end], axis=1), keep_a + 2
 
 
-def unpad(tokens, first_lengths) -> Packed:
+def unpad(tokens, first_lengths, num_sequences=1) -> Packed:
     """The results of `pack` for one batch, as arrays."""
     return Packed(
         tokens.values.numpy().astype(features.INTEGER),
         tokens.row_splits.numpy().astype(np.int64),
         first_lengths.numpy().astype(features.INTEGER),
+        num_sequences=num_sequences,
     )
 
 
@@ -91,25 +123,31 @@ def concatenate(parts: Sequence[Packed]) -> Packed:
     """The sequences of all parts, in order."""
     return Packed(
         np.concatenate([part.tokens for part in parts]),
-        ragged.splits(np.concatenate([part.lengths for part in parts])),
+        ragged.splits(np.concatenate([part.sequence_lengths for part in parts])),
         np.concatenate([part.first_lengths for part in parts]),
         sum(part.num_truncated for part in parts),
+        parts[0].num_sequences,
     )
 
 
-def pad(tokens, first_lengths, length: int | None = None):
+def pad(tokens, first_lengths, length: int | None = None, num_sequences=1):
     """The three inputs of the encoder, each int32 [B, S], from the results of `pack`.
 
     Rows are filled up with 0 as in the original, whatever the id of [PAD], to `length`
     tokens or the longest row. Since input_mask is 0 there, no real token depends on it.
+    Of examples with G = `num_sequences` the inputs are [B, G, S].
     """
     input_ids = tokens.to_tensor(0, shape=[None, length])  # [B, S]
     positions = tf.range(tf.shape(input_ids)[1])[None]  # [1, S]
     lengths = tf.cast(tokens.row_lengths(), tf.int32)[:, None]  # [B, 1]
     is_real = positions < lengths
     is_second = tf.logical_and(is_real, positions >= first_lengths[:, None])
-    return {
+    inputs = {
         features.INPUT_IDS: input_ids,
         features.INPUT_MASK: tf.cast(is_real, tf.int32),
         features.SEGMENT_IDS: tf.cast(is_second, tf.int32),
     }
+    if num_sequences == 1:
+        return inputs
+    shape = -1, num_sequences, length or tf.shape(input_ids)[1]
+    return {name: tf.reshape(grid, shape) for name, grid in inputs.items()}

@@ -42,8 +42,11 @@ def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
 
 
 def grids(packed: Any, length: int, rows: slice = slice(None)):
-    """Like packing.pad, for rows of at most `length` tokens, in arrays [N, length]."""
-    lengths = packed.lengths[rows][:, np.newaxis]  # [N, 1]
+    """Like packing.pad, for rows of at most `length` tokens, in arrays [N, length].
+
+    Of examples with G sequences, `rows` are those of sequences, in arrays [N * G, ...].
+    """
+    lengths = packed.sequence_lengths[rows][:, np.newaxis]  # [N, 1]
     first = packed.splits[:-1][rows][:1].sum()  # 0 where there is no row
     positions = np.arange(length)
     is_real = positions < lengths

@@ -109,18 +109,23 @@ def write(
     columns: Mapping[str, np.ndarray],
     max_seq_length: int,
 ) -> None:
-    """Writes a record for each sequence; the file is whole under its name or absent.
+    """Writes a record for each example; the file is whole under its name or absent.
 
     Each has input_ids, input_mask and segment_ids, padded to `max_seq_length` as by
-    `packing.pad`, and the features of `columns`, [N] or [N, L] as in `records`.
+    `packing.pad`, and the features of `columns`, [N] or [N, L] as in `records`. The
+    sequences of an example lie end to end, so that it has G * max_seq_length numbers.
     """
+    count = packed.num_sequences
     with (
         atomic_files.replacing(path) as (temporary,),
         tf.io.TFRecordWriter(temporary) as writer,
     ):
         name = f"writing {os.path.basename(path)}: row"
         for rows in progress.slices(len(packed), _CHUNK_ROWS, name):
-            arrays = ragged.grids(packed, max_seq_length, rows)
+            sequences = slice(rows.start * count, rows.stop * count)
+            grids = ragged.grids(packed, max_seq_length, sequences)
+            size = count * max_seq_length
+            arrays = {name: grid.reshape(-1, size) for name, grid in grids.items()}
             for name, values in columns.items():
                 chosen = values[rows]
                 arrays[name] = chosen.reshape(len(chosen), -1)

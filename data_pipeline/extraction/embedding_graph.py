@@ -19,8 +19,7 @@ def encoder(
             packed = packing.pack(
                 tokenizer.tokenize(texts),
                 None,
-                cls_id=tokenizer.cls_id,
-                sep_id=tokenizer.sep_id,
+                special=tokenizer,
                 max_seq_length=max_seq_length,
             )
             return packing.pad(*packed)

@@ -132,8 +132,7 @@ def pack(
     single, paired = np.flatnonzero(~is_pair), np.flatnonzero(is_pair)
     pack_ids = functools.partial(
         packing.pack,
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
+        special=tokenizer,
         max_seq_length=max_seq_length,
     )
     packed_ids = [

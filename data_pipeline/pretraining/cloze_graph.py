@@ -59,8 +59,7 @@ def encoder(
             tokens, lengths = packing.pack(
                 token_matching.tokenize(texts, mask_ids, tokenizer.tokenize),
                 None,
-                cls_id=tokenizer.cls_id,
-                sep_id=tokenizer.sep_id,
+                special=tokenizer,
                 max_seq_length=max_seq_length,
             )
             positions = tf.ragged.boolean_mask(

@@ -66,8 +66,7 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
     tokens, first_lengths = packing.pack(
         tf.gather(query, question),
         tf.gather(ids.values, tf.ragged.range(starts, stops)),
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
+        special=tokenizer,
         max_seq_length=max_seq_length,
     )
     padded = ragged.with_a_column(packing.pad(tokens, first_lengths))

@@ -245,11 +245,11 @@ def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
     query_starts, kept = query.row_starts().numpy()[question], query_lengths[question]
     zeros, ones = np.zeros_like(question), np.ones_like(question)
     tokens, splits = ragged.joined(
-        (np.array([tokenizer.cls_id]), zeros, ones),
+        (np.array([tokenizer.start_id]), zeros, ones),
         (query.values.numpy(), query_starts, kept),
-        (np.array([tokenizer.sep_id]), zeros, ones),
+        (np.array([tokenizer.delimiter_id]), zeros, ones),
         (contexts.tokens, starts, stops - starts),
-        (np.array([tokenizer.sep_id]), zeros, ones),
+        (np.array([tokenizer.end_id]), zeros, ones),
     )
     first_lengths = (kept + 2).astype(features.INTEGER)
     num_truncated = int(np.sum(full_lengths > max_query_length))

@@ -256,8 +256,7 @@ def pack(
     packed = packing.pack(
         index.with_flat_values(tf.gather(found.tokens, index.values)),
         None,
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
+        special=tokenizer,
         max_seq_length=max_seq_length,
     )
     return packed, 1 + found.word_tokens[:-1] - tf.gather(starts, found.chosen)

@@ -95,11 +95,12 @@ class Converted:
         return "\n".join(lines)
 
 
-def read(path, config, head="auto"):
+def read(path, config, head="auto", **settings):
     """Reads a checkpoint with its head into a Converted.
 
     `path` is as in checkpoint.find; "auto" finds the head from the names in the file.
-    The pooler and one of the two heads for pretraining may be missing.
+    `settings` are further arguments of that model. The pooler and one of the two heads
+    for pretraining may be missing.
 
     Raises:
         ValueError: it cannot be read, is of another config, or lacks a part; it has
@@ -113,7 +114,7 @@ def read(path, config, head="auto"):
             f"{config.num_hidden_layers}; give the config file of this checkpoint"
         )
     head, num_classes = find_head(file, config, head)
-    model = models.build(head, num_classes, config)
+    model = models.build(head, num_classes, config, **settings)
     report = checkpoint.assign(model, file)
     rows = [name for name, _ in names.named_variables(model)]
     has = {_part(name.path) for name in rows if name.google in report.assigned}

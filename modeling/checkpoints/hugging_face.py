@@ -35,6 +35,9 @@ _TIED = {
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
 TAGGER = "BertForTokenClassification"
+# A classifier with one logit for each answer, under its own name.
+_CHOICE = "BertForMultipleChoice"
+_CHOICES = (_CHOICE, "OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel")
 # By the head's place in a model of modeling.models; where that is none, GPT predicts
 # tokens all the same.
 _ARCHITECTURES = {
@@ -60,8 +63,7 @@ _ARCHITECTURES = {
 }
 _LEFT_TO_RIGHT_BERT = "BertLMHeadModel"
 ARCHITECTURES = frozenset(
-    {_LEFT_TO_RIGHT_BERT, "OpenAIGPTModel", "OpenAIGPTDoubleHeadsModel", "GPT2Model"}
-    | {"GPT2DoubleHeadsModel"}
+    {_LEFT_TO_RIGHT_BERT, "OpenAIGPTModel", "GPT2Model", *_CHOICES}
 ).union(*(of_kind.values() for of_kind in _ARCHITECTURES.values()))
 # The names of GPT's old classifier of choices, and of the one that has their place.
 _RENAMED = {
@@ -216,7 +218,7 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
     Args:
         labels: names of the classes, in the order of their ids. A classifier or tagger
             without them gets placeholders, because Hugging Face counts them.
-        problem_type: "classification", "multi_label" or "regression", if given.
+        problem_type: as in label_map.json, if given.
         left_out: Google names of variables not to write.
     """
     os.makedirs(directory, exist_ok=True)
@@ -233,12 +235,17 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
         tensors, os.path.join(directory, WEIGHTS_FILE), metadata={"format": "pt"}
     )
     raw = described(model, left_out).to_hugging_face()
-    if model.num_classes and not labels:
+    if problem_type == "choice":
+        labels = ()
+    elif model.num_classes and not labels:
         labels = [_PLACEHOLDER.format(i) for i in range(model.num_classes)]
     if labels:
         raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
         raw["label2id"] = {label: i for i, label in enumerate(labels)}
-    if problem_type:
+    if problem_type == "choice":  # an architecture there, and its answers have no names
+        if model.config.network == "bert":
+            raw["architectures"] = [_CHOICE]
+    elif problem_type:
         raw["problem_type"] = _PROBLEM_TYPES[problem_type]
     config_file = os.path.join(directory, file_names.HUGGING_FACE_CONFIG)
     with open(config_file, "w", encoding="utf-8") as file:
@@ -265,11 +272,14 @@ def described(model, left_out=()):
 def labels_in(config, num_classes):
     """The problem type of a head with C classes, and their names in the order of ids.
 
-    One class is regression by default; regression and placeholders have no names.
+    One class is regression by default; regression, choice and placeholders have no
+    names.
 
     Raises:
         ValueError: the ids are not those of the head.
     """
+    if {*(config.extra.get("architectures") or ())} & {*_CHOICES}:
+        return "choice", ()
     ours = {theirs: name for name, theirs in _PROBLEM_TYPES.items()}
     usual = "regression" if num_classes == 1 else "classification"
     problem_type = ours.get(config.extra.get("problem_type"), usual)

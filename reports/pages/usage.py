@@ -1,5 +1,6 @@
 """How to load, use and serve what a run has left, as commands that are right for it."""
 
+import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -29,6 +30,9 @@ KINDS = {
     "text-classification": Kind(
         "run_classifier.py", "test_file=rows.tsv", "A text.", "Text classification"
     ),
+    "multiple-choice": Kind(
+        "run_classifier.py", "test_file=rows.tsv", "A context.", "Choice of answers"
+    ),
     "token-classification": Kind(
         "run_tagger.py", "test_file=rows.conll", "A sentence.", "Tagging of words"
     ),
@@ -43,9 +47,23 @@ KINDS = {
 # Of how a script reads and cuts text; a prediction needs the values of training.
 _SHAPES = (
     *("text_a_column", "text_b_column", "has_header", "word_column"),
-    *("max_seq_length", "doc_stride", "max_query_length", "window_stride"),
+    *(
+        "choice_columns",
+        "pair_input",
+        "max_seq_length",
+        "doc_stride",
+        "max_query_length",
+        "window_stride",
+    ),
     "version_2_with_negative",
 )
+
+
+_TEXTS_OF_A_CHOICE = {
+    "context": "A context.",
+    "question": "What follows?",
+    "choices": "An answer.",
+}
 
 
 class Use(NamedTuple):
@@ -103,20 +121,29 @@ def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
 
 
 def _example(record):
-    if record.get("has_pairs"):
-        return "One text.\tAnother text."
-    return KINDS[record["kind"]].example
+    names = record.get("text_names") or ()
+    if "choices" in names:
+        return "\t".join(_TEXTS_OF_A_CHOICE[name] for name in names)
+    return (
+        "One text.\tAnother text." if len(names) > 1 else KINDS[record["kind"]].example
+    )
 
 
 def _loading(record, directory):
     length = f"max_seq_length={record['flags']['max_seq_length']}"
     # Python's `encode` masks no words.
     example = "A text." if record["kind"] == "fill-mask" else _example(record)
-    columns = ", ".join(f'["{text}"]' for text in example.split("\t"))
+    texts, choices = (
+        example.split("\t"),
+        (record.get("text_names") or ()).count("choices"),
+    )
+    given = [f'["{text}"]' for text in texts[: len(texts) - choices]]
+    if choices:
+        given.append(f"choices=[{json.dumps(texts[-choices:])}]")
     return (
         "import bert\n\n"
         f"loaded = bert.load({directory!r}, {length})\n"
-        f"outputs = loaded.model(loaded.encode({columns}))"
+        f"outputs = loaded.model(loaded.encode({', '.join(given)}))"
     )
 
 
@@ -130,6 +157,7 @@ def _serving(record, where):
 
 
 def _flag(name, value):
+    value = ",".join(value) if isinstance(value, list) else value
     return f"--{name}" if value is True else f"--{name}={shlex.quote(str(value))}"
 
 

@@ -51,13 +51,17 @@ class Version:
             )
         return found[name]
 
-    def text_signatures(self) -> dict[str, list[str]]:
-        """{name: its inputs} of the signatures that take texts [B] and nothing else."""
-        return {
-            name: [*definition.inputs]
-            for name, definition in self.signatures.items()
-            if definition.inputs and all(map(_is_text, definition.inputs.values()))
-        }
+    def text_signatures(self) -> dict[str, dict[str, int]]:
+        """{name: inputs} of the signatures that take texts and nothing else.
+
+        Inputs are {name: texts of an example}, 1 for texts [B] and n for [B, n].
+        """
+        found = {}
+        for name, definition in self.signatures.items():
+            counts = {key: _texts(info) for key, info in definition.inputs.items()}
+            if counts and all(counts.values()):
+                found[name] = counts
+        return found
 
     def predict(self, name: str, arrays: Arrays) -> Arrays:
         """The outputs of a signature; strings are arrays of `bytes` objects.
@@ -135,7 +139,11 @@ def warm(version: Version, directory: str) -> None:
             for name, arrays in warmup.read(path):
                 version.predict(name, arrays)
         elif names := version.text_signatures().get(tf_serving.DEFAULT_SIGNATURE):
-            version.predict("", dict.fromkeys(names, np.array([b"a"], object)))
+            one = {
+                name: np.full([1, n][: min(n, 2)], b"a", object)
+                for name, n in names.items()
+            }
+            version.predict("", one)
     except (ValueError, tf.errors.OpError) as error:
         logging.warning(
             "%s: not all warm-up requests were answered (%s), so first answers may "
@@ -148,9 +156,12 @@ def _spec(info):
     return tf.TensorSpec(info.tensor_shape, tf.as_dtype(info.dtype))
 
 
-def _is_text(info):
+def _texts(info):
+    """How many texts of an example an input takes; 0 if something else."""
     spec = _spec(info)
-    return spec.dtype == tf.string and spec.shape.rank == 1
+    if spec.dtype != tf.string or spec.shape.rank not in (1, 2):
+        return 0
+    return 1 if spec.shape.rank == 1 else spec.shape[1] or 0
 
 
 def _check(name, array, info):

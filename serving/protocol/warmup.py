@@ -74,15 +74,19 @@ def read(path: str) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
 
 
 def _inputs(specs: Sequence[tf.TensorSpec]) -> Iterator[dict[str, Any]]:
-    """Examples for a signature of strings: texts, or rows of words."""
+    """Examples for a signature of strings: texts, rows of texts, or rows of words."""
     if any(spec.dtype != tf.string for spec in specs):
         return
     for length in LENGTHS:
         words = [_FIRST_WORD, *[_WORD] * (length - 1)]
-        yield {
-            spec.name: [" ".join(words)] if spec.shape.rank == 1 else [words]
-            for spec in specs
-        }
+        yield {spec.name: _input(spec.shape, words) for spec in specs}
+
+
+def _input(shape: tf.TensorShape, words: list[str]) -> list[Any]:
+    text = " ".join(words)
+    if shape.rank == 1:
+        return [text]
+    return [words] if shape[1] is None else [[text] * shape[1]]
 
 
 def _record(signature_name: str, inputs: Mapping[str, Any]) -> bytes:

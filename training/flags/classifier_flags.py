@@ -23,7 +23,12 @@ def define() -> None:
 def _define_rows() -> None:
     string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
     string("data_dir", None, "Directory with the task's files, or of TFDS data sets.")
-    string("task_name", None, "CoLA, MNLI, MRPC, XNLI or another GLUE task.")
+    string(
+        "task_name",
+        None,
+        "CoLA, MNLI, MRPC, XNLI or another GLUE task; or, with a choice of answers, "
+        "COPA, SWAG, RACE or Story_Cloze.",
+    )
     string("xnli_language", "zh", "Language of XNLI's texts.")
     for split, tfds in _TFDS_SPLITS.items():
         string(f"{split}_file", None, f"TSV, CSV or JSONL file of the {split} rows.")
@@ -33,6 +38,20 @@ def _define_rows() -> None:
     enum("has_header", "auto", ["auto", "true", "false"], "Whether line 1 has names.")
     for column in ("text_a", "text_b", "label", "id"):
         string(f"{column}_column", None, "Name, or number from 0, of the column.")
+    flags.DEFINE_list(
+        "choice_columns",
+        [],
+        "Columns of answers, of which the label names the right one, by column or by "
+        "number from 0; or one column of JSON lists. text_a is their context; text_b, "
+        "if given, stands before each.",
+    )
+    enum(
+        "pair_input",
+        "joined",
+        ["joined", "both_orders"],
+        "How the network reads two texts: as one sequence, or in both orders, whose "
+        "vectors are added, for similarity.",
+    )
     string("labels", None, "Labels in the order of their ids, or a file of them.")
     enum(
         "problem_type",
@@ -111,6 +130,32 @@ def check() -> None:
         _check_teacher()
 
 
+def check_kind(problem_type: str) -> None:
+    """Raises ValueError where a flag does not suit the problem type of the rows."""
+    is_choice, is_both = problem_type == "choice", FLAGS.pair_input == "both_orders"
+    if is_choice and is_both:
+        raise ValueError(
+            "--pair_input=both_orders is for pairs of texts, and these rows have "
+            "choices; leave it out"
+        )
+    if FLAGS.choice_columns and FLAGS["problem_type"].present:
+        raise ValueError(
+            f"--problem_type={FLAGS.problem_type} stands beside --choice_columns, "
+            "which say what is decided; leave one out"
+        )
+    if FLAGS.explain and (is_choice or is_both):
+        raise ValueError(
+            f"--explain={FLAGS.explain} weighs the words of one sequence, and an "
+            "example here has several; leave it out"
+        )
+    for name in ("teacher", "write_projector"):
+        if is_choice and FLAGS[name].value:
+            raise ValueError(
+                f"--{name} is for labels that all examples share, and a choice has "
+                "answers of its own; leave it out"
+            )
+
+
 def _check_teacher() -> None:
     if FLAGS.distill_temperature <= 0:
         raise ValueError(
@@ -137,6 +182,7 @@ def layout() -> dict[str, Any]:
         "text_a": FLAGS.text_a_column,
         "text_b": FLAGS.text_b_column,
         "label": FLAGS.label_column,
+        "choices": tuple(FLAGS.choice_columns),
         "example_id": FLAGS.id_column,
     }
 
@@ -155,4 +201,5 @@ def source() -> dict[str, Any]:
         "separator": FLAGS.label_separator,
         "allow_empty_text": FLAGS.allow_empty_text,
         "unlabelled_file": FLAGS.unlabelled_file or "",
+        "pair_input": FLAGS.pair_input,
     }

@@ -87,6 +87,7 @@ METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], Any]] = {
 # For tasks that name no metrics; the first decides which checkpoint is best.
 DEFAULTS = {
     "classification": ("accuracy", "f1_macro", "mcc"),
+    "choice": ("accuracy",),
     "multi_label": ("f1_micro", "f1_macro", "accuracy"),
     "regression": ("pearson", "spearman"),
 }

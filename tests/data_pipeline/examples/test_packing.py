@@ -7,6 +7,7 @@ uncased vocabulary and 48 tokens a sequence.
 
 import json
 import pathlib
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -23,6 +24,17 @@ ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
 EXPECTED = json.loads((ORIGINAL / "expected_features.json").read_text("utf-8"))
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 CLS, SEP = 101, 102
+
+
+class Special(NamedTuple):
+    """What stands around texts: of BERT, or of GPT, where each differs."""
+
+    start_id: int
+    delimiter_id: int
+    end_id: int
+
+
+BERT, GPT = Special(CLS, SEP, SEP), Special(61, 62, 63)
 
 
 def pop_one_at_a_time(length_a, length_b, limit):
@@ -50,7 +62,7 @@ def ragged(*rows):
 
 def packed_rows(ids_a, ids_b=None, max_seq_length=8):
     tokens, first_lengths = packing.pack(
-        ids_a, ids_b, cls_id=CLS, sep_id=SEP, max_seq_length=max_seq_length
+        ids_a, ids_b, special=BERT, max_seq_length=max_seq_length
     )
     return tokens.to_list(), first_lengths.numpy().tolist()
 
@@ -114,8 +126,7 @@ def rows_of_other_vocab():
     return packing.pack(
         tokenizer.tokenize(["a good film", "film", "good films"]),
         tokenizer.tokenize(["films", "a", "good"]),
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
+        special=tokenizer,
         max_seq_length=9,
     )
 

@@ -63,7 +63,16 @@ def test_docker_mounts_no_bucket():
 @pytest.mark.parametrize(
     ("changes", "asked", "encoded"),
     [
-        ({"has_pairs": True}, "One text.\tAnother text.", '"One text."], ["Anoth'),
+        (
+            {"text_names": ["text_a", "text_b"]},
+            "One text.\tAnother text.",
+            '["One text."], ["Another text."]',
+        ),
+        (
+            {"text_names": ["context", "choices", "choices"]},
+            "A context.\tAn answer.\tAn answer.",
+            '["A context."], choices=[["An answer.", "An answer."]]',
+        ),
         ({"kind": "token-classification"}, "A sentence.", '"A sentence."]'),
         ({"kind": "fill-mask"}, "The sea is [MASK].", '"A text."]'),
         (
