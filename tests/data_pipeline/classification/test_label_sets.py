@@ -133,7 +133,7 @@ def test_table_without_labels_is_refused(problem_type):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        ((("a", "b"), "ranking"), ("--problem_type=ranking", "classification, multi")),
+        ((("a", "b"), "ranking"), ("--problem_type=ranking", "classification, choice")),
         ((("a",),), ("classification needs 2 labels or more, not ['a']", "--labels")),
         (((), "multi_label"), ("multi_label needs 1 labels or more, not []",)),
         ((("a",), "regression"), ("regression has no labels, but ['a'] are given",)),

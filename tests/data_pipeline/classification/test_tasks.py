@@ -196,6 +196,7 @@ def test_rows_of_the_table():
     assert set(tasks.TASKS) == {
         *("ax", "cola", "mnli", "mnli-mm", "mrpc", "qnli", "qqp", "rte", "sst-2"),
         *("sts-b", "wnli", "xnli"),
+        *("copa", "race", "story_cloze", "swag"),
     }
     metrics = {name: task.metrics for name, task in tasks.TASKS.items()}
     assert metrics["cola"] == ("mcc", "accuracy")

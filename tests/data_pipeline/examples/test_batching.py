@@ -1,5 +1,7 @@
 """Tests of data_pipeline/examples/batching.py."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -118,6 +120,23 @@ def read(dataset):
         {name: value.numpy().tolist() for name, value in batch.items()}
         for batch in dataset
     ]
+
+
+def test_an_example_of_two_sequences_is_a_row_of_grids(packed):
+    twos = dataclasses.replace(packed, num_sequences=2)
+    assert len(twos) == 2 and twos.lengths.tolist() == [5, 9]
+    rows = np.array([[1, 0]], np.int32)
+    labels = np.array([10, 11], np.int32)
+    targets = {"label_ids": labels}
+    (batch,) = read(batching.batches(twos, rows, targets=targets, pad_to=10))
+    assert batch["input_ids"] == [
+        [[4] * 4 + [0] * 6, [9] * 9 + [0]],
+        [[3] * 3 + [0] * 7, [5] * 5 + [0] * 5],
+    ]
+    assert batch["segment_ids"][0][1] == [0] * 6 + [1] * 3 + [0]
+    assert batch["label_ids"] == [11, 10]
+    (longest,) = read(batching.batches(twos, rows[:, 1:]))
+    assert longest["input_mask"] == [[[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]]
 
 
 def test_batches_hold_the_examples_of_their_row(packed):

@@ -67,6 +67,15 @@ def packed_rows(ids_a, ids_b=None, max_seq_length=8):
     return tokens.to_list(), first_lengths.numpy().tolist()
 
 
+def test_other_special_tokens_stand_around_and_between_texts():
+    """GPT, contract 1.3: _start_ A _classify_, _start_ A _delimiter_ B _classify_."""
+    single, _ = packing.pack(ragged([1, 2, 3]), None, special=GPT, max_seq_length=4)
+    assert single.to_list() == [[61, 1, 2, 63]]
+    texts = ragged([1, 2, 3, 4]), ragged([5, 6])
+    pair, first = packing.pack(*texts, special=GPT, max_seq_length=8)
+    assert pair.to_list() == [[61, 1, 2, 3, 62, 5, 6, 63]] and first.numpy() == [5]
+
+
 def test_single_texts_keep_their_beginning():
     tokens, first_lengths = packed_rows(ragged([1, 2], [], [1, 2, 3, 4, 5, 6, 7]))
     assert tokens == [

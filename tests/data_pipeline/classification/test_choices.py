@@ -1,0 +1,232 @@
+"""Rows with a choice of answers, and pairs in both orders, to packed sequences."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.classification import (
+    label_sets,
+    labelled_texts,
+    predictions,
+    sources,
+    tables,
+)
+from data_pipeline.examples import packing
+from data_pipeline.text import tokenization
+
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]
+CLS, SEP = 2, 3
+TABLE = "text,one,two,three,label\na b,c,d e,f,two\nb,c d,e,f g,three\n"
+METRICS = {"choice": ("accuracy",), "classification": ("accuracy",)}
+COLUMNS = ("one", "two", "three")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return tokenization.BertTokenizer(VOCAB)
+
+
+@pytest.fixture
+def load(tmp_path, tokenizer):
+    """Reads a text as the training rows, with the other settings of a Source."""
+
+    def read(content, *, name="train.csv", split="train", length=16, known="", **more):
+        (tmp_path / name).write_text(content)
+        layout = {"choices": COLUMNS, **more.pop("layout", {})}
+        source = sources.Source(
+            files={split: str(tmp_path / name)}, layout=tables.Layout(**layout), **more
+        )
+        return labelled_texts.load(
+            *(source, [split], tokenizer, length),
+            label_map=known,
+            default_metrics=METRICS,
+        )
+
+    return read
+
+
+def ids(text):
+    """Ids of letters; | is [SEP]."""
+    return [CLS, *(SEP if c == "|" else VOCAB.index(c) for c in text.split()), SEP]
+
+
+def sequences(packed):
+    return [
+        packed.tokens[a:b].tolist()
+        for a, b in zip(packed.splits, packed.splits[1:], strict=False)
+    ]
+
+
+def refused(*parts):
+    return pytest.raises(ValueError, match=".*".join(map(re.escape, parts)))
+
+
+def test_each_choice_is_a_sequence_after_the_context(load):
+    data = load(TABLE)
+    packed = data.packed["train"]
+    assert sequences(packed) == [
+        *(ids("a b | c"), ids("a b | d e"), ids("a b | f")),
+        *(ids("b | c d"), ids("b | e"), ids("b | f g")),
+    ]
+    assert len(packed) == 2 and packed.lengths.tolist() == [7, 6]
+    assert packed.first_lengths.tolist() == [4, 4, 4, 3, 3, 3]
+    assert data.label_set.names == COLUMNS and data.metrics == ("accuracy",)
+    assert data.label_ids["train"].tolist() == [1, 2]
+    assert data.label_set.num_outputs == 1 and data.label_set.num_sequences == 3
+    assert data.text_names == ("context", "choices", "choices", "choices")
+
+
+def test_a_question_stands_before_each_choice(load):
+    text = "article,question,one,two,label\na b,g h,c,d e,0\n"
+    layout = {"text_a": "article", "text_b": "question", "choices": ("one", "two")}
+    data = load(text, layout=layout)
+    expected = [ids("a b | g h c"), ids("a b | g h d e")]
+    assert sequences(data.packed["train"]) == expected
+    assert data.text_names == ("context", "question", "choices", "choices")
+    found = data.features(
+        *(tf.constant(["a b"]), tf.constant(["g h"]), tf.constant([["c", "d e"]]))
+    )
+    np.testing.assert_array_equal(found["input_ids"][0, 1], expected[1])
+    np.testing.assert_array_equal(found["input_ids"][0, 0, :-1], expected[0])
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "names", "encoded"),
+    [
+        (("0", "2"), "", ("0", "1", "2"), [0, 2]),
+        (("three", "one"), "", COLUMNS, [2, 0]),
+        (("3", "1"), "1,2,3", ("1", "2", "3"), [2, 0]),
+        (("C", "B"), "A,B,C", ("A", "B", "C"), [2, 1]),
+    ],
+)
+def test_labels_are_names_or_numbers_of_columns(load, labels, spec, names, encoded):
+    header, *rows = TABLE.splitlines()
+    given = [f"{r.rpartition(',')[0]},{n}" for r, n in zip(rows, labels, strict=True)]
+    text = "\n".join([header, *given]) + "\n"
+    data = load(text, label_spec=spec)
+    assert data.label_set == label_sets.LabelSet(names, "choice")
+    assert data.label_ids["train"].tolist() == encoded
+
+
+def test_one_column_of_lists(load):
+    rows = [
+        {"context": "a", "answers": ["b", "c d"], "label": 1},
+        {"context": "e", "answers": ["f", "g"], "label": 0},
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    data = load(text, name="t.jsonl", layout={"choices": ("answers",)})
+    assert data.tables["train"].choices == [("b", "c d"), ("f", "g")]
+    assert data.label_ids["train"].tolist() == [1, 0]
+    rows[1]["answers"].append("h")
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    with refused("t.jsonl:2", "3 choices, 2 are needed", "give each row as many"):
+        load(text, name="t.jsonl", layout={"choices": ("answers",)})
+
+
+WRONG = {
+    "no choice is right": (
+        TABLE.replace(",three\n", ",four\n"),
+        ["train.csv:2", "'two'", "none of the 3 choices", "'0'", "--labels"],
+    ),
+    "no label": (
+        TABLE.replace(",three\n", ",\n").replace(",two\n", ",1\n"),
+        ["train.csv:3", "label ''", "none of the 3 choices"],
+    ),
+    "counted from 1": (
+        TABLE.replace(",three\n", ",3\n").replace(",two\n", ",1\n"),
+        ["train.csv:3", "label '3'", "say with --labels"],
+    ),
+    "an empty choice": (
+        TABLE.replace("d e", " "),
+        ["train.csv:2", "choice 1 is empty", "--allow_empty_text"],
+    ),
+    "a row too short": (
+        TABLE + "a,b\n",
+        ["train.csv:4", "2 columns", "column 4 (label)"],
+    ),
+    "no such column": (
+        TABLE.replace("three,label", "four,label"),
+        ["'three' (choice 2)", "'four'"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_named_with_its_line(load, case):
+    content, parts = WRONG[case]
+    with refused(*parts):
+        load(content)
+
+
+def test_one_column_of_texts_is_no_choice(load):
+    with refused("train.csv:2", "'c' is one choice", "--choice_columns"):
+        load(TABLE, layout={"choices": ("one",)})
+
+
+def test_rows_of_another_form_than_the_model_are_refused(load, tmp_path):
+    known = tmp_path / "label_map.json"
+    four = label_sets.LabelSet(("0", "1", "2", "3"), "choice")
+    known.write_text(label_sets.label_map_text(four))
+    with refused("train.csv:2: 3 choices, and 4 are expected"):
+        load(TABLE, split="test", known=str(known))
+    known.write_text(label_sets.label_map_text(label_sets.LabelSet(("x", "y"))))
+    with refused("trained for classification", "rows are for choice"):
+        load(TABLE, split="test", known=str(known))
+    both = label_sets.LabelSet(COLUMNS, pair_input="both_orders")
+    known.write_text(label_sets.label_map_text(both))
+    assert label_sets.read_label_map(str(known)) == both
+    with refused("trained with --pair_input=both_orders", "give that"):
+        load(TABLE, split="test", known=str(known), layout={"choices": ()})
+
+
+def test_a_pair_in_both_orders(load):
+    text = "text_a,text_b,label\na b,c,0\nd,e f,1\n"
+    data = load(text, layout={"choices": ()}, pair_input="both_orders")
+    assert sequences(data.packed["train"]) == [
+        *(ids("a b | c"), ids("c | a b")),
+        *(ids("d | e f"), ids("e f | d")),
+    ]
+    assert data.packed["train"].num_sequences == 2
+    assert data.text_names == ("text_a", "text_b")
+    joined = load(text, layout={"choices": ()})
+    assert sequences(joined.packed["train"]) == [ids("a b | c"), ids("d | e f")]
+    with refused("--pair_input=both_orders", "the rows have one", "--text_b_column"):
+        load("text,label\na,0\nb,1\n", layout={"choices": ()}, pair_input="both_orders")
+
+
+def test_examples_are_counted_where_one_of_their_sequences_is_cut(load):
+    packed = load(TABLE, length=6).packed["train"]
+    assert packed.num_truncated == 1  # "a b | d e" alone is longer than 6
+    assert packed.lengths.tolist() == [6, 6]
+
+
+def test_predictions_show_the_choices(load):
+    data = load(TABLE)
+    shares = np.array([[0.2, 0.5, 0.3], [0.7, 0.2, 0.1]], np.float32)
+    decisions = predictions.decide(data.label_set, shares, 0.5)
+    scored = predictions.Scored(shares, decisions, {}, np.zeros(2))
+    named = data.tables["train"], data.label_set, scored
+    first, second = (json.loads(line) for line in predictions.prediction_lines(*named))
+    assert first == {
+        "id": "0",
+        "text_a": "a b",
+        "choices": ["c", "d e", "f"],
+        "label": "two",
+        "probabilities": {"one": 0.2, "two": 0.5, "three": 0.3},
+        "given": "two",
+        "correct": True,
+    }
+    assert second["label"] == "one" and not second["correct"]
+    found = predictions.outcomes(*named, lambda labels, decisions: {})
+    assert found["texts"][1] == ("b", "c d", "e", "f g")
+    np.testing.assert_allclose(found["decisions"]["confidences"], [0.5, 0.7])
+
+
+def test_packed_examples_join(load):
+    packed = load(TABLE).packed["train"]
+    twice = packing.concatenate([packed, packed])
+    assert len(twice) == 4 and twice.num_sequences == 3
+    assert sequences(twice) == 2 * sequences(packed)

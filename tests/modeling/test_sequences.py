@@ -1,0 +1,114 @@
+"""Examples of several sequences: choices that are compared, orders that are added."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import losses, models
+
+# Rounding of float32, and what an input that is read changes at the least.
+ROUNDING, VISIBLE = 1e-5, 1e-2
+SEED = tf.constant([3, 5], tf.int64)
+
+
+def build(config, sequences, num_classes):
+    keras.utils.set_random_seed(7)
+    model = models.build("classifier", num_classes, config, sequences=sequences)
+    rng = np.random.default_rng(1)
+    for variable in model.classifier.variables:
+        variable.assign(rng.normal(size=variable.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def grids():
+    """Features [2, 3, 10]: two examples of three sequences of different lengths."""
+    rng = np.random.default_rng(3)
+    lengths = np.array([[10, 7, 9], [6, 8, 5]])[..., None]
+    positions = np.arange(10)
+    mask = (positions < lengths).astype(np.int32)
+    return {
+        "input_ids": rng.integers(1, 60, (2, 3, 10)).astype(np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": (positions >= 4).astype(np.int32) * mask,
+    }
+
+
+def of_sequence(grids, example, number):
+    """One sequence as a batch of its own, without padding."""
+    length = int(grids["input_mask"][example, number].sum())
+    return {k: v[example, number : number + 1, :length] for k, v in grids.items()}
+
+
+def test_each_choice_is_judged_by_itself(tiny_config, grids):
+    model = build(tiny_config, "compared", 1)
+    logits = np.asarray(model(grids)["logits"])
+    assert logits.shape == (2, 3) and logits.dtype == np.float32
+    alone = build(tiny_config, "single", 1)  # of the same seed: the same weights
+    for example in range(2):
+        for number in range(3):
+            expected = alone(of_sequence(grids, example, number))["logits"]
+            np.testing.assert_allclose(
+                logits[example, number], expected[0, 0], atol=ROUNDING
+            )
+
+
+def test_choices_in_another_order_get_their_logits_in_that_order(tiny_config, grids):
+    model = build(tiny_config, "compared", 1)
+    order = [2, 0, 1]
+    logits = np.asarray(model(grids)["logits"])
+    turned = model({k: v[:, order] for k, v in grids.items()})["logits"]
+    np.testing.assert_allclose(turned, logits[:, order], atol=ROUNDING)
+    assert np.abs(turned - logits).max() > VISIBLE
+
+
+def test_both_orders_are_added_before_the_linear_layer(tiny_config, grids):
+    model = build(tiny_config, "summed", 4)
+    pairs = {k: v[:, :2] for k, v in grids.items()}
+    pooled = np.asarray(model.pool(pairs))
+    assert pooled.shape == (2, tiny_config.hidden_size)
+    alone = build(tiny_config, "single", 4)
+    for example in range(2):
+        parts = [alone.pool(of_sequence(grids, example, i))[0] for i in range(2)]
+        np.testing.assert_allclose(pooled[example], parts[0] + parts[1], atol=ROUNDING)
+    expected = pooled @ np.asarray(alone.classifier.logits.kernel).T
+    expected += np.asarray(alone.classifier.logits.bias)
+    logits = np.asarray(model(pairs)["logits"])
+    np.testing.assert_allclose(logits, expected, atol=ROUNDING)
+
+
+def test_the_sum_does_not_depend_on_the_order(tiny_config, grids):
+    model = build(tiny_config, "summed", 4)
+    pairs = {k: v[:, :2] for k, v in grids.items()}
+    turned = {k: v[:, ::-1] for k, v in pairs.items()}
+    logits = np.asarray(model(pairs)["logits"])
+    np.testing.assert_allclose(model(turned)["logits"], logits, atol=ROUNDING)
+    compared = build(tiny_config, "compared", 1)
+    moved = np.asarray(compared(turned)["logits"] - compared(pairs)["logits"])
+    assert np.abs(moved).max() > VISIBLE
+
+
+def test_dropout_takes_the_same_entries_from_all_choices(tiny_config):
+    head = build(tiny_config, "compared", 1).classifier
+    vector = np.random.default_rng(2).normal(size=(2, 1, 16)).astype(np.float32)
+    alike = np.tile(vector, (1, 3, 1))
+    dropped = np.asarray(head(alike, seed=SEED))
+    np.testing.assert_array_equal(dropped[:, 1:], dropped[:, :1].repeat(2, axis=1))
+    # It is dropped at all, and not alike for every example.
+    kept = np.asarray(head(alike))
+    assert np.abs(dropped - kept).max() > VISIBLE
+    again = np.asarray(head(np.tile(vector[:1], (2, 3, 1)), seed=SEED))
+    assert np.abs(again[0] - again[1]).max() > VISIBLE
+
+
+def test_the_loss_of_a_choice_is_a_softmax_over_its_answers(tiny_config, grids):
+    logits = np.asarray(build(tiny_config, "compared", 1)(grids)["logits"], np.float64)
+    labels = np.array([2, 0], np.int32)
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    expected = -np.log(shares[[0, 1], labels])
+    found = losses.classifier_losses("choice", logits, labels)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    objective = losses.classifier("choice")
+    (total,) = objective.totals({"label_ids": labels}, {"logits": logits}).values()
+    np.testing.assert_allclose(total, expected.sum(), rtol=1e-5)
