@@ -225,12 +225,12 @@ def run_script(script, *arguments, draws=False):
     return Done(code or 0, out.getvalue(), err.getvalue(), log.getvalue())
 
 
-def run_again(directory, *more):
+def run_again(directory, *more, **settings):
     """The command that run.json of a run's directory holds, with further flags."""
     command = json.loads((directory / "run.json").read_text())["command"]
     program, script, *arguments = shlex.split(command)
     assert program == "python" and f"--output_dir={directory}" in arguments
-    return run_script(script, *arguments, *more)
+    return run_script(script, *arguments, *more, **settings)
 
 
 def run_classifier(*arguments, **settings):

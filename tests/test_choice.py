@@ -1,0 +1,234 @@
+"""run_classifier.py where an example is several sequences, from end to end."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert
+from serving import predictor, streaming
+from tests import parsed_records, resumed_runs, tiny
+
+CHOICES = ("one", "two", "three")
+LENGTH = 16
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "uncased_tiny"
+    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
+
+
+def choice_rows(count, start=0):
+    """(context, three answers, name of the right one): which says "great"."""
+    rows = []
+    for i in range(start, start + count):
+        words = [tiny.FILLERS[(i * 7 + j * 3) % 10] for j in range(9)]
+        answers = [
+            f"{sign} {' '.join(words[k : k + 1 + (i + k) % 3])}"
+            for k, sign in enumerate(("awful", "great", "okay"))
+        ]
+        order = [(i + k) % 3 for k in range(3)]
+        right = CHOICES[order.index(1)]
+        rows.append((" ".join(words[: 2 + i % 4]), *(answers[k] for k in order), right))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def table_dir(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tables")
+    header, start = ("text", *CHOICES, "label"), 0
+    for name, count in (("train", 24), ("dev", 9), ("test", 7)):
+        tiny.write_tsv(directory / f"{name}.tsv", header, choice_rows(count, start))
+        start += count
+    return directory
+
+
+def arguments(model, tables, *splits):
+    return [
+        f"--pretrained={model}",
+        f"--max_seq_length={LENGTH}",
+        *(f"--{split}_file={tables}/{split}.tsv" for split in splits),
+    ]
+
+
+@pytest.fixture(scope="module")
+def trained(model_dir, table_dir, tmp_path_factory):
+    path = tmp_path_factory.mktemp("choice")
+    done = tiny.run_classifier(
+        *arguments(model_dir, table_dir, "train", "dev", "test"),
+        f"--choice_columns={','.join(CHOICES)}",
+        *("--do_train", "--do_eval", "--do_predict", "--do_export"),
+        *("--learning_rate=3e-3", "--num_train_epochs=12", "--train_batch_size=8"),
+        *("--save_checkpoints_steps=20", f"--output_dir={path}"),
+    )
+    assert done.code == 0, done.err
+    return path
+
+
+def shares(path):
+    lines = (path / "test_results.tsv").read_text().splitlines()
+    return np.array([[float(cell) for cell in line.split("\t")] for line in lines])
+
+
+def test_a_choice_is_learned_and_written(trained, table_dir):
+    assert tiny.eval_results(trained)["eval_accuracy"] == 1.0
+    assert json.loads((trained / "label_map.json").read_text()) == {
+        **{"0": "one", "1": "two", "2": "three"},
+        "problem_type": "choice",
+    }
+    found = shares(trained)
+    assert found.shape == (7, 3)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-6)
+    table = (table_dir / "test.tsv").read_text().splitlines()[1:]
+    for values, said, line in zip(found, tiny.predictions(trained), table, strict=True):
+        context, *answers, right = line.split("\t")
+        assert (said["text_a"], said["choices"]) == (context, answers)
+        assert said["label"] == right == CHOICES[values.argmax()] and said["correct"]
+
+
+def test_records_hold_the_sequences_end_to_end(trained):
+    spec = parsed_records.classifier_spec(3 * LENGTH)
+    data = tf.data.TFRecordDataset(str(trained / "train.tf_record"))
+    rows = [tf.io.parse_single_example(record, spec) for record in data]
+    assert len(rows) == 24
+    grids = np.array([row["input_ids"].numpy() for row in rows]).reshape(-1, LENGTH)
+    assert grids.shape == (72, LENGTH)
+    assert set(grids[:, 0]) == {tiny.SPECIAL.index("[CLS]")}
+    great = np.array([5 + 10 + 2 in row for row in grids.tolist()]).reshape(-1, 3)
+    labels = [int(row["label_ids"]) for row in rows]
+    np.testing.assert_array_equal(great.argmax(axis=1), labels)
+    assert great.sum() == 24
+
+
+def test_an_export_answers_as_the_files_say(trained):
+    rows = tiny.predictions(trained)
+    opened = predictor.Predictor(str(trained / "export"))
+    assert opened.text_names == ["context", "choices", "choices", "choices"]
+    columns = [[row["text_a"] for row in rows]]
+    columns += [[row["choices"][i] for row in rows] for i in range(3)]
+    found = opened.predict(*columns)
+    served = [[row["probabilities"][name] for name in CHOICES] for row in found]
+    np.testing.assert_allclose(served, shares(trained), atol=1e-5)
+    assert [row["label"] for row in found] == [row["label"] for row in rows]
+    # A line of a stream has a list of answers.
+    lines = [
+        json.dumps({"context": rows[0]["text_a"], "choices": rows[0]["choices"]}),
+        json.dumps({"context": "a", "choices": ["b"]}),
+    ]
+    first, second = streaming.answers(
+        [line.encode() for line in lines], opened.text_names, opened.predict
+    )
+    assert first["label"] == rows[0]["label"] and first["choices"] == rows[0]["choices"]
+    assert "give a list of 3 strings" in second["error"]
+
+
+@pytest.mark.slow
+def test_a_report_says_how_to_ask(trained):
+    done = tiny.run_again(trained, "--nodo_train", "--write_report", draws=True)
+    assert done.code == 0, done.err
+    record = json.loads((trained / "report.json").read_text())
+    assert record["kind"] == "multiple-choice"
+    assert record["text_names"] == ["context", *["choices"] * 3]
+    card = (trained / "README.md").read_text()
+    assert "--choice_columns=one,two,three" in card
+    assert "pipeline_tag: multiple-choice" in card
+
+
+def test_python_gives_the_same(trained):
+    rows = tiny.predictions(trained)
+    loaded = bert.load(trained, max_seq_length=LENGTH)
+    contexts, answers = zip(*((r["text_a"], r["choices"]) for r in rows), strict=True)
+    found = loaded.predict(contexts, choices=answers)
+    for row, expected in zip(found, rows, strict=True):
+        assert row["label"] == expected["label"]
+        assert row["probabilities"] == pytest.approx(
+            expected["probabilities"], abs=1e-5
+        )
+    with pytest.raises(
+        ValueError, match=r"choices: 1 are given .* takes 3; give a list"
+    ):
+        loaded.predict(["a"], choices=[["b"]])
+    with pytest.raises(ValueError, match=r"choices: 0 are given .* takes 3"):
+        loaded.predict(["a"])
+
+
+@pytest.mark.slow
+def test_a_run_that_is_cut_off_ends_as_the_whole(trained, tmp_path):
+    resumed_runs.assert_ends_as(
+        *(trained, tmp_path / "again", 20),
+        ["eval_results.txt", "test_results.tsv", "test_predictions.jsonl"],
+        "--overwrite_output_dir=false",
+    )
+
+
+@pytest.fixture(scope="module")
+def pairs_dir(tmp_path_factory):
+    """A number is how many texts of the pair say "great"."""
+    directory, start = tmp_path_factory.mktemp("pairs"), 0
+    for name, count in (("train", 24), ("dev", 8)):
+        rows = []
+        for i in range(start, start + count):
+            words = [tiny.FILLERS[(i * 7 + j * 3) % 10] for j in range(6)]
+            signs = ["great" if i & bit else "awful" for bit in (1, 2)]
+            first, second = (
+                f"{s} {' '.join(words[:n])}"
+                for s, n in zip(signs, (1 + i // 4 % 4, 2), strict=True)
+            )
+            rows.append((first, second, str(signs.count("great"))))
+        tiny.write_tsv(directory / f"{name}.tsv", ("text_a", "text_b", "label"), rows)
+        start += count
+    return directory
+
+
+@pytest.mark.slow
+def test_both_orders_give_a_number_that_does_not_depend_on_the_order(
+    model_dir, pairs_dir, tmp_path
+):
+    flags = [
+        *arguments(model_dir, pairs_dir, "train", "dev"),
+        *("--problem_type=regression", "--pair_input=both_orders"),
+        *("--learning_rate=3e-3", "--num_train_epochs=12", "--train_batch_size=8"),
+        f"--output_dir={tmp_path}",
+    ]
+    done = tiny.run_classifier(*flags, "--do_train", "--do_eval", "--do_export")
+    assert done.code == 0, done.err
+    assert tiny.eval_results(tmp_path)["eval_pearson"] > 0.75
+    ask = predictor.Predictor(str(tmp_path / "export")).predict
+    first, second = ["great the", "a sea"], ["awful a film", "great it"]
+    here, there = ask(first, second), ask(second, first)
+    assert [row["score"] for row in here] == pytest.approx(
+        [row["score"] for row in there], abs=1e-5
+    )
+    assert abs(here[0]["score"] - ask(first, first)[0]["score"]) > 0.1
+    loaded = bert.load(tmp_path, max_seq_length=LENGTH)
+    found = loaded.predict(first, second)
+    assert [row["score"] for row in found] == pytest.approx(
+        [row["score"] for row in here], abs=1e-5
+    )
+    wrong = [flag for flag in flags if "pair_input" not in flag]
+    done = tiny.run_classifier(*wrong, "--do_eval")
+    assert done.code == 2 and "trained with --pair_input=both_orders" in done.err
+
+
+@pytest.mark.parametrize(
+    ("flag", "word"),
+    [
+        ("--teacher=there", "--teacher is for labels that all examples share"),
+        ("--explain=3", "--explain=3 weighs the words of one sequence"),
+        ("--write_projector", "--write_projector is for labels"),
+        ("--pair_input=both_orders", "these rows have choices"),
+        ("--problem_type=multi_label", "stands beside --choice_columns"),
+        ("--class_weights=balanced", "needs a classification, not choice"),
+    ],
+)
+def test_what_suits_no_choice_is_refused(model_dir, table_dir, tmp_path, flag, word):
+    done = tiny.run_classifier(
+        *arguments(model_dir, table_dir, "train", "dev"),
+        f"--choice_columns={','.join(CHOICES)}",
+        *("--do_train", "--do_eval", f"--output_dir={tmp_path}/out", flag),
+    )
+    assert done.code == 2 and done.err.count("\n") == 1, done.err
+    assert (word in done.err and "leave it out" in done.err) or "leave one" in done.err
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
