@@ -93,12 +93,14 @@ def test_dropout_takes_the_same_entries_from_all_choices(tiny_config):
     head = build(tiny_config, "compared", 1).classifier
     vector = np.random.default_rng(2).normal(size=(2, 1, 16)).astype(np.float32)
     alike = np.tile(vector, (1, 3, 1))
-    dropped = np.asarray(head(alike, seed=SEED))
+    dropped = np.asarray(head(alike, seed=SEED, is_shared=True))
     np.testing.assert_array_equal(dropped[:, 1:], dropped[:, :1].repeat(2, axis=1))
+    apart = np.asarray(head(alike, seed=SEED))  # the twin: of a tagger's tokens
+    assert np.abs(apart[:, 1:] - apart[:, :1]).max() > VISIBLE
     # It is dropped at all, and not alike for every example.
     kept = np.asarray(head(alike))
     assert np.abs(dropped - kept).max() > VISIBLE
-    again = np.asarray(head(np.tile(vector[:1], (2, 3, 1)), seed=SEED))
+    again = np.asarray(head(np.tile(vector[:1], (2, 3, 1)), seed=SEED, is_shared=True))
     assert np.abs(again[0] - again[1]).max() > VISIBLE
 
 
@@ -112,3 +114,30 @@ def test_the_loss_of_a_choice_is_a_softmax_over_its_answers(tiny_config, grids):
     objective = losses.classifier("choice")
     (total,) = objective.totals({"label_ids": labels}, {"logits": logits}).values()
     np.testing.assert_allclose(total, expected.sum(), rtol=1e-5)
+
+
+def test_the_language_models_loss_is_a_mean_over_sequences():
+    """L3 = L2 + weight * L1 (GPT section 3.2); a long text counts as a short one."""
+    rng = np.random.default_rng(4)
+    mask = np.array([[[1, 1, 1, 1], [1, 1, 0, 0]], [[1, 1, 1, 0], [1, 0, 0, 0]]])
+    token_losses = rng.uniform(1, 9, (2, 2, 3)).astype(np.float32)
+    features = {"input_mask": mask.astype(np.int32), "label_ids": np.array([0, 1])}
+    outputs = {
+        "logits": rng.normal(size=(2, 2)).astype(np.float32),
+        "next_token_losses": token_losses,
+    }
+    alone = losses.classifier("choice")
+    objective = losses.with_next_tokens(alone, 0.5)
+    means = [
+        token_losses[0, 0].mean(),
+        token_losses[0, 1, 0],
+        token_losses[1, 0, :2].mean(),
+        0.0,  # one token predicts none
+    ]
+    counts, totals = objective.counts(features), objective.totals(features, outputs)
+    found = {name: float(totals[name] / counts[name]) for name in totals}
+    (expected,) = alone.totals(features, outputs).values()
+    assert found["classifier_loss"] == pytest.approx(float(expected) / 2)
+    assert found["weighted_lm_loss"] == pytest.approx(0.5 * np.mean(means), rel=1e-6)
+    total, count = objective.metrics(features, outputs)["lm_loss"]
+    assert float(total / count) == pytest.approx(np.mean(means), rel=1e-6)
