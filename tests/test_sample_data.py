@@ -1,5 +1,6 @@
 """sample_data/: what README.md there counts, and answers and tags in their places."""
 
+import csv
 import itertools
 import json
 import pathlib
@@ -110,6 +111,12 @@ def test_readme_counts_what_is_there(split):
         f"`questions/{split}.json`: {len(found)} questions about {len(contexts)} "
         f"texts, {unanswered} of them without an answer"
     ) in readme
+    with open(SAMPLES / "choices" / f"{split}.csv", encoding="utf-8") as file:
+        events = list(csv.DictReader(file))
+    assert {"train": "36 and", "dev": "and 12 events"}[split] in readme
+    assert len(events) == {"train": 36, "dev": 12}[split]
+    assert sum(row["label"] == "first" for row in events) * 2 == len(events)
+    assert len({row["text"] for row in events}) == len(events)
     assert (
         f"`tags/{split}.conll`: {len(sentences(split))} sentences in "
         f"{len(documents(split))} documents"
