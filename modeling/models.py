@@ -88,40 +88,67 @@ class BertClassifier(BertModel):
       (GPT section 3.3, similarity).
     * "compared": each has one logit, `num_classes` is 1, and the logits are [B, G] (GPT
       section 3.3, choice; BERT section 4.4).
+
+    With `predicts_tokens` a model that trains, and sees from left to right, returns
+    "next_token_losses" as well, [..., S - 1]; see `token_heads.next_tokens`.
     """
 
-    arguments = (*BertModel.arguments, "num_classes", "sequences")
+    arguments = (*BertModel.arguments, "num_classes", "sequences", "predicts_tokens")
 
-    def __init__(self, config, num_classes, sequences="single", **kwargs):
+    def __init__(
+        self, config, num_classes, sequences="single", predicts_tokens=False, **kwargs
+    ):
         super().__init__(config, **kwargs)
         self.num_classes = num_classes
         self.sequences = sequences
+        self.predicts_tokens = predicts_tokens
         kind = self.network.classifier_kind
         self.classifier = kind(num_classes, name="classifier")
+        if predicts_tokens:
+            self.masked_lm = token_heads.of_network(config, name="masked_lm")
 
     def pool(self, features, seed=None):
         """What the head reads: [B, D], or [B, G, D] where sequences are compared."""
-        if self.sequences == "single":
-            return self._pool(features, seed)
-        _, count, length = ops.shape(features["input_ids"])
-        flat = {
-            name: ops.reshape(features[name], (-1, length))
-            for name in names.ENCODER_INPUTS
-        }
-        pooled = self._pool(flat, seed)
-        pooled = ops.reshape(pooled, (-1, count, self.config.hidden_size))
-        return ops.sum(pooled, axis=1) if self.sequences == "summed" else pooled
-
-    def _pool(self, features, seed):
-        place = self.pooled_position(features)
-        return self.encode(features, seed, place)["pooled_output"]
+        rows = self._rows(features)
+        outputs = self.encode(rows, seed, self.pooled_position(rows))
+        return self._joined(outputs["pooled_output"], features)
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
+        if not self.predicts_tokens or seed is None:
+            return {"logits": self._logits(self.pool(features, seed), seed)}
+        rows, table = self._rows(features), self.network.embeddings.table(seed)
+        outputs = self.encode(rows, seed, table=table)
+        pooled = self._joined(outputs["pooled_output"], features)
+        hidden, ids = outputs["sequence_output"], rows["input_ids"]
+        found = token_heads.next_tokens(self.masked_lm, hidden, table, ids, True)
+        shape = *ops.shape(features["input_ids"])[:-1], ops.shape(ids)[-1] - 1
+        token_losses = ops.reshape(found["next_token_losses"], shape)
+        return {
+            "logits": self._logits(pooled, seed),
+            "next_token_losses": token_losses,
+        }
+
+    def _rows(self, features):
+        """The features with a row for each sequence, [R, S]."""
+        if self.sequences == "single":
+            return features
+        shape = -1, ops.shape(features["input_ids"])[-1]
+        return {
+            name: ops.reshape(features[name], shape) for name in names.ENCODER_INPUTS
+        }
+
+    def _joined(self, pooled, features):
+        if self.sequences == "single":
+            return pooled
+        count = ops.shape(features["input_ids"])[1]
+        pooled = ops.reshape(pooled, (-1, count, self.config.hidden_size))
+        return ops.sum(pooled, axis=1) if self.sequences == "summed" else pooled
+
+    def _logits(self, pooled, seed):
         is_choice = self.sequences == "compared"
-        pooled = self.pool(features, seed)
         logits = self.classifier(pooled, seed=seed, is_shared=is_choice)
-        return {"logits": logits[..., 0] if is_choice else logits}
+        return logits[..., 0] if is_choice else logits
 
 
 class BertTagger(BertModel):

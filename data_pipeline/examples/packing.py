@@ -69,18 +69,18 @@ def _head(rows, keep):
 
 
 class Special(Protocol):
-    """What stands around texts, such as a tokenizer."""
+    """What stands around texts, such as a tokenizer; `pack` needs all three ids."""
 
     @property
-    def start_id(self) -> int:
+    def start_id(self) -> int | None:
         """Of [CLS], or GPT's _start_."""
 
     @property
-    def delimiter_id(self) -> int:
+    def delimiter_id(self) -> int | None:
         """Between two texts: of [SEP], or GPT's _delimiter_."""
 
     @property
-    def end_id(self) -> int:
+    def end_id(self) -> int | None:
         """After the last text: of [SEP], or GPT's _classify_."""
 
 

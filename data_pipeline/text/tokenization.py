@@ -210,9 +210,6 @@ class BertTokenizer(Tokenizer):
         self.start_id = self.cls_id
         self.delimiter_id = self.end_id = self.document_end_id = self.sep_id
         self.mask_id = ids.get(MASK)
-        # What stands before, between and after texts.
-        self.start_id, self.delimiter_id = self.cls_id, self.sep_id
-        self.end_id = self.sep_id
         with tf.init_scope(), tf.device("CPU:0"):
             self._entries = _distinct(self.vocab, ids, self.added_tokens)
             self._set_matched(ids)
