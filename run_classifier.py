@@ -62,8 +62,10 @@ def prepare():
     strategy = run_flags.set_up(*ACTIONS)
     classifier_flags.check()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
+    told = config, files.config_file
+    classifier_flags.check_network(*told, takes_text=tokenizer.in_graph)
     layout = tables.Layout(**classifier_flags.layout())
     source = sources.Source(layout=layout, **classifier_flags.source())
     classifier_flags.check_kind(source.kind)
@@ -91,7 +93,7 @@ def open_teacher(data, settings):
     """What --teacher says of the rows, a soft_labels.SoftLabels."""
     found = pretrained.locate(FLAGS.teacher, "--teacher")
     files, length = model_flags.files_found(found), FLAGS.max_seq_length
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, length)
     with settings.run.strategy.scope():
         model = teacher.read(found.checkpoint, config)
@@ -113,6 +115,8 @@ def make_task(config, tokenizer, data, soft):
         taught = FLAGS.distill_temperature, FLAGS.distill_weight
         splits |= soft.training_examples(*taught)
         objective = distillation.classifier(data.problem_type, *taught, weights)
+    if FLAGS.lm_loss_weight:
+        objective = losses.with_next_tokens(objective, FLAGS.lm_loss_weight)
     label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
     return fine_tuning.Task(
         splits=splits,
@@ -120,6 +124,7 @@ def make_task(config, tokenizer, data, soft):
             models.BertClassifier,
             *(config, label_set.num_outputs),
             models.sequences_of(data.problem_type, label_set.pair_input),
+            predicts_tokens=FLAGS.lm_loss_weight > 0,
             recompute=FLAGS.recompute,
         ),
         load_weights=functools.partial(
@@ -138,7 +143,7 @@ def make_task(config, tokenizer, data, soft):
         reopen=formats.network_opener(FLAGS.export_format),
         write_records=functools.partial(write_records, data),
         files=pretrained.files(config, tokenizer) | label_map,
-        identity=data.identity,
+        identity=data.identity | classifier_flags.identity(),
     )
 
 
@@ -225,7 +230,7 @@ def export_model(data, label_map, model, output_dir):
     """Writes output_dir/export/<n>: raw text in, label and probabilities out."""
     with joined_weights.joined(model) as variables:
         module = export.TextClassifier(
-            data.features,
+            data.served_features,
             heads.answering(data.problem_type, model),
             variables,
             data.label_set.names if data.label_set.has_one_label else (),

@@ -108,7 +108,8 @@ class TextClassifier(ServedModel):
 
     Args:
         encode: text_a [B], text_b [B] -> {input_ids, input_mask, segment_ids}, as in
-            training, so that served tokens equal trained tokens.
+            training, so that served tokens equal trained tokens. None for a tokenizer
+            that is no TensorFlow operation: then `ids` is there alone.
         forward: features -> `probabilities` float32 [B, C], and what else an export of
             the network alone puts out.
         label_names: C names for `label`; () where an example has no single label.
@@ -117,7 +118,7 @@ class TextClassifier(ServedModel):
 
     def __init__(
         self,
-        encode: Callable,
+        encode: Callable | None,
         forward: Callable,
         variables: Iterable[tf.Variable],
         label_names: Sequence[str],
@@ -133,6 +134,12 @@ class TextClassifier(ServedModel):
                 results["label"] = tf.gather(labels, best)  # [B]
             return results
 
+        ids = ids_function(
+            lambda features: finish((), forward(features)), num_sequences
+        )
+        if encode is None:
+            super().__init__(variables, ids=ids)
+            return
         stages = Stages(
             text_names,
             lambda *texts: (encode(*texts), ()),
@@ -144,9 +151,7 @@ class TextClassifier(ServedModel):
             variables,
             stages,
             serving_default=text_function(stages.answer, *stages.text_names),
-            ids=ids_function(
-                lambda features: finish((), forward(features)), num_sequences
-            ),
+            ids=ids,
         )
 
 

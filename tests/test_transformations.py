@@ -51,7 +51,7 @@ def no_dropout(monkeypatch):
 
 
 def texts_of(ids):
-    """[first texts, second texts] of recorded inputs [N, S]; [first texts] of single."""
+    """The first and, where there are some, second texts of recorded inputs [N, S]."""
     rows = []
     for row in ids:
         assert row[0] == START

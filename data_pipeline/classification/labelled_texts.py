@@ -21,7 +21,7 @@ _CHUNK_ROWS = 8192
 
 
 def encoder(
-    tokenizer: tokenization.BertTokenizer,
+    tokenizer: tokenization.Tokenizer,
     max_seq_length: int,
     pair_input: str = "joined",
 ) -> Callable[..., Any]:
@@ -104,6 +104,7 @@ class LabelledTexts:
     metrics: tuple[str, ...]  # scores that people report for the task
     encode: Callable[..., Any]  # what `encoder` returns
     has_pairs: bool  # whether an example is two texts, or has a question with choices
+    takes_text: bool = True  # whether exports can contain `encode`
 
     @property
     def problem_type(self) -> str:
@@ -127,6 +128,11 @@ class LabelledTexts:
     def text_names(self) -> tuple[str, ...]:
         """`text_names` of these rows."""
         return text_names(self.label_set, self.has_pairs)
+
+    @property
+    def served_features(self) -> Callable[..., Any] | None:
+        """`features`, where the tokenizer is TensorFlow operations; else None."""
+        return self.features if self.takes_text else None
 
     def features(self, *texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """The model's inputs for texts in the order of `text_names`."""
@@ -172,7 +178,7 @@ class LabelledTexts:
 def load(
     source: sources.Source,
     splits: Iterable[str],
-    tokenizer: tokenization.BertTokenizer,
+    tokenizer: tokenization.Tokenizer,
     max_seq_length: int,
     *,
     label_map: str,
@@ -215,6 +221,7 @@ def load(
         metrics=task.metrics if task else default_metrics[label_set.problem_type],
         encode=encode,
         has_pairs=pairs.pop() if pairs else source.has_pairs,
+        takes_text=tokenizer.in_graph,
     )
 
 

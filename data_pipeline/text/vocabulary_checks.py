@@ -78,6 +78,11 @@ def open_tokenizer(files: Any, *, checks_case: bool) -> tokenization.Tokenizer:
     return tokenizer
 
 
+def open_for_tasks(files: Any, *, checks_case: bool) -> tokenization.Tokenizer:
+    """`open_tokenizer` with the special tokens that stand around texts."""
+    return open_tokenizer(files, checks_case=checks_case).with_special_tokens()
+
+
 def open_vocabulary(
     vocab_file: str, do_lower_case: bool = True, gpt_tokenizer: str | None = None
 ) -> tokenization.Tokenizer:

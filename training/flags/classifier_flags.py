@@ -15,6 +15,7 @@ _TFDS_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 def define() -> None:
     """Where labelled rows come from, who teaches, and what else is written."""
     _define_rows()
+    _define_language_model()
     _define_teacher()
     _define_output()
 
@@ -65,6 +66,17 @@ def _define_rows() -> None:
     )
     boolean("allow_empty_text", False, "Keep rows of own files that have no text.")
     string("class_weights", None, "'balanced', or one weight a class, by comma.")
+
+
+@command_line.heading("Training")
+def _define_language_model() -> None:
+    command_line.define_float(
+        "lm_loss_weight",
+        0.0,
+        "Weight of the loss of predicting each next token of the texts, beside that of "
+        "the labels; GPT has 0.5. For networks that read from left to right.",
+        lower_bound=0,
+    )
 
 
 @command_line.heading("Training")
@@ -156,6 +168,30 @@ def check_kind(problem_type: str) -> None:
             )
 
 
+def check_network(config: Any, config_file: str, *, takes_text: bool) -> None:
+    """Raises ValueError where a flag does not suit the network or its tokenizer.
+
+    `takes_text` says whether an export can have the tokenizer.
+    """
+    if FLAGS.explain and config.network != "bert":
+        raise ValueError(
+            f"--explain={FLAGS.explain} weighs the words of BERT's word pieces, and "
+            f"{config_file} describes another network; leave it out"
+        )
+    if FLAGS.do_export and FLAGS.export_format == "litert" and not takes_text:
+        raise ValueError(
+            "--export_format=litert keeps the tokenizer beside the network, and GPT's "
+            "is no TensorFlow operation; leave it out: a SavedModel takes ids"
+        )
+    if FLAGS.lm_loss_weight and not config.is_left_to_right:
+        raise ValueError(
+            f"--lm_loss_weight={FLAGS.lm_loss_weight} predicts each token from those "
+            f"before it, and the network of {config_file} sees both sides; leave it "
+            'out, or take one that reads from left to right ("attention": "causal" in '
+            "bert_config.json, GPT or GPT-2)"
+        )
+
+
 def _check_teacher() -> None:
     if FLAGS.distill_temperature <= 0:
         raise ValueError(
@@ -172,6 +208,12 @@ def _check_teacher() -> None:
             f"--teacher={FLAGS.teacher} is the --output_dir of the student; name "
             "another directory for one of them"
         )
+
+
+def identity() -> dict[str, Any]:
+    """What besides the rows must match to resume a run."""
+    weight = FLAGS.lm_loss_weight
+    return {"lm_loss_weight": weight} if weight else {}
 
 
 def layout() -> dict[str, Any]:
