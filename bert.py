@@ -23,6 +23,7 @@ import tensorflow as tf
 from contract import file_names
 from data_pipeline import label_maps
 from data_pipeline.classification import (
+    encoding,
     label_sets,
     labelled_texts,
     predictions,
@@ -40,7 +41,7 @@ from modeling.checkpoints import (
     pretrained,
 )
 from modeling.inspection import attention_maps
-from modeling.operations import joined_weights
+from modeling.operations import joined_weights, sequences
 from serving import export, formats
 from training import steps
 from training.flags import model_flags
@@ -63,7 +64,7 @@ class Loaded:
     """
 
     model: Any
-    tokenizer: tokenization.BertTokenizer
+    tokenizer: tokenization.Tokenizer
     classes: label_maps.Classes | None
     max_seq_length: int  # in tokens, [CLS] and [SEP] included
     source: str
@@ -85,7 +86,7 @@ class Loaded:
         answer, if it was trained on such, and `choices`, lists of C answers.
         """
         pack = self._pack(texts, seconds, self._checked(choices))
-        return packing.pad(*pack[:2], num_sequences=self._num_sequences)
+        return packing.pad(*pack[:2], num_sequences=self._pack.num_sequences)
 
     def tokens(self, text, second=None) -> list[str]:
         """The tokens that the model reads of a text, [CLS] and [SEP] among them."""
@@ -97,7 +98,7 @@ class Loaded:
         """A classifier's answers for each text, as in test_predictions.jsonl."""
         label_set = self._label_set("predict")
         pack = self._pack(texts, seconds, self._checked(choices))
-        packed = packing.unpad(pack[0], pack[1], self._num_sequences)
+        packed = packing.unpad(pack[0], pack[1], self._pack.num_sequences)
         order = batching.evaluation_order(packed.lengths, min(_PREDICTED, len(packed)))
         batches = batching.batches(packed, order)
         strategy = tf.distribute.get_strategy()
@@ -151,11 +152,11 @@ class Loaded:
         label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
         with joined_weights.joined(self.model) as variables:
             module = export.TextClassifier(
-                functools.partial(labelled_texts.features_of, self._pack, label_set),
+                self._pack.served,
                 heads.answering(label_set.problem_type, self.model),
                 variables,
                 label_set.names if label_set.has_one_label else (),
-                labelled_texts.text_names(label_set, self.num_texts > 1),
+                self._pack.text_names,
                 label_set.num_sequences,
             )
             write = formats.writer(export_format, quantization)
@@ -163,22 +164,20 @@ class Loaded:
 
     @functools.cached_property
     def _pack(self):
-        form = getattr(self.classes, "pair_input", "joined")
-        return labelled_texts.encoder(self.tokenizer, self.max_seq_length, form)
+        is_set = isinstance(self.classes, label_sets.LabelSet)
+        label_set = self.classes if is_set else None
+        settings = self.tokenizer, self.max_seq_length, label_set, self.num_texts > 1
+        return encoding.Encoder(*settings)
 
     @functools.cached_property
     def _forward(self):
         strategy = tf.distribute.get_strategy()
         return steps.predict_function(self.model, strategy, jit_compile=False)
 
-    @property
-    def _num_sequences(self):
-        return getattr(self.classes, "num_sequences", 1)
-
     def _checked(self, choices):
         """Refuses choices of another number than the model knows."""
         is_choice = getattr(self.classes, "problem_type", "") == "choice"
-        taken = self._num_sequences if is_choice else 0
+        taken = self._pack.num_sequences if is_choice else 0
         for row in choices or ((),):
             if len(row) != taken:
                 raise ValueError(
@@ -255,7 +254,7 @@ def classifier(
         default_metrics=metrics.DEFAULTS,
     )
     found = _with_new_head(opened, data.label_set, max_seq_length)
-    return dataclasses.replace(found, num_texts=2 if data.has_pairs else 1), data
+    return dataclasses.replace(found, num_texts=2 if data.encode.has_pairs else 1), data
 
 
 def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
@@ -296,7 +295,7 @@ def _with_its_head(opened, head, max_seq_length):
         classes = label_maps.of_head(found, label_map, num_classes, tell)
     if isinstance(classes, label_sets.LabelSet):
         told = classes.problem_type, classes.pair_input
-        settings["sequences"] = models.sequences_of(*told)
+        settings["sequences"] = sequences.kind(*told)
     read = conversion.read(path, config, found, **settings)
     return _loaded(read.model, tokenizer, classes, max_seq_length, read.report)
 

@@ -35,6 +35,7 @@ import numpy as np
 from contract import file_names
 from data_pipeline import label_maps
 from data_pipeline.classification import (
+    encoding,
     explanations,
     label_sets,
     labelled_texts,
@@ -46,10 +47,10 @@ from data_pipeline.classification import (
     tables,
 )
 from data_pipeline.text import vocabulary_checks
-from modeling import distillation, heads, losses, models
+from modeling import distillation, heads, losses, models, token_heads
 from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
 from modeling.inspection import attribution
-from modeling.operations import joined_weights
+from modeling.operations import joined_weights, sequences
 from reports import examined, pictures, run_report
 from serving import export, formats
 from training import checkpoints, errors, fine_tuning
@@ -64,8 +65,7 @@ def prepare():
     files = model_flags.files(pretrained.locate)
     tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
-    told = config, files.config_file
-    classifier_flags.check_network(*told, takes_text=tokenizer.in_graph)
+    classifier_flags.check_network(config, files.config_file, tokenizer.in_graph)
     layout = tables.Layout(**classifier_flags.layout())
     source = sources.Source(layout=layout, **classifier_flags.source())
     classifier_flags.check_kind(source.kind)
@@ -102,8 +102,8 @@ def open_teacher(data, settings):
     classes = label_maps.of_head("classifier", label_map, model.num_classes, tell)
     soft_labels.check_classes(FLAGS.teacher, classes, data.label_set)
     predict = fine_tuning.predictor(model, settings)
-    encode = labelled_texts.encoder(tokenizer, length)
-    return soft_labels.SoftLabels(data, encode, length, predict, teacher.digest(model))
+    encode = encoding.Encoder(tokenizer, length)
+    return soft_labels.SoftLabels(data, encode, predict, teacher.digest(model))
 
 
 def make_task(config, tokenizer, data, soft):
@@ -116,14 +116,14 @@ def make_task(config, tokenizer, data, soft):
         splits |= soft.training_examples(*taught)
         objective = distillation.classifier(data.problem_type, *taught, weights)
     if FLAGS.lm_loss_weight:
-        objective = losses.with_next_tokens(objective, FLAGS.lm_loss_weight)
+        objective = token_heads.with_next_tokens(objective, FLAGS.lm_loss_weight)
     label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
     return fine_tuning.Task(
         splits=splits,
         model=functools.partial(
             models.BertClassifier,
             *(config, label_set.num_outputs),
-            models.sequences_of(data.problem_type, label_set.pair_input),
+            sequences.kind(data.problem_type, label_set.pair_input),
             predicts_tokens=FLAGS.lm_loss_weight > 0,
             recompute=FLAGS.recompute,
         ),
@@ -143,7 +143,7 @@ def make_task(config, tokenizer, data, soft):
         reopen=formats.network_opener(FLAGS.export_format),
         write_records=functools.partial(write_records, data),
         files=pretrained.files(config, tokenizer) | label_map,
-        identity=data.identity | classifier_flags.identity(),
+        identity=label_set.identity | classifier_flags.identity(),
     )
 
 
@@ -191,10 +191,10 @@ def report_hook(tokenizer, data):
         return explaining.explain(weigh, rows, data.examples, *rest)
 
     return run_facts.hook(
-        *(run_report, data.kind),
+        *(run_report, data.encode.task),
         functools.partial(summaries.of_splits, data),
         explain=explain if FLAGS.explain else None,
-        text_names=data.text_names,
+        text_names=data.encode.text_names,
     )
 
 
@@ -230,11 +230,11 @@ def export_model(data, label_map, model, output_dir):
     """Writes output_dir/export/<n>: raw text in, label and probabilities out."""
     with joined_weights.joined(model) as variables:
         module = export.TextClassifier(
-            data.served_features,
+            data.encode.served,
             heads.answering(data.problem_type, model),
             variables,
             data.label_set.names if data.label_set.has_one_label else (),
-            data.text_names,
+            data.encode.text_names,
             data.label_set.num_sequences,
         )
         chosen = fine_tuning_flags.export_settings()

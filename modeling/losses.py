@@ -92,37 +92,6 @@ def classifier(problem_type, class_weights=None):
     return Objective(counts, totals)
 
 
-def with_next_tokens(objective, weight):
-    """Another objective + `weight` * that of a language model (GPT section 3.2, L3).
-
-    The latter is the mean over sequences of the mean over a sequence's tokens, special
-    ones included, from the second on. The metric lm_loss is that without the weight.
-
-    Features: input_mask [B, S], or [B, G, S]. Outputs: next_token_losses [..., S - 1].
-    """
-
-    def count(features):
-        return ops.cast(ops.size(features["input_mask"][..., 0]), "float32")
-
-    def total(features, outputs):
-        is_real = ops.cast(features["input_mask"][..., 1:], "float32")
-        sums = ops.sum(outputs["next_token_losses"] * is_real, axis=-1)
-        return ops.sum(sums / ops.maximum(ops.sum(is_real, axis=-1), 1.0))
-
-    def counts(features):
-        return {**objective.counts(features), "weighted_lm_loss": count(features)}
-
-    def totals(features, outputs):
-        found = weight * total(features, outputs)
-        return {**objective.totals(features, outputs), "weighted_lm_loss": found}
-
-    def metrics(features, outputs):
-        found = total(features, outputs), count(features)
-        return {**objective.metrics(features, outputs), "lm_loss": found}
-
-    return Objective(counts, totals, metrics)
-
-
 def span():
     """Half of start plus end cross-entropy, mean over the batch; run_squad.py.
 

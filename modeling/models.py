@@ -9,11 +9,9 @@ made: float32, mixed_bfloat16 or mixed_float16. Variables and outputs are float3
 """
 
 import keras
-from keras import ops
 
-from contract import features as names
 from modeling import decoder, encoder, heads, keras_configs, token_heads
-from modeling.operations import token_masks
+from modeling.operations import sequences, token_masks
 
 NETWORKS = {"bert": encoder.BertEncoder, "gpt": decoder.GptDecoder}
 
@@ -82,15 +80,10 @@ class BertClassifier(BertModel):
     """One label, several labels or one number a text; run_classifier.py.
 
     Call shapes: three features [B, S] -> {"logits": [B, C]} float32. Where an example
-    is G sequences, features are [B, G, S], and `sequences` says what becomes of them:
-
-    * "summed": the vectors of both orders of a pair are added before the linear layer
-      (GPT section 3.3, similarity).
-    * "compared": each has one logit, `num_classes` is 1, and the logits are [B, G] (GPT
-      section 3.3, choice; BERT section 4.4).
-
-    With `predicts_tokens` a model that trains, and sees from left to right, returns
-    "next_token_losses" as well, [..., S - 1]; see `token_heads.next_tokens`.
+    is G sequences, features are [B, G, S], and their vectors are "summed" before the
+    linear layer (GPT section 3.3, similarity), or "compared", with one logit each, [B,
+    G] (there, choice; BERT section 4.4). With `predicts_tokens`, a model that trains
+    returns next_token_losses [..., S - 1], too; see `token_heads.next_tokens`.
     """
 
     arguments = (*BertModel.arguments, "num_classes", "sequences", "predicts_tokens")
@@ -109,46 +102,21 @@ class BertClassifier(BertModel):
 
     def pool(self, features, seed=None):
         """What the head reads: [B, D], or [B, G, D] where sequences are compared."""
-        rows = self._rows(features)
+        rows = sequences.rows(features)
         outputs = self.encode(rows, seed, self.pooled_position(rows))
-        return self._joined(outputs["pooled_output"], features)
+        return sequences.joined(outputs["pooled_output"], features, self.sequences)
 
     def call(self, features, training=False, seed=None):
-        seed = self.dropout_seed(training, seed)
-        if not self.predicts_tokens or seed is None:
-            return {"logits": self._logits(self.pool(features, seed), seed)}
-        rows, table = self._rows(features), self.network.embeddings.table(seed)
-        outputs = self.encode(rows, seed, table=table)
-        pooled = self._joined(outputs["pooled_output"], features)
-        hidden, ids = outputs["sequence_output"], rows["input_ids"]
-        found = token_heads.next_tokens(self.masked_lm, hidden, table, ids, True)
-        shape = *ops.shape(features["input_ids"])[:-1], ops.shape(ids)[-1] - 1
-        token_losses = ops.reshape(found["next_token_losses"], shape)
-        return {
-            "logits": self._logits(pooled, seed),
-            "next_token_losses": token_losses,
-        }
-
-    def _rows(self, features):
-        """The features with a row for each sequence, [R, S]."""
-        if self.sequences == "single":
-            return features
-        shape = -1, ops.shape(features["input_ids"])[-1]
-        return {
-            name: ops.reshape(features[name], shape) for name in names.ENCODER_INPUTS
-        }
-
-    def _joined(self, pooled, features):
-        if self.sequences == "single":
-            return pooled
-        count = ops.shape(features["input_ids"])[1]
-        pooled = ops.reshape(pooled, (-1, count, self.config.hidden_size))
-        return ops.sum(pooled, axis=1) if self.sequences == "summed" else pooled
-
-    def _logits(self, pooled, seed):
+        seed, found = self.dropout_seed(training, seed), {}
+        if self.predicts_tokens and seed is not None:
+            told = token_heads.predict(self, sequences.rows(features), seed)
+            pooled = sequences.joined(told["pooled_output"], features, self.sequences)
+            found = sequences.by_sequence(told, features, "next_token_losses")
+        else:
+            pooled = self.pool(features, seed)
         is_choice = self.sequences == "compared"
         logits = self.classifier(pooled, seed=seed, is_shared=is_choice)
-        return logits[..., 0] if is_choice else logits
+        return {"logits": logits[..., 0] if is_choice else logits, **found}
 
 
 class BertTagger(BertModel):
@@ -238,13 +206,6 @@ HEADS = {
     "language_model": LanguageModel,
 }
 CLASS_HEADS = ("classifier", "tagger")  # which take a number of classes
-
-
-def sequences_of(problem_type, pair_input="joined"):
-    """`BertClassifier.sequences` for a label_sets.LabelSet's settings."""
-    if problem_type == "choice":
-        return "compared"
-    return "summed" if pair_input == "both_orders" else "single"
 
 
 def build(head, num_classes, config, *, recompute=False, **settings):

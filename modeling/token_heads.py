@@ -9,6 +9,8 @@ from keras import ops
 from modeling import keras_configs, layers, losses
 from modeling.operations import key_value_cache
 
+OUTPUTS = ("next_token_losses", "next_token_hits")
+
 
 class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
     """Predicts hidden tokens with the word embedding table (BERT section 3.1).
@@ -99,6 +101,46 @@ def next_tokens(head, hidden, table, input_ids, training=False):
     }
 
 
+def predict(model, features, seed):
+    """The network's outputs, and `next_tokens` by the model's head `masked_lm`."""
+    table = model.network.embeddings.table(seed)
+    outputs = model.encode(features, seed, table=table)
+    ids, hidden = features["input_ids"], outputs["sequence_output"]
+    found = next_tokens(model.masked_lm, hidden, table, ids, seed is not None)
+    return {**outputs, **found}
+
+
+def with_next_tokens(objective, weight):
+    """Another objective + `weight` * that of a language model (GPT section 3.2, L3).
+
+    The latter is the mean over sequences of the mean over a sequence's tokens, special
+    ones included, from the second on. The metric lm_loss is that without the weight.
+
+    Features: input_mask [B, S], or [B, G, S]. Outputs: next_token_losses [..., S - 1].
+    """
+
+    def count(features):
+        return ops.cast(ops.size(features["input_mask"][..., 0]), "float32")
+
+    def total(features, outputs):
+        is_real = ops.cast(features["input_mask"][..., 1:], "float32")
+        sums = ops.sum(outputs["next_token_losses"] * is_real, axis=-1)
+        return ops.sum(sums / ops.maximum(ops.sum(is_real, axis=-1), 1.0))
+
+    def counts(features):
+        return {**objective.counts(features), "weighted_lm_loss": count(features)}
+
+    def totals(features, outputs):
+        found = weight * total(features, outputs)
+        return {**objective.totals(features, outputs), "weighted_lm_loss": found}
+
+    def metrics(features, outputs):
+        found = total(features, outputs), count(features)
+        return {**objective.metrics(features, outputs), "lm_loss": found}
+
+    return losses.Objective(counts, totals, metrics)
+
+
 class NextTokens:
     """What a model does that predicts each token from those before it; a mix-in.
 
@@ -107,11 +149,8 @@ class NextTokens:
     """
 
     def call(self, features, training=False, seed=None):
-        seed = self.dropout_seed(training, seed)
-        table = self.network.embeddings.table(seed)
-        hidden = self.encode(features, seed, table=table)["sequence_output"]
-        ids, trains = features["input_ids"], seed is not None
-        return next_tokens(self.masked_lm, hidden, table, ids, trains)
+        found = predict(self, features, self.dropout_seed(training, seed))
+        return {name: found[name] for name in OUTPUTS}
 
     def logits(self, features):
         """Of the token after each, [B, S, V] float32; V is config.num_outputs."""

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.classification import label_sets, labelled_texts
+from data_pipeline.classification import encoding, label_sets
 from data_pipeline.examples import batching, packing
-from modeling import heads, losses, models
+from modeling import heads, losses, models, token_heads
+from modeling.operations import sequences
 from tests.modeling import left_to_right
 
 START, DELIMITER, END = 61, 62, 63
@@ -67,7 +68,7 @@ def texts_of(ids):
 
 def batch(label_set, label_ids, *texts):
     """One batch of all examples, as training makes it."""
-    encode = labelled_texts.encoder(Ids(), 24, label_set.pair_input)
+    encode = encoding.Encoder(Ids(), 24, label_set)
     if label_set.problem_type == "choice":
         tokens = encode(*texts[:-1], choices=texts[-1])
     else:
@@ -83,9 +84,9 @@ def build(record, label_set, prefix="param/model/"):
     """The classifier of run_classifier.py with the recorded weights."""
 
     def head(config):
-        sequences = models.sequences_of(label_set.problem_type, label_set.pair_input)
+        kind = sequences.kind(label_set.problem_type, label_set.pair_input)
         classes = label_set.num_outputs
-        return models.BertClassifier(config, classes, sequences, predicts_tokens=True)
+        return models.BertClassifier(config, classes, kind, predicts_tokens=True)
 
     values = dict(record)
     if prefix != "param/model/":
@@ -150,7 +151,7 @@ def test_l3_of_two_answers_and_its_gradients_are_the_originals(record, gradients
     np.testing.assert_array_equal(features["input_ids"], ids)
     np.testing.assert_array_equal(features["input_mask"], record["M"])
     model = build(record, label_set)
-    objective = losses.with_next_tokens(losses.classifier("choice"), 0.5)
+    objective = token_heads.with_next_tokens(losses.classifier("choice"), 0.5)
     with tf.GradientTape() as tape:
         outputs = model(features, training=True, seed=SEED)
         totals, counts = objective.totals(features, outputs), objective.counts(features)

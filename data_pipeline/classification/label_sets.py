@@ -86,6 +86,13 @@ class LabelSet:
         return 1 if is_one else len(self.names)
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """What must match, besides tokens and labels, to resume a run."""
+        is_usual = self.pair_input == "joined"
+        told = {} if is_usual else {"pair_input": self.pair_input}
+        return {"labels": list(self.names), **told}
+
+    @property
     def num_sequences(self) -> int:
         """Sequences that the network reads of an example: of each choice or order."""
         if self.problem_type == "choice":

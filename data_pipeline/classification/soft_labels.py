@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from contract import features, wording
-from data_pipeline.classification import label_sets, labelled_texts, sources, tables
+from data_pipeline.classification import (
+    encoding,
+    label_sets,
+    labelled_texts,
+    sources,
+    tables,
+)
 from data_pipeline.examples import batching, packing
 
 UNLABELLED = "unlabelled"  # a split of rows that only the teacher says something of
@@ -38,14 +44,14 @@ def with_unlabelled(
         allow_empty_text=source.allow_empty_text,
         other_header=next(iter(data.tables.values())).header,
     )
-    if (table.text_b is not None) != data.has_pairs:
+    if (table.text_b is not None) != data.encode.has_pairs:
         raise ValueError(
             f"--unlabelled_file={path} and the training rows: one has pairs of texts "
             "and one has single texts; check --text_b_column"
         )
     table = dataclasses.replace(table, labels=None)
-    packed = labelled_texts.featurize(table, data.encode, max_seq_length)
-    labelled_texts.announce(UNLABELLED, table, packed, max_seq_length)
+    packed = encoding.featurize(table, data.encode)
+    encoding.announce(UNLABELLED, table, packed, max_seq_length)
     return dataclasses.replace(
         data,
         tables={**data.tables, UNLABELLED: table},
@@ -99,8 +105,7 @@ class SoftLabels:
 
     Args:
         data: the student's rows.
-        encode: labelled_texts.encoder of the teacher's tokenizer.
-        max_seq_length: of the teacher, in tokens.
+        encode: of the teacher's tokenizer and length.
         predict: of the teacher: batching.Examples, name of the progress -> outputs, of
             which "logits" are float32 [N, C].
         identity: differs where the teacher's weights do.
@@ -109,21 +114,18 @@ class SoftLabels:
     def __init__(
         self,
         data: labelled_texts.LabelledTexts,
-        encode: Callable[..., Any],
-        max_seq_length: int,
+        encode: encoding.Encoder,
         predict: Callable[..., Mapping[str, np.ndarray]],
         identity: str,
     ):
         self._data = data
-        self._encode, self._max_seq_length = encode, max_seq_length
+        self._encode = encode
         self._predict, self._identity = predict, identity
         # Returns float32 [N, C] for a split; works at the first call.
         self.logits = functools.cache(self._logits)
 
     def _logits(self, split: str) -> np.ndarray:
-        packed = labelled_texts.featurize(
-            self._data.tables[split], self._encode, self._max_seq_length
-        )
+        packed = encoding.featurize(self._data.tables[split], self._encode)
         rows = dataclasses.replace(
             self._data.examples(split), packed=packed, targets={}
         )

@@ -7,7 +7,6 @@ thousands of texts at a time.
 import dataclasses
 import zlib
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -34,10 +33,8 @@ class Packed:
     @property
     def lengths(self):
         """int64 [N], tokens of the longest sequence of an example."""
-        lengths = self.sequence_lengths
-        if self.num_sequences == 1:
-            return lengths
-        return lengths.reshape(-1, self.num_sequences).max(axis=1, initial=0)
+        lengths = self.sequence_lengths.reshape(-1, self.num_sequences)
+        return lengths.max(axis=1, initial=0)
 
     def __len__(self):
         return (len(self.splits) - 1) // self.num_sequences
@@ -68,29 +65,14 @@ def _head(rows, keep):
     return tf.gather(rows.values, wanted)
 
 
-class Special(Protocol):
-    """What stands around texts, such as a tokenizer; `pack` needs all three ids."""
-
-    @property
-    def start_id(self) -> int | None:
-        """Of [CLS], or GPT's _start_."""
-
-    @property
-    def delimiter_id(self) -> int | None:
-        """Between two texts: of [SEP], or GPT's _delimiter_."""
-
-    @property
-    def end_id(self) -> int | None:
-        """After the last text: of [SEP], or GPT's _classify_."""
-
-
-def pack(ids_a, ids_b, *, special: Special, max_seq_length):
+def pack(ids_a, ids_b, *, special, max_seq_length):
     """[CLS] A [SEP] or [CLS] A [SEP] B [SEP] (BERT Figure 2), as TensorFlow operations.
 
-    For GPT _start_ A _classify_ or _start_ A _delimiter_ B _classify_ (its Figure 1).
-    Ids and result are ragged int32 [B, (S)], `ids_b` None for single texts; the lengths
-    of segment 0, int32 [B], come second. `max_seq_length` counts the special tokens. A
-    single text keeps its beginning; of a pair, the longer text loses tokens first.
+    `special`, such as a tokenizer, has start_id, delimiter_id and end_id, for GPT those
+    of _start_, _delimiter_ and _classify_. Ids and result are ragged int32 [B, (S)],
+    `ids_b` None for single texts; the lengths of segment 0, int32 [B], come second.
+    `max_seq_length` counts the special tokens. A single text keeps its beginning; of a
+    pair, the longer text loses tokens first.
     """
     rows = ids_a.nrows()
     start, end = (

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from contract import file_names
-from data_pipeline.classification import label_sets, labelled_texts
+from data_pipeline.classification import encoding, label_sets
 from data_pipeline.examples import packing
 from data_pipeline.text import tokenization
 from modeling import config, heads, models
@@ -62,7 +62,7 @@ def make(problem_type, num_texts, export_dir):
     keras.utils.set_random_seed(4)
     model = models.BertClassifier(CONFIG, label_set.num_outputs)
     model.build()
-    encode = labelled_texts.encoder(tokenization.BertTokenizer(VOCAB), 12)
+    encode = encoding.Encoder(tokenization.BertTokenizer(VOCAB), 12)
     # Wider than a head is born, and centred, so that the answers differ.
     head = model.classifier.logits
     head.kernel.assign(tf.random.stateless_normal(head.kernel.shape, [1, 2]))

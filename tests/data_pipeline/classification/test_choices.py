@@ -76,7 +76,7 @@ def test_each_choice_is_a_sequence_after_the_context(load):
     assert data.label_set.names == COLUMNS and data.metrics == ("accuracy",)
     assert data.label_ids["train"].tolist() == [1, 2]
     assert data.label_set.num_outputs == 1 and data.label_set.num_sequences == 3
-    assert data.text_names == ("context", "choices", "choices", "choices")
+    assert data.encode.text_names == ("context", "choices", "choices", "choices")
 
 
 def test_a_question_stands_before_each_choice(load):
@@ -85,8 +85,8 @@ def test_a_question_stands_before_each_choice(load):
     data = load(text, layout=layout)
     expected = [ids("a b | g h c"), ids("a b | g h d e")]
     assert sequences(data.packed["train"]) == expected
-    assert data.text_names == ("context", "question", "choices", "choices")
-    found = data.features(
+    assert data.encode.text_names == ("context", "question", "choices", "choices")
+    found = data.encode.features(
         *(tf.constant(["a b"]), tf.constant(["g h"]), tf.constant([["c", "d e"]]))
     )
     np.testing.assert_array_equal(found["input_ids"][0, 1], expected[1])
@@ -190,7 +190,7 @@ def test_a_pair_in_both_orders(load):
         *(ids("d | e f"), ids("e f | d")),
     ]
     assert data.packed["train"].num_sequences == 2
-    assert data.text_names == ("text_a", "text_b")
+    assert data.encode.text_names == ("text_a", "text_b")
     joined = load(text, layout={"choices": ()})
     assert sequences(joined.packed["train"]) == [ids("a b | c"), ids("d | e f")]
     with refused("--pair_input=both_orders", "the rows have one", "--text_b_column"):

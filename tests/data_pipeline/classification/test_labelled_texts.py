@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from data_pipeline import label_maps
 from data_pipeline.classification import (
+    encoding,
     label_sets,
     labelled_texts,
     records,
@@ -86,7 +87,7 @@ def test_rows_become_tokens_and_label_ids(source, tokenizer, capsys):
     assert data.label_ids["train"].tolist() == [1, 0, 1]
     assert data.label_ids["dev"].tolist() == [1]
     assert data.metrics == ("accuracy",)
-    assert data.problem_type == "classification" and not data.has_pairs
+    assert data.problem_type == "classification" and not data.encode.has_pairs
     out = capsys.readouterr().out
     assert "train: 3 examples from " in out
     assert "5.3 tokens on average, 0 cut to 16" in out
@@ -100,17 +101,17 @@ def test_long_texts_are_cut_and_counted(source, tokenizer):
 
 def test_chunks_do_not_show(source, tokenizer, monkeypatch):
     table = source(train=ROWS * 5).read("train")
-    encode = labelled_texts.encoder(tokenizer, 5)
-    whole = labelled_texts.featurize(table, encode, 5)
-    monkeypatch.setattr(labelled_texts, "_CHUNK_ROWS", 4)
-    pieces = labelled_texts.featurize(table, encode, 5)
+    encode = encoding.Encoder(tokenizer, 5)
+    whole = encoding.featurize(table, encode)
+    monkeypatch.setattr(encoding, "_CHUNK_ROWS", 4)
+    pieces = encoding.featurize(table, encode)
     for name in ("tokens", "splits", "first_lengths"):
         np.testing.assert_array_equal(getattr(pieces, name), getattr(whole, name))
     assert pieces.num_truncated == whole.num_truncated == 5
 
 
 def test_encoder_counts_tokens_before_cutting(tokenizer):
-    encode = labelled_texts.encoder(tokenizer, 6)
+    encode = encoding.Encoder(tokenizer, 6)
     _, _, counts = encode(tf.constant(["a good film", ""]))
     assert counts.numpy().tolist() == [5, 2]
     tokens, first, counts = encode(
@@ -214,7 +215,7 @@ def test_task_has_its_own_metrics_and_pairs(tokenizer):
     task = sources.Source(task_name="MRPC", data_dir=str(ORIGINAL / "mrpc"))
     data = load(task, ["dev", "test"], tokenizer)
     assert data.metrics == ("accuracy", "f1")
-    assert data.has_pairs
+    assert data.encode.has_pairs
     assert data.label_ids["test"] is None
     assert set(data.label_ids["dev"]) <= {0, 1}
 

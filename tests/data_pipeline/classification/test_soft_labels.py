@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from data_pipeline.classification import (
+    encoding,
     label_sets,
     labelled_texts,
     records,
@@ -43,8 +44,8 @@ def taught(tmp_path):
             counts = np.add.reduceat(words, rows.packed.splits[:-1], dtype=np.float32)
             return {"logits": np.stack([counts, np.arange(len(counts))], axis=1)}
 
-        encode = labelled_texts.encoder(tokenization.BertTokenizer(TEACHERS), 8)
-        return data, soft_labels.SoftLabels(data, encode, 8, predict, identity), asked
+        encode = encoding.Encoder(tokenization.BertTokenizer(TEACHERS), 8)
+        return data, soft_labels.SoftLabels(data, encode, predict, identity), asked
 
     return make
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.classification import labelled_texts, tasks
+from data_pipeline.classification import encoding, tasks
 from data_pipeline.examples import batching, packing, tf_records
 from data_pipeline.examples import ragged as ragged_lib
 from data_pipeline.text import tokenization
@@ -245,11 +245,11 @@ def uncased_tokenizer(minilm_dir):
 @pytest.mark.parametrize("name", ["cola", "mnli", "mrpc"])
 def test_features_equal_the_originals(uncased_tokenizer, name):
     limit = EXPECTED[name]["max_seq_length"]
-    encode = labelled_texts.encoder(uncased_tokenizer, limit)
+    encode = encoding.Encoder(uncased_tokenizer, limit)
     for split, expected in EXPECTED[name]["splits"].items():
         table = tasks.read_split(tasks.task_named(name), str(ORIGINAL / name), split)
         assert table.example_ids == [row["guid"] for row in expected]
-        packed = labelled_texts.featurize(table, encode, limit)
+        packed = encoding.featurize(table, encode)
         tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
         features = packing.pad(tokens, packed.first_lengths, limit)
         for key in INPUTS:

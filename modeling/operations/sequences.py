@@ -1,0 +1,39 @@
+"""Examples of several sequences [B, G, S]: as rows for the network, and joined again.
+
+What becomes of the vectors of an example is "summed", "compared", or, where it has one
+sequence, "single".
+"""
+
+from keras import ops
+
+from contract import features as names
+
+
+def kind(problem_type, pair_input="joined"):
+    """Which of the three the settings of a label_sets.LabelSet mean."""
+    if problem_type == "choice":
+        return "compared"
+    return "summed" if pair_input == "both_orders" else "single"
+
+
+def rows(features):
+    """The features with a row for each sequence, [R, S]."""
+    if len(features[names.INPUT_IDS].shape) == 2:
+        return features
+    shape = -1, ops.shape(features[names.INPUT_IDS])[-1]
+    return {name: ops.reshape(features[name], shape) for name in names.ENCODER_INPUTS}
+
+
+def joined(pooled, features, kind):
+    """Vectors [R, D] as the head reads them: [B, D], or [B, G, D] to be compared."""
+    if kind == "single":
+        return pooled
+    shape = -1, ops.shape(features[names.INPUT_IDS])[1], pooled.shape[-1]
+    pooled = ops.reshape(pooled, shape)
+    return ops.sum(pooled, axis=1) if kind == "summed" else pooled
+
+
+def by_sequence(outputs, features, name):
+    """{name: an output [R, ...] as [B, G, ...]}, where the features are."""
+    shape = *ops.shape(features[names.INPUT_IDS])[:-1], *ops.shape(outputs[name])[1:]
+    return {name: ops.reshape(outputs[name], shape)}
