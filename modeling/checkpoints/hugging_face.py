@@ -35,7 +35,9 @@ _TIED = {
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
 TAGGER = "BertForTokenClassification"
-_CHOICE = "BertForMultipleChoice"  # a classifier with one logit for each answer
+# A classifier with one logit for each answer, under its own name.
+_CHOICE = "BertForMultipleChoice"
+_CHOICES = (_CHOICE, "OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel")
 # By the head's place in a model of modeling.models; where that is none, GPT predicts
 # tokens all the same.
 _ARCHITECTURES = {
@@ -61,8 +63,7 @@ _ARCHITECTURES = {
 }
 _LEFT_TO_RIGHT_BERT = "BertLMHeadModel"
 ARCHITECTURES = frozenset(
-    {_LEFT_TO_RIGHT_BERT, "OpenAIGPTModel", "OpenAIGPTDoubleHeadsModel", "GPT2Model"}
-    | {"GPT2DoubleHeadsModel", _CHOICE}
+    {_LEFT_TO_RIGHT_BERT, "OpenAIGPTModel", "GPT2Model", *_CHOICES}
 ).union(*(of_kind.values() for of_kind in _ARCHITECTURES.values()))
 # The names of GPT's old classifier of choices, and of the one that has their place.
 _RENAMED = {
@@ -242,7 +243,8 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
         raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
         raw["label2id"] = {label: i for i, label in enumerate(labels)}
     if problem_type == "choice":  # an architecture there, and its answers have no names
-        raw["architectures"] = [_CHOICE]
+        if model.config.network == "bert":
+            raw["architectures"] = [_CHOICE]
     elif problem_type:
         raw["problem_type"] = _PROBLEM_TYPES[problem_type]
     config_file = os.path.join(directory, file_names.HUGGING_FACE_CONFIG)
@@ -276,7 +278,7 @@ def labels_in(config, num_classes):
     Raises:
         ValueError: the ids are not those of the head.
     """
-    if config.extra.get("architectures") == [_CHOICE]:
+    if {*(config.extra.get("architectures") or ())} & {*_CHOICES}:
         return "choice", ()
     ours = {theirs: name for name, theirs in _PROBLEM_TYPES.items()}
     usual = "regression" if num_classes == 1 else "classification"
