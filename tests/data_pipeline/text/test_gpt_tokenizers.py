@@ -158,13 +158,27 @@ def test_ten_thousand_random_texts_get_the_ids_of_the_library(gpt2):
     check_random(gpt2, 10_000, 2)
 
 
-def test_every_character_is_of_the_librarys_class(tiny_gpt2):
+@pytest.fixture(scope="module")
+def sticky():
+    """Merges any byte with a before it, and with 1 or b after it, within a piece."""
+    every = gpt_tokenizers.BYTE_CHARS
+    pairs = [pair for x in every for pair in (("a", x), (x, "1"), (x, "b"))]
+    pairs = list(dict.fromkeys(pairs))
+    vocab = dict.fromkeys([*every, *(x + y for x, y in pairs)])
+    return gpt_tokenizers.Gpt2Tokenizer(list(vocab), pairs)
+
+
+def test_random_texts_are_cut_where_the_library_cuts_them(sticky):
+    check_random(sticky, 1500, 4)
+
+
+def test_every_character_is_of_the_librarys_class(sticky):
     # A letter joins a before it and a number 1; all others stay apart from both.
     # What is left out is private, or has no character.
     points = (*range(1, 0xD800), *range(0xF900, 0x32400), *range(0xE0000, 0xE0200))
     lines = ["".join(f"a{chr(p)}1" for p in points[i::97]) for i in range(97)]
-    peer = by_the_library(tiny_gpt2).encode_batch_fast(lines, add_special_tokens=False)
-    assert tiny_gpt2.tokenize(lines).to_list() == [row.ids for row in peer]
+    peer = by_the_library(sticky).encode_batch_fast(lines, add_special_tokens=False)
+    assert sticky.tokenize(lines).to_list() == [row.ids for row in peer]
 
 
 def test_merges_define_a_tokenizer(tiny_gpt2):
