@@ -52,7 +52,8 @@ def prepare():
     """The task and its settings; a ValueError says what is wrong with the input."""
     strategy = run_flags.set_up(*ACTIONS)
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
+    vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     layout = tagged_files.Layout(**tagger_flags.layout())
     paths = tagger_flags.paths(run_flags.wanted_splits())

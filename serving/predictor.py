@@ -149,6 +149,12 @@ class Predictor:
         self._version = formats.open_version(export_dir)
         self._signature = signature
         known = self._version.text_signatures()
+        if not known:
+            raise ValueError(
+                f"{export_dir}: takes ids alone, for its tokenizer is no operation of "
+                "TensorFlow; tokenize first, and give a server's signature ids what "
+                "bert.load(...).encode returns"
+            )
         if signature not in known:
             raise ValueError(
                 f"--signature={signature}: {export_dir} has no such signature of "

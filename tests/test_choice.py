@@ -1,12 +1,14 @@
 """run_classifier.py where an example is several sequences, from end to end."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import bert
+from modeling import gpt_config
 from serving import predictor, streaming
 from tests import parsed_records, resumed_runs, tiny
 
@@ -232,3 +234,96 @@ def test_what_suits_no_choice_is_refused(model_dir, table_dir, tmp_path, flag, w
     assert done.code == 2 and done.err.count("\n") == 1, done.err
     assert (word in done.err and "leave it out" in done.err) or "leave one" in done.err
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_predicting_tokens_needs_a_network_from_left_to_right(
+    model_dir, table_dir, tmp_path
+):
+    done = tiny.run_classifier(
+        *arguments(model_dir, table_dir, "train"),
+        *(f"--choice_columns={','.join(CHOICES)}", "--lm_loss_weight=0.5"),
+        *("--do_train", f"--output_dir={tmp_path}"),
+    )
+    assert done.code == 2 and done.err.count("\n") == 1, done.err
+    assert "--lm_loss_weight=0.5 predicts each token" in done.err
+    assert "bert_config.json sees both sides; leave it out" in done.err
+
+
+@pytest.mark.slow
+def test_a_left_to_right_bert_learns_its_language_as_well(
+    table_dir, tmp_path_factory, tmp_path
+):
+    causal = tmp_path_factory.mktemp("causal") / "uncased_causal"
+    sizes = {"num_hidden_layers": 1, "hidden_act": "relu", "attention": "causal"}
+    tiny.write_model(causal, **sizes)
+    flags = [
+        *arguments(causal, table_dir, "train", "dev", "test"),
+        *(f"--choice_columns={','.join(CHOICES)}", "--lm_loss_weight=0.5"),
+        *("--do_train", "--do_eval", "--do_predict", f"--output_dir={tmp_path}"),
+        *("--learning_rate=3e-3", "--num_train_epochs=12", "--train_batch_size=8"),
+        *("--log_steps=1", "--save_checkpoints_steps=20"),
+    ]
+    done = tiny.run_classifier(*flags)
+    assert done.code == 0, done.err
+    assert tiny.eval_results(tmp_path)["eval_accuracy"] > 0.5
+    points = tiny.events(tmp_path / "train")
+    values = {name: [v for _, v in points[f"train/{name}"]] for name in NAMES}
+    assert values["lm_loss"][-1] < 0.8 * values["lm_loss"][0]
+    weighted = values["classifier_loss"][0] + 0.5 * values["lm_loss"][0]
+    assert values["loss"][0] == pytest.approx(weighted, rel=1e-5)
+    resumed_runs.assert_ends_as(
+        *(tmp_path, tmp_path_factory.mktemp("again") / "run", 20),
+        ["eval_results.txt", "test_results.tsv"],
+    )
+    other = [flag.replace("weight=0.5", "weight=0.4") for flag in flags]
+    assert "lm_loss_weight" in tiny.run_classifier(*other).err
+
+
+NAMES = ("loss", "classifier_loss", "lm_loss")
+
+
+def gpt_2(directory, vocab_file):
+    """A small GPT-2 with random weights, and the vocabulary beside a recorded one."""
+    directory.mkdir()
+    for name in ("encoder.json", "vocab.bpe"):
+        shutil.copy(vocab_file.parent / name, directory / name)
+    config = gpt_config.GptConfig(
+        **{"vocab_size": len(json.loads(vocab_file.read_text())), "norm_first": True},
+        **{"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
+        **{"intermediate_size": 64, "max_position_embeddings": 64},
+    )
+    (directory / "config.json").write_text(json.dumps(config.to_dict()))
+    return directory
+
+
+@pytest.mark.slow
+def test_gpt_2_chooses_from_text_to_served_text(shared_file, table_dir, tmp_path):
+    vocab_file = shared_file("golden/gpt2/tiny_model/encoder.json")
+    model = gpt_2(tmp_path / "model", vocab_file)
+    flags = [
+        f"--bert_config_file={model}/config.json",
+        f"--vocab_file={model}/encoder.json",
+        *arguments(model, table_dir, "train", "dev", "test")[2:],
+        *(f"--choice_columns={','.join(CHOICES)}", "--max_seq_length=60"),
+        *("--lm_loss_weight=0.5", "--train_batch_size=8", "--learning_rate=3e-3"),
+        *("--num_train_epochs=12", f"--output_dir={tmp_path}/out"),
+    ]
+    actions = ("--do_train", "--do_eval", "--do_predict", "--do_export")
+    done = tiny.run_classifier(*flags, *actions)
+    assert done.code == 0, done.err
+    assert tiny.eval_results(tmp_path / "out")["eval_accuracy"] > 0.5
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    rows = len(json.loads(vocab_file.read_text())) + 3  # GPT's special tokens
+    assert config["vocab_size"] == rows
+    said = tiny.predictions(tmp_path / "out")
+    columns = [[row["text_a"] for row in said]]
+    columns += [[row["choices"][i] for row in said] for i in range(3)]
+    found = predictor.Predictor(str(tmp_path / "out" / "export")).predict(*columns)
+    served = [[row["probabilities"][name] for name in CHOICES] for row in found]
+    np.testing.assert_allclose(served, shares(tmp_path / "out"), atol=1e-5)
+    loaded = bert.load(tmp_path / "out", max_seq_length=60)
+    ids = loaded.encode(["a"], choices=[["b", "b", "b"]])["input_ids"].numpy()
+    assert ids.shape[:2] == (1, 3)
+    assert loaded.tokenizer.ids_to_tokens(ids[0, 0]) == [
+        *("_start_", "a", "_delimiter_", "b", "_classify_")
+    ]

@@ -29,7 +29,7 @@ class QuestionWindows(NamedTuple):
 
 
 def encoder(
-    tokenizer: tokenization.BertTokenizer,
+    tokenizer: tokenization.Tokenizer,
     *,
     max_seq_length: int,
     doc_stride: int,

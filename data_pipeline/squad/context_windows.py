@@ -134,7 +134,7 @@ def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -
 
 def make_windows(
     questions: squad_files.Questions,
-    tokenizer: tokenization.BertTokenizer,
+    tokenizer: tokenization.Tokenizer,
     *,
     max_seq_length: int,
     doc_stride: int,
@@ -168,14 +168,14 @@ def _concatenated(arrays):
 
 
 def tokenize_contexts(
-    contexts: Sequence[str], tokenizer: tokenization.BertTokenizer, path: str = ""
+    contexts: Sequence[str], tokenizer: tokenization.Tokenizer, path: str = ""
 ) -> ContextTokens:
     """Tokenizes all words of all contexts; `path` is where they are from."""
     ids, pieces, words = [], [], []
     name = f"tokenizing {os.path.basename(path)}: context"
     for part in progress.slices(len(contexts), _CHUNK_ROWS, name):
         split = [squad_files.split_words(context) for context in contexts[part]]
-        pieces_of_words = tokenizer.tokenize(
+        pieces_of_words = tokenizer.tokenize_words(
             [word for found in split for word in found]
         )
         ids.append(pieces_of_words.values.numpy())
@@ -186,8 +186,8 @@ def tokenize_contexts(
     word_tokens = ragged.splits(word_lengths)
     word_splits = ragged.splits(context_lengths)
     numbers = ragged.ranges(np.zeros_like(context_lengths), context_lengths)
-    continues = np.array(list(map(tokenization.is_continuation, tokenizer.vocab)))
-    begun = np.cumsum(~continues[tokens])  # parts, up to and including each token
+    # Parts, up to and including each token.
+    begun = np.cumsum(tokenizer.begins_part(tf.constant(tokens)).numpy())
     parts = begun - begun[np.repeat(word_tokens[:-1], word_lengths)]
     return ContextTokens(
         tokens=tokens,
@@ -283,7 +283,7 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
     first = contexts.word_tokens[words[:, 0]]
     last = contexts.word_tokens[words[:, 1] + 1] - 1
     texts = [(questions.answer_texts[row] or [""])[0] for row in rows]
-    answer = tokenizer.tokenize(texts)
+    answer = tokenizer.tokenize_words(texts)
     ids, lengths = answer.values.numpy(), answer.row_lengths().numpy()
     answer_starts = answer.row_starts().numpy()
 

@@ -86,7 +86,7 @@ class Answered(NamedTuple):
 def load(
     split: str,
     questions: squad_files.Questions,
-    tokenizer: tokenization.BertTokenizer,
+    tokenizer: tokenization.Tokenizer,
     **limits: int,
 ) -> QuestionSet:
     """Cuts contexts as `context_windows.make_windows`, and prints a line about `split`.

@@ -100,7 +100,7 @@ def read(
 def load(
     splits: Mapping[str, tagged_files.Sentences],
     tag_set: tag_sets.TagSet,
-    tokenizer: tokenization.BertTokenizer,
+    tokenizer: tokenization.Tokenizer,
     *,
     accepts_unknown: bool,
     **limits: Any,

@@ -87,7 +87,7 @@ class Cut(NamedTuple):
 
 def make_windows(
     sentences: tagged_files.Sentences,
-    tokenizer: tokenization.BertTokenizer,
+    tokenizer: tokenization.Tokenizer,
     *,
     max_seq_length: int,
     stride: int = 0,
@@ -108,7 +108,7 @@ def make_windows(
     sentence = np.repeat(np.arange(len(counts)), counts)  # [W]
     with tf.device("CPU:0"):  # where string operations are
         pieces = _tokenize(sentences, tokenizer)
-        found = cut(pieces, sentence, tokenizer.unk_id, room, step)
+        found = cut(pieces, sentence, tokenizer, room, step)
         sentence = sentence[found.begin]  # [N]
         if document_context:
             bounds = _documents(sentences.documents, word_splits)[sentence]
@@ -152,12 +152,16 @@ def _tokenize(sentences, tokenizer):
     words = list(itertools.chain.from_iterable(sentences.words))
     name = f"tokenizing {os.path.basename(sentences.path)}: word"
     parts = progress.slices(len(words), _CHUNK_WORDS, name)
-    chunks = [tokenizer.tokenize(words[part]) for part in parts]
+    chunks = [tokenizer.tokenize_words(words[part]) for part in parts]
     return tf.concat(chunks, axis=0)
 
 
 def cut(
-    pieces: tf.RaggedTensor, sentence: tf.Tensor, unk_id: int, room: int, step: int
+    pieces: tf.RaggedTensor,
+    sentence: tf.Tensor,
+    tokenizer: tokenization.Tokenizer,
+    room: int,
+    step: int,
 ) -> Cut:
     """Cuts sentences into windows of whole words.
 
@@ -167,11 +171,12 @@ def cut(
     Args:
         pieces: ragged int32 [W, (pieces)], of each word.
         sentence: int64 [W], of each word; never decreasing.
-        unk_id: id of [UNK].
+        tokenizer: whose unk_id stands for a word without pieces, or else its end_id.
         room: most tokens of a window, without the special ones.
         step: tokens from one window of a sentence to the next.
     """
-    tokens, word_tokens = _fitting(pieces, unk_id, room)
+    unknown = tokenizer.end_id if tokenizer.unk_id is None else tokenizer.unk_id
+    tokens, word_tokens = _fitting(pieces, unknown, room)
     begin, end = _windows(word_tokens, sentence, room, step)
     chosen = _best_windows(word_tokens, begin, end)
     # Where windows follow closely, one may be the best for no word.
@@ -246,7 +251,7 @@ def _best_windows(word_tokens, begin, end):
 
 
 def pack(
-    found: Cut, tokenizer: tokenization.BertTokenizer, max_seq_length: int
+    found: Cut, tokenizer: tokenization.Tokenizer, max_seq_length: int
 ) -> tuple[tuple[tf.RaggedTensor, tf.Tensor], tf.Tensor]:
     """What packing.pack returns, and int64 [W], each word's place in its window."""
     starts, ends = (

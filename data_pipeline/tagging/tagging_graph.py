@@ -68,7 +68,7 @@ def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 def encoder(
-    tokenizer: tokenization.BertTokenizer, *, max_seq_length: int, stride: int = 0
+    tokenizer: tokenization.Tokenizer, *, max_seq_length: int, stride: int = 0
 ) -> Callable[[tf.Tensor], WindowTensors]:
     """A function of words, string [B, W], "" being none, that cuts windows.
 
@@ -79,10 +79,8 @@ def encoder(
     def encode(words):
         with tf.device("CPU:0"):
             places = tf.where(words != "")  # [K, 2]
-            pieces = tokenizer.tokenize(tf.gather_nd(words, places))
-            found = sentence_windows.cut(
-                pieces, places[:, 0], tokenizer.unk_id, room, step
-            )
+            pieces = tokenizer.tokenize_words(tf.gather_nd(words, places))
+            found = sentence_windows.cut(pieces, places[:, 0], tokenizer, room, step)
             packed, columns = sentence_windows.pack(found, tokenizer, max_seq_length)
             return WindowTensors(
                 features=ragged.with_a_column(packing.pad(*packed)),

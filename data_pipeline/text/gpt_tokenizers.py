@@ -71,6 +71,36 @@ class Gpt2Tokenizer(_BytePairTokenizer):
     def __init__(self, vocab: Sequence[str], merges: Sequence[tuple[str, str]]):
         super().__init__(vocab, merges, False)
 
+    def tokenize_words(self, words: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
+        """Cuts words [W] as inside a text, with the space that stands before each."""
+        words = tf.convert_to_tensor(words, tf.string)
+        return self.tokenize(tf.strings.join([" ", words]))
+
+    knows_parts = True
+
+    def begins_part(self, ids: tf.Tensor) -> tf.Tensor:
+        """Which tokens, int32 [T], begin with a whole character; bool.
+
+        A space that is a token of its own belongs to what follows it.
+        """
+        spelled = self.token_bytes()
+        inner = [0x80 <= (token[:1] or b" ")[0] < 0xC0 for token in spelled]
+        is_space = tf.gather([token == b" " for token in spelled], ids)
+        after_space = tf.concat([[False], is_space], axis=0)[: tf.size(ids)]
+        return ~(tf.gather(inner, ids) | after_space)
+
+    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Words [W] as their tokens cut them, string [W, (parts)]."""
+        tokens = self.tokenize_words(texts)
+        begins = tf.cast(self.begins_part(tokens.values), tf.int64)
+        number = tf.cumsum(begins) - 1
+        spelled = tf.gather(self._spelled, tokens.values)
+        count = tf.reduce_sum(begins)
+        parts = tf.strings.unsorted_segment_join(spelled, number, count)
+        parts = tf.strings.regex_replace(parts, "^ ", "")
+        lengths = tf.reduce_sum(tokens.with_values(begins), axis=1)
+        return tf.RaggedTensor.from_row_lengths(parts, lengths)
+
     def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """The texts [B] of int32 ids [B, (S)]; what is not UTF-8 becomes U+FFFD."""
         with tf.device("CPU:0"):
@@ -163,6 +193,24 @@ class GptTokenizer(_BytePairTokenizer):
         if self._split is None:
             self._pairs.normalizer = normalizers.BertNormalizer(lowercase=True)
             self._pairs.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+
+    @property
+    def knows_parts(self) -> bool:
+        """True of the words that BERT's rules find as well."""
+        return self.words == HUGGING_FACE
+
+    def begins_part(self, ids: tf.Tensor) -> tf.Tensor:
+        """Which tokens, int32 [T], follow one that ends a word, or none; bool."""
+        ends = [
+            token.endswith(byte_pair_files.END_OF_WORD) or token == UNKNOWN
+            for token in self.vocab
+        ]
+        has_ended = tf.gather(ends, ids)
+        return tf.concat([[True], has_ended], axis=0)[: tf.size(ids)]
+
+    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """normalization.split_words, lower-cased."""
+        return normalization.split_words(texts, True)
 
     def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """The texts [B] of int32 ids [B, (S)]: words with a space between them."""

@@ -24,7 +24,7 @@ class Contexts(NamedTuple):
     ends: tf.Tensor  # int64 [sum of T], one past the last character of that part
 
 
-def tokenize(contexts, tokenizer: tokenization.BertTokenizer) -> Contexts:
+def tokenize(contexts, tokenizer: tokenization.Tokenizer) -> Contexts:
     """Tokenizes the words of contexts [B], and finds where each token comes from."""
     contexts = tf.strings.unicode_transcode(contexts, "UTF-8", "UTF-8", errors="ignore")
     rows = tf.strings.unicode_decode(tf.strings.join([contexts, " "]), "UTF-8")
@@ -37,7 +37,7 @@ def tokenize(contexts, tokenizer: tokenization.BertTokenizer) -> Contexts:
         tf.RaggedTensor.from_row_lengths(points[is_ink], word_ends - word_starts),
         "UTF-8",
     )
-    tokens = tokenizer.tokenize(words)  # [W, (T)]
+    tokens = tokenizer.tokenize_words(words)  # [W, (T)]
     begins, ends = _places(points, words, word_starts, word_ends, tokens, tokenizer)
     owner = tf.gather(rows.value_rowids(), word_starts)
     return Contexts(
@@ -74,8 +74,7 @@ def _places(points, words, word_starts, word_ends, tokens, tokenizer):
     base -= spelled_splits[:-1]
 
     word = tokens.value_rowids()  # [T], and so is all that follows
-    continues = [tokenization.is_continuation(token) for token in tokenizer.vocab]
-    begun = tf.cumsum(tf.cast(~tf.gather(continues, tokens.values), tf.int64))
+    begun = tf.cumsum(tf.cast(tokenizer.begins_part(tokens.values), tf.int64))
     part = begun - tf.gather(begun, tf.gather(tokens.row_starts(), word))
     is_known = tf.gather(is_known, word) & (part < tf.gather(parts.row_lengths(), word))
     part = tf.where(is_known, part + tf.gather(parts.row_starts(), word), 0)

@@ -123,6 +123,26 @@ class Tokenizer:
             return to_ids(texts[tf.newaxis]).values  # [S]
         return to_ids(texts)  # [B, (S)]
 
+    def tokenize_words(self, words: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
+        """Cuts words [W] that stand inside a text, each by itself."""
+        return self.tokenize(words)
+
+    @property
+    def knows_parts(self) -> bool:
+        """Whether `begins_part` and `split_words` say what a token stands for."""
+        return False
+
+    def begins_part(self, ids: tf.Tensor) -> tf.Tensor:
+        """Which tokens of words end to end, int32 [T], begin a part of a word; bool.
+
+        Parts are those that `split_words` finds.
+        """
+        raise NotImplementedError
+
+    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """The parts of words [W] as tokens spell them, string [W, (parts)]."""
+        raise NotImplementedError
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, special tokens included; ValueError as `ids_to_tokens`."""
         row = self._checked(ids)
@@ -228,6 +248,13 @@ class BertTokenizer(Tokenizer):
             return cls(vocab, do_lower_case, added)
         except ValueError as error:
             raise ValueError(f"{vocab_file}: {error}") from error
+
+    knows_parts = True
+
+    def begins_part(self, ids: tf.Tensor) -> tf.Tensor:
+        """Which tokens, int32 [T], do not continue a word; bool."""
+        continues = [is_continuation(token) for token in self.vocab]
+        return ~tf.gather(continues, ids)
 
     def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """normalization.split_words, where each added token is a word of its own."""

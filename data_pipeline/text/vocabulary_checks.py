@@ -83,6 +83,15 @@ def open_for_tasks(files: Any, *, checks_case: bool) -> tokenization.Tokenizer:
     return open_tokenizer(files, checks_case=checks_case).with_special_tokens()
 
 
+def check_exports(tokenizer: tokenization.Tokenizer, exports: bool) -> None:
+    """Raises ValueError where an export of texts cannot have their tokenizer."""
+    if exports and not tokenizer.in_graph:
+        raise ValueError(
+            "--do_export: an export takes raw text, and the tokenizer of GPT is no "
+            "TensorFlow operation; leave it out, or take BERT or GPT-2"
+        )
+
+
 def open_vocabulary(
     vocab_file: str, do_lower_case: bool = True, gpt_tokenizer: str | None = None
 ) -> tokenization.Tokenizer:
