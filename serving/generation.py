@@ -50,6 +50,8 @@ class TextGenerator(export.ServedModel):
         variables: Iterable[tf.Variable],
         spelling: Spelling | None,
     ):
+        # Traced once for all signatures; Autograph would convert the whole network.
+        write, score = (tf.function(f, autograph=False) for f in (write, score))
         functions = {
             "generate_ids": _ids_function(_writes_ids(write)),
             "score_ids": _ids_function(_scores_ids(score)),
@@ -80,12 +82,11 @@ def _text_functions(write, score, spelling):
         is_scored = _mask(pieces, found["num_tokens"]) > 0
         return {**found, "pieces": tf.where(is_scored, pieces, "")}
 
-    inputs = (("text", tf.string), ("seed", tf.int64), *_DRAWS)
-    specs = [tf.TensorSpec([None], dtype, name=name) for name, dtype in inputs]
+    text, draws = ("text", tf.string), (("seed", tf.int64), *_DRAWS)
     return {
-        "generate": export.text_function(write_texts, "text"),
-        "sample": tf.function(sample, input_signature=specs),
-        "score": export.text_function(score_texts, "text"),
+        "generate": _function(write_texts, [None], text),
+        "sample": _function(sample, [None], text, *draws),
+        "score": _function(score_texts, [None], text),
     }
 
 
@@ -122,11 +123,14 @@ def _padded(ids):
 
 def _ids_function(function):
     """A tf.function of ids and their mask, int32 [B, S], padded to the right."""
-    specs = [
-        tf.TensorSpec([None, None], tf.int32, name=name)
-        for name in (feature_names.INPUT_IDS, feature_names.INPUT_MASK)
-    ]
-    return tf.function(function, input_signature=specs)
+    names = (feature_names.INPUT_IDS, feature_names.INPUT_MASK)
+    return _function(function, [None, None], *((name, tf.int32) for name in names))
+
+
+def _function(function, shape, *inputs):
+    """A tf.function of inputs of this shape, each (name, dtype)."""
+    specs = [tf.TensorSpec(shape, dtype, name=name) for name, dtype in inputs]
+    return tf.function(function, input_signature=specs, autograph=False)
 
 
 def _mask(rows, lengths):
