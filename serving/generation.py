@@ -1,5 +1,6 @@
 """A left-to-right network as a SavedModel that writes and scores; for TF Serving."""
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -9,7 +10,8 @@ from contract import features as feature_names
 from serving import export
 
 # How the tokens of a text are drawn.
-_DRAWS = (("temperature", tf.float32), ("top_k", tf.int32), ("top_p", tf.float32))
+_DRAWS = {"temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32}
+_IDS, _LENGTHS = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)
 _NONE = -1  # among ids: no token
 
 
@@ -50,42 +52,57 @@ class TextGenerator(export.ServedModel):
         variables: Iterable[tf.Variable],
         spelling: Spelling | None,
     ):
+        # Traced once, however many signatures call them.
+        written = _traced(write, _IDS, _LENGTHS)
+        scored = _traced(score, _IDS, _IDS)
         functions = {
-            "generate_ids": _ids_function(_writes_ids(write)),
-            "score_ids": _ids_function(_scores_ids(score)),
+            "generate_ids": _ids_function(_writes_ids(written)),
+            "score_ids": _ids_function(functools.partial(_scores, scored)),
         }
         if spelling is not None:
-            functions |= _text_functions(write, score, spelling)
+            sampled = _traced(
+                lambda ids, lengths, seeds, *draws: write(
+                    ids, lengths, seeds, dict(zip(_DRAWS, draws, strict=True))
+                ),
+                *(_IDS, _LENGTHS, tf.int64, *_DRAWS.values()),
+            )
+            functions |= _text_functions(written, sampled, scored, spelling)
         default = functions.get("generate", functions["generate_ids"])
         super().__init__(variables, serving_default=default, **functions)
 
 
-def _text_functions(write, score, spelling):
-    def write_texts(texts, *draws):
-        prompts = spelling.encode(texts)
-        written = tf.ragged.boolean_mask(*write(*_padded(prompts), *draws))
-        return {
-            "generated": spelling.decode(prompts, written),
-            "num_tokens": tf.cast(written.row_lengths(), tf.int32),
-        }
+def _traced(function, *inputs):
+    """A concrete function of specs, or of [B] where these are types."""
+    specs = [
+        tf.TensorSpec([None], given) if isinstance(given, tf.DType) else given
+        for given in inputs
+    ]
+    traced = tf.function(function, input_signature=specs, autograph=False)
+    return traced.get_concrete_function()
 
-    def sample(texts, seeds, *values):
-        names = [name for name, _ in _DRAWS]
-        return write_texts(texts, seeds, dict(zip(names, values, strict=True)))
+
+def _text_functions(written, sampled, scored, spelling):
+    def write_texts(write, texts, *draws):
+        prompts = spelling.encode(texts)
+        ids = tf.ragged.boolean_mask(*write(*_padded(prompts), *draws))
+        return {
+            "generated": spelling.decode(prompts, ids),
+            "num_tokens": tf.cast(ids.row_lengths(), tf.int32),
+        }
 
     def score_texts(texts):
         ids, lengths = _padded(spelling.encode_scored(texts))
         pieces = tf.gather(tf.constant(spelling.tokens), ids[:, 1:])
-        found = _scores(score, ids, _mask(ids, lengths))
+        found = _scores(scored, ids, _mask(ids, lengths))
         is_scored = _mask(pieces, found["num_tokens"]) > 0
         return {**found, "pieces": tf.where(is_scored, pieces, "")}
 
-    inputs = (("text", tf.string), ("seed", tf.int64), *_DRAWS)
-    specs = [tf.TensorSpec([None], dtype, name=name) for name, dtype in inputs]
+    text, draws = {"text": tf.string}, {"seed": tf.int64, **_DRAWS}
+    of = functools.partial
     return {
-        "generate": export.text_function(write_texts, "text"),
-        "sample": tf.function(sample, input_signature=specs),
-        "score": export.text_function(score_texts, "text"),
+        "generate": _function(of(write_texts, written), [None], text),
+        "sample": _function(of(write_texts, sampled), [None], text | draws),
+        "score": _function(score_texts, [None], text),
     }
 
 
@@ -96,10 +113,6 @@ def _writes_ids(write):
         return {"generated_ids": found, "num_tokens": _count(is_text)}
 
     return of_ids
-
-
-def _scores_ids(score):
-    return lambda ids, mask: _scores(score, ids, mask)
 
 
 def _scores(score, ids, mask):
@@ -122,11 +135,14 @@ def _padded(ids):
 
 def _ids_function(function):
     """A tf.function of ids and their mask, int32 [B, S], padded to the right."""
-    specs = [
-        tf.TensorSpec([None, None], tf.int32, name=name)
-        for name in (feature_names.INPUT_IDS, feature_names.INPUT_MASK)
-    ]
-    return tf.function(function, input_signature=specs)
+    names = feature_names.INPUT_IDS, feature_names.INPUT_MASK
+    return _function(function, [None, None], dict.fromkeys(names, tf.int32))
+
+
+def _function(function, shape, inputs):
+    """A tf.function of inputs of this shape, {name: dtype}."""
+    specs = [tf.TensorSpec(shape, dtype, name=name) for name, dtype in inputs.items()]
+    return tf.function(function, input_signature=specs, autograph=False)
 
 
 def _mask(rows, lengths):

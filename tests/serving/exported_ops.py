@@ -10,18 +10,20 @@ from tensorflow.core.protobuf import saved_model_pb2
 _NAMES = """
     AddV2 All Any ArgMax AsString Assert AssignVariableOp BatchMatMulV2 BiasAdd
     BitwiseAnd BroadcastTo Cast ConcatV2 Const Cumsum DecodeRaw DenseBincount
-    DisableCopyOnRead Einsum Equal Erf Exp ExpandDims Fill FloorDiv FloorMod GatherNd
-    GatherV2 Greater GreaterEqual Identity If LeftShift Less LessEqual Log LogSoftmax
-    LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean
+    DisableCopyOnRead DivNoNan Einsum Equal Erf Exp ExpandDims Fill FloorDiv FloorMod
+    GatherNd GatherV2 Greater GreaterEqual Identity If LeftShift Less LessEqual Log
+    LogSoftmax LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean
     MergeV2Checkpoints Minimum Mul Neg NoOp NotEqual OneHot OnesLike Pack Pad
     PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange RaggedTensorToTensor
     Range Rank ReadVariableOp RealDiv ReduceJoin Relu Reshape RestoreV2 RightShift Rsqrt
     SaveV2 ScatterNd SegmentMin Select SelectV2 Shape ShardedFilename Sigmoid Size Slice
-    Softmax Split SplitV Sqrt Square SquaredDifference Squeeze StatefulPartitionedCall
-    StatelessIf StatelessWhile StaticRegexFullMatch StaticRegexReplace StopGradient
-    StridedSlice StringJoin StringLength StringLower StringSplitV2 Sub Substr Sum Tanh
-    TensorScatterUpdate Tile TopKV2 Transpose UnicodeDecode UnicodeEncode
-    UnicodeTranscode Unique Unpack UnsortedSegmentJoin UnsortedSegmentMax
+    Softmax SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt Square
+    SquaredDifference Squeeze StatefulPartitionedCall StatelessIf StatelessMultinomial
+    StatelessWhile StaticRegexFullMatch StaticRegexReplace StopGradient StridedSlice
+    StringJoin StringLength StringLower StringSplitV2 Sub Substr Sum Tanh
+    TensorListFromTensor TensorListGetItem TensorListReserve TensorListSetItem
+    TensorListStack TensorScatterUpdate Tile TopKV2 Transpose UnicodeDecode
+    UnicodeEncode UnicodeTranscode Unique Unpack UnsortedSegmentJoin UnsortedSegmentMax
     UnsortedSegmentMin UnsortedSegmentSum UpperBound VarHandleOp Where While ZerosLike
 """
 ALLOWED = set(_NAMES.split())

@@ -213,11 +213,13 @@ def scores() -> dict[str, Any]:
 
 def layout() -> dict[str, Any]:
     """Where the columns of a table are, by the names of tables.Layout."""
-    return {
+    found = {
         "file_format": FLAGS.score_format,
         "has_header": {"auto": None, "true": True, "false": False}[FLAGS.has_header],
         "text_a": FLAGS.text_a_column,
         "text_b": FLAGS.text_b_column,
         "label": FLAGS.label_column,
-        "choices": tuple(FLAGS.choice_columns),
     }
+    if FLAGS.choice_columns:
+        found["choices"] = tuple(FLAGS.choice_columns)
+    return found
