@@ -107,11 +107,12 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
 class GptAttention(layers.SelfAttention):
     """Attention whose query, key and value come from one kernel [1, D, 3 D]."""
 
+    map_names = ("query_key_value", "output_projection")
+
     def _make_maps(self):
         width = self.config.hidden_size
         self.query_key_value = convolution(self.config, 3 * width, "query_key_value")
         self.output_projection = convolution(self.config, width, "output")
-        return self.query_key_value, self.output_projection
 
     def project(self, hidden, queries):
         """Query [B, N, S, K], and key and value [B, N, T, K]."""

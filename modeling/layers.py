@@ -133,12 +133,13 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ("config", "site")
+    map_names = ("query", "key", "value", "output_projection")
 
     def __init__(self, config, site, **kwargs):
         super().__init__(autocast=False, **kwargs)  # the mask adder stays float32
         self.config = config
         self.site = site
-        self.maps = self._make_maps()
+        self._make_maps()
         self.joined = None  # by joined_weights
 
     def _make_maps(self):
@@ -147,11 +148,10 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
         self.key = dense(config, width, "key")
         self.value = dense(config, width, "value")
         self.output_projection = dense(config, width, "output")
-        return self.query, self.key, self.value, self.output_projection
 
     def build(self, input_shape, *_):
-        for layer in self.maps:
-            layer.build(input_shape)
+        for name in self.map_names:
+            getattr(self, name).build(input_shape)
 
     def _split_heads(self, x):
         heads = self.config.num_attention_heads
