@@ -47,9 +47,10 @@ from data_pipeline.classification import (
     tables,
 )
 from data_pipeline.text import vocabulary_checks
-from modeling import distillation, heads, losses, models, token_heads
+from modeling import heads, losses, models, token_heads
 from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
 from modeling.inspection import attribution
+from modeling.objectives import distillation
 from modeling.operations import joined_weights, sequences
 from reports import examined, pictures, run_report
 from serving import export, formats

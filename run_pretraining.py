@@ -42,9 +42,10 @@ import keras
 from data_pipeline.extraction import embedding_graph
 from data_pipeline.pretraining import cloze_graph, cloze_table, masking, record_sets
 from data_pipeline.text import vocabulary_checks
-from modeling import losses, models
+from modeling import models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.inspection import vectors
+from modeling.objectives import token_losses
 from modeling.operations import joined_weights
 from reports import run_report
 from serving import export
@@ -109,7 +110,7 @@ def masked_lm(config, tokenizer, files):
     masks = pretraining_flags.masking_identity(records.mask)
     return dataclasses.replace(
         task,
-        objective=losses.pretraining(records.train.sentence_task != "none"),
+        objective=token_losses.pretraining(records.train.sentence_task != "none"),
         identity={"data": records.digest(), **masks},
         shown=best_words if tokenizer else None,
         show=functools.partial(blanks, tokenizer),
@@ -128,7 +129,7 @@ def left_to_right(config, tokenizer, files):
     return dataclasses.replace(
         common_task(models.LanguageModel, config, tokenizer, records),
         kind="text-generation",
-        objective=losses.next_token(),
+        objective=token_losses.next_token(),
         score=functools.partial(text_scores, records.held_out),
         identity={"data": records.digest(), "objective": FLAGS.objective},
     )

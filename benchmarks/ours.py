@@ -20,16 +20,17 @@ from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
+from modeling.objectives import token_losses
 from serving import formats
 from training import steps
 from training.optimization import loss_scale, optimizer
 
 OBJECTIVES = {
     "classifier": lambda: losses.classifier("classification"),
-    "pretraining": losses.pretraining,
+    "pretraining": token_losses.pretraining,
     "tagger": losses.tagger,
     "span": losses.span,
-    "language_model": losses.next_token,
+    "language_model": token_losses.next_token,
 }
 # Of the environment, deciding on kernels, threads and the allocator.
 VARIABLES = ("TF_ENABLE_", "TF_DISABLE_", "TF_CPU_", "TF_NUM_", "TF_XLA_", "TF_ONEDNN_")

@@ -13,7 +13,6 @@ from keras import ops
 
 # Problem types with one right class of several: a softmax.
 ONE_OF_SEVERAL = ("classification", "choice")
-MASKED_LM_EPSILON = 1e-5  # for a batch without predictions; run_pretraining.py
 
 
 class Objective(NamedTuple):
@@ -132,72 +131,6 @@ def tagger():
         return {"tagger_loss": ops.sum(losses)}
 
     return Objective(counts, totals)
-
-
-def pretraining(has_sentence_task=True):
-    """Masked-LM loss plus next-sentence loss (run_pretraining.py), and accuracies.
-
-    Without `has_sentence_task` neither next_sentence_labels nor next_sentence_logits is
-    read.
-
-    Features: masked_lm_ids [B, P] int, masked_lm_weights [B, P] float,
-    next_sentence_labels [B] or [B, 1] int. Outputs: masked_lm_logits [B, P, V],
-    next_sentence_logits [B, 2].
-    """
-
-    def counts(features):
-        words = ops.sum(features["masked_lm_weights"]) + MASKED_LM_EPSILON
-        if not has_sentence_task:
-            return {"masked_lm_loss": words}
-        sentences = ops.cast(ops.size(features["next_sentence_labels"]), "float32")
-        return {"masked_lm_loss": words, "next_sentence_loss": sentences}
-
-    def totals(features, outputs):
-        words = cross_entropy(outputs["masked_lm_logits"], features["masked_lm_ids"])
-        words = ops.sum(words * features["masked_lm_weights"])
-        if not has_sentence_task:
-            return {"masked_lm_loss": words}
-        labels = ops.reshape(features["next_sentence_labels"], (-1,))  # [B]
-        order = cross_entropy(outputs["next_sentence_logits"], labels)  # [B]
-        return {"masked_lm_loss": words, "next_sentence_loss": ops.sum(order)}
-
-    def metrics(features, outputs):
-        weights = features["masked_lm_weights"]
-        right = is_best(outputs["masked_lm_logits"], features["masked_lm_ids"])
-        words = (ops.sum(right * weights), ops.sum(weights))
-        if not has_sentence_task:
-            return {"masked_lm_accuracy": words}
-        labels = ops.reshape(features["next_sentence_labels"], (-1,))  # [B]
-        right = is_best(outputs["next_sentence_logits"], labels)
-        order = (ops.sum(right), ops.cast(ops.size(labels), "float32"))
-        return {"masked_lm_accuracy": words, "next_sentence_accuracy": order}
-
-    return Objective(counts, totals, metrics)
-
-
-def next_token():
-    """Mean cross-entropy of each token but the first, given those before it (GPT).
-
-    Features: input_mask [B, S]. Outputs: next_token_losses and next_token_hits
-    [B, S - 1], of models.LanguageModel.
-    """
-
-    def weights(features):
-        return ops.cast(features["input_mask"][:, 1:], "float32")  # [B, S - 1]
-
-    def counts(features):
-        return {"next_token_loss": ops.sum(weights(features))}
-
-    def totals(features, outputs):
-        losses = outputs["next_token_losses"] * weights(features)
-        return {"next_token_loss": ops.sum(losses)}
-
-    def metrics(features, outputs):
-        real = weights(features)
-        right = ops.sum(outputs["next_token_hits"] * real)
-        return {"next_token_accuracy": (right, ops.sum(real))}
-
-    return Objective(counts, totals, metrics)
 
 
 def is_best(logits, labels):

@@ -77,6 +77,7 @@ ARROWS = {
     "modeling.operations": set(),
     "modeling.checkpoints": {"modeling"},
     "modeling.inspection": {"modeling", "modeling.operations"},
+    "modeling.objectives": {"modeling"},
     "reports": {"reports.measures", "reports.pages"},
     "reports.measures": set(),
     "reports.pages": {"reports.measures"},

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import losses
+from modeling.objectives import token_losses
 
 LOGITS = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]], np.float32)
 
@@ -144,7 +145,7 @@ def test_pretraining_weighs_words_and_not_sentences(shape):
         "masked_lm_logits": np.stack([LOGITS, LOGITS]),
         "next_sentence_logits": LOGITS[:, :2],
     }
-    parts = total_and_count(losses.pretraining(), features, outputs)
+    parts = total_and_count(token_losses.pretraining(), features, outputs)
     rows = LOGITS.tolist()
     words = xent(rows[0], 1) + xent(rows[1], 2) + xent(rows[0], 0)
     order = xent(rows[0][:2], 1) + xent(rows[1][:2], 0)
@@ -169,7 +170,7 @@ def pretraining_batch():
 
 def test_accuracies_count_what_is_weighed():
     features, outputs = pretraining_batch()
-    found = losses.pretraining().metrics(features, outputs)
+    found = token_losses.pretraining().metrics(features, outputs)
     numbers = {name: (float(a), float(b)) for name, (a, b) in found.items()}
     # Words: 1 for 1, 2 for 2, 1 for 2, and a fourth without weight. Order: 1, 0.
     assert numbers == {
@@ -181,7 +182,7 @@ def test_accuracies_count_what_is_weighed():
 
 def test_without_a_sentence_task_only_words_count():
     features, outputs = pretraining_batch()
-    with_both, words_alone = losses.pretraining(), losses.pretraining(False)
+    with_both, words_alone = token_losses.pretraining(), token_losses.pretraining(False)
     both = total_and_count(with_both, features, outputs)
     metrics = with_both.metrics(features, outputs)
     for part in (features, outputs):
@@ -204,10 +205,10 @@ def test_a_batch_without_predictions_has_a_finite_loss():
         "masked_lm_logits": LOGITS[None],
         "next_sentence_logits": LOGITS[:1, :2],
     }
-    parts = total_and_count(losses.pretraining(), features, outputs)
+    parts = total_and_count(token_losses.pretraining(), features, outputs)
     total, count = parts["masked_lm_loss"]
     assert total / count == 0.0
-    assert count == pytest.approx(losses.MASKED_LM_EPSILON)
+    assert count == pytest.approx(token_losses.MASKED_LM_EPSILON)
 
 
 def test_totals_and_counts_of_halves_add_up():
@@ -232,7 +233,7 @@ def test_next_tokens_count_where_they_are_real():
         "next_token_hits": np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 1.0]]),
     }
     outputs = {name: value.astype(np.float32) for name, value in outputs.items()}
-    objective = losses.next_token()
+    objective = token_losses.next_token()
     found = total_and_count(objective, features, outputs)
     assert found == {"next_token_loss": (4.5, 3.0)}
     right, count = objective.metrics(features, outputs)["next_token_accuracy"]

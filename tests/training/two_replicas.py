@@ -19,6 +19,7 @@ from data_pipeline.examples import batching, packing
 from data_pipeline.pretraining import record_batches, record_checks
 from modeling import config, heads, losses, models
 from modeling.checkpoints import google
+from modeling.objectives import token_losses
 from tests import tiny
 from training import steps
 from training.distribution import devices
@@ -90,7 +91,7 @@ def pretrained_weights(strategy):
     model, _, results, _ = trained(
         strategy,
         lambda: models.BertPretrainer(CONFIG),
-        losses.pretraining(),
+        token_losses.pretraining(),
         pretraining_batches(),
         [rate(step) for step in range(NUM_STEPS)],
         micro_batches=1 if replicas == 1 else BATCH_SIZE // replicas,
@@ -248,7 +249,7 @@ def scores_of_records(strategy, directory):
     )
     scores = evaluation.objective_scores(
         steps.evaluate_function(
-            model, losses.pretraining(), strategy, jit_compile=False
+            model, token_losses.pretraining(), strategy, jit_compile=False
         ),
         functools.partial(record_batches.evaluation_batches, source, 4, 6, None),
         6,

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import losses
+from modeling.objectives import token_losses
 from training import steps
 from training.optimization import accumulation, gradients, loss_scale, optimizer
 
@@ -60,7 +61,7 @@ def assert_equal_runs(run, other):
 @pytest.fixture(scope="module")
 def whole(build_pretrainer, pretraining_features):
     model = build_pretrainer()
-    return train(model, losses.pretraining(), pretraining_features, 1)
+    return train(model, token_losses.pretraining(), pretraining_features, 1)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,10 @@ def test_parts_of_a_batch_are_the_batch(
     build_pretrainer, pretraining_features, whole, micro_batches
 ):
     parts = train(
-        build_pretrainer(), losses.pretraining(), pretraining_features, micro_batches
+        build_pretrainer(),
+        token_losses.pretraining(),
+        pretraining_features,
+        micro_batches,
     )
     assert_equal_runs(whole, parts)
     assert parts[0]["examples"] == 3 * 8 and parts[0]["tokens"] == 3 * 48
@@ -85,7 +89,9 @@ def test_parts_of_a_batch_are_the_batch(
 def test_first_step_is_equal_to_rounding(build_pretrainer, pretraining_features):
     """Before Adam, which divides by small roots, has made anything larger."""
     (one, _), (four, _) = (
-        train(build_pretrainer(), losses.pretraining(), pretraining_features, k, 1)
+        train(
+            build_pretrainer(), token_losses.pretraining(), pretraining_features, k, 1
+        )
         for k in (1, 4)
     )
     for name, value in one.items():
@@ -96,7 +102,7 @@ def test_losses_divided_by_the_count_of_a_part_are_told_apart(
     build_pretrainer, pretraining_features, whole
 ):
     """The twin: what many implementations of accumulation do."""
-    objective = losses.pretraining()
+    objective = token_losses.pretraining()
 
     def mean_of_means(features, outputs):
         counts = objective.counts(features)

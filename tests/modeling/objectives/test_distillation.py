@@ -6,7 +6,8 @@
 import numpy as np
 import pytest
 
-from modeling import distillation, losses
+from modeling import losses
+from modeling.objectives import distillation
 
 LOGITS = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0], [2.0, 0.1, 0.2]], np.float32)
 TEACHER = np.array([[3.0, 1.0, -2.0], [0.5, 0.0, 4.0], [-1.0, 6.0, 0.0]], np.float32)
