@@ -11,7 +11,13 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
 from contract import file_names
-from data_pipeline.text import byte_pair_files, byte_pair_graph, gpt_words, tokenization
+from data_pipeline.text import (
+    byte_pair_files,
+    byte_pair_graph,
+    gpt_words,
+    normalization,
+    tokenization,
+)
 
 # What GPT's fine-tuning puts around texts, in the order of their ids.
 START, DELIMITER, END = "_start_", "_delimiter_", "_classify_"
@@ -143,7 +149,8 @@ class Gpt2Tokenizer(_BytePairTokenizer):
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
-            return byte_pair_graph.tokenize(texts, self._table)
+            found = byte_pair_graph.tokenize(texts, self._table)
+            return found.with_row_splits_dtype(tf.int64)
 
 
 class GptTokenizer(_BytePairTokenizer):
