@@ -267,7 +267,7 @@ def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
 def _open(directory, max_seq_length, do_lower_case):
     found = pretrained.locate(directory, "directory")
     files = model_flags.files_found(found, do_lower_case)
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=True)
+    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=True)
     config = pretrained.open_config(files, tokenizer.vocab_size, max_seq_length)
     return found.checkpoint, tokenizer, config
 
