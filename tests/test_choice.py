@@ -2,11 +2,13 @@
 
 import json
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import bert
+from data_pipeline.examples import keras_batches
 from serving import predictor, streaming
 from tests import parsed_records, resumed_runs, tiny, tiny_gpt
 
@@ -311,3 +313,22 @@ def test_gpt_2_chooses_from_text_to_served_text(shared_file, table_dir, tmp_path
     assert loaded.tokenizer.ids_to_tokens(ids[0, 0]) == [
         *("_start_", "a", "_delimiter_", "b", "_classify_")
     ]
+
+
+@pytest.mark.slow
+def test_python_learns_a_choice(model_dir, table_dir):
+    files = {split: f"{table_dir}/{split}.tsv" for split in ("train", "dev")}
+    columns = {"text_a": "text", "choices": CHOICES}
+    loaded, data = bert.classifier(
+        model_dir, files, columns=columns, max_seq_length=LENGTH
+    )
+    assert loaded.classes.problem_type == "choice"
+    batches = keras_batches.training(data.examples("train"), 8)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    rate = keras.optimizers.Adam(3e-3)
+    loaded.model.compile(optimizer=rate, loss={"logits": loss})
+    pairs = batches.map(lambda batch, labels: (batch, {"logits": labels}))
+    loaded.model.fit(pairs, epochs=12, verbose=0, shuffle=False)
+    answers = [["great a", "awful the", "okay it"], ["awful a", "okay it", "great sea"]]
+    found = loaded.predict(["a film", "the shop"], choices=answers)
+    assert [row["label"] for row in found] == ["one", "three"]
