@@ -326,9 +326,8 @@ def test_python_learns_a_choice(model_dir, table_dir):
     batches = keras_batches.training(data.examples("train"), 8)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     rate = keras.optimizers.Adam(3e-3)
-    loaded.model.compile(optimizer=rate, loss={"logits": loss})
-    pairs = batches.map(lambda batch, labels: (batch, {"logits": labels}))
-    loaded.model.fit(pairs, epochs=12, verbose=0, shuffle=False)
+    loaded.model.compile(optimizer=rate, loss=loss)
+    loaded.model.fit(batches, epochs=12, verbose=0, shuffle=False)
     answers = [["great a", "awful the", "okay it"], ["awful a", "okay it", "great sea"]]
     found = loaded.predict(["a film", "the shop"], choices=answers)
     assert [row["label"] for row in found] == ["one", "three"]
