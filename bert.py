@@ -267,19 +267,27 @@ def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
 def _open(directory, max_seq_length, do_lower_case):
     found = pretrained.locate(directory, "directory")
     files = model_flags.files_found(found, do_lower_case)
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=True)
+    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=True)
     config = pretrained.open_config(files, tokenizer.vocab_size, max_seq_length)
     return found.checkpoint, tokenizer, config
 
 
 def _with_new_head(opened, classes, max_seq_length):
     path, tokenizer, config = opened
-    is_tagger = not isinstance(classes, label_sets.LabelSet)
-    num_classes = len(classes.names) or 1  # a regression has no names
-    kind = "tagger" if is_tagger else "classifier"
-    model = models.build(kind, num_classes, config)
+    if isinstance(classes, label_sets.LabelSet):
+        num_outputs, settings = classes.num_outputs, _reading(classes)
+        model = models.build("classifier", num_outputs, config, **settings)
+    else:
+        model = models.build("tagger", len(classes.names), config)
     report = checkpoint.load(model, path)
     return _loaded(model, tokenizer, classes, max_seq_length, report)
+
+
+def _reading(classes):
+    """How a classifier with these classes reads the sequences of an example."""
+    if not isinstance(classes, label_sets.LabelSet):
+        return {}
+    return {"sequences": sequences.kind(classes.problem_type, classes.pair_input)}
 
 
 def _with_its_head(opened, head, max_seq_length):
@@ -289,14 +297,11 @@ def _with_its_head(opened, head, max_seq_length):
     found, num_classes = conversion.find_head(file, config, asked)
     if head == "auto" and found == "pretraining":
         found = "none"
-    classes, settings = None, {}
+    classes = None
     if num_classes:
         tell = functools.partial(hugging_face.labels_in, config, num_classes)
         classes = label_maps.of_head(found, label_map, num_classes, tell)
-    if isinstance(classes, label_sets.LabelSet):
-        told = classes.problem_type, classes.pair_input
-        settings["sequences"] = sequences.kind(*told)
-    read = conversion.read(path, config, found, **settings)
+    read = conversion.read(path, config, found, **_reading(classes))
     return _loaded(read.model, tokenizer, classes, max_seq_length, read.report)
 
 

@@ -54,12 +54,14 @@ def prepare():
     strategy = run_flags.set_up(*ACTIONS)
     squad_flags.check_files()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
+    vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
+    squad_flags.check_network(config, tokenizer)
     choice = answer_choice.Settings(
         do_lower_case=tokenizer.do_lower_case,
         split_words=tokenizer.split_words,
-        **squad_flags.answer_settings(),
+        **squad_flags.answer_settings(config.network),
     )
     splits = run_flags.wanted_splits()
     data = {}

@@ -1,16 +1,16 @@
 """run_classifier.py where an example is several sequences, from end to end."""
 
 import json
-import shutil
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import bert
-from modeling import gpt_config
+from data_pipeline.examples import keras_batches
 from serving import predictor, streaming
-from tests import parsed_records, resumed_runs, tiny
+from tests import parsed_records, resumed_runs, tiny, tiny_gpt
 
 CHOICES = ("one", "two", "three")
 LENGTH = 16
@@ -282,24 +282,10 @@ def test_a_left_to_right_bert_learns_its_language_as_well(
 NAMES = ("loss", "classifier_loss", "lm_loss")
 
 
-def gpt_2(directory, vocab_file):
-    """A small GPT-2 with random weights, and the vocabulary beside a recorded one."""
-    directory.mkdir()
-    for name in ("encoder.json", "vocab.bpe"):
-        shutil.copy(vocab_file.parent / name, directory / name)
-    config = gpt_config.GptConfig(
-        **{"vocab_size": len(json.loads(vocab_file.read_text())), "norm_first": True},
-        **{"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
-        **{"intermediate_size": 64, "max_position_embeddings": 64},
-    )
-    (directory / "config.json").write_text(json.dumps(config.to_dict()))
-    return directory
-
-
 @pytest.mark.slow
 def test_gpt_2_chooses_from_text_to_served_text(shared_file, table_dir, tmp_path):
     vocab_file = shared_file("golden/gpt2/tiny_model/encoder.json")
-    model = gpt_2(tmp_path / "model", vocab_file)
+    model = tiny_gpt.write(tmp_path / "model", vocab_file)
     flags = [
         f"--bert_config_file={model}/config.json",
         f"--vocab_file={model}/encoder.json",
@@ -327,3 +313,21 @@ def test_gpt_2_chooses_from_text_to_served_text(shared_file, table_dir, tmp_path
     assert loaded.tokenizer.ids_to_tokens(ids[0, 0]) == [
         *("_start_", "a", "_delimiter_", "b", "_classify_")
     ]
+
+
+@pytest.mark.slow
+def test_python_learns_a_choice(model_dir, table_dir):
+    files = {split: f"{table_dir}/{split}.tsv" for split in ("train", "dev")}
+    columns = {"text_a": "text", "choices": CHOICES}
+    loaded, data = bert.classifier(
+        model_dir, files, columns=columns, max_seq_length=LENGTH
+    )
+    assert loaded.classes.problem_type == "choice"
+    batches = keras_batches.training(data.examples("train"), 8)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    rate = keras.optimizers.Adam(3e-3)
+    loaded.model.compile(optimizer=rate, loss=loss)
+    loaded.model.fit(batches, epochs=12, verbose=0, shuffle=False)
+    answers = [["great a", "awful the", "okay it"], ["awful a", "okay it", "great sea"]]
+    found = loaded.predict(["a film", "the shop"], choices=answers)
+    assert [row["label"] for row in found] == ["one", "three"]

@@ -1,42 +1,32 @@
-"""A GPT-2 of two layers x 32 on single bytes, as --pretrained takes it."""
+"""A small GPT-2 without weights, for scripts that run from end to end."""
 
-import pathlib
+import json
+import shutil
 
-
-def tokenizer():
-    """One token for each byte, and the one that ends texts."""
-    from data_pipeline.text import gpt_tokenizers
-
-    vocab = [*gpt_tokenizers.BYTE_CHARS, gpt_tokenizers.END_OF_TEXT]
-    return gpt_tokenizers.Gpt2Tokenizer(vocab, [])
+from modeling import gpt_config
 
 
-def write_model(directory, **changes):
-    """Random weights that write no repetitions of one token."""
-    import keras
-    import numpy as np
-
-    from modeling import gpt_config, models
-    from modeling.checkpoints import google, pretrained
-
-    shape = {
-        "vocab_size": 257,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-        "max_position_embeddings": 48,
-        "initializer_range": 0.3,
-    }
-    config = gpt_config.GptConfig(norm_first=True, **(shape | changes))
-    keras.utils.set_random_seed(7)
-    model = models.LanguageModel(config)
-    model.build()
-    table = model.network.embeddings.position_embeddings
-    table.assign(np.random.default_rng(0).normal(size=table.shape))
-    directory = pathlib.Path(directory)
-    directory.mkdir(parents=True)
-    for name, text in pretrained.files(config, tokenizer()).items():
-        (directory / name).write_text(text, encoding="utf-8")
-    google.save(directory / "model.ckpt", model)
+def write(directory, vocab_file):
+    """config.json, and the files of a vocabulary like GPT-2's encoder.json."""
+    directory.mkdir()
+    for name in ("encoder.json", "vocab.bpe"):
+        shutil.copy(vocab_file.parent / name, directory / name)
+    config = gpt_config.GptConfig(
+        vocab_size=len(json.loads(vocab_file.read_text("utf-8"))),
+        norm_first=True,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    (directory / "config.json").write_text(json.dumps(config.to_dict()))
     return directory
+
+
+def flags(directory):
+    """What names the files; there is no checkpoint."""
+    return [
+        f"--bert_config_file={directory}/config.json",
+        f"--vocab_file={directory}/encoder.json",
+    ]

@@ -149,7 +149,8 @@ class Gpt2Tokenizer(_BytePairTokenizer):
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
-            return byte_pair_graph.tokenize(texts, self._table)
+            found = byte_pair_graph.tokenize(texts, self._table)
+            return found.with_row_splits_dtype(tf.int64)
 
 
 class GptTokenizer(_BytePairTokenizer):

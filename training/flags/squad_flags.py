@@ -58,14 +58,35 @@ def limits() -> dict[str, int]:
     return {name: getattr(FLAGS, name) for name in names}
 
 
-def answer_settings() -> dict[str, Any]:
-    """How answers are chosen, but for the case of the model."""
+def check_network(config: Any, tokenizer: Any) -> None:
+    """Raises ValueError where questions cannot be asked of a network."""
+    if not tokenizer.knows_parts:
+        raise ValueError(
+            "--gpt_tokenizer=original changes a text in ways that do not tell which "
+            "characters a token stands for, and answers are cut from the text; take "
+            "--gpt_tokenizer=hugging_face, or GPT-2 or BERT"
+        )
+    if config.is_left_to_right and FLAGS.version_2_with_negative:
+        raise ValueError(
+            "--version_2_with_negative scores 'no answer' at the first token, which "
+            "sees nothing in a network that reads from left to right; leave it out"
+        )
+    is_asked = FLAGS["answer_aligner"].present and FLAGS.answer_aligner == "original"
+    if config.network != "bert" and is_asked:
+        raise ValueError(
+            "--answer_aligner=original searches the text for word pieces, which GPT "
+            "has not; leave it out"
+        )
+
+
+def answer_settings(network: str) -> dict[str, Any]:
+    """How answers are chosen, but for the case of the model; `network` is its kind."""
     return {
         "n_best_size": FLAGS.n_best_size,
         "max_answer_length": FLAGS.max_answer_length,
         "version_2_with_negative": FLAGS.version_2_with_negative,
         "null_score_diff_threshold": FLAGS.null_score_diff_threshold,
-        "aligner": FLAGS.answer_aligner,
+        "aligner": FLAGS.answer_aligner if network == "bert" else "words",
     }
 
 

@@ -371,3 +371,55 @@ def test_gpt_refuses_to_be_part_of_a_graph(shared_dir):
     assert not tokenizer.in_graph
     with pytest.raises(ValueError, match="finds words in Python, so no graph can"):
         tf.function(tokenizer.tokenize, autograph=False)(tf.constant(["a"]))
+
+
+# Words, and the parts of them that tokens stand for.
+
+
+def parts_of(tokenizer, words):
+    """[[(part, its tokens)]] of words, by begins_part and split_words."""
+    tokens = tokenizer.tokenize_words(words)
+    begins = tokenizer.begins_part(tokens.values)
+    found = []
+    for row, flags in zip(
+        tokens.to_list(), tokens.with_values(begins).to_list(), strict=True
+    ):
+        groups = []
+        for token, flag in zip(tokenizer.ids_to_tokens(row), flags, strict=True):
+            groups.append([token]) if flag else groups[-1].append(token)
+        found.append(groups)
+    spelled = tokenizer.split_words(tf.constant(words)).to_list()
+    return [
+        [(part.decode(), group) for part, group in zip(*row, strict=True)]
+        for row in zip(spelled, found, strict=True)
+    ]
+
+
+def test_parts_of_gpt2_are_tokens_of_whole_characters():
+    """Of bytes alone: a space is of what follows, a character of its first byte."""
+    tokenizer = gpt_tokenizers.Gpt2Tokenizer(
+        [*gpt_tokenizers.BYTE_CHARS, "ab"], [("a", "b")]
+    )
+    space, first, second = (gpt_tokenizers.BYTE_CHARS[b] for b in (32, 0xC3, 0xA9))
+    assert parts_of(tokenizer, ["(é)", "abc"]) == [
+        [("(", [space, "("]), ("é", [first, second]), (")", [")"])],
+        [("ab", [space, "ab"]), ("c", ["c"])],
+    ]
+
+
+def test_words_of_gpt2_are_cut_as_inside_a_text(gpt2):
+    words = ["Mira", "moved", "to", "Zürich", "(1895)."]
+    joined = gpt2.tokenize([" " + " ".join(words)])
+    apart = gpt2.tokenize_words(words)
+    assert apart.values.numpy().tolist() == joined.values.numpy().tolist()
+    assert apart.row_splits.dtype == tf.int64
+    assert apart.to_list()[1] != gpt2.tokenize(["moved"]).to_list()[0]  # the twin
+    assert ["".join(part for part, _ in row) for row in parts_of(gpt2, words)] == words
+
+
+def test_parts_of_gpt_end_where_its_words_end(gpt_file):
+    tokenizer = OPEN(gpt_file)
+    (row,) = parts_of(tokenizer, ["Unbelievably,"])
+    assert [part for part, _ in row] == ["unbelievably", ","]
+    assert all(tokens[-1].endswith("</w>") for _, tokens in row)
+    assert len(row[0][1]) > 1 and tokenizer.knows_parts
