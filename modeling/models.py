@@ -33,10 +33,16 @@ class BertModel(keras_configs.Configured, keras.Model):
         super().__init__(**kwargs)
         self.config = config
         self.recompute = recompute
-        kind = NETWORKS[config.network]
-        self.network = kind(config, recompute, name=config.network)
+        # Keras' files call a part by its attribute, so this one is `bert` or `gpt`.
+        kind, name = NETWORKS[config.network], config.network
+        setattr(self, name, kind(config, recompute, name=name))
         # Only `fit` draws from it; the training loop passes seeds of its own.
         self._seeds = keras.random.SeedGenerator(seed=0, name="fit_seed")
+
+    @property
+    def network(self):
+        """The network alone, whichever it is."""
+        return getattr(self, self.config.network)
 
     def build(self, input_shape=None):
         """Creates every variable; input shapes do not matter."""

@@ -3,6 +3,7 @@
 import dataclasses
 import zipfile
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -85,6 +86,39 @@ def test_checkpoint_loads_keras_files(tiny_config, tmp_path, name):
     report = checkpoint.load(tagger, tmp_path)
     assert report.missing == ("output_weights", "output_bias")
     assert report.unused == ("classifier/logits/bias", "classifier/logits/kernel")
+
+
+# Where the first files have their arrays, beside the head; so that they stay readable.
+PLACES = {
+    "bert/embeddings/vars": 3,
+    "bert/embeddings/norm/vars": 2,
+    **{
+        f"bert/blocks/encoder_block{number}/{part}/vars": 2
+        for number in ("", "_1")
+        for part in (
+            *("attention/query", "attention/key", "attention/value"),
+            *("attention/output_projection", "attention_norm"),
+            *("ffn_in", "ffn_out", "ffn_norm"),
+        )
+    },
+    "bert/pooler/vars": 2,
+    "classifier/logits/vars": 2,
+}
+
+
+def test_arrays_lie_where_they_always_did(tiny_config, tmp_path):
+    path = f"{tmp_path}/m.weights.h5"
+    keras_files.save(models.build("classifier", 3, tiny_config), path)
+    found = {}
+
+    def count(name, held):
+        if isinstance(held, h5py.Dataset):
+            place = name.rsplit("/", 1)[0]
+            found[place] = found.get(place, 0) + 1
+
+    with h5py.File(path) as file:
+        file.visititems(count)
+    assert found == PLACES
 
 
 def test_weights_need_a_config_that_fits(tiny_config, tmp_path):
