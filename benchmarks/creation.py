@@ -38,7 +38,9 @@ def memory(process):
 def run(directory, watches_memory=False):
     """One run of the script: the figures that it prints, and most_memory in bytes."""
     script = ROOT / "create_pretraining_data.py"
-    names = ("input_file", "vocab_file", "dupe_factor", "max_seq_length", "num_workers")
+    names = ["input_file", "vocab_file", "max_seq_length", "num_workers", "objective"]
+    if FLAGS.objective == "masked_lm":
+        names.append("dupe_factor")
     arguments = [f"--{name}={FLAGS[name].value}" for name in names]
     process = psutil.Popen(
         [sys.executable, script, *arguments, f"--output_file={directory}/x.tfrecord"],
@@ -80,7 +82,8 @@ def main(_):
 if __name__ == "__main__":
     flags.DEFINE_string("input_file", None, "Text files, as for the script.")
     flags.DEFINE_string("vocab_file", None, "The vocabulary.")
-    flags.DEFINE_integer("dupe_factor", 5, "Times the text is used.")
+    flags.DEFINE_string("objective", "masked_lm", "Or left_to_right.")
+    flags.DEFINE_integer("dupe_factor", 5, "Times the text is used, masked.")
     flags.DEFINE_integer("max_seq_length", 128, "Tokens a sequence.")
     flags.DEFINE_integer("num_workers", 0, "Processes, 0 for one a core.")
     flags.DEFINE_integer("rounds", 3, "Runs.")

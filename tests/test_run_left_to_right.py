@@ -13,7 +13,7 @@ from data_pipeline.pretraining import record_metadata
 from modeling import config as config_lib
 from modeling import models
 from modeling.checkpoints import checkpoint
-from tests import resumed_runs, tiny
+from tests import resumed_runs, tiny, whole_runs
 
 HELD_OUT, NUM_WORDS, NUM_BYTES = 14, 90, 500
 BRIEF = (
@@ -142,6 +142,24 @@ def test_next_words_are_learned(model_dir, records_dir, tmp_path):
     found = tiny.eval_results(tmp_path)
     assert found["next_token_accuracy"] > 0.6
     assert found["perplexity"] < 5  # of 43 tokens
+
+
+@pytest.mark.slow
+def test_parts_of_a_batch_add_up(records_dir, tmp_path):
+    """Without dropout; a part counts its own tokens, and the loss is of all."""
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    changes = {"num_hidden_layers": 1, "hidden_act": "relu", "attention": "causal"}
+    model = tiny.write_model(tmp_path / "model", **changes, **still)
+    for parts in (1, 4):
+        flags_ = arguments(model, records_dir, tmp_path / str(parts))
+        more = (f"--gradient_accumulation_steps={parts}", "--num_train_steps=3")
+        done = tiny.run_script("run_pretraining", *flags_, *more)
+        assert done.code == 0, done.err
+    one, four = (whole_runs.variables(tmp_path / str(n), 3) for n in (1, 4))
+    assert whole_runs.largest_difference(one, four) < 1e-5
+    start = whole_runs.initial_variables(model)
+    name = "bert/embeddings/word_embeddings"
+    assert np.abs(one[name] - start[name]).max() > 1e-4
 
 
 BAD_INPUT = {
