@@ -12,7 +12,7 @@ import time
 
 from absl import flags
 
-from training.flags import command_line, pretraining_flags
+from training.flags import command_line, model_flags, pretraining_flags
 
 FLAGS = flags.FLAGS
 
@@ -29,6 +29,7 @@ def define_flags():
         flags.DEFINE_bool(
             "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
         )
+        model_flags.define_gpt_tokenizer()
     pretraining_flags.define_creation()
     _define_processes()
     flags.mark_flags_as_required(["input_file", "output_file", "vocab_file"])
@@ -113,7 +114,7 @@ def output_files(inputs):
 def prepare():
     pretraining_flags.check_creation()
     files = byte_ranges.find_files(FLAGS.input_file)
-    tokenizer = vocabulary_checks.open_vocabulary(FLAGS.vocab_file, FLAGS.do_lower_case)
+    tokenizer = vocabulary_checks.open_vocabulary(*vocabulary())
     if FLAGS.objective == record_metadata.MASKED_LM:
         masking.pieces_of(tokenizer)
     if FLAGS.check_case and isinstance(tokenizer, tokenization.BertTokenizer):
@@ -133,7 +134,13 @@ def prepare():
         output_files=output_files(files),
         vocab_file=FLAGS.vocab_file,
         settings=settings,
+        gpt_tokenizer=FLAGS.gpt_tokenizer,
     )
+
+
+def vocabulary():
+    """What a tokenizer is opened with."""
+    return FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.gpt_tokenizer
 
 
 def warn_of_few_predictions():
@@ -155,9 +162,7 @@ def main(_):
     started = time.monotonic()
     count = FLAGS.num_workers or joblib.cpu_count()
     local = 1 if FLAGS.engine == "beam" else count
-    warm_up = functools.partial(
-        creation_job.load_tokenizer, FLAGS.vocab_file, FLAGS.do_lower_case
-    )
+    warm_up = functools.partial(creation_job.load_tokenizer, *vocabulary())
     with (
         errors.explained(),
         errors.of_input(),

@@ -43,6 +43,7 @@ ORIGINAL = {
 }
 NEW = {
     "objective": "masked_lm",
+    "gpt_tokenizer": None,
     "document_end": "blank_line",
     "masking": "word_piece",
     "sentence_task": "next",

@@ -49,6 +49,7 @@ class Job:
     output_files: tuple[str, ...]
     vocab_file: str
     settings: record_metadata.Metadata  # its counts are 0
+    gpt_tokenizer: str | None = None  # as in vocabulary_checks.open_vocabulary
 
     @property
     def work_dir(self) -> str:
@@ -58,7 +59,8 @@ class Job:
     @property
     def tokenizer(self) -> tokenization.Tokenizer:
         """The tokenizer of the text; see `load_tokenizer`."""
-        return load_tokenizer(self.vocab_file, self.settings.do_lower_case)
+        lowers = self.settings.do_lower_case
+        return load_tokenizer(self.vocab_file, lowers, self.gpt_tokenizer)
 
     @property
     def num_tasks(self) -> int:
@@ -139,9 +141,11 @@ def load_plan(job: Job) -> UnitPlan:
 
 
 @functools.lru_cache(maxsize=2)
-def load_tokenizer(vocab_file: str, lower: bool) -> tokenization.Tokenizer:
+def load_tokenizer(
+    vocab_file: str, lower: bool, gpt_tokenizer: str | None = None
+) -> tokenization.Tokenizer:
     """The tokenizer of a vocabulary, made and warmed up once in a process."""
-    tokenizer = vocabulary_checks.open_vocabulary(vocab_file, lower)
+    tokenizer = vocabulary_checks.open_vocabulary(vocab_file, lower, gpt_tokenizer)
     tokenizer.tokenize(["first"])  # which takes longer than the second
     return tokenizer
 
