@@ -18,6 +18,7 @@ from modeling.checkpoints import conversion
 from modeling.inspection import vectors
 from tests import tiny
 from training.flags import run_flags
+from training.optimization import schedule
 
 CHOICES = {
     "convert_checkpoint": {
@@ -27,6 +28,8 @@ CHOICES = {
     "create_pretraining_data": {
         "masking": (*masking.GROUP_LENGTHS, record_metadata.UNMASKED),
         "sentence_task": pairing.SENTENCE_TASKS,
+        "objective": (record_metadata.MASKED_LM, record_metadata.LEFT_TO_RIGHT),
+        "document_end": (record_metadata.BLANK_LINE, record_metadata.FILE),
     },
     "extract_features": {
         "combine": (vectors.SEPARATE, *vectors.COMBINATIONS),
@@ -36,8 +39,12 @@ CHOICES = {
     "run_classifier": {
         "problem_type": label_sets.PROBLEM_TYPES,
         "optimizer": run_flags._OPTIMIZERS,
+        "learning_rate_schedule": schedule.SCHEDULES,
     },
-    "run_pretraining": {"masking": masking.GROUP_LENGTHS},
+    "run_pretraining": {
+        "masking": masking.GROUP_LENGTHS,
+        "objective": (record_metadata.MASKED_LM, record_metadata.LEFT_TO_RIGHT),
+    },
     "run_squad": {"answer_aligner": answer_choice.ALIGNERS},
     "run_tagger": {
         "file_format": ("auto", *tagged_files.FORMATS),
