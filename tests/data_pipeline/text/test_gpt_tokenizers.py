@@ -419,7 +419,7 @@ def test_words_of_gpt2_are_cut_as_inside_a_text(gpt2):
 
 def test_parts_of_gpt_end_where_its_words_end(gpt_file):
     tokenizer = OPEN(gpt_file)
-    (row,) = parts_of(tokenizer, ["Unbelievably,"])
-    assert [part for part, _ in row] == ["unbelievably", ","]
+    (row,) = parts_of(tokenizer, ["Zqxville,"])
+    assert [part for part, _ in row] == ["zqxville", ","]
     assert all(tokens[-1].endswith("</w>") for _, tokens in row)
     assert len(row[0][1]) > 1 and tokenizer.knows_parts
