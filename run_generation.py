@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from training.flags import command_line, device_flags, generation_flags, model_flags
+from training.flags import command_line, device_flags, model_flags
+from training.flags.tasks import generation_flags
 
 FLAGS = flags.FLAGS
 
