@@ -34,8 +34,8 @@ SENTENCES = (
 class Job:
     """One turn of one side, as JSON on its command line."""
 
-    # "train", "predict", "write" (NEW_TOKENS), or of an export "answer" for the latency of one sentence and
-    # "answer_all" for the rate of many
+    # "train", "predict", "write" (NEW_TOKENS), or of an export "answer" for the latency
+    # of one sentence and "answer_all" for the rate of many
     action: str
     head: str  # of models.HEADS
     num_classes: int | None
@@ -139,10 +139,8 @@ def useful_gflop(shape: Mapping[str, int], work: Work, job: Job) -> float:
     if job.head == "language_model":  # each token but the first, by the table alone
         predicted, head = tokens - len(rows), width * shape["vocab_size"]
     if job.action == "write":  # nothing is asked of the last
-        tokens, predicted = (
-            tokens + len(rows) * (NEW_TOKENS - 1),
-            len(rows) * NEW_TOKENS,
-        )
+        predicted = len(rows) * NEW_TOKENS
+        tokens += predicted - len(rows)
     operations = 6 if job.action == "train" else 2
     return float(operations * (blocks * tokens + head * predicted) / 1e9)
 
