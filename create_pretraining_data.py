@@ -12,7 +12,8 @@ import time
 
 from absl import flags
 
-from training.flags import command_line, model_flags, pretraining_flags
+from training.flags import command_line, model_flags
+from training.flags.tasks import pretraining_flags
 
 FLAGS = flags.FLAGS
 

@@ -12,11 +12,11 @@ import functools
 from absl import flags
 
 from training.flags import (
-    classifier_flags,
     command_line,
     fine_tuning_flags,
     model_flags,
 )
+from training.flags.tasks import classifier_flags
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from training.flags import command_line, device_flags, generation_flags, model_flags
+from training.flags import command_line, device_flags, model_flags
+from training.flags.tasks import generation_flags
 
 FLAGS = flags.FLAGS
 
@@ -232,8 +233,8 @@ def main(_):
         with errors.of_input():
             parts = prepare()
             model = build_model(parts)
-        lines = parts.work(model)
         with errors.of_writing():
+            lines = parts.work(model)
             if FLAGS.output_file:
                 atomic_files.write({FLAGS.output_file: lines})
                 print(f"written: {FLAGS.output_file}")

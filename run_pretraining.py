@@ -17,9 +17,9 @@ from training.flags import (
     command_line,
     device_flags,
     model_flags,
-    pretraining_flags,
     training_flags,
 )
+from training.flags.tasks import pretraining_flags
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_eval", "do_export")

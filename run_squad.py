@@ -12,7 +12,8 @@ import os
 
 from absl import flags
 
-from training.flags import command_line, fine_tuning_flags, model_flags, squad_flags
+from training.flags import command_line, fine_tuning_flags, model_flags
+from training.flags.tasks import squad_flags
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_predict", "do_export")

@@ -10,7 +10,8 @@ import functools
 
 from absl import flags
 
-from training.flags import command_line, fine_tuning_flags, model_flags, tagger_flags
+from training.flags import command_line, fine_tuning_flags, model_flags
+from training.flags.tasks import tagger_flags
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")

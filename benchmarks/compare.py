@@ -141,7 +141,7 @@ def measure(name, row, directory):
         "examples": prepared["examples"],
         "gflop": prepared["gflop"],
     }
-    module = "served" if row.is_served else "ours"
+    module = "served" if row.keeps_weights else "ours"
     timed = {report.OURS: turn(sys.executable, module, sides.Job(**job))}
     if FLAGS.peer_python:
         found["variant"], found["trials"] = fastest_variant(row, job)

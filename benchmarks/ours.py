@@ -16,10 +16,12 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import sides
+from contract import features
 from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
+from modeling.generation import decoding, sampling
 from modeling.objectives import token_losses
 from serving import formats
 from training import steps
@@ -138,6 +140,21 @@ def predict(job):
     return {"seconds": sum(sides.seconds_of(fetch, batches, job.warm_up))}
 
 
+def write(job):
+    """The likeliest NEW_TOKENS after each sequence, by the loop of our runs."""
+    model = open_model(job.pretrained, job.head)
+    greedy = decoding.Rules(sampling.Sampling(temperature=0))
+    decoder = decoding.Decoder(model, greedy)
+
+    def follow(batch):
+        ids = batch[features.INPUT_IDS].tolist()
+        numbers = list(range(len(ids)))
+        return decoding.texts(decoder, ids, numbers, max_new_tokens=sides.NEW_TOKENS)
+
+    batches = sides.Work.load(job.work).batches(job.warm_up + job.steps)
+    return {"seconds": sum(sides.seconds_of(follow, batches, job.warm_up))}
+
+
 def opened(directory):
     """A function of texts to their probabilities, by an export's signature."""
     version = formats.open_version(directory)
@@ -166,6 +183,7 @@ def answer_all(job):
 ACTIONS = {
     "train": train,
     "predict": predict,
+    "write": write,
     "answer": answer,
     "answer_all": answer_all,
 }

@@ -152,6 +152,24 @@ def predict(job, model, precise):
         return {"seconds": sum(sides.seconds_of(fetch, batches_of(job), job.warm_up))}
 
 
+def write(job, model, precise):
+    """The likeliest NEW_TOKENS after each sequence, with its cache."""
+    count = sides.NEW_TOKENS
+
+    def follow(batch):
+        ids = batch["input_ids"]
+        return model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            **{"max_new_tokens": count, "min_new_tokens": count},
+            **{"do_sample": False, "use_cache": True, "pad_token_id": 0},
+        )
+
+    with torch.inference_mode(), precise:
+        seconds = sides.seconds_of(follow, batches_of(job), job.warm_up)
+    return {"seconds": sum(seconds)}
+
+
 def answer(job, model, precise):
     """Median time from a sentence to its probabilities, tokenizer included."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(job.pretrained)
@@ -182,6 +200,7 @@ def answer_all(job, model, precise):
 ACTIONS = {
     "train": train,
     "predict": predict,
+    "write": write,
     "answer": answer,
     "answer_all": answer_all,
 }

@@ -39,6 +39,11 @@ class Row(NamedTuple):
         return self.action in ("answer", "answer_all")
 
     @property
+    def keeps_weights(self) -> bool:
+        """Whether no weight changes, as in a server, so that they may be packed."""
+        return self.is_served or self.action == "write"
+
+    @property
     def full_title(self) -> str:
         """The title with the size of a batch."""
         if not self.is_rate:
@@ -50,6 +55,8 @@ class Row(NamedTuple):
     @property
     def trial_steps(self) -> int:
         """Steps by which the peer's variants are told apart."""
+        if self.action == "write":
+            return 1
         return 8 if self.is_rate else 100
 
 
@@ -75,6 +82,11 @@ _FIXED = {
         has_fixed_shape=True,
     ),
 }
+_WRITING = Row(
+    *("writing 128 tokens", "texts/s", "write", "language_model", "stretches", 3),
+    max_seq_length=16,
+    warm_up=1,
+)
 _LATENCY = Row(
     *("one sentence, p50", "ms", "answer", "classifier", "export", 200),
     warm_up=20,
@@ -94,6 +106,8 @@ ROWS = {
         batch_size=16,
         max_seq_length=384,
     ),
+    "writing": _WRITING._replace(batch_size=1),
+    "writing_8": _WRITING._replace(batch_size=8),
     "latency": _LATENCY,
     "latency_litert": _LATENCY._replace(
         title="one sentence, LiteRT, p50", quantization="none"

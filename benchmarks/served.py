@@ -1,6 +1,6 @@
 """This project's side of a row of serving: `python -m benchmarks.served JOB`.
 
-As benchmarks/ours.py, in the environment of a server.
+As benchmarks/ours.py, in the environment of a server; so is run_generation.py's.
 """
 
 import json

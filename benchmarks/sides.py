@@ -20,6 +20,7 @@ from contract import features
 
 PEAK_SIZE = 1536  # rows and columns of the matrix product that shows a side's peak
 PEAK_ROUNDS = 20
+NEW_TOKENS = 128  # that are written after each sequence
 # Of 16 words each, for the latency of one sentence.
 SENTENCES = (
     "my parcel should have been here on monday and there is still no sign of it",
@@ -33,8 +34,8 @@ SENTENCES = (
 class Job:
     """One turn of one side, as JSON on its command line."""
 
-    # "train", "predict", or of an export "answer" for the latency of one sentence and
-    # "answer_all" for the rate of many
+    # "train", "predict", "write" (NEW_TOKENS), or of an export "answer" for the latency
+    # of one sentence and "answer_all" for the rate of many
     action: str
     head: str  # of models.HEADS
     num_classes: int | None
@@ -137,6 +138,9 @@ def useful_gflop(shape: Mapping[str, int], work: Work, job: Job) -> float:
         predicted = work.targets[features.MASKED_LM_WEIGHTS][rows].sum()
     if job.head == "language_model":  # each token but the first, by the table alone
         predicted, head = tokens - len(rows), width * shape["vocab_size"]
+    if job.action == "write":  # nothing is asked of the last
+        predicted = len(rows) * NEW_TOKENS
+        tokens += predicted - len(rows)
     operations = 6 if job.action == "train" else 2
     return float(operations * (blocks * tokens + head * predicted) / 1e9)
 

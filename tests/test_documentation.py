@@ -23,7 +23,7 @@ from absl import flags
 from data_pipeline import tokenization
 from serving import client, export, predictor
 from serving.protocol import servables
-from tests import tiny, tiny_questions
+from tests import tiny, tiny_gpt, tiny_questions
 from tests.serving import model_server
 from training.flags import command_line
 
@@ -246,6 +246,7 @@ def test_broken_links_are_found(tmp_path):
 
 # Appended to the flags of a script: the last value of a flag counts.
 SHORT = {
+    "run_generation.py": ["--max_new_tokens=4", "--keep_end"],
     "build_vocab.py": ["--num_workers=1"],
     "convert_checkpoint.py": [],
     "extract_features.py": ["--max_seq_length=16"],
@@ -297,6 +298,11 @@ def model_dir(tmp_path_factory):
     return tiny.write_model(path, num_hidden_layers=1)
 
 
+@pytest.fixture(scope="module")
+def gpt2_dir(tmp_path_factory):
+    return tiny_gpt.write_model(tmp_path_factory.mktemp("models") / "gpt2")
+
+
 def write_published_tables(directory):
     """What the variables $GLUE_DIR and $XNLI_DIR of the documentation stand for."""
     for name in ("CoLA", "MNLI", "MRPC"):
@@ -322,7 +328,7 @@ def write_published_tables(directory):
 
 
 @pytest.fixture
-def environment(model_dir, tmp_path):
+def environment(model_dir, gpt2_dir, tmp_path):
     """What a reader would export before the commands."""
     write_published_tables(tmp_path / "tables")
     for name in ("train", "dev"):
@@ -334,6 +340,7 @@ def environment(model_dir, tmp_path):
         "$XNLI_DIR": str(tmp_path / "tables"),
         "$SQUAD_DIR": str(tmp_path / "questions"),
         "$SST2_DIR": str(tmp_path / "tables" / "sst2"),
+        "$GPT2_DIR": str(gpt2_dir),
         # The run before in the same page, which trains what is then asked.
         "$TRAINED_CLASSIFIER": str(tmp_path / "tmp" / "mrpc_output"),
     }
@@ -543,6 +550,7 @@ def test_each_script_runs_every_day():
         ("pretraining", "create_pretraining_data"),
         ("pretraining", "run_pretraining"),
         ("squad", "run_squad"),
+        ("left_to_right", "run_generation"),
         ("tagging", "run_tagger"),
         ("features", "extract_features"),
         ("checkpoints", "convert_checkpoint"),

@@ -1,9 +1,15 @@
-"""A small GPT-2 without weights, for scripts that run from end to end."""
+"""Small GPT-2s, without and with weights, for scripts that run from end to end."""
 
 import json
+import pathlib
 import shutil
 
-from modeling import gpt_config
+import keras
+import numpy as np
+
+from data_pipeline.text import gpt_tokenizers
+from modeling import gpt_config, models
+from modeling.checkpoints import google, pretrained
 
 
 def write(directory, vocab_file):
@@ -30,3 +36,34 @@ def flags(directory):
         f"--bert_config_file={directory}/config.json",
         f"--vocab_file={directory}/encoder.json",
     ]
+
+
+def tokenizer():
+    """One token for each byte, and the one that ends texts."""
+    vocab = [*gpt_tokenizers.BYTE_CHARS, gpt_tokenizers.END_OF_TEXT]
+    return gpt_tokenizers.Gpt2Tokenizer(vocab, [])
+
+
+def write_model(directory, **changes):
+    """A GPT-2 on bytes with random weights that write no repetitions of one token."""
+    shape = {
+        "vocab_size": 257,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "max_position_embeddings": 48,
+        "initializer_range": 0.3,
+    }
+    config = gpt_config.GptConfig(norm_first=True, **(shape | changes))
+    keras.utils.set_random_seed(7)
+    model = models.LanguageModel(config)
+    model.build()
+    table = model.network.embeddings.position_embeddings
+    table.assign(np.random.default_rng(0).normal(size=table.shape))
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True)
+    for name, text in pretrained.files(config, tokenizer()).items():
+        (directory / name).write_text(text, encoding="utf-8")
+    google.save(directory / "model.ckpt", model)
+    return directory
