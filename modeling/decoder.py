@@ -107,7 +107,7 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
 class GptAttention(layers.SelfAttention):
     """Attention whose query, key and value come from one kernel [1, D, 3 D]."""
 
-    map_names = ("query_key_value", "output_projection")
+    map_names: tuple[str, ...] = ("query_key_value", "output_projection")
 
     def _make_maps(self):
         width = self.config.hidden_size

@@ -133,7 +133,7 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ("config", "site")
-    map_names = ("query", "key", "value", "output_projection")
+    map_names: tuple[str, ...] = ("query", "key", "value", "output_projection")
 
     def __init__(self, config, site, **kwargs):
         super().__init__(autocast=False, **kwargs)  # the mask adder stays float32

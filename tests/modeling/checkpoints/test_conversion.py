@@ -167,9 +167,9 @@ def test_several_heads_must_be_chosen_from(tiny_config, tmp_path):
 
 def test_head_of_another_kind_must_be_named(tiny_config, tmp_path):
     conversion.write(tmp_path, random_model(tiny_config, "classifier"), "google")
-    extra = {"architectures": ["BertForMultipleChoice"]}
+    extra = {"architectures": ["BertForFeatures"]}
     told = dataclasses.replace(tiny_config, extra=extra)
-    with pytest.raises(ValueError, match="a head of BertForMultipleChoice, which is"):
+    with pytest.raises(ValueError, match="a head of BertForFeatures, which is"):
         conversion.read(tmp_path, told)
     assert conversion.read(tmp_path, told, "classifier").head == "classifier"
     assert conversion.read(tmp_path, told, "none").head == "none"

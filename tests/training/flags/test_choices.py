@@ -37,7 +37,8 @@ CHOICES = {
         "output_format": (*vector_files.FORMATS, *attention_files.PICTURES),
     },
     "run_classifier": {
-        "problem_type": label_sets.PROBLEM_TYPES,
+        # A choice is told by its columns or its task.
+        "problem_type": set(label_sets.PROBLEM_TYPES) - {"choice"},
         "optimizer": run_flags._OPTIMIZERS,
         "learning_rate_schedule": schedule.SCHEDULES,
     },

@@ -79,7 +79,8 @@ def test_scores_are_computed_by_name_and_in_order():
 
 
 def test_defaults_are_metrics():
-    assert set(metrics.DEFAULTS) == {"classification", "multi_label", "regression"}
+    kinds = {"classification", "choice", "multi_label", "regression"}
+    assert set(metrics.DEFAULTS) == kinds
     assert {name for names in metrics.DEFAULTS.values() for name in names} <= set(
         metrics.METRICS
     )
