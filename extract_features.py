@@ -118,6 +118,7 @@ def prepare():
             "directory of a model"
         )
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    vocabulary_checks.check_special_tokens(tokenizer, files.vocab_file)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     choice = choose(config)
     if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):

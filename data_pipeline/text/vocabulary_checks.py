@@ -83,6 +83,16 @@ def open_for_tasks(files: Any, *, checks_case: bool) -> tokenization.Tokenizer:
     return open_tokenizer(files, checks_case=checks_case).with_special_tokens()
 
 
+def check_special_tokens(tokenizer: tokenization.Tokenizer, vocab_file: str) -> None:
+    """Raises ValueError where the special tokens around texts were never trained."""
+    if tokenizer.start_id is None:
+        raise ValueError(
+            f"{vocab_file}: has no special tokens to stand around texts, as a GPT "
+            "has none before it is fine-tuned; give the --output_dir of a run of "
+            "run_classifier.py or run_tagger.py"
+        )
+
+
 def check_exports(tokenizer: tokenization.Tokenizer, exports: bool) -> None:
     """Raises ValueError where an export of texts cannot have their tokenizer."""
     if exports and not tokenizer.in_graph:
