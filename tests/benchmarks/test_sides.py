@@ -98,6 +98,17 @@ def test_row_trains_on_its_work(name, chance, model_dir, paths, tmp_path, monkey
     assert turn["share_of_peak"] == pytest.approx(share)
 
 
+@pytest.mark.slow
+def test_writing_is_timed(model_dir, tmp_path, monkeypatch):
+    small = {"vocab_size": 43, "hidden_size": 24, "num_hidden_layers": 1}
+    gpt_2 = dataclasses.replace(preparation.GPT_2, **small)
+    monkeypatch.setattr(preparation, "GPT_2", gpt_2)
+    row, found, job = prepared("writing_8", model_dir, tmp_path / "row")
+    assert row.keeps_weights and not rows.ROWS["inference"].keeps_weights
+    (turn,) = report.measured(row, found, [ours.run(job)])
+    assert turn["figure"] == pytest.approx(STEPS * BATCH / turn["seconds"])
+
+
 def test_inference_is_timed(model_dir, tmp_path):
     row, found, job = prepared("inference", model_dir, tmp_path / "row")
     (turn,) = report.measured(row, found, [ours.run(job)])
@@ -254,6 +265,13 @@ def test_useful_work_is_counted_by_hand():
     found = sides.useful_gflop(shape, work, training)
     predicted = 2 * 7 * (tokens - 4)
     assert found == pytest.approx(6 * (blocks * tokens + predicted) / 1e9)
+    # Four texts are written, and nothing is asked of their last tokens.
+    new = 4 * sides.NEW_TOKENS
+    found = sides.useful_gflop(
+        shape, work, dataclasses.replace(training, action="write")
+    )
+    expected = 2 * (blocks * (tokens + new - 4) + 2 * 7 * new) / 1e9
+    assert found == pytest.approx(expected)
 
 
 def test_warm_up_is_not_timed(monkeypatch):
