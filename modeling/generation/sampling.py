@@ -61,11 +61,18 @@ def next_tokens(
 def filtered(logits: tf.Tensor, sampling: Sampling) -> tf.Tensor:
     """Logits [R, V] over the temperature; those that are not to be drawn, `REMOVED`."""
     logits /= _by_row(sampling.temperature, logits, tf.float32)[:, tf.newaxis]
-    if _may_change(sampling.top_k, 0):
-        logits = _of_top_k(logits, sampling.top_k)
-    if _may_change(sampling.top_p, 1.0):
-        logits = _of_top_p(logits, sampling.top_p, sampling.released_top_p)
-    return logits
+    has_top_p = _may_change(sampling.top_p, 1.0)
+    if not has_top_p and not _may_change(sampling.top_k, 0):
+        return logits
+    size = tf.shape(logits)[-1]
+    count = _by_row(sampling.top_k, logits, tf.int32)
+    count = tf.where(count > 0, tf.minimum(count, size), size)  # [R]
+    ranked = tf.math.top_k(logits, tf.reduce_max(count)).values
+    if has_top_p:
+        count = _count_of_top_p(ranked, count, sampling)
+    # All that are as likely as the last one stay.
+    smallest = tf.gather(ranked, count - 1, batch_dims=1)[:, tf.newaxis]
+    return tf.where(logits < smallest, REMOVED, logits)
 
 
 def streams_of(seeds: tf.Tensor, rows: tf.Tensor, samples: tf.Tensor) -> tf.Tensor:
@@ -88,30 +95,17 @@ def _by_row(value, logits, dtype):
     return tf.broadcast_to(tf.cast(value, dtype), tf.shape(logits)[:1])
 
 
-def _of_top_k(logits, top_k):
-    size = tf.shape(logits)[-1]
-    wanted = _by_row(top_k, logits, tf.int32)
-    wanted = tf.where(wanted > 0, tf.minimum(wanted, size), size)
-    ranked = tf.math.top_k(logits, tf.reduce_max(wanted)).values
-    return _not_below(logits, ranked, wanted - 1)
-
-
-def _of_top_p(logits, top_p, as_released):
-    ranked = tf.sort(logits, axis=-1, direction="DESCENDING")
-    shares = tf.nn.softmax(ranked)
+def _count_of_top_p(ranked, count, sampling):
+    """How many of the first `count` of ranked logits [R, K] top-p leaves, int32 [R]."""
+    is_there = tf.range(tf.shape(ranked)[1]) < count[:, tf.newaxis]
+    shares = tf.nn.softmax(tf.where(is_there, ranked, REMOVED))
     reached = tf.cumsum(shares, axis=-1)
-    limit = _by_row(top_p, logits, tf.float32)[:, tf.newaxis]
-    is_below = reached <= limit if as_released else reached - shares < limit
-    count = tf.reduce_sum(tf.cast(is_below, tf.int32), axis=-1)
+    limit = _by_row(sampling.top_p, ranked, tf.float32)[:, tf.newaxis]
+    before = reached - shares
+    is_kept = reached <= limit if sampling.released_top_p else before < limit
+    kept = tf.math.count_nonzero(is_kept & is_there, axis=-1, dtype=tf.int32)
     # Rounding may keep a sum of all below 1, or bring it there too early.
-    last = tf.where(limit[:, 0] < 1.0, count - 1, tf.shape(logits)[-1] - 1)
-    return _not_below(logits, ranked, tf.maximum(last, 0))
-
-
-def _not_below(logits, ranked, places):
-    """Removes what is below the value that has this place, int32 [R], in each row."""
-    smallest = tf.gather(ranked, places, batch_dims=1)[:, tf.newaxis]
-    return tf.where(logits < smallest, REMOVED, logits)
+    return tf.where(limit[:, 0] < 1.0, tf.maximum(kept, 1), count)
 
 
 def _draw(logits, streams, step):
