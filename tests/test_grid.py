@@ -102,7 +102,7 @@ def test_vectors_of_dev_rows_stand_beside_their_labels(searched, place):
 
 
 BAD_GRIDS = {
-    "learning_rat=1,2": ["'learning_rat', which is no flag", "mean learning_rate?"],
+    "learning_rat=1,2": ["'learning_rat', which is no flag", "mean learning_rate or"],
     "output_dir=a,b": ["cannot vary output_dir", "share all else", "learning_rate"],
     "max_seq_length=16,32": ["cannot vary max_seq_length"],
     "seed=1,2": ["--seeds=1,2,3"],
@@ -110,7 +110,7 @@ BAD_GRIDS = {
     "learning_rate=": ["'learning_rate=' lacks a value"],
     "learning_rate=1,nan": ["learning_rate=nan", "not a finite"],
     "learning_rate=2e-5,0.00002": ["has 2e-05 twice"],
-    "optimizer=adam,sgd": ["optimizer=sgd", "<adam|lamb>"],
+    "optimizer=adam,sgd": ["optimizer=sgd", "<adam|lamb|gpt_adam>"],
     "train_batch_size=8,32": ["24 training examples", "--train_batch_size=32"],
     "train_batch_size=8;train_batch_size=4": ["has train_batch_size twice"],
 }

@@ -75,7 +75,7 @@ def make(problem_type, num_texts, export_dir):
         heads.answering(problem_type, model),
         [variable.value for variable in model.variables],
         label_set.names if problem_type == "classification" else (),
-        num_texts,
+        ("text",) if num_texts == 1 else ("text_a", "text_b"),
     )
     files = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
     path = export.save(module, str(export_dir), files)
@@ -267,7 +267,6 @@ def test_compiled_graphs_are_told_apart(tmp_path):
         compiled,
         (),
         (),
-        1,
     )
     path = export.save(module, str(tmp_path), {})
     found, owners = exported_ops.operations(path)

@@ -174,7 +174,7 @@ def test_quantization_makes_exports_smaller_and_coarser(
     module = export.TextClassifier(
         lambda text: {k: v[: tf.size(text)] for k, v in features.items()},
         heads.answering("classification", network),
-        *(variables, ("a", "b", "c"), 1),
+        *(variables, ("a", "b", "c")),
     )
     path = save(module, tmp_path, quantization)
     assert capsys.readouterr().out.startswith(f"{quantization}: ")

@@ -38,7 +38,7 @@ CHOICES = {
     },
     "run_classifier": {
         # A choice is told by its columns or its task.
-        "problem_type": set(label_sets.PROBLEM_TYPES) - {"choice"},
+        "problem_type": [kind for kind in label_sets.PROBLEM_TYPES if kind != "choice"],
         "optimizer": run_flags._OPTIMIZERS,
         "learning_rate_schedule": schedule.SCHEDULES,
     },
