@@ -37,6 +37,7 @@ def test_one_run_can_be_read_in_an_afternoon():
     assert lines <= READING_LINES
 
 
+@pytest.mark.slow
 def test_new_task_is_a_short_script_that_runs(tmp_path, monkeypatch):
     """It learns, predicts and exports, as the others do."""
     section = DESIGN.split("### A new task")[1]

@@ -72,6 +72,7 @@ def student(small, teacher, table_dir, tmp_path_factory):
     return path, done
 
 
+@pytest.mark.slow
 def test_student_learns_from_its_teacher_and_rows_without_labels(student, table_dir):
     path, done = student
     assert tiny.eval_results(path)["eval_accuracy"] > 0.9

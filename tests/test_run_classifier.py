@@ -477,6 +477,7 @@ def test_regression_of_pairs(model_dir, tmp_path, is_served):
         np.testing.assert_allclose(served, scores, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_served", IS_SERVED)
 def test_several_labels_in_jsonl(model_dir, tmp_path, is_served):
     rows = []

@@ -76,6 +76,7 @@ def test_letters_do_not_depend_on_the_language_of_the_user(turkish_run):
     assert turkish_run[0] == "k ##i ##s ##i i ##i\n"
 
 
+@pytest.mark.slow
 def test_reader_that_leaves_early_is_no_error(turkish_run):
     _, errors, code = turkish_run
     assert code == 0

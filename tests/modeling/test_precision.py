@@ -309,16 +309,12 @@ def test_keras_file_has_no_policy(config, features, set_policy, tmp_path):
             assert again.dtype_policy.name == policy
 
 
+# In float32, test_compiled_steps.py compiles the same with more around it.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "policy"),
     [
-        # In float32, test_compiled_steps.py compiles the same with more around it.
-        pytest.param(
-            *(head, policy),
-            marks=[]
-            if (head, policy) == (DAILY_HEAD, "mixed_bfloat16")
-            else pytest.mark.slow,
-        )
+        (head, policy)
         for head in models.HEADS
         for policy in ("float32", "mixed_bfloat16")
     ],

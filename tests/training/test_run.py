@@ -141,6 +141,7 @@ EVALUATING = {"evaluate_steps": 4, "best_metric": "accuracy", "save_steps": 5}
 SCORES = {4: 0.5, 8: 0.75, 9: 0.25}
 
 
+@pytest.mark.slow
 def test_interrupted_run_ends_as_an_uninterrupted_one(train, send, tmp_path, capsys):
     """Stopped by a signal within a call, then by one within an evaluation."""
 
