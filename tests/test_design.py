@@ -6,6 +6,7 @@ import pathlib
 import re
 import sys
 
+import pytest
 import tensorflow as tf
 
 from tests import tiny
