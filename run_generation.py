@@ -240,6 +240,7 @@ def main(_):
                 print(f"written: {FLAGS.output_file}")
             elif not FLAGS.score_file:
                 sys.stdout.writelines(lines)
+            sys.stdout.flush()  # while a reader that left can be told from an error
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ import tensorflow as tf
 
 from data_pipeline.text import vocabulary_checks
 from data_pipeline.text.tokenization import Tokenizer
+from terminal import closed_pipes
 
 BLOCK_BYTES = 1 << 20  # tokenized at a time
 
@@ -86,8 +87,7 @@ def _main(argv: Sequence[str], vocab_file: str, do_lower_case: bool, ids: bool) 
                 write_tokens(file, sys.stdout.buffer, tokenizer, as_ids=ids)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has what it wants; the interpreter must not flush again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        closed_pipes.drop_output()  # the reader has what it wants
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2

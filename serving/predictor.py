@@ -21,7 +21,6 @@ import contextlib
 import functools
 import json
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -100,7 +99,7 @@ import tensorflow as tf
 from contract import atomic_files, file_names
 from serving import answers, export, formats, streaming
 from serving.protocol import http_server, servables, version_polling
-from terminal import progress
+from terminal import closed_pipes, progress
 
 if __name__ == "__main__":
     for _name in _NOT_NEEDED:
@@ -231,8 +230,7 @@ def _main_stream(
         if output_file:
             print(f"answered: {output_file}, {done} lines")
     except BrokenPipeError:  # nobody wants the rest
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return closed_pipes.drop_output()
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,6 +1,10 @@
 """run_generation.py from end to end, on a tiny GPT-2 and on recorded ones."""
 
 import json
+import pathlib
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -94,6 +98,19 @@ def test_a_text_stops_before_a_stop_text(run):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_reader_that_leaves_early_is_no_error(model_dir):
+    script = pathlib.Path(__file__).parents[1] / "run_generation.py"
+    asked = (f"--pretrained={model_dir}", "--prompt=a", "--max_new_tokens=40")
+    command = [sys.executable, str(script), *asked]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        process.stdout.close()
+        said = process.stderr.read().decode()
+    assert process.returncode == 128 + signal.SIGPIPE
+    assert "Traceback" not in said and "BrokenPipe" not in said
+
+
 def test_without_a_prompt_a_text_is_as_long_as_the_context(run, tmp_path):
     path = tmp_path / "a.jsonl"
     run("--nostop_at_end", f"--output_file={path}")

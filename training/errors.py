@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 
 from absl import logging
 
+from terminal import closed_pipes
+
 WRONG_INPUT = 2
 NOT_FINITE = 3
 LOST_WORKER = 4
@@ -50,9 +52,14 @@ def of_input() -> Iterator[None]:
 
 @contextlib.contextmanager
 def of_writing() -> Iterator[None]:
-    """Raises InputError for every OSError: what cannot be written after the checks."""
+    """Raises InputError for every OSError: what cannot be written after the checks.
+
+    But for a BrokenPipeError, whose reader has what it wants.
+    """
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise InputError(str(error)) from error
 
@@ -87,6 +94,8 @@ def explained() -> Iterator[None]:
     except LostWorker as error:
         logging.error("%s", error)
         raise SystemExit(LOST_WORKER) from None
+    except BrokenPipeError:  # nobody wants the rest
+        raise SystemExit(closed_pipes.drop_output()) from None
     except Stopped as stopped:
         raise SystemExit(SIGNALLED + stopped.number) from None
     except KeyboardInterrupt as interrupt:
