@@ -111,12 +111,7 @@ def prepare():
         if not FLAGS[name].value:
             raise ValueError(f"--{name} is empty; name a file")
     strategy = device_setup.set_up(one_host=True)
-    files = model_flags.files(pretrained.locate)
-    if not files.init_checkpoint:
-        raise ValueError(
-            "--init_checkpoint is missing; set it, or set --pretrained to the "
-            "directory of a model"
-        )
+    files = model_flags.files(pretrained.locate, needs_weights=True)
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     vocabulary_checks.check_special_tokens(tokenizer, files.vocab_file)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)

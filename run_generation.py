@@ -65,12 +65,7 @@ class GenerationInput(NamedTuple):
 def prepare():
     generation_flags.check()
     device_setup.check_gpu()
-    files = model_flags.files(pretrained.locate)
-    if not files.init_checkpoint:
-        raise ValueError(
-            "--init_checkpoint is missing; set it, or set --pretrained to the "
-            "directory of a model"
-        )
+    files = model_flags.files(pretrained.locate, needs_weights=True)
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, 0)
     if not config.is_left_to_right:

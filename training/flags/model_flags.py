@@ -124,13 +124,23 @@ def vector_choice() -> dict[str, Any]:
     }
 
 
-def files(locate: Callable[[str], Any], *, needs_vocab: bool = True) -> ModelFiles:
+def files(
+    locate: Callable[[str], Any],
+    *,
+    needs_vocab: bool = True,
+    needs_weights: bool = False,
+) -> ModelFiles:
     """The files of the flags, or else of --pretrained; ValueError if one is missing."""
     found = locate(FLAGS.pretrained) if FLAGS.pretrained else None
     config_file = FLAGS.bert_config_file or (found.config_file if found else "")
     vocab_file = FLAGS.vocab_file or (found.vocab_file if found else "")
-    for flag, value in (("bert_config_file", config_file), ("vocab_file", vocab_file)):
-        if not value and (needs_vocab or flag != "vocab_file"):
+    checkpoint = FLAGS.init_checkpoint or (found.checkpoint if found else "")
+    for flag, value, is_needed in (
+        ("bert_config_file", config_file, True),
+        ("vocab_file", vocab_file, needs_vocab),
+        ("init_checkpoint", checkpoint, needs_weights),
+    ):
+        if is_needed and not value:
             raise ValueError(
                 f"--{flag} is missing; set it, or set --pretrained to the directory "
                 "of a model"
@@ -138,7 +148,6 @@ def files(locate: Callable[[str], Any], *, needs_vocab: bool = True) -> ModelFil
     lower = FLAGS.do_lower_case
     if found and found.do_lower_case is not None and not FLAGS["do_lower_case"].present:
         lower = found.do_lower_case
-    checkpoint = FLAGS.init_checkpoint or (found.checkpoint if found else "")
     allows = FLAGS.allow_missing_weights if "allow_missing_weights" in FLAGS else None
     words = FLAGS.gpt_tokenizer
     return ModelFiles(config_file, vocab_file, checkpoint, lower, allows, words)
