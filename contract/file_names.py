@@ -27,8 +27,9 @@ VOCAB = "vocab.txt"
 # Vocabularies of byte pairs, and the files of their merges: of GPT-2, of Hugging Face
 # and this project, of GPT.
 VOCAB_JSON, MERGES_TXT = "vocab.json", "merges.txt"
+ENCODER_JSON, VOCAB_BPE = "encoder.json", "vocab.bpe"
 MERGES = {
-    "encoder.json": "vocab.bpe",
+    ENCODER_JSON: VOCAB_BPE,
     VOCAB_JSON: MERGES_TXT,
     "encoder_bpe_40000.json": "vocab_40000.bpe",
 }

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-# Problem types with one right class of several: a softmax.
-ONE_OF_SEVERAL = ("classification", "choice")
+from contract import problem_types
 
 
 class Objective(NamedTuple):
@@ -46,7 +45,7 @@ def classifier_losses(problem_type, logits, label_ids):
     error [B] for regression ([B] float), and binary cross-entropy [B, C] for
     multi_label ([B, C] float of 0 and 1).
     """
-    if problem_type in ONE_OF_SEVERAL:
+    if problem_type in problem_types.ONE_OF_SEVERAL:
         return cross_entropy(logits, label_ids)
     logits = ops.cast(logits, "float32")
     if problem_type == "regression":

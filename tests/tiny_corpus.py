@@ -4,6 +4,7 @@ So each token of a record says which document and which sentence it comes from.
 """
 
 import contextlib
+import dataclasses
 import importlib
 import multiprocessing
 import os
@@ -16,6 +17,7 @@ import time
 import numpy as np
 import pytest
 
+from data_pipeline.creation import creation_job
 from tests import tiny
 
 SCRIPT = "create_pretraining_data"
@@ -58,6 +60,24 @@ def write(directory, count=50):
     (directory / "text.txt").write_text(text(documents(count)))
     (directory / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCAB))
     return directory
+
+
+def job_of(settings, source, place, count=1, **changes):
+    """A creation_job.Job on what `write` wrote, with changes to record_metadata's."""
+    return creation_job.Job(
+        input_files=(f"{source}/text.txt",),
+        output_files=tuple(f"{place}/{i}.tfrecord" for i in range(count)),
+        vocab_file=f"{source}/vocab.txt",
+        settings=dataclasses.replace(settings, **changes),
+    )
+
+
+@contextlib.contextmanager
+def tokenized_by(tokenizer):
+    """All jobs have this tokenizer for as long as the block runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(creation_job, "load_tokenizer", lambda *_: tokenizer)
+        yield
 
 
 def arguments(directory, output="out.tfrecord", **flags):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from contract import wording
+from contract import problem_types, wording
 from data_pipeline.files import label_files
 
 # As a file writes it; a tuple is a JSON list (multi-label).
@@ -18,7 +18,6 @@ Label = str | tuple[str, ...]
 
 # The problem types, with the fewest labels of each.
 _FEWEST_LABELS = {"classification": 2, "choice": 2, "multi_label": 1, "regression": 0}
-_ONE_OF_SEVERAL = ("classification", "choice")
 PROBLEM_TYPES = tuple(_FEWEST_LABELS)
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -102,7 +101,7 @@ class LabelSet:
     @property
     def has_one_label(self) -> bool:
         """Whether a row has exactly one of the names."""
-        return self.problem_type in _ONE_OF_SEVERAL
+        return self.problem_type in problem_types.ONE_OF_SEVERAL
 
     def encode(self, table: _Table) -> np.ndarray:
         """Turns labels into ids int32 [N], or for regression the numbers, float32 [N].

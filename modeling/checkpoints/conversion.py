@@ -291,7 +291,10 @@ def _as_released(config, texts):
     config.json stays where it says more than hparams.json.
     """
     raw = config.to_hparams()
-    released = {"vocab.json": "encoder.json", "merges.txt": "vocab.bpe"}
+    released = {
+        file_names.VOCAB_JSON: file_names.ENCODER_JSON,
+        file_names.MERGES_TXT: file_names.VOCAB_BPE,
+    }
     texts = {released.get(name, name): text for name, text in texts.items()}
     if gpt_config.GptConfig.from_dict(raw) == dataclasses.replace(config, extra={}):
         del texts[config.file_name]

@@ -191,11 +191,9 @@ def _of_shape(tensor, other):
 def prompts_of(ids: tf.Tensor, lengths: tf.Tensor, streams: tf.Tensor) -> Prompts:
     """Prompts of ids int32 [R, W] that are padded to the right."""
     ids = tf.pad(ids, [[0, 0], [0, tf.maximum(MIN_WIDTH - tf.shape(ids)[1], 0)]])
-    lengths = tf.maximum(lengths, 1)
-    width = tf.shape(ids)[1]
-    places = tf.range(width)[tf.newaxis] - (width - lengths)[:, tf.newaxis]
-    ids = tf.gather(ids, tf.maximum(places, 0), batch_dims=1)
-    return Prompts(ids, lengths, streams)
+    prompts = Prompts(ids, tf.maximum(lengths, 1), streams)
+    _, places = _places(prompts, tf.shape(ids)[1])
+    return prompts._replace(ids=tf.gather(ids, places, batch_dims=1))
 
 
 def write(

@@ -33,6 +33,7 @@ SETTINGS = record_metadata.Metadata(
     short_seq_prob=0.1,
     random_seed=12345,
 )
+job_of = functools.partial(tiny_corpus.job_of, SETTINGS)
 UNMASKED = {"masking": "none", "max_predictions_per_seq": 0, "masked_lm_prob": 0.0}
 
 
@@ -50,20 +51,8 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def one_tokenizer(source):
     """Building it takes a second, and all jobs here have the same."""
-    job = job_of(source, source)
-    tokenizer = job.tokenizer
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(creation_job, "load_tokenizer", lambda *_: tokenizer)
+    with tiny_corpus.tokenized_by(job_of(source, source).tokenizer):
         yield
-
-
-def job_of(source, place, count=1, **changes):
-    return creation_job.Job(
-        input_files=(f"{source}/text.txt",),
-        output_files=tuple(f"{place}/{i}.tfrecord" for i in range(count)),
-        vocab_file=f"{source}/vocab.txt",
-        settings=dataclasses.replace(SETTINGS, **changes),
-    )
 
 
 def no_report(*_, **__):

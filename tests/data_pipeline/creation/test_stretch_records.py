@@ -4,8 +4,7 @@ The text has every word once, so the order of tokens says what followed what.
 """
 
 import collections
-import contextlib
-import dataclasses
+import functools
 import itertools
 
 import numpy as np
@@ -38,6 +37,7 @@ SETTINGS = record_metadata.Metadata(
 )
 CLS, SEP = (tiny_corpus.VOCAB.index(token) for token in ("[CLS]", "[SEP]"))
 END = 50_000  # of documents
+job_of = functools.partial(tiny_corpus.job_of, SETTINGS)
 
 
 class CharTokenizer:
@@ -67,25 +67,9 @@ def word_pieces(source):
     return creation_job.load_tokenizer(f"{source}/vocab.txt", True)
 
 
-@contextlib.contextmanager
-def tokenized_by(tokenizer):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(creation_job, "load_tokenizer", lambda *_: tokenizer)
-        yield
-
-
-def job_of(source, place, count=1, **changes):
-    return creation_job.Job(
-        input_files=(f"{source}/text.txt",),
-        output_files=tuple(f"{place}/{i}.tfrecord" for i in range(count)),
-        vocab_file=f"{source}/vocab.txt",
-        settings=dataclasses.replace(SETTINGS, **changes),
-    )
-
-
 def made(job, tokenizer):
     """What a job makes: its totals, and the tokens of each stretch."""
-    with tokenized_by(tokenizer):
+    with tiny_corpus.tokenized_by(tokenizer):
         totals = creation_runners.run_local(
             job, processes.InThisProcess(), 1, lambda *_, **__: None
         )
@@ -233,7 +217,7 @@ def test_units_in_any_order_and_continued_give_the_same_files(
     expected = job_of(source, tmp_path / "a", count)
     totals, _ = made(expected, word_pieces)
     job = job_of(source, tmp_path / "b", count)
-    with tokenized_by(word_pieces):
+    with tiny_corpus.tokenized_by(word_pieces):
         creation_job.begin(job)
         units = len(creation_job.settle(job).units)
         assert units >= 3
