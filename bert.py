@@ -33,13 +33,8 @@ from data_pipeline.classification import (
 from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import heads, models
-from modeling.checkpoints import (
-    checkpoint,
-    conversion,
-    hugging_face,
-    output_directory,
-    pretrained,
-)
+from modeling.checkpoints import checkpoint, conversion, output_directory, pretrained
+from modeling.checkpoints.formats import hugging_face
 from modeling.inspection import attention_maps
 from modeling.operations import joined_weights, sequences
 from serving import export, formats

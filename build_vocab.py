@@ -108,7 +108,8 @@ from data_pipeline.corpus import (
     wordpiece_learning,
 )
 from data_pipeline.files import file_patterns
-from data_pipeline.text import byte_pair_files, tokenization
+from data_pipeline.text import tokenization
+from data_pipeline.text.byte_pairs import byte_pair_files
 from modeling.checkpoints import pretrained
 from terminal import progress
 from training import errors

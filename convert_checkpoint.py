@@ -65,22 +65,12 @@ import keras
 
 from contract import file_names, wording
 from data_pipeline import label_maps
-from data_pipeline.text import (
-    added_token_files,
-    added_tokens,
-    byte_pair_files,
-    tokenization,
-    vocabulary_checks,
-)
+from data_pipeline.files import added_token_files
+from data_pipeline.text import added_tokens, tokenization, vocabulary_checks
+from data_pipeline.text.byte_pairs import byte_pair_files
 from modeling import models
-from modeling.checkpoints import (
-    checkpoint,
-    conversion,
-    hugging_face,
-    keras_files,
-    output_directory,
-    pretrained,
-)
+from modeling.checkpoints import checkpoint, conversion, output_directory, pretrained
+from modeling.checkpoints.formats import hugging_face, keras_files
 from training import errors
 
 SEED = 0  # of what the input lacks and a Keras file must have

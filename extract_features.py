@@ -66,9 +66,9 @@ from data_pipeline.extraction import (
 )
 from data_pipeline.files import file_patterns
 from data_pipeline.text import vocabulary_checks
-from modeling import config as config_lib
 from modeling import models
 from modeling.checkpoints import checkpoint, pretrained
+from modeling.configs import config as config_lib
 from modeling.inspection import attention_maps, vectors
 from terminal import progress
 from training import errors, steps

@@ -48,7 +48,8 @@ from data_pipeline.classification import (
 )
 from data_pipeline.text import vocabulary_checks
 from modeling import heads, losses, models, token_heads
-from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
+from modeling.checkpoints import checkpoint, pretrained, teacher
+from modeling.checkpoints.formats import hugging_face
 from modeling.inspection import attribution
 from modeling.objectives import distillation
 from modeling.operations import joined_weights, sequences

@@ -13,7 +13,7 @@ import pathlib
 
 from absl import app, flags
 
-from modeling import config as config_lib
+from modeling.configs import config as config_lib
 from training import errors
 
 FLAGS = flags.FLAGS

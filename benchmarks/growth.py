@@ -21,7 +21,7 @@ import time
 from absl import app, flags
 
 from benchmarks import cost_model, machine, sides, turns
-from modeling import config as config_lib
+from modeling.configs import config as config_lib
 from training import errors
 
 FLAGS = flags.FLAGS

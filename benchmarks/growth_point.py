@@ -10,8 +10,8 @@ import sys
 import numpy as np
 
 from benchmarks import ours, preparation, sides  # ours sets the environment first
-from modeling import config as config_lib
 from modeling import models
+from modeling.configs import config as config_lib
 
 WARM_UP_STEPS = 2
 CLASSES = 2

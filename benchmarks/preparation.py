@@ -23,8 +23,10 @@ from data_pipeline.classification import labelled_texts, sources, tables
 from data_pipeline.examples import batching, packing
 from data_pipeline.squad import context_windows, question_sets, squad_files
 from data_pipeline.tagging import sentence_sets, tagged_files
-from modeling import gpt_config, models
-from modeling.checkpoints import hugging_face, pretrained
+from modeling import models
+from modeling.checkpoints import pretrained
+from modeling.checkpoints.formats import hugging_face
+from modeling.configs import gpt_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MASKED_TOKENS = 20

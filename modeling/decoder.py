@@ -6,7 +6,8 @@ finetune-transformer-lm (Radford et al., 2018) and gpt-2 (Radford et al., 2019).
 import keras
 from keras import ops
 
-from modeling import encoder, heads, keras_configs, layers
+from modeling import encoder, heads, layers
+from modeling.configs import keras_configs
 from modeling.operations import fast_norms, fast_ops, token_masks
 
 

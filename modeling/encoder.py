@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from modeling import heads, keras_configs, layers
+from modeling import heads, layers
+from modeling.configs import keras_configs
 from modeling.operations import token_masks
 
 

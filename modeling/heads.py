@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from contract import problem_types
-from modeling import keras_configs
+from modeling.configs import keras_configs
 from modeling.operations import fast_ops
 
 # run_classifier.py and run_squad.py fix these, whatever the config says.

@@ -13,7 +13,7 @@ import math
 import keras
 from keras import ops
 
-from modeling import keras_configs
+from modeling.configs import keras_configs
 from modeling.operations import fast_norms, fast_ops, token_masks
 
 SITES_PER_BLOCK = 3  # of dropout: attention, its output, the output

@@ -10,7 +10,8 @@ made: float32, mixed_bfloat16 or mixed_float16. Variables and outputs are float3
 
 import keras
 
-from modeling import decoder, encoder, heads, keras_configs, token_heads
+from modeling import decoder, encoder, heads, token_heads
+from modeling.configs import keras_configs
 from modeling.operations import sequences, token_masks
 
 NETWORKS = {"bert": encoder.BertEncoder, "gpt": decoder.GptDecoder}

@@ -6,7 +6,8 @@ Their products are computed in the compute dtype, and logits are float32.
 import keras
 from keras import ops
 
-from modeling import keras_configs, layers, losses
+from modeling import layers, losses
+from modeling.configs import keras_configs
 from modeling.operations import key_value_cache
 
 OUTPUTS = ("next_token_losses", "next_token_hits")

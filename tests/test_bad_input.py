@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from modeling.checkpoints import google
+from modeling.checkpoints.formats import google
 from tests import tiny
 
 
@@ -320,7 +320,8 @@ def test_evaluation_without_labels_is_refused(place, good):
 
 
 def test_head_of_another_number_of_labels_is_refused(place, good):
-    from modeling import config, models
+    from modeling import models
+    from modeling.configs import config
 
     shape = config.BertConfig.from_json_file(good["bert_config_file"])
     model = models.BertClassifier(shape, 5)

@@ -12,7 +12,7 @@ import tokenizers
 
 from data_pipeline.corpus import byte_ranges, processes, word_counts
 from data_pipeline.text import tokenization, vocabulary_checks
-from modeling import config
+from modeling.configs import config
 from tests import tiny
 
 STEMS = ("walk", "talk", "jump", "play", "want", "help", "look", "Need", "März", "café")

@@ -10,9 +10,10 @@ import safetensors.numpy
 import tensorflow as tf
 
 from data_pipeline.text import tokenization
-from modeling import config as config_lib
 from modeling import models
-from modeling.checkpoints import google, pretrained
+from modeling.checkpoints import pretrained
+from modeling.checkpoints.formats import google
+from modeling.configs import config as config_lib
 from tests import tiny
 
 LABELS = ("bad", "good", "so so")

@@ -7,8 +7,9 @@ from data_pipeline.classification import predictions
 from data_pipeline.examples import tf_records
 from data_pipeline.squad import answer_choice
 from data_pipeline.tagging import tag_predictions, tag_sets
-from modeling import config, models
-from modeling.checkpoints import google
+from modeling import models
+from modeling.checkpoints.formats import google
+from modeling.configs import config
 from serving import export
 from tests import full_disk, tiny, tiny_questions, tiny_tags
 from training.results import reporting

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import record_metadata
-from modeling import config as config_lib
 from modeling import models
 from modeling.checkpoints import checkpoint
+from modeling.configs import config as config_lib
 from tests import resumed_runs, tiny, whole_runs
 
 HELD_OUT, NUM_WORDS, NUM_BYTES = 14, 90, 500

@@ -12,9 +12,10 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import record_metadata, record_sets
-from modeling import config as config_lib
 from modeling import models
-from modeling.checkpoints import checkpoint, hugging_face
+from modeling.checkpoints import checkpoint
+from modeling.checkpoints.formats import hugging_face
+from modeling.configs import config as config_lib
 from serving import export
 from tests import full_disk, resumed_runs, tiny, whole_runs
 from training import checkpoints

@@ -27,9 +27,9 @@ def write_model(directory, **changes):
     """A directory as Google's zip has it, of 2 layers x 32, random weights in it."""
     import keras
 
-    from modeling import config as config_lib
     from modeling import models
-    from modeling.checkpoints import google
+    from modeling.checkpoints.formats import google
+    from modeling.configs import config as config_lib
 
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

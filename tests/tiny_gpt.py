@@ -8,8 +8,10 @@ import keras
 import numpy as np
 
 from data_pipeline.text import gpt_tokenizers
-from modeling import gpt_config, models
-from modeling.checkpoints import google, pretrained
+from modeling import models
+from modeling.checkpoints import pretrained
+from modeling.checkpoints.formats import google
+from modeling.configs import gpt_config
 
 
 def write(directory, vocab_file):

@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from data_pipeline.corpus import byte_ranges
-from data_pipeline.text import byte_pair_graph, normalization
+from data_pipeline.text import normalization
+from data_pipeline.text.byte_pairs import byte_pair_graph
 
 GROUP_BYTES = 1 << 22  # of a group of ranges, which a worker counts at a time
 # Different words in memory, about 150 bytes each, before the rarest are dropped.

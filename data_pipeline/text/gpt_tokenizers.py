@@ -11,13 +11,8 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
 from contract import file_names
-from data_pipeline.text import (
-    byte_pair_files,
-    byte_pair_graph,
-    gpt_words,
-    normalization,
-    tokenization,
-)
+from data_pipeline.text import normalization, tokenization
+from data_pipeline.text.byte_pairs import byte_pair_files, byte_pair_graph, gpt_words
 
 # What GPT's fine-tuning puts around texts, in the order of their ids.
 START, DELIMITER, END = "_start_", "_delimiter_", "_classify_"

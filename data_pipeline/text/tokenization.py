@@ -22,7 +22,8 @@ import tensorflow as tf
 import tensorflow_text as text
 
 from contract import file_names
-from data_pipeline.text import added_token_files, normalization, token_matching
+from data_pipeline.files import added_token_files
+from data_pipeline.text import normalization, token_matching
 
 CONTINUATION = "##"  # begins a piece that continues a word
 MASK = "[MASK]"  # stands for a hidden token

@@ -7,7 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from contract import file_names, json_files
-from data_pipeline.text import byte_pair_files, gpt_tokenizers, tokenization
+from data_pipeline.text import gpt_tokenizers, tokenization
+from data_pipeline.text.byte_pairs import byte_pair_files
 
 # tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
 _LOWER_RELEASES = {

@@ -11,8 +11,8 @@ import tensorflow as tf
 from absl import logging
 
 from contract import file_names, wording
-from modeling.checkpoints import (
-    comparison,
+from modeling.checkpoints import comparison
+from modeling.checkpoints.formats import (
     google,
     gpt_parameters,
     hugging_face,

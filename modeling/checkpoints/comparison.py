@@ -1,7 +1,7 @@
 """A config and the header of a checkpoint, compared before a network is built."""
 
 from contract import wording
-from modeling.checkpoints import names
+from modeling.checkpoints.formats import names
 
 _REMEDY = "give the config file of this checkpoint"
 _FLAG = ", or --allow_missing_weights to train them from random values"

@@ -15,16 +15,10 @@ import safetensors
 import tensorflow as tf
 
 from contract import atomic_files, file_names
-from modeling import gpt_config, models, token_heads
-from modeling.checkpoints import (
-    checkpoint,
-    comparison,
-    google,
-    hugging_face,
-    keras_files,
-    names,
-    pretrained,
-)
+from modeling import models, token_heads
+from modeling.checkpoints import checkpoint, comparison, pretrained
+from modeling.checkpoints.formats import google, hugging_face, keras_files, names
+from modeling.configs import gpt_config
 
 FORMATS = ("google", "hugging_face", "keras")
 # The weights, by the name that releases give them.

@@ -8,8 +8,9 @@ import tensorflow as tf
 from absl import logging
 
 from contract import file_names, json_files
-from modeling import gpt_config
-from modeling.checkpoints import checkpoint, hugging_face, names
+from modeling.checkpoints import checkpoint
+from modeling.checkpoints.formats import hugging_face, names
+from modeling.configs import config_files
 
 CONFIG_FILES = (
     *(file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG),
@@ -185,8 +186,8 @@ def _download(hub_id, name):
 
 
 def read_config(path):
-    """gpt_config.read of a local or remote path; logs unknown keys."""
-    read = gpt_config.read(path, _open)
+    """config_files.read of a local or remote path; logs unknown keys."""
+    read = config_files.read(path, _open)
     if unknown := read.unknown_keys():
         logging.warning(
             "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)

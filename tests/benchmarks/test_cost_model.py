@@ -10,8 +10,8 @@ import tensorflow as tf
 from absl import flags
 
 from benchmarks import cost_model
-from modeling import config as config_lib
 from modeling import models
+from modeling.configs import config as config_lib
 from tests import tiny
 
 Batch = cost_model.Batch

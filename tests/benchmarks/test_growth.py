@@ -10,7 +10,7 @@ from absl import flags
 from matplotlib import figure as figures
 
 from benchmarks import cost_model, growth, growth_plots, growth_point, sides, turns
-from modeling import config as config_lib
+from modeling.configs import config as config_lib
 from tests import tiny
 
 MODEL = {

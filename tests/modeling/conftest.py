@@ -6,8 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from modeling import config, models
+from modeling import models
 from modeling.checkpoints import checkpoint
+from modeling.configs import config
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny_uncased"
 

@@ -7,9 +7,10 @@ import numpy as np
 import safetensors.numpy
 import tensorflow as tf
 
-from modeling import config as config_lib
-from modeling import gpt_config, models
-from modeling.checkpoints import names
+from modeling import models
+from modeling.checkpoints.formats import names
+from modeling.configs import config as config_lib
+from modeling.configs import config_files, gpt_config
 
 GPT_SHAPE = {
     "vocab_size": 64,
@@ -86,7 +87,7 @@ def gpt_2(index_file, head=models.LanguageModel):
     """The recorded GPT-2; its files are those of a release."""
     directory = index_file.parent
     reader = tf.train.load_checkpoint(str(directory / "model.ckpt"))
-    config = gpt_config.read(directory / "hparams.json")
+    config = config_files.read(directory / "hparams.json")
     names = reader.get_variable_to_shape_map()
     return filled(head(config), {name: reader.get_tensor(name) for name in names})
 

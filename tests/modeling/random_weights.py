@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from modeling import models
-from modeling.checkpoints import names
+from modeling.checkpoints.formats import names
 
 
 def fitting(config, head):

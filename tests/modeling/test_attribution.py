@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import config as config_lib
-from modeling import gpt_config, models
+from modeling import models
+from modeling.configs import config as config_lib
+from modeling.configs import gpt_config
 from modeling.inspection import attribution
 
 CONFIG = {

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import gpt_config, models
+from modeling import models
+from modeling.configs import gpt_config
 from modeling.inspection import attention_maps, vectors
 from modeling.operations import joined_weights
 from tests.modeling import left_to_right

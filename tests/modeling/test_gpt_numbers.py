@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import config as config_lib
 from modeling import models
+from modeling.configs import config as config_lib
 from tests.modeling import left_to_right
 
 ROUNDING = 1e-5

@@ -1,4 +1,4 @@
-"""Tests of modeling/models.py, modeling/heads.py and modeling/checkpoints/names.py."""
+"""Tests of models.py and heads.py, and of checkpoints/formats/names.py."""
 
 import keras
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import heads, models
-from modeling.checkpoints import names
+from modeling.checkpoints.formats import names
 
 BUILDERS = {
     "classifier": lambda config: models.BertClassifier(config, 3),

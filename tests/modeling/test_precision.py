@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import layers, losses, models
-from modeling.checkpoints import keras_files
+from modeling.checkpoints.formats import keras_files
 from modeling.objectives import token_losses
 from tests.modeling import random_weights
 

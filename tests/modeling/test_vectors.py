@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from modeling import config
+from modeling.configs import config
 from modeling.inspection import vectors
 
 DEPTH, WIDTH = 5, 6

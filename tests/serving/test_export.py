@@ -14,7 +14,8 @@ from contract import file_names
 from data_pipeline.classification import encoding, label_sets
 from data_pipeline.examples import packing
 from data_pipeline.text import tokenization
-from modeling import config, heads, models
+from modeling import heads, models
+from modeling.configs import config
 from serving import export, predictor
 from tests.serving import exported_ops, odd_texts
 

@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from contract import tf_serving
-from modeling import config, heads, models
+from modeling import heads, models
+from modeling.configs import config
 from serving import export, formats, litert, predictor
 from tests.serving import (
     test_export,

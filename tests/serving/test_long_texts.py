@@ -15,7 +15,8 @@ import tensorflow as tf
 from data_pipeline.squad import answer_choice, answering_graph
 from data_pipeline.tagging import tag_sets, tagging_graph
 from data_pipeline.text import tokenization
-from modeling import config, models
+from modeling import models
+from modeling.configs import config
 from serving import export, formats, question_answering, tagging
 from tests.serving import odd_texts
 

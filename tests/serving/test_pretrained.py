@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from data_pipeline.text import tokenization
 from modeling import models
-from modeling.checkpoints import checkpoint, google, pretrained
+from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints.formats import google
 from serving import export, predictor
 from serving.protocol import warmup
 from tests import tiny

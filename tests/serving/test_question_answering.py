@@ -12,7 +12,8 @@ import tensorflow as tf
 from data_pipeline.examples import packing
 from data_pipeline.squad import answer_choice, answering_graph, context_windows
 from data_pipeline.text import tokenization
-from modeling import config, models
+from modeling import models
+from modeling.configs import config
 from serving import answers, export, predictor, question_answering
 from tests import served_answers
 from tests.serving import exported_ops, odd_texts

@@ -12,7 +12,8 @@ from data_pipeline.examples import ragged
 from data_pipeline.tagging import sentence_sets, tag_sets, tagged_files, tagging_graph
 from data_pipeline.tagging import sentence_windows as windows_lib
 from data_pipeline.text import tokenization
-from modeling import config, models
+from modeling import models
+from modeling.configs import config
 from serving import answers, export, predictor, tagging
 from tests.serving import exported_ops, odd_texts
 

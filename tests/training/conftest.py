@@ -9,8 +9,9 @@ import keras
 import numpy as np
 import pytest
 
-from modeling import config, models
+from modeling import models
 from modeling.checkpoints import checkpoint
+from modeling.configs import config
 from training import interruption
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny_uncased"

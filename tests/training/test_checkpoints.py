@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling.checkpoints import checkpoint, google
+from modeling.checkpoints import checkpoint
+from modeling.checkpoints.formats import google
 from training import checkpoints
 from training.optimization import optimizer
 

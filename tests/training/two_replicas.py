@@ -17,8 +17,9 @@ import tensorflow as tf
 
 from data_pipeline.examples import batching, packing
 from data_pipeline.pretraining import record_batches, record_checks
-from modeling import config, heads, losses, models
-from modeling.checkpoints import google
+from modeling import heads, losses, models
+from modeling.checkpoints.formats import google
+from modeling.configs import config
 from modeling.objectives import token_losses
 from tests import tiny
 from training import steps

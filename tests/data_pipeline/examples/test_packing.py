@@ -18,7 +18,8 @@ from data_pipeline.classification import encoding, tasks
 from data_pipeline.examples import batching, packing, tf_records
 from data_pipeline.examples import ragged as ragged_lib
 from data_pipeline.text import tokenization
-from modeling import config, models
+from modeling import models
+from modeling.configs import config
 
 ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
 EXPECTED = json.loads((ORIGINAL / "expected_features.json").read_text("utf-8"))

@@ -11,8 +11,10 @@ import safetensors.numpy
 import tensorflow as tf
 
 from contract import wording
-from modeling import config, models
-from modeling.checkpoints import checkpoint, google, hugging_face, names
+from modeling import models
+from modeling.checkpoints import checkpoint
+from modeling.checkpoints.formats import google, hugging_face, names
+from modeling.configs import config
 from tests.modeling.random_weights import assert_equal, random_model, values
 
 HEADS = ("classifier", "tagger", "span", "pretraining")

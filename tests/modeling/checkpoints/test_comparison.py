@@ -7,15 +7,10 @@ import types
 import numpy as np
 import pytest
 
-from modeling import config, models
-from modeling.checkpoints import (
-    checkpoint,
-    conversion,
-    google,
-    keras_files,
-    names,
-    pretrained,
-)
+from modeling import models
+from modeling.checkpoints import checkpoint, conversion, pretrained
+from modeling.checkpoints.formats import google, keras_files, names
+from modeling.configs import config
 from tests.modeling.random_weights import random_model, values
 
 FORMATS = ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE)

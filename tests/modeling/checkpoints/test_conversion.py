@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from modeling import config, models
-from modeling.checkpoints import conversion, google, hugging_face, keras_files
+from modeling import models
+from modeling.checkpoints import conversion
+from modeling.checkpoints.formats import google, hugging_face, keras_files
+from modeling.configs import config
 from tests import full_disk
 from tests.modeling.random_weights import assert_equal, random_model, values
 

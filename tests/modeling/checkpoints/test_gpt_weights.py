@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from modeling import gpt_config, models
-from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
+from modeling import models
+from modeling.checkpoints import checkpoint, conversion, pretrained
+from modeling.checkpoints.formats import google, names
+from modeling.configs import gpt_config
 from tests.modeling import left_to_right
 from tests.modeling.random_weights import assert_equal, random_model, values
 

@@ -18,8 +18,9 @@ import pathlib
 import numpy as np
 import pytest
 
-from modeling import config, models
+from modeling import models
 from modeling.checkpoints import checkpoint
+from modeling.configs import config
 
 REFERENCE = pathlib.Path(__file__).with_name("minilm_reference.npz")
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from data_pipeline.text import tokenization
-from modeling import config, models
-from modeling.checkpoints import google, pretrained
+from modeling import models
+from modeling.checkpoints import pretrained
+from modeling.checkpoints.formats import google
+from modeling.configs import config
 
 SPECIAL = ["[UNK]", "[CLS]", "[SEP]"]
 

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from contract import features
-from modeling import gpt_config, models
+from modeling import models
+from modeling.configs import gpt_config
 from modeling.generation import decoding, sampling
 from tests.modeling import left_to_right
 

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import losses, models
-from modeling.checkpoints import names
+from modeling.checkpoints.formats import names
 from modeling.objectives import token_losses
 from training import steps
 from training.optimization import loss_scale, optimizer, schedule

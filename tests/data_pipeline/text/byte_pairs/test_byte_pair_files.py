@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from data_pipeline.text import byte_pair_files, gpt_tokenizers, vocabulary_checks
+from data_pipeline.text import gpt_tokenizers, vocabulary_checks
+from data_pipeline.text.byte_pairs import byte_pair_files
 
 TOKENS = ["<|endoftext|>", "a", "b", "c", "Ġ", "ab", "abc", "Ġa"]
 MERGES = ["a b", "ab c", "Ġ a"]

@@ -16,7 +16,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from contract import file_names, json_files
-from modeling.checkpoints import names
+from modeling.checkpoints.formats import names
 
 WEIGHTS_FILE = "model.safetensors"
 # Names the shards of a large model, and which of them holds which variable.

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from modeling import config as config_lib
-from modeling import gpt_config
+from modeling.configs import config as config_lib
+from modeling.configs import config_files, gpt_config
 
 HPARAMS = {"n_vocab": 9, "n_ctx": 6, "n_embd": 8, "n_head": 2, "n_layer": 3}
 # Of the first release, but for the number of tokens.
@@ -19,7 +19,7 @@ SHAPES = [[512, 768], [11, 768], *(12 * _LAYER)]
 def read(tmp_path, raw):
     path = tmp_path / "any.json"
     path.write_text(json.dumps(raw))
-    return gpt_config.read(path)
+    return config_files.read(path)
 
 
 def test_each_file_says_which_network_it_is(tmp_path):

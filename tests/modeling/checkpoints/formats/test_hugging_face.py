@@ -1,4 +1,4 @@
-"""Tests of modeling/checkpoints/hugging_face.py: the forms that its files have."""
+"""Tests of checkpoints/formats/hugging_face.py: the forms that its files have."""
 
 import dataclasses
 import json
@@ -9,7 +9,8 @@ import pytest
 import safetensors.numpy
 
 from modeling import models
-from modeling.checkpoints import checkpoint, hugging_face, names
+from modeling.checkpoints import checkpoint
+from modeling.checkpoints.formats import hugging_face, names
 from tests.modeling.random_weights import random_model
 
 DECODER = "cls.predictions.decoder"

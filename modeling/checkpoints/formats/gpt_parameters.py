@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import file_names
-from modeling.checkpoints import names
+from modeling.checkpoints.formats import names
 
 _PIECE = "params_{}.npy"
 _ARRAYS_OF_LAYER = 12

@@ -15,8 +15,9 @@ import h5py
 import keras
 import numpy as np
 
-from modeling import gpt_config, keras_configs, models
-from modeling.checkpoints import names
+from modeling import models
+from modeling.checkpoints.formats import names
+from modeling.configs import config_files, keras_configs
 
 MODEL_FILE = "model.keras"
 WEIGHTS_FILE = "model.weights.h5"
@@ -147,7 +148,7 @@ def stored_config(path):
             f"{path}: holds a Keras model {name}, which is none of modeling/models.py "
             f"({', '.join(sorted(known))})"
         )
-    return _read(path, lambda: gpt_config.of_values(raw["config"]))
+    return _read(path, lambda: config_files.of_values(raw["config"]))
 
 
 def _shape(path):

@@ -9,7 +9,7 @@ import re
 import tensorflow as tf
 
 from contract import atomic_files
-from modeling.checkpoints import names
+from modeling.checkpoints.formats import names
 
 MODEL_PREFIX = "bert_model.ckpt"  # of a release
 INDEX_ENDING = ".index"

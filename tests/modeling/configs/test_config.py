@@ -1,4 +1,4 @@
-"""Tests of modeling/config.py."""
+"""Tests of modeling/configs/config.py."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from modeling import config
+from modeling.configs import config
 
 SIZES = {
     "vocab_size": 99,

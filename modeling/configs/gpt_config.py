@@ -1,13 +1,11 @@
-"""The shape of a GPT or GPT-2 network, and the config of any network by its file."""
+"""The shape of a GPT or GPT-2 network, as released and in config.json."""
 
 import dataclasses
-import json
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from contract import file_names
-from modeling import config as config_lib
+from modeling.configs import config as config_lib
 
 MODEL_TYPES = ("openai-gpt", "gpt2")  # Hugging Face's, of both networks
 HEAD_SIZE = 64  # K of every release
@@ -249,32 +247,3 @@ class GptConfig(config_lib.NetworkConfig):
             "n_head": self.num_attention_heads,
             "n_layer": self.num_hidden_layers,
         }
-
-
-def read(
-    path: str | os.PathLike[str], open_file: Callable[..., Any] = open
-) -> config_lib.BertConfig | GptConfig:
-    """The config of any network, by what its file holds.
-
-    bert_config.json, config.json of BERT, GPT or GPT-2, GPT-2's hparams.json, and GPT's
-    params_shapes.json.
-
-    Raises:
-        FileNotFoundError, OSError: no such file, or it cannot be read.
-        ValueError: the file is not JSON, or no config; names the file.
-    """
-    with config_lib.named(path), open_file(path, "rb") as file:
-        raw = json.loads(file.read())
-        if isinstance(raw, list):
-            return GptConfig.from_shapes(raw)
-        if not isinstance(raw, dict):
-            raise ValueError("the file holds no JSON object")
-        if "n_vocab" in raw or raw.get("model_type") in MODEL_TYPES:
-            return GptConfig.from_dict(raw)
-        return config_lib.BertConfig.from_dict(raw)
-
-
-def of_values(values: dict[str, Any]) -> config_lib.BertConfig | GptConfig:
-    """The config whose dataclasses.asdict is `values`."""
-    kind = GptConfig if "norm_first" in values else config_lib.BertConfig
-    return kind(**values)

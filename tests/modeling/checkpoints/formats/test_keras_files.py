@@ -8,8 +8,10 @@ import keras
 import numpy as np
 import pytest
 
-from modeling import config, models
-from modeling.checkpoints import checkpoint, keras_files, names
+from modeling import models
+from modeling.checkpoints import checkpoint
+from modeling.checkpoints.formats import keras_files, names
+from modeling.configs import config
 from tests.modeling.random_weights import fitting, random_model
 
 HEADS = [

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from contract import file_names, json_files
-from data_pipeline.text import added_token_files
+from data_pipeline.files import added_token_files
 
 END_OF_WORD = "</w>"  # ends a word's last token in GPT's vocabulary
 HEADER = "#version: 0.2"

@@ -8,7 +8,7 @@ import dataclasses
 
 import keras
 
-from modeling import gpt_config
+from modeling.configs import config_files
 
 # Under `PACKAGE>BertClassifier` and so on a .keras file names its class.
 PACKAGE = "bert"
@@ -43,7 +43,7 @@ class Configured:
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         if "config" in config:
-            config["config"] = gpt_config.of_values(config["config"])
+            config["config"] = config_files.of_values(config["config"])
         return cls(**config)
 
 

@@ -1,0 +1,38 @@
+"""The config of any network, by what its file holds."""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from modeling.configs import config as config_lib
+from modeling.configs import gpt_config
+
+
+def read(
+    path: str | os.PathLike[str], open_file: Callable[..., Any] = open
+) -> config_lib.BertConfig | gpt_config.GptConfig:
+    """The config of any network, by what its file holds.
+
+    bert_config.json, config.json of BERT, GPT or GPT-2, GPT-2's hparams.json, and GPT's
+    params_shapes.json.
+
+    Raises:
+        FileNotFoundError, OSError: no such file, or it cannot be read.
+        ValueError: the file is not JSON, or no config; names the file.
+    """
+    with config_lib.named(path), open_file(path, "rb") as file:
+        raw = json.loads(file.read())
+        if isinstance(raw, list):
+            return gpt_config.GptConfig.from_shapes(raw)
+        if not isinstance(raw, dict):
+            raise ValueError("the file holds no JSON object")
+        if "n_vocab" in raw or raw.get("model_type") in gpt_config.MODEL_TYPES:
+            return gpt_config.GptConfig.from_dict(raw)
+        return config_lib.BertConfig.from_dict(raw)
+
+
+def of_values(values: dict[str, Any]) -> config_lib.BertConfig | gpt_config.GptConfig:
+    """The config whose dataclasses.asdict is `values`."""
+    kind = gpt_config.GptConfig if "norm_first" in values else config_lib.BertConfig
+    return kind(**values)
