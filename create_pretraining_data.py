@@ -78,11 +78,7 @@ from absl import logging
 
 from contract import atomic_files
 from data_pipeline.corpus import byte_ranges, processes
-from data_pipeline.creation import (
-    creation_job,
-    creation_runners,
-    creation_tasks,
-)
+from data_pipeline.creation import creation_job, creation_runners, creation_tasks
 from data_pipeline.files import file_patterns
 from data_pipeline.pretraining import masking, record_metadata
 from data_pipeline.text import tokenization, vocabulary_checks

@@ -59,11 +59,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 
 from contract import atomic_files, features
-from data_pipeline.extraction import (
-    attention_files,
-    input_lines,
-    vector_files,
-)
+from data_pipeline.extraction import attention_files, input_lines, vector_files
 from data_pipeline.files import file_patterns
 from data_pipeline.text import vocabulary_checks
 from modeling import models

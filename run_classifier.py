@@ -11,11 +11,7 @@ import functools
 
 from absl import flags
 
-from training.flags import (
-    command_line,
-    fine_tuning_flags,
-    model_flags,
-)
+from training.flags import command_line, fine_tuning_flags, model_flags
 from training.flags.tasks import classifier_flags
 
 FLAGS = flags.FLAGS

@@ -13,12 +13,7 @@ import os
 
 from absl import flags
 
-from training.flags import (
-    command_line,
-    device_flags,
-    model_flags,
-    training_flags,
-)
+from training.flags import command_line, device_flags, model_flags, training_flags
 from training.flags.tasks import pretraining_flags
 
 FLAGS = flags.FLAGS

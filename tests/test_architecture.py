@@ -57,7 +57,11 @@ ARROWS = {
     "data_pipeline.text.byte_pairs": {"data_pipeline.files"},
     "data_pipeline.examples": set(),
     "data_pipeline.files": set(),
-    "data_pipeline.corpus": {"data_pipeline.text", "data_pipeline.files"},
+    "data_pipeline.corpus": {
+        "data_pipeline.text",
+        "data_pipeline.text.byte_pairs",
+        "data_pipeline.files",
+    },
     "data_pipeline.classification": _TASK,
     "data_pipeline.squad": {"data_pipeline.text", "data_pipeline.examples"},
     "data_pipeline.tagging": _TASK,

@@ -10,12 +10,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import (
-    descriptor_pb2,
-    descriptor_pool,
-    message,
-    message_factory,
-)
+from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 FILE_NAME = "tf_serving_warmup_requests"
 # Words of the texts: one for each buffer size and kernel that short, usual and long

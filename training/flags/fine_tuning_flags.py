@@ -5,12 +5,7 @@ from typing import Any
 
 from absl import flags
 
-from training.flags import (
-    command_line,
-    device_flags,
-    model_flags,
-    training_flags,
-)
+from training.flags import command_line, device_flags, model_flags, training_flags
 
 FLAGS = flags.FLAGS
 # What the runs of a grid can differ in; they share the data, the network and the rest.

@@ -12,11 +12,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.corpus import byte_ranges, processes
-from data_pipeline.creation import (
-    creation_job,
-    creation_runners,
-    creation_tasks,
-)
+from data_pipeline.creation import creation_job, creation_runners, creation_tasks
 from data_pipeline.pretraining import record_metadata
 from tests import tiny_corpus
 

@@ -7,13 +7,7 @@ import tensorflow as tf
 
 from modeling import heads, losses
 from training import steps
-from training.optimization import (
-    keras_schedule,
-    lamb,
-    loss_scale,
-    optimizer,
-    schedule,
-)
+from training.optimization import keras_schedule, lamb, loss_scale, optimizer, schedule
 
 RATES = {"learning_rate": 0.05, "num_train_steps": 6, "num_warmup_steps": 2}
 STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
