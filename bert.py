@@ -32,7 +32,7 @@ from data_pipeline.classification import (
 )
 from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization, vocabulary_checks
-from modeling import heads, models
+from modeling import heads, pretrainers
 from modeling.checkpoints import checkpoint, conversion, output_directory, pretrained
 from modeling.checkpoints.formats import hugging_face
 from modeling.inspection import attention_maps
@@ -204,8 +204,8 @@ def load(
     Args:
         directory: as --pretrained: a release of Google's, a directory of Hugging Face
             or Keras, of a run, or the id of a model on Hugging Face's hub.
-        head: a name in models.HEADS; "auto" takes that of the weights, and leaves the
-            heads of pretraining out.
+        head: a name in pretrainers.HEADS; "auto" takes that of the weights, and leaves
+            the heads of pretraining out.
         labels: of a new classifier (or tagger, by `head`), with random values.
         do_lower_case: by default what the directory says, or True.
 
@@ -271,9 +271,9 @@ def _with_new_head(opened, classes, max_seq_length):
     path, tokenizer, config = opened
     if isinstance(classes, label_sets.LabelSet):
         num_outputs, settings = classes.num_outputs, _reading(classes)
-        model = models.build("classifier", num_outputs, config, **settings)
+        model = pretrainers.build("classifier", num_outputs, config, **settings)
     else:
-        model = models.build("tagger", len(classes.names), config)
+        model = pretrainers.build("tagger", len(classes.names), config)
     report = checkpoint.load(model, path)
     return _loaded(model, tokenizer, classes, max_seq_length, report)
 

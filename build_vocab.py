@@ -31,12 +31,8 @@ def define_flags():
     _define_vocabulary()
     _define_output()
     with command_line.heading("Processes"):
-        flags.DEFINE_integer(
-            "num_workers",
-            0,
-            "Processes; 0 for one a core. Results do not depend on it.",
-            lower_bound=0,
-        )
+        text = "Processes; 0 for one a core. Results do not depend on it."
+        flags.DEFINE_integer("num_workers", 0, text, lower_bound=0)
     flags.mark_flags_as_required(["input_file", "output_file"])
 
 

@@ -68,7 +68,7 @@ from data_pipeline import label_maps
 from data_pipeline.files import added_token_files
 from data_pipeline.text import added_tokens, tokenization, vocabulary_checks
 from data_pipeline.text.byte_pairs import byte_pair_files
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, output_directory, pretrained
 from modeling.checkpoints.formats import hugging_face, keras_files
 from training import errors
@@ -135,7 +135,7 @@ def read_tokenizer(files, config):
 
 def find_classes(path, source):
     """What the classes are called, from label_map.json or the config; or None."""
-    if source.head not in models.CLASS_HEADS:
+    if source.head not in pretrainers.CLASS_HEADS:
         return None
     num_classes = source.model.num_classes
     if path:

@@ -38,7 +38,7 @@ from data_pipeline.classification import tables
 from data_pipeline.prompts import continuations, generation_graph, prompt_lists
 from data_pipeline.scoring import scored_files, windows
 from data_pipeline.text import vocabulary_checks
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import decoding, sampling, scoring
 from serving import export, generation
@@ -90,7 +90,7 @@ def prepare():
 def build_model(parts):
     """The network with its weights, all of which must be there."""
     keras.config.set_dtype_policy(device_flags.dtype_policy())
-    model = models.LanguageModel(parts.config)
+    model = pretrainers.LanguageModel(parts.config)
     model.build()
     told = checkpoint.load_trained(model, parts.files.init_checkpoint)
     progress.say(f"weights: {told}")

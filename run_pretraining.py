@@ -37,7 +37,7 @@ import keras
 from data_pipeline.extraction import embedding_graph
 from data_pipeline.pretraining import cloze_graph, cloze_table, masking, record_sets
 from data_pipeline.text import vocabulary_checks
-from modeling import models
+from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.inspection import vectors
 from modeling.objectives import token_losses
@@ -89,7 +89,7 @@ def masked_lm(config, tokenizer, files):
             f"--objective=masked_lm hides words from a BERT, but {files.config_file} "
             "describes a GPT; set --objective=left_to_right"
         )
-    records, kind = None, models.BertPretrainer
+    records, kind = None, pretrainers.BertPretrainer
     if FLAGS.do_train or FLAGS.do_eval:
         rule = masking.Rule(**pretraining_flags.masking_rule())
         records = load_records(config, tokenizer, rule)
@@ -97,7 +97,7 @@ def masked_lm(config, tokenizer, files):
         kind = models.BertModel
     if FLAGS.do_export:
         vectors.choose(config, **model_flags.vector_choice())
-        if kind is models.BertPretrainer:
+        if kind is pretrainers.BertPretrainer:
             cloze_graph.check(tokenizer, FLAGS.top_k)
     task = common_task(kind, config, tokenizer, records)
     if not records:
@@ -122,7 +122,7 @@ def left_to_right(config, tokenizer, files):
         )
     records = load_records(config, tokenizer, None)
     return dataclasses.replace(
-        common_task(models.LanguageModel, config, tokenizer, records),
+        common_task(pretrainers.LanguageModel, config, tokenizer, records),
         kind="text-generation",
         objective=token_losses.next_token(),
         score=functools.partial(text_scores, records.held_out),
@@ -185,7 +185,7 @@ def text_scores(held_out, scores):
 def export_model(tokenizer, model, output_dir):
     """Writes output_dir/export/<n>: text in, tokens for [MASK] and vectors out."""
     length, filler = FLAGS.max_seq_length, None
-    if isinstance(model, models.BertPretrainer):
+    if isinstance(model, pretrainers.BertPretrainer):
         filler = served.MaskFiller(
             cloze_graph.encoder(tokenizer, length, FLAGS.max_predictions_per_seq),
             functools.partial(model, training=False),

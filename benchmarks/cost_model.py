@@ -92,7 +92,7 @@ class Step:
 
 
 def parameters(config: config_lib.BertConfig) -> int:
-    """Numbers in all variables of models.BertPretrainer."""
+    """Numbers in all variables of pretrainers.BertPretrainer."""
     width, vocab_size = config.hidden_size, config.vocab_size
     pooler = (width + 1) * width
     masked_lm = (width + 1) * width + 2 * width + vocab_size  # the table is shared

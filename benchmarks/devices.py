@@ -90,13 +90,13 @@ def run(directory, more, workers=()):
 
 def checkpoint_costs(directory):
     """Seconds and bytes of saving and restoring a model with its moments."""
-    from modeling import models
+    from modeling import pretrainers
     from modeling.checkpoints import checkpoint, pretrained
     from training import checkpoints
     from training.optimization import optimizer
 
     config = pretrained.read_config(pretrained.locate(FLAGS.pretrained).config_file)
-    model = models.build("classifier", 2, config)
+    model = pretrainers.build("classifier", 2, config)
     adam = optimizer.BertAdam()
     adam.build(model.trainable_variables)
     store = checkpoint.store(model)

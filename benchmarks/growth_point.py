@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from benchmarks import ours, preparation, sides  # ours sets the environment first
-from modeling import models
+from modeling import pretrainers
 from modeling.configs import config as config_lib
 
 WARM_UP_STEPS = 2
@@ -36,7 +36,7 @@ def run(*, config, train_batch_size, max_seq_length, steps):
     work = sides.Work(
         packed.tokens, packed.splits, packed.first_lengths, order, targets, {}
     )
-    model = models.build("classifier", CLASSES, shape)
+    model = pretrainers.build("classifier", CLASSES, shape)
     found = ours.time_training(model, "classifier", work, WARM_UP_STEPS, steps)
     return {
         **found,

@@ -19,7 +19,7 @@ from benchmarks import sides
 from contract import features
 from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization
-from modeling import losses, models
+from modeling import losses, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import decoding, sampling
 from modeling.objectives import token_losses
@@ -49,14 +49,16 @@ def open_tokenizer(directory):
 
 
 def open_pretrained(directory, head="none", num_classes=None):
-    """Tokenizer and model of a directory, with one of models.HEADS."""
+    """Tokenizer and model of a directory, with one of pretrainers.HEADS."""
     return open_tokenizer(directory), open_model(directory, head, num_classes)
 
 
 def open_model(directory, head, num_classes=None):
     """The model of a directory."""
     files = pretrained.look_in(directory)
-    model = models.build(head, num_classes, pretrained.read_config(files.config_file))
+    model = pretrainers.build(
+        head, num_classes, pretrained.read_config(files.config_file)
+    )
     path = checkpoint.find(files.checkpoint)
     print(checkpoint.load(model, path), file=sys.stderr)
     return model

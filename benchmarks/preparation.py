@@ -23,7 +23,7 @@ from data_pipeline.classification import labelled_texts, sources, tables
 from data_pipeline.examples import batching, packing
 from data_pipeline.squad import context_windows, question_sets, squad_files
 from data_pipeline.tagging import sentence_sets, tagged_files
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import pretrained
 from modeling.checkpoints.formats import hugging_face
 from modeling.configs import gpt_config
@@ -234,7 +234,7 @@ def write_work(source, steps):
 
 def write_network(directory):
     """Writes random weights of GPT_2 as Hugging Face has them; returns their place."""
-    model = models.build("language_model", None, GPT_2)
+    model = pretrainers.build("language_model", None, GPT_2)
     hugging_face.save(str(directory), model)
     return str(directory)
 

@@ -37,7 +37,7 @@ class Job:
     # "train", "predict", "write" (NEW_TOKENS), or of an export "answer" for the latency
     # of one sentence and "answer_all" for the rate of many
     action: str
-    head: str  # of models.HEADS
+    head: str  # of pretrainers.HEADS
     num_classes: int | None
     pretrained: str  # directory of the weights
     work: str  # file of `Work.save`; or the directory of an export

@@ -10,7 +10,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from data_pipeline.text import tokenization
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import pretrained
 from modeling.checkpoints.formats import google
 from modeling.configs import config as config_lib
@@ -75,7 +75,7 @@ def run_directory(release, folder, head="classifier", num_classes=3, label_map=N
     if label_map is not None:
         (folder / "label_map.json").write_text(json.dumps(label_map))
     config = config_lib.BertConfig.from_json_file(release / "bert_config.json")
-    model = models.build(head, num_classes, config)
+    model = pretrainers.build(head, num_classes, config)
     weights = google.variables(model)
     moments = {f"{name}/adam_m": value for name, value in weights.items()}
     state = {"global_step": np.int64(7)}

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import record_metadata
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.configs import config as config_lib
 from tests import resumed_runs, tiny, whole_runs
@@ -78,7 +78,7 @@ def trained(model_dir, records_dir, tmp_path_factory):
 
 def expected_scores(config_file, weights):
     """Of all held-out records, in float64, from logits."""
-    model = models.LanguageModel(config_lib.BertConfig.from_json_file(config_file))
+    model = pretrainers.LanguageModel(config_lib.BertConfig.from_json_file(config_file))
     model.build()
     checkpoint.load(model, weights)
     rows = tiny.records(HELD_OUT, 2, is_masked=False)

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import record_metadata, record_sets
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.checkpoints.formats import hugging_face
 from modeling.configs import config as config_lib
@@ -127,7 +127,9 @@ def log_softmax(logits):
 
 def expected_scores(config_file, weights, features, batch_size, num_batches):
     """The original's metric_fn in NumPy, from logits."""
-    model = models.BertPretrainer(config_lib.BertConfig.from_json_file(config_file))
+    model = pretrainers.BertPretrainer(
+        config_lib.BertConfig.from_json_file(config_file)
+    )
     model.build()
     checkpoint.load(model, weights)
     order = np.arange(batch_size * num_batches) % len(features["input_ids"])
@@ -317,7 +319,7 @@ def test_hugging_face_weights_are_evaluated_like_googles(
     trained, model_dir, records_dir, tmp_path
 ):
     path = trained[0]
-    model = models.BertPretrainer(
+    model = pretrainers.BertPretrainer(
         config_lib.BertConfig.from_json_file(path / "bert_config.json")
     )
     model.build()

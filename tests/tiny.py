@@ -27,7 +27,7 @@ def write_model(directory, **changes):
     """A directory as Google's zip has it, of 2 layers x 32, random weights in it."""
     import keras
 
-    from modeling import models
+    from modeling import pretrainers
     from modeling.checkpoints.formats import google
     from modeling.configs import config as config_lib
 
@@ -49,7 +49,7 @@ def write_model(directory, **changes):
     config = config_lib.BertConfig.from_dict(raw)
     (directory / "bert_config.json").write_text(config.to_json_string())
     keras.utils.set_random_seed(7)
-    model = models.BertPretrainer(config)
+    model = pretrainers.BertPretrainer(config)
     model.build()
     google.save(directory / "bert_model.ckpt", model)
     return directory

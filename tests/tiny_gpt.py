@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from data_pipeline.text import gpt_tokenizers
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import pretrained
 from modeling.checkpoints.formats import google
 from modeling.configs import gpt_config
@@ -59,7 +59,7 @@ def write_model(directory, **changes):
     }
     config = gpt_config.GptConfig(norm_first=True, **(shape | changes))
     keras.utils.set_random_seed(7)
-    model = models.LanguageModel(config)
+    model = pretrainers.LanguageModel(config)
     model.build()
     table = model.network.embeddings.position_embeddings
     table.assign(np.random.default_rng(0).normal(size=table.shape))

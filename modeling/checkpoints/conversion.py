@@ -15,7 +15,7 @@ import safetensors
 import tensorflow as tf
 
 from contract import atomic_files, file_names
-from modeling import models, token_heads
+from modeling import pretrainers, token_heads
 from modeling.checkpoints import checkpoint, comparison, pretrained
 from modeling.checkpoints.formats import google, hugging_face, keras_files, names
 from modeling.configs import gpt_config
@@ -58,8 +58,8 @@ TOLERANCE = 1e-5  # outputs of equal weights differ at most by the order of sums
 class Converted:
     """A network that was read.
 
-    `format` is one of `FORMATS`, `head` a name in models.HEADS; `num_states` counts the
-    names in the file that are no weights of a model.
+    `format` is one of `FORMATS`, `head` one of pretrainers.HEADS; `num_states` counts
+    the names in the file that are no weights of a model.
     """
 
     format: str
@@ -108,7 +108,7 @@ def read(path, config, head="auto", **settings):
             f"{config.num_hidden_layers}; give the config file of this checkpoint"
         )
     head, num_classes = find_head(file, config, head)
-    model = models.build(head, num_classes, config, **settings)
+    model = pretrainers.build(head, num_classes, config, **settings)
     report = checkpoint.assign(model, file)
     rows = [name for name, _ in names.named_variables(model)]
     has = {_part(name.path) for name in rows if name.google in report.assigned}
@@ -130,7 +130,7 @@ def _part(path):
 
 
 def find_head(file, config, asked="auto"):
-    """The head in a file (a checkpoint.WeightsFile), and C for `models.CLASS_HEADS`.
+    """The head in a file, a checkpoint.WeightsFile, and C for pretrainers.CLASS_HEADS.
 
     A classifier and a tagger have the same names, except in Keras' files. The config's
     `architectures` says which it is; without that it is a classifier, because the
@@ -173,7 +173,7 @@ def find_head(file, config, asked="auto"):
             f"--head={asked}: {file.source} has no such head (it has: "
             f"{' and '.join(sorted(held)) or 'none'}); leave --head out to find it"
         )
-    has_classes = asked in models.CLASS_HEADS
+    has_classes = asked in pretrainers.CLASS_HEADS
     return asked, file.shapes[held[asked]][0] if has_classes else None
 
 

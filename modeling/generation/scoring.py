@@ -14,7 +14,7 @@ def scorer(
 ) -> Callable[[Mapping[str, tf.Tensor]], tuple[np.ndarray, np.ndarray]]:
     """A function of features [B, S]: losses and hits of the next tokens [B, S - 1].
 
-    See models.LanguageModel; what stands at padding means nothing.
+    See pretrainers.LanguageModel; what stands at padding means nothing.
     """
     spec = {
         name: tf.TensorSpec([None, None], tf.int32)

@@ -54,7 +54,7 @@ def next_token():
     """Mean cross-entropy of each token but the first, given those before it (GPT).
 
     Features: input_mask [B, S]. Outputs: next_token_losses and next_token_hits
-    [B, S - 1], of models.LanguageModel.
+    [B, S - 1], of pretrainers.LanguageModel.
     """
 
     def weights(features):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import flags
 
 from benchmarks import cost_model
-from modeling import models
+from modeling import pretrainers
 from modeling.configs import config as config_lib
 from tests import tiny
 
@@ -75,7 +75,7 @@ def products_of(model, shape, predictions, trains=False):
 def test_model_counts_what_the_network_has_and_does():
     """Variables and matrix products of the real network, of pretraining and of a
     classifier; the product of segment_ids with its two rows is not in the model."""
-    pretrainer = models.build("pretraining", None, TINY)
+    pretrainer = pretrainers.build("pretraining", None, TINY)
     sizes = [np.prod(variable.shape) for variable in pretrainer.trainable_variables]
     assert cost_model.parameters(TINY) == sum(sizes)
     segments = 2 * (3 * 8) * 2 * 6
@@ -84,7 +84,7 @@ def test_model_counts_what_the_network_has_and_does():
     # Backwards as well; segment_ids need no gradient.
     counted = cost_model.training_operations(TINY, Batch(3, 8, 4))
     assert products_of(pretrainer, (3, 8), 4, trains=True) == counted + 2 * segments
-    classifier = models.build("classifier", 2, TINY)
+    classifier = pretrainers.build("classifier", 2, TINY)
     counted = cost_model.forward_operations(TINY, Batch(3, 8))
     assert products_of(classifier, (3, 8), 0) == counted + segments
 

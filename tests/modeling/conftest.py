@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.configs import config
 
@@ -33,7 +33,7 @@ def forward_record():
 @pytest.fixture(scope="session")
 def golden_pretrainer(golden_config):
     """The recorded network; tests must not change its weights."""
-    model = models.BertPretrainer(golden_config)
+    model = pretrainers.BertPretrainer(golden_config)
     model.build()
     report = checkpoint.load(model, GOLDEN / "bert_model.ckpt")
     assert not report.missing and not report.unused

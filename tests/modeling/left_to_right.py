@@ -7,7 +7,7 @@ import numpy as np
 import safetensors.numpy
 import tensorflow as tf
 
-from modeling import models
+from modeling import models, pretrainers
 from modeling.checkpoints.formats import names
 from modeling.configs import config as config_lib
 from modeling.configs import config_files, gpt_config
@@ -65,7 +65,7 @@ def filled(model, values, prefix=""):
     return model
 
 
-def gpt(record, head=models.LanguageModel, **changes):
+def gpt(record, head=pretrainers.LanguageModel, **changes):
     """The recorded GPT as released, or with other values of its config."""
     config = gpt_config.GptConfig(**{**GPT_SHAPE, "joined_table": True, **changes})
     return filled(head(config), record, "param/")
@@ -83,7 +83,7 @@ def choice(config):
     return models.BertClassifier(config, 1)
 
 
-def gpt_2(index_file, head=models.LanguageModel):
+def gpt_2(index_file, head=pretrainers.LanguageModel):
     """The recorded GPT-2; its files are those of a release."""
     directory = index_file.parent
     reader = tf.train.load_checkpoint(str(directory / "model.ckpt"))
@@ -92,7 +92,7 @@ def gpt_2(index_file, head=models.LanguageModel):
     return filled(head(config), {name: reader.get_tensor(name) for name in names})
 
 
-def bert(config_file, head=models.LanguageModel, attention="causal"):
+def bert(config_file, head=pretrainers.LanguageModel, attention="causal"):
     """The decoder of the recorded encoder-decoder, without its cross-attention."""
     raw = json.loads(config_file.read_text("utf-8"))["decoder"]
     del raw["add_cross_attention"]

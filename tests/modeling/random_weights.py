@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints.formats import names
 
 
@@ -18,7 +18,7 @@ def fitting(config, head):
 def random_model(config, head="classifier", num_classes=3, seed=1):
     """A model none of whose variables has the value that it is born with."""
     config = fitting(config, head)
-    model = models.build(head, num_classes, config)
+    model = pretrainers.build(head, num_classes, config)
     rng = np.random.default_rng(seed)
     for variable in model.trainable_variables:
         variable.assign(rng.normal(size=variable.shape).astype(np.float32))

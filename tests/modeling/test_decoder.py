@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import models
+from modeling import pretrainers
 from modeling.configs import gpt_config
 from modeling.inspection import attention_maps, vectors
 from modeling.operations import joined_weights
@@ -39,9 +39,9 @@ NO_DROPOUT = {
 
 def build(kind, head="language_model", recompute=False, **changes):
     keras.utils.set_random_seed(5)
-    classes = 3 if head in models.CLASS_HEADS else None
+    classes = 3 if head in pretrainers.CLASS_HEADS else None
     config = dataclasses.replace(KINDS[kind], **changes)
-    return models.build(head, classes, config, recompute=recompute)
+    return pretrainers.build(head, classes, config, recompute=recompute)
 
 
 def seed_of(number):
@@ -202,4 +202,4 @@ def test_initial_values_are_those_of_the_releases():
 
 def test_masked_words_are_not_of_gpt():
     with pytest.raises(ValueError, match="GPT-2 predicts the next token"):
-        models.BertPretrainer(KINDS["GPT-2"])
+        pretrainers.BertPretrainer(KINDS["GPT-2"])

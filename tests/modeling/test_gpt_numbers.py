@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import models
+from modeling import models, pretrainers
 from modeling.configs import config as config_lib
 from tests.modeling import left_to_right
 
@@ -281,4 +281,4 @@ def test_left_to_right_bert_reads_through_its_cache(shared_file):
 def test_language_model_refuses_to_look_ahead(tiny_config):
     assert isinstance(tiny_config, config_lib.BertConfig)
     with pytest.raises(ValueError, match='set "attention": "causal" in bert_config'):
-        models.LanguageModel(tiny_config)
+        pretrainers.LanguageModel(tiny_config)

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import heads, models
+from modeling import heads, models, pretrainers
 from modeling.checkpoints.formats import names
 
 BUILDERS = {
     "classifier": lambda config: models.BertClassifier(config, 3),
     "tagger": lambda config: models.BertTagger(config, 4),
     "span": models.BertSpanPredictor,
-    "pretrainer": models.BertPretrainer,
+    "pretrainer": pretrainers.BertPretrainer,
 }
 SHAPES = {
     "classifier": {"logits": (2, 3)},

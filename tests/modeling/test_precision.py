@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import layers, losses, models
+from modeling import layers, losses, models, pretrainers
 from modeling.checkpoints.formats import keras_files
 from modeling.objectives import token_losses
 from tests.modeling import random_weights
@@ -58,8 +58,8 @@ def features(tiny_features):
 def build(config, head):
     """The same variables under every policy."""
     keras.utils.set_random_seed(5)
-    classes = 3 if head in models.CLASS_HEADS else None
-    return models.build(head, classes, random_weights.fitting(config, head))
+    classes = 3 if head in pretrainers.CLASS_HEADS else None
+    return pretrainers.build(head, classes, random_weights.fitting(config, head))
 
 
 def step(model, head):
@@ -131,7 +131,7 @@ def cosines(model, actual, expected):
         pytest.param(
             *(head, policy), marks=[] if head == DAILY_HEAD else pytest.mark.slow
         )
-        for head in models.HEADS
+        for head in pretrainers.HEADS
         for policy in ROUNDING
     ],
 )
@@ -151,7 +151,7 @@ def test_half_types_give_nearly_the_same(config, features, set_policy, head, pol
 
 
 @pytest.mark.parametrize("policy", ["float32", *ROUNDING])
-@pytest.mark.parametrize("head", models.HEADS)
+@pytest.mark.parametrize("head", pretrainers.HEADS)
 def test_what_leaves_the_model_is_float32(config, features, set_policy, head, policy):
     set_policy(policy)
     model = build(dataclasses.replace(config, num_hidden_layers=1), head)
@@ -315,7 +315,7 @@ def test_keras_file_has_no_policy(config, features, set_policy, tmp_path):
     ("head", "policy"),
     [
         (head, policy)
-        for head in models.HEADS
+        for head in pretrainers.HEADS
         for policy in ("float32", "mixed_bfloat16")
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints.formats import keras_files
 from tests.modeling import random_weights
 
@@ -25,9 +25,9 @@ def shallow_config(tiny_config):
 
 def build(config, head, recompute):
     keras.utils.set_random_seed(5)
-    classes = 3 if head in models.CLASS_HEADS else None
+    classes = 3 if head in pretrainers.CLASS_HEADS else None
     config = random_weights.fitting(config, head)
-    return models.build(head, classes, config, recompute=recompute)
+    return pretrainers.build(head, classes, config, recompute=recompute)
 
 
 def step(model):
@@ -78,7 +78,7 @@ DAILY_HEADS = ("none",)
     "head",
     [
         pytest.param(head, marks=[] if head in DAILY_HEADS else pytest.mark.slow)
-        for head in models.HEADS
+        for head in pretrainers.HEADS
     ],
 )
 def test_gradients_are_the_same(tiny_config, tiny_features, head):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, models, token_heads
+from modeling import losses, pretrainers, token_heads
 
 # Rounding of float32, and what an input that is read changes at the least.
 ROUNDING, VISIBLE = 1e-5, 1e-2
@@ -14,7 +14,7 @@ SEED = tf.constant([3, 5], tf.int64)
 
 def build(config, sequences, num_classes):
     keras.utils.set_random_seed(7)
-    model = models.build("classifier", num_classes, config, sequences=sequences)
+    model = pretrainers.build("classifier", num_classes, config, sequences=sequences)
     rng = np.random.default_rng(1)
     for variable in model.classifier.variables:
         variable.assign(rng.normal(size=variable.shape))

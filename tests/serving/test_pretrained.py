@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.text import tokenization
-from modeling import models
+from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.checkpoints.formats import google
 from serving import export, predictor
@@ -67,7 +67,7 @@ def asking(version_dir, signature="serving_default"):
 @functools.cache
 def network(model_dir):
     files = pretrained.locate(str(model_dir))
-    model = models.BertPretrainer(pretrained.read_config(files.config_file))
+    model = pretrainers.BertPretrainer(pretrained.read_config(files.config_file))
     model.build()
     checkpoint.load(model, files.checkpoint)
     return model, tokenization.BertTokenizer.from_file(files.vocab_file)

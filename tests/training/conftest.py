@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from modeling import models
+from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.configs import config
 from training import interruption
@@ -38,7 +38,7 @@ def make_pretrainer():
     )
 
     def make():
-        model = models.BertPretrainer(still)
+        model = pretrainers.BertPretrainer(still)
         model.build()
         checkpoint.load(model, GOLDEN)
         return model
@@ -82,7 +82,7 @@ def build_pretrainer(tiny_config):
         keras.utils.set_random_seed(5)
         rates = {"hidden_dropout_prob": dropout}
         rates["attention_probs_dropout_prob"] = dropout
-        model = models.BertPretrainer(dataclasses.replace(tiny_config, **rates))
+        model = pretrainers.BertPretrainer(dataclasses.replace(tiny_config, **rates))
         model.build()
         return model
 

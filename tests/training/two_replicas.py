@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from data_pipeline.examples import batching, packing
 from data_pipeline.pretraining import record_batches, record_checks
-from modeling import heads, losses, models
+from modeling import heads, losses, models, pretrainers
 from modeling.checkpoints.formats import google
 from modeling.configs import config
 from modeling.objectives import token_losses
@@ -91,7 +91,7 @@ def pretrained_weights(strategy):
     rate = schedule.linear_with_warmup(0.01, NUM_STEPS, 1)
     model, _, results, _ = trained(
         strategy,
-        lambda: models.BertPretrainer(CONFIG),
+        lambda: pretrainers.BertPretrainer(CONFIG),
         token_losses.pretraining(),
         pretraining_batches(),
         [rate(step) for step in range(NUM_STEPS)],
@@ -221,7 +221,7 @@ def scores_of_records(strategy, directory):
     )
     with strategy.scope():
         keras.utils.set_random_seed(1)
-        model = models.BertPretrainer(CONFIG)
+        model = pretrainers.BertPretrainer(CONFIG)
         model.build()
 
     def mask(ids, lengths, rows, batch_size, rng):

@@ -15,7 +15,7 @@ import h5py
 import keras
 import numpy as np
 
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints.formats import names
 from modeling.configs import config_files, keras_configs
 
@@ -104,7 +104,7 @@ def load(path, config=None):
             f"num_hidden_layers={config.num_hidden_layers}; give the config file of "
             "this checkpoint"
         )
-    model = models.build(head, num_classes, config)
+    model = pretrainers.build(head, num_classes, config)
     _read(path, lambda: model.load_weights(path))
     return model
 
@@ -141,7 +141,8 @@ def stored_config(path):
 
     name, raw = _read(path, read)
     known = {
-        f"{keras_configs.PACKAGE}>{kind.__name__}" for kind in models.HEADS.values()
+        f"{keras_configs.PACKAGE}>{kind.__name__}"
+        for kind in pretrainers.HEADS.values()
     }
     if name not in known:
         raise ValueError(

@@ -11,7 +11,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from contract import wording
-from modeling import models
+from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.checkpoints.formats import google, hugging_face, names
 from modeling.configs import config
@@ -246,7 +246,7 @@ def test_trained_model_must_have_its_head(tiny_config, golden_dir, golden_config
     assert str(golden_dir) in str(caught.value)
     with pytest.raises(ValueError, match="there is no trained model in --output_dir"):
         checkpoint.load_trained(model, "")
-    pretrainer = built(models.BertPretrainer(golden_config))
+    pretrainer = built(pretrainers.BertPretrainer(golden_config))
     assert checkpoint.load_trained(pretrainer, golden_dir).missing == ()
 
 
@@ -346,7 +346,7 @@ def test_damaged_data_says_so(golden_dir, golden_config, tmp_path, damage):
     else:
         data.unlink()
     with pytest.raises(ValueError, match="not a readable TensorFlow checkpoint") as e:
-        checkpoint.load(built(models.BertPretrainer(golden_config)), tmp_path)
+        checkpoint.load(built(pretrainers.BertPretrainer(golden_config)), tmp_path)
     assert str(e.value).startswith(f"{tmp_path}/bert_model.ckpt: ")
 
 

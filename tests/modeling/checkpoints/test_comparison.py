@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, pretrained
 from modeling.checkpoints.formats import google, keras_files, names
 from modeling.configs import config
@@ -102,7 +102,7 @@ def test_every_variable_of_the_encoder_is_needed(model, tiny_config, tmp_path, n
 def test_layers_beyond_the_config_are_one_warning(tmp_path, tiny_config, caplog):
     deep = random_model(dataclasses.replace(tiny_config, num_hidden_layers=5), "none")
     google.save(tmp_path / "a.ckpt", deep)
-    shallow = models.build("none", None, tiny_config)
+    shallow = pretrainers.build("none", None, tiny_config)
     report = checkpoint.load(shallow, tmp_path / "a.ckpt")
     assert len(report.unused) == 48
     assert str(report).endswith("; in the file but not used: layers 2 to 4")
@@ -148,7 +148,7 @@ def test_weights_that_are_not_finite_are_named(
     form = next(f for f in FORMATS if conversion.FILES.get(f, f) == path.name)
     conversion.write(tmp_path, model, form)
     variable.assign(before)
-    again = models.build("none", None, tiny_config)
+    again = pretrainers.build("none", None, tiny_config)
     checkpoint.load(again, path)
     kept = values(again)
     with pytest.raises(ValueError) as caught:

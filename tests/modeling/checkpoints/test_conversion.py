@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import conversion
 from modeling.checkpoints.formats import google, hugging_face, keras_files
 from modeling.configs import config
@@ -101,7 +101,7 @@ def test_heads_compute_what_hugging_faces_do(reference, tmp_path, head):
     assert np.abs(wanted[..., ::-1] - wanted).max() > 1e-2
 
 
-@pytest.mark.parametrize("head", models.HEADS)
+@pytest.mark.parametrize("head", pretrainers.HEADS)
 def test_round_trip_through_all_formats_is_exact(tiny_config, tmp_path, head):
     model = random_model(tiny_config, head)
     described = hugging_face.described(model)

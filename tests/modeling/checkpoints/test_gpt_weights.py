@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, pretrained
 from modeling.checkpoints.formats import google, names
 from modeling.configs import gpt_config
@@ -73,7 +73,7 @@ def test_special_tokens_get_new_rows_before_positions(released, gpt_record):
     files = Files(released)
     config = pretrained.open_config(files, 64, 24)
     assert config.vocab_size == 64 and config.num_table_rows == 88
-    first, second = (models.build("classifier", 2, config) for _ in range(2))
+    first, second = (pretrainers.build("classifier", 2, config) for _ in range(2))
     for model in (first, second):
         report = checkpoint.load(model, files.init_checkpoint)
         assert report.missing == ("model/clf/w", "model/clf/b")
@@ -96,7 +96,7 @@ def test_gpt_2_grows_by_special_tokens_too(shared_file):
     files = Files(directory)
     config = pretrained.open_config(files, 420, 24)
     assert (config.vocab_size, config.max_position_embeddings) == (420, 64)
-    model = models.build("language_model", None, config)
+    model = pretrainers.build("language_model", None, config)
     checkpoint.load(model, files.init_checkpoint)
     small = opened(directory).model
     table, known = (

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from contract import features
-from modeling import models
+from modeling import pretrainers
 from modeling.configs import gpt_config
 from modeling.generation import decoding, sampling
 from tests.modeling import left_to_right
@@ -30,7 +30,7 @@ def network():
         initializer_range=0.3,
     )
     keras.utils.set_random_seed(11)
-    model = models.LanguageModel(config)
+    model = pretrainers.LanguageModel(config)
     model.build()
     # So that texts are no repetitions of one token.
     positions = np.random.default_rng(0).normal(size=(CONTEXT, 16))

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from modeling import models
+from modeling import pretrainers
 from modeling.operations import joined_weights
 from tests.modeling import random_weights
 
@@ -46,7 +46,7 @@ def test_joined_weights_have_the_compute_dtype(tiny_config, tiny_features):
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        model = models.build("classifier", 3, tiny_config)
+        model = pretrainers.build("classifier", 3, tiny_config)
     finally:
         keras.config.set_dtype_policy(before)
     apart = outputs(model, tiny_features)["logits"]

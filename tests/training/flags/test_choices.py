@@ -13,7 +13,7 @@ from data_pipeline.extraction import attention_files, vector_files
 from data_pipeline.pretraining import masking, record_metadata
 from data_pipeline.squad import answer_choice
 from data_pipeline.tagging import tag_schemes, tag_sets, tagged_files
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import conversion
 from modeling.inspection import vectors
 from tests import tiny
@@ -23,7 +23,7 @@ from training.optimization import schedule
 CHOICES = {
     "convert_checkpoint": {
         "to": conversion.FORMATS,
-        "head": ("auto", *models.HEADS),
+        "head": ("auto", *pretrainers.HEADS),
     },
     "create_pretraining_data": {
         "masking": (*masking.GROUP_LENGTHS, record_metadata.UNMASKED),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, models
+from modeling import losses, models, pretrainers
 from modeling.checkpoints.formats import names
 from modeling.objectives import token_losses
 from training import steps
@@ -187,7 +187,7 @@ def test_first_gradients_equal_the_originals(
         lambda config: models.BertClassifier(config, 3),
         lambda config: models.BertTagger(config, 3),
         models.BertSpanPredictor,
-        models.BertPretrainer,
+        pretrainers.BertPretrainer,
     ],
     ids=["classifier", "tagger", "span", "pretrainer"],
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from modeling import models
+from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.checkpoints.formats import hugging_face, names
 from tests.modeling.random_weights import random_model
@@ -31,7 +31,7 @@ def rewrite(folder, tensors):
 
 
 def assert_loads(folder, model, dtype=np.float32):
-    again = models.build("pretraining", None, model.config)
+    again = pretrainers.build("pretraining", None, model.config)
     report = checkpoint.load(again, folder)
     assert report.missing == report.unused == ()
     pairs = zip(
@@ -102,7 +102,9 @@ def test_head_with_a_table_of_its_own_is_refused(saved, tiny_config):
     with pytest.raises(ValueError, match="differs from bert"):
         checkpoint.load(model, folder)
     # Who does not read that head is not concerned.
-    assert checkpoint.load(models.build("none", None, tiny_config), folder).assigned
+    assert checkpoint.load(
+        pretrainers.build("none", None, tiny_config), folder
+    ).assigned
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -141,7 +143,7 @@ def test_config_says_nothing_of_another_file(tiny_config):
         "architectures": ["X"],
     }
     config = dataclasses.replace(tiny_config, extra=old)
-    model = models.build("none", None, config)
+    model = pretrainers.build("none", None, config)
     described = hugging_face.described(model)
     assert described.extra == {"note": 1, "architectures": ["BertModel"]}
 

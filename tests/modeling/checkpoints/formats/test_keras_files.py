@@ -8,14 +8,15 @@ import keras
 import numpy as np
 import pytest
 
-from modeling import models
+from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.checkpoints.formats import keras_files, names
 from modeling.configs import config
 from tests.modeling.random_weights import fitting, random_model
 
 HEADS = [
-    (head, 3 if head in ("classifier", "tagger") else None) for head in models.HEADS
+    (head, 3 if head in ("classifier", "tagger") else None)
+    for head in pretrainers.HEADS
 ]
 
 
@@ -68,7 +69,7 @@ def test_config_survives_whatever_it_holds(tiny_config, tmp_path):
     raw = {**tiny_config.to_dict(), "model_type": "bert", "hidden_act": "gelu"}
     odd = config.BertConfig.from_dict({**raw, "layer_norm_eps": 1e-6, "note": [1, "a"]})
     assert odd.hidden_act == "gelu_erf" and odd.extra["note"] == [1, "a"]
-    keras_files.save(models.build("none", None, odd), f"{tmp_path}/m.keras")
+    keras_files.save(pretrainers.build("none", None, odd), f"{tmp_path}/m.keras")
     assert keras_files.stored_config(f"{tmp_path}/m.keras") == odd
     assert keras_files.load(f"{tmp_path}/m.keras").config == odd
 
@@ -79,12 +80,12 @@ def test_checkpoint_loads_keras_files(tiny_config, tmp_path, name):
     keras_files.save(model, f"{tmp_path}/{name}")
     assert checkpoint.find(tmp_path) == f"{tmp_path}/{name}"
     assert checkpoint.find(tmp_path / name) == f"{tmp_path}/{name}"
-    again = models.build("classifier", 3, tiny_config)
+    again = pretrainers.build("classifier", 3, tiny_config)
     report = checkpoint.load(again, tmp_path)
     assert report.missing == report.unused == () and report.global_step is None
     assert_same(again, model)
     # The head of another task stays as it was, and is reported.
-    tagger = models.build("tagger", 3, tiny_config)
+    tagger = pretrainers.build("tagger", 3, tiny_config)
     report = checkpoint.load(tagger, tmp_path)
     assert report.missing == ("output_weights", "output_bias")
     assert report.unused == ("classifier/logits/bias", "classifier/logits/kernel")
@@ -110,7 +111,7 @@ PLACES = {
 
 def test_arrays_lie_where_they_always_did(tiny_config, tmp_path):
     path = f"{tmp_path}/m.weights.h5"
-    keras_files.save(models.build("classifier", 3, tiny_config), path)
+    keras_files.save(pretrainers.build("classifier", 3, tiny_config), path)
     found = {}
 
     def count(name, held):
