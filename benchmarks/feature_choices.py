@@ -4,8 +4,8 @@ r"""Tags words from frozen features: which layers are best (BERT section 5.3, Ta
         --train_file=train.conll --dev_file=dev.conll --test_file=test.conll
 
 BERT is not trained: one pass keeps the output of its embeddings and each of its layers
-for the first piece of every word. For each of vectors.COMBINATIONS, and for a sum of
-all layers with learned weights (a softmax), a new tagger is trained: a bidirectional
+for the first piece of every word. For each of layer_choices.COMBINATIONS, and for a sum
+of all layers with learned weights (a softmax), a new tagger is trained: a bidirectional
 LSTM and a linear layer (the paper has two LSTMs of 768). It is scored after every
 epoch; the best weights on --dev_file count. Prints one JSON object: for each choice the
 scores of --dev_file and --test_file (F1 of spans, or accuracy where tags have none),
@@ -38,6 +38,7 @@ from contract import features
 from data_pipeline.examples import batching
 from data_pipeline.tagging import sentence_sets, tag_scores, tagged_files
 from modeling.inspection import vectors
+from modeling.operations import layer_choices
 from training import steps
 
 FLAGS = flags.FLAGS
@@ -233,7 +234,9 @@ if __name__ == "__main__":
     flags.DEFINE_string("pretrained", "models/minilm", "Directory of the weights.")
     for split in SPLITS:
         flags.DEFINE_string(f"{split}_file", None, "Words and tags.", required=True)
-    flags.DEFINE_list("choices", [*vectors.COMBINATIONS, WEIGHTED_SUM], "Features.")
+    flags.DEFINE_list(
+        "choices", [*layer_choices.COMBINATIONS, WEIGHTED_SUM], "Features."
+    )
     flags.DEFINE_list("seeds", "1", "Seeds of the tagger, each trained anew.")
     flags.DEFINE_integer("max_seq_length", 128, "Longest window, in tokens.")
     flags.DEFINE_integer("batch_size", 32, "Sentences a step.")

@@ -17,6 +17,10 @@ IS_REAL_EXAMPLE = "is_real_example"
 # Of a student: what its teacher says of a row, and 1.0 for a row with a label, or 0.0.
 TEACHER_LOGITS = "teacher_logits"
 IS_LABELLED = "is_labelled"
+# What the head of a task reads of a frozen network, float32 [B, S, K, W]: K states of
+# each token or, with S = 1, of each text. A model whose features have it runs no
+# network.
+LAYER_STATES = "layer_states"
 MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"

@@ -10,8 +10,8 @@ made: float32, mixed_bfloat16 or mixed_float16. Variables and outputs are float3
 
 import keras
 
-from modeling import decoder, encoder, heads, token_heads
-from modeling.configs import keras_configs
+from modeling import decoder, encoder, feature_heads, heads, token_heads
+from modeling.configs import keras_configs, readings
 from modeling.operations import sequences, token_masks
 
 NETWORKS = {"bert": encoder.BertEncoder, "gpt": decoder.GptDecoder}
@@ -83,7 +83,7 @@ class BertModel(keras_configs.Configured, keras.Model):
         return keras.tree.map_structure(lambda x: keras.ops.cast(x, "float32"), outputs)
 
 
-class BertClassifier(BertModel):
+class BertClassifier(feature_heads.ReadsLayers, BertModel):
     """One label, several labels or one number a text; run_classifier.py.
 
     Call shapes: three features [B, S] -> {"logits": [B, C]} float32. Where an example
@@ -93,12 +93,23 @@ class BertClassifier(BertModel):
     returns next_token_losses [..., S - 1], too; see `token_heads.next_tokens`.
     """
 
-    arguments = (*BertModel.arguments, "num_classes", "sequences", "predicts_tokens")
+    arguments = (
+        *(*BertModel.arguments, "num_classes", "sequences"),
+        *("predicts_tokens", "reading"),
+    )
+    reads_texts = True
 
     def __init__(
-        self, config, num_classes, sequences="single", predicts_tokens=False, **kwargs
+        self,
+        config,
+        num_classes,
+        sequences="single",
+        predicts_tokens=False,
+        reading=readings.ORIGINAL,
+        **kwargs,
     ):
         super().__init__(config, **kwargs)
+        self._read(reading)
         self.num_classes = num_classes
         self.sequences = sequences
         self.predicts_tokens = predicts_tokens
@@ -110,15 +121,16 @@ class BertClassifier(BertModel):
     def pool(self, features, seed=None):
         """What the head reads: [B, D], or [B, G, D] where sequences are compared."""
         rows = sequences.rows(features)
-        outputs = self.encode(rows, seed, self.pooled_position(rows))
-        return sequences.joined(outputs["pooled_output"], features, self.sequences)
+        vectors = self._states(rows, seed)[:, 0, 0]
+        return sequences.joined(vectors, features, self.sequences)
 
     def call(self, features, training=False, seed=None):
         seed, found = self.dropout_seed(training, seed), {}
         if self.predicts_tokens and seed is not None:
             told = token_heads.predict(self, sequences.rows(features), seed)
             pooled = sequences.joined(told["pooled_output"], features, self.sequences)
-            found = sequences.by_sequence(told, features, "next_token_losses")
+            each = sequences.by_example(told["next_token_losses"], features)
+            found = {"next_token_losses": each}
         else:
             pooled = self.pool(features, seed)
         is_choice = self.sequences == "compared"
@@ -126,24 +138,25 @@ class BertClassifier(BertModel):
         return {"logits": logits[..., 0] if is_choice else logits, **found}
 
 
-class BertTagger(BertModel):
+class BertTagger(feature_heads.ReadsLayers, BertModel):
     """One label a token (BERT section 5.3).
 
     Call shapes: three features [B, S] -> {"logits": [B, S, C]} float32.
     """
 
-    arguments = (*BertModel.arguments, "num_classes")
+    arguments = (*BertModel.arguments, "num_classes", "reading")
     reads_pooler = False
 
-    def __init__(self, config, num_classes, **kwargs):
+    def __init__(self, config, num_classes, reading=readings.ORIGINAL, **kwargs):
         super().__init__(config, **kwargs)
+        self._read(reading)
         self.num_classes = num_classes
         self.tagger = heads.TaggerHead(num_classes, name="tagger")
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
-        sequence = self.encode(features, seed)["sequence_output"]
-        return {"logits": self.tagger(sequence, seed=seed)}
+        vectors = self._states(features, seed)[:, :, 0]
+        return {"logits": self.tagger(vectors, seed=seed)}
 
 
 class BertSpanPredictor(BertModel):

@@ -8,19 +8,24 @@ import dataclasses
 
 import keras
 
-from modeling.configs import config_files
+from modeling.configs import config_files, readings
 
 # Under `PACKAGE>BertClassifier` and so on a .keras file names its class.
 PACKAGE = "bert"
 registered = keras.saving.register_keras_serializable(PACKAGE)
+# Arguments that are dataclasses, written as dicts, and how these are read.
+_READERS = {
+    "config": config_files.of_values,
+    "reading": lambda values: readings.Reading(**values),
+}
 
 
 class Configured:
     """Made again from the attributes that are named as its arguments.
 
-    The first base of a layer or model, which is thereby registered with Keras. Its
-    config is written as a dict. The dtype is not: parts follow the policy of
-    the process, so the whole does so as well.
+    The first base of a layer or model, which is thereby registered with Keras. Of the
+    arguments those in `_READERS` are written as dicts. The dtype is not written: parts
+    follow the policy of the process, so the whole does so as well.
     """
 
     arguments: tuple[str, ...] = ("config",)
@@ -35,16 +40,16 @@ class Configured:
         kept = super().get_config()
         kept.pop("dtype", None)
         values = {name: getattr(self, name) for name in self.arguments}
-        if "config" in values:
-            values["config"] = dataclasses.asdict(values["config"])
+        for name in values.keys() & _READERS:
+            values[name] = dataclasses.asdict(values[name])
         return {**kept, **values}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        if "config" in config:
-            config["config"] = config_files.of_values(config["config"])
-        return cls(**config)
+        values = {
+            name: _READERS[name](config[name]) for name in config.keys() & _READERS
+        }
+        return cls(**{**config, **values})
 
 
 def whole(ids):

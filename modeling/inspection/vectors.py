@@ -3,25 +3,11 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from keras import ops
 
-from modeling.operations import token_masks
+from modeling.operations import layer_choices
 
-EMBEDDING = "embedding"
-_LAST_4 = (-1, -2, -3, -4)
-_ALL = "all layers"
-# What one vector a token is made of, in the order of Table 7 of the paper: layers as
-# the original counts them, and whether they are summed or put end to end.
-COMBINATIONS: dict[str, tuple[Any, str]] = {
-    EMBEDDING: (EMBEDDING, "sum"),
-    "second_to_last": ((-2,), "sum"),
-    "last": ((-1,), "sum"),
-    "sum_last_4": (_LAST_4, "sum"),
-    "concat_last_4": (_LAST_4, "concat"),
-    "sum_all": (_ALL, "sum"),
-}
 SEPARATE = "none"  # as a combination: each layer has a vector of its own
 POOLINGS = ("none", "cls", "mean")
 _MIN_NORM = 1e-12  # shorter vectors are not scaled up to length 1
@@ -66,30 +52,26 @@ def choose(
     Args:
         layers: for SEPARATE alone, by default the last four, as the original has it; 0
             is the first, -1 the last of the L layers.
-        combine: SEPARATE or a name in COMBINATIONS.
+        combine: SEPARATE or a name in layer_choices.COMBINATIONS.
         weights: one for each summed layer, the last layer's first; none: a plain sum.
 
     Raises:
         ValueError: the network has no such layer, or the weights do not fit.
     """
-    depth = config.num_hidden_layers
-    merge = "separate"
+    merge, flag = "separate", "--layers:"
     if layers is None:
-        layers = _LAST_4
+        layers = layer_choices.LAST_4
     elif combine != SEPARATE:
         raise ValueError(
             f"--combine={combine} names its layers itself; leave out --layers or "
             "--combine"
         )
+    elif not layers:
+        raise ValueError("--layers is empty; give numbers such as -1,-2")
     if combine != SEPARATE:
-        layers, merge = COMBINATIONS[combine]
-        if layers == _ALL:
-            layers = tuple(range(-1, -depth - 1, -1))
-    if layers == EMBEDDING:
-        states: tuple[int, ...] = (0,)
-    else:
-        _check_layers(layers, combine, depth)
-        states = tuple(1 + layer % depth for layer in layers)
+        layers, merge = layer_choices.COMBINATIONS[combine]
+        flag = f"--combine={combine} needs"
+    states = layer_choices.states_of(layers, config.num_hidden_layers, flag)
     _check_weights(weights, merge, combine, len(states))
     return Choice(
         names=tuple(layers) if merge == "separate" else (combine,),
@@ -121,19 +103,6 @@ def _check_weights(weights, merge, combine, num_states):
         )
 
 
-def _check_layers(layers, combine, depth):
-    if not layers:
-        raise ValueError("--layers is empty; give numbers such as -1,-2")
-    for layer in layers:
-        if not -depth <= layer < depth:
-            flag = f"--combine={combine} needs" if combine != SEPARATE else "--layers:"
-            raise ValueError(
-                f"{flag} layer {layer}, and the network has {depth} (num_hidden_layers "
-                f"in its config): {-depth}..-1 from the last to the first, or "
-                f"0..{depth - 1}; choose among these"
-            )
-
-
 def of_features(model, choice: Choice, features, *, pools: bool):
     """What `compute` gives for a model of models.py, without K where K is 1.
 
@@ -151,27 +120,11 @@ def compute(outputs, input_mask, choice: Choice):
 
     `input_mask` is int [B, S], 1 for tokens, [CLS] and [SEP] among them.
     """
-    states = [outputs["embedding_output"], *outputs["layer_outputs"]]
-    chosen = [ops.cast(states[i], "float32") for i in choice.states]  # each [B, S, D]
-    if choice.merge == "separate":
-        values = ops.stack(chosen, axis=2)  # [B, S, K, D]
-    elif choice.merge == "concat":
-        values = ops.concatenate(chosen, axis=-1)[:, :, None]  # [B, S, 1, K * D]
-    else:
-        pairs = zip(choice.weights, chosen, strict=True)
-        values = sum(weight * state for weight, state in pairs)[:, :, None]
-    if choice.pooling == "cls":
-        size, _, *rest = ops.shape(values)
-        if choice.is_left_to_right:
-            last = token_masks.last_position(input_mask)[..., None, None]
-            values = ops.take_along_axis(values, last, axis=1)
-        else:
-            values = values[:, :1]
-        # Cut out, for no rows may have no tokens.
-        values = ops.reshape(values, (size, *rest))  # [B, K, W]
-    elif choice.pooling == "mean":
-        mask = ops.cast(input_mask, "float32")[:, :, None, None]  # [B, S, 1, 1]
-        values = ops.sum(values * mask, axis=1) / ops.sum(mask, axis=1)  # [B, K, W]
+    values = layer_choices.merged(outputs, choice.states, choice.merge, choice.weights)
+    if choice.pooling != "none":
+        of_cls = "last" if choice.is_left_to_right else "first"
+        place = of_cls if choice.pooling == "cls" else "mean"
+        values = layer_choices.of_text(values, input_mask, place)  # [B, K, W]
     if choice.is_normalized:
         norm = ops.sqrt(ops.sum(values * values, axis=-1, keepdims=True))
         values = values / ops.maximum(norm, _MIN_NORM)

@@ -8,6 +8,8 @@ from keras import ops
 
 from contract import features as names
 
+_OF_SEQUENCES = (*names.ENCODER_INPUTS, names.LAYER_STATES)
+
 
 def kind(problem_type, pair_input="joined"):
     """Which of the three the settings of a label_sets.LabelSet mean."""
@@ -18,22 +20,23 @@ def kind(problem_type, pair_input="joined"):
 
 def rows(features):
     """The features with a row for each sequence, [R, S]."""
-    if len(features[names.INPUT_IDS].shape) == 2:
+    if len(features[names.INPUT_MASK].shape) == 2:
         return features
-    shape = -1, ops.shape(features[names.INPUT_IDS])[-1]
-    return {name: ops.reshape(features[name], shape) for name in names.ENCODER_INPUTS}
+    held = [name for name in _OF_SEQUENCES if name in features]
+    shapes = {name: (-1, *ops.shape(features[name])[2:]) for name in held}
+    return {name: ops.reshape(features[name], shapes[name]) for name in held}
 
 
 def joined(pooled, features, kind):
     """Vectors [R, D] as the head reads them: [B, D], or [B, G, D] to be compared."""
     if kind == "single":
         return pooled
-    shape = -1, ops.shape(features[names.INPUT_IDS])[1], pooled.shape[-1]
+    shape = -1, ops.shape(features[names.INPUT_MASK])[1], pooled.shape[-1]
     pooled = ops.reshape(pooled, shape)
     return ops.sum(pooled, axis=1) if kind == "summed" else pooled
 
 
-def by_sequence(outputs, features, name):
-    """{name: an output [R, ...] as [B, G, ...]}, where the features are."""
-    shape = *ops.shape(features[names.INPUT_IDS])[:-1], *ops.shape(outputs[name])[1:]
-    return {name: ops.reshape(outputs[name], shape)}
+def by_example(rows, features):
+    """Values [R, ...] as [B, G, ...], where the features are."""
+    shape = *ops.shape(features[names.INPUT_MASK])[:-1], *ops.shape(rows)[1:]
+    return ops.reshape(rows, shape)

@@ -5,6 +5,7 @@ import pytest
 
 from modeling.configs import config
 from modeling.inspection import vectors
+from modeling.operations import layer_choices
 
 DEPTH, WIDTH = 5, 6
 MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], np.int32)
@@ -46,7 +47,7 @@ def test_combinations_are_those_of_the_paper(net, outputs):
         "concat_last_4": np.concatenate(layers[:0:-1], axis=-1),
         "sum_all": sum(layers),
     }
-    assert wanted.keys() == vectors.COMBINATIONS.keys()
+    assert wanted.keys() == layer_choices.COMBINATIONS.keys()
     for name, value in wanted.items():
         found = computed(net, outputs, combine=name)
         np.testing.assert_allclose(found[:, :, 0], value, atol=1e-5, err_msg=name)

@@ -16,6 +16,7 @@ from data_pipeline.tagging import tag_schemes, tag_sets, tagged_files
 from modeling import pretrainers
 from modeling.checkpoints import conversion
 from modeling.inspection import vectors
+from modeling.operations import layer_choices
 from tests import tiny
 from training.flags import run_flags
 from training.optimization import schedule
@@ -32,7 +33,7 @@ CHOICES = {
         "document_end": (record_metadata.BLANK_LINE, record_metadata.FILE),
     },
     "extract_features": {
-        "combine": (vectors.SEPARATE, *vectors.COMBINATIONS),
+        "combine": (vectors.SEPARATE, *layer_choices.COMBINATIONS),
         "pooling": vectors.POOLINGS,
         "output_format": (*vector_files.FORMATS, *attention_files.PICTURES),
     },
