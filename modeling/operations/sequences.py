@@ -18,22 +18,22 @@ def kind(problem_type, pair_input="joined"):
 
 def rows(features):
     """The features with a row for each sequence, [R, S]."""
-    if len(features[names.INPUT_IDS].shape) == 2:
+    if len(features[names.INPUT_MASK].shape) == 2:
         return features
-    shape = -1, ops.shape(features[names.INPUT_IDS])[-1]
-    return {name: ops.reshape(features[name], shape) for name in names.ENCODER_INPUTS}
+    found = {name: features[name] for name in names.ENCODER_INPUTS}
+    return {name: ops.reshape(x, (-1, *ops.shape(x)[2:])) for name, x in found.items()}
 
 
 def joined(pooled, features, kind):
     """Vectors [R, D] as the head reads them: [B, D], or [B, G, D] to be compared."""
     if kind == "single":
         return pooled
-    shape = -1, ops.shape(features[names.INPUT_IDS])[1], pooled.shape[-1]
+    shape = -1, ops.shape(features[names.INPUT_MASK])[1], pooled.shape[-1]
     pooled = ops.reshape(pooled, shape)
     return ops.sum(pooled, axis=1) if kind == "summed" else pooled
 
 
 def by_sequence(outputs, features, name):
     """{name: an output [R, ...] as [B, G, ...]}, where the features are."""
-    shape = *ops.shape(features[names.INPUT_IDS])[:-1], *ops.shape(outputs[name])[1:]
+    shape = *ops.shape(features[names.INPUT_MASK])[:-1], *ops.shape(outputs[name])[1:]
     return {name: ops.reshape(outputs[name], shape)}
