@@ -1,4 +1,4 @@
-r"""Computes the vectors that a network's layers give to the tokens of texts, or to texts.
+r"""Computes the vectors of tokens of texts, or of texts, in the layers of a network.
 
 Takes every flag of google-research/bert's extract_features.py; see docs/features.md for
 those that are new.
