@@ -63,6 +63,7 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags)
 
 import keras
+import tensorflow as tf
 
 from contract import atomic_files, features
 from data_pipeline.extraction import attention_files, input_lines, vector_files
@@ -71,7 +72,7 @@ from data_pipeline.text import vocabulary_checks
 from modeling import models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.configs import config as config_lib
-from modeling.inspection import attention_maps, vectors
+from modeling.inspection import attention_maps, carried_states, vectors
 from terminal import progress
 from training import errors, steps
 from training.distribution import devices
@@ -112,15 +113,29 @@ def choose(config):
     return vectors.choose(config, **asked)
 
 
+def check_states(config):
+    """Raises ValueError where no states can go from line to line."""
+    if FLAGS.carry_states and config.network != "elmo":
+        raise ValueError(
+            f"--carry_states is for ELMo, and the network is a {config.kind}, which has "
+            "no states; leave it out"
+        )
+    if FLAGS.carry_states and device_flags.is_tpu():
+        raise ValueError("--carry_states does not run on TPU; leave one of them out")
+
+
 def prepare():
     for name in ("input_file", "output_file"):
         if not FLAGS[name].value:
             raise ValueError(f"--{name} is empty; name a file")
     strategy = device_setup.set_up(one_host=True)
+    if FLAGS.carry_states:
+        strategy = tf.distribute.get_strategy()  # on one device, line after line
     files = model_flags.files(pretrained.locate, needs_weights=True)
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     choice = choose(config)
+    check_states(config)
     if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):
         raise ValueError(
             f"--output_file={FLAGS.output_file} is --input_file and would be "
@@ -174,8 +189,9 @@ def extract(parts, model):
     choice, size = parts.choice, parts.size
     layout = layout_of(choice, size, parts.lines.tokenizer)
     pad_to = FLAGS.max_seq_length if device_flags.is_tpu() else None
+    reader = carried_states.Reader(model.network) if FLAGS.carry_states else model
     predict = steps.predict_function(
-        functools.partial(outputs_of, model, choice),
+        functools.partial(outputs_of, reader, choice),
         parts.strategy,
         jit_compile=device_setup.compiles(parts.strategy, static=bool(pad_to)),
     )
@@ -183,6 +199,7 @@ def extract(parts, model):
         devices.fitting_batch_size(FLAGS.batch_size, parts.strategy),
         max_tokens=MAX_WAITING_VALUES // layout.values_per_token(FLAGS.max_seq_length),
         pad_to=pad_to,
+        by_length=not FLAGS.carry_states,
     )
     with (
         progress.Progress("extracting: token") as report,

@@ -115,6 +115,11 @@ class Tokenizer:
             autograph=False,
         )
 
+    @property
+    def token_shape(self) -> tuple[int, ...]:
+        """() of ids, or (C,) where a token is a row of characters."""
+        return tuple(self.token_spec.shape[1:])
+
     def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
         """Cuts texts, a scalar or [B], into int32 ids, [S] or ragged [B, (S)]."""
         texts = tf.convert_to_tensor(texts, tf.string)

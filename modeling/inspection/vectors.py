@@ -90,7 +90,9 @@ def choose_all(config, **rest) -> Choice:
     layers = range(config.num_hidden_layers)
     chosen = choose(config, **rest | {"layers": layers})
     return dataclasses.replace(
-        chosen, names=(EMBEDDING, *chosen.names), states=(0, *chosen.states)
+        chosen,
+        names=(layer_choices.EMBEDDING, *chosen.names),
+        states=(0, *chosen.states),
     )
 
 
