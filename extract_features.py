@@ -117,8 +117,8 @@ def check_states(config):
     """Raises ValueError where no states can go from line to line."""
     if FLAGS.carry_states and config.network != "elmo":
         raise ValueError(
-            f"--carry_states is for ELMo, and the network is a {config.kind}, which has "
-            "no states; leave it out"
+            f"--carry_states is for ELMo, and the network is a {config.kind}, without "
+            "states; leave it out"
         )
     if FLAGS.carry_states and device_flags.is_tpu():
         raise ValueError("--carry_states does not run on TPU; leave one of them out")

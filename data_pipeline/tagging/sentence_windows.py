@@ -200,7 +200,8 @@ def _fitting(pieces, unk_id, room):
     last = tf.shape(pieces.values, tf.int64)[0]
     starts = tf.where(lengths == 0, last, pieces.row_starts())
     index = tf.ragged.range(starts, starts + tf.clip_by_value(lengths, 1, room))
-    tokens = tf.concat([pieces.values, [unk_id]], axis=0)
+    unknown = tf.convert_to_tensor(unk_id, pieces.dtype)[tf.newaxis]
+    tokens = tf.concat([pieces.values, unknown], axis=0)
     return tf.gather(tokens, index.values), index.row_splits
 
 
