@@ -152,7 +152,7 @@ class Loaded:
                 variables,
                 label_set.names if label_set.has_one_label else (),
                 self._pack.text_names,
-                label_set.num_sequences,
+                self._pack.ids_shape,
             )
             write = formats.writer(export_format, quantization)
             return export.save(module, export_dir, label_map, write=write)

@@ -1,4 +1,4 @@
-r"""Computes the vectors that BERT's layers give to the tokens of texts, or to texts.
+r"""Computes the vectors of tokens of texts, or of texts, in the layers of a network.
 
 Takes every flag of google-research/bert's extract_features.py; see docs/features.md for
 those that are new.
@@ -30,6 +30,12 @@ def define_flags():
     )
     flags.DEFINE_list("heads", [], "Wanted heads of --attention, from 0; all if none.")
     flags.DEFINE_bool(
+        "carry_states",
+        False,
+        "Begin each line of ELMo with the states at the end of the one before it, as "
+        "its dumps do.",
+    )
+    flags.DEFINE_bool(
         "use_one_hot_embeddings",
         False,
         "Accepted and ignored: another way to compute the same vectors.",
@@ -46,9 +52,9 @@ def _define_files():
         flags.DEFINE_enum(
             "output_format",
             "jsonl",
-            ["jsonl", "npz", "tfrecord", "png", "svg"],
-            "JSON lines as the original writes them, NumPy's .npz, or TFRecords; of "
-            "the --attention of one line a picture.",
+            ["jsonl", "npz", "tfrecord", "hdf5", "png", "svg"],
+            "JSON lines as the original writes them, NumPy's .npz, TFRecords, or HDF5 "
+            "as ELMo's dumps; of the --attention of one line a picture.",
         )
     flags.mark_flags_as_required(["input_file", "output_file"])
 
@@ -57,6 +63,7 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags)
 
 import keras
+import tensorflow as tf
 
 from contract import atomic_files, features
 from data_pipeline.extraction import attention_files, input_lines, vector_files
@@ -65,7 +72,7 @@ from data_pipeline.text import vocabulary_checks
 from modeling import models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.configs import config as config_lib
-from modeling.inspection import attention_maps, vectors
+from modeling.inspection import attention_maps, carried_states, vectors
 from terminal import progress
 from training import errors, steps
 from training.distribution import devices
@@ -99,7 +106,22 @@ def choose(config):
     for name, is_wrong in (("heads", FLAGS.heads), ("output_format", is_picture)):
         if is_wrong:
             raise ValueError(f"{FLAGS[name].serialize()} is for --attention; add it")
-    return vectors.choose(config, **model_flags.vector_choice())
+    asked = model_flags.vector_choice()
+    names_layers = FLAGS["layers"].present or FLAGS.combine != "none"
+    if FLAGS.output_format == "hdf5" and not names_layers:
+        return vectors.choose_all(config, **asked)
+    return vectors.choose(config, **asked)
+
+
+def check_states(config):
+    """Raises ValueError where no states can go from line to line."""
+    if FLAGS.carry_states and config.network != "elmo":
+        raise ValueError(
+            f"--carry_states is for ELMo, and the network is a {config.kind}, without "
+            "states; leave it out"
+        )
+    if FLAGS.carry_states and device_flags.is_tpu():
+        raise ValueError("--carry_states does not run on TPU; leave one of them out")
 
 
 def prepare():
@@ -107,17 +129,22 @@ def prepare():
         if not FLAGS[name].value:
             raise ValueError(f"--{name} is empty; name a file")
     strategy = device_setup.set_up(one_host=True)
+    if FLAGS.carry_states:
+        strategy = tf.distribute.get_strategy()  # on one device, line after line
     files = model_flags.files(pretrained.locate, needs_weights=True)
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
-    vocabulary_checks.check_special_tokens(tokenizer, files.vocab_file)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     choice = choose(config)
+    check_states(config)
     if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):
         raise ValueError(
             f"--output_file={FLAGS.output_file} is --input_file and would be "
             "overwritten; choose another name"
         )
-    lines = input_lines.TextLines(FLAGS.input_file, tokenizer, FLAGS.max_seq_length)
+    pools = not FLAGS.attention and FLAGS.pooling != "none"
+    lines = input_lines.TextLines(
+        *(FLAGS.input_file, tokenizer, FLAGS.max_seq_length), needs_tokens=pools
+    )
     size = lines.measure()
     attention_files.check(FLAGS.output_format, FLAGS.input_file, size.num_lines)
     atomic_files.check_writable(FLAGS.output_file)
@@ -146,7 +173,7 @@ def outputs_of(model, choice, batch, training):
     return {"values": values, **{name: batch[name] for name in names}}
 
 
-def layout_of(choice, size, vocab):
+def layout_of(choice, size, tokenizer):
     common = {"num_lines": size.num_lines, "num_tokens": size.num_tokens}
     if isinstance(choice, attention_maps.Choice):
         kind, own = attention_files.AttentionLayout, dataclasses.asdict(choice)
@@ -154,15 +181,17 @@ def layout_of(choice, size, vocab):
     else:
         kind, own = vector_files.VectorLayout, {"layers": choice.names}
         own |= {"width": choice.width, "of_tokens": choice.pooling == "none"}
-    return kind(vocab=vocab, **common, **own)
+        own["frame"] = (1, 1) if tokenizer.start_id is not None else (0, 0)
+    return kind(spell=tokenizer.ids_to_tokens, **common, **own)
 
 
 def extract(parts, model):
     choice, size = parts.choice, parts.size
-    layout = layout_of(choice, size, parts.lines.tokenizer.vocab)
+    layout = layout_of(choice, size, parts.lines.tokenizer)
     pad_to = FLAGS.max_seq_length if device_flags.is_tpu() else None
+    reader = carried_states.Reader(model.network) if FLAGS.carry_states else model
     predict = steps.predict_function(
-        functools.partial(outputs_of, model, choice),
+        functools.partial(outputs_of, reader, choice),
         parts.strategy,
         jit_compile=device_setup.compiles(parts.strategy, static=bool(pad_to)),
     )
@@ -170,6 +199,7 @@ def extract(parts, model):
         devices.fitting_batch_size(FLAGS.batch_size, parts.strategy),
         max_tokens=MAX_WAITING_VALUES // layout.values_per_token(FLAGS.max_seq_length),
         pad_to=pad_to,
+        by_length=not FLAGS.carry_states,
     )
     with (
         progress.Progress("extracting: token") as report,

@@ -55,9 +55,9 @@ def prepare():
     """The settings, and the task of --objective."""
     strategy = run_flags.set_up(*ACTIONS)
     pretraining_flags.check()
-    files = model_flags.files(pretrained.locate, needs_vocab=FLAGS.do_export)
+    files = model_flags.files(pretrained.locate)
     tokenizer, vocab_size = None, None
-    if files.vocab_file:
+    if files.vocab_file or FLAGS.do_export:
         tokenizer = vocabulary_checks.open_tokenizer(
             files, checks_case=FLAGS.check_case
         )

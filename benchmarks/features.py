@@ -77,7 +77,7 @@ def time_ours(warm_up, path, output_format, **choice):
             layers=chosen.names,
             width=chosen.width,
             of_tokens=of_tokens,
-            vocab=tokenizer.vocab,
+            spell=tokenizer.ids_to_tokens,
         )
         begin = time.perf_counter()
         batches = lines.batches(FLAGS.batch_size, max_tokens=limit, pad_to=None)

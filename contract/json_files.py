@@ -1,4 +1,4 @@
-"""JSON files that other programs have written, one object each."""
+"""JSON files that other programs have written."""
 
 import json
 from collections.abc import Callable
@@ -14,11 +14,16 @@ def read_object(
 
     `from_pairs` makes an object of its keys and values, as they stand in the file.
     """
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            raw = json.loads(file.read(), object_pairs_hook=from_pairs)
-    except (tf.errors.OpError, ValueError) as error:
-        raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
+    raw = read(path, from_pairs)
     if not isinstance(raw, dict):
         raise ValueError(f"{path}: the file holds no JSON object; copy it again")
     return raw
+
+
+def read(path: str, from_pairs: Callable[[list[tuple[str, Any]]], Any] = dict) -> Any:
+    """As `read_object`, of any value."""
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return json.loads(file.read(), object_pairs_hook=from_pairs)
+    except (tf.errors.OpError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error

@@ -31,14 +31,16 @@ class Stages:
         encode: texts -> the features of the network, and what `finish` needs besides.
         forward: features -> outputs of the network, numbers alone.
         finish: what `encode` kept, outputs -> the answers.
-        num_sequences: G where features are [B, G, S], or 1 where they are [B, S].
+        ids_shape: Of the input_ids of an example: (None,) where features are [B, S],
+            (G, None) where they are [B, G, S]; and C behind it, (None, C), where only
+            these are [B, S, C], of characters.
     """
 
     text_names: Sequence[str]
     encode: Callable[..., tuple[dict[str, tf.Tensor], Any]]
     forward: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
     finish: Callable[[Any, dict[str, tf.Tensor]], dict[str, tf.Tensor]]
-    num_sequences: int = 1
+    ids_shape: Sequence[int | None] = (None,)
 
     def answer(self, *texts):
         """Texts to answers, in one graph."""
@@ -50,7 +52,7 @@ class Stages:
 
         They are [N, S], or [N, G, S] where an example is several sequences.
         """
-        shape = tf.shape(features[feature_names.INPUT_IDS])
+        shape = tf.shape(features[feature_names.INPUT_MASK])
         count, rows = shape[0], slice_rows(tf.reduce_prod(shape[1:]))
         network = tf.function(self.forward)  # called twice, traced once
 
@@ -113,7 +115,7 @@ class TextClassifier(ServedModel):
         forward: features -> `probabilities` float32 [B, C], and what else an export of
             the network alone puts out.
         label_names: C names for `label`; () where an example has no single label.
-        text_names, num_sequences: as of `Stages`.
+        text_names, ids_shape: as of `Stages`.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class TextClassifier(ServedModel):
         variables: Iterable[tf.Variable],
         label_names: Sequence[str],
         text_names: Sequence[str] = ("text",),
-        num_sequences: int = 1,
+        ids_shape: Sequence[int | None] = (None,),
     ):
         labels = tf.constant(label_names, tf.string) if label_names else None
 
@@ -134,9 +136,7 @@ class TextClassifier(ServedModel):
                 results["label"] = tf.gather(labels, best)  # [B]
             return results
 
-        ids = ids_function(
-            lambda features: finish((), forward(features)), num_sequences
-        )
+        ids = ids_function(lambda features: finish((), forward(features)), ids_shape)
         if encode is None:
             super().__init__(variables, ids=ids)
             return
@@ -145,7 +145,7 @@ class TextClassifier(ServedModel):
             lambda *texts: (encode(*texts), ()),
             forward,
             finish,
-            num_sequences,
+            ids_shape,
         )
         super().__init__(
             variables,
@@ -164,15 +164,16 @@ def text_function(function: Callable, *names: str):
     return tf.function(function, input_signature=specs)
 
 
-def ids_function(function: Callable, num_sequences: int = 1):
-    """A tf.function of the features of an encoder, int32 [B, S] each, or [B, G, S]."""
+def ids_function(function: Callable, ids_shape: Sequence[int | None] = (None,)):
+    """A tf.function of the features of an encoder, int32, as of `Stages.ids_shape`."""
     names = feature_names.ENCODER_INPUTS
+    shapes = dict.fromkeys(names, ids_shape[: ids_shape.index(None) + 1])
+    shapes[feature_names.INPUT_IDS] = ids_shape
 
     def of_features(*arrays):
         return function(dict(zip(names, arrays, strict=True)))
 
-    shape = [None, None] if num_sequences == 1 else [None, num_sequences, None]
-    specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in names]
+    specs = [tf.TensorSpec([None, *shapes[n]], tf.int32, name=n) for n in names]
     return tf.function(of_features, input_signature=specs)
 
 

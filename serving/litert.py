@@ -61,7 +61,7 @@ def _converted(module, quantization):
 
 
 def _ids_function(stages):
-    return export.ids_function(stages.forward, stages.num_sequences)
+    return export.ids_function(stages.forward, stages.ids_shape)
 
 
 def _text_signatures(stages):
@@ -168,7 +168,7 @@ def open_version(directory: str) -> servables.Version:
 def _run(network, encoded):
     """As `export.Stages.run`."""
     features = {name: encoded[name] for name in feature_names.ENCODER_INPUTS}
-    count, *rest = features[feature_names.INPUT_IDS].shape
+    count, *rest = features[feature_names.INPUT_MASK].shape
     rows = export.slice_rows(int(np.prod(rest)))
     slices = [
         network({name: grid[i : i + rows] for name, grid in features.items()})

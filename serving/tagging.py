@@ -1,6 +1,6 @@
 """A trained tagger as a SavedModel that takes raw text or words; for TF Serving."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
@@ -19,6 +19,7 @@ class WordTagger(export.ServedModel):
             {input_ids, input_mask, segment_ids} int32 [N, S], as in training.
         forward: features -> {logits} float32 [N, S, C].
         choose: windows, logits -> {tags string, probabilities float32}, [B, W].
+        ids_shape: as of `export.Stages`.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class WordTagger(export.ServedModel):
         forward: Callable,
         choose: Callable,
         variables: Iterable[tf.Variable],
+        ids_shape: Sequence[int | None] = (None,),
     ):
         def cut(text):
             found = split(text)
@@ -38,7 +40,7 @@ class WordTagger(export.ServedModel):
             found, windows = kept
             return {**found, **choose(windows, outputs["logits"])}
 
-        stages = export.Stages(("text",), cut, forward, finish)
+        stages = export.Stages(("text",), cut, forward, finish, ids_shape)
 
         def tag_words(words):
             windows = encode(words)
@@ -51,5 +53,5 @@ class WordTagger(export.ServedModel):
             stages,
             serving_default=export.text_function(stages.answer, *stages.text_names),
             words=tf.function(tag_words, input_signature=[words]),
-            ids=export.ids_function(forward),
+            ids=export.ids_function(forward, ids_shape),
         )

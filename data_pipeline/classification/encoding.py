@@ -59,6 +59,12 @@ class Encoder:
         return self.label_set.num_sequences if self.label_set else 1
 
     @property
+    def ids_shape(self) -> tuple[int | None, ...]:
+        """Of the input_ids of an example: (S,) or (G, S), then (C,) of characters."""
+        outer = (self.num_sequences,) if self.num_sequences > 1 else ()
+        return *outer, None, *self.tokenizer.token_shape
+
+    @property
     def _is_choice(self) -> bool:
         return bool(self.label_set and self.label_set.problem_type == "choice")
 

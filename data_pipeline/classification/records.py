@@ -18,8 +18,11 @@ def write(
     """Writes train.tf_record, eval.tf_record and predict.tf_record, one for each split.
 
     As file_based_convert_examples_to_features: the three inputs, label_ids (floats for
-    regression; 0 for test rows without labels) and is_real_example.
+    regression; 0 for test rows without labels) and is_real_example. No file is written
+    where a token is a row of characters: most of it would be filling.
     """
+    if data.encode.tokenizer.token_shape:
+        return
     for split in filter(data.packed.__contains__, _RECORD_NAMES):
         packed = data.packed[split]
         label_ids = data.label_ids[split]

@@ -19,7 +19,9 @@ from data_pipeline.examples import ragged
 class Packed:
     """N examples, each of G packed sequences without padding, end to end."""
 
-    tokens: np.ndarray  # int32 [sum of lengths], [CLS] A [SEP] or [CLS] A [SEP] B [SEP]
+    # int32 [sum of lengths], [CLS] A [SEP] or [CLS] A [SEP] B [SEP]; where a token is a
+    # row of characters, int16 [sum of lengths, C]
+    tokens: np.ndarray
     splits: np.ndarray  # int64 [N * G + 1], where sequences begin and the last one ends
     first_lengths: np.ndarray  # int32 [N * G], tokens of segment 0: [CLS], A, and [SEP]
     num_truncated: int = 0  # examples that lost tokens to the length limit
@@ -69,17 +71,22 @@ def pack(ids_a, ids_b, *, special, max_seq_length):
     """[CLS] A [SEP] or [CLS] A [SEP] B [SEP] (BERT Figure 2), as TensorFlow operations.
 
     `special`, such as a tokenizer, has start_id, delimiter_id and end_id, for GPT those
-    of _start_, _delimiter_ and _classify_. Ids and result are ragged int32 [B, (S)],
-    `ids_b` None for single texts; the lengths of segment 0, int32 [B], come second.
-    `max_seq_length` counts the special tokens. A single text keeps its beginning; of a
-    pair, the longer text loses tokens first.
+    of _start_, _delimiter_ and _classify_. Ids and result are ragged int32 [B, (S)], or
+    [B, (S), C] where a token is a row, as the three then are, too; `ids_b` is None for
+    single texts. The lengths of segment 0, int32 [B], come second. `max_seq_length`
+    counts the special tokens. A single text keeps its beginning; of a pair, the longer
+    text loses tokens first. Where `special` has None, single texts stand alone.
     """
-    rows = ids_a.nrows()
-    start, end = (
-        tf.fill([rows, 1], special.start_id),
-        tf.fill([rows, 1], special.end_id),
-    )
     length_a = tf.cast(ids_a.row_lengths(), tf.int32)
+    if special.start_id is None:
+        assert ids_b is None
+        keep_a = tf.minimum(length_a, max_seq_length)
+        return _head(ids_a, keep_a), keep_a
+    rows = ids_a.nrows()
+    start, delimiter, end = (
+        _column(rows, token)
+        for token in (special.start_id, special.delimiter_id, special.end_id)
+    )
     if ids_b is None:
         keep_a = tf.minimum(length_a, max_seq_length - 2)
         tokens = tf.concat([start, _head(ids_a, keep_a), end], axis=1)
@@ -87,14 +94,20 @@ def pack(ids_a, ids_b, *, special, max_seq_length):
     length_b = tf.cast(ids_b.row_lengths(), tf.int32)
     keep_a, keep_b = budgets(length_a, length_b, max_seq_length - 3)
     first, second = _head(ids_a, keep_a), _head(ids_b, keep_b)
-    delimiter = tf.fill([rows, 1], special.delimiter_id)
     return tf.concat([start, first, delimiter, second, end], axis=1), keep_a + 2
+
+
+def _column(rows, token):
+    """The same token in each of B rows, [B, 1] or [B, 1, C]."""
+    token = tf.convert_to_tensor(token)
+    shape = tf.concat([[rows, 1], tf.shape(token, rows.dtype)], axis=0)
+    return tf.broadcast_to(token, shape)
 
 
 def unpad(tokens, first_lengths, num_sequences=1) -> Packed:
     """The results of `pack` for one batch, as arrays."""
     return Packed(
-        tokens.values.numpy().astype(features.INTEGER),
+        tokens.values.numpy(),
         tokens.row_splits.numpy().astype(np.int64),
         first_lengths.numpy().astype(features.INTEGER),
         num_sequences=num_sequences,
@@ -115,11 +128,14 @@ def concatenate(parts: Sequence[Packed]) -> Packed:
 def pad(tokens, first_lengths, length: int | None = None, num_sequences=1):
     """The three inputs of the encoder, each int32 [B, S], from the results of `pack`.
 
+    Where a token is a row of C characters, input_ids are [B, S, C].
+
     Rows are filled up with 0 as in the original, whatever the id of [PAD], to `length`
     tokens or the longest row. Since input_mask is 0 there, no real token depends on it.
     Of examples with G = `num_sequences` the inputs are [B, G, S].
     """
-    input_ids = tokens.to_tensor(0, shape=[None, length])  # [B, S]
+    shape = [None, length, *tokens.shape[2:]]
+    input_ids = tf.cast(tokens.to_tensor(0, shape=shape), tf.int32)  # [B, S]
     positions = tf.range(tf.shape(input_ids)[1])[None]  # [1, S]
     lengths = tf.cast(tokens.row_lengths(), tf.int32)[:, None]  # [B, 1]
     is_real = positions < lengths
@@ -132,4 +148,7 @@ def pad(tokens, first_lengths, length: int | None = None, num_sequences=1):
     if num_sequences == 1:
         return inputs
     shape = -1, num_sequences, length or tf.shape(input_ids)[1]
-    return {name: tf.reshape(grid, shape) for name, grid in inputs.items()}
+    return {
+        name: tf.reshape(grid, (*shape, *grid.shape[2:]))
+        for name, grid in inputs.items()
+    }

@@ -51,7 +51,7 @@ def grids(packed: Any, length: int, rows: slice = slice(None)):
     positions = np.arange(length)
     is_real = positions < lengths
     is_second = is_real & (positions >= packed.first_lengths[rows][:, np.newaxis])
-    input_ids = np.zeros(is_real.shape, features.INTEGER)
+    input_ids = np.zeros(is_real.shape + packed.tokens.shape[1:], features.INTEGER)
     input_ids[is_real] = packed.tokens[first : first + lengths.sum()]
     return {
         features.INPUT_IDS: input_ids,
@@ -64,6 +64,7 @@ def with_a_column(grids):
     """Widens empty features to S = 1: no network takes inputs [0, 0]."""
 
     def widened(grid):
-        return tf.pad(grid, [[0, 0], [0, tf.cast(tf.shape(grid)[1] == 0, tf.int32)]])
+        more = [0, tf.cast(tf.shape(grid)[1] == 0, tf.int32)]
+        return tf.pad(grid, [[0, 0], more, *[[0, 0]] * (grid.shape.rank - 2)])
 
     return {name: widened(grid) for name, grid in grids.items()}

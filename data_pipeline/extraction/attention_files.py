@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ class AttentionLayout:
     num_pairs: int  # sum over lines of S * S
     layers: tuple[int, ...]  # K, as they are called
     heads: tuple[int, ...]  # N
-    vocab: Sequence[str]  # V, by id
+    spell: vector_files.Spell
     of_tokens: bool = True  # ids are written, too
 
     @property
@@ -68,7 +67,7 @@ def _jsonl(path, layout):
         return b", ".join(b"[%s]" % row for row in json_numbers.rows_of_text(matrix))
 
     def line_of(result):
-        tokens = json.dumps([layout.vocab[index] for index in result.input_ids])
+        tokens = json.dumps(layout.spell(result.input_ids))
         layers = b", ".join(
             b'{"index": %d, "heads": [%s]}'
             % (name, b", ".join(b"[%s]" % rows(matrix) for matrix in heads))
@@ -86,7 +85,7 @@ def _picture(form):
     def draw(path, layout):
         def write_line(result):
             drawn = attention_pictures.figure(
-                [layout.vocab[index] for index in result.input_ids],
+                layout.spell(result.input_ids),
                 result.values,
                 layers=layout.layers,
                 heads=layout.heads,

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, features
-from data_pipeline.extraction import json_numbers
+from data_pipeline.extraction import hdf5_vectors, json_numbers
 
 # Names beside those of features.py; the original spells linex_index so.
 LINE = "linex_index"
@@ -26,6 +26,7 @@ SPLITS = "splits"
 LAYERS = "layers"
 
 Write = Callable[[Sequence[Any]], None]
+Spell = Callable[[np.ndarray], list[str]]  # ids of tokens [S] or [S, C] to the tokens
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,8 @@ class VectorLayout:
     layers: tuple[int | str, ...]  # K: indices, or what a combination is called
     width: int  # W, values of a vector
     of_tokens: bool  # vectors of each token, or of each line
-    vocab: Sequence[str]  # V, by id
+    spell: Spell
+    frame: tuple[int, int] = (1, 1)  # special tokens before and after a line
 
     @property
     def arrays(self) -> dict[str, tuple[int, ...] | tuple[int | str, ...]]:
@@ -65,7 +67,8 @@ def writer(path: str, output_format: str, layout: Any) -> Iterator[Write]:
 
     Yields:
         A function that takes the next lines, and writes them while the caller goes on:
-        objects with unique_id, the number of the line, input_ids int32 [S], and values
+        objects with unique_id, the number of the line, input_ids int32 [S] or, where a
+        token is a row of characters, [S, C], and values
         float32 [S, K, W], of lines [K, W], or of attention [K, N, S, S].
 
     Raises:
@@ -133,7 +136,7 @@ def _jsonl(path, layout):
     """The original's: an object a line, as json.dumps writes it."""
     names = [json.dumps(name) for name in layout.layers]
     heads = [f'{{"index": {name}, "values": ['.encode() for name in names]
-    tokens = [json.dumps(token).encode() for token in layout.vocab]
+    dumped = functools.cache(lambda token: json.dumps(token).encode())
 
     def vectors(rows):
         layers = [head + row + b"]}" for head, row in zip(heads, rows, strict=True)]
@@ -146,8 +149,8 @@ def _jsonl(path, layout):
             return start + vectors(rows) + b"\n"
         starts = range(0, len(rows), len(heads))
         per_token = [
-            b'{"token": ' + tokens[index] + b", " + vectors(rows[at : at + len(heads)])
-            for index, at in zip(result.input_ids, starts, strict=True)
+            b'{"token": ' + dumped(token) + b", " + vectors(rows[at : at + len(heads)])
+            for token, at in zip(layout.spell(result.input_ids), starts, strict=True)
         ]
         return start + b'"features": [' + b", ".join(per_token) + b"]}\n"
 
@@ -165,7 +168,7 @@ def tfrecord(path, layout):
         feature[LINE].int64_list.value.append(result.unique_id)
         feature[SHAPE].int64_list.value.extend(result.values.shape)
         if layout.of_tokens:
-            ids = result.input_ids.tolist()
+            ids = result.input_ids.ravel().tolist()
             feature[features.INPUT_IDS].int64_list.value.extend(ids)
         # A FloatList in its binary form: 70 times as fast as from Python's numbers.
         data = result.values.astype("<f4", copy=False).tobytes()
@@ -201,12 +204,13 @@ def npz(path, layout):
         )
         archive = stack.enter_context(zipfile.ZipFile(stream, "w"))
         ids, ends = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
-        num_tokens = 0
+        num_tokens, token_shape = 0, ()
 
         with _member(archive, VALUES, np.float32, shape) as member:
 
             def write_line(result):
-                nonlocal num_tokens
+                nonlocal num_tokens, token_shape
+                token_shape = result.input_ids.shape[1:]
                 member.write(result.values.astype("<f4", copy=False).tobytes())
                 ids.write(result.input_ids.astype("<i4", copy=False).tobytes())
                 num_tokens += len(result.input_ids)
@@ -219,8 +223,8 @@ def npz(path, layout):
                 member.write(array.tobytes())
         if not layout.of_tokens:
             return
-        num_ids = (layout.num_tokens,)
-        with _member(archive, features.INPUT_IDS, np.int32, num_ids) as member:
+        shape = layout.num_tokens, *token_shape
+        with _member(archive, features.INPUT_IDS, np.int32, shape) as member:
             ids.seek(0)
             shutil.copyfileobj(ids, member)
         with _member(archive, SPLITS, np.int64, (layout.num_lines + 1,)) as member:
@@ -238,4 +242,7 @@ def _member(archive, name, dtype, shape):
         yield member
 
 
-FORMATS = {"jsonl": _jsonl, "npz": npz, "tfrecord": tfrecord}
+FORMATS = {
+    **{"jsonl": _jsonl, "npz": npz, "tfrecord": tfrecord},
+    "hdf5": hdf5_vectors.hdf5,
+}

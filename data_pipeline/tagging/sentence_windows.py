@@ -48,7 +48,8 @@ class SentenceWindows:
         """
         if self.tag_ids is None:
             return {}
-        label_ids = np.full_like(self.packed.tokens, features.IGNORED)
+        num_tokens = len(self.packed.tokens)
+        label_ids = np.full(num_tokens, features.IGNORED, features.INTEGER)
         label_ids[self.word_places] = self.tag_ids
         rows = tf.RaggedTensor.from_row_splits(label_ids, self.packed.splits)
         return {features.LABEL_IDS: rows}
@@ -78,7 +79,7 @@ class SentenceWindows:
 class Cut(NamedTuple):
     """N windows, each some of the W words in a row, as tensors."""
 
-    tokens: tf.Tensor  # int32 [T], the pieces of all words
+    tokens: tf.Tensor  # int32 [T], the pieces of all words, or int16 [T, C]
     word_tokens: tf.Tensor  # int64 [W + 1], where each word begins in `tokens`
     begin: tf.Tensor  # int64 [N], first word of each window, ascending
     end: tf.Tensor  # int64 [N], the word after its last
@@ -169,7 +170,7 @@ def cut(
     tokens after). A word that tokenizes to nothing is [UNK].
 
     Args:
-        pieces: ragged int32 [W, (pieces)], of each word.
+        pieces: ragged int32 [W, (pieces)], of each word; or with tokens int16 [C].
         sentence: int64 [W], of each word; never decreasing.
         tokenizer: whose unk_id stands for a word without pieces, or else its end_id.
         room: most tokens of a window, without the special ones.
@@ -196,10 +197,11 @@ def _fitting(pieces, unk_id, room):
     """Tokens of all words, 1 to `room` each, and int64 [W + 1] where each begins."""
     lengths = pieces.row_lengths()
     # Words that tokenize to nothing use the [UNK] appended at the end.
-    last = tf.size(pieces.values, tf.int64)
+    last = tf.shape(pieces.values, tf.int64)[0]
     starts = tf.where(lengths == 0, last, pieces.row_starts())
     index = tf.ragged.range(starts, starts + tf.clip_by_value(lengths, 1, room))
-    tokens = tf.concat([pieces.values, [unk_id]], axis=0)
+    unknown = tf.convert_to_tensor(unk_id, pieces.dtype)[tf.newaxis]
+    tokens = tf.concat([pieces.values, unknown], axis=0)
     return tf.gather(tokens, index.values), index.row_splits
 
 
@@ -259,7 +261,7 @@ def pack(
     )
     index = tf.ragged.range(starts, ends)
     packed = packing.pack(
-        index.with_flat_values(tf.gather(found.tokens, index.values)),
+        index.with_values(tf.gather(found.tokens, index.values)),
         None,
         special=tokenizer,
         max_seq_length=max_seq_length,

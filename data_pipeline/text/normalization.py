@@ -100,7 +100,7 @@ def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
 
 def words_of(normalized: tf.Tensor) -> tf.RaggedTensor:
     """The words [B, (W)] of texts [B] from `normalize`; see `split_words`."""
-    words = _split(normalized)
+    words = split(normalized)
     return tf.ragged.boolean_mask(words, tf.strings.length(words) <= MAX_WORD_BYTES)
 
 
@@ -147,13 +147,13 @@ def _lower_new_capitals(texts):
 
 def _hide_long_words(texts):
     """Replaces words of too many characters by one of too many bytes, an [UNK]."""
-    words = _split(texts)
+    words = split(texts)
     length = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
     kept = tf.where(length > MAX_WORD_CHARS, _TOO_LONG, words.flat_values)
     return tf.strings.reduce_join(words.with_flat_values(kept), axis=-1, separator=" ")
 
 
-def _split(texts):
+def split(texts: tf.Tensor) -> tf.RaggedTensor:
     """Step 3, as the word-piece operation does it too: [B] to [B, (W)]."""
     texts = tf.strings.regex_replace(texts, r"\p{Z}", " ")
     return tf.strings.split(tf.strings.regex_replace(texts, f"[{_LONE}]", r" \0 "))

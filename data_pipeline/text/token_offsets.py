@@ -11,7 +11,7 @@ import tensorflow as tf
 from data_pipeline.text import normalization, tokenization
 
 # What str.strip removes; Unicode has no whitespace beyond these.
-_WHITESPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
+WHITESPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 
 class Contexts(NamedTuple):
@@ -53,7 +53,7 @@ def tokenize(contexts, tokenizer: tokenization.Tokenizer) -> Contexts:
 
 def is_whitespace(points):
     """Whether each of int32 [K] is what str.strip removes; bool [K]."""
-    return _is_any(points, _WHITESPACE)
+    return _is_any(points, WHITESPACE)
 
 
 def _places(points, words, word_starts, word_ends, tokens, tokenizer):

@@ -82,7 +82,9 @@ class Tokenizer:
 
     Attributes:
         vocab: The V tokens by id.
-        vocab_size: V.
+        vocab_size: V; None where ids are those of characters.
+        token_spec: What the tokens of a text are: int32 [S], or a row of characters
+            each, int16 [S, C]; so are the special ones below.
         do_lower_case: Whether capitals of a text are lost.
         in_graph: Whether `tokenize` works in graphs, and so in exports.
         start_id, delimiter_id, end_id: What packing puts before a text, after each but
@@ -93,9 +95,11 @@ class Tokenizer:
     """
 
     in_graph = True
-    start_id: int | None
-    delimiter_id: int | None
-    end_id: int | None
+    token_spec = tf.TensorSpec([None], tf.int32)
+    vocab_size: Any  # int, or None
+    start_id: Any  # int, int16 [C] or None, and so are the next two
+    delimiter_id: Any
+    end_id: Any
     document_end_id: int | None
     unk_id: int | None = None
     mask_id: int | None = None
@@ -110,6 +114,11 @@ class Tokenizer:
             input_signature=[tf.TensorSpec([None], tf.string)],
             autograph=False,
         )
+
+    @property
+    def token_shape(self) -> tuple[int, ...]:
+        """() of ids, or (C,) where a token is a row of characters."""
+        return tuple(self.token_spec.shape[1:])
 
     def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
         """Cuts texts, a scalar or [B], into int32 ids, [S] or ragged [B, (S)]."""

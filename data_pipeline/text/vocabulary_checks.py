@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from contract import file_names, json_files
-from data_pipeline.text import gpt_tokenizers, tokenization
+from data_pipeline.text import elmo_tokenizer, gpt_tokenizers, tokenization
 from data_pipeline.text.byte_pairs import byte_pair_files
 
 # tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
@@ -70,7 +70,19 @@ def check_case(
 
 
 def open_tokenizer(files: Any, *, checks_case: bool) -> tokenization.Tokenizer:
-    """Opens the tokenizer of `files`; where asked to, calls `check_case` on it."""
+    """Opens the tokenizer of `files`; where asked to, calls `check_case` on it.
+
+    Raises:
+        ValueError: a vocabulary is missing where one is needed, or as in `check_case`,
+            `open_elmo` and `open_vocabulary`.
+    """
+    if (options := elmo_options(files.config_file)) is not None:
+        return open_elmo(files, options)
+    if not files.vocab_file:
+        raise ValueError(
+            "--vocab_file is missing; set it, or set --pretrained to the directory of "
+            "a model"
+        )
     tokenizer = open_vocabulary(
         files.vocab_file, files.do_lower_case, files.gpt_tokenizer
     )
@@ -84,14 +96,37 @@ def open_for_tasks(files: Any, *, checks_case: bool) -> tokenization.Tokenizer:
     return open_tokenizer(files, checks_case=checks_case).with_special_tokens()
 
 
-def check_special_tokens(tokenizer: tokenization.Tokenizer, vocab_file: str) -> None:
-    """Raises ValueError where the special tokens around texts were never trained."""
-    if tokenizer.start_id is None:
+def elmo_options(config_file: str) -> dict[str, Any] | None:
+    """What options.json of an ELMo says; None of any other config, or none."""
+    if not config_file or not tf.io.gfile.exists(config_file):
+        return None
+    raw = json_files.read(config_file)
+    return raw if isinstance(raw, dict) and "lstm" in raw else None
+
+
+def open_elmo(files: Any, options: dict[str, Any]) -> elmo_tokenizer.ElmoTokenizer:
+    """Opens the tokenizer of an ELMo; characters do without a vocabulary.
+
+    Raises:
+        ValueError: the vocabulary of a network that reads words is missing, or as in
+            `elmo_tokenizer.read_vocab` and ElmoTokenizer.
+    """
+    characters = options.get("char_cnn")
+    if characters is None and not files.vocab_file:
         raise ValueError(
-            f"{vocab_file}: has no special tokens to stand around texts, as a GPT "
-            "has none before it is fine-tuned; give the --output_dir of a run of "
-            "run_classifier.py or run_tagger.py"
+            f"--vocab_file is missing; {files.config_file} describes a network that "
+            "reads words, not characters: set it to the file of its words"
         )
+    vocab = elmo_tokenizer.read_vocab(files.vocab_file) if files.vocab_file else ()
+    split = files.split_words or _setting(
+        *(files.vocab_file or files.config_file, elmo_tokenizer.SETTING),
+        elmo_tokenizer.WHITESPACE,
+    )
+    length = None
+    if characters is not None:
+        key = "max_characters_per_token"
+        length = characters.get(key, elmo_tokenizer.MAX_CHARACTERS)
+    return elmo_tokenizer.ElmoTokenizer(vocab, split, length)
 
 
 def check_exports(tokenizer: tokenization.Tokenizer, exports: bool) -> None:
@@ -123,14 +158,15 @@ def open_vocabulary(
     try:
         if read.is_byte_level:
             return gpt_tokenizers.Gpt2Tokenizer(read.vocab, read.merges)
-        words = gpt_tokenizer or _words_said(vocab_file)
+        setting = vocab_file, gpt_tokenizers.SETTING, gpt_tokenizers.HUGGING_FACE
+        words = gpt_tokenizer or _setting(*setting)
         return gpt_tokenizers.GptTokenizer(read.vocab, read.merges, words)
     except ValueError as error:
         raise ValueError(f"{vocab_file}: {error}") from error
 
 
-def _words_said(vocab_file):
-    """What tokenizer_config.json beside a vocabulary says of GPT's words."""
-    path = os.path.join(os.path.dirname(vocab_file), file_names.TOKENIZER_CONFIG)
+def _setting(file, key, default):
+    """What tokenizer_config.json beside a file says."""
+    path = os.path.join(os.path.dirname(file), file_names.TOKENIZER_CONFIG)
     said = json_files.read_object(path) if tf.io.gfile.exists(path) else {}
-    return said.get(gpt_tokenizers.SETTING, gpt_tokenizers.HUGGING_FACE)
+    return said.get(key, default)

@@ -23,8 +23,13 @@ def choose(config, layers: Sequence[int] = (), heads: Sequence[int] = ()) -> Cho
     """Checks layers and heads; none stands for all of them.
 
     Raises:
-        ValueError: the network has no such layer or head.
+        ValueError: the network has no such layer or head, or no attention.
     """
+    if not hasattr(config, "num_attention_heads"):
+        raise ValueError(
+            f"--attention: the network is an {config.kind}, which has none; take BERT, "
+            "GPT or GPT-2"
+        )
     for flag, asked, count in (
         ("layers", layers, config.num_hidden_layers),
         ("heads", heads, config.num_attention_heads),

@@ -85,6 +85,17 @@ def choose(
     )
 
 
+def choose_all(config, **rest) -> Choice:
+    """Those of the embeddings and of each layer, K = L + 1; `rest` as in `choose`."""
+    layers = range(config.num_hidden_layers)
+    chosen = choose(config, **rest | {"layers": layers})
+    return dataclasses.replace(
+        chosen,
+        names=(layer_choices.EMBEDDING, *chosen.names),
+        states=(0, *chosen.states),
+    )
+
+
 def _check_weights(weights, merge, combine, num_states):
     if weights and (merge != "sum" or num_states == 1):
         raise ValueError(

@@ -21,7 +21,9 @@ class ModelFiles(NamedTuple):
     do_lower_case: bool
     # Of init_checkpoint, whether layers may be missing; None where nothing is trained.
     allows_missing: bool | None = None
-    gpt_tokenizer: str | None = None  # how GPT's words are found, where this was said
+    # How GPT's and ELMo's words are found, where this was said.
+    gpt_tokenizer: str | None = None
+    split_words: str | None = None
 
 
 @command_line.heading("Model and vocabulary")
@@ -68,6 +70,14 @@ def define_config_and_vocabulary() -> None:
         "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
     )
     define_gpt_tokenizer()
+    flags.DEFINE_enum(
+        "split_words",
+        None,
+        ["whitespace", "punctuation"],
+        "How ELMo's words are found in a text: as in tokenised sentences, or as BERT "
+        "splits text, for one that is not. By default as tokenizer_config.json beside "
+        "the vocabulary says, or else whitespace.",
+    )
 
 
 def define_gpt_tokenizer() -> None:
@@ -127,17 +137,18 @@ def vector_choice() -> dict[str, Any]:
 def files(
     locate: Callable[[str], Any],
     *,
-    needs_vocab: bool = True,
     needs_weights: bool = False,
 ) -> ModelFiles:
-    """The files of the flags, or else of --pretrained; ValueError if one is missing."""
+    """The files of the flags, or else of --pretrained.
+
+    ValueError if one is missing, but for the vocabulary: not every tokenizer has one.
+    """
     found = locate(FLAGS.pretrained) if FLAGS.pretrained else None
     config_file = FLAGS.bert_config_file or (found.config_file if found else "")
     vocab_file = FLAGS.vocab_file or (found.vocab_file if found else "")
     checkpoint = FLAGS.init_checkpoint or (found.checkpoint if found else "")
     for flag, value, is_needed in (
         ("bert_config_file", config_file, True),
-        ("vocab_file", vocab_file, needs_vocab),
         ("init_checkpoint", checkpoint, needs_weights),
     ):
         if is_needed and not value:
@@ -149,8 +160,8 @@ def files(
     if found and found.do_lower_case is not None and not FLAGS["do_lower_case"].present:
         lower = found.do_lower_case
     allows = FLAGS.allow_missing_weights if "allow_missing_weights" in FLAGS else None
-    words = FLAGS.gpt_tokenizer
-    return ModelFiles(config_file, vocab_file, checkpoint, lower, allows, words)
+    words = FLAGS.gpt_tokenizer, FLAGS.split_words
+    return ModelFiles(config_file, vocab_file, checkpoint, lower, allows, *words)
 
 
 def files_found(found: Any, do_lower_case: bool | None = None) -> ModelFiles:

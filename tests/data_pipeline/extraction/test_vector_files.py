@@ -33,7 +33,7 @@ def make(lengths, layers, width, of_tokens=True):
         layers=layers,
         width=width,
         of_tokens=of_tokens,
-        vocab=VOCAB,
+        spell=lambda ids: [VOCAB[i] for i in ids],
     )
     return lines, layout
 

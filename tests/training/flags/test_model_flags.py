@@ -13,6 +13,7 @@ MODEL = {
     "init_checkpoint": None,
     "do_lower_case": True,
     "gpt_tokenizer": None,
+    "split_words": None,
 }
 
 
@@ -40,9 +41,12 @@ def test_single_flags_override_pretrained(command_line):
     )
 
 
-def test_words_of_gpt_are_handed_on(command_line):
-    command_line(**{**MODEL, "gpt_tokenizer": "original"})
-    assert model_flags.files(located()).gpt_tokenizer == "original"
+@pytest.mark.parametrize(
+    ("name", "value"), [("gpt_tokenizer", "original"), ("split_words", "punctuation")]
+)
+def test_how_words_are_found_is_handed_on(command_line, name, value):
+    command_line(**{**MODEL, name: value})
+    assert getattr(model_flags.files(located()), name) == value
 
 
 def test_original_flags_suffice(command_line):
@@ -52,13 +56,11 @@ def test_original_flags_suffice(command_line):
         "c.json", "v.txt", "", True
     )
     command_line(**{**MODEL, **single, "vocab_file": None})
-    with pytest.raises(ValueError, match="--vocab_file is missing; set it, or set"):
-        model_flags.files(located())
-    found = model_flags.files(located(), needs_vocab=False)
+    found = model_flags.files(located())
     assert found == model_flags.ModelFiles("c.json", "", "", True)
     command_line(**{**MODEL, "pretrained": None})
     with pytest.raises(ValueError, match="--bert_config_file is missing"):
-        model_flags.files(located(), needs_vocab=False)
+        model_flags.files(located())
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,12 @@ def check_network(config: Any, config_file: str, takes_text: bool) -> None:
             f"--explain={FLAGS.explain} weighs the words of BERT's word pieces, and "
             f"{config_file} describes another network; leave it out"
         )
+    asks = FLAGS["write_tf_records"].present and FLAGS.write_tf_records
+    if config.network == "elmo" and asks:
+        raise ValueError(
+            "--write_tf_records writes a number for each token, and an ELMo reads its "
+            "characters; leave it out"
+        )
     if FLAGS.do_export and FLAGS.export_format == "litert" and not takes_text:
         raise ValueError(
             "--export_format=litert keeps the tokenizer beside the network, and GPT's "

@@ -60,6 +60,11 @@ def limits() -> dict[str, int]:
 
 def check_network(config: Any, tokenizer: Any) -> None:
     """Raises ValueError where questions cannot be asked of a network."""
+    if config.network == "elmo":
+        raise ValueError(
+            "the network is an ELMo, which answers no questions here; take BERT, GPT "
+            "or GPT-2, or ELMo in run_classifier.py and run_tagger.py"
+        )
     if not tokenizer.knows_parts:
         raise ValueError(
             "--gpt_tokenizer=original changes a text in ways that do not tell which "

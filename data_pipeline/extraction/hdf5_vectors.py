@@ -1,0 +1,80 @@
+"""Vectors of lines as the original of ELMo dumps them: a data set of HDF5 a line."""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import h5py
+import numpy as np
+import tensorflow as tf
+
+
+@contextlib.contextmanager
+def hdf5(path: str, layout: Any) -> Iterator[Callable[[Any], None]]:
+    """Data sets "0", "1", ..., float32 [K, S, W] of tokens, or [K, W] of lines.
+
+    The special tokens around a line are left out, so S is 0 where it has no other.
+
+    Differs from bilm-tf: equal vectors make equal files, whenever they are written.
+    """
+    first, last = layout.frame
+
+    def write_line(result):
+        values = result.values
+        if layout.of_tokens:
+            values = values[first : len(values) - last].swapaxes(0, 1)
+        data.create_dataset(str(result.unique_id), data=values, dtype=np.float32)
+        stream.check()
+
+    with _opened(path) as file:
+        stream = _Stream(file)
+        with h5py.File(stream, "w", track_order=False) as data:
+            yield write_line
+        stream.check()
+
+
+@contextlib.contextmanager
+def _opened(path):
+    """A file that can be read and written anywhere, also where only GFile writes."""
+    if "://" not in path:
+        with open(path, "w+b") as file:
+            yield file
+        return
+    with tempfile.TemporaryFile() as file:
+        yield file
+        file.seek(0)
+        with tf.io.gfile.GFile(path, "wb") as remote:
+            shutil.copyfileobj(file, remote)
+
+
+class _Stream:
+    """A file for HDF5 that hides the first error, after which it writes no more.
+
+    HDF5 fails again with every object that it lets go of, and at the end of the process
+    with a segmentation fault; so whoever writes has to ask.
+    """
+
+    def __init__(self, file):
+        self._error = None
+        self.seek, self.tell = file.seek, file.tell
+        self.read, self.readinto = file.read, file.readinto
+        self.write = self._hiding(file.write)
+        self.truncate = self._hiding(file.truncate)
+        self.flush = self._hiding(file.flush)
+
+    def check(self):
+        """Raises the error that was hidden, if any."""
+        if self._error is not None:
+            raise self._error
+
+    def _hiding(self, call):
+        def hidden(*arguments):
+            try:
+                return None if self._error else call(*arguments)
+            except OSError as error:
+                self._error = error
+                return None
+
+        return hidden
