@@ -66,17 +66,22 @@ def find_in(directory):
 
 
 def save(path, model):
-    """Writes the network of a model as float32, without heads; whole or absent.
+    """Writes the network of a model as float32; whole or absent.
 
     Raises:
         OSError: the file cannot be written.
+        ValueError: the model has a head.
     """
     # In memory first: HDF5 ends the process where a disk is full.
     whole = io.BytesIO()
     with h5py.File(whole, "w") as file:
         for name, variable in names.named_variables(model):
-            if not names.is_head(name.path):
-                file[name.hdf5] = np.asarray(variable, np.float32)
+            if names.is_head(name.path):
+                raise ValueError(
+                    f"{path}: the HDF5 files of ELMo hold no head, and this model has "
+                    f"{name.google}; write another format, or leave out the head"
+                )
+            file[name.hdf5] = np.asarray(variable, np.float32)
     atomic_files.write_bytes(os.fspath(path), whole.getvalue())
 
 
