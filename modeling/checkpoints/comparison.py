@@ -27,11 +27,11 @@ def check(config, file, *, allows_missing=None):
         )
     if (kind := sizes[names.KIND]) != config.kind:
         raise ValueError(
-            f"{file.source}: holds a {kind}, but the config describes a {config.kind}; "
-            f"{_REMEDY}"
+            f"{file.source}: has weights of {kind}, but the config is of {config.kind};"
+            f" {_REMEDY}"
         )
     if differing := [
-        f"{key}={getattr(config, key)} (the file has {size})"
+        f"{config.key_in_file(key)}={getattr(config, key)} (the file has {size})"
         for key, size in sizes.items()
         if key not in (names.DEPTH, names.KIND) and not _fits(config, key, size)
     ]:
@@ -43,7 +43,7 @@ def check(config, file, *, allows_missing=None):
     flag = "" if allows_missing is None else _FLAG
     if depth < config.num_hidden_layers:
         raise ValueError(
-            f"{file.source}: the config says num_hidden_layers="
+            f"{file.source}: the config says {config.key_in_file(names.DEPTH)}="
             f"{config.num_hidden_layers}, but the file has {depth}; {_REMEDY}{flag}"
         )
     if file.format == "keras":  # where no variable can be missing

@@ -34,12 +34,8 @@ FILES = {
     "keras": keras_files.MODEL_FILE,
     "hdf5": elmo_weights.WEIGHTS_FILE,
 }
-# Those of each network.
-_FORMATS_OF = {
-    "bert": ("google", "hugging_face", "keras"),
-    "gpt": ("google", "hugging_face", "keras"),
-    "elmo": ("google", "keras", "hdf5"),
-}
+_OF_ELMO = ("google", "keras", "hdf5")
+_OF_TRANSFORMERS = ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE)
 _BARE_PREFIX = file_names.CHECKPOINT_PREFIX  # as of GPT-2's release and bilm-tf's runs
 # Patterns of all names under which weights are written.
 WRITTEN = (
@@ -237,16 +233,16 @@ def grow(model, vocab_size):
 
 
 def check_target(config, target):
-    """Refuses a format that has no names for the network of a config.
+    """Refuses a format that does not hold the network of a config.
 
     Raises:
-        ValueError: it has none; names those that have.
+        ValueError: it does not; names those that do.
     """
-    formats = _FORMATS_OF[config.network]
-    if target not in formats and target != keras_files.WEIGHTS_FILE:
+    known = _OF_ELMO if config.network == "elmo" else _OF_TRANSFORMERS
+    if target not in known:
         raise ValueError(
-            f"{target} files do not hold the weights of {config.kind}; choose one of "
-            f"{', '.join(formats)}"
+            f"{target}: no format for the weights of {config.kind}; choose one of "
+            f"{', '.join(known)}"
         )
 
 

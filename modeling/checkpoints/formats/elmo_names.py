@@ -39,6 +39,11 @@ _IN_TRAINING = {
 }
 _ALONE = re.compile(r"^((?:lm/)?RNN_[01]/)(rnn|RNN)/(?=lstm_cell/|LSTMCell/)")
 _CELLS = {"rnn": "rnn/multi_rnn_cell/cell_0/", "RNN": "RNN/MultiRNNCell/Cell0/"}
+# Keys of the config that the network's variables follow from, and its depth.
+SIZES = (
+    *("reads_characters", "char_dim", "filters", "num_highway"),
+    *("projection_dim", "lstm_dim"),
+)
 HEAD = ("bidirectional_lm/kernel", "bidirectional_lm/bias")  # of pretraining
 
 
