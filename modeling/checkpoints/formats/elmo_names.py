@@ -62,7 +62,11 @@ def in_files(path):
 
 
 def numbered(key):
-    """A name in a file, where a single LSTM has the number that stacked ones have."""
+    """A name in a file, where a single LSTM has the number that stacked ones have.
+
+    Differs from bilm-tf: weights of one layer are read under both names; its dump gives
+    them names that its network does not find.
+    """
     return _ALONE.sub(lambda found: found[1] + _CELLS[found[2]], key)
 
 

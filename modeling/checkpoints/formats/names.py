@@ -57,9 +57,9 @@ class Name:
     path: str
     google: str
     hugging_face: str = ""
-    hdf5: str = ""
     is_transposed: bool = False
     is_convolution: bool = False
+    hdf5: str = ""
 
     def from_hugging_face(self, value):
         """The array of the variable, from that of a file."""
