@@ -1,4 +1,4 @@
-"""Converts weights between Google's, Hugging Face's and Keras' files, heads included.
+"""Converts weights between the files of the originals, Hugging Face's and Keras'.
 
 See docs/checkpoints.md.
 
@@ -21,7 +21,7 @@ def define_flags():
         "input",
         None,
         "The weights: the directory of a release, of a run or of Hugging Face, the "
-        "prefix of a checkpoint, or a .keras or .weights.h5 file.",
+        "prefix of a checkpoint, or a .keras, .weights.h5 or .hdf5 file.",
     )
     enum(
         "head",
@@ -46,7 +46,8 @@ def define_flags():
         "Whether the model is uncased, where nothing beside the weights says it.",
     )
     with command_line.heading("What to do"):
-        enum("to", None, ["google", "hugging_face", "keras"], "The format to write.")
+        text = "The format to write; hdf5 is of ELMo alone, and holds no head."
+        enum("to", None, ["google", "hugging_face", "keras", "hdf5"], text)
         enum("keras_file", "keras", ["keras", "weights"], ".keras or .weights.h5.")
         string("add_tokens", None, "File of tokens to add, one a line.")
         text = "Rows of the word embeddings; 0 for as many as the vocabulary needs."
@@ -154,9 +155,12 @@ def prepare():
         inputs=[files.checkpoint],
     )
     config = read_config(files)
+    conversion.check_target(config, FLAGS.to)
     tokenizer = read_tokenizer(files, config)
     label_map = label_maps.find(files.checkpoint)
     head = label_maps.head(label_map, FLAGS.head)
+    if FLAGS.to == "hdf5" and FLAGS.head == "auto":
+        head = "none"
     source = conversion.read(files.checkpoint, config, head)
     return source, tokenizer, find_classes(label_map, source)
 

@@ -13,6 +13,7 @@ from absl import logging
 from contract import file_names, wording
 from modeling.checkpoints import comparison
 from modeling.checkpoints.formats import (
+    elmo_weights,
     google,
     gpt_parameters,
     hugging_face,
@@ -46,7 +47,7 @@ class WeightsFile(Protocol):
     """An open checkpoint.
 
     Attributes:
-        format: google, hugging_face or keras; see `names.Name.key`.
+        format: google, hugging_face, hdf5 or keras; see `names.Name.key`.
         states: the keys that hold no weights of a model: moments, buffers, copies.
     """
 
@@ -59,8 +60,8 @@ class WeightsFile(Protocol):
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """{key: shape as stored}."""
 
-    def sizes(self) -> Mapping[str, int]:
-        """{key of the config: number}, as far as the file says; {} if it is no BERT."""
+    def sizes(self) -> Mapping[str, Any]:
+        """{key of the config: value}, as far as the file says; {} if of no network."""
 
     def read(self, name: names.Name) -> np.ndarray:
         """The array of a variable as a model holds it, in the dtype stored."""
@@ -94,10 +95,10 @@ class LoadReport:
 def find(path):
     """The checkpoint that a user's path means.
 
-    `path` is a prefix (`bert_model.ckpt`, also followed by .index), a .keras or
-    .weights.h5 file, or the directory of a release, of a run, of Hugging Face or of
-    such a file. The result is a prefix, a .keras or .weights.h5 file, or the directory
-    that holds model.safetensors or its shards, or the params_shapes.json of GPT.
+    `path` is a prefix (`bert_model.ckpt`, also followed by .index), a .keras,
+    .weights.h5 or .hdf5 file, or the directory of a release, of a run, of Hugging Face
+    or of such a file. The result is a prefix, one of these files, or the directory that
+    holds model.safetensors or its shards, or the params_shapes.json of GPT.
 
     Raises:
         ValueError: nothing is there; says what was looked for.
@@ -106,7 +107,8 @@ def find(path):
     prefix = google.prefix_of(path)
     if tf.io.gfile.exists(prefix + google.INDEX_ENDING):
         return prefix
-    if keras_files.is_keras(path) and tf.io.gfile.exists(path):
+    is_one = keras_files.is_keras(path) or elmo_weights.is_elmo(path)
+    if is_one and tf.io.gfile.exists(path):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
@@ -131,8 +133,11 @@ def find(path):
     of_keras = _present(path, (keras_files.MODEL_FILE, keras_files.WEIGHTS_FILE))
     if of_keras and not prefixes:
         return os.path.join(path, of_keras[0])
-    if prefixes:
-        wrong = f"{len(prefixes)} checkpoints there ({wording.first_of(prefixes)})"
+    found = prefixes + elmo_weights.find_in(path)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        wrong = f"{len(found)} checkpoints there ({wording.first_of(found)})"
     elif why := _why_unread(sorted(tf.io.gfile.listdir(path))):
         wrong = why
     else:
@@ -161,12 +166,19 @@ def _present(directory, files):
 
 
 def open_file(path, config=None) -> WeightsFile:
-    """Opens the checkpoint that `find` finds; only a .weights.h5 needs the config."""
+    """Opens the checkpoint that `find` finds.
+
+    The config says what a .weights.h5 does not, and whether an ELMo reads words.
+    """
     found = find(path)
     if tf.io.gfile.isdir(found):
         return hugging_face.HuggingFaceFile(found)
     if keras_files.is_keras(found):
         return keras_files.KerasFile(found, config)
+    if elmo_weights.is_elmo(found):
+        return elmo_weights.ElmoWeights(
+            found, getattr(config, "reads_characters", True)
+        )
     if _is_shapes(found):
         return gpt_parameters.ParametersFile(found)
     return google.GoogleFile(found)

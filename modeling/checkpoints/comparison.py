@@ -22,16 +22,16 @@ def check(config, file, *, allows_missing=None):
     if not sizes:
         raise ValueError(
             f"{file.source}: none of its {len(file.shapes)} variables belongs to a "
-            f"BERT or GPT model (the first is {min(file.shapes, default='-')!r}); "
-            "choose another checkpoint"
+            f"BERT, GPT or ELMo model (the first is {min(file.shapes, default='-')!r});"
+            " choose another checkpoint"
         )
     if (kind := sizes[names.KIND]) != config.kind:
         raise ValueError(
-            f"{file.source}: holds a {kind}, but the config describes a {config.kind}; "
-            f"{_REMEDY}"
+            f"{file.source}: has weights of {kind}, but the config is of {config.kind};"
+            f" {_REMEDY}"
         )
     if differing := [
-        f"{key}={getattr(config, key)} (the file has {size})"
+        f"{config.key_in_file(key)}={getattr(config, key)} (the file has {size})"
         for key, size in sizes.items()
         if key not in (names.DEPTH, names.KIND) and not _fits(config, key, size)
     ]:
@@ -43,13 +43,12 @@ def check(config, file, *, allows_missing=None):
     flag = "" if allows_missing is None else _FLAG
     if depth < config.num_hidden_layers:
         raise ValueError(
-            f"{file.source}: the config says num_hidden_layers="
+            f"{file.source}: the config says {config.key_in_file(names.DEPTH)}="
             f"{config.num_hidden_layers}, but the file has {depth}; {_REMEDY}{flag}"
         )
     if file.format == "keras":  # where no variable can be missing
         return
-    rows = names.encoder(config.kind, config.num_hidden_layers)
-    keys = [row.key(file.format) for row in rows]
+    keys = [row.key(file.format) for row in names.of_config(config)]
     if missing := [key for key in keys if key not in file.shapes]:
         raise ValueError(
             f"{file.source}: lacks {wording.first_of(missing)} of the {len(keys)} "
@@ -60,6 +59,6 @@ def check(config, file, *, allows_missing=None):
 
 def _fits(config, key, size):
     """Whether a size is the config's, or is without its special tokens alone."""
-    more = getattr(config, key) - size
+    said = getattr(config, key)
     is_of_tokens = config.network == "gpt" and key in ("vocab_size", "num_table_rows")
-    return more == 0 or (is_of_tokens and 0 < more <= names.NEW_TOKENS)
+    return said == size or (is_of_tokens and 0 < said - size <= names.NEW_TOKENS)

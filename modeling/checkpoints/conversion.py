@@ -1,4 +1,4 @@
-"""One network in three formats: Google's, Hugging Face's and Keras'.
+"""One network in several formats: Google's, Hugging Face's, Keras' and ELMo's HDF5.
 
 Weights are read into a model, which accounts for every name, and written from it. So
 each format has a reader and a writer, and none knows another.
@@ -17,21 +17,30 @@ import tensorflow as tf
 from contract import atomic_files, file_names
 from modeling import pretrainers, token_heads
 from modeling.checkpoints import checkpoint, comparison, pretrained
-from modeling.checkpoints.formats import google, hugging_face, keras_files, names
-from modeling.configs import gpt_config
+from modeling.checkpoints.formats import (
+    elmo_weights,
+    google,
+    hugging_face,
+    keras_files,
+    names,
+)
+from modeling.configs import elmo_config, gpt_config
 
-FORMATS = ("google", "hugging_face", "keras")
+FORMATS = ("google", "hugging_face", "keras", "hdf5")
 # The weights, by the name that releases give them.
 FILES = {
     "google": google.MODEL_PREFIX,
     "hugging_face": hugging_face.WEIGHTS_FILE,
     "keras": keras_files.MODEL_FILE,
+    "hdf5": elmo_weights.WEIGHTS_FILE,
 }
-_GPT_PREFIX = file_names.CHECKPOINT_PREFIX  # as GPT-2 is released
+_OF_ELMO = ("google", "keras", "hdf5")
+_OF_TRANSFORMERS = ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE)
+_BARE_PREFIX = file_names.CHECKPOINT_PREFIX  # as of GPT-2's release and bilm-tf's runs
 # Patterns of all names under which weights are written.
 WRITTEN = (
     *FILES.values(),
-    *(f"{FILES['google']}.*", f"{_GPT_PREFIX}.*", keras_files.WEIGHTS_FILE),
+    *(f"{FILES['google']}.*", f"{_BARE_PREFIX}.*", keras_files.WEIGHTS_FILE),
 )
 OWN_FILES = (  # and of what lies beside them; these may be overwritten
     *pretrained.CONFIG_FILES,
@@ -140,7 +149,7 @@ def find_head(file, config, asked="auto"):
         ValueError: as in `read`.
     """
     rows = names.heads(config.network)
-    keys = {path: rows[path].key(file.format) for path in _HEAD_OF}
+    keys = {path: rows[path].key(file.format) for path in _HEAD_OF if path in rows}
     held = {_HEAD_OF[path]: key for path, key in keys.items() if key in file.shapes}
     order = keys["next_sentence/bias"]
     if config.is_left_to_right and "pretraining" in held and order not in file.shapes:
@@ -223,6 +232,20 @@ def grow(model, vocab_size):
     return grown
 
 
+def check_target(config, target):
+    """Refuses a format that does not hold the network of a config.
+
+    Raises:
+        ValueError: it does not; names those that do.
+    """
+    known = _OF_ELMO if config.network == "elmo" else _OF_TRANSFORMERS
+    if target not in known:
+        raise ValueError(
+            f"{target}: no format for the weights of {config.kind}; choose one of "
+            f"{', '.join(known)}"
+        )
+
+
 def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
     """Writes the weights of a model in one format, and config.json for Hugging Face.
 
@@ -231,9 +254,11 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
 
     Raises:
         OSError: the files cannot be written.
+        ValueError: as in `check_target` and elmo_weights.save.
     """
-    is_gpt = target == "google" and model.config.network == "gpt"
-    file = _GPT_PREFIX if is_gpt else FILES.get(target, target)
+    check_target(model.config, target)
+    is_bare = target == "google" and model.config.network != "bert"
+    file = _BARE_PREFIX if is_bare else FILES.get(target, target)
     path = os.path.join(directory, file)
     try:
         if target == "google":
@@ -245,6 +270,8 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
                 problem_type=problem_type,
                 left_out=left_out,
             )
+        elif target == "hdf5":
+            elmo_weights.save(path, model)
         else:
             keras_files.save(model, path)
     except (OSError, tf.errors.OpError, safetensors.SafetensorError) as error:
@@ -270,6 +297,10 @@ def write_directory(directory, model, target, *, tokenizer=None, files=None, **k
     texts = pretrained.files(config, tokenizer)
     if target == "google" and config.kind == "GPT-2":
         texts = _as_released(config, texts)
+    if target == "google" and config.network == "elmo" and config.reads_characters:
+        raw = config.to_dict()  # the original wants another number where it trains
+        raw["char_cnn"]["n_characters"] = elmo_config.NUM_CHARACTERS
+        texts[config.file_name] = json.dumps(raw, indent=2, sort_keys=True) + "\n"
     if target == "hugging_face":
         del texts[config.file_name]  # config.json lies there already
         if tokenizer:
@@ -336,8 +367,14 @@ def fixed_batch(config):
     lengths = np.linspace(length, max(1, length // 4), 4).astype(int)[:, None]
     mask = (np.arange(length)[None] < lengths).astype(np.int32)
     segments = (np.arange(length)[None] >= lengths // 2).astype(np.int32)
+    if config.network == "elmo" and config.reads_characters:
+        shape = (*mask.shape, config.max_characters)
+        ids = rng.integers(0, elmo_config.NUM_CHARACTERS, shape, np.int32) + 1
+        ids *= mask[..., np.newaxis]
+    else:
+        ids = rng.integers(0, config.vocab_size, mask.shape, np.int32) * mask
     return {
-        "input_ids": rng.integers(0, config.vocab_size, mask.shape, np.int32) * mask,
+        "input_ids": ids,
         "input_mask": mask,
         "segment_ids": np.minimum(segments, max(config.type_vocab_size, 1) - 1) * mask,
         "masked_lm_positions": rng.integers(0, length // 4 or 1, (4, 2), np.int32),

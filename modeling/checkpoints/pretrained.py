@@ -14,8 +14,11 @@ from modeling.configs import config_files
 
 CONFIG_FILES = (
     *(file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG),
-    *(file_names.HPARAMS, file_names.PARAMETER_SHAPES),
+    *(file_names.HPARAMS, file_names.PARAMETER_SHAPES, file_names.ELMO_OPTIONS),
 )
+# Of ELMo, whose releases put sizes and dates into their names.
+OPTIONS_PATTERN = f"*{file_names.ELMO_OPTIONS}"
+_WORDS_PATTERN = "vocab*.txt"
 SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128 rows
 
 
@@ -23,8 +26,8 @@ SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128
 class Pretrained:
     """Where the parts lie; stands for three flags of the original.
 
-    `checkpoint` is as checkpoint.find returns it; `do_lower_case` is what the directory
-    says of its vocabulary, or None.
+    `vocab_file` may be "" for an ELMo. `checkpoint` is as checkpoint.find returns it;
+    `do_lower_case` is what the directory says of its vocabulary, or None.
     """
 
     config_file: str
@@ -39,17 +42,17 @@ def locate(spec, name="--pretrained"):
     Args:
         spec: directory of Google's zip (bert_config.json, vocab.txt, bert_model.ckpt),
             of GPT (params_shapes.json, encoder_bpe_40000.json) or GPT-2 (hparams.json,
-            encoder.json, model.ckpt) as released, of Hugging Face (config.json,
-            vocab.txt, model.safetensors), of an earlier run, or the id of a model on
-            Hugging Face's hub such as google-bert/bert-base-uncased, which is
-            downloaded once.
+            encoder.json, model.ckpt) as released, of ELMo (options.json, weights.hdf5,
+            and vocab.txt if there is one), of Hugging Face (config.json, vocab.txt,
+            model.safetensors), of an earlier run, or the id of a model on Hugging
+            Face's hub such as google-bert/bert-base-uncased, which is downloaded once.
         name: what messages call it.
 
     Raises:
         ValueError: neither, or a file is missing; names it.
     """
     found = look_in(spec, name)
-    if not found.config_file or not found.vocab_file:
+    if not found.config_file or not (found.vocab_file or is_elmo(found.config_file)):
         missing = " or ".join(CONFIG_FILES[:2])
         missing = file_names.VOCAB if found.config_file else missing
         others = "--bert_config_file, --vocab_file and --init_checkpoint one by one"
@@ -76,14 +79,24 @@ def look_in(spec, name="--pretrained"):
         paths = [os.path.join(directory, name) for name in names]
         return next((path for path in paths if tf.io.gfile.exists(path)), "")
 
+    def only(pattern):
+        paths = tf.io.gfile.glob(os.path.join(directory, pattern))
+        return paths[0] if len(paths) == 1 else ""
+
+    config_file = first(CONFIG_FILES) or only(OPTIONS_PATTERN)
     # Without its merges a vocabulary says less than a tokenizer.json.
     whole = [name for name, merges in file_names.MERGES.items() if first([merges])]
-    return Pretrained(
-        first(CONFIG_FILES),
-        first([file_names.VOCAB, *whole, file_names.TOKENIZER, *file_names.MERGES]),
-        directory,
-        _lower_case(directory),
+    vocab_file = first(
+        [file_names.VOCAB, *whole, file_names.TOKENIZER, *file_names.MERGES]
     )
+    if is_elmo(config_file):
+        vocab_file = vocab_file or only(_WORDS_PATTERN)
+    return Pretrained(config_file, vocab_file, directory, _lower_case(directory))
+
+
+def is_elmo(config_file):
+    """Whether a config is of ELMo, by the name that its releases give it."""
+    return config_file.endswith(file_names.ELMO_OPTIONS)
 
 
 def files(config, tokenizer):
@@ -260,7 +273,8 @@ def check_sizes(config, vocab_size, files, max_seq_length):
     Raises:
         ValueError: one does not fit; names both numbers.
     """
-    if not 0 <= config.vocab_size - vocab_size <= SPARE_ROWS:
+    has_table = config.network != "elmo" or not config.reads_characters
+    if has_table and not 0 <= config.vocab_size - vocab_size <= SPARE_ROWS:
         added = os.path.join(os.path.dirname(files.vocab_file), file_names.ADDED_TOKENS)
         beside = f" with {file_names.ADDED_TOKENS}" if tf.io.gfile.exists(added) else ""
         raise ValueError(

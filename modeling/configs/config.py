@@ -112,6 +112,10 @@ class NetworkConfig:
         """Keys of the file that have no effect here and are in no released config."""
         return sorted(self.extra.keys() - self.tolerated)
 
+    def key_in_file(self, field: str) -> str:
+        """What the file calls a field or property."""
+        return field
+
     def to_json_string(self) -> str:
         """The text of the file: two spaces, sorted keys, a final newline."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"

@@ -178,6 +178,11 @@ class ElmoConfig(config_lib.NetworkConfig):
         known = {ours: flat.pop(key) for key, ours in _KEYS.items() if key in flat}
         return cls(**known, extra=flat)
 
+    def key_in_file(self, field: str) -> str:
+        """What options.json calls a field or property, with dots between keys."""
+        told = {ours: key for key, ours in _KEYS.items()}
+        return {**told, "reads_characters": "char_cnn"}.get(field, field)
+
     def to_dict(self) -> dict[str, Any]:
         """The keys of options.json; where there is no limit or number it has none."""
         flat = {key: getattr(self, ours) for key, ours in _KEYS.items()}

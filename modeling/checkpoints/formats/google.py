@@ -1,6 +1,7 @@
 """Google's checkpoints: TensorFlow's files, with the variable names of the original.
 
 One format resumes a run, initialises the next, and is read by google-research/bert.
+Those of bilm-tf, with ELMo's names, are read and written as well.
 """
 
 import os
@@ -9,13 +10,16 @@ import re
 import tensorflow as tf
 
 from contract import atomic_files
-from modeling.checkpoints.formats import names
+from modeling.checkpoints.formats import elmo_names, names
 
 MODEL_PREFIX = "bert_model.ckpt"  # of a release
 INDEX_ENDING = ".index"
 _DATA_ENDING = ".data-00000-of-00001"
-# Training state beside the weights (contract of the original's optimizer).
-_STATE = re.compile(r"(^|/)(adam_m|adam_v)(_\d+)?$|^global_step$|^_CHECKPOINTABLE")
+# Training state beside the weights (contract of the originals' optimizers).
+_STATE = re.compile(
+    r"(^|/)(adam_m|adam_v|Adagrad)(_\d+)?$|^(global_step|train_perplexity)$"
+    r"|^_CHECKPOINTABLE"
+)
 
 
 class GoogleFile:
@@ -30,8 +34,9 @@ class GoogleFile:
             shapes = self._reader.get_variable_to_shape_map()
         except (tf.errors.OpError, ValueError, RuntimeError) as error:
             raise self._unreadable(error) from error
-        self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
-        self.states = frozenset(filter(_STATE.search, shapes))
+        self._stored = {elmo_names.numbered(name): name for name in shapes}
+        self.shapes = {key: tuple(shapes[name]) for key, name in self._stored.items()}
+        self.states = frozenset(filter(_STATE.search, self.shapes))
         has_step = "global_step" in shapes
         self.global_step = int(self._tensor("global_step")) if has_step else None
 
@@ -41,7 +46,7 @@ class GoogleFile:
 
     def read(self, name):
         """The array of a names.Name."""
-        return self._tensor(name.google)
+        return self._tensor(self._stored[name.google])
 
     def _tensor(self, key):
         try:

@@ -262,8 +262,8 @@ def described(model, left_out=()):
     rows = [name for name, _ in names.named_variables(model)]
     parts = {name.path.split("/")[0] for name in rows if name.google not in left_out}
     heads, kind = tuple(sorted(parts - {model.config.network})), model.config.kind
-    known = _ARCHITECTURES[kind]
-    extra["architectures"] = [known.get(heads, known[()])]
+    if known := _ARCHITECTURES.get(kind):  # ELMo has none
+        extra["architectures"] = [known.get(heads, known[()])]
     if kind == "BERT" and model.config.is_left_to_right and heads == ("masked_lm",):
         extra["architectures"] = [_LEFT_TO_RIGHT_BERT]
     return dataclasses.replace(model.config, extra=extra)

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from modeling import pretrainers
-from modeling.checkpoints.formats import names
+from modeling.checkpoints.formats import elmo_names, names
 from modeling.configs import config_files, keras_configs
 
 MODEL_FILE = "model.keras"
@@ -50,6 +50,12 @@ class KerasFile:
     states: Set[str] = frozenset()
 
     def __init__(self, path, config):
+        is_whole = path.endswith(MODEL_ENDING)
+        if not is_whole and getattr(config, "network", None) == "elmo":
+            raise ValueError(
+                f"{path}: the weights of an ELMo alone are not read from Keras' files; "
+                f"save the model under a name that ends in {MODEL_ENDING}"
+            )
         self.source = path
         self._config = config
 
@@ -67,7 +73,8 @@ class KerasFile:
         """Those of the config, from the header of the file."""
         if self.source.endswith(MODEL_ENDING):
             config = stored_config(self.source)
-            keys = (*names.SIZES[config.kind], names.DEPTH, names.KIND)
+            of_kind = names.SIZES.get(config.kind, elmo_names.SIZES)
+            keys = (*of_kind, names.DEPTH, names.KIND)
             return {key: getattr(config, key) for key in keys}
         return _read(self.source, lambda: _sizes(self.source))
 

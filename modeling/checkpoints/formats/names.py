@@ -3,18 +3,22 @@
 One table of each network converts both ways. Paths are those of Keras without the
 model's own name; `{i}` is the layer number from 0. Hugging Face stores the kernels of
 its Linear layers transposed ([out, in]), and those of GPT's convolutions without their
-first axis; the rows that say so are changed on the way.
+first axis; the rows that say so are changed on the way. ELMo's table is elmo_names.py.
 """
 
 import dataclasses
 import itertools
 import re
 
+from modeling.checkpoints.formats import elmo_names
+
 # The number of a layer in a key of any format.
 _LAYER = re.compile(
-    r"^(?:bert[./](?:encoder[./]layer[._]|block_)|gpt/block_|model/h|transformer\.h\.)"
-    r"(\d+)[./]"
+    r"^(?:bert[./](?:encoder[./]layer[._]|block_)|gpt/block_|model/h|transformer\.h\."
+    r"|elmo/(?:for|back)ward_|lm/RNN_[01]/rnn/multi_rnn_cell/cell_"
+    r"|RNN_[01]/RNN/MultiRNNCell/Cell)(\d+)[./]"
 )
+_OF_ELMO = ("elmo/", "lm/", "RNN_")  # its layers are few, and listed by variable
 DEPTH, KIND = "num_hidden_layers", "kind"
 # Which axis of which variable each other size of the config gives, by network.
 SIZES = {
@@ -48,13 +52,14 @@ NEW_TOKENS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """One variable under its three names."""
+    """One variable under its names, "" where a format has none for its network."""
 
     path: str
     google: str
-    hugging_face: str
+    hugging_face: str = ""
     is_transposed: bool = False
     is_convolution: bool = False
+    hdf5: str = ""
 
     def from_hugging_face(self, value):
         """The array of the variable, from that of a file."""
@@ -69,7 +74,7 @@ class Name:
         return value.T if self.is_transposed else value
 
     def key(self, format):
-        """The name in files of a format: google, hugging_face or keras."""
+        """The name in files of a format: google, hugging_face, hdf5 or keras."""
         return self.path if format == "keras" else getattr(self, format)
 
 
@@ -213,9 +218,24 @@ def encoder(kind, num_layers):
     return [*_GPT_EMBEDDINGS[kind], *layers, *end]
 
 
+def of_config(config):
+    """The rows of embeddings and layers of the network of a config, ELMo's too."""
+    if config.network == "elmo":
+        return [_elmo(path) for path in elmo_names.paths(config)]
+    return encoder(config.kind, config.num_hidden_layers)
+
+
+def _elmo(path):
+    google, hdf5 = elmo_names.in_files(path)
+    return Name(path, google, hdf5=hdf5)
+
+
 def heads(network):
-    """The rows of the output layers of all heads of bert or gpt, by path."""
-    return {row.path: row for row in (_HEADS if network == "bert" else _GPT_HEADS)}
+    """The rows of the output layers of all heads of a network, by path."""
+    rows = _GPT_HEADS if network == "gpt" else _HEADS
+    if network == "elmo":
+        rows = (*rows, *map(_elmo, elmo_names.HEAD))
+    return {row.path: row for row in rows}
 
 
 def masked_lm():
@@ -230,7 +250,7 @@ def layer_of(key):
 
 
 def sizes(shapes, format):
-    """{key of the config: number}, as far as the shapes of a file say it, and the kind.
+    """{key of the config: value}, as far as the shapes of a file say it, and the kind.
 
     {} if they are of no network.
     """
@@ -248,7 +268,8 @@ def sizes(shapes, format):
             if len(shape) > axis:
                 found[size] = shape[axis]
         return found
-    return {}
+    found = elmo_names.sizes(lambda path: shapes.get(_elmo(path).key(format)))
+    return {KIND: "ELMo", **found} if found else {}
 
 
 def listing(keys):
@@ -259,8 +280,8 @@ def listing(keys):
     named = of_layers.pop(None, [])
     whole = []
     for layer, its in sorted(of_layers.items()):
-        is_bert = its[0].startswith("bert")
-        if len(its) < len(_block(layer) if is_bert else _gpt_layer(layer)):
+        is_bert, is_elmo = (its[0].startswith(n) for n in ("bert", _OF_ELMO))
+        if is_elmo or len(its) < len(_block(layer) if is_bert else _gpt_layer(layer)):
             named += its
         else:
             whole.append(layer)
@@ -282,6 +303,9 @@ def _ranges(numbers):
 
 def table(paths):
     """The rows of variables, in the order of their paths (see `relative_path`)."""
+    if any(path.startswith("elmo/") for path in paths):
+        rows = heads("elmo")
+        return [rows.get(path) or _elmo(path) for path in paths]
     layers = {int(m[1]) for p in paths if (m := re.match(r"\w+/block_(\d+)/", p))}
     is_bert = not any(path.startswith("gpt/") for path in paths)
     every = [_POOLER, heads("bert" if is_bert else "gpt").values()]
@@ -307,4 +331,4 @@ def named_variables(model):
 
 def is_head(path):
     """Whether a variable belongs to a head and not to the encoder."""
-    return not path.startswith(("bert/", "gpt/"))
+    return not path.startswith(("bert/", "gpt/", "elmo/"))

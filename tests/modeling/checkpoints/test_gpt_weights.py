@@ -251,7 +251,7 @@ def test_network_of_another_kind_is_refused(released, hugging_face_dir, golden_d
         (gpt_2, golden_dir, ("BERT", "GPT-2")),
         (bert, hugging_face_dir("gpt"), ("GPT", "BERT")),
     ):
-        message = "holds a {}, but the config describes a {};".format(*kinds)
+        message = "has weights of {}, but the config is of {};".format(*kinds)
         with pytest.raises(ValueError, match=message):
             checkpoint.check(config, path)
 
