@@ -10,15 +10,19 @@ made: float32, mixed_bfloat16 or mixed_float16. Variables and outputs are float3
 
 import keras
 
-from modeling import decoder, encoder, feature_heads, heads, token_heads
+from modeling import decoder, elmo, encoder, feature_heads, heads, token_heads
 from modeling.configs import keras_configs, readings
 from modeling.operations import sequences, token_masks
 
-NETWORKS = {"bert": encoder.BertEncoder, "gpt": decoder.GptDecoder}
+NETWORKS = {
+    "bert": encoder.BertEncoder,
+    "gpt": decoder.GptDecoder,
+    "elmo": elmo.ElmoNetwork,
+}
 
 
 class BertModel(keras_configs.Configured, keras.Model):
-    """The network of a config, BERT or GPT, and the dropout seed of `fit`.
+    """The network of a config, BERT, GPT or ELMo, and the dropout seed of `fit`.
 
     Every model takes `recompute`; see `encoder.Network`.
 
@@ -34,7 +38,7 @@ class BertModel(keras_configs.Configured, keras.Model):
         super().__init__(**kwargs)
         self.config = config
         self.recompute = recompute
-        # Keras' files call a part by its attribute, so this one is `bert` or `gpt`.
+        # Keras' files call a part by its attribute, which is the network's name.
         kind, name = NETWORKS[config.network], config.network
         setattr(self, name, kind(config, recompute, name=name))
         # Only `fit` draws from it; the training loop passes seeds of its own.
@@ -76,7 +80,7 @@ class BertModel(keras_configs.Configured, keras.Model):
         """Where the text's vector is, int32 [B, 1]: at [CLS], or at the last token."""
         if self.config.is_left_to_right:
             return token_masks.last_position(features["input_mask"])
-        return keras.ops.zeros_like(features["input_ids"][:, :1], dtype="int32")
+        return keras.ops.zeros_like(features["input_mask"][:, :1], dtype="int32")
 
     def call(self, features, training=False, seed=None):
         outputs = self.encode(features, self.dropout_seed(training, seed))
