@@ -150,18 +150,14 @@ def check_kind():
 
 def outputs():
     """{what a tokenizer calls it: path} of the files to write; "" is the config."""
-    path, settings = FLAGS.output_file, file_names.TOKENIZER_CONFIG
-    found = {
-        WORD_PIECE: {file_names.VOCAB: path},
-        BYTE_PAIR: {
-            file_names.VOCAB_JSON: path,
-            file_names.MERGES_TXT: byte_pair_files.merges_of(path),
-        },
-        WORD: {
-            file_names.VOCAB: path,
-            settings: os.path.join(os.path.dirname(path), settings),
-        },
-    }[FLAGS.kind]
+    path = FLAGS.output_file
+    found = {file_names.VOCAB: path}
+    if FLAGS.kind == BYTE_PAIR:
+        found = {file_names.VOCAB_JSON: path}
+        found[file_names.MERGES_TXT] = byte_pair_files.merges_of(path)
+    elif FLAGS.kind == WORD:
+        name = file_names.TOKENIZER_CONFIG
+        found[name] = os.path.join(os.path.dirname(path), name)
     return found | ({"": FLAGS.output_config_file} if FLAGS.output_config_file else {})
 
 
