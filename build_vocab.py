@@ -1,7 +1,8 @@
-"""Learns a vocabulary from raw text: BERT's word pieces, or GPT-2's byte pairs.
+"""Learns a vocabulary from text: BERT's word pieces, GPT-2's byte pairs, ELMo's words.
 
 google-research/bert never published its own; see docs/pretraining.md. Byte pairs are a
-vocab.json and a merges.txt, as Hugging Face has them; see docs/left_to_right.md.
+vocab.json and a merges.txt, as Hugging Face has them; see docs/left_to_right.md. Words
+are those that an ELMo learns to predict; see docs/elmo.md.
 
     python build_vocab.py --input_file='corpus/*.txt' --output_file=vocab.txt
 """
@@ -9,25 +10,26 @@ vocab.json and a merges.txt, as Hugging Face has them; see docs/left_to_right.md
 import dataclasses
 import functools
 import os
-import tempfile
 
 from absl import flags
 
-from training.flags import command_line
+from training.flags import command_line, model_flags
 
 FLAGS = flags.FLAGS
-WORD_PIECE, BYTE_PAIR = "word_piece", "byte_pair"
-# Flags that say something of word pieces alone.
-OF_WORD_PIECES = ("do_lower_case", "num_unused_tokens", "min_character_frequency")
+WORD_PIECE, BYTE_PAIR, WORD = "word_piece", "byte_pair", "word"
+# Flags that say something of one kind alone.
+OF_KINDS = {
+    "do_lower_case": WORD_PIECE,
+    "num_unused_tokens": WORD_PIECE,
+    "min_character_frequency": WORD_PIECE,
+    "split_words": WORD,
+}
 
 
 def define_flags():
     with command_line.heading("Data"):
-        flags.DEFINE_string(
-            "input_file",
-            None,
-            "Text files, by comma; each may be a glob, or end in .gz.",
-        )
+        text = "Text files, by comma; each may be a glob, or end in .gz."
+        flags.DEFINE_string("input_file", None, text)
     _define_vocabulary()
     _define_output()
     with command_line.heading("Processes"):
@@ -42,10 +44,12 @@ def _define_vocabulary():
     flags.DEFINE_enum(
         "kind",
         WORD_PIECE,
-        [WORD_PIECE, BYTE_PAIR],
+        [WORD_PIECE, BYTE_PAIR, WORD],
         "word_piece: BERT's. byte_pair: GPT-2's, which spells every text, cased and "
-        "without losing anything, and ends in <|endoftext|>.",
+        "without losing anything, and ends in <|endoftext|>. word: ELMo's, <S>, </S>, "
+        "<UNK> and words by frequency.",
     )
+    model_flags.define_split_words()
     integer("vocab_size", 30522, "Most entries that the vocabulary has.", lower_bound=6)
     flags.DEFINE_bool(
         "do_lower_case",
@@ -101,10 +105,11 @@ from data_pipeline.corpus import (
     byte_ranges,
     processes,
     word_counts,
+    word_lists,
     wordpiece_learning,
 )
 from data_pipeline.files import file_patterns
-from data_pipeline.text import tokenization
+from data_pipeline.text import elmo_tokenizer, tokenization
 from data_pipeline.text.byte_pairs import byte_pair_files
 from modeling.checkpoints import pretrained
 from terminal import progress
@@ -129,26 +134,31 @@ def base_config():
 
 def check_kind():
     """Refuses flags that do not belong to the kind of the vocabulary."""
-    if FLAGS.kind == WORD_PIECE:
-        return
-    for name in OF_WORD_PIECES:
-        if FLAGS[name].present:
+    for name, kind in OF_KINDS.items():
+        if FLAGS[name].present and FLAGS.kind != kind:
             raise ValueError(
-                f"--{name} belongs to --kind={WORD_PIECE}; leave it out with "
+                f"--{name} belongs to --kind={kind}; leave it out with "
                 f"--kind={FLAGS.kind}"
             )
-    if not FLAGS.output_file.endswith(file_names.VOCAB_JSON):
+    is_pairs, name = FLAGS.kind == BYTE_PAIR, file_names.VOCAB_JSON
+    if is_pairs and not FLAGS.output_file.endswith(name):
         raise ValueError(
             f"--output_file={FLAGS.output_file}: the name of byte pairs ends in "
-            f"{file_names.VOCAB_JSON}; choose another"
+            f"{name}; choose another"
         )
 
 
 def outputs():
-    """The files to write: vocabulary, merges if there are some, config if asked for."""
-    is_pairs = FLAGS.kind == BYTE_PAIR
-    merges = byte_pair_files.merges_of(FLAGS.output_file) if is_pairs else ""
-    return [f for f in (FLAGS.output_file, merges, FLAGS.output_config_file) if f]
+    """{what a tokenizer calls it: path} of the files to write; "" is the config."""
+    path = FLAGS.output_file
+    found = {file_names.VOCAB: path}
+    if FLAGS.kind == BYTE_PAIR:
+        found = {file_names.VOCAB_JSON: path}
+        found[file_names.MERGES_TXT] = byte_pair_files.merges_of(path)
+    elif FLAGS.kind == WORD:
+        name = file_names.TOKENIZER_CONFIG
+        found[name] = os.path.join(os.path.dirname(path), name)
+    return found | ({"": FLAGS.output_config_file} if FLAGS.output_config_file else {})
 
 
 def check_output(path, files):
@@ -162,23 +172,14 @@ def check_output(path, files):
 
 def learn(executor, num_workers, files):
     """The tokenizer of the vocabulary that is learned, and what it is learned from."""
-    is_word_piece = FLAGS.kind == WORD_PIECE
-    split = (
-        word_counts.Words(FLAGS.do_lower_case)
-        if is_word_piece
-        else word_counts.Pieces()
-    )
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        progress.Progress("counting: range") as report,
-    ):
-        plain = word_counts.plain_files(files, directory, executor)
-        counts = word_counts.count(
-            byte_ranges.Corpus.of(plain),
-            executor,
-            num_workers,
-            split=split,
-            report=report,
+    split = {
+        WORD_PIECE: word_counts.Words(FLAGS.do_lower_case),
+        BYTE_PAIR: word_counts.Pieces(),
+        WORD: word_counts.Spaced(FLAGS.split_words or elmo_tokenizer.WHITESPACE),
+    }[FLAGS.kind]
+    with progress.Progress("counting: range") as report:
+        counts = word_counts.count_files(
+            files, executor, num_workers, split=split, report=report
         )
     if counts.dropped_below:
         print(
@@ -186,7 +187,9 @@ def learn(executor, num_workers, files):
             f"while counting, to keep at most {word_counts.MAX_WORDS} in memory"
         )
     say = functools.partial(print, flush=True)
-    if not is_word_piece:
+    if isinstance(split, word_counts.Spaced):
+        return word_lists.learn(counts, FLAGS.vocab_size, split.split_words), counts
+    if FLAGS.kind == BYTE_PAIR:
         return byte_pair_learning.learn(counts, FLAGS.vocab_size, say), counts
     vocab = wordpiece_learning.learn(
         counts,
@@ -205,17 +208,11 @@ def write(tokenizer, config):
             f"the text gives only {size} entries, less than "
             f"--vocab_size={FLAGS.vocab_size}"
         )
-    written = tokenizer.files()
-    names = (
-        (file_names.VOCAB,)
-        if FLAGS.kind == WORD_PIECE
-        else (file_names.VOCAB_JSON, file_names.MERGES_TXT)
-    )
-    texts = [written[name] for name in names]
+    texts = tokenizer.files()
     if config:
-        texts.append(dataclasses.replace(config, vocab_size=size).to_json_string())
-    for path, text in zip(outputs(), texts, strict=True):
-        atomic_files.write_text(path, text)
+        texts[""] = dataclasses.replace(config, vocab_size=size).to_json_string()
+    for name, path in outputs().items():
+        atomic_files.write_text(path, texts[name])
         print(f"wrote {path}")
 
 
@@ -230,7 +227,7 @@ def main(_):
         files = byte_ranges.find_files(FLAGS.input_file)
         check_kind()
         config = base_config()
-        for path in outputs():
+        for path in outputs().values():
             check_output(path, files)
         tokenizer, counts = learn(executor, num_workers, files)
         write(tokenizer, config)

@@ -232,6 +232,35 @@ def test_bytes_that_are_not_utf8_are_ignored(tmp_path):
     ]
 
 
+def test_words_are_by_frequency_behind_the_three_of_an_elmo(tmp_path):
+    """Ties by their characters; those beyond the size are <UNK>."""
+    source, output = tmp_path / "text.txt", tmp_path / "vocab.txt"
+    source.write_text("a b, b, a b, Ä z\n<S> c Ä c a\n", encoding="utf-8")
+    characters = {"embedding": {"dim": 4}, "filters": [[1, 4]], "n_characters": 262}
+    options = {"lstm": {"dim": 8, "projection_dim": 4}, "char_cnn": characters}
+    base = tmp_path / "options.json"
+    base.write_text(json.dumps(options))
+    done = build(
+        *(f"--input_file={source}", f"--output_file={output}", "--kind=word"),
+        *("--vocab_size=7", f"--base_config_file={base}"),
+        f"--output_config_file={tmp_path}/sized.json",
+    )
+    assert done.code == 0, done.err
+    assert output.read_text() == "<S>\n</S>\n<UNK>\na\nb,\nc\nÄ\n"
+    assert "whole_word_share = 0.91667" in done.out  # 11 of 12, <S> among them
+    assert "unknown_word_share = 0.08333" in done.out
+    sized = json.loads((tmp_path / "sized.json").read_text())
+    assert sized["n_tokens_vocab"] == 7
+    split = build(
+        *(f"--input_file={source}", f"--output_file={output}", "--kind=word"),
+        *("--vocab_size=9", "--split_words=punctuation"),
+    )
+    assert split.code == 0, split.err
+    assert output.read_text().split()[3:] == [",", "a", "b", "c", "Ä", "<"]
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert settings["split_words"] == "punctuation"
+
+
 def wrong_input(tmp_path):
     """Arguments beside the output to what the error line must say."""
     good = tmp_path / "good.txt"
@@ -274,6 +303,7 @@ def wrong_input(tmp_path):
             [source, "--kind=byte_pair", "--do_lower_case=false"],
             "--do_lower_case belongs to --kind=word_piece; leave it out",
         ),
+        ([source, "--split_words=punctuation"], "--split_words belongs to --kind=word"),
         (
             [
                 *(source, "--kind=byte_pair", "--vocab_size=256"),
@@ -284,7 +314,7 @@ def wrong_input(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("number", range(16))
+@pytest.mark.parametrize("number", range(17))
 def test_wrong_input_is_one_line_and_writes_nothing(tmp_path, number):
     arguments, message = wrong_input(tmp_path)[number]
     before = tiny.listing(tmp_path)

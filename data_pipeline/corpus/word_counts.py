@@ -4,14 +4,16 @@ import collections
 import dataclasses
 import functools
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from data_pipeline.corpus import byte_ranges
-from data_pipeline.text import normalization
+from data_pipeline.text import elmo_tokenizer, normalization
 from data_pipeline.text.byte_pairs import byte_pair_graph
 
 GROUP_BYTES = 1 << 22  # of a group of ranges, which a worker counts at a time
@@ -39,6 +41,20 @@ class Pieces:
     def __call__(self, content: tf.Tensor) -> tf.Tensor:
         """The pieces [P] of a scalar."""
         return byte_pair_graph.split(byte_pair_graph.clean(content[tf.newaxis]))[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Spaced:
+    """Splits a content into the words of which `ElmoTokenizer` takes characters."""
+
+    split_words: str  # one of elmo_tokenizer.SPLITS
+
+    def __call__(self, content: tf.Tensor) -> tf.Tensor:
+        """The words [W] of a scalar."""
+        return elmo_tokenizer.words_of(content[tf.newaxis], self.split_words)[0]
+
+
+Split = Words | Pieces | Spaced
 
 
 @dataclasses.dataclass
@@ -69,12 +85,21 @@ def plain_files(
     return plain
 
 
+def count_files(
+    files: list[str], executor: futures.Executor, num_workers: int, **settings: Any
+) -> WordCounts:
+    """`count` of files, of which those of gzip are unpacked while it lasts."""
+    with tempfile.TemporaryDirectory() as directory:
+        plain = plain_files(files, directory, executor)
+        return count(byte_ranges.Corpus.of(plain), executor, num_workers, **settings)
+
+
 def count(
     corpus: byte_ranges.Corpus,
     executor: futures.Executor,
     num_workers: int,
     *,
-    split: "Words | Pieces",
+    split: Split,
     report: Callable[..., None],
     max_words: int = MAX_WORDS,
 ) -> WordCounts:
@@ -122,7 +147,7 @@ def _in_order(
     groups: list[np.ndarray],
     executor: futures.Executor,
     ahead: int,
-    split: "Words | Pieces",
+    split: Split,
 ) -> Iterator[tuple[list[bytes], list[int]]]:
     """Counts groups of ranges; at most `ahead` others are being counted."""
     running: collections.deque[futures.Future] = collections.deque()
@@ -141,7 +166,7 @@ def _in_order(
 
 
 def count_ranges(
-    corpus: byte_ranges.Corpus, split: "Words | Pieces"
+    corpus: byte_ranges.Corpus, split: Split
 ) -> tuple[list[bytes], list[int]]:
     """The different words in all ranges of a corpus, and how often each occurs."""
     counts: collections.Counter[bytes] = collections.Counter()
@@ -155,7 +180,7 @@ def count_ranges(
 
 
 @functools.cache
-def _counter(split: "Words | Pieces") -> Callable:
+def _counter(split: Split) -> Callable:
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
     def count(content):

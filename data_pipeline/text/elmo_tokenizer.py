@@ -47,6 +47,15 @@ def read_vocab(vocab_file: str) -> list[str]:
     return [word for word in vocab if word != _NO_WORD]
 
 
+def words_of(texts: tf.Tensor, split_words: str) -> tf.RaggedTensor:
+    """The words of texts [B], ragged [B, (words)], by one of SPLITS."""
+    texts = _decodable(texts)
+    if split_words == PUNCTUATION:
+        return normalization.split(normalization.fold(texts, False))
+    spaces = f"[{token_offsets.WHITESPACE}]+"
+    return tf.strings.split(tf.strings.regex_replace(texts, spaces, " "))
+
+
 class ElmoTokenizer(tokenization.Tokenizer):
     """Turns words into ids of their characters, or, for the word-input variant, words.
 
@@ -156,12 +165,7 @@ class ElmoTokenizer(tokenization.Tokenizer):
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
-            texts = _decodable(texts)
-            if self.split == PUNCTUATION:
-                words = normalization.split(normalization.fold(texts, False))
-            else:
-                spaces = f"[{token_offsets.WHITESPACE}]+"
-                words = tf.strings.split(tf.strings.regex_replace(texts, spaces, " "))
+            words = words_of(texts, self.split)
             return words.with_values(self._ids(words.values))
 
     def _ids(self, words):

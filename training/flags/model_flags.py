@@ -70,6 +70,11 @@ def define_config_and_vocabulary() -> None:
         "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
     )
     define_gpt_tokenizer()
+    define_split_words()
+
+
+def define_split_words() -> None:
+    """How the words of an ELMo are found."""
     flags.DEFINE_enum(
         "split_words",
         None,
