@@ -134,8 +134,8 @@ def pad(tokens, first_lengths, length: int | None = None, num_sequences=1):
     tokens or the longest row. Since input_mask is 0 there, no real token depends on it.
     Of examples with G = `num_sequences` the inputs are [B, G, S].
     """
-    shape = [None, length, *tokens.shape[2:]]
-    input_ids = tf.cast(tokens.to_tensor(0, shape=shape), tf.int32)  # [B, S]
+    whole = [None, length, *tokens.shape[2:]]
+    input_ids = tf.cast(tokens.to_tensor(0, shape=whole), tf.int32)  # [B, S]
     positions = tf.range(tf.shape(input_ids)[1])[None]  # [1, S]
     lengths = tf.cast(tokens.row_lengths(), tf.int32)[:, None]  # [B, 1]
     is_real = positions < lengths

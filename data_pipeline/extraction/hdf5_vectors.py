@@ -39,7 +39,11 @@ def hdf5(path: str, layout: Any) -> Iterator[Callable[[Any], None]]:
 def _opened(path):
     """A file that can be read and written anywhere, also where only GFile writes."""
     if "://" not in path:
-        with open(path, "w+b") as file:
+        try:
+            file = open(path, "w+b")
+        except OSError as error:
+            raise _of_tensorflow(error) from error
+        with file:
             yield file
         return
     with tempfile.TemporaryFile() as file:
@@ -50,7 +54,7 @@ def _opened(path):
 
 
 class _Stream:
-    """A file for HDF5 that hides the first error, after which it writes no more.
+    """A file for HDF5 that keeps the first error, after which it writes no more.
 
     HDF5 fails again with every object that it lets go of, and at the end of the process
     with a segmentation fault; so whoever writes has to ask.
@@ -60,21 +64,26 @@ class _Stream:
         self._error = None
         self.seek, self.tell = file.seek, file.tell
         self.read, self.readinto = file.read, file.readinto
-        self.write = self._hiding(file.write)
-        self.truncate = self._hiding(file.truncate)
-        self.flush = self._hiding(file.flush)
+        self.write, self.truncate, self.flush = map(
+            self._kept, (file.write, file.truncate, file.flush)
+        )
 
     def check(self):
-        """Raises the error that was hidden, if any."""
+        """Raises the error that was kept, if any."""
         if self._error is not None:
-            raise self._error
+            raise _of_tensorflow(self._error) from self._error
 
-    def _hiding(self, call):
-        def hidden(*arguments):
+    def _kept(self, call):
+        def kept(*arguments):
             try:
                 return None if self._error else call(*arguments)
             except OSError as error:
                 self._error = error
                 return None
 
-        return hidden
+        return kept
+
+
+def _of_tensorflow(error):
+    """As the other formats, whose files TensorFlow writes, would raise it."""
+    return tf.errors.UnknownError(None, None, error.strerror or str(error))

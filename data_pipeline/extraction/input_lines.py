@@ -186,9 +186,9 @@ def pack(
         tf.concat(both, axis=0) for both in zip(*packed_ids, strict=True)
     )
     back = np.argsort(np.concatenate([single, paired]))
-    packed_ids = tf.gather(tokens, back), tf.gather(first_lengths, back)
+    in_order = tf.gather(tokens, back), tf.gather(first_lengths, back)
     counts = ids_a.row_lengths().numpy() + length_b + 2 + is_pair
-    return _counted(packed_ids, counts, max_seq_length)
+    return _counted(in_order, counts, max_seq_length)
 
 
 def _counted(packed_ids, counts, max_seq_length):

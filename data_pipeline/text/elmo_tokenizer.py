@@ -94,8 +94,8 @@ class ElmoTokenizer(tokenization.Tokenizer):
         else:
             self.vocab_size = None  # every word has ids
             self.token_spec = tf.TensorSpec([None, max_characters], tf.int16)
-            self.start_id = self._special(_BEGIN)
-            self.end_id = self.delimiter_id = self._special(_END)
+            self.start_id = _special(_BEGIN, max_characters)
+            self.end_id = self.delimiter_id = _special(_END, max_characters)
         self.document_end_id = None
 
     def tokenize_words(self, words: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
@@ -146,11 +146,6 @@ class ElmoTokenizer(tokenization.Tokenizer):
         if self.vocab:
             texts[file_names.VOCAB] = "".join(f"{word}\n" for word in self.vocab)
         return texts
-
-    def _special(self, code):
-        """The token of one code that is no byte, int16 [C]."""
-        filling = [_FILLING] * (self.max_characters - 3)
-        return np.array([_WORD_BEGIN, code, _WORD_END, *filling], np.int16)
 
     @functools.cached_property
     def _spelled(self):
@@ -207,6 +202,12 @@ class ElmoTokenizer(tokenization.Tokenizer):
         place = tf.minimum(place, tf.size(hashes) - 1)
         is_known = tf.gather(known, place) == words
         return tf.where(is_known, tf.gather(ids, place), self.unk_id)
+
+
+def _special(code, size):
+    """The token of one code that is no byte, int16 [C]."""
+    filling = [_FILLING] * (size - 3)
+    return np.array([_WORD_BEGIN, code, _WORD_END, *filling], np.int16)
 
 
 def _decodable(texts):

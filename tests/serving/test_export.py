@@ -263,12 +263,11 @@ def test_compiled_graphs_are_told_apart(tmp_path):
     def compiled(features):
         return {"probabilities": tf.cast(features["input_ids"][:, :2], tf.float32)}
 
-    module = export.TextClassifier(
-        lambda texts: {"input_ids": tf.strings.length(texts)[:, None] * [1, 2]},
-        compiled,
-        (),
-        (),
-    )
+    def encode(texts):
+        ids = tf.strings.length(texts)[:, None] * [1, 2]
+        return {"input_ids": ids, "input_mask": ids}
+
+    module = export.TextClassifier(encode, compiled, (), ())
     path = export.save(module, str(tmp_path), {})
     found, owners = exported_ops.operations(path)
     assert owners and not exported_ops.OF_TENSORFLOW_TEXT & found

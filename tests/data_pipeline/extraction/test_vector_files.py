@@ -4,11 +4,13 @@ import dataclasses
 import json
 from typing import NamedTuple
 
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from data_pipeline.extraction import vector_files
+from tests import full_disk
 
 VOCAB = ["[PAD]", "[CLS]", "[SEP]", "é", '"', "##s"]
 
@@ -94,6 +96,63 @@ def test_arrays_of_lines_are_read_back(tmp_path):
         np.testing.assert_array_equal(
             arrays["values"], np.stack([line.values for line in lines])
         )
+
+
+def test_hdf5_has_a_data_set_a_line(tmp_path):
+    """Layers first, and without the special tokens; as the original dumps them."""
+    lines, layout = make([3, 6, 2], ("embedding", 0, 1), 5)
+    with h5py.File(write(tmp_path / "a", "hdf5", lines, layout)) as file:
+        assert set(file) == {"0", "1", "2"}
+        for line in lines:
+            found = file[str(line.unique_id)]
+            assert found.dtype == np.float32
+            np.testing.assert_array_equal(found, line.values[1:-1].swapaxes(0, 1))
+        assert file["2"].shape == (3, 0, 5)
+    # Twins: where nothing stands around a text, and one vector a text.
+    bare = dataclasses.replace(layout, frame=(0, 0))
+    with h5py.File(write(tmp_path / "b", "hdf5", lines, bare)) as file:
+        assert [file[str(i)].shape[1] for i in range(3)] == [3, 6, 2]
+    lines, layout = make([3, 6, 2], (-1, 0), 5, of_tokens=False)
+    with h5py.File(write(tmp_path / "c", "hdf5", lines, layout)) as file:
+        np.testing.assert_array_equal(file["1"], lines[1].values)
+
+
+def test_hdf5_goes_to_places_that_only_tensorflow_writes(tmp_path):
+    lines, layout = make([3, 6, 2], (-1, 0), 5)
+    local = write(tmp_path / "a", "hdf5", lines, layout)
+    write("ram://vectors.hdf5", "hdf5", lines, layout)
+    with tf.io.gfile.GFile("ram://vectors.hdf5", "rb") as file:
+        assert file.read() == local.read_bytes()
+
+
+def test_full_disk_ends_hdf5_quietly(tmp_path):
+    """The library itself goes on failing until the process has crashed."""
+    lines, layout = make([3, 60, 2], (-1, 0), 500)
+    said = r"/a: cannot be written \(File too large\); make room there"
+    with full_disk.full_disk(after=9000), pytest.raises(OSError, match=said):
+        write(tmp_path / "a", "hdf5", lines, layout)
+    assert list(tmp_path.iterdir()) == []
+    write(tmp_path / "a", "hdf5", lines, layout)
+
+
+def test_characters_are_spelled_and_stored(tmp_path):
+    """A token may be a row of ids."""
+    lines, layout = make([3, 6, 2], (-1,), 5)
+    lines = [
+        line._replace(input_ids=np.stack([line.input_ids, 7 * line.input_ids], 1))
+        for line in lines
+    ]
+    layout = dataclasses.replace(layout, spell=lambda ids: [f"{a}+{b}" for a, b in ids])
+    with np.load(write(tmp_path / "a", "npz", lines, layout)) as arrays:
+        ids = np.concatenate([line.input_ids for line in lines])
+        np.testing.assert_array_equal(arrays["input_ids"], ids)
+    text = write(tmp_path / "b", "jsonl", lines, layout).read_text()
+    found = json.loads(text.splitlines()[0])["features"]
+    assert [token["token"] for token in found] == [f"{a}+{b}" for a, b in ids[:3]]
+    path = str(write(tmp_path / "c", "tfrecord", lines, layout))
+    record = next(tf.data.TFRecordDataset(path).as_numpy_iterator())
+    example = tf.train.Example.FromString(record).features.feature
+    assert list(example["input_ids"].int64_list.value) == ids[:3].ravel().tolist()
 
 
 @pytest.mark.parametrize("of_tokens", [True, False])
