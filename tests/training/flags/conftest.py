@@ -7,6 +7,7 @@ import pytest
 from training.flags import (
     device_flags,
     device_setup,
+    feature_flags,
     fine_tuning_flags,
     model_flags,
     run_flags,
@@ -15,7 +16,7 @@ from training.flags import (
 
 READERS = (
     *(training_flags, device_flags, device_setup),
-    *(fine_tuning_flags, model_flags, run_flags),
+    *(feature_flags, fine_tuning_flags, model_flags, run_flags),
 )
 
 

@@ -3,6 +3,8 @@
 Importing it takes seconds, and --help waits for nothing.
 """
 
+import dataclasses
+
 import pytest
 from absl import flags
 
@@ -15,10 +17,11 @@ from data_pipeline.squad import answer_choice
 from data_pipeline.tagging import tag_schemes, tag_sets, tagged_files
 from modeling import pretrainers
 from modeling.checkpoints import conversion
+from modeling.configs import readings
 from modeling.inspection import vectors
 from modeling.operations import layer_choices
 from tests import tiny
-from training.flags import run_flags
+from training.flags import feature_flags, run_flags
 from training.optimization import schedule
 
 CHOICES = {
@@ -42,6 +45,10 @@ CHOICES = {
         "problem_type": [kind for kind in label_sets.PROBLEM_TYPES if kind != "choice"],
         "optimizer": run_flags._OPTIMIZERS,
         "learning_rate_schedule": schedule.SCHEDULES,
+        "layer_mix": (
+            *(*layer_choices.COMBINATIONS, *readings.WEIGHTED, *readings.SCALED),
+        ),
+        "head": readings.HEADS,
     },
     "run_pretraining": {
         "masking": masking.GROUP_LENGTHS,
@@ -63,6 +70,12 @@ def test_choices_are_those_of_the_code(script):
             name: list(flags.FLAGS[name].parser.enum_values) for name in CHOICES[script]
         }
     assert found == {name: list(known) for name, known in CHOICES[script].items()}
+
+
+def test_defaults_read_a_network_as_the_original_does():
+    with tiny.flags_of("run_tagger"):
+        found = {name: flags.FLAGS[name].default for name in feature_flags.NAMES}
+    assert {**found, "joins_pairs": False} == dataclasses.asdict(readings.ORIGINAL)
 
 
 def test_unused_entries_are_as_many_as_in_released_vocabularies():
