@@ -56,6 +56,12 @@ def draw(seed, count, num_classes):
     return Candidates(ids, tf.cast(1 - firsts[-1], tf.float32))
 
 
+def draw_both(seed, count, num_classes):
+    """Candidates of the forward and of the backward direction, by one seed."""
+    fold = tf.random.experimental.stateless_fold_in
+    return [draw(fold(seed, k), count, num_classes) for k in range(len(DIRECTIONS))]
+
+
 def probabilities(ids, num_classes):
     """Of drawing each class: log((id + 2) / (id + 1)) / log(V + 1), float32."""
     ids = ops.cast(ids, "float32")
@@ -68,11 +74,11 @@ def expected_counts(ids, tries, num_classes):
 
 
 class WordSoftmax(keras_configs.Configured, keras.layers.Layer):
-    """Losses of the words that follow, of both directions, by one table of words.
+    """Losses of the words that follow, by a table of words for both directions.
 
-    Call shapes: two lists, of each direction: hidden [B, T, P], targets int [B, T];
-    table [V, P], or None for a table of its own; candidates of each direction, or None
-    for all words -> a list of [B, T] float32.
+    Call shapes: for each direction hidden [B, T, P] and targets int [B, T]; `table`
+    [V, P], where it is the network's; for each direction `candidates`, or None for all
+    words -> for each direction [B, T] float32.
     """
 
     def __init__(self, config, **kwargs):
@@ -90,30 +96,75 @@ class WordSoftmax(keras_configs.Configured, keras.layers.Layer):
         self.bias = self.add_weight(shape=(size,), initializer="zeros", name="bias")
 
     def call(self, hidden, targets, table=None, candidates=None):
-        table = self.kernel if table is None else table
-        flat = [ops.reshape(x, (-1, x.shape[-1])) for x in hidden]  # [B * T, P]
-        flat = [ops.cast(x, self.compute_dtype) for x in flat]
+        table = ops.convert_to_tensor(self.kernel if table is None else table)
+        rows = [ops.reshape(x, (-1, x.shape[-1])) for x in hidden]  # [B * T, P]
+        rows = [ops.cast(x, self.compute_dtype) for x in rows]
         labels = [ops.reshape(x, (-1,)) for x in targets]  # [B * T]
         if candidates is None:
-            found = self._full(flat, labels, table)
+            found = self._against_all(rows, labels, table)
         else:
-            found = self._sampled(flat, labels, table, candidates)
-        return [ops.reshape(x, ops.shape(y)) for x, y in zip(found, targets)]
+            found = self._against(candidates, rows, labels, table)
+        pairs = zip(found, targets, strict=True)
+        return tuple(ops.reshape(x, ops.shape(y)) for x, y in pairs)
 
-    def _full(self, hidden, labels, table):
-        kernel = ops.transpose(ops.cast(table, self.compute_dtype))
-        found = []
-        for x, own in zip(hidden, labels, strict=True):
-            logits = ops.cast(ops.matmul(x, kernel), "float32") + self.bias
-            found.append(losses.cross_entropy(logits, own))
-        return found
+    def _against_all(self, rows, labels, table):
+        kernel = ops.transpose(ops.cast(table, self.compute_dtype))  # [P, V]
+        logits = (ops.matmul(x, kernel) for x in rows)
+        logits = (ops.cast(x, "float32") + self.bias for x in logits)  # [B * T, V]
+        return map(losses.cross_entropy, logits, labels)
 
-    def _sampled(self, hidden, labels, table, candidates):
-        # All rows at once, so that their gradient is one of slices.
-        ids = [part for pair in zip(labels, (c.ids for c in candidates)) for part in pair]
-        sizes = [len(candidates[0].ids)]
-        ...
+    def _against(self, candidates, rows, labels, table):
+        # All words at once, so that there is one gradient of slices.
+        ids = [x for x, own in zip(labels, candidates, strict=True) for x in (x, own.ids)]
+        sizes = [ops.shape(x)[0] for x in ids]
+        joined = ops.concatenate(ids)
+        kernels = tf.split(tf.gather(table, joined), sizes)
+        biases = tf.split(tf.gather(ops.convert_to_tensor(self.bias), joined), sizes)
+        for k, (x, own) in enumerate(zip(rows, candidates, strict=True)):
+            true, drawn = (
+                self._logits(x, kernels[n], biases[n], ids[n], own.tries, n == 2 * k)
+                for n in (2 * k, 2 * k + 1)
+            )
+            is_hit = labels[k][:, None] == own.ids
+            logits = ops.concatenate([true, ops.where(is_hit, _HIT, drawn)], axis=1)
+            yield losses.cross_entropy(logits, ops.zeros_like(labels[k]))
+
+    def _logits(self, rows, kernels, biases, ids, tries, is_own):
+        """Of a word for each row, [N, 1], or of some words for all, [N, C]."""
+        kernels = ops.cast(kernels, rows.dtype)
+        if is_own:
+            logits = ops.sum(rows * kernels, axis=1, keepdims=True)
+        else:
+            logits = ops.matmul(rows, ops.transpose(kernels))
+        counts = expected_counts(ids, tries, self.config.vocab_size)
+        added = biases - ops.log(counts)
+        return ops.cast(logits, "float32") + (added[:, None] if is_own else added)
 
 
-def sampled_losses(hidden, labels, rows, biases, candidates, num_classes):
-    ...
+def objective():
+    """Mean of both directions' mean losses; metrics are those of each.
+
+    Features: input_mask [B, T]. Outputs: forward_losses, backward_losses [B, T].
+    """
+
+    def total(features, outputs, direction):
+        real = ops.cast(features["input_mask"], "float32")
+        return ops.sum(outputs[f"{direction}_losses"] * real)
+
+    def count(features):
+        return ops.sum(ops.cast(features["input_mask"], "float32"))
+
+    def counts(features):
+        return {"next_token_loss": count(features)}
+
+    def totals(features, outputs):
+        both = [total(features, outputs, direction) for direction in DIRECTIONS]
+        return {"next_token_loss": 0.5 * (both[0] + both[1])}
+
+    def metrics(features, outputs):
+        return {
+            f"{direction}_loss": (total(features, outputs, direction), count(features))
+            for direction in DIRECTIONS
+        }
+
+    return losses.Objective(counts, totals, metrics)
