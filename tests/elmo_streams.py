@@ -1,4 +1,4 @@
-"""The recorded pretraining of tests/golden/elmo: model, batches and what is expected."""
+"""The recorded pretraining of tests/golden/elmo: model, batches, what came out."""
 
 import dataclasses
 import pathlib

@@ -162,10 +162,11 @@ def _summable(optimizer, parts):
 
 
 def _forward_backward(model, objective, carried, summable, jit_compile):
-    """Features, batch counts, dropout seed, scale -> losses, metrics, gradients, states.
+    """Features, counts, dropout seed, scale -> losses, metrics, gradients, states.
 
-    Losses are shares of the whole batch's and add up, as do gradients, those of loss *
-    scale. A variable that the objective does not reach has the gradient None.
+    Counts are those of the whole batch, so losses are shares of its and add up, as do
+    gradients, those of loss * scale. A variable that the objective does not reach has
+    the gradient None.
     """
     variables = [variable.value for variable in model.trainable_variables]
 

@@ -32,7 +32,11 @@ class Shape(NamedTuple):
 
 
 def training_streams(
-    source: sentence_files.SentenceFiles, rows: int, unroll: int, seed: int, read: Any = None
+    source: sentence_files.SentenceFiles,
+    rows: int,
+    unroll: int,
+    seed: int,
+    read: Any = None,
 ) -> list[word_streams.WordStream]:
     """The forward and the reversed stream of a run, each in an order of its own."""
     return _streams(
@@ -117,7 +121,8 @@ def _filled(rows, length):
 
 def _distinct(directions, size):
     """The distinct words of each part, and where in them each word of both rows is."""
-    parts, places = [], [[] for _ in directions]
+    parts: list[list[str]] = []
+    places: list[list[int]] = [[] for _ in directions]
     for first in range(0, len(directions[0]), size):
         found: dict[str, int] = {}
         for words, own in zip(directions, places, strict=True):

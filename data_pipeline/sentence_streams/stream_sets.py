@@ -26,8 +26,7 @@ class StreamSets:
     Attributes:
         held_out: the same as `train`, where there are no others.
         unroll: steps of a batch, after which a row goes on in the next one.
-        parts: equal parts of a training batch that are computed on their own, on
-            replicas and as micro-batches; `eval_parts`, of an evaluation's.
+        micro_batches: of a training batch on a replica.
         faults: why reading failed.
     """
 
@@ -35,8 +34,7 @@ class StreamSets:
     held_out: sentence_files.SentenceFiles
     words: word_ids.WordIds
     unroll: int
-    parts: int = 1
-    eval_parts: int = 1
+    micro_batches: int = 1
     faults: list[str] = dataclasses.field(default_factory=list)
 
     def training_batches(
@@ -52,7 +50,7 @@ class StreamSets:
         Equal seeds, not negative, give equal batches. Steps count from 0; `num_steps`
         is the one after the last. Features are those that stream_batches gives.
         """
-        shape = self._shape(batch_size, self.parts, context)
+        shape = self._shape(batch_size, self.micro_batches, context)
         steps = range(start_step, num_steps)
         return self._dataset(
             lambda: stream_batches.training(self.train, self.words, shape, seed, steps),
@@ -85,7 +83,7 @@ class StreamSets:
         context: tf.distribute.InputContext = ONE_HOST,
     ) -> tf.data.Dataset:
         """The held-out sentences in their order, each once; no seed is in them."""
-        shape = self._shape(batch_size, self.eval_parts, context)
+        shape = self._shape(batch_size, 1, context)
         return self._dataset(
             lambda: stream_batches.evaluation(
                 self.held_out, self.words, shape, num_batches
@@ -94,12 +92,16 @@ class StreamSets:
             shape,
         )
 
-    def _shape(self, batch_size, parts, context):
+    def _shape(self, batch_size, micro_batches, context):
+        """A host computes its rows in parts, each with distinct words of its own."""
         hosts = context.num_input_pipelines
         count = batch_size // hosts
         first = context.input_pipeline_id * count
-        wanted = slice(first, first + count)
-        return stream_batches.Shape(batch_size, self.unroll, parts // hosts, wanted)
+        return stream_batches.Shape(
+            *(batch_size, self.unroll),
+            parts=context.num_replicas_in_sync // hosts * micro_batches,
+            wanted=slice(first, first + count),
+        )
 
     def _dataset(
         self,
@@ -119,7 +121,7 @@ class StreamSets:
         shapes = {features.DISTINCT_WORDS: [None, *read]}
         for name in (features.INPUT_MASK, *features.OF_STREAMS):
             shapes[name] = [rows, shape.unroll]
-        shapes |= dict.fromkeys(more, [rows, 2])
+        shapes |= {name: [rows, 2] for name in more}
         return tf.data.Dataset.from_generator(
             generated,
             output_signature={
@@ -140,7 +142,7 @@ class StreamSets:
 
     def digest(self) -> str:
         """Tells training sentences of one run from those of another."""
-        return self.train.digest()
+        return f"{self.train.digest()}, words {self.words.digest()}"
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """What a report says of the sentences: where they are, and how many."""
@@ -164,15 +166,19 @@ class StreamSets:
 
 
 def load(
-    specs: Mapping[str, str], words: word_ids.WordIds, unroll: int, **parts: int
+    specs: Mapping[str, str],
+    words: word_ids.WordIds,
+    *,
+    unroll: int,
+    micro_batches: int = 1,
 ) -> StreamSets:
     """Opens the sentences to train on, and those to evaluate on.
 
     `specs` are {flag: its value}, the sentences to train on first and those to evaluate
-    on second, if they are others; `parts` as in StreamSets.
+    on second, if they are others.
 
     Raises:
         ValueError, OSError: as in sentence_files.open_files.
     """
     opened = [sentence_files.open_files(spec, flag) for flag, spec in specs.items()]
-    return StreamSets(opened[0], opened[-1], words, unroll, **parts)
+    return StreamSets(opened[0], opened[-1], words, unroll, micro_batches)

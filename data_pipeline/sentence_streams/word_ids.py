@@ -1,5 +1,6 @@
 """What a word is for a network that predicts words from characters, or from words."""
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,7 +22,7 @@ class WordIds:
     """
 
     def __init__(self, tokenizer) -> None:
-        if not tokenizer.vocab:
+        if not (tokenizer and tokenizer.vocab):
             raise ValueError(
                 "--vocab_file is missing; its words are what is predicted: see "
                 "docs/elmo.md on how to count them"
@@ -29,6 +30,15 @@ class WordIds:
         self._rows = {word: row for row, word in enumerate(tokenizer.vocab)}
         self._read = lambda words: tokenizer.tokenize_words(words).values.numpy()
         self._table = self._read(list(tokenizer.vocab))  # [V, 50] or [V]
+
+    @property
+    def count(self) -> int:
+        """How many words the vocabulary has."""
+        return len(self._rows)
+
+    def digest(self) -> str:
+        """Tells these words from others."""
+        return hashlib.sha256("\n".join(self._rows).encode("utf-8")).hexdigest()[:16]
 
     def target_ids(self, words: Sequence[str]) -> np.ndarray:
         """Their rows of the vocabulary, that of <UNK> for others: int32 [N]."""

@@ -83,6 +83,7 @@ class WordStream:
     def _words(self, segment):
         """Those of a sentence in its frame; read when its row comes to it."""
         if segment not in self._framed:
+            assert self._read is not None
             words = self._read(segment.sentence.file, segment.sentence.line)
             framed = [BEGIN, *words, END]
             self._framed[segment] = framed[::-1] if self._is_reversed else framed

@@ -115,7 +115,9 @@ class WordSoftmax(keras_configs.Configured, keras.layers.Layer):
 
     def _against(self, candidates, rows, labels, table):
         # All words at once, so that there is one gradient of slices.
-        ids = [x for x, own in zip(labels, candidates, strict=True) for x in (x, own.ids)]
+        ids = [
+            x for x, own in zip(labels, candidates, strict=True) for x in (x, own.ids)
+        ]
         sizes = [ops.shape(x)[0] for x in ids]
         joined = ops.concatenate(ids)
         kernels = tf.split(tf.gather(table, joined), sizes)

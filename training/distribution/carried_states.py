@@ -20,6 +20,10 @@ class CarriedStates:
 
     variables: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    def in_checkpoints(self) -> dict[str, Any]:
+        """{name: variable} for a run's checkpoints; a release has no such names."""
+        return {f"carried/{name}": found for name, found in self.variables.items()}
+
     def reset(self) -> None:
         """Makes all states 0, as at the beginning of a text."""
         for variable in self.variables.values():
@@ -57,7 +61,9 @@ class CarriedStates:
             )
 
 
-def make(shapes: Mapping[str, Sequence[int]], rows: int, strategy: Any) -> CarriedStates:
+def make(
+    shapes: Mapping[str, Sequence[int]], rows: int, strategy: Any
+) -> CarriedStates:
     """States of so many rows, all 0, of these shapes without their first axis."""
     with strategy.scope():
         return CarriedStates(

@@ -1,6 +1,5 @@
 """The optimizer of ELMo's pretraining: Adagrad as TensorFlow 1 has it."""
 
-import functools
 from typing import NamedTuple
 
 import keras
