@@ -1,4 +1,4 @@
-r"""Pretrains BERT on masked words and next sentences, or a network left to right.
+r"""Pretrains BERT on masked words and next sentences, a network left to right, or ELMo.
 
 Takes every flag of google-research/bert's run_pretraining.py, and records of its
 create_pretraining_data.py or of ours: see docs/pretraining.md.
@@ -36,10 +36,12 @@ import keras
 
 from data_pipeline.extraction import embedding_graph
 from data_pipeline.pretraining import cloze_graph, cloze_table, masking, record_sets
+from data_pipeline.sentence_streams import stream_sets, word_ids
 from data_pipeline.text import vocabulary_checks
 from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.inspection import vectors
+from modeling.objectives import bidirectional_lm as both_directions
 from modeling.objectives import token_losses
 from modeling.operations import joined_weights
 from reports import run_report
@@ -53,6 +55,7 @@ from training.results import metrics
 
 def prepare():
     """The settings, and the task of --objective."""
+    pretraining_flags.set_defaults()
     strategy = run_flags.set_up(*ACTIONS)
     pretraining_flags.check()
     files = model_flags.files(pretrained.locate)
@@ -63,13 +66,15 @@ def prepare():
         )
         vocab_size = tokenizer.vocab_size
     config = pretrained.open_config(files, vocab_size, FLAGS.max_seq_length)
+    pretraining_flags.check_network(config, files.config_file)
     task = TASKS[FLAGS.objective](config, tokenizer, files)
     settings = run_flags.run_settings(
         strategy,
         run_flags.pretraining_plan(),
-        config=config.to_dict(),
+        config=task.config.to_dict(),
         init_checkpoint=files.init_checkpoint,
         length_flag="--num_train_steps",
+        of_adagrad=pretraining_flags.of_adagrad(task.config),
     )
     return task, pretraining_run.Settings(
         run=settings,
@@ -84,11 +89,6 @@ def prepare():
 
 def masked_lm(config, tokenizer, files):
     """Masked words and, where the records have it, the second sentence."""
-    if config.network != "bert":
-        raise ValueError(
-            f"--objective=masked_lm hides words from a BERT, but {files.config_file} "
-            "describes a GPT; set --objective=left_to_right"
-        )
     records, kind = None, pretrainers.BertPretrainer
     if FLAGS.do_train or FLAGS.do_eval:
         rule = masking.Rule(**pretraining_flags.masking_rule())
@@ -130,13 +130,39 @@ def left_to_right(config, tokenizer, files):
     )
 
 
-TASKS = {"masked_lm": masked_lm, "left_to_right": left_to_right}
+def bidirectional_lm(config, tokenizer, files):
+    """Each word from those before it, and apart from that from those after it."""
+    words = word_ids.WordIds(tokenizer)
+    config = pretraining_flags.streams_config(config, words.count)
+    sentences = stream_sets.load(
+        pretraining_flags.files(),
+        words,
+        unroll=config.unroll_steps,
+        micro_batches=FLAGS.gradient_accumulation_steps,
+    )
+    print(sentences.describe())
+    return dataclasses.replace(
+        common_task(pretrainers.BidirectionalLM, config, tokenizer, sentences),
+        kind="feature-extraction",
+        objective=both_directions.objective(),
+        score=metrics.of_both_directions,
+        identity={"data": sentences.digest(), "objective": FLAGS.objective},
+        states=lambda model: model.states,
+    )
+
+
+TASKS = {
+    "masked_lm": masked_lm,
+    "left_to_right": left_to_right,
+    "bidirectional_lm": bidirectional_lm,
+}
 
 
 def common_task(kind, config, tokenizer, records):
     """What the tasks share, with the defaults of masked words."""
     return pretraining_run.Task(
         kind="fill-mask",
+        config=config,
         model=functools.partial(kind, config, recompute=FLAGS.recompute),
         load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,

@@ -25,6 +25,15 @@ MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"
 NEXT_SENTENCE_LABELS = "next_sentence_labels"
+# Of streams in two directions: their distinct words once, [U, 50] characters or [U] ids
+# + 1, with zeros to the end; which of them are read, and which rows of the vocabulary
+# follow, [B, T] each; and the seed of what is drawn for the batch, [B, 2], equal rows.
+DISTINCT_WORDS = "distinct_words"
+OF_STREAMS = (
+    *("forward_words", "backward_words"),
+    *("forward_targets", "backward_targets"),
+)
+SAMPLING_SEED = "sampling_seed"
 
 # What every encoder takes: int32 [B, S].
 ENCODER_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)

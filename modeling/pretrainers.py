@@ -3,6 +3,8 @@
 import keras
 
 from modeling import heads, models, token_heads
+from modeling.objectives import bidirectional_lm
+from modeling.operations import lstm
 
 
 class BertPretrainer(models.BertModel):
@@ -43,6 +45,79 @@ class LanguageModel(token_heads.NextTokens, models.BertModel):
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         self.masked_lm = token_heads.of_network(config, name="masked_lm")
+
+
+class BidirectionalLM(models.BertModel):
+    """The language models of an ELMo, of streams in both directions.
+
+    `states` are {name: shape}, what is carried from batch to batch beside an axis of
+    rows. The two streams are different texts; the backward one comes in the order in
+    which it is read, each sentence from its end.
+
+    Call shapes: distinct_words [U, 50] or [U], words [B, T] of each direction, which
+    are rows of it, targets [B, T], states [B, ...] -> {"forward_losses",
+    "backward_losses"} [B, T] float32 and the states that follow. In training
+    sampling_seed [B, 2] decides what a sampled softmax compares with.
+    """
+
+    reads_pooler = False
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        self.bidirectional_lm = bidirectional_lm.WordSoftmax(
+            config, name="bidirectional_lm"
+        )
+
+    @property
+    def states(self):
+        """{name: shape without rows} of the features and outputs that are states."""
+        config, layers = self.config, (self.config.num_hidden_layers, 2)
+        return {
+            "cell_states": (*layers, config.lstm_dim),
+            "hidden_states": (*layers, config.projection_dim),
+        }
+
+    def call(self, features, training=False, seed=None):
+        seed = self.dropout_seed(training, seed)
+        vectors = self.network.token_vectors(features["distinct_words"], seed)  # [U, P]
+        forward, backward = (
+            keras.ops.take(vectors, features[f"{direction}_words"], axis=0)
+            for direction in bidirectional_lm.DIRECTIONS
+        )
+        states = (keras.ops.moveaxis(features[name], 0, 2) for name in self.states)
+        layers, after = self.network.directions(
+            *(forward, keras.ops.flip(backward, axis=1)),
+            states=lstm.States(*states),
+            seed=seed,
+        )
+        forward, backward = self.network.top(layers, seed)
+        found = self.bidirectional_lm(
+            (forward, keras.ops.flip(backward, axis=1)),
+            [features[f"{name}_targets"] for name in bidirectional_lm.DIRECTIONS],
+            table=self._table(),
+            candidates=self._candidates(features, training),
+        )
+        after = (keras.ops.moveaxis(state, 2, 0) for state in after)
+        return {
+            **dict(zip(("forward_losses", "backward_losses"), found, strict=True)),
+            **dict(zip(self.states, after, strict=True)),
+        }
+
+    def _table(self):
+        """The network's words, where the softmax has no table of its own."""
+        if self.config.share_embedding_softmax:
+            return self.network.words.embedding
+        return None
+
+    def _candidates(self, features, training):
+        """What each direction's words are compared with; None for all words."""
+        if not (training and self.config.sample_softmax):
+            return None
+        return bidirectional_lm.draw_both(
+            features["sampling_seed"][0],
+            self.config.num_negative_samples,
+            self.config.vocab_size,
+        )
 
 
 HEADS = {

@@ -11,6 +11,8 @@ from tests import forked, whole_runs
 # A run on masks that are drawn while it trains, with dropout: all that is random.
 NAME = "masking"
 OTHER = "left_to_right"
+# Whose states go from batch to batch.
+STREAMS = "streams"
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +30,7 @@ def server(tmp_path_factory):
         (NAME, 1, 104),
         pytest.param(NAME, 10, 1000, marks=pytest.mark.slow),
         pytest.param(OTHER, 4, 1000, marks=pytest.mark.slow),
+        pytest.param(STREAMS, 6, 1000, marks=pytest.mark.slow),
     ],
 )
 def test_killed_run_ends_as_the_uninterrupted_one(

@@ -4,7 +4,7 @@ import pathlib
 
 import numpy as np
 
-from tests import tiny, tiny_questions, tiny_tags
+from tests import tiny, tiny_elmo, tiny_questions, tiny_tags
 
 # What a command line begins with, by the name of the run.
 SCRIPTS = {
@@ -14,6 +14,7 @@ SCRIPTS = {
     "pretraining": "run_pretraining",
     "masking": "run_pretraining",
     "left_to_right": "run_pretraining",
+    "streams": "run_pretraining",
 }
 # A dropout that no config names. It depends on the number of replicas, and where runs
 # on one and on two are compared there must be none.
@@ -33,6 +34,10 @@ def write(directory):
     causal = {**changes, "attention": "causal"}
     tiny.write_model(directory / "model_left_to_right", **causal)
     tiny.write_model(directory / "still_left_to_right", **causal, **none)
+    tiny_elmo.write_model(directory / "model_streams")
+    tiny_elmo.write_model(directory / "still_streams", dropout=0.0)
+    for number, count in enumerate((30, 20)):
+        tiny_elmo.write_sentences(directory / f"part-{number}.txt", count, number)
     tiny.write_tables(directory)
     tiny_tags.write_splits(directory)
     tiny_questions.version_1(directory / "train.json", 40)
@@ -58,8 +63,20 @@ def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
         "tagging": ("train.conll", "dev.conll", "test.conll"),
         "questions": ("train.json", "dev.json", "dev.json"),
     }.get(name)
-    if name == "left_to_right":
-        model = f"{model}_left_to_right"
+    if name in ("left_to_right", "streams"):
+        model = f"{model}_{name}"
+    if name == "streams":
+        found = [
+            f"--pretrained={directory}/{model}",
+            "--do_train",
+            "--max_eval_steps=0",
+        ]
+        found += [
+            f"--input_file={directory}/part-*.txt",
+            "--objective=bidirectional_lm",
+        ]
+        found += [f"--train_batch_size={BATCH_SIZE}", f"--num_train_steps={steps}"]
+        return found + ["--do_eval"] * evaluates
     found = [f"--pretrained={directory}/{model}", "--do_train"]
     found += [f"--train_batch_size={BATCH_SIZE}", "--learning_rate=2e-3"]
     if files:
@@ -93,7 +110,9 @@ def variables(directory, step=STEPS):
 
 def initial_variables(model):
     """{name: array} of the weights of a model's directory."""
-    return _variables(f"{model}/bert_model.ckpt")
+    from modeling.checkpoints import checkpoint
+
+    return _variables(checkpoint.find(model))
 
 
 def _variables(prefix):

@@ -26,7 +26,7 @@ class RunCheckpoints:
 
     Args:
         variables: {checkpoint name: variable} of the model.
-        optimizer: a built optimizer with slots(), or None to save weights only.
+        optimizer: a built clipping.ClippedOptimizer, or None to save weights only.
         write: writes {name: array} under a prefix, whole or not at all.
         keep: number of newest checkpoints to keep; the best is kept as well.
         writes: False for a process that leaves writing to the chief.
@@ -46,9 +46,9 @@ class RunCheckpoints:
         self.variables = dict(variables)
         if optimizer is not None:
             names = {id(variable): name for name, variable in variables.items()}
-            for variable, mean, square in optimizer.slots():
-                self.variables[f"{names[id(variable)]}/adam_m"] = mean
-                self.variables[f"{names[id(variable)]}/adam_v"] = square
+            for variable, *slots in optimizer.slots():
+                for name, slot in zip(optimizer.slot_names, slots, strict=True):
+                    self.variables[f"{names[id(variable)]}/{name}"] = slot
         self._write = write
         self._keep = keep
         self._writes = writes

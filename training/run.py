@@ -32,7 +32,7 @@ class Settings:
         plan: when training does what; None without training.
         jit_compile: whether XLA compiles forward and backward pass.
         dtype_policy: Keras' name for the dtype in which layers compute.
-        optimizer: makes a training.optimization.optimizer.BertAdam, unbuilt.
+        optimizer: makes a clipping.ClippedOptimizer, unbuilt.
         batch_size: of all replicas together.
         micro_batches: parts of a batch that are computed one after another.
         scales_loss: whether to scale the loss, as float16 needs.
@@ -77,7 +77,7 @@ class Training:
         store: has `variables`, {checkpoint name: variable}; `load`, of a prefix; and
             `write`, as in checkpoints.RunCheckpoints.
         origin: where the model's current weights come from, for the log.
-        objective: as in steps.train_function.
+        objective: as in steps.train_function, as is `carried`.
         batches_from: step -> the batches from that step on, for devices.distributed.
         evaluate: returns scores on held-out data, and Markdown texts to show.
         keep: as in loop.Loop.
@@ -92,6 +92,7 @@ class Training:
     evaluate: Callable[[], dict[str, Any]] | None = None
     keep: Callable[[int], None] = lambda step: None
     names: Callable[[int], list[str]] = lambda step: []
+    carried: Any = steps.NOTHING
 
 
 def start(
@@ -165,7 +166,7 @@ def train(settings: Settings, training: Training) -> int:
         optimizer.build(training.model.trainable_variables)
     checkpoints = checkpoints_lib.RunCheckpoints(
         settings.output_dir,
-        training.store.variables,
+        {**training.store.variables, **training.carried.in_checkpoints()},
         optimizer,
         write=training.store.write,
         keep=settings.keep,
@@ -186,6 +187,7 @@ def train(settings: Settings, training: Training) -> int:
         micro_batches=settings.micro_batches,
         scales_loss=settings.scales_loss,
         stop=watch.stop_requested,
+        carried=training.carried,
     )
     traced = tracing.TracedSteps(
         reporting.first_timed(train_steps, reporter.say),

@@ -5,12 +5,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from training.distribution import carried_states
 from training.optimization import accumulation, loss_scale
 from training.optimization import gradients as gradients_lib
 
 SUM = tf.distribute.ReduceOp.SUM
 # AutoGraph would spend long searching Keras for branches on tensors; there are none.
 _graph = functools.partial(tf.function, autograph=False)
+NOTHING = carried_states.CarriedStates()
 
 
 def train_function(
@@ -24,12 +26,13 @@ def train_function(
     micro_batches=1,
     scales_loss=False,
     stop=None,
+    carried=NOTHING,
 ):
     """Builds the compiled function that does training steps.
 
     Args:
         model: called as model(features, training=True, seed=...).
-        optimizer: an optimizer.BertAdam built on the trainable variables.
+        optimizer: a clipping.ClippedOptimizer built on the trainable variables.
         objective: has counts(features) and totals(features, outputs), both dicts of
             float32 scalars by part; the loss is the sum of total / count. Its
             metrics(features, outputs) are pairs of total and count by name.
@@ -53,9 +56,16 @@ def train_function(
         objective,
         strategy.num_replicas_in_sync,
         seed,
-        _forward_backward(model, objective, jit_compile),
+        _forward_backward(
+            model,
+            objective,
+            carried,
+            _summable(optimizer, strategy.num_replicas_in_sync * micro_batches),
+            jit_compile,
+        ),
         micro_batches,
         scales_loss,
+        carried,
     )
 
     return _steps(_one_step(strategy, replica_step, scales_loss, stop))
@@ -144,11 +154,19 @@ def _sum_of_replicas(structure):
     return tf.nest.pack_sequence_as(structure, tf.unstack(vector))
 
 
-def _forward_backward(model, objective, jit_compile):
-    """Features, batch counts, dropout seed, scale -> losses, metrics, gradients.
+def _summable(optimizer, parts):
+    """How gradients of so many parts of a batch are prepared to be summed."""
+    if parts == 1 and optimizer.takes_rows:
+        return lambda gradient: gradient
+    return optimizer.summable
 
-    Losses are shares of the whole batch's and add up, as do gradients, those of loss *
-    scale. A variable that the objective does not reach has the gradient None.
+
+def _forward_backward(model, objective, carried, summable, jit_compile):
+    """Features, counts, dropout seed, scale -> losses, metrics, gradients, states.
+
+    Counts are those of the whole batch, so losses are shares of its and add up, as do
+    gradients, those of loss * scale. A variable that the objective does not reach has
+    the gradient None.
     """
     variables = [variable.value for variable in model.trainable_variables]
 
@@ -162,20 +180,33 @@ def _forward_backward(model, objective, jit_compile):
             scaled = loss if scale is None else loss * scale
         metrics = objective.metrics(features, outputs)
         found = tape.gradient(scaled, variables)
-        return losses, metrics, [gradients_lib.summed(value) for value in found]
+        found = [summable(value) for value in found]
+        return losses, metrics, found, carried.chosen(outputs)
 
     return forward_backward
 
 
 def _replica_step(
-    optimizer, objective, replicas, seed, forward_backward, micro_batches, scales_loss
+    optimizer,
+    objective,
+    replicas,
+    seed,
+    forward_backward,
+    micro_batches,
+    scales_loss,
+    carried,
 ):
     """One step on one replica: features, rate, step, scale, stop -> sums."""
 
     def gradients_of(features, counts, first_seed, step, scale):
         def part(number, micro_batch):
             dropout_seed = tf.stack([first_seed + number, step])
-            return forward_backward(micro_batch, counts, dropout_seed, scale)
+            *found, states = forward_backward(micro_batch, counts, dropout_seed, scale)
+            states = {
+                name: accumulation.placed(rows, number, micro_batches)
+                for name, rows in states.items()
+            }
+            return *found, states
 
         if micro_batches == 1:
             return part(0, features)
@@ -187,9 +218,11 @@ def _replica_step(
         counts = _sum_of_replicas(objective.counts(features))
         replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
         first_seed = (seed * replicas + replica) * micro_batches
-        losses, metrics, gradients = gradients_of(
-            *(features, counts, first_seed, step, scale if scales_loss else None)
+        losses, metrics, gradients, states = gradients_of(
+            *(features | carried.rows(), counts, first_seed, step),
+            scale if scales_loss else None,
         )
+        carried.update(states)
         gradients = gradients_lib.sum_of_replicas(gradients)
         if scales_loss:
             gradients = [gradients_lib.divided(value, scale) for value in gradients]
@@ -218,7 +251,7 @@ def _replica_step(
     return replica_step
 
 
-def evaluate_function(model, objective, strategy, *, jit_compile):
+def evaluate_function(model, objective, strategy, *, jit_compile, carried=NOTHING):
     """Builds the compiled function that scores one batch, without dropout.
 
     Features [B, ...] -> {"totals": {part: ...}, "counts": {part: ...}, "metrics":
@@ -233,10 +266,12 @@ def evaluate_function(model, objective, strategy, *, jit_compile):
             "totals": objective.totals(features, outputs),
             "counts": objective.counts(features),
             "metrics": objective.metrics(features, outputs),
-        }
+        }, carried.chosen(outputs)
 
     def replica_evaluate(features):
-        return _sum_of_replicas(forward(features))
+        found, states = forward(features | carried.rows())
+        carried.update(states)
+        return _sum_of_replicas(found)
 
     @functools.partial(_graph, reduce_retracing=True)
     def evaluate(features):

@@ -186,6 +186,7 @@ class ElmoConfig(config_lib.NetworkConfig):
     def to_dict(self) -> dict[str, Any]:
         """The keys of options.json; where there is no limit or number it has none."""
         flat = {key: getattr(self, ours) for key, ours in _KEYS.items()}
+        flat["char_cnn.filters"] = [list(pair) for pair in self.filters]  # as JSON has
         flat = {
             key: value
             for key, value in flat.items()

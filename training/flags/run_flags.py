@@ -17,7 +17,7 @@ from training.flags import (
     model_flags,
     training_flags,
 )
-from training.optimization import gpt_adam, lamb, schedule
+from training.optimization import adagrad, gpt_adam, lamb, schedule
 from training.optimization import optimizer as optimizer_lib
 
 FLAGS = absl_flags.FLAGS
@@ -25,6 +25,7 @@ _OPTIMIZERS = {
     "adam": optimizer_lib.BertAdam,
     "lamb": lamb.BertLamb,
     "gpt_adam": gpt_adam.GptAdam,
+    "adagrad": adagrad.Adagrad,
 }
 
 
@@ -98,9 +99,13 @@ def run_settings(
     *,
     config: Mapping[str, Any],
     init_checkpoint: str,
+    of_adagrad: Mapping[str, float] | None = None,
     **others: Any,
 ) -> run.Settings:
-    """What the flags say about any run; `config` is the network's."""
+    """What the flags say about any run; `config` is the network's.
+
+    `of_adagrad` are settings of that optimizer which the task decides.
+    """
     return run.Settings(
         output_dir=FLAGS.output_dir,
         init_checkpoint=init_checkpoint,
@@ -112,7 +117,7 @@ def run_settings(
         jit_compile=device_setup.compiles(strategy),
         dtype_policy=device_flags.dtype_policy(),
         optimizer=functools.partial(
-            _OPTIMIZERS[FLAGS.optimizer], bias_correction=_corrects_bias()
+            _OPTIMIZERS[FLAGS.optimizer], **_optimizer_settings(of_adagrad or {})
         ),
         batch_size=FLAGS.train_batch_size,
         micro_batches=FLAGS.gradient_accumulation_steps,
@@ -131,9 +136,20 @@ def run_settings(
     )
 
 
-def _corrects_bias() -> bool:
-    """As --adam_bias_correction says; GPT's Adam always does."""
+def _optimizer_settings(of_adagrad: Mapping[str, float]) -> dict[str, Any]:
     flag = FLAGS["adam_bias_correction"]
+    if FLAGS.optimizer != "adagrad":
+        return {"bias_correction": _corrects_bias(flag)}
+    if flag.value:
+        raise ValueError(
+            f"{flag.serialize()} is for --optimizer=adam, but it is adagrad, which has "
+            "no moments; leave one of them out"
+        )
+    return dict(of_adagrad)
+
+
+def _corrects_bias(flag: absl_flags.Flag) -> bool:
+    """As --adam_bias_correction says; GPT's Adam always does."""
     if FLAGS.optimizer != "gpt_adam":
         return bool(flag.value)
     if flag.present and not flag.value:

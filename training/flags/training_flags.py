@@ -90,8 +90,9 @@ def _define_updates(train_batch_size: int) -> None:
     flags.DEFINE_enum(
         "optimizer",
         "adam",
-        ["adam", "lamb", "gpt_adam"],
-        "adam, the original's; lamb, for batches of thousands; or gpt_adam, GPT's.",
+        ["adam", "lamb", "gpt_adam", "adagrad"],
+        "adam, the original's; lamb, for batches of thousands; gpt_adam, GPT's; or "
+        "adagrad, of ELMo's pretraining.",
     )
     flags.DEFINE_enum(
         "learning_rate_schedule",

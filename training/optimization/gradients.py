@@ -26,22 +26,29 @@ def summed(gradient):
     return Rows(tf.convert_to_tensor(gradient), squares)
 
 
+def by_row(slices):
+    """IndexedSlices with each row once, whose norm is that of the whole gradient."""
+    rows, places = tf.unique(slices.indices)
+    values = tf.math.unsorted_segment_sum(slices.values, places, tf.size(rows))
+    return tf.IndexedSlices(values, rows, slices.dense_shape)
+
+
 def dense(gradient):
-    """The tensor to update a variable with; None unchanged."""
+    """What to update a variable with, a tensor or slices; None unchanged."""
     return gradient.total if isinstance(gradient, Rows) else gradient
 
 
 def global_norm(gradients):
     """The norm of all gradients together, float32 scalar; None counts as 0."""
-    squares = [
-        value.squares if isinstance(value, Rows) else _squares(value)
-        for value in gradients
-        if value is not None
-    ]
-    return tf.sqrt(tf.add_n(squares))
+    found = [_squares(value) for value in gradients if value is not None]
+    return tf.sqrt(tf.add_n(found))
 
 
 def _squares(value):
+    if isinstance(value, Rows):
+        return value.squares
+    if isinstance(value, tf.IndexedSlices):
+        value = value.values
     return 2.0 * tf.nn.l2_loss(value)  # reads once and writes nothing
 
 
@@ -51,6 +58,8 @@ def divided(gradient, divisor):
         return None
     if isinstance(gradient, Rows):
         return Rows(gradient.total / divisor, gradient.squares / divisor**2)
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.math.scalar_mul(1.0 / divisor, gradient)
     return gradient / divisor
 
 

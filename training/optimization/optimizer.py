@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from training.optimization import gradients as gradients_lib
+from training.optimization import clipping
 
 
 def is_decayed(path):
@@ -44,7 +44,7 @@ def no_trust(variable, update):
 
 
 @keras.saving.register_keras_serializable("bert")
-class BertAdam(keras.optimizers.Optimizer):
+class BertAdam(clipping.ClippedOptimizer):
     """Adam with decoupled weight decay and, by default, without bias correction.
 
     optimization.py, AdamWeightDecayOptimizer and create_optimizer:
@@ -53,15 +53,14 @@ class BertAdam(keras.optimizers.Optimizer):
         v = beta_2 * v + (1 - beta_2) * g^2
         p = p - rate * (m / (sqrt(v) + epsilon) + weight_decay_rate * p)
 
-    after clipping all gradients together to the global norm `clip_norm`, 0 for none,
-    once they are summed over replicas, whose number thus changes nothing.
-    `bias_correction` divides by 1 - beta^t, as Kingma and Ba do. `learning_rate`, a
-    number or a schedule such as keras_schedule.LinearWithWarmup, is for `apply`, which
-    `fit` calls; the training loop passes a rate to `apply_reduced`.
+    after clipping all gradients together to the global norm `clip_norm`, 0 for none.
+    `bias_correction` divides by 1 - beta^t, as Kingma and Ba do.
 
     Differs from google-research/bert: on TPU the original clips on each shard, before
     the sum.
     """
+
+    slot_names = ("adam_m", "adam_v")
 
     def __init__(
         self,
@@ -75,68 +74,12 @@ class BertAdam(keras.optimizers.Optimizer):
         bias_correction=False,
         name="adam",
     ):
-        super().__init__(learning_rate=learning_rate, name=name)
+        super().__init__(learning_rate, clip_norm=clip_norm, name=name)
         self.weight_decay_rate = weight_decay_rate
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        self.max_norm = clip_norm
         self.bias_correction = bias_correction
-
-    def build(self, variables):
-        """Creates both moments of every variable, filled with zeros."""
-        if self.built:
-            return
-        super().build(variables)
-        self._means = self._moments(variables, "adam_m")
-        self._squares = self._moments(variables, "adam_v")
-
-    def _moments(self, variables, name):
-        return [self.add_variable_from_reference(v, name=name) for v in variables]
-
-    def slots(self):
-        """[(variable, adam_m, adam_v)], for saving; empty before `build`."""
-        if not self.built:
-            return []
-        return list(
-            zip(self._trainable_variables, self._means, self._squares, strict=True)
-        )
-
-    def apply(self, grads, trainable_variables=None):
-        """Sums over replicas, clips and updates; what Keras' `fit` calls."""
-        if trainable_variables is not None:
-            self.build(list(trainable_variables))
-        grads = gradients_lib.sum_of_replicas(
-            [gradients_lib.summed(gradient) for gradient in grads]
-        )
-        self.apply_reduced(grads, self.learning_rate, self.iterations)
-        self.iterations.assign_add(1)
-
-    def apply_reduced(self, gradients, learning_rate, step, *, only_finite=False):
-        """Clips gradients already summed over replicas, and updates every variable.
-
-        To be called on replicas; returns the float32 global norm before clipping.
-
-        Args:
-            gradients: in the order of `build`, each a tensor, IndexedSlices or
-                gradients.Rows; None leaves a variable and its moments alone, undecayed,
-                as in optimization.py.
-            step: int scalar, updates done so far.
-            only_finite: change nothing where the global norm is not finite.
-        """
-        gradients = [gradients_lib.summed(gradient) for gradient in gradients]
-        norm = gradients_lib.global_norm(gradients)
-        gradients = [gradients_lib.dense(gradient) for gradient in gradients]
-        clip = 1.0
-        if self.max_norm:
-            # Not a number where the norm is infinite, which must not pass unseen.
-            clip = self.max_norm / tf.maximum(norm, self.max_norm) + (norm - norm)
-        numbers = self._numbers(clip, tf.cast(learning_rate, tf.float32), step)
-        is_finite = tf.math.is_finite(norm) if only_finite else None
-        tf.distribute.get_replica_context().merge_call(
-            self._update_all, args=(gradients, numbers, is_finite)
-        )
-        return norm
 
     def _numbers(self, clip, learning_rate, step):
         correction = 1.0
@@ -144,24 +87,13 @@ class BertAdam(keras.optimizers.Optimizer):
             t = tf.cast(step + 1, tf.float32)
             correction = tf.sqrt(1.0 - self.beta_2**t) / (1.0 - self.beta_1**t)
         return Numbers(
-            clip=tf.convert_to_tensor(clip, tf.float32),
+            clip=clip,
             learning_rate=learning_rate,
             correction=tf.convert_to_tensor(correction, tf.float32),
         )
 
-    def _update_all(self, strategy, gradients, numbers, is_finite):
-        for gradient, (variable, mean, square) in zip(
-            gradients, self.slots(), strict=True
-        ):
-            if gradient is None:
-                continue
-            strategy.extended.update(
-                variable.value,
-                _update_where_finite,
-                args=(is_finite, gradient, mean.value, square.value, numbers),
-                kwargs={"rule": self._rule(decays=is_decayed(variable.path))},
-                group=False,
-            )
+    def _update(self, path):
+        return functools.partial(_update, rule=self._rule(decays=is_decayed(path)))
 
     def _rule(self, *, decays):
         rate = self.weight_decay_rate if decays else 0.0
@@ -170,34 +102,19 @@ class BertAdam(keras.optimizers.Optimizer):
     def get_config(self):
         """Constructor arguments, for Keras."""
         return {
-            "learning_rate": super().get_config()["learning_rate"],
+            **super().get_config(),
             "weight_decay_rate": self.weight_decay_rate,
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
             "epsilon": self.epsilon,
-            "clip_norm": self.max_norm,
             "bias_correction": self.bias_correction,
-            "name": self.name,
         }
 
 
-def _update_where_finite(variable, is_finite, *args, rule):
-    if is_finite is None:
-        _update(variable, *args, rule=rule)
-        return
-
-    def update():
-        _update(variable, *args, rule=rule)
-        return True
-
-    tf.cond(is_finite, update, lambda: False)
-
-
-def _update(variable, gradient, mean, square, numbers, *, rule):
-    held = variable, mean, square
+def _update(variable, slots, gradient, numbers, *, rule):
+    held = variable, *slots
     values = [one.read_value() for one in held]
-    for one, value in zip(held, _moved(*values, gradient, numbers, rule), strict=True):
-        one.assign(value)
+    clipping.assign(held, _moved(*values, gradient, numbers, rule))
 
 
 @functools.partial(tf.function, jit_compile=True, autograph=False)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from contract import file_names
 from training import errors, run, run_directory, steps
-from training.distribution import devices
+from training.distribution import carried_states, devices
 from training.results import evaluation, run_facts
 
 
@@ -45,6 +45,7 @@ class Task:
 
     Attributes:
         kind: what the hub calls such models.
+        config: of the network; has to_dict().
         model: makes the model, unbuilt.
         load_weights: as in run.start.
         store: model -> run.Training.store.
@@ -57,9 +58,12 @@ class Task:
         report: writes the report, of keyword arguments.
         files: {name: text} to store beside the weights.
         identity: what must match to resume a run.
+        states: model -> {name: shape without rows} of what it carries from batch to
+            batch, as in carried_states.CarriedStates.
     """
 
     kind: str
+    config: Any
     model: Callable[[], Any]
     load_weights: Callable[..., tuple[str, int]]
     store: Callable[[Any], Any]
@@ -72,6 +76,7 @@ class Task:
     report: Callable[..., None]
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     identity: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    states: Callable[[Any], Mapping[str, Any]] = lambda model: {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,10 +137,11 @@ def _evaluator(task: Task, settings: Settings, model: Any) -> evaluation.Remembe
     records = task.records
     strategy = settings.run.strategy
     compiled = {"jit_compile": settings.run.jit_compile}
-    evaluate_batch = steps.evaluate_function(
-        model, task.objective, strategy, **compiled
-    )
     size = devices.fitting_batch_size(settings.eval_batch_size, strategy)
+    carried = carried_states.make(task.states(model), size, strategy)
+    evaluate_batch = steps.evaluate_function(
+        model, task.objective, strategy, carried=carried, **compiled
+    )
     count = records.num_evaluation_batches(size, settings.max_eval_steps)
     batches = functools.partial(records.evaluation_batches, size, count)
     predict: Any = None
@@ -144,6 +150,7 @@ def _evaluator(task: Task, settings: Settings, model: Any) -> evaluation.Remembe
         predict = steps.predict_function(shown, strategy, **compiled)
 
     def evaluate() -> dict[str, Any]:
+        carried.reset()
         scores = task.score(
             evaluation.objective_scores(evaluate_batch, batches, count, strategy)
         )
@@ -179,6 +186,9 @@ def _train(
             evaluate=evaluate,
             keep=evaluate.keep,
             names=lambda step: records.batch_names(*order, step),
+            carried=carried_states.make(
+                task.states(model), its_own.batch_size, its_own.strategy
+            ),
         ),
     )
 

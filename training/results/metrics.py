@@ -35,6 +35,20 @@ def perplexities(
     return {name: np.float32(value) for name, value in found.items()}
 
 
+def of_both_directions(scores: Mapping[str, float]) -> dict[str, Any]:
+    """Scores of two language models, with perplexities of each and of the mean loss.
+
+    `scores` have next_token_loss, the mean of both, forward_loss and backward_loss.
+    `loss` is that mean over all words, not over batches.
+    """
+    loss = scores["next_token_loss"]
+    found = {**scores, "loss": loss, **perplexities(loss)}
+    for name in ("forward", "backward"):
+        (value,) = perplexities(scores[f"{name}_loss"]).values()
+        found[f"{name}_perplexity"] = value
+    return found
+
+
 def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     """F1 of class 1 (the GLUE score of MRPC and QQP)."""
     return float(sklearn.metrics.f1_score(labels, predictions, zero_division=0))

@@ -18,7 +18,7 @@ _DATA_ENDING = ".data-00000-of-00001"
 # Training state beside the weights (contract of the originals' optimizers).
 _STATE = re.compile(
     r"(^|/)(adam_m|adam_v|Adagrad)(_\d+)?$|^(global_step|train_perplexity)$"
-    r"|^_CHECKPOINTABLE"
+    r"|^carried/|^_CHECKPOINTABLE"
 )
 
 

@@ -1,5 +1,6 @@
 """Flags of pretraining: how records are made, for how long they are trained on."""
 
+import dataclasses
 from typing import Any
 
 from absl import flags
@@ -7,6 +8,33 @@ from absl import flags
 from training.flags import command_line, model_flags
 
 FLAGS = flags.FLAGS
+BIDIRECTIONAL_LM = "bidirectional_lm"
+_OF_STREAMS = ("unroll_steps", "sample_softmax", "num_negative_samples")
+# By network, the usual one first.
+_OBJECTIVES = {
+    "bert": ("masked_lm", "left_to_right"),
+    "gpt": ("left_to_right",),
+    "elmo": (BIDIRECTIONAL_LM,),
+}
+# Flags that one objective alone reads.
+_READ_BY = {
+    "masked_lm": ("masking", "masked_lm_prob", "max_predictions_per_seq", "top_k"),
+    BIDIRECTIONAL_LM: _OF_STREAMS,
+}
+# What other scripts write of the models that this one does not export.
+_NOT_EXPORTED = {
+    "left_to_right": "run_generation.py --do_export",
+    BIDIRECTIONAL_LM: "extract_features.py",
+}
+# How bilm-tf trains: batch and rate as its example has them, and no warm-up.
+_OF_ELMO = {
+    "optimizer": "adagrad",
+    "learning_rate": 0.2,
+    "learning_rate_schedule": "gpt_constant",
+    "num_warmup_steps": 0,
+    "train_batch_size": 128,
+}
+_CLIP_NORM = 10.0
 # What only masked words and second sentences need.
 _OF_MASKED_LM = (
     *("max_predictions_per_seq", "masked_lm_prob", "short_seq_prob", "masking"),
@@ -15,7 +43,7 @@ _OF_MASKED_LM = (
 
 
 def define_objective() -> None:
-    """What is predicted."""
+    """What records are made for."""
     flags.DEFINE_enum(
         "objective",
         "masked_lm",
@@ -112,8 +140,16 @@ def define() -> None:
     """Which records, for how many steps, and how unmasked records are masked."""
     integer = flags.DEFINE_integer
     with command_line.heading("Data"):
-        define_objective()
+        flags.DEFINE_enum(
+            "objective",
+            "masked_lm",
+            ["masked_lm", "left_to_right", BIDIRECTIONAL_LM],
+            "What is predicted: masked words and the second sentence, as by BERT; each "
+            "token from those before it, as by GPT; or each word from those before it, "
+            "and apart from that from those after it, as by ELMo.",
+        )
         _define_records()
+        _define_streams()
     with command_line.heading("Training"):
         integer("num_train_steps", 100000, "The last step, counted from 0.", 1)
         integer("num_warmup_steps", 10000, "Steps in which the rate rises.", 0)
@@ -128,7 +164,12 @@ def define() -> None:
 
 def _define_records() -> None:
     string = flags.DEFINE_string
-    string("input_file", None, "Files of records: globs, separated by commas.")
+    string(
+        "input_file",
+        None,
+        "Files of records: globs, separated by commas; of tokenised sentences, "
+        "one a line, for --objective=bidirectional_lm.",
+    )
     string("eval_input_file", None, "Records to evaluate on; by default --input_file.")
     flags.DEFINE_integer(
         "max_predictions_per_seq",
@@ -151,6 +192,82 @@ def _define_records() -> None:
     )
 
 
+def _define_streams() -> None:
+    """Each by default as options.json says."""
+    flags.DEFINE_integer(
+        "unroll_steps",
+        None,
+        "Words of each sentence stream in a batch, with --objective=bidirectional_lm; "
+        "by default that of options.json, or 20.",
+        lower_bound=1,
+    )
+    flags.DEFINE_bool(
+        "sample_softmax",
+        None,
+        "Whether that objective compares a word with a sample of the others while it "
+        "trains; by default as options.json says, or else it does.",
+    )
+    flags.DEFINE_integer(
+        "num_negative_samples",
+        None,
+        "Words in that sample; by default that of options.json, or 8192.",
+        lower_bound=1,
+    )
+
+
+def check_network(config: Any, config_file: str) -> None:
+    """Raises ValueError if the objective is not one of those of the network."""
+    fitting = _OBJECTIVES[config.network]
+    if FLAGS.objective not in fitting:
+        raise ValueError(
+            f"--objective={FLAGS.objective} is not for {config.kind}, which "
+            f"{config_file} describes; set --objective={fitting[0]}"
+        )
+
+
+def set_defaults() -> None:
+    """Gives flags that were not given the values of the objective's original."""
+    if FLAGS.objective == BIDIRECTIONAL_LM:
+        for name, value in _OF_ELMO.items():
+            FLAGS.set_default(name, value)
+
+
+def streams_config(config: Any, vocab_size: int) -> Any:
+    """An ElmoConfig with what flags say of streams, and a softmax of so many words.
+
+    Raises:
+        ValueError: they contradict one another, or the vocabulary is another one's.
+    """
+    given = {name: FLAGS[name].value for name in _OF_STREAMS if FLAGS[name].present}
+    if config.vocab_size not in (0, vocab_size):
+        raise ValueError(
+            f"--vocab_file has {vocab_size} words, but --bert_config_file says "
+            f"n_tokens_vocab={config.vocab_size}; give the two files of one network, "
+            "or correct the number"
+        )
+    config = dataclasses.replace(config, vocab_size=vocab_size, **given)
+    if not config.sample_softmax and "num_negative_samples" in given:
+        raise ValueError(
+            f"{FLAGS['num_negative_samples'].serialize()} is for a sampled softmax, "
+            "which this network has not; leave it out, or add --sample_softmax"
+        )
+    if config.sample_softmax and config.num_negative_samples >= vocab_size:
+        raise ValueError(
+            f"a sample of {config.num_negative_samples} words (--num_negative_samples, "
+            f"or n_negative_samples_batch of options.json) of the {vocab_size} in the "
+            "vocabulary is all of them; lower it, or set --nosample_softmax"
+        )
+    return config
+
+
+def of_adagrad(config: Any) -> dict[str, float]:
+    """What Adagrad is told: as bilm-tf trains on streams, and nothing otherwise."""
+    if FLAGS.objective != BIDIRECTIONAL_LM:
+        return {}
+    clip_norm = config.extra.get("all_clip_norm_val", _CLIP_NORM)
+    return {"clip_norm": clip_norm, "gradient_factor": float(config.unroll_steps)}
+
+
 def files() -> dict[str, str]:
     """{flag: value} of the records; ValueError if there are none, or --seed < 0."""
     if not FLAGS.input_file:
@@ -165,19 +282,25 @@ def files() -> dict[str, str]:
 
 def check() -> None:
     """Raises ValueError if a flag is set that this run would not read."""
-    if FLAGS.objective == "left_to_right":
-        for name in ("masking", "masked_lm_prob", "max_predictions_per_seq", "top_k"):
+    for objective, names in _READ_BY.items():
+        for name in names if FLAGS.objective != objective else ():
             if FLAGS[name].present:
                 raise ValueError(
-                    f"{FLAGS[name].serialize()} is for --objective=masked_lm; leave it "
-                    "out"
+                    f"{FLAGS[name].serialize()} is for --objective={objective}; leave "
+                    "it out"
                 )
-        if FLAGS.do_export:
-            raise ValueError(
-                "--do_export of run_pretraining.py writes vectors and masked words, "
-                "which --objective=left_to_right has not; use run_generation.py "
-                "--do_export"
-            )
+    if FLAGS.objective == BIDIRECTIONAL_LM and FLAGS["max_seq_length"].present:
+        raise ValueError(
+            f"{FLAGS['max_seq_length'].serialize()} is for records, but "
+            f"--objective={BIDIRECTIONAL_LM} reads streams of sentences; set "
+            "--unroll_steps"
+        )
+    if FLAGS.do_export and FLAGS.objective in _NOT_EXPORTED:
+        raise ValueError(
+            "--do_export of run_pretraining.py writes vectors and masked words, "
+            f"which --objective={FLAGS.objective} has not; use "
+            f"{_NOT_EXPORTED[FLAGS.objective]}"
+        )
     for name in ("top_k", *model_flags.VECTOR_FLAGS):
         if FLAGS[name].present and not FLAGS.do_export:
             raise ValueError(f"{FLAGS[name].serialize()} is for --do_export; add it")

@@ -1,0 +1,112 @@
+"""Files of tokenised sentences, one a line, and how many words each line has."""
+
+import dataclasses
+import functools
+import hashlib
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from contract import wording
+from data_pipeline.files import file_patterns, text_rows
+
+# A file is read for both directions at once, and at its end they are not in step.
+_FILES_IN_MEMORY = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceFiles:
+    """Files of sentences; `lengths` are the words of their lines, int32 [lines] each.
+
+    A line without a word is no sentence, and is passed over.
+    """
+
+    files: tuple[str, ...]
+    lengths: tuple[np.ndarray, ...]
+
+    @property
+    def num_sentences(self) -> int:
+        """How many lines have a word."""
+        return sum(int(np.count_nonzero(found)) for found in self.lengths)
+
+    @property
+    def num_words(self) -> int:
+        """How many words there are, without begin and end of sentences."""
+        return sum(int(found.sum()) for found in self.lengths)
+
+    @property
+    def num_empty(self) -> int:
+        """How many lines have no word."""
+        return sum(map(len, self.lengths)) - self.num_sentences
+
+    def digest(self) -> str:
+        """Tells these sentences from others, by file names and lengths."""
+        names = [os.path.basename(file) for file in self.files]
+        found = hashlib.sha256(repr(names).encode("utf-8"))
+        for lengths in self.lengths:
+            found.update(lengths.tobytes())
+        return f"{self.num_sentences} sentences, digest {found.hexdigest()[:16]}"
+
+    def name(self, file: int, line: int) -> str:
+        """How messages name a line, both counted from 0."""
+        return f"{self.files[file]}:{line + 1}"
+
+    def reader(self) -> "Reader":
+        """Gives the words of sentences; has memory of its own."""
+        return Reader(self)
+
+
+class Reader:
+    """The words of sentences; keeps the text of the two files that it read last."""
+
+    def __init__(self, source: SentenceFiles) -> None:
+        self._source = source
+        self._text = functools.lru_cache(_FILES_IN_MEMORY)(self._read)
+
+    def _read(self, file: int) -> list[str]:
+        return [text for _, text in text_rows.lines(self._source.files[file])]
+
+    def words(self, file: int, line: int) -> list[str]:
+        """The words of a line, both counted from 0.
+
+        Raises:
+            ValueError, OSError: the file cannot be read, or is not what it was.
+        """
+        text = self._text(file)
+        found = text[line].split() if line < len(text) else []
+        expected = int(self._source.lengths[file][line])
+        if len(found) != expected:
+            raise ValueError(
+                f"{self._source.name(file, line)}: {len(found)} words, where there "
+                f"were {expected} when the run began; leave the files alone while they "
+                "are trained on, and run the same command again with those from before"
+            )
+        return found
+
+
+def open_files(spec: str, flag: str) -> SentenceFiles:
+    """Finds the files of a flag and counts their words, for which each is read once.
+
+    Raises:
+        ValueError, OSError: there is no such file, it cannot be read or is not UTF-8
+            (file and line are named), or no line has a word.
+    """
+    wanted = "files of tokenised sentences, one a line, or globs such as text/*.txt"
+    files = file_patterns.find(spec, flag=flag, wanted=wanted)
+    source = SentenceFiles(tuple(files), tuple(map(_count, files)))
+    if not source.num_sentences:
+        raise ValueError(
+            f"--{flag}: there is no word in {wording.first_of(files, 1)}; give {wanted}"
+        )
+    return source
+
+
+def _count(file: str) -> np.ndarray:
+    counts = (len(text.split()) for _, text in text_rows.lines(file))
+    return np.fromiter(counts, np.int32)
+
+
+def names(source: SentenceFiles, places: Sequence[tuple[int, int]]) -> list[str]:
+    """`SentenceFiles.name` of several (file, line), each once, in their order."""
+    return [source.name(*place) for place in dict.fromkeys(places)]

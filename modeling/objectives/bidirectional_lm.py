@@ -1,0 +1,172 @@
+"""Two language models, forward and backward, that share a softmax over words (ELMo).
+
+allenai/bilm-tf, training.py: `_build_loss`. Training compares the word that follows
+with a sample of the others, evaluation with all of them.
+"""
+
+import math
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from modeling import losses
+from modeling.configs import keras_configs
+
+DIRECTIONS = ("forward", "backward")
+_NEVER = tf.int32.max  # the place of a class that is not drawn
+_HIT = -1e30  # the logit of a sampled word that is the one to predict
+
+
+class Candidates(NamedTuple):
+    """Classes [N] that a batch is trained against, each once, int32.
+
+    `tries` is how many draws it took until there were as many, float32 scalar.
+    """
+
+    ids: tf.Tensor
+    tries: tf.Tensor
+
+
+def draw(seed, count, num_classes):
+    """Draws distinct classes until there are `count`, small ids more often.
+
+    A class has the probability of `probabilities`, so words are to be in the order of
+    their frequency. An equal seed, int [2], gives equal candidates, on any device.
+    """
+    chunk = 2 * count
+
+    def draw_more(places, drawn):
+        step_seed = tf.random.experimental.stateless_fold_in(seed, drawn)
+        # float32 has fewer numbers between 0 and 1 than a large vocabulary needs.
+        uniform = tf.random.stateless_uniform([chunk], step_seed, dtype="float64")
+        ids = tf.exp(uniform * math.log(num_classes + 1.0))  # [1, V + 1)
+        ids = tf.minimum(tf.cast(ids, tf.int32), num_classes) - 1
+        order = drawn + tf.range(chunk)
+        firsts = tf.math.unsorted_segment_min(order, ids, num_classes)  # [V]
+        return tf.minimum(places, firsts), drawn + chunk
+
+    def is_short(places, drawn):
+        return tf.math.count_nonzero(places < _NEVER, dtype=tf.int32) < count
+
+    start = tf.fill([num_classes], _NEVER), 0
+    places, _ = tf.while_loop(is_short, draw_more, start)
+    firsts, ids = tf.math.top_k(-places, count)
+    return Candidates(ids, tf.cast(1 - firsts[-1], tf.float32))
+
+
+def draw_both(seed, count, num_classes):
+    """Candidates of the forward and of the backward direction, by one seed."""
+    fold = tf.random.experimental.stateless_fold_in
+    return [draw(fold(seed, k), count, num_classes) for k in range(len(DIRECTIONS))]
+
+
+def probabilities(ids, num_classes):
+    """Of drawing each class: log((id + 2) / (id + 1)) / log(V + 1), float32."""
+    ids = ops.cast(ids, "float32")
+    return ops.log1p(1.0 / (ids + 1.0)) / math.log(num_classes + 1.0)
+
+
+def expected_counts(ids, tries, num_classes):
+    """How often a class is among the candidates of so many tries, on average."""
+    return -ops.expm1(tries * ops.log1p(-probabilities(ids, num_classes)))
+
+
+class WordSoftmax(keras_configs.Configured, keras.layers.Layer):
+    """Losses of the words that follow, by a table of words for both directions.
+
+    Call shapes: for each direction hidden [B, T, P] and targets int [B, T]; `table`
+    [V, P], where it is the network's; for each direction `candidates`, or None for all
+    words -> for each direction [B, T] float32.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        self.config = config
+
+    def build(self, input_shape=None, *_):
+        size, width = self.config.vocab_size, self.config.projection_dim
+        if not self.config.share_embedding_softmax:
+            self.kernel = self.add_weight(
+                shape=(size, width),
+                initializer=keras.initializers.RandomNormal(0.0, width**-0.5),
+                name="kernel",
+            )
+        self.bias = self.add_weight(shape=(size,), initializer="zeros", name="bias")
+
+    def call(self, hidden, targets, table=None, candidates=None):
+        table = ops.convert_to_tensor(self.kernel if table is None else table)
+        rows = [ops.reshape(x, (-1, x.shape[-1])) for x in hidden]  # [B * T, P]
+        rows = [ops.cast(x, self.compute_dtype) for x in rows]
+        labels = [ops.reshape(x, (-1,)) for x in targets]  # [B * T]
+        if candidates is None:
+            found = self._against_all(rows, labels, table)
+        else:
+            found = self._against(candidates, rows, labels, table)
+        pairs = zip(found, targets, strict=True)
+        return tuple(ops.reshape(x, ops.shape(y)) for x, y in pairs)
+
+    def _against_all(self, rows, labels, table):
+        kernel = ops.transpose(ops.cast(table, self.compute_dtype))  # [P, V]
+        logits = (ops.matmul(x, kernel) for x in rows)
+        logits = (ops.cast(x, "float32") + self.bias for x in logits)  # [B * T, V]
+        return map(losses.cross_entropy, logits, labels)
+
+    def _against(self, candidates, rows, labels, table):
+        # All words at once, so that there is one gradient of slices.
+        ids = [
+            x for x, own in zip(labels, candidates, strict=True) for x in (x, own.ids)
+        ]
+        sizes = [ops.shape(x)[0] for x in ids]
+        joined = ops.concatenate(ids)
+        kernels = tf.split(tf.gather(table, joined), sizes)
+        biases = tf.split(tf.gather(ops.convert_to_tensor(self.bias), joined), sizes)
+        for k, (x, own) in enumerate(zip(rows, candidates, strict=True)):
+            true, drawn = (
+                self._logits(x, kernels[n], biases[n], ids[n], own.tries, n == 2 * k)
+                for n in (2 * k, 2 * k + 1)
+            )
+            is_hit = labels[k][:, None] == own.ids
+            logits = ops.concatenate([true, ops.where(is_hit, _HIT, drawn)], axis=1)
+            yield losses.cross_entropy(logits, ops.zeros_like(labels[k]))
+
+    def _logits(self, rows, kernels, biases, ids, tries, is_own):
+        """Of a word for each row, [N, 1], or of some words for all, [N, C]."""
+        kernels = ops.cast(kernels, rows.dtype)
+        if is_own:
+            logits = ops.sum(rows * kernels, axis=1, keepdims=True)
+        else:
+            logits = ops.matmul(rows, ops.transpose(kernels))
+        counts = expected_counts(ids, tries, self.config.vocab_size)
+        added = biases - ops.log(counts)
+        return ops.cast(logits, "float32") + (added[:, None] if is_own else added)
+
+
+def objective():
+    """Mean of both directions' mean losses; metrics are those of each.
+
+    Features: input_mask [B, T]. Outputs: forward_losses, backward_losses [B, T].
+    """
+
+    def total(features, outputs, direction):
+        real = ops.cast(features["input_mask"], "float32")
+        return ops.sum(outputs[f"{direction}_losses"] * real)
+
+    def count(features):
+        return ops.sum(ops.cast(features["input_mask"], "float32"))
+
+    def counts(features):
+        return {"next_token_loss": count(features)}
+
+    def totals(features, outputs):
+        both = [total(features, outputs, direction) for direction in DIRECTIONS]
+        return {"next_token_loss": 0.5 * (both[0] + both[1])}
+
+    def metrics(features, outputs):
+        return {
+            f"{direction}_loss": (total(features, outputs, direction), count(features))
+            for direction in DIRECTIONS
+        }
+
+    return losses.Objective(counts, totals, metrics)
