@@ -21,6 +21,8 @@ EXPLANATIONS = "explanations.jsonl"
 # Beside the weights of a pretrained model: Google's name of its config and ours.
 BERT_CONFIG = "bert_config.json"
 HUGGING_FACE_CONFIG = "config.json"
+# Of ELMo's releases.
+ELMO_OPTIONS = "options.json"
 # Those of GPT-2's and GPT's releases.
 HPARAMS, PARAMETER_SHAPES = "hparams.json", "params_shapes.json"
 VOCAB = "vocab.txt"

@@ -10,11 +10,15 @@ made: float32, mixed_bfloat16 or mixed_float16. Variables and outputs are float3
 
 import keras
 
-from modeling import decoder, encoder, feature_heads, heads, token_heads
+from modeling import decoder, elmo, encoder, feature_heads, heads, token_heads
 from modeling.configs import keras_configs, readings
 from modeling.operations import sequences, token_masks
 
-NETWORKS = {"bert": encoder.BertEncoder, "gpt": decoder.GptDecoder}
+NETWORKS = {
+    "bert": encoder.BertEncoder,
+    "gpt": decoder.GptDecoder,
+    "elmo": elmo.ElmoNetwork,
+}
 
 
 class BertModel(keras_configs.Configured, keras.Model):
@@ -76,7 +80,7 @@ class BertModel(keras_configs.Configured, keras.Model):
         """Where the text's vector is, int32 [B, 1]: at [CLS], or at the last token."""
         if self.config.is_left_to_right:
             return token_masks.last_position(features["input_mask"])
-        return keras.ops.zeros_like(features["input_ids"][:, :1], dtype="int32")
+        return keras.ops.zeros_like(features["input_mask"][:, :1], dtype="int32")
 
     def call(self, features, training=False, seed=None):
         outputs = self.encode(features, self.dropout_seed(training, seed))

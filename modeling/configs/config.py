@@ -72,21 +72,14 @@ _Config = TypeVar("_Config", bound="NetworkConfig")
 class NetworkConfig:
     """What the configs of all networks share; each is a frozen dataclass."""
 
-    network: ClassVar[str]  # bert or gpt, with which paths of its variables begin
+    network: ClassVar[str]  # bert, gpt or elmo, which paths of its variables begin with
     file_name: ClassVar[str] = file_names.BERT_CONFIG  # under which it is written
     extra: dict[str, Any]
-    hidden_size: int
-    num_attention_heads: int
     tolerated: ClassVar[frozenset[str]] = _TOLERATED
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             check_number(field.name, field.type, getattr(self, field.name))
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size={self.hidden_size} is not a multiple of "
-                f"num_attention_heads={self.num_attention_heads}; correct the config"
-            )
 
     @classmethod
     def from_dict(cls: type[_Config], raw: dict[str, Any]) -> _Config:
@@ -144,8 +137,23 @@ def named(path: str | os.PathLike[str]) -> Iterator[None]:
         raise ValueError(f"{name}: {error}") from error
 
 
+class TransformerConfig(NetworkConfig):
+    """What the configs of BERT and GPT share."""
+
+    hidden_size: int
+    num_attention_heads: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} is not a multiple of "
+                f"num_attention_heads={self.num_attention_heads}; correct the config"
+            )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BertConfig(NetworkConfig):
+class BertConfig(TransformerConfig):
     """Sizes, activation and dropout of a BERT network; modeling.py's BertConfig."""
 
     vocab_size: int  # V
@@ -267,7 +275,7 @@ def check_number(key: str, kind: Any, value: Any) -> None:
         return
     if kind is int:
         wanted, fits = "a whole number of 1 or more", lambda x: x >= 1
-    elif key.endswith("_prob"):
+    elif key.endswith(("_prob", "dropout")):
         wanted, fits = "a number of 0 or more and less than 1", lambda x: 0 <= x < 1
     elif key == "layer_norm_epsilon":  # 0 would divide by the variance 0 of equal rows
         wanted, fits = "a number greater than 0", lambda x: 0 < x < math.inf

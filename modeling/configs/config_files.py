@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from modeling.configs import config as config_lib
-from modeling.configs import gpt_config
+from modeling.configs import elmo_config, gpt_config
+
+Config = config_lib.BertConfig | gpt_config.GptConfig | elmo_config.ElmoConfig
 
 
-def read(
-    path: str | os.PathLike[str], open_file: Callable[..., Any] = open
-) -> config_lib.BertConfig | gpt_config.GptConfig:
+def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> Config:
     """The config of any network, by what its file holds.
 
-    bert_config.json, config.json of BERT, GPT or GPT-2, GPT-2's hparams.json, and GPT's
-    params_shapes.json.
+    bert_config.json, config.json of BERT, GPT or GPT-2, GPT-2's hparams.json, GPT's
+    params_shapes.json, and ELMo's options.json.
 
     Raises:
         FileNotFoundError, OSError: no such file, or it cannot be read.
@@ -29,10 +29,14 @@ def read(
             raise ValueError("the file holds no JSON object")
         if "n_vocab" in raw or raw.get("model_type") in gpt_config.MODEL_TYPES:
             return gpt_config.GptConfig.from_dict(raw)
+        if "lstm" in raw:
+            return elmo_config.ElmoConfig.from_dict(raw)
         return config_lib.BertConfig.from_dict(raw)
 
 
-def of_values(values: dict[str, Any]) -> config_lib.BertConfig | gpt_config.GptConfig:
+def of_values(values: dict[str, Any]) -> Config:
     """The config whose dataclasses.asdict is `values`."""
+    if "lstm_dim" in values:
+        return elmo_config.ElmoConfig(**values)
     kind = gpt_config.GptConfig if "norm_first" in values else config_lib.BertConfig
     return kind(**values)

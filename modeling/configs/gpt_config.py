@@ -62,7 +62,7 @@ _REQUIRED = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GptConfig(config_lib.NetworkConfig):
+class GptConfig(config_lib.TransformerConfig):
     """Sizes, activation and dropout of GPT and GPT-2, with the names of BertConfig."""
 
     vocab_size: int  # V, rows of tokens, special ones included
