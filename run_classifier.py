@@ -43,9 +43,10 @@ from data_pipeline.classification import (
     tables,
 )
 from data_pipeline.text import vocabulary_checks
-from modeling import heads, losses, models, token_heads
+from modeling import feature_heads, heads, losses, models, token_heads
 from modeling.checkpoints import checkpoint, pretrained, teacher
 from modeling.checkpoints.formats import hugging_face
+from modeling.configs import readings
 from modeling.inspection import attribution
 from modeling.objectives import distillation
 from modeling.operations import joined_weights, sequences
@@ -76,6 +77,8 @@ def prepare():
         default_metrics=metrics.DEFAULTS,
     )
     data = soft_labels.with_unlabelled(data, source, FLAGS.max_seq_length)
+    num_texts = len(data.encode.text_names)
+    reading = run_flags.reading(readings.of_run, files, num_texts)
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
@@ -84,7 +87,7 @@ def prepare():
         score_names=(*data.metrics, "loss"),
     )
     soft = open_teacher(data, settings) if FLAGS.teacher else None
-    return make_task(config, tokenizer, data, soft), settings
+    return make_task(config, tokenizer, data, soft, reading), settings
 
 
 def open_teacher(data, settings):
@@ -104,7 +107,7 @@ def open_teacher(data, settings):
     return soft_labels.SoftLabels(data, encode, predict, teacher.digest(model))
 
 
-def make_task(config, tokenizer, data, soft):
+def make_task(config, tokenizer, data, soft, reading):
     """The fine_tuning.Task of classifying texts."""
     label_set, weights = data.label_set, data.class_weights(FLAGS.class_weights)
     splits = {split: data.examples(split) for split in data.packed}
@@ -113,8 +116,8 @@ def make_task(config, tokenizer, data, soft):
         taught = FLAGS.distill_temperature, FLAGS.distill_weight
         splits |= soft.training_examples(*taught)
         objective = distillation.classifier(data.problem_type, *taught, weights)
-    if FLAGS.lm_loss_weight:
-        objective = token_heads.with_next_tokens(objective, FLAGS.lm_loss_weight)
+    objective = token_heads.with_next_tokens(objective, FLAGS.lm_loss_weight)
+    objective = feature_heads.with_penalty(objective, reading)
     label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
     return fine_tuning.Task(
         splits=splits,
@@ -123,11 +126,10 @@ def make_task(config, tokenizer, data, soft):
             *(config, label_set.num_outputs),
             sequences.kind(data.problem_type, label_set.pair_input),
             predicts_tokens=FLAGS.lm_loss_weight > 0,
+            reading=reading,
             recompute=FLAGS.recompute,
         ),
-        load_weights=functools.partial(
-            pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
-        ),
+        load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,
         objective=objective,
         score=functools.partial(score, data, soft),
@@ -139,9 +141,13 @@ def make_task(config, tokenizer, data, soft):
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, data, label_map),
         reopen=formats.network_opener(FLAGS.export_format),
-        write_records=functools.partial(write_records, data),
-        files=pretrained.files(config, tokenizer) | label_map,
-        identity=label_set.identity | classifier_flags.identity(),
+        write_records=classifier_flags.records_writer(records.write, data),
+        files=pretrained.files(config, tokenizer) | label_map | reading.files(),
+        identity={
+            **label_set.identity,
+            **classifier_flags.identity(),
+            "reading": reading.chosen(),
+        },
     )
 
 
@@ -216,12 +222,6 @@ def predict(data, scored, settings, _):
                 lists_labels=not checkpoints.all_checkpoints(settings.output_dir),
             )
     return scored.results("test")
-
-
-def write_records(data, output_dir):
-    """Writes train.tf_record and its siblings, unless a flag says not to."""
-    if FLAGS.write_tf_records:
-        records.write(output_dir, data, FLAGS.max_seq_length)
 
 
 def export_model(data, label_map, model, output_dir):

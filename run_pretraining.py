@@ -138,9 +138,7 @@ def common_task(kind, config, tokenizer, records):
     return pretraining_run.Task(
         kind="fill-mask",
         model=functools.partial(kind, config, recompute=FLAGS.recompute),
-        load_weights=functools.partial(
-            pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
-        ),
+        load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,
         records=records,
         export=functools.partial(export_model, tokenizer),

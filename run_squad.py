@@ -131,9 +131,7 @@ def make_task(config, tokenizer, data, choice, pad_to):
         model=functools.partial(
             models.BertSpanPredictor, config, recompute=FLAGS.recompute
         ),
-        load_weights=functools.partial(
-            pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
-        ),
+        load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,
         objective=losses.span(),
         score=score,

@@ -39,8 +39,9 @@ from data_pipeline.tagging import (
     tagging_graph,
 )
 from data_pipeline.text import vocabulary_checks
-from modeling import losses, models
+from modeling import feature_heads, losses, models
 from modeling.checkpoints import checkpoint, pretrained
+from modeling.configs import readings
 from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, tagging
@@ -58,6 +59,7 @@ def prepare():
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     layout = tagged_files.Layout(**tagger_flags.layout())
     paths = tagger_flags.paths(run_flags.wanted_splits())
+    reading = run_flags.reading(readings.of_run, files)
     splits = sentence_sets.read(paths, layout)
     open_file = tf.io.gfile.GFile
     names = label_files.read_labels(FLAGS.labels, open_file) if FLAGS.labels else ()
@@ -84,22 +86,22 @@ def prepare():
         num_examples=len(data["train"].windows) if "train" in data else 0,
         score_names=sentence_sets.score_names(tag_set),
     )
-    return make_task(config, tokenizer, tag_set, data), settings
+    return make_task(config, tokenizer, tag_set, data, reading), settings
 
 
-def make_task(config, tokenizer, tag_set, data):
+def make_task(config, tokenizer, tag_set, data, reading):
     """The fine_tuning.Task of tagging words."""
     label_map = {file_names.LABEL_MAP: tag_sets.map_text(tag_set)}
     return fine_tuning.Task(
         splits={split: sentences.examples() for split, sentences in data.items()},
         model=functools.partial(
-            models.BertTagger, config, len(tag_set.names), recompute=FLAGS.recompute
+            models.BertTagger,
+            *(config, len(tag_set.names), reading),
+            recompute=FLAGS.recompute,
         ),
-        load_weights=functools.partial(
-            pretrained.load_weights, allows_missing=FLAGS.allow_missing_weights
-        ),
+        load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,
-        objective=losses.tagger(),
+        objective=feature_heads.with_penalty(losses.tagger(), reading),
         outputs=best_tags,
         score=lambda split, outputs, _: sentence_sets.decide(
             data[split], outputs, tag_set
@@ -113,8 +115,8 @@ def make_task(config, tokenizer, tag_set, data):
         predict=functools.partial(predict, tag_set, data),
         export=functools.partial(export_model, tokenizer, tag_set, label_map),
         reopen=formats.network_opener(FLAGS.export_format),
-        files=pretrained.files(config, tokenizer) | label_map,
-        identity={"labels": list(tag_set.names)},
+        files=pretrained.files(config, tokenizer) | label_map | reading.files(),
+        identity={"labels": list(tag_set.names), "reading": reading.chosen()},
     )
 
 

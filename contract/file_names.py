@@ -13,6 +13,7 @@ TEST_TAGS = "test_tags"  # and the ending of its format
 RUN = "run.json"
 GRID = "grid.json"
 LABEL_MAP = "label_map.json"
+HEAD = "head.json"  # how a head reads the network, where not as the original's
 REPORT_JSON = "report.json"
 REPORT_PAGE = "report.html"
 MODEL_CARD = "README.md"

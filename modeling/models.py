@@ -52,8 +52,12 @@ class BertModel(keras_configs.Configured, keras.Model):
     def build(self, input_shape=None):
         """Creates every variable; input shapes do not matter."""
         self.network.build((None, None))
-        for head in self.layers[1:]:  # what a subclass has beside the encoder
-            head.build((None, None, self.config.hidden_size))
+        for part in self.layers[1:]:  # what a subclass has beside the encoder
+            part.build((None, None, self.width_before(part)))
+
+    def width_before(self, part):
+        """The width of what a part beside the encoder reads."""
+        return self.config.hidden_size
 
     def build_from_config(self, config):
         """Creates every variable, whatever shapes the saved model was built with."""
@@ -101,7 +105,6 @@ class BertClassifier(feature_heads.ReadsLayers, BertModel):
         *(*BertModel.arguments, "num_classes", "sequences"),
         *("predicts_tokens", "reading"),
     )
-    reads_texts = True
 
     def __init__(
         self,
@@ -122,21 +125,32 @@ class BertClassifier(feature_heads.ReadsLayers, BertModel):
         if predicts_tokens:
             self.masked_lm = token_heads.of_network(config, name="masked_lm")
 
-    def pool(self, features, seed=None):
-        """What the head reads: [B, D], or [B, G, D] where sequences are compared."""
-        rows = sequences.rows(features)
-        vectors = self._states(rows, seed)[:, 0, 0]
+    @property
+    def reads_texts(self):
+        """Whether the head reads one vector a text, and no others."""
+        return self.reading.pools_states
+
+    @property
+    def reads_pooler(self):
+        """Whether the outputs depend on the pooler."""
+        return self.reading.is_plain
+
+    def pool(self, features, seed=None, outputs=None):
+        """What the head reads: [B, W], or [B, G, W] where sequences are compared.
+
+        `outputs` are the network's, where it has been called already.
+        """
+        vectors = self.text_vectors(sequences.rows(features), seed, outputs)
         return sequences.joined(vectors, features, self.sequences)
 
     def call(self, features, training=False, seed=None):
-        seed, found = self.dropout_seed(training, seed), {}
+        seed, told = self.dropout_seed(training, seed), None
+        found = self.penalties(seed)
         if self.predicts_tokens and seed is not None:
             told = token_heads.predict(self, sequences.rows(features), seed)
-            pooled = sequences.joined(told["pooled_output"], features, self.sequences)
             each = sequences.by_example(told["next_token_losses"], features)
-            found = {"next_token_losses": each}
-        else:
-            pooled = self.pool(features, seed)
+            found["next_token_losses"] = each
+        pooled = self.pool(features, seed, told)
         is_choice = self.sequences == "compared"
         logits = self.classifier(pooled, seed=seed, is_shared=is_choice)
         return {"logits": logits[..., 0] if is_choice else logits, **found}
@@ -159,8 +173,8 @@ class BertTagger(feature_heads.ReadsLayers, BertModel):
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
-        vectors = self._states(features, seed)[:, :, 0]
-        return {"logits": self.tagger(vectors, seed=seed)}
+        logits = self.tagger(self.vectors(features, seed), seed=seed)
+        return {"logits": logits, **self.penalties(seed)}
 
 
 class BertSpanPredictor(BertModel):

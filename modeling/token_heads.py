@@ -124,6 +124,8 @@ def with_next_tokens(objective, weight):
 
     Features: input_mask [B, S], or [B, G, S]. Outputs: next_token_losses [..., S - 1].
     """
+    if not weight:
+        return objective
 
     def count(features):
         return ops.cast(ops.size(features["input_mask"][..., 0]), "float32")

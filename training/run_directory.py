@@ -24,7 +24,9 @@ _OWN_PATTERNS = (
     file_names.TEST_PREDICTIONS,
     f"*{file_names.TF_RECORD_ENDING}",
     file_names.LABEL_MAP,
-    file_names.ADDED_TOKENS,  # a later run may have none
+    # Of these a later run may have none.
+    file_names.HEAD,
+    file_names.ADDED_TOKENS,
     file_names.SQUAD_PREDICTIONS,
     file_names.SQUAD_NBEST,
     file_names.SQUAD_NULL_ODDS,

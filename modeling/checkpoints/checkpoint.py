@@ -204,6 +204,7 @@ def assign(model, file: WeightsFile) -> LoadReport:
             used.add(key)
         # The head of another task has other labels, so it is not this one.
         is_head = name.google in ("output_weights", "output_bias")
+        is_head = is_head or name.path.startswith(names.FEATURES)
         if key not in file.shapes or (is_head and file.shapes[key] != shape):
             missing.append(name.google)
             continue

@@ -18,7 +18,7 @@ from contract import atomic_files, file_names
 from modeling import pretrainers, token_heads
 from modeling.checkpoints import checkpoint, comparison, pretrained
 from modeling.checkpoints.formats import google, hugging_face, keras_files, names
-from modeling.configs import gpt_config
+from modeling.configs import gpt_config, readings
 
 FORMATS = ("google", "hugging_face", "keras")
 # The weights, by the name that releases give them.
@@ -41,6 +41,7 @@ OWN_FILES = (  # and of what lies beside them; these may be overwritten
     file_names.TOKENIZER_CONFIG,
     file_names.ADDED_TOKENS,
     file_names.LABEL_MAP,
+    file_names.HEAD,
     *WRITTEN,
 )
 # Variables that only one head has, and their head; of CLASS_HEADS they have C rows.
@@ -93,8 +94,9 @@ def read(path, config, head="auto", **settings):
     """Reads a checkpoint with its head into a Converted.
 
     `path` is as in checkpoint.find; "auto" finds the head from the names in the file.
-    `settings` are further arguments of that model. The pooler and one of the two heads
-    for pretraining may be missing.
+    `settings` are further arguments of that model; how it reads the network, the file
+    beside the weights says. The pooler and one of the two heads for pretraining may be
+    missing.
 
     Raises:
         ValueError: it cannot be read, is of another config, or lacks a part; it has
@@ -108,6 +110,8 @@ def read(path, config, head="auto", **settings):
             f"{config.num_hidden_layers}; give the config file of this checkpoint"
         )
     head, num_classes = find_head(file, config, head)
+    if head in pretrainers.CLASS_HEADS:
+        settings = {"reading": readings.of_weights(file.source), **settings}
     model = pretrainers.build(head, num_classes, config, **settings)
     report = checkpoint.assign(model, file)
     rows = [name for name, _ in names.named_variables(model)]
@@ -275,6 +279,8 @@ def write_directory(directory, model, target, *, tokenizer=None, files=None, **k
         if tokenizer:
             raw = hugging_face.tokenizer_config(config, tokenizer)
             texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"
+    if model.num_classes:
+        texts |= model.reading.files()
     for name, text in {**texts, **(files or {})}.items():
         atomic_files.write_text(os.path.join(directory, name), text)
 

@@ -172,7 +172,7 @@ def _download(hub_id, name):
     files = [
         *CONFIG_FILES[:2],
         *(file_names.VOCAB, file_names.TOKENIZER_CONFIG),
-        *(file_names.ADDED_TOKENS, file_names.SPECIAL_TOKENS),
+        *(file_names.ADDED_TOKENS, file_names.SPECIAL_TOKENS, file_names.HEAD),
         *(file_names.TOKENIZER, file_names.VOCAB_JSON, file_names.MERGES_TXT),
         *(hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE, hugging_face.SHARDS),
     ]

@@ -17,6 +17,7 @@ def token_weights(model: models.BertModel, features, training=False):
     table = model.network.embeddings.word_embeddings.value
     ids = features["input_ids"]
     with tf.GradientTape() as tape:
+        tape.watch(table)  # that of a frozen network as well
         logits = model(features, training=training)["logits"]
         highest = tf.reduce_sum(tf.reduce_max(logits, axis=-1))
     # One row for each place in the texts: one gather reads them. GPT's positions are

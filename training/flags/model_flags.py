@@ -1,5 +1,6 @@
 """Flags of the network and its vocabulary, for every script that runs one."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -151,6 +152,11 @@ def files(
     allows = FLAGS.allow_missing_weights if "allow_missing_weights" in FLAGS else None
     words = FLAGS.gpt_tokenizer
     return ModelFiles(config_file, vocab_file, checkpoint, lower, allows, words)
+
+
+def weights_loader(load: Callable[..., Any]) -> Callable[..., Any]:
+    """`load`, which is pretrained.load_weights, as --allow_missing_weights says."""
+    return functools.partial(load, allows_missing=FLAGS.allow_missing_weights)
 
 
 def files_found(found: Any, do_lower_case: bool | None = None) -> ModelFiles:

@@ -12,6 +12,7 @@ from training.flags import (
     command_line,
     device_flags,
     device_setup,
+    feature_flags,
     fine_tuning_flags,
     model_flags,
     training_flags,
@@ -204,6 +205,14 @@ def trained_weights(files: model_flags.ModelFiles) -> str:
             directory = seeds.directory_of(several[0], directory)
     has_own = checkpoints.all_checkpoints(directory)
     return directory if has_own else files.init_checkpoint
+
+
+def reading(
+    of_run: Callable[..., Any], files: model_flags.ModelFiles, num_texts: int = 1
+) -> Any:
+    """How the run reads the network, as modeling's readings.of_run finds it."""
+    given, trains = feature_flags.given(), FLAGS.do_train
+    return of_run(given, trained_weights(files), trains=trains, num_texts=num_texts)
 
 
 def wanted_splits() -> list[str]:

@@ -14,9 +14,10 @@ def is_decayed(path):
     """Whether weight decay applies to the variable at `path`: no layer norm, no bias.
 
     The original searches the name for "LayerNorm", "layer_norm" and "bias"; every such
-    variable ends in one of these three words here.
+    variable ends in one of these three words here. The weights of a mix of layers have
+    a penalty of their own.
     """
-    return path.rsplit("/", 1)[-1] not in {"bias", "gamma", "beta"}
+    return path.rsplit("/", 1)[-1] not in {"bias", "gamma", "beta", "weights"}
 
 
 class Numbers(NamedTuple):

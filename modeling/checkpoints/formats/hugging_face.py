@@ -257,12 +257,17 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
 
 
 def described(model, left_out=()):
-    """The config of a model; its key `architectures` names the parts not `left_out`."""
+    """The config of a model; its key `architectures` names the parts not `left_out`.
+
+    Of one whose head reads other layers, or by an LSTM, it names the network alone.
+    """
     extra = {k: v for k, v in model.config.extra.items() if k not in _OF_THE_FILE}
     rows = [name for name, _ in names.named_variables(model)]
     parts = {name.path.split("/")[0] for name in rows if name.google not in left_out}
     heads, kind = tuple(sorted(parts - {model.config.network})), model.config.kind
     known = _ARCHITECTURES[kind]
+    if model.num_classes and not model.reading.is_plain:
+        heads = ()
     extra["architectures"] = [known.get(heads, known[()])]
     if kind == "BERT" and model.config.is_left_to_right and heads == ("masked_lm",):
         extra["architectures"] = [_LEFT_TO_RIGHT_BERT]

@@ -17,7 +17,7 @@ import numpy as np
 
 from modeling import pretrainers
 from modeling.checkpoints.formats import names
-from modeling.configs import config_files, keras_configs
+from modeling.configs import config_files, keras_configs, readings
 
 MODEL_FILE = "model.keras"
 WEIGHTS_FILE = "model.weights.h5"
@@ -104,7 +104,9 @@ def load(path, config=None):
             f"num_hidden_layers={config.num_hidden_layers}; give the config file of "
             "this checkpoint"
         )
-    model = pretrainers.build(head, num_classes, config)
+    has_classes = head in pretrainers.CLASS_HEADS
+    settings = {"reading": readings.of_weights(path)} if has_classes else {}
+    model = pretrainers.build(head, num_classes, config, **settings)
     _read(path, lambda: model.load_weights(path))
     return model
 

@@ -176,8 +176,25 @@ _GPT_END = _gpt_norm("gpt/final_norm", "ln_f", "ln_f")  # of GPT-2
 
 _POOLER = _dense("bert/pooler", "bert/pooler/dense", "bert.pooler.dense")
 
+# What lies between a network and the output layer of a task (feature_heads.py).
+FEATURES = ("layer_mix/", "bilstm/")
+_MOST_LSTMS = 8  # layers; flags allow no more
+_FEATURES = (
+    # bilm-tf's are {name}_ELMo_W and {name}_ELMo_gamma, for a task may have several.
+    Name("layer_mix/weights", "layer_mix/ELMo_W", "layer_mix.weights"),
+    Name("layer_mix/gamma", "layer_mix/ELMo_gamma", "layer_mix.gamma"),
+    *(
+        Name(path, path, path.replace("/", "."))
+        for j in range(_MOST_LSTMS)
+        for direction in ("forward", "backward")
+        for end in ("kernel", "bias")
+        for path in [f"bilstm/{direction}_{j}/{end}"]
+    ),
+)
+
 # The output layers of the heads, by the path under which a model holds them.
 _HEADS = (
+    *_FEATURES,
     *_dense(
         "masked_lm/transform",
         "cls/predictions/transform/dense",

@@ -1,11 +1,12 @@
 """Flags of run_classifier.py alone: its rows, a teacher, and what it writes."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from absl import flags
 
-from training.flags import command_line
+from training.flags import command_line, feature_flags
 
 FLAGS = flags.FLAGS
 # Splits of a table, and what TensorFlow Datasets usually calls them.
@@ -18,6 +19,7 @@ def define() -> None:
     _define_language_model()
     _define_teacher()
     _define_output()
+    feature_flags.define()
 
 
 @command_line.heading("Data")
@@ -183,6 +185,11 @@ def check_network(config: Any, config_file: str, takes_text: bool) -> None:
             "--export_format=litert keeps the tokenizer beside the network, and GPT's "
             "is no TensorFlow operation; leave it out: a SavedModel takes ids"
         )
+    if FLAGS.lm_loss_weight and FLAGS.freeze_encoder:
+        raise ValueError(
+            f"--lm_loss_weight={FLAGS.lm_loss_weight} trains the network, and "
+            "--freeze_encoder does not; leave one of them out"
+        )
     if FLAGS.lm_loss_weight and not config.is_left_to_right:
         raise ValueError(
             f"--lm_loss_weight={FLAGS.lm_loss_weight} predicts each token from those "
@@ -208,6 +215,13 @@ def _check_teacher() -> None:
             f"--teacher={FLAGS.teacher} is the --output_dir of the student; name "
             "another directory for one of them"
         )
+
+
+def records_writer(write: Callable[..., None], data: Any) -> Callable[[str], None]:
+    """What writes the features of rows to a directory, unless a flag says not to."""
+    if not FLAGS.write_tf_records:
+        return lambda directory: None
+    return lambda directory: write(directory, data, FLAGS.max_seq_length)
 
 
 def identity() -> dict[str, Any]:

@@ -5,15 +5,20 @@ from typing import Any
 
 from absl import flags
 
-from training.flags import command_line
+from training.flags import command_line, feature_flags
 
 FLAGS = flags.FLAGS
 SPLITS = ("train", "dev", "test")
 
 
-@command_line.heading("Data")
 def define() -> None:
-    """Where tagged words come from, and how sentences are cut."""
+    """Where tagged words come from, and what reads them."""
+    _define_words()
+    feature_flags.define()
+
+
+@command_line.heading("Data")
+def _define_words() -> None:
     string, integer, boolean = (
         flags.DEFINE_string,
         flags.DEFINE_integer,

@@ -1,0 +1,73 @@
+"""Flags of how a task reads the network: its layers, trained or not, by which head."""
+
+from typing import Any
+
+from absl import flags
+
+from training.flags import command_line
+
+FLAGS = flags.FLAGS
+NAMES = (
+    *("freeze_encoder", "layer_mix", "layer_mix_norm", "layer_mix_l2"),
+    *("feature_dropout", "head", "bilstm_layers", "bilstm_units"),
+)
+
+
+@command_line.heading("Vectors")
+def define() -> None:
+    """Which layers a head reads, and what it is; the defaults are the original's."""
+    flags.DEFINE_bool(
+        "freeze_encoder",
+        False,
+        "Train the head alone: the network is a fixed source of features, without "
+        "dropout.",
+    )
+    flags.DEFINE_enum(
+        "layer_mix",
+        "last",
+        [
+            *("embedding", "second_to_last", "last", "sum_last_4", "concat_last_4"),
+            *("sum_all", "learned", "learned_last_4", "top"),
+        ],
+        "What the head reads of the layers: one; several, summed or end to end, as in "
+        "Table 7 of BERT's paper; a sum with learned weights and a factor, of all "
+        "layers and the embeddings' output or of the last four; or top: the last one, "
+        "times a learned factor. ELMo's paper has learned.",
+    )
+    flags.DEFINE_bool(
+        "layer_mix_norm",
+        False,
+        "Normalize each layer over the tokens of a batch before it is weighted.",
+    )
+    command_line.define_float(
+        "layer_mix_l2",
+        0.0,
+        "Times the sum of the squared weights of layers, as a part of the loss: large "
+        "values keep the mix near the mean. ELMo's paper has 0.001 to 1.",
+        lower_bound=0,
+    )
+    command_line.define_float(
+        "feature_dropout",
+        0.0,
+        "Rate of dropout on what the head reads, and between its LSTM layers.",
+        lower_bound=0,
+        upper_bound=0.99,
+    )
+    flags.DEFINE_enum(
+        "head",
+        "linear",
+        ["linear", "bilstm"],
+        "linear: one layer, as the original. bilstm: LSTMs of both directions before "
+        "it; of a text it reads the largest values over its tokens.",
+    )
+    flags.DEFINE_integer(
+        "bilstm_layers", 2, "LSTM layers of each direction.", 1, upper_bound=8
+    )
+    flags.DEFINE_integer(
+        "bilstm_units", 768, "Units of an LSTM of one direction.", lower_bound=1
+    )
+
+
+def given() -> dict[str, Any]:
+    """{flag: value} of those on the command line."""
+    return {name: FLAGS[name].value for name in NAMES if FLAGS[name].present}
