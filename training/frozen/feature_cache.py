@@ -97,10 +97,10 @@ class FeatureCache:
         """Those that are held, or lie in a file; else they are computed."""
         if network.digest != self._held_of:  # a seed may be that of the network, too
             self._held, self._held_of = {}, network.digest
-        name = f"{split}-{network.key(splits[split])}"
-        if name not in self._held:
+        key = network.key(splits[split])
+        if key not in self._held:
             places = network.places(splits[split])
-            path = os.path.join(self._directory, f"{name}.npy")
+            path = os.path.join(self._directory, f"{key}.npy")
             values = self._read(network, path, places.total)
             if values is None:
                 values = self._computed(network, splits, split, path)
@@ -111,8 +111,8 @@ class FeatureCache:
                 f"{values.nbytes / 1e9:.2f} GB in {where}",
                 flush=True,
             )
-            self._held[name] = layer_states.States(values, places)
-        return self._held[name]
+            self._held[key] = layer_states.States(values, places)
+        return self._held[key]
 
     def _read(
         self, network: frozen_examples.FrozenNetwork, path: str, num_rows: int
