@@ -75,6 +75,11 @@ class FeatureCache:
         self, task: fine_tuning.Task, model: Any, settings: fine_tuning.Settings
     ) -> fine_tuning.Task:
         """The task, whose examples have the states of the model if it is frozen."""
+        if model.network.trainable and self._stays:
+            raise errors.InputError(
+                f"--feature_cache_dir={self._directory} keeps what a frozen network "
+                "says, and this one is trained; add --freeze_encoder, or leave it out"
+            )
         if self._kind == "none" or model.network.trainable:
             return task
         network = frozen_examples.FrozenNetwork(model, settings)
