@@ -98,7 +98,7 @@ def remove(path: str) -> None:
         tf.io.gfile.remove(path)
 
 
-def unwritable(path: str, error: tf.errors.OpError) -> OSError:
+def unwritable(path: str, error: Exception) -> OSError:
     """What to raise where a file cannot be written."""
     return OSError(
         f"{path}: cannot be written ({reason(error)}); make room there, or name "

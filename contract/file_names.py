@@ -18,6 +18,7 @@ REPORT_JSON = "report.json"
 REPORT_PAGE = "report.html"
 MODEL_CARD = "README.md"
 EXPLANATIONS = "explanations.jsonl"
+FEATURE_CACHE = "feature_cache"  # a directory, of what a frozen network says
 
 # Beside the weights of a pretrained model: Google's name of its config and ours.
 BERT_CONFIG = "bert_config.json"

@@ -4,6 +4,8 @@ ELMo's use of a language model (Peters et al., 2018), and BERT as a fixed source
 features (BERT section 5.3), for any network.
 """
 
+import dataclasses
+
 import keras
 from keras import ops
 
@@ -138,6 +140,18 @@ class ReadsLayers:
         """
         states = self._states(sequences.rows(features), None)
         return sequences.by_example(states, features)
+
+    def states_identity(self):
+        """What else `layer_states` depend on than features and the network's weights.
+
+        A value as JSON has it; it differs where they may.
+        """
+        return {
+            "config": dataclasses.asdict(self.config),
+            "layer_mix": self.reading.layer_mix,
+            "reads_texts": self.reads_texts,
+            "dtype": self.dtype_policy.name,
+        }
 
     def vectors(self, features, seed=None, outputs=None):
         """What is made of the layer states of sequences: float32 [B, S, W], or S = 1.

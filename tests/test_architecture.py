@@ -106,6 +106,7 @@ ARROWS = {
         "training.optimization",
         "training.results",
     },
+    "training.frozen": {"training", "training.distribution"},
     "training.pretraining": {
         "training",
         "training.distribution",
@@ -115,6 +116,7 @@ ARROWS = {
     "training.flags": {
         "training",
         "training.distribution",
+        "training.frozen",
         "training.optimization",
     },
 }

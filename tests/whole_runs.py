@@ -11,6 +11,7 @@ SCRIPTS = {
     "classification": "run_classifier",
     "questions": "run_squad",
     "tagging": "run_tagger",
+    "frozen": "run_tagger",
     "pretraining": "run_pretraining",
     "masking": "run_pretraining",
     "left_to_right": "run_pretraining",
@@ -61,6 +62,7 @@ def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
     files = {
         "classification": ("train.tsv", "dev.tsv", "test.tsv"),
         "tagging": ("train.conll", "dev.conll", "test.conll"),
+        "frozen": ("train.conll", "dev.conll", "test.conll"),
         "questions": ("train.json", "dev.json", "dev.json"),
     }.get(name)
     if name in ("left_to_right", "streams"):
@@ -79,8 +81,10 @@ def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
         return found + ["--do_eval"] * evaluates
     found = [f"--pretrained={directory}/{model}", "--do_train"]
     found += [f"--train_batch_size={BATCH_SIZE}", "--learning_rate=2e-3"]
+    if name == "frozen":
+        found += ["--freeze_encoder", "--layer_mix=learned", "--feature_cache=disk"]
     if files:
-        rows = {"classification": 48, "tagging": 48, "questions": 40}[name]
+        rows = {"questions": 40}.get(name, 48)
         found.append(f"--num_train_epochs={(steps + 0.5) * BATCH_SIZE / rows}")
         found.append(f"--train_file={directory}/{files[0]}")
         if name == "questions":

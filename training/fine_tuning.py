@@ -101,6 +101,7 @@ class Settings:
         group_by_length: whether a training batch has texts of similar length.
         pad_to: length of every batch in tokens, or None for its longest text.
         default_flags: {flag: value} where nothing is given, for the report.
+        feature_cache: a frozen.feature_cache.FeatureCache, or None.
     """
 
     run: run.Settings
@@ -115,6 +116,7 @@ class Settings:
     predict_batch_size: int = 8
     reports: bool = False
     default_flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    feature_cache: Any = None
 
 
 def run_task(task: Task, settings: Settings) -> None:
@@ -153,9 +155,11 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
     if its_own.writes:
         with errors.of_writing():
             task.write_records(its_own.output_dir)
-    score = _scorer(task, settings, model)
+    cache = settings.feature_cache
+    cached = cache.wrapped(task, model, settings) if cache else task
+    score = _scorer(cached, settings, model)
     if its_own.trains:
-        step = _train(task, settings, model, origin, score)
+        step = _train(cached, settings, model, origin, score)
     results: dict[str, Any] = {}
     scores: Mapping[str, Any] = {}
     rows = None

@@ -21,6 +21,7 @@ from training.results import hparams
 _NO_MATTER = (
     *("grid", "seeds", "seed", "output_dir", "overwrite_output_dir", "test_file"),
     *("do_predict", "do_export", "profile_steps", "write_tf_records"),
+    *("feature_cache", "feature_cache_dir"),
 )
 
 

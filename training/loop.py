@@ -94,6 +94,12 @@ class Loop:
             return False
         return state.get("evaluated_step") != step
 
+    def breaking_off(self) -> Any:
+        """Within it a signal raises errors.Stopped at once, where one may."""
+        if self.interruption and self.raises:
+            return self.interruption.raised()
+        return contextlib.nullcontext()
+
     def train(self, batches: Any, step: int, state: dict[str, Any]) -> dict[str, Any]:
         """Trains from `step` to the end of the plan, saving and evaluating on the way.
 
@@ -180,11 +186,8 @@ class Loop:
     def _evaluated(self, step: int, state: dict[str, Any]) -> dict[str, Any]:
         """The state after an evaluation: which step is best, and for how long."""
         assert self.evaluate is not None
-        breaks_off: Any = contextlib.nullcontext()
-        if self.interruption and self.raises:
-            breaks_off = self.interruption.raised()
         try:
-            with breaks_off:
+            with self.breaking_off():
                 scores = self.evaluate()
         except errors.Stopped:
             self._stop(step, state)

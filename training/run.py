@@ -235,8 +235,9 @@ def _do_the_rest(
         contextlib.closing(traced),
         watch,
     ):
+        with all_steps.breaking_off():  # what they are made of may take long
+            batches = devices.distributed(strategy, training.batches_from(step))
         reporter.begin()
-        batches = devices.distributed(strategy, training.batches_from(step))
         state = all_steps.train(batches, step, state)
         # All processes decide alike, whichever has been signalled since the last step.
         if number := devices.gathered(strategy, watch.number or 0).max():

@@ -35,7 +35,10 @@ _OWN_PATTERNS = (
     file_names.REPORT_PAGE,
     file_names.EXPLANATIONS,
 )
-_OWN_DIRECTORIES = ("train", "eval", "export", "export_litert")
+_OWN_DIRECTORIES = (
+    *("train", "eval", "export", "export_litert"),
+    file_names.FEATURE_CACHE,
+)
 
 
 def resumes(directory: str, identity: Mapping[str, Any], *, overwrite: bool) -> bool:

@@ -117,6 +117,15 @@ class Examples:
     def __len__(self) -> int:
         return len(self.packed)
 
+    @property
+    def sequence_lengths(self) -> np.ndarray:
+        """int64 [N, G], tokens of each sequence."""
+        return self.packed.sequence_lengths.reshape(-1, self.packed.num_sequences)
+
+    def input_digest(self) -> str:
+        """Differs where what the network reads does, whatever the targets."""
+        return packing.digest(self.packed, self.packed.first_lengths)
+
     def training_order(self, **settings: Any) -> np.ndarray:
         """As `training_order`."""
         return training_order(self.packed.lengths, **settings)

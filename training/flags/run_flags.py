@@ -17,6 +17,7 @@ from training.flags import (
     model_flags,
     training_flags,
 )
+from training.frozen import feature_cache
 from training.optimization import adagrad, gpt_adam, lamb, schedule
 from training.optimization import optimizer as optimizer_lib
 
@@ -208,6 +209,9 @@ def fine_tuning_settings(
         predict_batch_size=FLAGS.predict_batch_size,
         reports=FLAGS.write_report,
         default_flags=command_line.defaults(),
+        feature_cache=feature_cache.FeatureCache(
+            *feature_flags.cache(), FLAGS.output_dir
+        ),
     )
 
 
@@ -245,4 +249,5 @@ def fine_tune(prepare: Callable[[], tuple[fine_tuning.Task, Any]]) -> None:
     with errors.explained():
         with errors.of_input():
             task, settings = prepare()
-        fine_tuning.run_task(task, settings)
+        with settings.feature_cache:
+            fine_tuning.run_task(task, settings)

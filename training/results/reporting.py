@@ -36,6 +36,7 @@ class Reporter:
 
     def begin(self):
         """Shows that training begins; what comes first may take long."""
+        self._last_scalars = time.monotonic()
         self._progress(self._start_step, self._total)
 
     def write(self, kind, step, scalars):

@@ -1,0 +1,68 @@
+"""Runs on a frozen network that runs once for each row, from end to end."""
+
+import numpy as np
+import pytest
+
+from tests import resumed_runs, tiny, tiny_tags, whole_runs
+
+STEPS = whole_runs.STEPS
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data")
+    tiny.write_model(path / "model", num_hidden_layers=1, hidden_act="relu")
+    return tiny_tags.write_splits(path)
+
+
+@pytest.fixture(scope="module")
+def run(data):
+    """A function that runs a tagger on a frozen network; returns what it prints."""
+
+    def run(path, *flags):
+        common = whole_runs.arguments("frozen", data)
+        done = tiny.run_script("run_tagger", *common, f"--output_dir={path}", *flags)
+        assert done.code == 0, done.err
+        return done.out
+
+    return run
+
+
+def test_cache_changes_no_result(run, tmp_path):
+    """One of two seeds is the run without it."""
+    place = tmp_path / "cache"
+    flags = f"--feature_cache_dir={place}", "--feature_cache=auto"
+    said = run(tmp_path / "cached", "--seeds=3,4", *flags)
+    assert len(list(place.iterdir())) == 3 == said.count("features: ")  # not 6
+    assert "features: " not in run(tmp_path / "not", "--feature_cache=none", "--seed=3")
+    one, other, expected = (
+        whole_runs.variables(tmp_path / name)
+        for name in ("cached/seed-3", "cached/seed-4", "not")
+    )
+    # Batches are composed otherwise where the states are computed.
+    assert whole_runs.largest_difference(one, expected) < 1e-5
+    assert whole_runs.largest_difference(other, expected) > 1e-2
+    assert np.abs(expected["layer_mix/ELMo_W"]).max() > 1e-3
+    scores = tiny.eval_results(tmp_path / "not")
+    assert tiny.eval_results(tmp_path / "cached/seed-3") == pytest.approx(scores)
+
+
+@pytest.mark.slow
+def test_resumed_run_ends_as_the_whole_one(run, tmp_path):
+    """From files once, from memory later; both go with the run."""
+    whole = tmp_path / "whole"
+    run(whole, f"--save_checkpoints_steps={STEPS // 2}")
+    resumed_runs.assert_ends_as(
+        *(whole, tmp_path / "resumed", STEPS // 2, ["eval_results.txt"]),
+        "--feature_cache=memory",
+    )
+    assert not list(tmp_path.rglob("feature_cache"))
+
+
+def test_directory_without_a_frozen_network_is_refused(data, tmp_path):
+    done = tiny.run_script(
+        *("run_tagger", *whole_runs.arguments("tagging", data)),
+        *(f"--output_dir={tmp_path}/out", f"--feature_cache_dir={tmp_path}/cache"),
+    )
+    assert done.code == 2
+    assert "this one is trained; add --freeze_encoder, or leave it out" in done.err
