@@ -175,11 +175,6 @@ def weights_loader(load: Callable[..., Any]) -> Callable[..., Any]:
     return functools.partial(load, allows_missing=FLAGS.allow_missing_weights)
 
 
-def weights_loader(load: Callable[..., Any]) -> Callable[..., Any]:
-    """`load`, which is pretrained.load_weights, as --allow_missing_weights says."""
-    return functools.partial(load, allows_missing=FLAGS.allow_missing_weights)
-
-
 def files_found(found: Any, do_lower_case: bool | None = None) -> ModelFiles:
     """The files of a directory, as `locate` returns them; by default lower-cases."""
     said = (do_lower_case, found.do_lower_case, True)
