@@ -131,6 +131,7 @@ class ElmoNetwork(keras_configs.Configured, keras.layers.Layer):
                 lstm.States(*(x[j] for x in states)),
                 cell_clip=config.cell_clip,
                 projection_clip=config.proj_clip,
+                trains=seed is not None,
             )
             if config.use_skip_connections and j > 0:
                 outputs = tuple(a + b for a, b in zip(outputs, pair, strict=True))
