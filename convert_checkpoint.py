@@ -110,6 +110,11 @@ def read_config(files):
 
 
 def read_tokenizer(files, config):
+    if config.network == "elmo" and (files.vocab_file or config.reads_characters):
+        found = model_flags.files_found(files)._replace(split_words=FLAGS.split_words)
+        tokenizer = vocabulary_checks.open_elmo(found, config.to_dict())
+        pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
+        return tokenizer
     if not files.vocab_file:
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
@@ -167,6 +172,13 @@ def prepare():
 
 def grow(model, tokenizer):
     """Model and tokenizer with the tokens and rows that flags ask for."""
+    if model.config.network == "elmo":
+        if FLAGS.add_tokens or FLAGS.resize_embeddings:
+            raise ValueError(
+                "--add_tokens and --resize_embeddings: an ELMo reads characters, or "
+                "the words that it was trained on; leave them out"
+            )
+        return model, tokenizer
     if FLAGS.add_tokens:
         if not tokenizer:
             raise ValueError("--add_tokens needs a vocabulary; give --vocab_file")

@@ -18,7 +18,7 @@ CONFIG_FILES = (
 )
 # Of ELMo, whose releases put sizes and dates into their names.
 OPTIONS_PATTERN = f"*{file_names.ELMO_OPTIONS}"
-_WORDS_PATTERN = "vocab*.txt"
+_WORDS_PATTERN = "vocab-*.txt"
 SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128 rows
 
 

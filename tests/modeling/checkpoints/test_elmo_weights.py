@@ -14,10 +14,9 @@ from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, pretrained
 from modeling.checkpoints.formats import elmo_weights, google, names
 from modeling.configs import config_files
+from modeling.operations import lstm
+from tests.elmo_files import OPTIONS, WEIGHTS, stored, write, write_training
 from tests.modeling.random_weights import assert_equal, random_model, values
-
-GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
-OPTIONS, WEIGHTS = GOLDEN / "skip_options.json", GOLDEN / "skip_weights.hdf5"
 
 
 @pytest.fixture(scope="module")
@@ -31,41 +30,6 @@ def released(tmp_path):
     shutil.copyfile(OPTIONS, tmp_path / "elmo_1x24_options.json")
     shutil.copyfile(WEIGHTS, tmp_path / "elmo_1x24_weights.hdf5")
     return tmp_path
-
-
-def stored(path):
-    """{name: array} of an HDF5 file."""
-    found = {}
-    with h5py.File(path) as file:
-        file.visititems(
-            lambda key, item: (
-                found.update({key: item[...]})
-                if isinstance(item, h5py.Dataset)
-                else None
-            )
-        )
-    return found
-
-
-def write(path, arrays):
-    with h5py.File(path, "w") as file:
-        for key, value in arrays.items():
-            file[key] = value
-
-
-def trained(directory, arrays):
-    """The checkpoint that the original's training would have written."""
-    told = json.loads((GOLDEN / "checkpoint_names.json").read_text())
-    tensors = {name: arrays[key] for name, key in told.items() if key in arrays}
-    rest = np.arange(12, dtype=np.float32).reshape(3, 4)
-    tensors |= {"lm/softmax/W": rest, "lm/softmax/b": rest[:, 0]}
-    tensors |= {f"{name}/Adagrad": value**2 + 1 for name, value in tensors.items()}
-    tensors |= {"global_step": np.float32(7), "train_perplexity": np.float32(0)}
-    google.write(directory / "model.ckpt-7", tensors)
-    (directory / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-7"\n')
-    options = json.loads(OPTIONS.read_text())
-    options["char_cnn"]["n_characters"] = 261
-    (directory / "options.json").write_text(json.dumps(options))
 
 
 def test_release_is_found_by_its_directory(released, config):
@@ -100,7 +64,7 @@ def test_several_files_are_not_guessed_among(released):
 
 
 def test_training_checkpoint_holds_the_same_network(tmp_path, config):
-    trained(tmp_path, stored(WEIGHTS))
+    write_training(tmp_path)
     found = pretrained.locate(tmp_path)
     assert found.checkpoint.endswith("model.ckpt-7")
     said = pretrained.read_config(found.config_file)
@@ -161,7 +125,7 @@ def test_round_trip_through_all_formats_is_exact(tmp_path, config):
         assert (read.format, read.head) == (target, "none")
         assert read.report.missing == read.report.unused == ()
         assert_equal(values(read.model), wanted)
-    assert conversion.compare(model, read.model) == 0
+        model = read.model
     assert (tmp_path / "0" / "model.ckpt.index").exists()
 
 
@@ -286,19 +250,29 @@ def test_published_fixture_gives_its_recorded_vectors(shared_file):
     model = pretrainers.build("none", None, pretrained.read_config(found.config_file))
     checkpoint.load(model, found.checkpoint)
     lists = json.loads((directory / "lm_embeddings_sentences.json").read_text())
-    call = tf.function(model.network, reduce_retracing=True)
-    states = model.network.zero_states(3)
+    states = zeros = model.network.zero_states(3)
+
+    @tf.function(
+        input_signature=[
+            *[tf.TensorSpec([3, None, 50], tf.int32)],
+            *[tf.TensorSpec([3, None], tf.int32)] * 2,
+            lstm.States(*(tf.TensorSpec(x.shape, x.dtype) for x in states)),
+        ]
+    )
+    def call(ids, mask, segments, states):
+        outputs = model.network(ids, mask, segments, states=states)
+        return outputs["sequence_output"], outputs["states"]
+
     for number in range(10):
         sentences = [texts[number].split() for texts in lists]
         ids = word_ids(sentences)
         mask = (ids[..., 0] > 0).astype(np.int32)
-        outputs = call(*map(tf.constant, (ids, mask, 0 * mask)), states=states)
-        states = outputs["states"]
+        vectors, states = call(ids, mask, 0 * mask, states)
         for k, words in enumerate(sentences):
             with h5py.File(directory / f"lm_embeddings_{k}.hdf5") as file:
                 expected = np.concatenate(file[str(number)][...], axis=-1)
-            ours = np.asarray(outputs["layer_outputs"][-1])[k, 1 : len(words) + 1]
+            ours = vectors[k, 1 : len(words) + 1]
             np.testing.assert_allclose(ours, expected, atol=1e-6, rtol=0)
     # Without the states of the batches before, the last is another.
-    fresh = model.network(ids, mask, 0 * mask)["layer_outputs"][-1]
-    assert np.abs(np.asarray(fresh)[k, 1 : len(words) + 1] - expected).max() > 1e-3
+    fresh = call(ids, mask, 0 * mask, zeros)[0][k, 1 : len(words) + 1]
+    assert np.abs(fresh - expected).max() > 1e-3

@@ -1,0 +1,50 @@
+"""Files of an ELMo's weights, and what the original's training leaves."""
+
+import json
+import pathlib
+
+import h5py
+import numpy as np
+
+from modeling.checkpoints.formats import google
+
+GOLDEN = pathlib.Path(__file__).parent / "golden" / "elmo"
+OPTIONS, WEIGHTS = GOLDEN / "skip_options.json", GOLDEN / "skip_weights.hdf5"
+
+
+def stored(path):
+    """{name: array} of an HDF5 file."""
+    found = {}
+
+    def visit(key, item):
+        if isinstance(item, h5py.Dataset):
+            found[key] = item[...]
+
+    with h5py.File(path) as file:
+        file.visititems(visit)
+    return found
+
+
+def write(path, arrays):
+    """Writes what `stored` reads."""
+    with h5py.File(path, "w") as file:
+        for key, value in arrays.items():
+            file[key] = value
+
+
+def write_training(directory):
+    """The golden weights as the original's training would have left them."""
+    directory.mkdir(exist_ok=True)
+    arrays = stored(WEIGHTS)
+    table = np.arange(300, dtype=np.float32).reshape(25, 12)
+    arrays |= {"softmax/W": table, "softmax/b": table[:, 0]}
+    told = json.loads((GOLDEN / "checkpoint_names.json").read_text())
+    tensors = {name: arrays[key] for name, key in told.items()}
+    tensors |= {f"{name}/Adagrad": value**2 + 1 for name, value in tensors.items()}
+    tensors |= {"global_step": np.float32(7), "train_perplexity": np.float32(0)}
+    google.write(directory / "model.ckpt-7", tensors)
+    (directory / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-7"\n')
+    options = json.loads(OPTIONS.read_text())
+    options["char_cnn"]["n_characters"] = 261
+    (directory / "options.json").write_text(json.dumps(options))
+    return directory
