@@ -108,7 +108,8 @@ def choose(config):
             raise ValueError(f"{FLAGS[name].serialize()} is for --attention; add it")
     asked = model_flags.vector_choice()
     names_layers = FLAGS["layers"].present or FLAGS.combine != "none"
-    if FLAGS.output_format == "hdf5" and not names_layers:
+    takes_all = FLAGS.output_format == "hdf5" or config.network == "elmo"
+    if takes_all and not names_layers:
         return vectors.choose_all(config, **asked)
     return vectors.choose(config, **asked)
 

@@ -119,7 +119,9 @@ class Characters(keras_configs.Configured, keras.layers.Layer):
             part.build((None, config.num_filters))
 
     def call(self, input_ids):
-        words = ops.reshape(keras_configs.whole(input_ids), (-1, input_ids.shape[-1]))
+        words = ops.reshape(
+            keras_configs.whole(input_ids), (-1, self.config.max_characters)
+        )
         table = ops.pad(self.embedding, ((1, 0), (0, 0)))
         characters = ops.take(table, words, axis=0)  # [N, 50, d]
         x = ops.concatenate([part(characters) for part in self.convolutions], axis=-1)

@@ -16,8 +16,6 @@ def hdf5(path: str, layout: Any) -> Iterator[Callable[[Any], None]]:
     """Data sets "0", "1", ..., float32 [K, S, W] of tokens, or [K, W] of lines.
 
     The special tokens around a line are left out, so S is 0 where it has no other.
-
-    Differs from bilm-tf: equal vectors make equal files, whenever they are written.
     """
     first, last = layout.frame
 
@@ -39,11 +37,8 @@ def hdf5(path: str, layout: Any) -> Iterator[Callable[[Any], None]]:
 def _opened(path):
     """A file that can be read and written anywhere, also where only GFile writes."""
     if "://" not in path:
-        try:
-            file = open(path, "w+b")
-        except OSError as error:
-            raise _of_tensorflow(error) from error
-        with file:
+        tf.io.gfile.GFile(path, "wb").close()  # with the errors of the other formats
+        with open(path, "r+b") as file:
             yield file
         return
     with tempfile.TemporaryFile() as file:
@@ -85,5 +80,5 @@ class _Stream:
 
 
 def _of_tensorflow(error):
-    """As the other formats, whose files TensorFlow writes, would raise it."""
+    """As it is raised for the other formats, whose files TensorFlow writes."""
     return tf.errors.UnknownError(None, None, error.strerror or str(error))

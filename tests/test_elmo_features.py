@@ -1,0 +1,175 @@
+"""extract_features.py on networks that are not BERT: ELMo, and GPT without a frame."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.text import elmo_tokenizer
+from modeling import models
+from modeling.checkpoints import checkpoint, pretrained
+from tests import tiny, tiny_elmo, tiny_gpt
+
+ROUNDING = 1e-5
+SENTENCES = json.loads((tiny_elmo.GOLDEN / "sentences.json").read_text("utf-8"))
+LINES = [words for batch in SENTENCES for words in batch]
+
+
+@pytest.fixture(scope="module")
+def elmo(tmp_path_factory):
+    return tiny_elmo.write_original(tmp_path_factory.mktemp("elmo") / "model")
+
+
+@pytest.fixture(scope="module")
+def gpt(tmp_path_factory):
+    return tiny_gpt.write_model(tmp_path_factory.mktemp("gpt") / "model")
+
+
+@pytest.fixture
+def extract(tmp_path):
+    """A function from a model, the text of a file, and flags to (result, output)."""
+
+    def call(model, text, *arguments):
+        (tmp_path / "input.txt").write_text(text, encoding="utf-8")
+        output = tmp_path / "output"
+        done = tiny.run_script(
+            "extract_features",
+            *(f"--pretrained={model}", f"--input_file={tmp_path}/input.txt"),
+            *(f"--output_file={output}", *arguments),
+        )
+        return done, output
+
+    return call
+
+
+def data_sets(done, path):
+    """The arrays of an HDF5 file by line."""
+    assert done.code == 0, done.err
+    with h5py.File(path) as file:
+        assert set(file) == {str(number) for number in range(len(file))}
+        return [file[str(number)][...] for number in range(len(file))]
+
+
+def opened(directory):
+    files = pretrained.locate(directory)
+    model = models.BertModel(pretrained.read_config(files.config_file))
+    model.build()
+    checkpoint.load(model, files.checkpoint)
+    return model
+
+
+@pytest.fixture(scope="module")
+def one_by_one(elmo):
+    """The original's loop: a sentence a batch, its states going into the next one."""
+    vocab = elmo_tokenizer.read_vocab(str(elmo / "vocab.txt"))
+    model, tokenizer = opened(elmo), elmo_tokenizer.ElmoTokenizer(vocab)
+    step = tf.function(model.network, reduce_retracing=True)
+
+    def read(rows):
+        states = model.network.zero_states(1)
+        for words in rows:
+            tokens = tokenizer.tokenize_words(words).values
+            ids = tf.concat([[tokenizer.start_id], tokens, [tokenizer.end_id]], axis=0)
+            ids = tf.cast(ids, tf.int32)[tf.newaxis]
+            mask = tf.ones(ids.shape[:2], tf.int32)
+            outputs = step(ids, mask, 0 * mask, states=states)
+            states = outputs["states"]
+            layers = [outputs["embedding_output"], *outputs["layer_outputs"]]
+            yield np.stack([np.asarray(layer)[0, 1:-1] for layer in layers])
+
+    return read
+
+
+def test_dump_has_the_vectors_of_the_original(elmo, extract):
+    """Each line stands for itself; one that is blank has no word."""
+    lines = [" ".join(words) for words in LINES]
+    text = "\n".join([*lines[:3], "", *lines[3:]]) + "\n"
+    found = data_sets(*extract(elmo, text, "--output_format=hdf5", "--batch_size=4"))
+    assert found.pop(3).shape == (3, 0, 24)
+    with np.load(tiny_elmo.GOLDEN / "skip.npz") as golden:
+        for number, words in enumerate(SENTENCES):
+            values = golden[f"batch{number}/lm_embeddings_from_zero"]
+            for row, length in zip(values, map(len, words), strict=True):
+                vectors = found.pop(0)
+                assert vectors.dtype == np.float32
+                np.testing.assert_allclose(vectors, row[:, :length], atol=ROUNDING)
+    assert not found
+
+
+def test_carried_states_are_those_of_one_line_after_another(elmo, extract, one_by_one):
+    rows = [*LINES[:3], [], *LINES[3:]]  # a blank line changes states, too
+    text = "".join(" ".join(words) + "\n" for words in rows)
+    flags = ("--output_format=hdf5", "--carry_states", "--batch_size=4")
+    found = data_sets(*extract(elmo, text, *flags))
+    for ours, vectors in zip(found, one_by_one(rows), strict=True):
+        np.testing.assert_allclose(ours, vectors, atol=ROUNDING)
+    # The twins: from zero, and without the blank line.
+    assert np.abs(found[1] - next(one_by_one(rows[1:]))).max() > 1e-2
+    *_, last = one_by_one(LINES[:4])
+    assert np.abs(found[4] - last).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_published_fixture_gives_its_recorded_dump(shared_file, extract):
+    directory = shared_file("data/others/bilm_fixture/options.json").parent
+    lists = json.loads((directory / "lm_embeddings_sentences.json").read_text())
+    flags = (
+        *(f"--bert_config_file={directory}/options.json", "--vocab_file="),
+        *(f"--init_checkpoint={directory}/lm_weights.hdf5", "--carry_states"),
+        *("--output_format=hdf5", "--batch_size=4", "--layers=-1"),
+    )
+    found = data_sets(*extract("", "\n".join(lists[0]), *flags))
+    with h5py.File(directory / "lm_embeddings_0.hdf5") as file:
+        for number, vectors in enumerate(found):
+            wanted = np.concatenate(file[str(number)][...], axis=-1)
+            np.testing.assert_allclose(vectors[0], wanted, atol=1e-6, rtol=0)
+
+
+def test_words_are_spelled(elmo, extract):
+    flags = ("--split_words=punctuation",)
+    done, path = extract(elmo, "It's caf\u00e9, " + "x" * 60, *flags)
+    assert done.code == 0, done.err
+    (line,) = map(json.loads, path.read_text().splitlines())
+    words = [token["token"] for token in line["features"]]
+    assert words == ["<S>", "It", "'", "s", "café", ",", "x" * 48, "</S>"]
+    layers = line["features"][1]["layers"]
+    assert [layer["index"] for layer in layers] == ["embedding", 0, 1]
+    assert [len(layer["values"]) for layer in layers] == [24] * 3
+
+
+def test_gpt_that_was_never_fine_tuned_reads_texts_alone(gpt, extract):
+    flags = ("--max_seq_length=48", "--batch_size=2")
+    found = data_sets(*extract(gpt, "a sea\n\nbe", "--output_format=hdf5", *flags))
+    assert [vectors.shape for vectors in found] == [(3, 5, 32), (3, 0, 32), (3, 2, 32)]
+    ids = tiny_gpt.tokenizer().tokenize("a sea")[tf.newaxis]
+    outputs = opened(gpt).network(ids, tf.ones_like(ids), tf.zeros_like(ids))
+    layers = [outputs["embedding_output"], *outputs["layer_outputs"]]
+    for ours, wanted in zip(found[0], layers, strict=True):
+        np.testing.assert_allclose(ours, wanted[0], atol=ROUNDING)
+    pooled = ("--output_format=npz", "--layers=-1", "--pooling=cls")
+    done, path = extract(gpt, "be\na sea", *pooled, *flags)
+    assert done.code == 0, done.err
+    with np.load(path) as arrays:
+        last = arrays["values"][1, 0]
+    np.testing.assert_allclose(last, found[0][-1, -1], atol=ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "flags", "message"),
+    [
+        ("gpt", "a\nb ||| c\n", [], "input.txt:2: is a pair of texts, A ||| B"),
+        ("gpt", "a\nb\n \nc\n", ["--pooling=mean"], "input.txt:3: has no token"),
+        ("gpt", "a\n", ["--carry_states"], "--carry_states is for ELMo"),
+        ("elmo", "a\n", ["--attention"], "--attention: the network is an ELMo"),
+    ],
+)
+def test_what_a_network_has_not_is_refused(
+    request, extract, kind, text, flags, message
+):
+    model = request.getfixturevalue(kind)
+    flags = ("--max_seq_length=48", "--layers=-1", *flags)
+    done, path = extract(model, text, *flags)
+    assert (done.code, path.exists()) == (2, False)
+    assert message in done.err and done.err.count("\n") == 1

@@ -1,0 +1,97 @@
+"""Tags and labels by an ELMo, from text to served answers."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from serving import predictor
+from tests import tiny, tiny_elmo, tiny_tags
+
+LEARN = ("--learning_rate=1e-2", "--num_train_epochs=20", "--train_batch_size=16")
+
+
+def run(script, *arguments):
+    done = tiny.run_script(script, *arguments, "--max_seq_length=16")
+    assert done.code == 0, done.err
+    return done
+
+
+@pytest.mark.slow
+def test_tags_in_files_are_those_that_are_served(tmp_path):
+    """Sentences of up to 16 words: of more than 14 the windows overlap."""
+    model = tiny_elmo.write_original(tmp_path / "model", vocab=False)
+    data = tiny_tags.write_splits(tmp_path / "tags", train=16)
+    rows = [*tiny_tags.sentences(4, start=30), tiny_tags.sentence(3, length=16)]
+    rows.append((["Zoë", "x" * 60, "河"], ["O", "O", "O"]))
+    tiny_tags.write_conll(data / "test.conll", rows)
+    files = [f"--{split}_file={data}/{split}.conll" for split in ("train", "test")]
+    run(
+        *("run_tagger", f"--pretrained={model}", *files, *LEARN),
+        *("--do_train", "--do_predict", "--do_export", f"--output_dir={tmp_path}/out"),
+    )
+    written = tiny.predictions(tmp_path / "out")
+    assert len({tag for row in written for tag in row["tags"]}) > 1
+    served = predictor.Predictor(str(tmp_path / "out" / "export"))
+    for row, expected in zip(
+        served.predict([" ".join(row["words"]) for row in written]),
+        written,
+        strict=True,
+    ):
+        assert (row["words"], row["tags"]) == (expected["words"], expected["tags"])
+
+
+@pytest.mark.slow
+def test_labels_in_files_are_those_that_are_served(tmp_path):
+    """Both orders of pairs; how words are found is stored with the run."""
+    model = tiny_elmo.write_original(tmp_path / "model")
+    texts = [
+        ("It's the sea.", "the river runs"),
+        ("A red boat", "she sings, she rows!"),
+    ]
+    rows = [f"{a}\t{b}\t{i % 2}" for i, (a, b) in enumerate(texts * 8)]
+    table = tmp_path / "rows.tsv"
+    table.write_text("\n".join(["text_a\ttext_b\tlabel", *rows]) + "\n")
+    files = [f"--{split}_file={table}" for split in ("train", "test")]
+    common = [*files, "--pair_input=both_orders", *LEARN]
+    run(
+        *("run_classifier", f"--pretrained={model}", "--split_words=punctuation"),
+        *(*common, "--do_train", "--do_predict", "--do_export"),
+        f"--output_dir={tmp_path}/out",
+    )
+    assert not list((tmp_path / "out").glob("*.tf_record"))
+    results = np.loadtxt(tmp_path / "out" / "test_results.tsv")
+    served = predictor.Predictor(str(tmp_path / "out" / "export"))
+    answers = served.predict(*map(list, zip(*texts, strict=True)))
+    found = [list(answer["probabilities"].values()) for answer in answers]
+    np.testing.assert_allclose(found, results[:2], atol=1e-5)
+    # The run's directory is a model that finds words in the same way ...
+    stored = tmp_path / "out" / "tokenizer_config.json"
+    assert json.loads(stored.read_text())["split_words"] == "punctuation"
+    run(
+        *("run_classifier", f"--pretrained={tmp_path}/out", *common, "--do_predict"),
+        f"--output_dir={tmp_path}/again",
+    )
+    again = np.loadtxt(tmp_path / "again" / "test_results.tsv")
+    np.testing.assert_allclose(again, results, atol=1e-6)
+    # ... and in another where a flag says so.
+    shutil.rmtree(tmp_path / "again")
+    run(
+        *("run_classifier", f"--pretrained={tmp_path}/out", *common, "--do_predict"),
+        *(f"--output_dir={tmp_path}/again", "--split_words=whitespace"),
+    )
+    other = np.loadtxt(tmp_path / "again" / "test_results.tsv")
+    assert np.abs(other - results).max() > 1e-4
+
+
+def test_records_of_characters_are_refused(tmp_path):
+    model = tiny_elmo.write_original(tmp_path / "model")
+    (tmp_path / "rows.tsv").write_text("text\tlabel\nthe sea\ta\nit rains\tb\n")
+    done = tiny.run_script(
+        *("run_classifier", f"--pretrained={model}", "--do_train"),
+        *(f"--train_file={tmp_path}/rows.tsv", f"--output_dir={tmp_path}/out"),
+        "--write_tf_records",
+    )
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "--write_tf_records writes a number for each token" in done.err
