@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import h5py
 import numpy as np
@@ -30,6 +31,16 @@ def write(path, arrays):
     with h5py.File(path, "w") as file:
         for key, value in arrays.items():
             file[key] = value
+
+
+def write_release(directory, *, vocab=True):
+    """options.json, weights.hdf5 and vocab.txt, whose values "skip.npz" has."""
+    directory.mkdir(parents=True)
+    shutil.copy(OPTIONS, directory / "options.json")
+    shutil.copy(WEIGHTS, directory / "weights.hdf5")
+    if vocab:
+        shutil.copy(GOLDEN / "vocab.txt", directory / "vocab.txt")
+    return directory
 
 
 def write_training(directory):

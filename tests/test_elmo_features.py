@@ -10,16 +10,16 @@ import tensorflow as tf
 from data_pipeline.text import elmo_tokenizer
 from modeling import models
 from modeling.checkpoints import checkpoint, pretrained
-from tests import tiny, tiny_elmo, tiny_gpt
+from tests import elmo_files, tiny, tiny_gpt
 
 ROUNDING = 1e-5
-SENTENCES = json.loads((tiny_elmo.GOLDEN / "sentences.json").read_text("utf-8"))
+SENTENCES = json.loads((elmo_files.GOLDEN / "sentences.json").read_text("utf-8"))
 LINES = [words for batch in SENTENCES for words in batch]
 
 
 @pytest.fixture(scope="module")
 def elmo(tmp_path_factory):
-    return tiny_elmo.write_original(tmp_path_factory.mktemp("elmo") / "model")
+    return elmo_files.write_release(tmp_path_factory.mktemp("elmo") / "model")
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_dump_has_the_vectors_of_the_original(elmo, extract):
     text = "\n".join([*lines[:3], "", *lines[3:]]) + "\n"
     found = data_sets(*extract(elmo, text, "--output_format=hdf5", "--batch_size=4"))
     assert found.pop(3).shape == (3, 0, 24)
-    with np.load(tiny_elmo.GOLDEN / "skip.npz") as golden:
+    with np.load(elmo_files.GOLDEN / "skip.npz") as golden:
         for number, words in enumerate(SENTENCES):
             values = golden[f"batch{number}/lm_embeddings_from_zero"]
             for row, length in zip(values, map(len, words), strict=True):

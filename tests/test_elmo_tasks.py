@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from serving import predictor
-from tests import tiny, tiny_elmo, tiny_tags
+from tests import elmo_files, tiny, tiny_tags
 
 LEARN = ("--learning_rate=1e-2", "--num_train_epochs=20", "--train_batch_size=16")
 
@@ -21,7 +21,7 @@ def run(script, *arguments):
 @pytest.mark.slow
 def test_tags_in_files_are_those_that_are_served(tmp_path):
     """Sentences of up to 16 words: of more than 14 the windows overlap."""
-    model = tiny_elmo.write_original(tmp_path / "model", vocab=False)
+    model = elmo_files.write_release(tmp_path / "model", vocab=False)
     data = tiny_tags.write_splits(tmp_path / "tags", train=16)
     rows = [*tiny_tags.sentences(4, start=30), tiny_tags.sentence(3, length=16)]
     rows.append((["Zoë", "x" * 60, "河"], ["O", "O", "O"]))
@@ -45,7 +45,7 @@ def test_tags_in_files_are_those_that_are_served(tmp_path):
 @pytest.mark.slow
 def test_labels_in_files_are_those_that_are_served(tmp_path):
     """Both orders of pairs; how words are found is stored with the run."""
-    model = tiny_elmo.write_original(tmp_path / "model")
+    model = elmo_files.write_release(tmp_path / "model")
     texts = [
         ("It's the sea.", "the river runs"),
         ("A red boat", "she sings, she rows!"),
@@ -86,7 +86,7 @@ def test_labels_in_files_are_those_that_are_served(tmp_path):
 
 
 def test_records_of_characters_are_refused(tmp_path):
-    model = tiny_elmo.write_original(tmp_path / "model")
+    model = elmo_files.write_release(tmp_path / "model")
     (tmp_path / "rows.tsv").write_text("text\tlabel\nthe sea\ta\nit rains\tb\n")
     done = tiny.run_script(
         *("run_classifier", f"--pretrained={model}", "--do_train"),

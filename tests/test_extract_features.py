@@ -17,6 +17,7 @@ import pathlib
 import re
 import shutil
 
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -270,6 +271,15 @@ def test_json_has_the_values_of_the_arrays(file_of, all_layers):
     np.testing.assert_allclose(found, all_layers["values"][:, :0:-1], atol=1e-6)
 
 
+def test_hdf5_has_all_layers_without_cls_and_sep(file_of, all_layers):
+    ends = all_layers["splits"].tolist()
+    with h5py.File(file_of("hdf5")) as file:
+        assert len(file) == len(LENGTHS)
+        for number, (start, end) in enumerate(itertools.pairwise(ends)):
+            wanted = all_layers["values"][start + 1 : end - 1].swapaxes(0, 1)
+            np.testing.assert_allclose(file[str(number)], wanted, atol=1e-6)
+
+
 def snippets():
     return re.findall(r"^```python\n(.*?)^```", DOCS.read_text("utf-8"), re.M | re.S)
 
@@ -280,6 +290,7 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
     (tmp_path / "output").mkdir()
     last, pooled = "--layers=-1", ("--pooling=mean", "--normalize")
     shutil.copy(file_of("npz", "--attention"), "output/attention.npz")
+    shutil.copy(file_of("hdf5"), "output/vectors.hdf5")
     for name, form, flags in (
         ("tokens", "jsonl", ()),
         ("tokens", "npz", ()),
@@ -298,12 +309,15 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
         for found, line in zip(names.get("maps", ()), LENGTHS, strict=False):
             assert found.shape == (4, 2, line, line)
             seen.append("maps")
+        for found, line in zip(names.get("layers", ()), LENGTHS, strict=False):
+            assert found.shape == (5, line - 2, 32)
+            seen.append("layers")
         for name in wanted.keys() & names.keys():
             value = np.concatenate([np.reshape(v, (-1, 32)) for v in names[name]])
             np.testing.assert_allclose(value, wanted[name], atol=1e-5, err_msg=code)
             seen.append(name)
-    assert seen.count("maps") == len(LENGTHS)
-    seen = [name for name in seen if name != "maps"]
+    assert seen.count("maps") == seen.count("layers") == len(LENGTHS)
+    seen = [name for name in seen if name not in ("maps", "layers")]
     assert sorted(seen) == ["sentences", "sentences", "tokens", "tokens", "tokens"]
 
 

@@ -2,11 +2,9 @@
 
 import json
 import pathlib
-import shutil
 
 import numpy as np
 
-GOLDEN = pathlib.Path(__file__).parent / "golden" / "elmo"
 WORDS = (
     *("the", "a", "boat", "river", "sea", "runs", "to", "and"),
     *("it", "rains", "she", "sings", ".", "café"),
@@ -46,16 +44,6 @@ def write_model(directory, **changes):
     model = pretrainers.BidirectionalLM(config)
     model.build()
     google.save(directory / "model.ckpt", model)
-    return directory
-
-
-def write_original(directory, *, vocab=True):
-    """options.json, weights.hdf5 and vocab.txt, of whose values GOLDEN has a record."""
-    directory.mkdir(parents=True)
-    shutil.copy(GOLDEN / "skip_options.json", directory / "options.json")
-    shutil.copy(GOLDEN / "skip_weights.hdf5", directory / "weights.hdf5")
-    if vocab:
-        shutil.copy(GOLDEN / "vocab.txt", directory / "vocab.txt")
     return directory
 
 

@@ -16,6 +16,8 @@ def hdf5(path: str, layout: Any) -> Iterator[Callable[[Any], None]]:
     """Data sets "0", "1", ..., float32 [K, S, W] of tokens, or [K, W] of lines.
 
     The special tokens around a line are left out, so S is 0 where it has no other.
+
+    Differs from bilm-tf: a line of more than `--max_seq_length` tokens is cut.
     """
     first, last = layout.frame
 

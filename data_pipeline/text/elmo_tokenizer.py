@@ -29,6 +29,9 @@ def read_vocab(vocab_file: str) -> list[str]:
 
     Raises:
         ValueError: as there, or <S>, </S> and <UNK> are not the first three.
+
+    Differs from bilm-tf: a vocabulary that does not begin with the three is refused;
+    there they may stand anywhere, or be missing in extraction.
     """
     vocab = tokenization.read_vocab(vocab_file)
     for number, word in enumerate(vocab[:3], start=1):

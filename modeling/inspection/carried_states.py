@@ -1,4 +1,8 @@
-"""An ELMo whose states go from text to text, as in the original's dumps of vectors."""
+"""An ELMo whose states go from text to text, as in the original's dumps of vectors.
+
+Differs from bilm-tf: only where `--carry_states` asks for it; else each line begins
+with states of zero.
+"""
 
 import tensorflow as tf
 from keras import ops

@@ -1,5 +1,6 @@
 """Compared with sentence_windows.make_windows and TagSet.decode."""
 
+import dataclasses
 import itertools
 import random
 
@@ -15,11 +16,12 @@ from data_pipeline.tagging import (
     tagged_files,
     tagging_graph,
 )
-from data_pipeline.text import tokenization
+from data_pipeline.text import elmo_tokenizer, tokenization
 
 PIECES = "a b c ##a ##b ##c . - 中"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 TOKENIZER = tokenization.BertTokenizer(VOCAB)
+CHARACTERS = elmo_tokenizer.ElmoTokenizer()
 # Of one piece, of several, of more than any window here, unknown, and of none.
 WORDS = ["a", "B", "abc", "ab", "c" * 30, "x", "中b", ".", "\u200b", "\u00ad", "á"]
 
@@ -40,11 +42,11 @@ def padded(rows):
     return tf.reshape(tf.constant(cells, tf.string), [len(rows), width])
 
 
-def encode(rows, **limits):
-    return tagging_graph.encoder(TOKENIZER, **limits)(padded(rows))
+def encode(rows, tokenizer=TOKENIZER, **limits):
+    return tagging_graph.encoder(tokenizer, **limits)(padded(rows))
 
 
-def made(rows, **limits):
+def made(rows, tokenizer=TOKENIZER, **limits):
     """The windows of tagging.py, and their features."""
     sentences = tagged_files.Sentences(
         path="a.conll",
@@ -55,7 +57,7 @@ def made(rows, **limits):
         documents=np.zeros(len(rows), np.int32),
         lines=[[1] * len(row) for row in rows],
     )
-    windows = sentence_windows.make_windows(sentences, TOKENIZER, **limits)
+    windows = sentence_windows.make_windows(sentences, tokenizer, **limits)
     return windows, ragged.grids(windows.packed, windows.packed.lengths.max())
 
 
@@ -122,6 +124,26 @@ def test_windows_are_those_of_training(limits):
     assert found.shape.numpy().tolist() == [len(SENTENCES), 200]
     per_sentence = np.bincount(windows.sentence_index)
     assert (per_sentence.max() >= 20) == (limits["max_seq_length"] < 20)
+
+
+def test_windows_of_characters_are_those_of_training():
+    """A word is one token, of 50 characters; in graphs and eagerly."""
+    limits = {"tokenizer": CHARACTERS, "max_seq_length": 12}
+    windows, features = made(SENTENCES, **limits)
+    cells = padded(SENTENCES)
+    traced = tf.function(tagging_graph.encoder(**limits), autograph=False)
+    for found in (encode(SENTENCES, **limits), traced(cells)):
+        assert features["input_ids"].shape == (*features["input_mask"].shape, 50)
+        for name, grid in features.items():
+            np.testing.assert_array_equal(found.features[name], grid)
+    window, place = found.outputs.numpy()[7]
+    (word,) = CHARACTERS.ids_to_tokens([features["input_ids"][window, place]])
+    assert word == [word for row in SENTENCES for word in row][7]
+    targets = dataclasses.replace(windows, tag_ids=np.arange(len(windows.word_places)))
+    labels = targets.targets()["label_ids"]
+    assert labels.flat_values.shape == windows.packed.tokens.shape[:1]
+    nothing = tagging_graph.encoder(**limits)(tf.fill([2, 3], ""))
+    assert nothing.features["input_ids"].shape == (0, 1, 50)
 
 
 def test_stride_arrives():
