@@ -60,7 +60,11 @@ def train_function(
             model,
             objective,
             carried,
-            _summable(optimizer, strategy.num_replicas_in_sync * micro_batches),
+            _summable(
+                optimizer,
+                is_alone=strategy.num_replicas_in_sync == micro_batches == 1,
+                is_compiled=jit_compile,
+            ),
             jit_compile,
         ),
         micro_batches,
@@ -154,9 +158,9 @@ def _sum_of_replicas(structure):
     return tf.nest.pack_sequence_as(structure, tf.unstack(vector))
 
 
-def _summable(optimizer, parts):
-    """How gradients of so many parts of a batch are prepared to be summed."""
-    if parts == 1 and optimizer.takes_rows:
+def _summable(optimizer, *, is_alone, is_compiled):
+    """How a gradient leaves the graph; slices, where nothing needs fixed shapes."""
+    if optimizer.takes_rows and is_alone and not is_compiled:
         return lambda gradient: gradient
     return optimizer.summable
 

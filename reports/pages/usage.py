@@ -25,6 +25,7 @@ class Kind(NamedTuple):
     title: str
 
 
+_FEATURES = "feature-extraction"  # of an ELMo, which transformers has not
 # By the name that the hub has for it.
 KINDS = {
     "text-classification": Kind(
@@ -44,6 +45,7 @@ KINDS = {
     ),
     "fill-mask": Kind("run_pretraining.py", "", "The sea is [MASK].", "Pretraining"),
     "text-generation": Kind("run_pretraining.py", "", "The sea is", "Pretraining"),
+    _FEATURES: Kind("run_pretraining.py", "", "A text.", "Pretraining"),
 }
 # Of how a script reads and cuts text; a prediction needs the values of training.
 _SHAPES = (
@@ -109,7 +111,12 @@ def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
         if "://" not in directory:  # docker mounts what is on the machine
             serving = _serving(record, where)
             found.append(Use("Serve it with TensorFlow Serving", serving))
-    if record["has_weights"]:
+    if record["has_weights"] and record["kind"] == _FEATURES:
+        files = ["--input_file=texts.txt", "--output_file=features.hdf5"]
+        extracting = [f"--pretrained={where}", *files, "--output_format=hdf5"]
+        extract = _command("extract_features.py", extracting)
+        found.append(Use("Extract features", extract))
+    elif record["has_weights"]:
         converting = [f"--input={where}", "--to=hugging_face"]
         converting.append(f"--output_dir={where}/hugging_face")
         found.append(

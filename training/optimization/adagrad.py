@@ -71,27 +71,13 @@ class Adagrad(clipping.ClippedOptimizer):
 
 
 def _update(variable, slots, gradient, numbers):
-    (squares,) = slots
+    held = {"var": variable.handle, "accum": slots[0].handle}
+    rate = numbers.learning_rate
     if isinstance(gradient, tf.IndexedSlices):
-        _update_rows(variable, squares, gradient, numbers)
-        return
-    values = variable.read_value(), squares.read_value()
-    clipping.assign((variable, squares), _moved(*values, gradient, numbers))
-
-
-def _update_rows(variable, squares, gradient, numbers):
-    rows = gradient.indices
-    values = tf.gather(variable, rows), tf.gather(squares, rows)
-    moved = _moved_rows(*values, gradient.values, numbers)
-    for one, value in zip((variable, squares), moved, strict=True):
-        one.scatter_update(tf.IndexedSlices(value, rows))
-
-
-def _moved_rows(variable, squares, gradient, numbers):
-    gradient = gradient * numbers.clip
-    squares += tf.square(gradient)
-    return variable - numbers.learning_rate * gradient / tf.sqrt(squares), squares
-
-
-# One pass over a variable, its squares and its gradient; rows differ in their number.
-_moved = tf.function(_moved_rows, jit_compile=True, autograph=False)
+        values, rows = gradient.values * numbers.clip, gradient.indices
+        tf.raw_ops.ResourceSparseApplyAdagrad(
+            **held, lr=rate, grad=values, indices=rows
+        )
+    else:
+        gradient = gradient * numbers.clip
+        tf.raw_ops.ResourceApplyAdagrad(**held, lr=rate, grad=gradient)

@@ -137,9 +137,3 @@ def _update_where_finite(variable, is_finite, gradient, numbers, *slots, update)
         return True
 
     tf.cond(is_finite, updated, lambda: False)
-
-
-def assign(variables, values):
-    """Gives each variable its value."""
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)

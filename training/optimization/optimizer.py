@@ -114,7 +114,8 @@ class BertAdam(clipping.ClippedOptimizer):
 def _update(variable, slots, gradient, numbers, *, rule):
     held = variable, *slots
     values = [one.read_value() for one in held]
-    clipping.assign(held, _moved(*values, gradient, numbers, rule))
+    for one, value in zip(held, _moved(*values, gradient, numbers, rule), strict=True):
+        one.assign(value)
 
 
 @functools.partial(tf.function, jit_compile=True, autograph=False)

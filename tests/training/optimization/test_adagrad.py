@@ -1,5 +1,6 @@
 """Adagrad and carried states, against three steps of the original graph."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -70,7 +71,7 @@ def in_parts(features, parts):
     return features | {"distinct_words": table}
 
 
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("parts", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_three_steps_are_the_originals(record, parts):
     """Weights, losses, norms before clipping; also of rows one after another."""
     trainer = Trainer(record, micro_batches=parts)
@@ -80,3 +81,68 @@ def test_three_steps_are_the_originals(record, parts):
     found += trainer(batches[1:], 1)
     assert_recorded(trainer.weights(), record, 3)
     np.testing.assert_allclose(found, record["train/losses_and_norms"], rtol=1e-5)
+
+
+def after_a_step(gradients, **settings):
+    """Values and accumulators of a table and a bias; the norm before clipping."""
+    made = adagrad.Adagrad(**settings)
+    variables = [
+        keras.Variable(
+            np.linspace(-1, 1, 8).reshape(4, 2), dtype="float32", name="table"
+        ),
+        keras.Variable([0.5, -0.5], dtype="float32", name="bias"),
+    ]
+    made.build(variables)
+    norm = made.apply_reduced(gradients, 0.2, tf.constant(0))
+    return [np.array(part) for slot in made.slots() for part in slot], float(norm)
+
+
+SLICES = tf.IndexedSlices(
+    tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]),
+    tf.constant([1, 2, 1]),
+    tf.constant([4, 2]),
+)
+BIAS = tf.constant([3.0, 0.0])
+
+
+def test_slices_do_what_the_whole_gradient_does():
+    """Bit for bit; row 1 has two slices, which count as their sum."""
+    rows, norm = after_a_step([SLICES, BIAS], clip_norm=5.0, gradient_factor=2.0)
+    whole = [tf.convert_to_tensor(SLICES), BIAS]
+    expected, of_whole = after_a_step(whole, clip_norm=5.0, gradient_factor=2.0)
+    for one, other in zip(rows, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    total = 2 * np.sqrt(6**2 + 8**2 + 3**2 + 4**2 + 3**2)
+    assert norm == of_whole == pytest.approx(total, rel=1e-6)
+
+
+def test_step_is_that_of_the_formula():
+    (table, squares, bias, _), norm = after_a_step(
+        [SLICES, BIAS], clip_norm=5.0, gradient_factor=2.0
+    )
+    gradient = np.array([[0, 0], [6, 8], [3, 4], [0, 0]]) * 2 * 5 / norm
+    np.testing.assert_allclose(squares, 1 + gradient**2, rtol=1e-6)
+    start = np.linspace(-1, 1, 8).reshape(4, 2)
+    moved = start - 0.2 * gradient / np.sqrt(1 + gradient**2)
+    np.testing.assert_allclose(table, moved, rtol=1e-6)
+    np.testing.assert_array_equal(table[[0, 3]], start[[0, 3]].astype(np.float32))
+    of_bias = 3 * 2 * 5 / norm
+    expected = 0.5 - 0.2 * of_bias / np.sqrt(1 + of_bias**2)
+    np.testing.assert_allclose(bias, [expected, -0.5], rtol=1e-6)
+
+
+def test_norm_below_the_limit_changes_nothing():
+    """Nor does a limit of 0, which is none."""
+    free, wide, tight = (
+        after_a_step([SLICES, BIAS], clip_norm=norm)[0] for norm in (0.0, 100.0, 1.0)
+    )
+    for one, other in zip(free, wide, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert np.abs(tight[0] - free[0]).max() > 1e-2
+
+
+def test_optimizer_is_made_again_from_its_config():
+    made = adagrad.Adagrad(0.1, clip_norm=3.0, gradient_factor=20.0)
+    again = adagrad.Adagrad.from_config(made.get_config())
+    assert again.get_config() == made.get_config()
+    assert (again.max_norm, again.gradient_factor) == (3.0, 20.0)
