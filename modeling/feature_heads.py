@@ -65,6 +65,14 @@ class LayerMix(keras_configs.Configured, keras.layers.Layer):
             mixed = ops.einsum("k,bskw->bsw", ops.softmax(self.logits), states)
         return self.gamma * mixed
 
+    def learned(self, states):
+        """gamma, and s_j of the `states` j, 0 being the embeddings': {name: float}."""
+        found = {"gamma": float(self.gamma[0])}
+        if self.logits is not None:
+            shares = ops.convert_to_numpy(ops.softmax(self.logits)).tolist()
+            found |= {f"s_{j}": s for j, s in zip(states, shares, strict=True)}
+        return found
+
     def squares(self):
         """The sum of squared weights, before their softmax; a float32 scalar."""
         return ops.sum(ops.square(self.logits))
@@ -174,6 +182,10 @@ class ReadsLayers:
             return of_segments(vectors, features, self.reading.joins_pairs)
         place = text_place(self.config)
         return layer_choices.of_text(vectors, features[names.INPUT_MASK], place)
+
+    def learned_mix(self):
+        """As LayerMix.learned; {} where nothing is learned of layers."""
+        return self.layer_mix.learned(self._wanted[0]) if self.layer_mix else {}
 
     def penalties(self, seed):
         """Outputs for the objective of `with_penalty`, of a model that trains."""

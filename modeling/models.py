@@ -59,6 +59,10 @@ class BertModel(keras_configs.Configured, keras.Model):
         """The width of what a part beside the encoder reads."""
         return self.config.hidden_size
 
+    def learned_mix(self):
+        """{name: number} of what is learned of layers; see feature_heads."""
+        return {}
+
     def build_from_config(self, config):
         """Creates every variable, whatever shapes the saved model was built with."""
         self.build()

@@ -34,7 +34,8 @@ def test_cache_changes_no_result(run, tmp_path):
     flags = f"--feature_cache_dir={place}", "--feature_cache=auto"
     said = run(tmp_path / "cached", "--seeds=3,4", *flags)
     assert len(list(place.iterdir())) == 3 == said.count("features: ")  # not 6
-    assert "features: " not in run(tmp_path / "not", "--feature_cache=none", "--seed=3")
+    without = run(tmp_path / "not", "--feature_cache=none", "--seed=3")
+    assert "features: " not in without
     one, other, expected = (
         whole_runs.variables(tmp_path / name)
         for name in ("cached/seed-3", "cached/seed-4", "not")
@@ -42,7 +43,12 @@ def test_cache_changes_no_result(run, tmp_path):
     # Batches are composed otherwise where the states are computed.
     assert whole_runs.largest_difference(one, expected) < 1e-5
     assert whole_runs.largest_difference(other, expected) > 1e-2
-    assert np.abs(expected["layer_mix/ELMo_W"]).max() > 1e-3
+    weights = expected["layer_mix/ELMo_W"]
+    assert np.abs(weights).max() > 1e-3
+    shares = np.exp(weights) / np.exp(weights).sum()
+    found = tiny.events(tmp_path / "not/train")
+    assert {"layer_mix/gamma", "layer_mix/s_0", "layer_mix/s_1"} <= found.keys()
+    assert f"  s_0 {shares[0]:.4f}  s_1 {shares[1]:.4f}\n" in without
     scores = tiny.eval_results(tmp_path / "not")
     assert tiny.eval_results(tmp_path / "cached/seed-3") == pytest.approx(scores)
 

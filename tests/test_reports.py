@@ -194,6 +194,7 @@ def test_rows_without_labels_are_explained_in_half_precision_too(places, runs):
     ("name", "output"),
     [
         ("tagging", "logits"),
+        ("frozen", "logits"),
         ("questions", "start_logits"),
         ("pretraining", "pooled_output"),
     ],
@@ -217,7 +218,9 @@ def test_every_script_leaves_a_report(name, output, tmp_path, monkeypatch):
     else:
         score = found["evaluation"]["scores"]["f1"]
         assert score["interval"][0] <= score["value"] <= score["interval"][1]
-    assert "train/loss" in (place / "report.html").read_text("utf-8")
+    page = (place / "report.html").read_text("utf-8")
+    assert "train/loss" in page
+    assert ("Share of each layer" in page) == (name == "frozen")
     assert (place / "README.md").read_text("utf-8").startswith("---\n")
     monkeypatch.chdir(tmp_path)
     code = printed_uses.of_card(place)

@@ -267,5 +267,6 @@ def _train(
             evaluate=lambda: dict(score("dev", settings.eval_batch_size).scores),
             keep=score.keep,
             names=lambda step: examples.names(order[step]),
+            watched=model.learned_mix,
         ),
     )

@@ -82,6 +82,7 @@ class Training:
         evaluate: returns scores on held-out data, and Markdown texts to show.
         keep: as in loop.Loop.
         names: step -> how messages name the examples in its batch.
+        watched: returns the few numbers of the model to show while it is trained.
     """
 
     model: Any
@@ -92,6 +93,7 @@ class Training:
     evaluate: Callable[[], dict[str, Any]] | None = None
     keep: Callable[[int], None] = lambda step: None
     names: Callable[[int], list[str]] = lambda step: []
+    watched: Callable[[], Mapping[str, float]] = dict
     carried: Any = steps.NOTHING
 
 
@@ -178,7 +180,8 @@ def train(settings: Settings, training: Training) -> int:
     _announce(settings, training, step)
     watch = interruption.Interruption()
     reporter = reporting.Reporter(
-        settings.output_dir, plan.num_train_steps, step, writes=settings.writes
+        *(settings.output_dir, plan.num_train_steps, step),
+        **{"writes": settings.writes, "watched": training.watched},
     )
     train_steps = steps.train_function(
         *(training.model, optimizer, training.objective, settings.strategy),

@@ -80,6 +80,22 @@ def bars(title: str, histogram: Mapping[str, Sequence[float]], unit: str) -> Any
     return _svg(title, said, draw)
 
 
+def shares(title: str, values: Mapping[str, float], unit: str) -> Any:
+    """A chart with a bar for each of {name: share of 1}."""
+
+    def draw(axes):
+        names = list(values)
+        colour = next(iter(_SERIES))
+        drawn = axes.bar(names, values.values(), 0.7, color=colour, linewidth=0)
+        labels = [f"{value:.3f}" for value in values.values()]
+        axes.bar_label(drawn, labels, fontsize="small")
+        axes.set_xlabel(unit)
+        axes.set_ylim(0, 1.15 * max(values.values()))
+
+    each = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
+    return _svg(title, f"{title}, by {unit}: {each}", draw)
+
+
 def _svg(title: str, said: str, draw: Callable[[Any], None]) -> Any:
     with matplotlib_style.context(_STYLE):
         made = figure.Figure(figsize=_INCHES)

@@ -38,8 +38,8 @@ def of_run(
         defaults: the same, as they are where nothing is given.
         facts: what else the page shows: kind, script, command, step, seconds,
             environment, results, explanations, has_weights, has_export; pictures,
-            [{title, description, svg}]; and data, {split: facts}, among them
-            lengths [N].
+            [{title, description, svg}]; data, {split: facts}, among them lengths [N];
+            and, if any, layer_mix, {gamma and s_j: number}.
     """
     data = facts.pop("data")
     changed = sorted(name for name in flags if flags[name] != defaults.get(name))

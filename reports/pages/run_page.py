@@ -153,6 +153,7 @@ def page(found: Mapping[str, Any], where: str) -> str:
         labels=_labels(found["data"]),
         confusion=_confusion(held_out.get("confusion")),
         pictures=pictures,
+        mix=_mix(found.get("layer_mix")),
         errors=held_out.get("errors", ())[:SHOWN_ERRORS],
         explanations=[_coloured(each) for each in found["explanations"]],
         uses=usage.uses(found, where),
@@ -215,6 +216,18 @@ def _confusion(found):
         rows.append((names[i], sum(matrix[i]), cells))
     left_out = found["left_out"] + len(names) - len(shown)
     return {"names": [names[i] for i in shown], "rows": rows, "left_out": left_out}
+
+
+def _mix(found):
+    """The factor of a learned mix of layers, and a chart of their shares, if any."""
+    from reports.pages import charts
+
+    if not found:
+        return None
+    shares = {n.removeprefix("s_"): s for n, s in found.items() if n != "gamma"}
+    unit = "layer, 0 being the embeddings"
+    chart = charts.shares("Share of each layer", shares, unit) if shares else ""
+    return {"gamma": found["gamma"], "chart": chart}
 
 
 def _coloured(explanation):

@@ -35,6 +35,23 @@ def build(kind, config, /, **chosen):
     return model
 
 
+def test_mix_tells_what_it_has_learned(config):
+    """By layer; after training it is what printed lines, curves and reports have."""
+    of_all = {f"s_{j}": pytest.approx(1 / 6) for j in range(6)}
+    begin = build("tagger", config, layer_mix="learned").learned_mix()
+    assert begin == {"gamma": 1.0, **of_all}
+    model = build("tagger", config, layer_mix="learned_last_4")
+    model.layer_mix.logits.assign(np.log([1.0, 2.0, 3.0, 4.0]))
+    model.layer_mix.gamma.assign([1.5])
+    found = model.learned_mix()
+    shares = {f"s_{2 + k}": pytest.approx((1 + k) / 10) for k in range(4)}
+    assert found == {"gamma": 1.5, **shares} and list(found)[1] == "s_2"
+    top = build("classifier", config, layer_mix="top")
+    assert top.learned_mix() == {"gamma": 1.0}
+    assert build("tagger", config).learned_mix() == {}
+    assert pretrainers.build("span", None, config).learned_mix() == {}
+
+
 # Of each choice, the states [embedding, layer 1, ..., layer 5] that it reads: K of
 # them, or one that is made of several.
 SEPARATE = {

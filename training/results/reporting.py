@@ -12,6 +12,7 @@ from training.results import metrics
 
 # Beside the progress; those of a student are what its loss is made of.
 _SHOWN = ("loss", "soft_loss", "label_loss")
+LAYER_MIX = "layer_mix"  # group of curves, and part of a run's record
 
 
 class Reporter:
@@ -20,10 +21,18 @@ class Reporter:
     If `writes`, event files appear below `directory` with the first scalar; OSError
     says that they cannot be written.
     `start_step`, where this process starts, serves the estimate of the time left.
+    `watched` returns the numbers of a mix of layers, or {}.
     """
 
     def __init__(
-        self, directory, num_train_steps, start_step=0, *, writes=True, stream=None
+        self,
+        directory,
+        num_train_steps,
+        start_step=0,
+        *,
+        writes=True,
+        stream=None,
+        watched=dict,
     ):
         self._directory = directory
         self._writes = writes
@@ -31,6 +40,7 @@ class Reporter:
         self._total = num_train_steps
         self._start_step = start_step
         self._stream = stream
+        self._watched = watched
         self._last_scalars = time.monotonic()
         self._progress = progress.Progress("step", stays=True, stream=stream)
 
@@ -39,16 +49,20 @@ class Reporter:
         self._last_scalars = time.monotonic()
         self._progress(self._start_step, self._total)
 
-    def write(self, kind, step, scalars):
-        """Adds numbers to the curves `<kind>/<name>`, and Markdown to the texts."""
+    def write(self, kind, step, scalars, group=None):
+        """Adds numbers to the curves `<group>/<name>`, and Markdown to the texts.
+
+        The group is the kind, if nothing else is given.
+        """
+        group = group or kind
         if not self._writes:
             return
         with self._written(kind), self._writer(kind).as_default(step):
             for name, value in scalars.items():
                 if isinstance(value, str):
-                    tf.summary.text(f"{kind}/{name}", value)
+                    tf.summary.text(f"{group}/{name}", value)
                 else:
-                    tf.summary.scalar(f"{kind}/{name}", float(value))
+                    tf.summary.scalar(f"{group}/{name}", float(value))
 
     def show(self, kind, step, shown):
         """Adds {name: (PNG, Markdown or float [K] for a histogram, description)}."""
@@ -92,6 +106,7 @@ class Reporter:
         if "next_token_loss" in results:
             scalars |= metrics.perplexities(results["next_token_loss"])
         self.write("train", step, {**scalars, **rates, "learning_rate": learning_rate})
+        self.write("train", step, self._watched(), group=LAYER_MIX)
         self._progress(
             step,
             self._total,
@@ -110,6 +125,8 @@ class Reporter:
             if not isinstance(value, str)
         )
         self.say(f"evaluation at step {step}: {text}")
+        if mix := self._watched():
+            self.say(mix_line(mix))
         self._last_scalars = time.monotonic()  # time spent here is not training time
 
     def say(self, text):
@@ -123,6 +140,12 @@ class Reporter:
             kind, writer = self._writers.popitem()
             with self._written(kind):
                 writer.close()
+
+
+def mix_line(mix):
+    """{name: number} of a mix of layers as one line, for a person."""
+    numbers = "  ".join(f"{name} {value:.4f}" for name, value in mix.items())
+    return f"layer mix: {numbers}"
 
 
 def first_timed(train_steps, say):

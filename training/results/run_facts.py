@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from contract import atomic_files, file_names
 from training.distribution import devices, processor
+from training.results import reporting
 
 
 def hook(reports, kind, data, *, explain=None, **more):
@@ -25,6 +26,9 @@ def hook(reports, kind, data, *, explain=None, **more):
 
     def report(model, settings, *ended):
         its_own = settings.run
+        mix = model.learned_mix() if model else {}
+        if mix:
+            print(reporting.mix_line(mix))
         is_wanted = settings.reports and its_own.writes
         if model is None:
             if is_wanted:
@@ -36,6 +40,7 @@ def hook(reports, kind, data, *, explain=None, **more):
             facts = of_run(its_own, model, kind, data(), step, results, seconds)
             facts["defaults"] = settings.default_flags
             facts["explanations"] = explanations
+            facts[reporting.LAYER_MIX] = mix
             reports.write(rows, its_own.output_dir, **facts, **more)
 
     return report

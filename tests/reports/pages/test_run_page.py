@@ -274,3 +274,20 @@ def test_runs_below_a_directory_are_one_table(tmp_path):
 )
 def test_histogram_of_whole_numbers_has_whole_bins(values, edges, counts):
     assert record.histogram(values) == {"edges": edges, "counts": counts}
+
+
+def test_learned_mix_of_layers_is_a_chart(tmp_path):
+    mix = {"gamma": 1.25, "s_0": 0.125, "s_1": 0.625, "s_2": 0.25}
+    found = _Page(written(tmp_path, layer_mix=mix))
+    assert "times a learned factor: 1.2500" in found.text
+    (chart,) = (
+        svg["aria-label"]
+        for svg in found.of("svg")
+        if svg["aria-label"].startswith("Share of each layer")
+    )
+    said = "by layer, 0 being the embeddings: 0 0.125, 1 0.625, 2 0.250"
+    assert chart == f"Share of each layer, {said}"
+    assert record.read(str(tmp_path))["layer_mix"] == mix
+    alone = _Page(written(tmp_path, layer_mix={"gamma": 0.5})).text
+    assert "times a learned factor: 0.5000" in alone and "Share of each" not in alone
+    assert "learned factor" not in _Page(written(tmp_path, layer_mix={})).text

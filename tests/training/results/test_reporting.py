@@ -56,6 +56,22 @@ def test_scalars_reach_tensorboard(tmp_path, clock):
     assert scalars(tmp_path / "eval") == {"eval/accuracy": [(20, 0.75)]}
 
 
+def test_mix_of_layers_is_shown(tmp_path, clock):
+    """Where the network's layers are mixed; else nothing is (above)."""
+    stream, mix = io.StringIO(), {"gamma": 1.0, "s_0": 0.5, "s_1": 0.5}
+    reporter = reporting.Reporter(str(tmp_path), 40, stream=stream, watched=lambda: mix)
+    reporter.train(20, RESULTS, 1e-3)
+    mix |= {"gamma": 1.25, "s_0": 0.125}
+    reporter.evaluated(20, {"accuracy": 0.75})
+    reporter.train(40, RESULTS, 1e-3)
+    reporter.close()
+    train = scalars(tmp_path / "train")
+    assert train["layer_mix/gamma"] == [(20, 1.0), (40, 1.25)]
+    assert train["layer_mix/s_0"] == [(20, 0.5), (40, 0.125)]
+    line = "layer mix: gamma 1.2500  s_0 0.1250  s_1 0.5000\n"
+    assert f"evaluation at step 20: accuracy 0.7500\n{line}" in stream.getvalue()
+
+
 def test_texts_reach_tensorboard_and_not_the_terminal(tmp_path, clock):
     stream = io.StringIO()
     reporter = reporting.Reporter(str(tmp_path), 40, stream=stream)
