@@ -17,6 +17,7 @@ TOLERANCE = 1e-5
 RESULTS = {
     "classification": ("test_results.tsv", "test_predictions.jsonl"),
     "tagging": ("test_tags.conll", "test_predictions.jsonl"),
+    "layers": ("test_tags.conll", "test_predictions.jsonl"),
     "questions": ("predictions.json", "nbest_predictions.json"),
     "pretraining": (),
     "masking": (),

@@ -11,10 +11,14 @@ SCRIPTS = {
     "classification": "run_classifier",
     "questions": "run_squad",
     "tagging": "run_tagger",
+    "layers": "run_tagger",
     "pretraining": "run_pretraining",
     "masking": "run_pretraining",
     "left_to_right": "run_pretraining",
 }
+# What of a network "layers" reads, beside "tagging".
+LAYERS = ("--layer_mix=learned", "--layer_mix_l2=0.1", "--head=bilstm")
+LAYERS += ("--bilstm_units=8", "--gradient_accumulation_steps=2")
 # A dropout that no config names. It depends on the number of replicas, and where runs
 # on one and on two are compared there must be none.
 NO_HEAD_DROPOUT = {"modeling.heads.HEAD_DROPOUT": 0.0}
@@ -56,14 +60,17 @@ def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
     files = {
         "classification": ("train.tsv", "dev.tsv", "test.tsv"),
         "tagging": ("train.conll", "dev.conll", "test.conll"),
+        "layers": ("train.conll", "dev.conll", "test.conll"),
         "questions": ("train.json", "dev.json", "dev.json"),
     }.get(name)
     if name == "left_to_right":
         model = f"{model}_left_to_right"
     found = [f"--pretrained={directory}/{model}", "--do_train"]
     found += [f"--train_batch_size={BATCH_SIZE}", "--learning_rate=2e-3"]
+    if name == "layers":
+        found += LAYERS
     if files:
-        rows = {"classification": 48, "tagging": 48, "questions": 40}[name]
+        rows = {"questions": 40}.get(name, 48)
         found.append(f"--num_train_epochs={(steps + 0.5) * BATCH_SIZE / rows}")
         found.append(f"--train_file={directory}/{files[0]}")
         if name == "questions":
