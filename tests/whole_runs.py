@@ -12,11 +12,15 @@ SCRIPTS = {
     "questions": "run_squad",
     "tagging": "run_tagger",
     "frozen": "run_tagger",
+    "layers": "run_tagger",
     "pretraining": "run_pretraining",
     "masking": "run_pretraining",
     "left_to_right": "run_pretraining",
     "streams": "run_pretraining",
 }
+# What of a network "layers" reads, beside "tagging".
+LAYERS = ("--layer_mix=learned", "--layer_mix_l2=0.1", "--head=bilstm")
+LAYERS += ("--bilstm_units=8", "--gradient_accumulation_steps=2")
 # A dropout that no config names. It depends on the number of replicas, and where runs
 # on one and on two are compared there must be none.
 NO_HEAD_DROPOUT = {"modeling.heads.HEAD_DROPOUT": 0.0}
@@ -63,6 +67,7 @@ def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
         "classification": ("train.tsv", "dev.tsv", "test.tsv"),
         "tagging": ("train.conll", "dev.conll", "test.conll"),
         "frozen": ("train.conll", "dev.conll", "test.conll"),
+        "layers": ("train.conll", "dev.conll", "test.conll"),
         "questions": ("train.json", "dev.json", "dev.json"),
     }.get(name)
     if name in ("left_to_right", "streams"):
@@ -83,6 +88,8 @@ def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
     found += [f"--train_batch_size={BATCH_SIZE}", "--learning_rate=2e-3"]
     if name == "frozen":
         found += ["--freeze_encoder", "--layer_mix=learned", "--feature_cache=disk"]
+    if name == "layers":
+        found += LAYERS
     if files:
         rows = {"questions": 40}.get(name, 48)
         found.append(f"--num_train_epochs={(steps + 0.5) * BATCH_SIZE / rows}")
