@@ -67,6 +67,7 @@ ARROWS = {
     "data_pipeline.tagging": _TASK,
     "data_pipeline.extraction": _TASK,
     "data_pipeline.prompts": {"data_pipeline.files"},
+    "data_pipeline.sentence_streams": {"data_pipeline.files"},
     "data_pipeline.scoring": {"data_pipeline.classification", "data_pipeline.files"},
     "data_pipeline.pretraining": _TASK,
     "data_pipeline.creation": {
@@ -81,7 +82,7 @@ ARROWS = {
         "data_pipeline.classification",
         "data_pipeline.tagging",
     },
-    "modeling": {"modeling.configs", "modeling.operations"},
+    "modeling": {"modeling.configs", "modeling.operations", "modeling.objectives"},
     "modeling.configs": set(),
     "modeling.operations": set(),
     "modeling.checkpoints": {
@@ -92,7 +93,7 @@ ARROWS = {
     "modeling.checkpoints.formats": {"modeling", "modeling.configs"},
     "modeling.generation": set(),
     "modeling.inspection": {"modeling", "modeling.operations"},
-    "modeling.objectives": {"modeling"},
+    "modeling.objectives": {"modeling", "modeling.configs"},
     "reports": {"reports.measures", "reports.pages"},
     "reports.measures": set(),
     "reports.pages": {"reports.measures"},

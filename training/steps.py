@@ -190,17 +190,8 @@ def _forward_backward(model, objective, carried, summable, jit_compile):
     return forward_backward
 
 
-def _replica_step(
-    optimizer,
-    objective,
-    replicas,
-    seed,
-    forward_backward,
-    micro_batches,
-    scales_loss,
-    carried,
-):
-    """One step on one replica: features, rate, step, scale, stop -> sums."""
+def _in_parts(forward_backward, micro_batches):
+    """`forward_backward` of a replica's batch, from the seed of its first part."""
 
     def gradients_of(features, counts, first_seed, step, scale):
         def part(number, micro_batch):
@@ -215,6 +206,22 @@ def _replica_step(
         if micro_batches == 1:
             return part(0, features)
         return accumulation.sum_of_parts(part, features, micro_batches)
+
+    return gradients_of
+
+
+def _replica_step(
+    optimizer,
+    objective,
+    replicas,
+    seed,
+    forward_backward,
+    micro_batches,
+    scales_loss,
+    carried,
+):
+    """One step on one replica: features, rate, step, scale, stop -> sums."""
+    gradients_of = _in_parts(forward_backward, micro_batches)
 
     def replica_step(features, rate, step, scale, stop):
         context = tf.distribute.get_replica_context()
