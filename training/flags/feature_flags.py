@@ -66,6 +66,10 @@ def define() -> None:
     flags.DEFINE_integer(
         "bilstm_units", 768, "Units of an LSTM of one direction.", lower_bound=1
     )
+    _define_cache()
+
+
+def _define_cache() -> None:
     flags.DEFINE_enum(
         "feature_cache",
         "auto",
