@@ -67,7 +67,7 @@ ARROWS = {
     "data_pipeline.tagging": _TASK,
     "data_pipeline.extraction": _TASK,
     "data_pipeline.prompts": {"data_pipeline.files"},
-    "data_pipeline.sentence_streams": {"data_pipeline.files"},
+    "data_pipeline.sentence_streams": {"data_pipeline.files", "data_pipeline.text"},
     "data_pipeline.scoring": {"data_pipeline.classification", "data_pipeline.files"},
     "data_pipeline.pretraining": _TASK,
     "data_pipeline.creation": {

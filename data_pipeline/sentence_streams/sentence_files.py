@@ -1,4 +1,4 @@
-"""Files of tokenised sentences, one a line, and how many words each line has."""
+"""Files of sentences, one a line, and how many words each line has."""
 
 import dataclasses
 import functools
@@ -10,6 +10,7 @@ import numpy as np
 
 from contract import wording
 from data_pipeline.files import file_patterns, text_rows
+from data_pipeline.text import elmo_tokenizer
 
 # A file is read for both directions at once, and at its end they are not in step.
 _FILES_IN_MEMORY = 2
@@ -19,11 +20,13 @@ _FILES_IN_MEMORY = 2
 class SentenceFiles:
     """Files of sentences; `lengths` are the words of their lines, int32 [lines] each.
 
-    A line without a word is no sentence, and is passed over.
+    Words are found by `split_words`, one of elmo_tokenizer.SPLITS. A line without a
+    word is no sentence, and is passed over.
     """
 
     files: tuple[str, ...]
     lengths: tuple[np.ndarray, ...]
+    split_words: str = elmo_tokenizer.WHITESPACE
 
     @property
     def num_sentences(self) -> int:
@@ -65,7 +68,7 @@ class Reader:
         self._text = functools.lru_cache(_FILES_IN_MEMORY)(self._read)
 
     def _read(self, file: int) -> list[str]:
-        return [text for _, text in text_rows.lines(self._source.files[file])]
+        return _read(self._source.files[file], self._source.split_words)
 
     def words(self, file: int, line: int) -> list[str]:
         """The words of a line, both counted from 0.
@@ -85,16 +88,17 @@ class Reader:
         return found
 
 
-def open_files(spec: str, flag: str) -> SentenceFiles:
+def open_files(spec: str, flag: str, split_words: str) -> SentenceFiles:
     """Finds the files of a flag and counts their words, for which each is read once.
 
     Raises:
         ValueError, OSError: there is no such file, it cannot be read or is not UTF-8
             (file and line are named), or no line has a word.
     """
-    wanted = "files of tokenised sentences, one a line, or globs such as text/*.txt"
+    wanted = "files of sentences, one a line, or globs such as text/*.txt"
     files = file_patterns.find(spec, flag=flag, wanted=wanted)
-    source = SentenceFiles(tuple(files), tuple(map(_count, files)))
+    lengths = [_count(_read(file, split_words)) for file in files]
+    source = SentenceFiles(tuple(files), tuple(lengths), split_words)
     if not source.num_sentences:
         raise ValueError(
             f"--{flag}: there is no word in {wording.first_of(files, 1)}; give {wanted}"
@@ -102,9 +106,15 @@ def open_files(spec: str, flag: str) -> SentenceFiles:
     return source
 
 
-def _count(file: str) -> np.ndarray:
-    counts = (len(text.split()) for _, text in text_rows.lines(file))
-    return np.fromiter(counts, np.int32)
+def _read(file: str, split_words: str) -> list[str]:
+    """The lines, with white space between their words."""
+    return elmo_tokenizer.spaced(
+        [text for _, text in text_rows.lines(file)], split_words
+    )
+
+
+def _count(lines: list[str]) -> np.ndarray:
+    return np.fromiter((len(text.split()) for text in lines), np.int32)
 
 
 def names(source: SentenceFiles, places: Sequence[tuple[int, int]]) -> list[str]:

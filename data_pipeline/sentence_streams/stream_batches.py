@@ -12,6 +12,7 @@ from data_pipeline.sentence_streams import (
     word_ids,
     word_streams,
 )
+from data_pipeline.text import elmo_tokenizer
 
 # Numbers of distinct words are rounded up to these leading bits, at most 1 in 16 more,
 # so that XLA compiles few graphs.
@@ -115,7 +116,7 @@ def _batch(streams, number, words, shape):
 
 def _filled(rows, length):
     """The words of all rows, each of them filled up to a length."""
-    filling = [word_streams.BEGIN] * length
+    filling = [elmo_tokenizer.BEGIN] * length
     return [word for row in rows for word in (row + filling)[:length]]
 
 

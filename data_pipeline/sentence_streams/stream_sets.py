@@ -13,8 +13,8 @@ from data_pipeline.sentence_streams import (
     sentence_files,
     stream_batches,
     word_ids,
-    word_streams,
 )
+from data_pipeline.text import elmo_tokenizer
 
 ONE_HOST = tf.distribute.InputContext()
 
@@ -117,7 +117,7 @@ class StreamSets:
                 raise
 
         rows = shape.wanted.stop - shape.wanted.start
-        read = self.words.input_ids([word_streams.BEGIN]).shape[1:]
+        read = self.words.input_ids([elmo_tokenizer.BEGIN]).shape[1:]
         shapes = {features.DISTINCT_WORDS: [None, *read]}
         for name in (features.INPUT_MASK, *features.OF_STREAMS):
             shapes[name] = [rows, shape.unroll]
@@ -180,5 +180,8 @@ def load(
     Raises:
         ValueError, OSError: as in sentence_files.open_files.
     """
-    opened = [sentence_files.open_files(spec, flag) for flag, spec in specs.items()]
+    opened = [
+        sentence_files.open_files(spec, flag, words.split_words)
+        for flag, spec in specs.items()
+    ]
     return StreamSets(opened[0], opened[-1], words, unroll, micro_batches)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from contract import features
-
-UNKNOWN = "<UNK>"
+from data_pipeline.text import elmo_tokenizer
 
 
 class WordIds:
@@ -27,6 +26,7 @@ class WordIds:
                 "--vocab_file is missing; its words are what is predicted: see "
                 "docs/elmo.md on how to count them"
             )
+        self.split_words = tokenizer.split
         self._rows = {word: row for row, word in enumerate(tokenizer.vocab)}
         self._read = lambda words: tokenizer.tokenize_words(words).values.numpy()
         self._table = self._read(list(tokenizer.vocab))  # [V, 50] or [V]
@@ -42,7 +42,7 @@ class WordIds:
 
     def target_ids(self, words: Sequence[str]) -> np.ndarray:
         """Their rows of the vocabulary, that of <UNK> for others: int32 [N]."""
-        other = self._rows[UNKNOWN]
+        other = self._rows[elmo_tokenizer.UNKNOWN]
         return np.array([self._rows.get(w, other) for w in words], features.INTEGER)
 
     def input_ids(self, words: Sequence[str]) -> np.ndarray:

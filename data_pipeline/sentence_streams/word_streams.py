@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from data_pipeline.sentence_streams import dealing
-
-BEGIN, END = "<S>", "</S>"  # of a sentence; the vocabulary has them
+from data_pipeline.text import elmo_tokenizer
 
 
 class Row(NamedTuple):
@@ -85,6 +84,6 @@ class WordStream:
         if segment not in self._framed:
             assert self._read is not None
             words = self._read(segment.sentence.file, segment.sentence.line)
-            framed = [BEGIN, *words, END]
+            framed = [elmo_tokenizer.BEGIN, *words, elmo_tokenizer.END]
             self._framed[segment] = framed[::-1] if self._is_reversed else framed
         return self._framed[segment]

@@ -18,6 +18,7 @@ MAX_CHARACTERS = 50  # ids of a word, its edges included
 WHITESPACE, PUNCTUATION = "whitespace", "punctuation"
 SPLITS = (WHITESPACE, PUNCTUATION)
 SETTING = "split_words"  # key of tokenizer_config.json, and flag
+_CHUNK_TEXTS = 4096  # split at a time
 _NO_WORD = "!!!MAXTERMID"  # a line of the original's vocabularies that has no id
 # Ids are the original's and 1, since 0 is padding: those of bytes, then these.
 _BYTES = 256
@@ -57,6 +58,18 @@ def words_of(texts: tf.Tensor, split_words: str) -> tf.RaggedTensor:
         return normalization.split(normalization.fold(texts, False))
     spaces = f"[{token_offsets.WHITESPACE}]+"
     return tf.strings.split(tf.strings.regex_replace(texts, spaces, " "))
+
+
+def spaced(texts: Sequence[str], split_words: str) -> list[str]:
+    """Texts whose words, by one of SPLITS, are what `str.split` finds."""
+    if split_words == WHITESPACE:
+        return list(texts)
+    found: list[str] = []
+    for start in range(0, len(texts), _CHUNK_TEXTS):
+        words = words_of(texts[start : start + _CHUNK_TEXTS], split_words)
+        joined = tf.strings.reduce_join(words, axis=-1, separator=" ").numpy()
+        found += [text.decode("utf-8") for text in joined.tolist()]
+    return found
 
 
 class ElmoTokenizer(tokenization.Tokenizer):

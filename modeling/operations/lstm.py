@@ -168,7 +168,8 @@ class _Run(NamedTuple):
                 new = [tf.where(keep, *pair) for pair in zip(new, old, strict=True)]
             return tuple(new), (new[1], new[0], inner, gates)[: 1 + num_saved]
 
-        length, starts = tf.shape(steps[0])[0], zip(*map(tf.unstack, self.states))
+        length = tf.shape(steps[0])[0]
+        starts = zip(*map(tf.unstack, self.states), strict=True)
         arrays, ends = _scan(step, length, tuple(starts), 1 + num_saved)
         return arrays, States(*map(tf.stack, zip(*ends, strict=True)))
 

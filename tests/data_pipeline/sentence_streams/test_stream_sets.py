@@ -241,6 +241,23 @@ def test_long_sentence_goes_on_and_empty_lines_are_counted(tmp_path, words):
     assert text[:27] == ["<S>", *long.split(), "<S>", "it", "rains"]
 
 
+@pytest.mark.parametrize(
+    ("split", "expected"),
+    [
+        ("whitespace", "<S> It rains, often. <S> Boats"),
+        ("punctuation", "<S> It rains , often . <S> Boats"),
+    ],
+)
+def test_words_are_found_as_the_tokenizer_finds_them(tmp_path, words, split, expected):
+    (tmp_path / "a.txt").write_text("It rains, often.\n\nBoats\n", "utf-8")
+    tokenizer = elmo_tokenizer.ElmoTokenizer(["<S>", "</S>", "<UNK>"], split)
+    words = word_ids.WordIds(tokenizer)
+    sets = stream_sets.load({"input_file": str(tmp_path / "a.txt")}, words, unroll=5)
+    found = arrays(sets.evaluation_batches(1, sets.num_evaluation_batches(1, None)))
+    text = " ".join(spelled(words, f, "forward")[0] for f in found)
+    assert text.startswith(f"{expected} <S>") or text == expected
+
+
 def test_batches_are_named_by_their_sentences(sets, text_dir, words):
     names = sets.batch_names(ROWS, 3, 0)
     assert len(set(names)) == len(names) >= ROWS
@@ -254,8 +271,8 @@ def test_batches_are_named_by_their_sentences(sets, text_dir, words):
 
 
 BAD_TEXT = {
-    "missing": (None, "--input_file=.*: there is no such file; give files of tok"),
-    "empty": (b"\n \n", "there is no word in .*bad.txt; give files of tokenised"),
+    "missing": (None, "--input_file=.*: there is no such file; give files of sent"),
+    "empty": (b"\n \n", "there is no word in .*bad.txt; give files of sentences"),
     "latin": ("ab\ncafé\n".encode("latin-1"), r"bad.txt:2: byte 0xe9.*not UTF-8"),
 }
 
