@@ -65,7 +65,6 @@ def one_by_one(elmo):
     """The original's loop: a sentence a batch, its states going into the next one."""
     vocab = elmo_tokenizer.read_vocab(str(elmo / "vocab.txt"))
     model, tokenizer = opened(elmo), elmo_tokenizer.ElmoTokenizer(vocab)
-    step = tf.function(model.network, reduce_retracing=True)
 
     def read(rows):
         states = model.network.zero_states(1)
@@ -74,7 +73,7 @@ def one_by_one(elmo):
             ids = tf.concat([[tokenizer.start_id], tokens, [tokenizer.end_id]], axis=0)
             ids = tf.cast(ids, tf.int32)[tf.newaxis]
             mask = tf.ones(ids.shape[:2], tf.int32)
-            outputs = step(ids, mask, 0 * mask, states=states)
+            outputs = model.network(ids, mask, 0 * mask, states=states)
             states = outputs["states"]
             layers = [outputs["embedding_output"], *outputs["layer_outputs"]]
             yield np.stack([np.asarray(layer)[0, 1:-1] for layer in layers])
@@ -127,6 +126,7 @@ def test_published_fixture_gives_its_recorded_dump(shared_file, extract):
             np.testing.assert_allclose(vectors[0], wanted, atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 def test_words_are_spelled(elmo, extract):
     flags = ("--split_words=punctuation",)
     done, path = extract(elmo, "It's caf\u00e9, " + "x" * 60, *flags)
@@ -148,12 +148,6 @@ def test_gpt_that_was_never_fine_tuned_reads_texts_alone(gpt, extract):
     layers = [outputs["embedding_output"], *outputs["layer_outputs"]]
     for ours, wanted in zip(found[0], layers, strict=True):
         np.testing.assert_allclose(ours, wanted[0], atol=ROUNDING)
-    pooled = ("--output_format=npz", "--layers=-1", "--pooling=cls")
-    done, path = extract(gpt, "be\na sea", *pooled, *flags)
-    assert done.code == 0, done.err
-    with np.load(path) as arrays:
-        last = arrays["values"][1, 0]
-    np.testing.assert_allclose(last, found[0][-1, -1], atol=ROUNDING)
 
 
 @pytest.mark.parametrize(

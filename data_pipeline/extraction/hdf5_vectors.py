@@ -39,9 +39,10 @@ def hdf5(path: str, layout: Any) -> Iterator[Callable[[Any], None]]:
 def _opened(path):
     """A file that can be read and written anywhere, also where only GFile writes."""
     if "://" not in path:
-        tf.io.gfile.GFile(path, "wb").close()  # with the errors of the other formats
-        with open(path, "r+b") as file:
-            yield file
+        with tf.io.gfile.GFile(path, "wb") as file:
+            file.write(b"")  # makes it, with the errors of the other formats
+        with open(path, "r+b") as local:
+            yield local
         return
     with tempfile.TemporaryFile() as file:
         yield file

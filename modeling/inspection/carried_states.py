@@ -27,7 +27,11 @@ class Reader:
         self.network = network
         zeros = network.zero_states(1)
         self._kind = type(zeros)
-        self._states = [tf.Variable(value, trainable=False) for value in zeros]
+        # Of any number of rows: the loop over words does not see that there is one.
+        self._states = [
+            tf.Variable(x, trainable=False, shape=[*x.shape[:2], None, x.shape[3]])
+            for x in zeros
+        ]
 
     def __call__(self, features, training=False):
         assert not training
