@@ -1,8 +1,8 @@
 """The original's side of benchmarks/elmo.py: `python -m benchmarks.elmo_original JOB`.
 
-allenai/bilm-tf, of 2018, as it is, with TensorFlow 2 as TensorFlow 1: its graphs, its
-sessions and its way to carry states. Needs TensorFlow, tf_keras and h5py. What is timed
-leaves out what it does beside a step: summaries, text to ids, writing.
+allenai/bilm-tf as it is, with TensorFlow 2 as TensorFlow 1: its graphs, its sessions
+and its way to carry states. Needs TensorFlow, tf_keras and h5py, and nothing that only
+this project needs. What it does beside a step is left out: summaries, text to ids.
 """
 
 import json
@@ -30,29 +30,24 @@ def run(job):
 
 
 def train(job, work):
-    """Steps of its training, in one tower, without summaries."""
+    """Steps of its training with one tower and without summaries."""
     from bilm import training
 
     options = json.loads(pathlib.Path(job.directory, "options.json").read_text())
-    options["char_cnn"]["n_characters"] = 261
-    optimizer = tf.train.AdagradOptimizer(
-        options["learning_rate"], initial_accumulator_value=1.0
-    )
+    options["char_cnn"]["n_characters"] -= 1  # as it wants them where it trains
+    adagrad = tf.train.AdagradOptimizer(elmo_work.RATE, initial_accumulator_value=1.0)
     with tf.variable_scope("lm"):
         model = training.LanguageModel(options, True)
-        grads = optimizer.compute_gradients(
-            model.total_loss * options["unroll_steps"],
+        grads = adagrad.compute_gradients(
+            model.total_loss * elmo_work.UNROLL,
             aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
         )
-    grads = training.average_gradients([grads], options["batch_size"], options)
+    grads = training.average_gradients([grads], elmo_work.BATCH, options)
     grads, _ = training.clip_grads(grads, options, False, None)
-    fetched = [optimizer.apply_gradients(grads), model.total_loss]
-    # TensorFlow calls its pairs of tensors by other names than ours.
-    before, after = (
-        tf.nest.flatten(x) for x in (model.init_lstm_state, model.final_lstm_state)
-    )
+    before = tf.nest.flatten(model.init_lstm_state)
+    after = tf.nest.flatten(model.final_lstm_state)
+    fetched = [adagrad.apply_gradients(grads), model.total_loss, *after]
     characters = work.characters - 1  # no padding there
-    losses = []
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         states = [np.zeros(x.shape, np.float32) for x in before]
@@ -66,15 +61,14 @@ def train(job, work):
                 model.next_token_id_reverse: following[1],
                 **dict(zip(before, states, strict=True)),
             }
-            _, loss, *states = session.run([*fetched, *after], feed)
-            losses.append(float(loss))
+            _, loss, *states = session.run(fetched, feed)
     seconds = time.perf_counter() - begin
     tokens = job.steps * elmo_work.BATCH * elmo_work.UNROLL
-    return {"tokens_per_second": tokens / seconds, "loss": losses[-1]}
+    return {"tokens_per_second": tokens / seconds, "check": float(loss)}
 
 
-def extract(job, work, batch_size=32):
-    """All layers of batches of sentences; the graph keeps the states itself."""
+def extract(job, work, batch_size=elmo_work.SENTENCES):
+    """All layers of batches of sentences; its graph keeps the states."""
     from bilm import model as model_lib
 
     files = (f"{job.directory}/{name}" for name in ("options.json", "weights.hdf5"))

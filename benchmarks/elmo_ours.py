@@ -1,48 +1,111 @@
-"""This project's side of benchmarks/elmo.py: `python -m benchmarks.elmo_ours JOB`.
-
-The action "prepare" writes random weights beside the options of a directory.
-"""
+"""This project's side of benchmarks/elmo.py: `python -m benchmarks.elmo_ours JOB`."""
 
 import json
 import pathlib
 import sys
+import time
 
 from training import environment
 
 environment.prepare()  # before TensorFlow is imported
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from benchmarks import elmo_work, ours, sides
+from contract import features
 from modeling import pretrainers
 from modeling.checkpoints import pretrained
 from modeling.checkpoints.formats import elmo_weights
+from modeling.objectives import bidirectional_lm
 from modeling.operations import lstm
+from training import steps
+from training.distribution import carried_states
+from training.optimization import adagrad, loss_scale
 
 
 def run(job):
     """Does one turn.
 
     Returns:
-        "tokens_per_second", a check of what was computed ("loss" of training, "sum" of
-        extracted values) and "peak_memory_mb".
+        "tokens_per_second", as "check" the last loss of training or a sum of values
+        extracted, and "peak_memory_mb".
     """
     found = ACTIONS[job.action](job)
     return {**found, "peak_memory_mb": sides.peak_memory_mb()}
 
 
+def read_config(job):
+    """The config in the directory of a job."""
+    return pretrained.read_config(str(pathlib.Path(job.directory, "options.json")))
+
+
 def prepare(job):
-    """Writes weights.hdf5."""
+    """Writes random weights beside the options."""
     keras.utils.set_random_seed(0)
-    directory = pathlib.Path(job.directory)
-    config = pretrained.read_config(str(directory / "options.json"))
-    model = pretrainers.build("none", None, config)
-    elmo_weights.save(directory / elmo_weights.WEIGHTS_FILE, model)
-    return {"weights": config.num_weights()}
+    model = pretrainers.build("none", None, read_config(job))
+    path = pathlib.Path(job.directory, elmo_weights.WEIGHTS_FILE)
+    elmo_weights.save(path, model)
+    return {"weights": model.config.num_weights()}
 
 
-def extract(job, batch_size=32):
+def batches(work, num_steps):
+    """Features of training, each distinct word of a batch once, as our pipeline."""
+    for read, following in work.windows(num_steps):
+        distinct, places = np.unique(read, return_inverse=True)
+        grids = (*places.reshape(read.shape), *following)
+        yield {
+            features.DISTINCT_WORDS: work.characters[distinct],
+            features.INPUT_MASK: np.ones(read.shape[1:], np.int32),
+            features.SAMPLING_SEED: np.zeros((read.shape[1], 2), np.int32),
+            **{
+                name: grid.astype(np.int32)
+                for name, grid in zip(features.OF_STREAMS, grids, strict=True)
+            },
+        }
+
+
+def train(job):
+    """Steps of the compiled loop of our runs; the first of the warm-up traces it."""
+    keras.utils.set_random_seed(0)
+    model = pretrainers.BidirectionalLM(read_config(job))
+    model.build()
+    optimizer = adagrad.Adagrad(
+        clip_norm=elmo_work.CLIP_NORM, gradient_factor=elmo_work.UNROLL
+    )
+    optimizer.build(model.trainable_variables)
+    strategy = tf.distribute.get_strategy()
+    work = elmo_work.Work.load(job.directory)
+    count = job.warm_up + job.steps
+    rows = work.streams.shape[1]
+    run_steps = steps.train_function(
+        *(model, optimizer, bidirectional_lm.objective(), strategy),
+        seed=1,
+        jit_compile=False,
+        carried=carried_states.make(model.states, rows, strategy),
+    )
+    first = next(batches(work, 1))
+    signature = {
+        name: tf.TensorSpec([None, *value.shape[1:]], value.dtype)
+        for name, value in first.items()
+    }
+    dataset = tf.data.Dataset.from_generator(
+        lambda: batches(work, count), output_signature=signature
+    )
+    iterator = iter(dataset.prefetch(2))
+    rates = tf.fill([count], elmo_work.RATE)
+    step, scaling = tf.constant(0, tf.int64), loss_scale.of({})
+    run_steps(iterator, rates, tf.constant(job.warm_up), step, scaling)
+    begin = time.perf_counter()
+    results, _ = run_steps(iterator, rates, tf.constant(job.steps), step, scaling)
+    loss = float(results["loss"])
+    seconds = time.perf_counter() - begin
+    tokens = job.steps * rows * elmo_work.UNROLL
+    return {"tokens_per_second": tokens / seconds, "check": loss}
+
+
+def extract(job, batch_size=elmo_work.SENTENCES):
     """All layers of batches of sentences, each beginning where the last one ended."""
     network = ours.open_model(job.directory, "none").network
     states = network.zero_states(batch_size)
@@ -70,6 +133,7 @@ def extract(job, batch_size=32):
 
 ACTIONS = {
     "prepare": prepare,
+    "train": train,
     "extract": extract,
     "extract_one": lambda job: extract(job, batch_size=1),
 }

@@ -1,41 +1,50 @@
 """What both sides of the comparison of ELMo are given; see benchmarks/elmo.py.
 
-Each side runs in a Python of its own, so here is only NumPy. Words are random letters,
-as often as Zipf's law has them; sentences are as long as those of news.
+Each side runs in a Python of its own, so here is only NumPy.
 """
 
+import collections
 import dataclasses
 import itertools
 import json
 import pathlib
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 from benchmarks import sides
 
 CHARACTERS = 50  # ids of a word
-# Of ours and, less 1, of the original's training: bytes come first.
+# Ids of characters after those of bytes, 0 is padding; the original's training has all
+# of them less 1.
 _BEGIN, _END, _WORD_BEGIN, _WORD_END, _FILLING = range(257, 262)
 _SPECIAL = ("<S>", "</S>", "<UNK>")
+_UNKNOWN = _SPECIAL.index("<UNK>")
 _RELEASED = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]
-# dim of the LSTMs and of their projection, filters, highways. "small" is a release.
-SHAPES = {
-    "mini": (512, 128, _RELEASED[:5], 1),  # 3.1 million weights
+# Sizes of the LSTMs and of their projection, filters, highways. "small" is a release.
+SHAPES: dict[str, tuple[Any, ...]] = {
+    "mini": (512, 128, _RELEASED[:5], 1),  # 3 million weights without the softmax
     "small": (1024, 128, _RELEASED, 1),  # 13.6 million
 }
 BATCH, UNROLL = 128, 20  # of training, as released
 NEGATIVES, VOCABULARY = 8192, 30_000
+RATE, CLIP_NORM = 0.2, 10.0
+SENTENCES = 32  # in a batch of extraction
+LONGEST = 60  # words; what is longer is cut
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
     """One turn of one side, as JSON on its command line."""
 
-    action: str  # "train", "extract" or, one sentence a batch, "extract_one"
+    # "train", "extract" or, one sentence a batch, "extract_one"; for ours "prepare",
+    # which writes weights
+    action: str
     directory: str  # of options.json, weights.hdf5 and work.npz
-    warm_up: int  # steps before those that are timed
-    steps: int
+    warm_up: int = 0  # steps before those that are timed
+    steps: int = 0
     original: str = ""  # directory of the original's code
 
     def to_json(self) -> str:
@@ -48,8 +57,8 @@ class Job:
         return cls(**json.loads(text))
 
 
-def options(shape: str, trains: bool) -> dict:
-    """The content of options.json; the original wants another one where it trains."""
+def options(shape: str, vocab_size: int) -> dict[str, Any]:
+    """The content of options.json, as it is after training."""
     dim, projection, filters, highways = SHAPES[shape]
     return {
         "bidirectional": True,
@@ -58,7 +67,7 @@ def options(shape: str, trains: bool) -> dict:
             "embedding": {"dim": 16},
             "filters": filters,
             "max_characters_per_token": CHARACTERS,
-            "n_characters": 261 if trains else 262,
+            "n_characters": 262,
             "n_highway": highways,
         },
         "lstm": {
@@ -70,22 +79,26 @@ def options(shape: str, trains: bool) -> dict:
             "use_skip_connections": True,
         },
         "dropout": 0.1,
-        "n_tokens_vocab": VOCABULARY,
+        "n_tokens_vocab": vocab_size,
         "batch_size": BATCH,
         "unroll_steps": UNROLL,
-        "n_negative_samples_batch": NEGATIVES,
-        "all_clip_norm_val": 10.0,
-        "learning_rate": 0.2,
+        "n_negative_samples_batch": min(NEGATIVES, vocab_size // 2),
+        "all_clip_norm_val": CLIP_NORM,
+        "learning_rate": RATE,
     }
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """Words, streams of them for training, and sentences."""
+    """Words, streams of them for training, and sentences.
 
-    characters: np.ndarray  # int32 [V, 50], ids of each word, 0 is padding
-    streams: np.ndarray  # int32 [2, B, T], forward and backward, of words
-    words: np.ndarray  # int32, of all sentences, end to end
+    A word is its place in the order of frequency; the first ones are of the vocabulary.
+    """
+
+    characters: np.ndarray  # int32 [W, 50]
+    vocab_size: np.ndarray  # int64 []
+    streams: np.ndarray  # int32 [2, B, T], forward and backward, framed sentences
+    words: np.ndarray  # int32, of the sentences to extract, end to end
     lengths: np.ndarray  # int32 [N]
 
     def save(self, directory: str) -> None:
@@ -107,49 +120,70 @@ class Work:
         order = np.arange(len(self.lengths))
         if batch_size > 1:
             order = np.argsort(self.lengths, kind="stable")
-            batches = order[: len(order) // batch_size * batch_size]
-            order = np.random.default_rng(0).permutation(
-                batches.reshape(-1, batch_size)
-            )
-        for rows in order.reshape(-1, batch_size):
+        batches = order[: len(order) // batch_size * batch_size].reshape(-1, batch_size)
+        if batch_size > 1:
+            batches = np.random.default_rng(0).permutation(batches)
+        for rows in batches:
             longest = self.lengths[rows].max()
             found = np.zeros((batch_size, longest + 2, CHARACTERS), np.int32)
             for place, row in zip(found, rows, strict=True):
                 words = self.words[starts[row] : starts[row] + self.lengths[row]]
-                place[0] = self.characters[0]
-                place[1 : len(words) + 1] = self.characters[words]
-                place[len(words) + 1] = self.characters[1]
+                place[: len(words) + 2] = self.characters[[0, *words, 1]]
             yield found
 
     def windows(self, steps: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Of each step the words that are read and those that follow, [2, B, 20]."""
-        for step in range(steps):
-            begin = step * UNROLL
+        """Of each step the words that are read, and ids of those that follow.
+
+        Both are int32 [2, B, 20].
+        """
+        for begin in range(0, steps * UNROLL, UNROLL):
             window = self.streams[:, :, begin : begin + UNROLL + 1]
-            yield window[..., :-1], window[..., 1:]
+            targets = np.where(window < self.vocab_size, window, _UNKNOWN)
+            yield window[..., :-1], targets[..., 1:]
 
 
-def make(num_sentences: int, num_steps: int, seed: int = 0) -> Work:
-    """The same words, streams and sentences for the same numbers."""
-    rng = np.random.default_rng(seed)
-    words = {*_SPECIAL}
-    while len(words) < VOCABULARY:
-        size = int(rng.integers(2, 12))
-        words.add("".join(map(chr, rng.integers(ord("a"), ord("z") + 1, size))))
-    listed = [*_SPECIAL, *sorted(words - {*_SPECIAL})]
-    characters = np.array([word_ids(word) for word in listed], np.int32)
-    shares = 1 / (np.arange(len(listed) - 2) + 1)
-    shares /= shares.sum()
+def make(
+    lines: Iterable[str], num_sentences: int, num_steps: int, batch: int = BATCH
+) -> Work:
+    """Work of the words in lines of text, a sentence each.
 
-    def draw(*shape):
-        return rng.choice(len(shares), shape, p=shares).astype(np.int32) + 2
+    Raises:
+        ValueError: there are fewer lines than sentences.
+    """
+    cut = (re.findall(r"\w+|[^\w\s]", line)[:LONGEST] for line in lines)
+    sentences = [words for words in cut if words]
+    if len(sentences) < num_sentences:
+        raise ValueError(
+            f"--text_files: has {len(sentences)} sentences, and {num_sentences} are "
+            "to be extracted; name more files"
+        )
+    counts = collections.Counter(itertools.chain.from_iterable(sentences))
+    listed = [*_SPECIAL, *(word for word, _ in counts.most_common())]
+    ids = {word: number for number, word in enumerate(listed)}
+    of_ids = [np.array([ids[word] for word in words]) for words in sentences]
+    characters = np.array([character_ids(word) for word in listed], np.int32)
+    chosen = np.random.default_rng(0).permutation(len(of_ids))[:num_sentences]
+    return Work(
+        characters,
+        np.array(min(len(listed), VOCABULARY)),
+        np.stack([_stream(of_ids, batch, num_steps, order) for order in (1, -1)]),
+        np.concatenate([of_ids[i] for i in chosen]).astype(np.int32),
+        np.array([len(of_ids[i]) for i in chosen], np.int32),
+    )
 
-    lengths = np.clip(rng.lognormal(3.0, 0.5, num_sentences), 3, 60).astype(np.int32)
-    streams = draw(2, BATCH, num_steps * UNROLL + 1)
-    return Work(characters, streams, draw(int(lengths.sum())), lengths)
+
+def _stream(sentences, batch, num_steps, order):
+    """Rows of framed sentences, read forward or backward, int32 [B, T]."""
+    rng = np.random.default_rng(order + 1)
+    wanted, found, size = batch * (num_steps * UNROLL + 1), [], 0
+    while size < wanted:
+        for row in rng.permutation(len(sentences)):
+            found.append(np.array([0, *sentences[row], 1])[::order])
+            size += len(found[-1])
+    return np.concatenate(found)[:wanted].reshape(batch, -1).astype(np.int32)
 
 
-def word_ids(word: str) -> list[int]:
+def character_ids(word: str) -> list[int]:
     """Ids of the characters of a word, 0 is padding; <S> and </S> have their own."""
     inner = [byte + 1 for byte in word.encode()[: CHARACTERS - 2]]
     inner = {"<S>": [_BEGIN], "</S>": [_END]}.get(word, inner)
@@ -162,12 +196,12 @@ def time_batches(
 ) -> dict[str, float]:
     """Words a second, without frames, through a function [B, S, 50] -> layers.
 
-    "sum" is that of the first word's values in all layers of the last batch.
+    "check" is a sum over the last batch's layers, for the other side to have, too.
     """
     count = job.warm_up + job.steps
     batches = list(itertools.islice(work.sentences(batch_size), count))
     seconds = sum(sides.seconds_of(call, batches, job.warm_up))
     timed = batches[job.warm_up :]
     words = sum((ids[..., 0] > 0).sum() - 2 * len(ids) for ids in timed)
-    check = call(batches[-1])[:, :, 0].sum()
-    return {"tokens_per_second": float(words / seconds), "sum": float(check)}
+    check = call(batches[-1])[:, :, 0].sum()  # of words that all sentences have
+    return {"tokens_per_second": float(words / seconds), "check": float(check)}
