@@ -171,7 +171,7 @@ def test_next_words_are_learned(data, tmp_path):
     done = tiny.run_script("run_pretraining", *flags)
     assert done.code == 0, done.err
     found = tiny.eval_results(tmp_path / "out")
-    assert max(found[f"{n}_perplexity"] for n in ("forward", "backward")) < 1.5
+    assert max(found[f"{n}_perplexity"] for n in ("forward", "backward")) < 3  # of 17
 
 
 BAD_INPUT = {
