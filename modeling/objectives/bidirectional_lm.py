@@ -15,6 +15,7 @@ from modeling import losses
 from modeling.configs import keras_configs
 
 DIRECTIONS = ("forward", "backward")
+_ALGORITHM = "philox"  # named because the default one depends on the device
 _NEVER = tf.int32.max  # the place of a class that is not drawn
 _HIT = -1e30  # the logit of a sampled word that is the one to predict
 
@@ -38,9 +39,8 @@ def draw(seed, count, num_classes):
     chunk = 2 * count
 
     def draw_more(places, drawn):
-        step_seed = tf.random.experimental.stateless_fold_in(seed, drawn)
-        # float32 has fewer numbers between 0 and 1 than a large vocabulary needs.
-        uniform = tf.random.stateless_uniform([chunk], step_seed, dtype="float64")
+        step_seed = _folded(seed, drawn)
+        uniform = _uniform(chunk, step_seed)
         ids = tf.exp(uniform * math.log(num_classes + 1.0))  # [1, V + 1)
         ids = tf.minimum(tf.cast(ids, tf.int32), num_classes) - 1
         order = drawn + tf.range(chunk)
@@ -56,10 +56,26 @@ def draw(seed, count, num_classes):
     return Candidates(ids, tf.cast(1 - firsts[-1], tf.float32))
 
 
+def _uniform(count, seed):
+    """Between 0 and 1, float64 [count]; float32 is too coarse for large vocabularies.
+
+    Of integers, for which devices and compilers agree.
+    """
+    bits = tf.random.stateless_uniform(
+        [count, 2], seed, None, None, tf.int32, alg=_ALGORITHM
+    )
+    halves = tf.cast(bits, tf.float64) + 2.0**31
+    return halves[:, 0] * 2.0**-32 + halves[:, 1] * 2.0**-64
+
+
 def draw_both(seed, count, num_classes):
     """Candidates of the forward and of the backward direction, by one seed."""
-    fold = tf.random.experimental.stateless_fold_in
-    return [draw(fold(seed, k), count, num_classes) for k in range(len(DIRECTIONS))]
+    seeds = (_folded(seed, k) for k in range(len(DIRECTIONS)))
+    return [draw(each, count, num_classes) for each in seeds]
+
+
+def _folded(seed, number):
+    return tf.random.experimental.stateless_fold_in(seed, number, alg=_ALGORITHM)
 
 
 def probabilities(ids, num_classes):

@@ -54,19 +54,20 @@ def test_states_that_are_not_carried_give_other_losses(model, record):
 def test_gradients_are_the_originals(model, record):
     features = {**elmo_streams.batch(record, 0), **zero_states(model)}
     variables = model.trainable_variables
-    with tf.GradientTape() as tape:
-        outputs = model(features, training=True)
-        both = outputs["forward_losses"] + outputs["backward_losses"]
-        loss = 6 * tf.reduce_mean(both) / 2
-    found = tape.gradient(loss, [variable.value for variable in variables])
-    for variable, gradient in zip(variables, found, strict=True):
+
+    @tf.function
+    def gradients():
+        with tf.GradientTape() as tape:
+            outputs = model(features, training=True)
+            both = outputs["forward_losses"] + outputs["backward_losses"]
+            loss = 6 * tf.reduce_mean(both) / 2
+        found = tape.gradient(loss, [variable.value for variable in variables])
+        return [tf.convert_to_tensor(gradient) for gradient in found]
+
+    for variable, gradient in zip(variables, gradients(), strict=True):
         name = elmo_streams.original_name(variable)
-        np.testing.assert_allclose(
-            tf.convert_to_tensor(gradient),
-            record[f"train/grad/{name}"],
-            atol=ROUNDING,
-            err_msg=name,
-        )
+        expected = record[f"train/grad/{name}"]
+        np.testing.assert_allclose(gradient, expected, atol=ROUNDING, err_msg=name)
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +102,66 @@ def test_expected_counts_are_the_originals(record, recorded_candidates):
         expected = record[f"sampled/{name}_true_expected_count"][:, 0]
         counts = bidirectional_lm.expected_counts(targets, found.tries, 25)
         np.testing.assert_allclose(counts, expected, rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def draw():
+    """`bidirectional_lm.draw` of 40 of 1000 classes, traced once."""
+    traced = tf.function(lambda seed: bidirectional_lm.draw(seed, 40, 1000))
+    return lambda *seed: traced(tf.constant(seed))
+
+
+def test_candidates_are_distinct_and_follow_from_the_seed(draw):
+    first, again, other = draw(1, 7), draw(1, 7), draw(1, 8)
+    for found in (first, other):
+        assert len(set(np.asarray(found.ids))) == 40
+        assert np.min(found.ids) >= 0 and np.max(found.ids) < 1000
+        assert float(found.tries) >= 40
+    np.testing.assert_array_equal(first.ids, again.ids)
+    assert set(np.asarray(first.ids)) != set(np.asarray(other.ids))
+    compiled = tf.function(bidirectional_lm.draw, jit_compile=True)
+    found = compiled(tf.constant([1, 7]), 40, 1000)
+    np.testing.assert_array_equal(found.ids, first.ids)
+    assert found.tries == first.tries
+
+
+def test_directions_have_candidates_of_their_own():
+    forward, backward = bidirectional_lm.draw_both(tf.constant([1, 7]), 40, 1000)
+    assert set(np.asarray(forward.ids)) != set(np.asarray(backward.ids))
+
+
+def test_classes_are_drawn_as_often_as_expected(draw):
+    """Mean over 400 draws; classes that are as likely as others would be off by 0.8."""
+    found = np.zeros(1000)
+    expected = np.zeros(1000)
+    for step in range(400):
+        candidates = draw(3, step)
+        found[np.asarray(candidates.ids)] += 1 / 400
+        every = np.arange(1000, dtype=np.int32)
+        counts = bidirectional_lm.expected_counts(every, candidates.tries, 1000)
+        expected += np.asarray(counts) / 400
+    assert np.abs(found - expected).max() < 0.1  # 4 standard deviations
+    assert expected[0] > 0.98 and expected[999] < 0.01
+    assert expected.sum() == pytest.approx(40, rel=0.01)
+
+
+def test_whole_vocabulary_as_a_sample_is_drawn_to_its_end():
+    ids, tries = bidirectional_lm.draw(tf.constant([1, 2]), 20, 20)
+    assert sorted(np.asarray(ids)) == list(range(20)) and tries > 40
+
+
+def test_word_to_predict_is_no_negative_of_itself(model, record):
+    """Where it is among the candidates, its logit there counts nothing."""
+    features = {**elmo_streams.batch(record, 0), **zero_states(model)}
+    target = int(features["forward_targets"][0, 0])
+    others = [i for i in range(25) if i not in (0, 1)]
+    assert target in others
+    model._candidates = lambda *_: [
+        bidirectional_lm.Candidates(tf.constant(ids, tf.int32), np.float32(40.0))
+        for ids in (others, others)
+    ]
+    found = model(features)["forward_losses"][0, 0]
+    others.remove(target)
+    without = model(features)["forward_losses"][0, 0]
+    del model._candidates
+    assert float(found) == pytest.approx(float(without), rel=1e-6)

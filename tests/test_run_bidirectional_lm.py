@@ -1,0 +1,236 @@
+"""run_pretraining.py --objective=bidirectional_lm, with a tiny ELMo.
+
+What every objective shares: test_run_pretraining.py. Killed runs, several devices and
+processes: test_killed_runs.py and test_many_devices.py.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+from data_pipeline.sentence_streams import stream_sets, word_ids
+from data_pipeline.text import elmo_tokenizer
+from modeling import pretrainers
+from modeling.checkpoints import checkpoint, pretrained
+from modeling.configs import config_files
+from tests import resumed_runs, tiny, tiny_elmo, whole_runs
+
+BRIEF = (
+    *("--objective=bidirectional_lm", "--do_train", "--num_train_steps=12"),
+    *("--train_batch_size=4", "--save_checkpoints_steps=5", "--log_steps=2"),
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """options.json, vocab.txt and sentences."""
+    path = tmp_path_factory.mktemp("data")
+    (path / "options.json").write_text(json.dumps(tiny_elmo.OPTIONS))
+    tiny_elmo.write_vocab(path / "vocab.txt")
+    for number in range(2):
+        tiny_elmo.write_sentences(path / f"part-{number}.txt", 20, number)
+    tiny_elmo.write_sentences(path / "held-out.txt", 9, 5)
+    return path
+
+
+def arguments(data, output_dir, *more):
+    return (
+        *(f"--bert_config_file={data}/options.json", f"--vocab_file={data}/vocab.txt"),
+        *(f"--input_file={data}/part-*.txt", f"--output_dir={output_dir}"),
+        *(f"--eval_input_file={data}/held-out.txt", *BRIEF, *more),
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    """(directory, what it printed) of a run that saves at 5, 10 and 12."""
+    path = tmp_path_factory.mktemp("trained")
+    more = ("--do_eval", "--evaluate_steps=6", "--max_eval_steps=0")
+    done = tiny.run_script("run_pretraining", *arguments(data, path, *more))
+    assert done.code == 0, done.err
+    return path, done
+
+
+def expected_scores(data, directory):
+    """Of all held-out words, with states that are carried by hand."""
+    model = pretrainers.BidirectionalLM(config_files.read(directory / "options.json"))
+    model.build()
+    checkpoint.load(model, directory / "model.ckpt-12")
+    vocab = elmo_tokenizer.read_vocab(str(directory / "vocab.txt"))
+    words = word_ids.WordIds(elmo_tokenizer.ElmoTokenizer(vocab))
+    specs = {"eval_input_file": str(data / "held-out.txt")}
+    sets = stream_sets.load(specs, words, unroll=5)
+    states = {n: np.zeros((8, *s), np.float32) for n, s in model.states.items()}
+    totals, count = np.zeros(2), 0
+    for features in sets.evaluation_batches(8, sets.num_evaluation_batches(8, None)):
+        outputs = model({**features, **states})
+        states = {name: outputs[name] for name in states}
+        mask = features["input_mask"].numpy()
+        found = (outputs[f"{name}_losses"] for name in ("forward", "backward"))
+        totals += [float((np.float64(losses) * mask).sum()) for losses in found]
+        count += mask.sum()
+    forward, backward = totals / count
+    loss = (forward + backward) / 2
+    return {
+        **{"loss": loss, "next_token_loss": loss, "perplexity": np.exp(loss)},
+        **{"forward_loss": forward, "forward_perplexity": np.exp(forward)},
+        **{"backward_loss": backward, "backward_perplexity": np.exp(backward)},
+        "global_step": 12,
+    }
+
+
+def test_scores_are_exact_over_all_held_out_words(trained, data):
+    found = tiny.eval_results(trained[0])
+    expected = expected_scores(data, trained[0])
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, rel=1e-5), name
+    curve = tiny.events(trained[0] / "eval")["eval/perplexity"]
+    assert [step for step, _ in curve] == [6, 12, 12]
+    assert curve[-1][1] == pytest.approx(found["perplexity"], rel=1e-6)
+
+
+def test_defaults_are_those_of_the_original(trained):
+    record = json.loads((trained[0] / "run.json").read_text())
+    flags = record["flags"]
+    names = ("optimizer", "learning_rate", "learning_rate_schedule", "num_warmup_steps")
+    assert [flags[name] for name in names] == ["adagrad", 0.2, "gpt_constant", 0]
+    assert record["identity"]["config"]["unroll_steps"] == 5  # of options.json
+    rates = tiny.events(trained[0] / "train")["train/learning_rate"]
+    assert {value for _, value in rates} == {np.float32(0.2)}
+    assert "40 of " in trained[1].out and "4 lines without a word" in trained[1].out
+
+
+def test_directory_is_a_pretrained_model_with_the_states_of_its_run(trained):
+    found = pretrained.locate(str(trained[0]))
+    assert found.config_file.endswith("options.json")
+    assert found.vocab_file.endswith("vocab.txt")
+    file = checkpoint.open_file(found.checkpoint)
+    carried = {"carried/cell_states", "carried/hidden_states", "lm/softmax/W/Adagrad"}
+    assert carried <= file.states
+    assert file.shapes["carried/cell_states"] == (4, 2, 2, 12)
+    values = whole_runs.variables(trained[0], 12)
+    assert np.abs(values["carried/cell_states"]).min(axis=(1, 2, 3)).max() > 0
+    assert values["lm/softmax/W/Adagrad"].min() >= 1
+    assert values["lm/softmax/W/Adagrad"].max() > 1
+    config = config_files.read(found.config_file)
+    assert config.vocab_size == 17 and config.num_negative_samples == 6
+
+
+@pytest.mark.slow
+def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
+    """Bit for bit, with states, samples and every dropout mask."""
+    resumed_runs.assert_ends_as(trained[0], tmp_path, 5, ["eval_results.txt"])
+
+
+@pytest.mark.slow
+def test_evaluation_leaves_the_states_of_training_alone(trained, data, tmp_path):
+    done = tiny.run_script("run_pretraining", *arguments(data, tmp_path))
+    assert done.code == 0, done.err
+    one, other = (whole_runs.variables(path, 12) for path in (trained[0], tmp_path))
+    whole_runs.assert_equal(one, other)
+
+
+@pytest.mark.slow
+def test_parts_of_a_batch_add_up(data, tmp_path):
+    """Without dropout, whatever is sampled: the sample is the batch's."""
+    options = json.dumps({**tiny_elmo.OPTIONS, "dropout": 0.0})
+    (tmp_path / "options.json").write_text(options)
+    still = f"--bert_config_file={tmp_path}/options.json"
+    for parts in (1, 2):
+        more = (still, f"--gradient_accumulation_steps={parts}", "--num_train_steps=5")
+        flags = arguments(data, tmp_path / str(parts), *more)
+        done = tiny.run_script("run_pretraining", *flags)
+        assert done.code == 0, done.err
+    one, two = (whole_runs.variables(tmp_path / str(n), 5) for n in (1, 2))
+    assert whole_runs.largest_difference(one, two) < 1e-5
+    assert np.abs(one["carried/hidden_states"]).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_words_as_input_share_the_softmax(data, tmp_path):
+    options = {k: v for k, v in tiny_elmo.OPTIONS.items() if k != "char_cnn"}
+    options["share_embedding_softmax"] = True
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    more = (f"--bert_config_file={tmp_path}/options.json", "--do_eval")
+    done = tiny.run_script("run_pretraining", *arguments(data, tmp_path / "o", *more))
+    assert done.code == 0, done.err
+    names = whole_runs.variables(tmp_path / "o", 12)
+    assert {"lm/embedding", "lm/softmax/b"} <= names.keys()
+    assert "lm/softmax/W" not in names
+    assert tiny.eval_results(tmp_path / "o")["perplexity"] < 17
+
+
+@pytest.mark.slow
+def test_next_words_are_learned(data, tmp_path):
+    more = ("--num_train_steps=200", "--do_eval", "--max_eval_steps=0")
+    (tmp_path / "a.txt").write_text("she sings and the river runs to the sea .\n" * 9)
+    files = [f"--{n}={tmp_path}/a.txt" for n in ("input_file", "eval_input_file")]
+    flags = arguments(data, tmp_path / "out", *more, *files)
+    done = tiny.run_script("run_pretraining", *flags)
+    assert done.code == 0, done.err
+    found = tiny.eval_results(tmp_path / "out")
+    assert max(found[f"{n}_perplexity"] for n in ("forward", "backward")) < 3  # of 17
+
+
+BAD_INPUT = {
+    "length": (["--max_seq_length=64"], "reads streams of sentences; set --unroll"),
+    "masking": (["--masking=span"], "--masking=span is for --objective=masked_lm"),
+    "export": (["--do_export"], "use extract_features.py"),
+    "objective": (
+        ["--objective=left_to_right"],
+        "--objective=left_to_right is not for ELMo, which",
+    ),
+    "samples": (["--num_negative_samples=17"], "a sample of 17 words"),
+    "no sample": (
+        ["--nosample_softmax", "--num_negative_samples=4"],
+        "--num_negative_samples=4 is for a sampled softmax",
+    ),
+    "bias": (["--adam_bias_correction"], "is for --optimizer=adam, but it is adagrad"),
+    "no vocabulary": (["--vocab_file="], "--vocab_file is missing; its words"),
+    "vocabulary": (["--vocab_file={other}"], "other.txt:1: 'a' is not one of the"),
+    "size": (["--vocab_file={short}"], "has 4 words, but --bert_config_file says"),
+    "batch": (["--gradient_accumulation_steps=3"], "cannot be cut into"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_one_line(case, data, tmp_path):
+    more, said = BAD_INPUT[case]
+    places = {
+        "other": tiny_elmo.write_vocab(tmp_path / "other.txt", tiny_elmo.WORDS[1:]),
+        "short": tiny_elmo.write_vocab(
+            tmp_path / "short.txt", ("<S>", "</S>", "<UNK>", "a")
+        ),
+    }
+    more = [each.format(**places) for each in more]
+    done = tiny.run_script("run_pretraining", *arguments(data, tmp_path / "out", *more))
+    assert done.code == 2, done.err
+    assert said in done.err and done.err.count("error: ") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_flags_of_streams_are_for_streams(tmp_path):
+    model = tiny.write_model(tmp_path / "model", num_hidden_layers=1)
+    tiny.write_records(tmp_path / "records", tiny.records(8))
+    done = tiny.run_script(
+        "run_pretraining",
+        *(f"--pretrained={model}", f"--input_file={tmp_path}/records", "--do_train"),
+        *(f"--output_dir={tmp_path}/out", "--unroll_steps=7"),
+    )
+    assert done.code == 2
+    assert "--unroll_steps=7 is for --objective=bidirectional_lm" in done.err
+
+
+def test_run_is_not_continued_with_other_words_or_text(trained, data, tmp_path):
+    words = ["<S>", "</S>", "<UNK>", *reversed(tiny_elmo.WORDS)]
+    tiny_elmo.write_vocab(tmp_path / "other.txt", words)
+    for change in (
+        f"--vocab_file={tmp_path}/other.txt",
+        f"--input_file={data}/part-1.txt",
+    ):
+        done = tiny.run_again(trained[0], change)
+        assert done.code == 2 and "data was '40 sentences, digest" in done.err
+    done = tiny.run_again(trained[0], "--unroll_steps=6")
+    assert done.code == 2 and "config was" in done.err
