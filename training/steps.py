@@ -317,11 +317,12 @@ def predict_function(model, strategy, *, jit_compile):
 
     def predict_any_shape(features):
         # One trace for all shapes: retracing would make one of the first shape, too.
-        names = tuple(features)
+        names, rank = tuple(features), features["input_mask"].ndim
+        any_size = [None] * rank
         if names not in traced:
-            specs = {
-                name: tf.TensorSpec([None] * len(value.shape), value.dtype)
-                for name, value in features.items()
+            specs = {  # what each token has, such as its layer states, has one size
+                name: tf.TensorSpec([*any_size, *v.shape[rank:]][: v.ndim], v.dtype)
+                for name, v in features.items()
             }
             traced[names] = _graph(predict, input_signature=[specs])
         return traced[names](features)
