@@ -4,8 +4,10 @@ Gates are cut in the order i, j, f, o; the bias of 1 of the forget gate is added
 runs, not stored. These are the conventions of TensorFlow's LSTMCell.
 
 What does not wait for the step before is one matrix product for all steps: that of the
-inputs, and in training those that give the gradients of weights and inputs.
-docs/performance.md has what that saves.
+inputs, and in training those that give the gradients of weights and inputs. Rows of the
+batch are the last axis, which is why weights are turned first: a product of a large
+matrix with a few columns takes a third of the time of one of a few rows with it.
+docs/performance.md has what each saves.
 """
 
 from typing import Any, NamedTuple
@@ -28,11 +30,6 @@ class States(NamedTuple):
 
     cell: Any  # [2, B, D] float32
     hidden: Any  # [2, B, P] float32
-
-
-class _Clips(NamedTuple):
-    cell: float
-    projection: float
 
 
 def zero_states(batch_size, weights):
@@ -72,24 +69,26 @@ def bidirectional(
         A pair of outputs [B, T, P], and the states after the last token that each
         direction read.
     """
-    shape = tf.shape(inputs[0])
+    shape, width = tf.shape(inputs[0]), inputs[0].shape[-1]
     if states is None:
         states = zero_states(shape[0], weights)
-    states = States(*map(tf.stop_gradient, states))
     keeps = None
     if mask is not None:
         mask = tf.cast(mask, tf.bool)
         inputs, mask = _cut(inputs, mask)
-        keeps = tf.transpose(mask)[..., None]  # [T, B, 1]
-    steps = [tf.transpose(x, (1, 0, 2)) for x in inputs]  # [T, B, I]
-    run = _Run(keeps, states, _Clips(cell_clip, projection_clip))
-    hiddens, after = (run.trained if trains else run.plain)(steps, weights)
+        keeps = tf.transpose(mask)[:, None]  # [T, 1, B]
+    run = _Run(
+        *(width, inputs[0].dtype, keeps, cell_clip, projection_clip),
+        States(*(tf.transpose(tf.stop_gradient(x), (0, 2, 1)) for x in states)),
+    )
+    directions = list(map(_turned, inputs, weights))
+    hiddens, after = (run.trained if trains else run.plain)(directions)
     outputs = []
     for x in hiddens:
         y = x if keeps is None else tf.where(keeps, x, 0.0)
-        y = tf.cast(tf.transpose(y, (1, 0, 2)), inputs[0].dtype)
+        y = tf.cast(tf.transpose(y, (2, 0, 1)), run.dtype)  # [B, T, P]
         outputs.append(tf.pad(y, ((0, 0), (0, shape[1] - tf.shape(y)[1]), (0, 0))))
-    return tuple(outputs), after
+    return tuple(outputs), States(*(tf.transpose(x, (0, 2, 1)) for x in after))
 
 
 def _cut(inputs, mask):
@@ -104,86 +103,128 @@ def _cut(inputs, mask):
     return [x[:, :longest] for x in inputs], mask[:, :longest]
 
 
+class _Direction(NamedTuple):
+    """What one direction reads, and its weights, turned."""
+
+    steps: Any  # [I, T, B]
+    kernel: Any  # [4 D, I + P]
+    bias: Any  # [4 D, 1] float32
+    projection: Any = None  # [P, D]
+
+
+def _turned(inputs, weights):
+    """The direction of inputs [B, T, I].
+
+    A sigmoid of x is (1 + tanh(x / 2)) / 2, and one tanh of all gates takes half the
+    time of three sigmoids and a tanh. So those that are sigmoids are halved here.
+    """
+    dtype, units = inputs.dtype, weights.kernel.shape[-1] // 4
+    halves = tf.repeat([0.5, 1.0, 0.5, 0.5], units)
+    forget = tf.repeat([0.0, 0.0, _FORGET_BIAS, 0.0], units)
+    turned = None
+    if weights.projection is not None:
+        turned = tf.cast(tf.transpose(weights.projection), dtype)
+    return _Direction(
+        tf.transpose(inputs, (2, 1, 0)),
+        tf.cast(tf.transpose(weights.kernel * halves), dtype),
+        ((weights.bias + forget) * halves)[:, None],
+        turned,
+    )
+
+
+class _Step(NamedTuple):
+    """What a step found and, for the gradient, what it began with; or all of them."""
+
+    hidden: Any  # [P, B]
+    cell: Any = None  # [D, B]
+    hidden_before: Any = None
+    cell_before: Any = None
+    inner: Any = None  # [D, B], which is projected
+    opened: Any = None  # [4 D, B], the tanh of halved gates
+
+
 class _Run(NamedTuple):
-    """What a layer runs with, beside its inputs and weights."""
+    """What both directions share in one run of a layer."""
 
-    keeps: Any  # bool [T, B, 1], whether there is a token; or None: everywhere
-    states: States
-    clips: _Clips
+    width: int  # I
+    dtype: Any  # of matrix products
+    keeps: Any  # bool [T, 1, B], whether there is a token; or None: everywhere
+    cell_clip: float
+    projection_clip: float
+    states: States  # [2, D, B] and [2, P, B]
 
-    def plain(self, steps, weights):
-        """A pair of hidden states [T, B, P] float32, and the states that follow."""
-        arrays, after = self._forward(steps, weights, num_saved=0)
-        return [kept[0].stack() for kept in arrays], after
+    def plain(self, directions):
+        """A pair of hidden states [T, P, B] float32, and the states that follow."""
+        found, after = self._forward(directions, num_values=1)
+        return [step.hidden.stack() for step in found], after
 
-    def trained(self, steps, weights):
+    def trained(self, directions):
         """The same with a gradient of its own."""
-        has_projection = weights[0].projection is not None
-        tensors = [*steps, *(x for w in weights for x in w[: 2 + has_projection])]
 
         @tf.custom_gradient
         def run(*tensors):
-            steps, half = tensors[:2], len(tensors) // 2 + 1
-            weights = Weights(*tensors[2:half]), Weights(*tensors[half:])
-            arrays, after = self._forward(steps, weights, num_saved=3)
-            hiddens, cells, inners, gates = zip(*arrays, strict=True)
-            hiddens, cells = ([x.stack() for x in kept] for kept in (hiddens, cells))
+            half = len(tensors) // 2
+            directions = _Direction(*tensors[:half]), _Direction(*tensors[half:])
+            found, after = self._forward(directions, len(_Step._fields))
 
             def backward(*upstream):
-                saved = _Saved(hiddens, cells, inners, gates)
-                return self._backward(steps, weights, saved, upstream)
+                return self._backward(directions, found, upstream)
 
-            return (*hiddens, *after), backward
+            return (*(step.hidden.stack() for step in found), *after), backward
 
-        *hiddens, cell, hidden = run(*tensors)
+        *hiddens, cell, hidden = run(
+            *(x for d in directions for x in d if x is not None)
+        )
         return hiddens, States(cell, hidden)
 
-    def _forward(self, steps, weights, num_saved):
-        """TensorArrays of the hidden states and of what is saved, and the last states.
+    def _forward(self, directions, num_values):
+        """A pair of `_Step` of TensorArrays, the first values of each, and `States`."""
+        products = [self._of_inputs(direction) for direction in directions]
+        recurrent = [direction.kernel[:, self.width :] for direction in directions]
 
-        Saved are up to three: cells [B, D], what is projected [B, D], gates [B, 4 D].
-        """
-        width = steps[0].shape[-1]
-        products = [
-            _product(x, w.kernel[:width], x.dtype) + _gate_bias(w.bias)
-            for x, w in zip(steps, weights, strict=True)
-        ]  # [T, B, 4 D]
-        dtype = steps[0].dtype
-        recurrent = [tf.cast(w.kernel[width:], dtype) for w in weights]
-        has_projection = weights[0].projection is not None
-        projections = [tf.cast(w.projection, dtype) for w in weights if has_projection]
-
-        def step(k, time, cell, hidden):
-            gates = products[k][time] + _product(hidden, recurrent[k], dtype)
-            i, j, f, o = _opened(gates)
-            new = [_clipped(f * cell + i * j, self.clips.cell)]
-            inner = o * tf.tanh(new[0])
-            new.append(inner)
-            if has_projection:
-                found = _product(inner, projections[k], dtype)
-                new[1] = _clipped(found, self.clips.projection)
+        def step(k, time, cell_before, hidden_before):
+            gates = products[k][:, time] + self._product(recurrent[k], hidden_before)
+            opened = tf.tanh(gates)
+            i, j, f, o = tf.split(opened, 4)
+            cell = 0.5 * ((f + 1.0) * cell_before + (i + 1.0) * j)
+            cell = _clipped(cell, self.cell_clip)
+            hidden = inner = 0.5 * (o + 1.0) * tf.tanh(cell)
+            if directions[k].projection is not None:
+                hidden = self._product(directions[k].projection, inner)
+                hidden = _clipped(hidden, self.projection_clip)
             if self.keeps is not None:
-                old = cell, hidden
                 keep = self.keeps[time]
-                new = [tf.where(keep, *pair) for pair in zip(new, old, strict=True)]
-            return tuple(new), (new[1], new[0], inner, gates)[: 1 + num_saved]
+                cell = tf.where(keep, cell, cell_before)
+                hidden = tf.where(keep, hidden, hidden_before)
+            values = _Step(hidden, cell, hidden_before, cell_before, inner, opened)
+            return (cell, hidden), values[:num_values]
 
-        length = tf.shape(steps[0])[0]
-        starts = zip(*map(tf.unstack, self.states), strict=True)
-        arrays, ends = _scan(step, length, tuple(starts), 1 + num_saved)
-        return arrays, States(*map(tf.stack, zip(*ends, strict=True)))
+        starts = tuple(zip(*map(tf.unstack, self.states), strict=True))
+        length = tf.shape(directions[0].steps)[1]
+        arrays, ends = _scan(step, length, starts, num_values)
+        after = States(*map(tf.stack, zip(*ends, strict=True)))
+        return [_Step(*values) for values in arrays], after
 
-    def _backward(self, steps, weights, saved, upstream):
-        """The gradients of the steps and of the tensors of both weights."""
+    def _of_inputs(self, direction):
+        """What inputs and bias give to the gates, [4 D, T, B]."""
+        steps = direction.steps
+        rows = tf.reshape(steps, (self.width, -1))
+        product = self._product(direction.kernel[:, : self.width], rows)
+        shape = (-1, tf.shape(steps)[1], tf.shape(steps)[2])
+        return tf.reshape(product + direction.bias, shape)
+
+    def _product(self, matrix, columns):
+        return tf.cast(tf.matmul(matrix, tf.cast(columns, self.dtype)), tf.float32)
+
+    def _backward(self, directions, found, upstream):
+        """The gradients of all tensors of both directions."""
         *to_hiddens, to_last_cell, to_last_hidden = upstream
-        width, dtype = steps[0].shape[-1], steps[0].dtype
-        # Turned once, because a product turns its second matrix at every step.
-        recurrent = [_turned(w.kernel[width:], dtype) for w in weights]
-        has_projection = weights[0].projection is not None
-        projections = [_turned(w.projection, dtype) for w in weights if has_projection]
-        cells_before = _before(saved.cells, self.states.cell)
+        recurrent = [tf.transpose(d.kernel[:, self.width :]) for d in directions]
+        has_projection = directions[0].projection is not None
+        projections = [tf.transpose(d.projection) for d in directions if has_projection]
 
         def step(k, time, to_cell, to_hidden):
+            saved = _Step(*(array.read(time) for array in found[k]))
             to_hidden += to_hiddens[k][time]
             passed = 0.0, 0.0
             if self.keeps is not None:
@@ -192,53 +233,50 @@ class _Run(NamedTuple):
                 to_cell, to_hidden = (tf.where(keep, x, 0.0) for x in both)
             to_inner = to_hidden
             if has_projection:
-                hidden, limit = saved.hiddens[k][time], self.clips.projection
-                to_hidden = _unclipped(to_hidden, hidden, limit)
-                to_inner = _product(to_hidden, projections[k], dtype)
-            cell, before = saved.cells[k][time], cells_before[k][time]
-            i, j, f, o = _opened(saved.gates[k].read(time))
-            y = tf.tanh(cell)
-            to_cell = to_cell + to_inner * o * (1.0 - y * y)
-            to_cell = _unclipped(to_cell, cell, self.clips.cell)
-            to_gates = tf.concat(
-                [
-                    to_cell * j * i * (1.0 - i),
-                    to_cell * i * (1.0 - j * j),
-                    to_cell * before * f * (1.0 - f),
-                    to_inner * y * o * (1.0 - o),
-                ],
-                -1,
-            )
-            to_before = _product(to_gates, recurrent[k], dtype)
-            state = to_cell * f + passed[0], to_before + passed[1]
+                to_hidden = _unclipped(to_hidden, saved.hidden, self.projection_clip)
+                to_inner = self._product(projections[k], to_hidden)
+            i, j, f, o = tf.split(saved.opened, 4)
+            y, to_inner = tf.tanh(saved.cell), 0.5 * to_inner
+            to_cell = to_cell + to_inner * (o + 1.0) * (1.0 - y * y)
+            to_cell = 0.5 * _unclipped(to_cell, saved.cell, self.cell_clip)
+            parts = to_cell * j, to_cell * (i + 1.0), to_cell * saved.cell_before
+            to_opened = tf.concat([*parts, to_inner * y], 0)
+            to_gates = to_opened * (1.0 - saved.opened * saved.opened)
+            to_before = self._product(recurrent[k], to_gates)
+            state = to_cell * (f + 1.0) + passed[0], to_before + passed[1]
             return state, (to_gates, to_hidden)[: 1 + has_projection]
 
-        length, ends = tf.shape(steps[0])[0], (to_last_cell, to_last_hidden)
-        starts = tuple(zip(*map(tf.unstack, ends), strict=True))
+        ends = map(tf.unstack, (to_last_cell, to_last_hidden))
+        starts, length = tuple(zip(*ends, strict=True)), tf.shape(to_hiddens[0])[0]
         arrays, _ = _scan(step, length, starts, 1 + has_projection, is_reversed=True)
-        to_steps, to_weights = [], []
-        for k, hiddens in enumerate(_before(saved.hiddens, self.states.hidden)):
-            to_gates = arrays[k][0].stack()  # [T, B, 4 D]
-            inputs = _turned(weights[k].kernel[:width], dtype)
-            to_steps.append(tf.cast(_product(to_gates, inputs, dtype), dtype))
-            read = tf.concat([steps[k], tf.cast(hiddens, dtype)], -1)
-            to_weights.append(_outer_sum(read, to_gates, dtype))
-            # A product takes a fifth of the time of a sum over rows.
-            ones = tf.ones_like(to_gates[..., :1])
-            to_weights.append(_outer_sum(ones, to_gates, tf.float32)[0])
-            if has_projection:
-                inner, to_hidden = saved.inners[k].stack(), arrays[k][1].stack()
-                to_weights.append(_outer_sum(inner, to_hidden, dtype))
-        return *to_steps, *to_weights
+        return [
+            gradient
+            for direction, step, values in zip(directions, found, arrays, strict=True)
+            for gradient in self._to_tensors(direction, step, *map(_columns, values))
+        ]
 
+    def _to_tensors(self, direction, found, to_gates, to_hidden=None):
+        """Gradients of one direction, of [4 D, T * B] and [P, T * B]."""
+        rows, hidden = (
+            tf.cast(x, self.dtype)
+            for x in (direction.steps, _columns(found.hidden_before))
+        )
+        read = tf.concat([tf.reshape(rows, (self.width, -1)), hidden], 0)
+        kernel = tf.transpose(direction.kernel[:, : self.width])
+        to_steps = self._product(kernel, to_gates)
+        gradients = [
+            tf.cast(tf.reshape(to_steps, tf.shape(rows)), self.dtype),
+            self._outer_sum(to_gates, read),
+            tf.reduce_sum(to_gates, -1, keepdims=True),
+        ]
+        if to_hidden is not None:
+            gradients.append(self._outer_sum(to_hidden, _columns(found.inner)))
+        return gradients
 
-class _Saved(NamedTuple):
-    """Pairs of what the gradient needs; the latter two are TensorArrays."""
-
-    hiddens: Any  # [T, B, P]
-    cells: Any  # [T, B, D]
-    inners: Any  # of [B, D], before the projection
-    gates: Any  # of [B, 4 D], before sigmoid and tanh
+    def _outer_sum(self, x, y):
+        """The sum over all steps and rows of [M, T * B] by [N, T * B]: [M, N]."""
+        x, y = tf.cast(x, self.dtype), tf.cast(y, self.dtype)
+        return tf.matmul(x, y, transpose_b=True)
 
 
 def _scan(step, length, states, num_values, *, is_reversed=False):
@@ -275,41 +313,10 @@ def _scan(step, length, states, num_values, *, is_reversed=False):
     return arrays, states
 
 
-def _product(x, matrix, dtype):
-    """The matrix product [..., N] of x [..., M], computed in a type, in float32."""
-    rows = tf.reshape(tf.cast(x, dtype), (-1, x.shape[-1]))
-    found = tf.cast(tf.matmul(rows, tf.cast(matrix, dtype)), tf.float32)
-    return tf.reshape(found, (*tf.unstack(tf.shape(x)[:-1]), matrix.shape[-1]))
-
-
-def _outer_sum(x, y, dtype):
-    """The sum over all steps and rows of x [T, B, M] by y [T, B, N]: [M, N]."""
-    x, y = (tf.reshape(tf.cast(z, dtype), (-1, z.shape[-1])) for z in (x, y))
-    return tf.cast(tf.matmul(x, y, transpose_a=True), tf.float32)
-
-
-def _turned(matrix, dtype):
-    return tf.cast(tf.transpose(matrix), dtype)
-
-
-def _gate_bias(bias):
-    i, j, f, o = tf.split(bias, 4)
-    return tf.concat([i, j, f + _FORGET_BIAS, o], 0)
-
-
-def _opened(gates):
-    """What i, j, f and o let through, each [B, D]."""
-    i, j, f, o = tf.split(gates, 4, axis=-1)
-    return tf.sigmoid(i), tf.tanh(j), tf.sigmoid(f), tf.sigmoid(o)
-
-
-def _before(values, starts):
-    """What each direction had before each step, of pairs [T, B, .] and [2, B, .]."""
-    forward, backward = tf.unstack(starts[:, None])
-    return (
-        tf.concat([forward, values[0][:-1]], 0),
-        tf.concat([values[1][1:], backward], 0),
-    )
+def _columns(array):
+    """All steps of a TensorArray of [N, B] side by side: [N, T * B]."""
+    steps = tf.transpose(array.stack(), (1, 0, 2))
+    return tf.reshape(steps, (steps.shape[0], -1))
 
 
 def _clipped(x, limit):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from modeling.operations import lstm
 
 ROWS, STEPS, INPUTS, UNITS, WIDTH = 3, 5, 4, 6, 3
-# Padding lies right of the tokens, more in the second row; no row has the last step.
+# Padding lies to the right, more of it in the second row; no row has the last step.
 MASK = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
 ROUNDING = 1e-6  # float32 sums in another order, of values around 1
 CLIPS = {"cell_clip": 0.4, "projection_clip": 0.3}
