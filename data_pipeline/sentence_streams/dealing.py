@@ -46,6 +46,9 @@ def shuffled(
 
     In each epoch the files are shuffled, alike in every direction, and the sentences
     of each file, unlike in each direction, an int from 1.
+
+    Differs from bilm-tf: the order follows from the seed, and both directions read the
+    same file at a time; there each draws files of its own, at random.
     """
     for epoch in itertools.count():
         for file in np.random.default_rng([seed, epoch]).permutation(len(lengths)):

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,6 +21,9 @@ class SentenceFiles:
 
     Words are found by `split_words`, one of elmo_tokenizer.SPLITS. A line without a
     word is no sentence, and is passed over.
+
+    Differs from bilm-tf: a line without a word is passed over; there it is begin and
+    end of a sentence.
     """
 
     files: tuple[str, ...]
@@ -115,8 +117,3 @@ def _read(file: str, split_words: str) -> list[str]:
 
 def _count(lines: list[str]) -> np.ndarray:
     return np.fromiter((len(text.split()) for text in lines), np.int32)
-
-
-def names(source: SentenceFiles, places: Sequence[tuple[int, int]]) -> list[str]:
-    """`SentenceFiles.name` of several (file, line), each once, in their order."""
-    return [source.name(*place) for place in dict.fromkeys(places)]

@@ -84,6 +84,9 @@ def evaluation(
     """The same of all sentences in their order, without a seed.
 
     input_mask is 0 where the sentences of a row have ended.
+
+    Differs from bilm-tf: every word is scored, once; there the last batches are left
+    out, and reaching the end is an error from Python 3.7 on.
     """
     streams = _streams(
         lambda number: dealing.in_order(source.lengths),

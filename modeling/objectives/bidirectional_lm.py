@@ -69,7 +69,11 @@ def _uniform(count, seed):
 
 
 def draw_both(seed, count, num_classes):
-    """Candidates of the forward and of the backward direction, by one seed."""
+    """Candidates of the forward and of the backward direction, by one seed.
+
+    Differs from bilm-tf: all devices compare with the same sample, which follows from
+    seed and step; there each draws its own.
+    """
     seeds = (_folded(seed, k) for k in range(len(DIRECTIONS)))
     return [draw(each, count, num_classes) for each in seeds]
 
@@ -85,7 +89,11 @@ def probabilities(ids, num_classes):
 
 
 def expected_counts(ids, tries, num_classes):
-    """How often a class is among the candidates of so many tries, on average."""
+    """How often a class is among the candidates of so many tries, on average.
+
+    Differs from bilm-tf: also where no class was drawn twice, for which its sampler has
+    tries * probability.
+    """
     return -ops.expm1(tries * ops.log1p(-probabilities(ids, num_classes)))
 
 

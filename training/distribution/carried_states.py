@@ -16,6 +16,9 @@ class CarriedStates:
     A model finds those of its rows among the features, and has the new ones among its
     outputs, by the names of `variables`, float32 [B, ...]. These are equal on all
     replicas, each of which reads and gives its own rows.
+
+    Differs from bilm-tf: states are part of checkpoints; there a run that goes on
+    begins with zeros.
     """
 
     variables: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -22,6 +22,7 @@ from modeling.inspection import vectors
 from modeling.operations import layer_choices
 from tests import tiny
 from training.flags import feature_flags, run_flags
+from training.flags.tasks import pretraining_flags
 from training.optimization import schedule
 
 CHOICES = {
@@ -52,7 +53,10 @@ CHOICES = {
     },
     "run_pretraining": {
         "masking": masking.GROUP_LENGTHS,
-        "objective": (record_metadata.MASKED_LM, record_metadata.LEFT_TO_RIGHT),
+        "objective": (
+            *(record_metadata.MASKED_LM, record_metadata.LEFT_TO_RIGHT),
+            pretraining_flags.BIDIRECTIONAL_LM,
+        ),
     },
     "run_squad": {"answer_aligner": answer_choice.ALIGNERS},
     "run_tagger": {

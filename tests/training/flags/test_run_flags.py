@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from training.flags import command_line as command_line_lib
 from training.flags import model_flags, run_flags
-from training.optimization import gpt_adam, lamb, optimizer
+from training.optimization import adagrad, gpt_adam, lamb, optimizer
 
 TRAINING = {
     "train_batch_size": 32,
@@ -99,13 +99,14 @@ def run_settings(command_line, monkeypatch):
     monkeypatch.setattr(command_line_lib, "values", lambda: {"seed": 4})
     monkeypatch.setattr(command_line_lib, "command", lambda: "python run.py --seed=4")
 
-    def call(**changes):
+    def call(of_adagrad=None, **changes):
         command_line(**{**RUN, **changes})
         return run_flags.run_settings(
             *(tf.distribute.get_strategy(), "plan"),
             config={"hidden_size": 8},
             init_checkpoint="model.ckpt",
             length_flag="--num_train_steps",
+            of_adagrad=of_adagrad,
         )
 
     return call
@@ -124,6 +125,16 @@ def test_optimizer_is_the_named_one(run_settings, name, kind):
 def test_gpts_adam_always_corrects_the_bias(run_settings):
     made = run_settings(optimizer="gpt_adam").optimizer()
     assert type(made) is gpt_adam.GptAdam and made.bias_correction
+
+
+def test_adagrad_is_what_the_task_says(run_settings):
+    made = run_settings(optimizer="adagrad").optimizer()
+    assert type(made) is adagrad.Adagrad
+    assert (made.max_norm, made.gradient_factor) == (10.0, 1.0)
+    told = {"clip_norm": 1.0, "gradient_factor": 6.0}
+    made = run_settings(optimizer="adagrad", of_adagrad=told).optimizer()
+    assert (made.max_norm, made.gradient_factor) == (1.0, 6.0)
+    assert run_settings(of_adagrad=told).optimizer().gradient_factor == 1.0  # Adam
 
 
 def test_gpts_adam_without_correction_is_refused(command_line):
