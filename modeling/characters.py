@@ -7,6 +7,7 @@ from keras import ops
 
 from modeling import layers
 from modeling.configs import elmo_config, keras_configs
+from modeling.operations import distinct_words
 
 _CARRY_BIAS = -2.0  # a highway begins with most of a word as it is
 
@@ -122,12 +123,20 @@ class Characters(keras_configs.Configured, keras.layers.Layer):
         words = ops.reshape(
             keras_configs.whole(input_ids), (-1, self.config.max_characters)
         )
+        widest = max(width for width, _ in self.config.filters)
+        x = distinct_words.once_each(self._convolved, self._finished, words, widest)
+        return ops.reshape(x, (*ops.shape(input_ids)[:-1], self.config.projection_dim))
+
+    def _convolved(self, words):
         table = ops.pad(self.embedding, ((1, 0), (0, 0)))
-        characters = ops.take(table, words, axis=0)  # [N, 50, d]
-        x = ops.concatenate([part(characters) for part in self.convolutions], axis=-1)
+        characters = ops.take(table, words, axis=0)  # [N, C, d]
+        found = [part(characters) for part in self.convolutions]
+        return ops.concatenate(found, axis=-1)
+
+    def _finished(self, x):
         for part in filter(None, (*self.highways, self.projection)):
             x = part(x)
-        return ops.reshape(x, (*ops.shape(input_ids)[:-1], self.config.projection_dim))
+        return x
 
 
 class Words(keras_configs.Configured, keras.layers.Layer):

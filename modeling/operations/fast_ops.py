@@ -38,6 +38,15 @@ def by_xla(function):
     return call
 
 
+def by_device(on_processors, elsewhere):
+    """What on_processors() gives on a processor, on other devices or by XLA the other.
+
+    For what takes less time where shapes may follow from values: XLA has to know them.
+    """
+    device = tf.raw_ops.DeviceIndex(device_names=["CPU"])  # 1 for XLA, on any device
+    return tf.switch_case(device, [on_processors], elsewhere)
+
+
 class _Mask(NamedTuple):
     """What decides which elements dropout keeps.
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from modeling.operations import fast_ops
+
 _FORGET_BIAS = 1.0
 
 
@@ -92,14 +94,11 @@ def bidirectional(
 
 
 def _cut(inputs, mask):
-    """Both without the steps at the end that are padding in all rows.
-
-    Where a graph knows the number of steps XLA may compile it, and they stay.
-    """
-    if not tf.executing_eagerly() and mask.shape[1] is not None:
-        return inputs, mask
-    places = tf.where(tf.reduce_any(mask, 0))[:, 0]
-    longest = tf.reduce_max(tf.concat([places + 1, [1]], 0))
+    """Both without the steps at the end that are padding in all rows."""
+    steps = tf.range(1, tf.shape(mask)[1] + 1)
+    longest = fast_ops.by_device(
+        lambda: tf.reduce_max(tf.where(mask, steps, 1)), lambda: tf.shape(mask)[1]
+    )
     return [x[:, :longest] for x in inputs], mask[:, :longest]
 
 
