@@ -122,23 +122,36 @@ class ElmoNetwork(keras_configs.Configured, keras.layers.Layer):
         if states is None:
             states = self.zero_states(ops.shape(forward)[0])
         found, after = [], []
-        for j, cells in enumerate(zip(self.forward, self.backward, strict=True)):
-            pair = self._dropped(pair, seed, j)
-            outputs, state = lstm.bidirectional(
+        for j in range(config.num_hidden_layers):
+            pair, state = self._run(
+                j, pair, mask, lstm.States(*(x[j] for x in states)), seed
+            )
+            found.append(pair)
+            after.append(state)
+        return found, lstm.States(*map(ops.stack, zip(*after, strict=True)))
+
+    def _run(self, j, pair, mask, states, seed):
+        """The outputs of layer j and the states that follow."""
+
+        def run(forward, backward):
+            config = self.config
+            pair = self._dropped((forward, backward), seed, j)
+            outputs, after = lstm.bidirectional(
                 pair,
-                [cell.tensors for cell in cells],
+                [self.forward[j].tensors, self.backward[j].tensors],
                 mask,
-                lstm.States(*(x[j] for x in states)),
+                states,
                 cell_clip=config.cell_clip,
                 projection_clip=config.proj_clip,
                 trains=seed is not None,
             )
             if config.use_skip_connections and j > 0:
                 outputs = tuple(a + b for a, b in zip(outputs, pair, strict=True))
-            pair = outputs
-            found.append(pair)
-            after.append(state)
-        return found, lstm.States(*map(ops.stack, zip(*after, strict=True)))
+            return outputs, after
+
+        if seed is None or not self.recompute:
+            return run(*pair)
+        return keras.remat(run)(*pair)
 
     def top(self, layers, seed=None):
         """The last of the layers of `directions` as a softmax reads it: dropped."""
