@@ -108,7 +108,9 @@ class BiLstm(keras_configs.Configured, keras.layers.Layer):
                 site = _FEATURE_SITE - j
                 hidden = fast_ops.dropout(hidden, self.dropout, seed, site)
             weights = [each.tensors for each in pair]
-            outputs, _ = lstm.bidirectional((hidden, hidden), weights, mask)
+            outputs, _ = lstm.bidirectional(
+                (hidden, hidden), weights, mask, trains=seed is not None
+            )
             hidden = ops.concatenate(outputs, axis=-1)  # [B, S, 2 * units]
         return hidden
 

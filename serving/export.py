@@ -54,6 +54,7 @@ class Stages:
         """
         shape = tf.shape(features[feature_names.INPUT_MASK])
         count, rows = shape[0], slice_rows(tf.reduce_prod(shape[1:]))
+        features = with_some(features)
         network = tf.function(self.forward)  # called twice, traced once
 
         def of_slice(start):
@@ -72,7 +73,20 @@ class Stages:
             (rows, of_slice(0)),
             parallel_iterations=1,  # memory is that of one
         )
-        return outputs
+        return {name: value[:count] for name, value in outputs.items()}
+
+
+def with_some(features):
+    """Features with a row and a token more where they have none.
+
+    A convolution and a loop want something to work on.
+    """
+    found = {}
+    for name, grid in features.items():
+        missing = tf.maximum(1 - tf.shape(grid), 0)
+        found[name] = tf.pad(grid, tf.stack([tf.zeros_like(missing), missing], axis=1))
+        found[name].set_shape(grid.shape)
+    return found
 
 
 def slice_rows(length):
@@ -171,7 +185,9 @@ def ids_function(function: Callable, ids_shape: Sequence[int | None] = (None,)):
     shapes[feature_names.INPUT_IDS] = ids_shape
 
     def of_features(*arrays):
-        return function(dict(zip(names, arrays, strict=True)))
+        outputs = function(with_some(dict(zip(names, arrays, strict=True))))
+        count = tf.shape(arrays[0])[0]
+        return {name: value[:count] for name, value in outputs.items()}
 
     specs = [tf.TensorSpec([None, *shapes[n]], tf.int32, name=n) for n in names]
     return tf.function(of_features, input_signature=specs)
