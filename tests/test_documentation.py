@@ -285,8 +285,12 @@ SHORT = {
         "--max_predictions_per_seq=3",
     ],
 }
-# Refused where nothing is masked.
+# What objectives refuse of these: where nothing is masked, or there is no record.
 OF_MASKED_LM = ("--max_predictions_per_seq", "--dupe_factor")
+REFUSED_BY = {
+    "left_to_right": OF_MASKED_LM,
+    "bidirectional_lm": (*OF_MASKED_LM, "--max_seq_length"),
+}
 MODULES = ("serving.predictor", "data_pipeline.tokenization")
 ORIGINAL_TASKS = ROOT / "tests" / "data_pipeline" / "original_tasks"
 XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral")]
@@ -365,8 +369,9 @@ def run_program(name, arguments, directory):
     """Runs a documented program in this process; what others wrote is in directory."""
     if name in SHORT:
         short = SHORT[name]
-        if "--objective=left_to_right" in arguments:
-            short = [flag for flag in short if not flag.startswith(OF_MASKED_LM)]
+        for objective, refused in REFUSED_BY.items():
+            if f"--objective={objective}" in arguments:
+                short = [flag for flag in short if not flag.startswith(refused)]
         return tiny.run_script(name.removesuffix(".py"), *arguments, *short)
     if name == "serving.client":
         return run_client(arguments, directory)
