@@ -1,8 +1,8 @@
 """Each word of a batch computed once, and a short one by its first characters.
 
-Words repeat, and most are short: of 128 rows of 20 words one in four is new, and where
-the longest filter spans 7 characters the first 20 of 50 are enough for nineteen in
-twenty. docs/performance.md has what both save.
+Words repeat, and most are short: of 2,560 words of Wikipedia 45 % are distinct, and
+where the longest filter spans 7 characters the first 20 of 50 do for 88 % of these.
+docs/performance.md has what both save.
 """
 
 import tensorflow as tf

@@ -6,7 +6,7 @@ runs, not stored. These are the conventions of TensorFlow's LSTMCell.
 What does not wait for the step before is one matrix product for all steps: that of the
 inputs, and in training those that give the gradients of weights and inputs. Rows of the
 batch are the last axis, which is why weights are turned first: a product of a large
-matrix with a few columns takes a third of the time of one of a few rows with it.
+matrix with a few columns takes less time than one of a few rows with it.
 docs/performance.md has what each saves.
 """
 
@@ -65,7 +65,7 @@ def bidirectional(
         states: `States` to begin with; None: zeros. No gradient flows into them.
         cell_clip, projection_clip: the largest absolute value of a cell's state and of
             a projected output; 0: there is no limit.
-        trains: keeps what the gradient needs, which then takes a third of the time.
+        trains: keeps what the gradient needs, which then takes less time.
 
     Returns:
         A pair of outputs [B, T, P], and the states after the last token that each
