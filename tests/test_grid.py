@@ -110,7 +110,7 @@ BAD_GRIDS = {
     "learning_rate=": ["'learning_rate=' lacks a value"],
     "learning_rate=1,nan": ["learning_rate=nan", "not a finite"],
     "learning_rate=2e-5,0.00002": ["has 2e-05 twice"],
-    "optimizer=adam,sgd": ["optimizer=sgd", "<adam|lamb|gpt_adam>"],
+    "optimizer=adam,sgd": ["optimizer=sgd", "<adam|lamb|gpt_adam|adagrad>"],
     "train_batch_size=8,32": ["24 training examples", "--train_batch_size=32"],
     "train_batch_size=8;train_batch_size=4": ["has train_batch_size twice"],
 }

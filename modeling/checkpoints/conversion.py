@@ -264,6 +264,9 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
     is_bare = target == "google" and model.config.network != "bert"
     file = _BARE_PREFIX if is_bare else FILES.get(target, target)
     path = os.path.join(directory, file)
+    if target == "hdf5":  # it says itself what cannot be written
+        elmo_weights.save(path, model)
+        return
     try:
         if target == "google":
             google.save(path, model, left_out)
@@ -274,8 +277,6 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
                 problem_type=problem_type,
                 left_out=left_out,
             )
-        elif target == "hdf5":
-            elmo_weights.save(path, model)
         else:
             keras_files.save(model, path)
     except (OSError, tf.errors.OpError, safetensors.SafetensorError) as error:

@@ -353,7 +353,9 @@ def test_splits_get_the_originals_file_names(tmp_path):
         splits=np.array([0, 4, 9]),
         first_lengths=np.array([4, 3], np.int32),
     )
+    tokenizer = types.SimpleNamespace(token_shape=())
     data = types.SimpleNamespace(
+        encode=types.SimpleNamespace(tokenizer=tokenizer),
         packed=dict.fromkeys(("train", "dev", "test"), packed),
         label_ids={
             "train": np.array([2, 0], np.int32),

@@ -177,7 +177,7 @@ def test_hub_id_is_downloaded(hub, tmp_path):
 
     hub.snapshot_download = snapshot_download
     assert pretrained.locate("google-bert/bert-base-uncased").checkpoint == str(folder)
-    files = """added_tokens.json bert_config.json config.json merges.txt
+    files = """added_tokens.json bert_config.json config.json head.json merges.txt
         model-*-of-*.safetensors model.safetensors model.safetensors.index.json
         special_tokens_map.json tokenizer.json tokenizer_config.json vocab.json
         vocab.txt"""
