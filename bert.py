@@ -35,6 +35,7 @@ from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import heads, pretrainers
 from modeling.checkpoints import checkpoint, conversion, output_directory, pretrained
 from modeling.checkpoints.formats import hugging_face
+from modeling.configs import readings
 from modeling.inspection import attention_maps
 from modeling.operations import joined_weights, sequences
 from serving import export, formats
@@ -144,6 +145,9 @@ class Loaded:
         Formats as of `--export_format` and `--quantization`.
         """
         label_set = self._label_set("export")
+        formats.check(
+            export_format, readings.lstms(self.model.config, self.model.reading)
+        )
         label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
         with joined_weights.joined(self.model) as variables:
             module = export.TextClassifier(

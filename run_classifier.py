@@ -140,7 +140,9 @@ def make_task(config, tokenizer, data, soft, reading):
         report=report_hook(tokenizer, data),
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, data, label_map),
-        reopen=formats.network_opener(FLAGS.export_format),
+        reopen=formats.network_opener(
+            FLAGS.export_format, readings.lstms(config, reading)
+        ),
         write_records=classifier_flags.records_writer(records.write, data),
         files=pretrained.files(config, tokenizer) | label_map | reading.files(),
         identity={

@@ -114,7 +114,9 @@ def make_task(config, tokenizer, tag_set, data, reading):
         ),
         predict=functools.partial(predict, tag_set, data),
         export=functools.partial(export_model, tokenizer, tag_set, label_map),
-        reopen=formats.network_opener(FLAGS.export_format),
+        reopen=formats.network_opener(
+            FLAGS.export_format, readings.lstms(config, reading)
+        ),
         files=pretrained.files(config, tokenizer) | label_map | reading.files(),
         identity={"labels": list(tag_set.names), "reading": reading.chosen()},
     )

@@ -44,6 +44,18 @@ def save(
     return path
 
 
+def check(export_format: str, lstms: str) -> None:
+    """Raises ValueError where a format cannot hold a model.
+
+    `lstms` names the part of it that is made of LSTMs; "" if none is.
+    """
+    if export_format == "litert" and lstms:
+        raise ValueError(
+            f"--export_format=litert has no operation for the LSTMs of {lstms}; leave "
+            "it out: a SavedModel holds them"
+        )
+
+
 def writer(
     export_format: str, quantization: str
 ) -> Callable[[export.ServedModel, str], None]:
@@ -53,14 +65,15 @@ def writer(
     return functools.partial(litert.write, quantization=quantization)
 
 
-def network_opener(export_format: str) -> Callable[[str], Any]:
+def network_opener(export_format: str, lstms: str = "") -> Callable[[str], Any]:
     """A function of an export's path to what takes the model's place when scored.
 
     That of a SavedModel gives None, because it computes what the model computes.
 
     Raises:
-        ValueError: the format is "litert", and LiteRT is not installed.
+        ValueError: as of `check`; or the format is "litert", which is not installed.
     """
+    check(export_format, lstms)
     if export_format == "saved_model":
         return lambda path: None
     litert.check_installed()

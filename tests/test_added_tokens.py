@@ -60,6 +60,7 @@ def test_run_directory_has_the_same_tokenizer(model_dir, trained):
     assert held == json.loads((model_dir / "added_tokens.json").read_text())
 
 
+@pytest.mark.slow
 def test_export_and_prediction_know_the_tokens(trained):
     path, arguments = trained
     before = [row["probabilities"] for row in tiny.predictions(path)]

@@ -6,6 +6,7 @@ none in the checkout, and it must find the planted mistake in a tree that has on
 
 import ast
 import collections
+import functools
 import graphlib
 import os
 import pathlib
@@ -153,7 +154,13 @@ def sources(root):
     for path in files(root):
         if path.suffix == ".py":
             relative = path.relative_to(root).as_posix()
-            yield relative, ast.parse(path.read_text(encoding="utf-8"), relative)
+            yield relative, parsed(path.read_text(encoding="utf-8"), relative)
+
+
+@functools.cache
+def parsed(text, relative):
+    """The syntax tree of a file, which no rule changes."""
+    return ast.parse(text, relative)
 
 
 def scripts(root):
@@ -164,19 +171,22 @@ def module_name(relative):
     return relative.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
+@functools.cache
 def imports(relative, tree):
     """Every dotted name that a file may be importing, wherever in it.
 
     `from a import b` counts as a and a.b, for b can be a module.
     """
+    found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             above = relative.split("/")[: -node.level] if node.level else []
             base = [*above, *(node.module or "").split(".")]
-            for name in ("", *(alias.name for alias in node.names)):
-                yield ".".join(filter(None, [*base, name]))
+            names = ("", *(alias.name for alias in node.names))
+            found |= {".".join(filter(None, [*base, name])) for name in names}
+    return found
 
 
 def is_within(name, *modules):
@@ -190,7 +200,7 @@ def inner_arrows(root):
     for module, (path, tree) in trees.items():
         package = module.split(".")[0]
         if package in PACKAGES:
-            names = set(imports(path, tree)) & set(trees)
+            names = imports(path, tree) & set(trees)
             arrows[module] = {n for n in names if is_within(n, package)} - {package}
     return arrows
 
@@ -269,7 +279,7 @@ def stray_flags(root):
             if path in ENTRY_POINTS and isinstance(node, ast.FunctionDef | ast.If):
                 continue
             wrapped = ast.Module(body=[node], type_ignores=[])
-            if "absl.flags" in set(imports(path, wrapped)):
+            if "absl.flags" in imports(path, wrapped):
                 found.append(f"{path} reads absl.flags; hand it values instead")
     return found
 
@@ -278,7 +288,7 @@ def private_modules(root):
     return [
         f"{path} imports {name}, which is nobody's promise"
         for path, tree in sources(root)
-        for name in sorted(set(imports(path, tree)))
+        for name in sorted(imports(path, tree))
         if is_within(name, *PRIVATE_MODULES)
     ]
 

@@ -134,6 +134,7 @@ def test_summary_says_how_the_corpus_is_spelled(corpus_file, tmp_path):
     assert share > 0.01
 
 
+@pytest.mark.slow
 def test_any_number_of_workers_and_files_gives_one_vocabulary(tmp_path, corpus_file):
     """Also the command itself, and one of the files being gzip."""
     expected, _ = build_from(corpus_file, tmp_path, "--vocab_size=190")

@@ -262,6 +262,7 @@ def wait_until(condition, seconds=60):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_killed_and_continued_on_two_workers_gives_the_same_files(place):
     expected = expected_of(place, output="a,b")
     work_dir = place / "a.incomplete"

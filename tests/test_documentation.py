@@ -504,8 +504,10 @@ def test_daily_commands_have_each_program():
 
 
 ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
+# An ELMo takes longer than the networks of the pages that have the same programs.
+QUICK = dict(sorted(ALL.items(), key=lambda item: item[0] == "docs/elmo.md"))
 CHOSEN = {
-    page: sorted(indices) for page, indices in daily(ALL, ["serving.client"]).items()
+    page: sorted(indices) for page, indices in daily(QUICK, ["serving.client"]).items()
 }
 
 

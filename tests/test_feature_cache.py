@@ -28,6 +28,7 @@ def run(data):
     return run
 
 
+@pytest.mark.slow
 def test_cache_changes_no_result(run, tmp_path):
     """One of two seeds is the run without it."""
     place = tmp_path / "cache"

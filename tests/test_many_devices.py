@@ -138,6 +138,7 @@ def go_on(server, name, data, path, *more):
     return server.start_workers(2, script, *flags, constants=still)
 
 
+@pytest.mark.slow
 def test_two_processes_lose_nothing(runs, data, server, tmp_path):
     """One is asked to stop: both save and end; the same command goes on."""
     name, directories, _ = runs

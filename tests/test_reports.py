@@ -151,6 +151,7 @@ def test_card_prints_what_predicts_and_converts(places, typed):
     np.testing.assert_allclose(*logits, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_report_changes_no_other_file(places, runs):
     without = run(places, "without", "--seed=1", draws=False)
     assert "report:" not in without.out

@@ -199,6 +199,7 @@ def test_run_is_not_continued_with_another_optimizer_or_on_other_records(trained
         assert done.code == 2 and said in done.err
 
 
+@pytest.mark.slow
 def test_pages_of_a_run_name_its_kind(trained, tmp_path):
     """As text generation, for the hub, too."""
     resumed = tmp_path / "again"

@@ -451,9 +451,8 @@ def unmasked_dir(model_dir, tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize(
-    "masking", [pytest.param("word_piece", marks=pytest.mark.slow), "span"]
-)
+@pytest.mark.slow  # test_masks_follow_from_seed_and_step and its twins every day
+@pytest.mark.parametrize("masking", ["word_piece", "span"])
 def test_unmasked_records_are_masked_while_training(
     model_dir, unmasked_dir, tmp_path, masking
 ):

@@ -183,6 +183,7 @@ def test_other_formats_give_the_same_predictions(trained, form, tmp_path):
         assert tags_of(out / "test_tags.jsonl") == [row["tags"] for row in expected]
 
 
+@pytest.mark.slow
 def test_export_answers_as_the_predictions_say(trained, tmp_path):
     rows = [*tiny_tags.sentences(10, 60), tiny_tags.sentence(3, length=40)]
     path = tiny_tags.write_conll(tmp_path / "test.conll", rows)

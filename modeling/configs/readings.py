@@ -92,6 +92,12 @@ class Reading:
 ORIGINAL = Reading()
 
 
+def lstms(config: Any, reading: Reading) -> str:
+    """Which part of a model is made of LSTMs, for messages; "" if none is."""
+    of_head = f"--head={BILSTM}" if reading.head == BILSTM else ""
+    return "an ELMo" if config.network == "elmo" else of_head
+
+
 def of_weights(weights: str) -> Reading:
     """What weights were trained for, by the path of a checkpoint or a directory.
 

@@ -3,11 +3,11 @@
 Gates are cut in the order i, j, f, o; the bias of 1 of the forget gate is added when it
 runs, not stored. These are the conventions of TensorFlow's LSTMCell.
 
-What does not wait for the step before is one matrix product for all steps: that of the
-inputs, and in training those that give the gradients of weights and inputs. Rows of the
-batch are the last axis, which is why weights are turned first: a product of a large
-matrix with a few columns takes less time than one of a few rows with it.
-docs/performance.md has what each saves.
+What does not wait for the step before is one matrix product for all steps: in training
+those that give the gradients of weights and inputs, and for small batches and on other
+devices than processors that of the inputs. Rows of the batch are the last axis, which
+is why weights are turned first: a product of a large matrix with a few columns takes
+less time than one of a few rows with it. docs/performance.md has what each saves.
 """
 
 from typing import Any, NamedTuple
@@ -17,6 +17,9 @@ import tensorflow as tf
 from modeling.operations import fast_ops
 
 _FORGET_BIAS = 1.0
+# From so many on, a processor takes less time for one product of input and state in
+# each step than for that of all inputs before, which has to be added to the state's.
+_MANY_ROWS = 24
 
 
 class Weights(NamedTuple):
@@ -178,12 +181,24 @@ class _Run(NamedTuple):
 
     def _forward(self, directions, num_values):
         """A pair of `_Step` of TensorArrays, the first values of each, and `States`."""
-        products = [self._of_inputs(direction) for direction in directions]
-        recurrent = [direction.kernel[:, self.width :] for direction in directions]
+        num_rows = tf.shape(directions[0].steps)[2]
+        is_joined = fast_ops.by_device(
+            lambda: num_rows >= _MANY_ROWS, lambda: tf.constant(False)
+        )
+        arrays, ends = tf.cond(
+            is_joined,
+            lambda: self._steps(directions, map(self._joined, directions), num_values),
+            lambda: self._steps(directions, map(self._apart, directions), num_values),
+        )
+        after = States(*map(tf.stack, zip(*ends, strict=True)))
+        return [_Step(*values) for values in arrays], after
+
+    def _steps(self, directions, gates, num_values):
+        """What `_scan` returns, of functions of time and hidden state to [4 D, B]."""
+        gates = list(gates)
 
         def step(k, time, cell_before, hidden_before):
-            gates = products[k][:, time] + self._product(recurrent[k], hidden_before)
-            opened = tf.tanh(gates)
+            opened = tf.tanh(gates[k](time, hidden_before))
             i, j, f, o = tf.split(opened, 4)
             cell = 0.5 * ((f + 1.0) * cell_before + (i + 1.0) * j)
             cell = _clipped(cell, self.cell_clip)
@@ -200,17 +215,31 @@ class _Run(NamedTuple):
 
         starts = tuple(zip(*map(tf.unstack, self.states), strict=True))
         length = tf.shape(directions[0].steps)[1]
-        arrays, ends = _scan(step, length, starts, num_values)
-        after = States(*map(tf.stack, zip(*ends, strict=True)))
-        return [_Step(*values) for values in arrays], after
+        return _scan(step, length, starts, num_values)
 
-    def _of_inputs(self, direction):
-        """What inputs and bias give to the gates, [4 D, T, B]."""
+    def _joined(self, direction):
+        """Gates of input and hidden state in one product a step."""
+
+        def gates(time, hidden):
+            hidden = tf.cast(hidden, self.dtype)
+            read = tf.concat([direction.steps[:, time], hidden], 0)
+            return self._product(direction.kernel, read) + direction.bias
+
+        return gates
+
+    def _apart(self, direction):
+        """The same where the inputs of all steps are one product before the loop."""
         steps = direction.steps
         rows = tf.reshape(steps, (self.width, -1))
         product = self._product(direction.kernel[:, : self.width], rows)
         shape = (-1, tf.shape(steps)[1], tf.shape(steps)[2])
-        return tf.reshape(product + direction.bias, shape)
+        products = tf.reshape(product + direction.bias, shape)  # [4 D, T, B]
+        recurrent = direction.kernel[:, self.width :]
+
+        def gates(time, hidden):
+            return products[:, time] + self._product(recurrent, hidden)
+
+        return gates
 
     def _product(self, matrix, columns):
         return tf.cast(tf.matmul(matrix, tf.cast(columns, self.dtype)), tf.float32)

@@ -171,7 +171,10 @@ def test_batch_does_not_matter(single):
         np.testing.assert_allclose(alone[0], whole[i], atol=ROUNDING)
 
 
-@pytest.mark.parametrize("kind", ["single", "pair", "number"])
+@pytest.mark.parametrize(
+    "kind",
+    ["single", *(pytest.param(k, marks=pytest.mark.slow) for k in ("pair", "number"))],
+)
 def test_no_rows_give_no_rows(request, kind):
     exported = request.getfixturevalue(kind)
     exported = exported[0] if kind == "single" else exported

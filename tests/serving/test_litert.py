@@ -1,5 +1,6 @@
 """Tests of serving/litert.py: exports answer as the SavedModel of the same model."""
 
+import contextlib
 import os
 import pathlib
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 from contract import tf_serving
 from modeling import heads, models
-from modeling.configs import config
+from modeling.configs import config, elmo_config, gpt_config, readings
 from serving import export, formats, litert, predictor
 from tests.serving import (
     test_export,
@@ -237,3 +238,21 @@ def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):
     with pytest.raises(ValueError, match=remedy):
         formats.network_opener("litert")
     assert formats.network_opener("saved_model")("a path") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "named"),
+    [
+        (elmo_config.ElmoConfig, "linear", "an ELMo"),
+        (gpt_config.GptConfig, "bilstm", "--head=bilstm"),
+        (config.BertConfig, "bilstm", "--head=bilstm"),
+        (config.BertConfig, "linear", ""),
+    ],
+)
+def test_lstms_are_refused_before_training(kind, head, named):
+    lstms = readings.lstms(kind, readings.Reading(head=head))
+    assert lstms == named
+    formats.network_opener("saved_model", lstms)
+    refusal = pytest.raises(ValueError, match=f"for the LSTMs of {named}; leave it out")
+    with refusal if named else contextlib.nullcontext():
+        formats.network_opener("litert", lstms)

@@ -141,9 +141,10 @@ def expected(exported, rows):
     return answers, np.bincount(windows.question_index, minlength=len(rows))
 
 
-@pytest.mark.parametrize(
-    "version", [pytest.param("version_1", marks=pytest.mark.slow), "version_2"]
-)
+VERSIONS = [pytest.param("version_1", marks=pytest.mark.slow), "version_2"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_answers_are_those_of_run_squad(request, version):
     exported = request.getfixturevalue(version)
     answers, num_windows = expected(exported, ROWS)
@@ -192,7 +193,7 @@ def test_batch_does_not_matter(version_2):
         assert alone == pytest.approx(row, abs=served_answers.ROUNDING)
 
 
-@pytest.mark.parametrize("version", ["version_1", "version_2"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_nothing_is_asked(request, version):
     exported = request.getfixturevalue(version)
     assert exported.predict([], []) == []
@@ -202,9 +203,10 @@ def test_nothing_is_asked(request, version):
     assert row == none | ({"null_odds": 1e6} if version == "version_2" else {})
 
 
-def test_no_rows_give_no_rows(version_1, version_2):
-    odd_texts.assert_no_rows(loaded(version_1.version_dir).signatures)
-    odd_texts.assert_no_rows(loaded(version_2.version_dir).signatures)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_rows_give_no_rows(request, version):
+    exported = request.getfixturevalue(version)
+    odd_texts.assert_no_rows(loaded(exported.version_dir).signatures)
 
 
 def test_odd_texts_have_the_answers_that_they_have_alone(version_1, version_2):

@@ -465,6 +465,7 @@ def serialized(batch):
 
 # Each of 10 steps of 7 records, with files of 9, 4, 7, 3 and 6: the first epoch ends
 # within step 4 and the second within step 8.
+@pytest.mark.slow
 def test_names_of_a_batch_are_the_places_of_its_records(source):
     batches = train(source, 10, batch_size=7)
     named = [

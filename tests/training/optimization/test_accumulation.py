@@ -118,6 +118,7 @@ def test_losses_divided_by_the_count_of_a_part_are_told_apart(
     assert max(moved) > 1e-3
 
 
+@pytest.mark.slow
 def test_gathered_rows_stay_those_of_the_batch(build_classifier, classifier_batch):
     """The norm counts rows of the table, which are not summed (test_optimizer.py)."""
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
