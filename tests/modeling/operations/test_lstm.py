@@ -67,10 +67,14 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("many_rows", [1, 1 + ROWS])
 @pytest.mark.parametrize("case", CASES)
-def test_gradient_is_that_of_single_operations(case):
+def test_gradient_is_that_of_single_operations(case, many_rows, monkeypatch):
+    """And batches of many rows, computed otherwise, have the values of small ones."""
     width, settings = CASES[case]
-    results, found = gradients(tensors(width), trains=True, **settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(lstm, "_MANY_ROWS", many_rows)
+        results, found = gradients(tensors(width), trains=True, **settings)
     same, expected = gradients(tensors(width), trains=False, **settings)
     for ours, theirs in zip([*results, *found], [*same, *expected], strict=True):
         scale = max(1.0, np.abs(theirs).max())
