@@ -14,7 +14,7 @@ from modeling.operations import fast_ops, lstm, token_masks
 class LstmWeights(keras_configs.Configured, keras.layers.Layer):
     """The weights of one direction of one layer, for `lstm.bidirectional`.
 
-    Call shapes: none; `tensors` gives them.
+    Call shapes: none; `weights_of_step` gives them.
     """
 
     arguments = ("units", "projection_units")
@@ -37,14 +37,14 @@ class LstmWeights(keras_configs.Configured, keras.layers.Layer):
             )
 
     def _weight(self, name, shape, initializer):
-        return self.add_weight(shape=shape, initializer=initializer, name=name)
+        return self.add_weight(
+            shape=shape, initializer=initializer, name=name, autocast=False
+        )
 
     @property
-    def tensors(self):
+    def weights_of_step(self):
         """What the operation takes."""
-        values = self.kernel, self.bias, self.projection
-        found = (None if x is None else ops.convert_to_tensor(x) for x in values)
-        return lstm.Weights(*found)
+        return lstm.Weights(self.kernel, self.bias, self.projection)
 
 
 class ElmoNetwork(keras_configs.Configured, keras.layers.Layer):
@@ -138,7 +138,7 @@ class ElmoNetwork(keras_configs.Configured, keras.layers.Layer):
             pair = self._dropped((forward, backward), seed, j)
             outputs, after = lstm.bidirectional(
                 pair,
-                [self.forward[j].tensors, self.backward[j].tensors],
+                [self.forward[j].weights_of_step, self.backward[j].weights_of_step],
                 mask,
                 states,
                 cell_clip=config.cell_clip,

@@ -107,7 +107,7 @@ class BiLstm(keras_configs.Configured, keras.layers.Layer):
             if j:
                 site = _FEATURE_SITE - j
                 hidden = fast_ops.dropout(hidden, self.dropout, seed, site)
-            weights = [each.tensors for each in pair]
+            weights = [each.weights_of_step for each in pair]
             outputs, _ = lstm.bidirectional(
                 (hidden, hidden), weights, mask, trains=seed is not None
             )

@@ -5,13 +5,14 @@ runs, not stored. These are the conventions of TensorFlow's LSTMCell.
 
 What does not wait for the step before is one matrix product for all steps: in training
 those that give the gradients of weights and inputs, and for small batches and on other
-devices than processors that of the inputs. Rows of the batch are the last axis, which
-is why weights are turned first: a product of a large matrix with a few columns takes
-less time than one of a few rows with it. docs/performance.md has what each saves.
+devices than processors that of the inputs. Rows of the batch are the last axis: a
+product of a large matrix with a few columns takes less time than one of a few rows with
+it. docs/performance.md has what each saves.
 """
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from modeling.operations import fast_ops
@@ -86,7 +87,10 @@ def bidirectional(
         *(width, inputs[0].dtype, keeps, cell_clip, projection_clip),
         States(*(tf.transpose(tf.stop_gradient(x), (0, 2, 1)) for x in states)),
     )
-    directions = list(map(_turned, inputs, weights))
+    directions = [
+        _Direction(tf.transpose(x, (2, 1, 0)), *each)
+        for x, each in zip(inputs, weights, strict=True)
+    ]
     hiddens, after = (run.trained if trains else run.plain)(directions)
     outputs = []
     for x in hiddens:
@@ -106,31 +110,34 @@ def _cut(inputs, mask):
 
 
 class _Direction(NamedTuple):
-    """What one direction reads, and its weights, turned."""
+    """What one direction reads, and its weights."""
 
     steps: Any  # [I, T, B]
-    kernel: Any  # [4 D, I + P]
-    bias: Any  # [4 D, 1] float32
-    projection: Any = None  # [P, D]
+    kernel: Any  # [I + P, 4 D] float32
+    bias: Any  # [4 D] float32
+    projection: Any = None  # [D, P] float32
 
 
-def _turned(inputs, weights):
-    """The direction of inputs [B, T, I].
+class _Maps(NamedTuple):
+    """The affine maps of a step of one direction."""
+
+    gates: Any  # time, hidden state [P, B] -> [4 D, B], each times its `_halves`
+    projected: Any  # [D, B] -> [P, B]
+
+
+def _halves(units):
+    """Factors of gates, [4 D]: one half for those that are sigmoids.
 
     A sigmoid of x is (1 + tanh(x / 2)) / 2, and one tanh of all gates takes half the
-    time of three sigmoids and a tanh. So those that are sigmoids are halved here.
+    time of three sigmoids and a tanh.
     """
-    dtype, units = inputs.dtype, weights.kernel.shape[-1] // 4
-    halves = tf.repeat([0.5, 1.0, 0.5, 0.5], units)
-    forget = tf.repeat([0.0, 0.0, _FORGET_BIAS, 0.0], units)
-    turned = None
-    if weights.projection is not None:
-        turned = tf.cast(tf.transpose(weights.projection), dtype)
-    return _Direction(
-        tf.transpose(inputs, (2, 1, 0)),
-        tf.cast(tf.transpose(weights.kernel * halves), dtype),
-        ((weights.bias + forget) * halves)[:, None],
-        turned,
+    return np.repeat(np.array([0.5, 1.0, 0.5, 0.5], np.float32), units)
+
+
+def _biases(bias):
+    """Those of gates, [4 D], with what is added to the forget gate's."""
+    return bias + np.repeat(
+        np.array([0.0, 0.0, _FORGET_BIAS, 0.0], np.float32), bias.shape[0] // 4
     )
 
 
@@ -174,9 +181,9 @@ class _Run(NamedTuple):
 
             return (*(step.hidden.stack() for step in found), *after), backward
 
-        *hiddens, cell, hidden = run(
-            *(x for d in directions for x in d if x is not None)
-        )
+        # Variables would not count as arguments.
+        tensors = (x for each in directions for x in each if x is not None)
+        *hiddens, cell, hidden = run(*map(tf.convert_to_tensor, tensors))
         return hiddens, States(cell, hidden)
 
     def _forward(self, directions, num_values):
@@ -185,27 +192,27 @@ class _Run(NamedTuple):
         is_joined = fast_ops.by_device(
             lambda: num_rows >= _MANY_ROWS, lambda: tf.constant(False)
         )
+
+        def steps(kind):
+            return self._steps(directions, [*map(kind, directions)], num_values)
+
         arrays, ends = tf.cond(
-            is_joined,
-            lambda: self._steps(directions, map(self._joined, directions), num_values),
-            lambda: self._steps(directions, map(self._apart, directions), num_values),
+            is_joined, lambda: steps(self._joined), lambda: steps(self._apart)
         )
         after = States(*map(tf.stack, zip(*ends, strict=True)))
         return [_Step(*values) for values in arrays], after
 
-    def _steps(self, directions, gates, num_values):
-        """What `_scan` returns, of functions of time and hidden state to [4 D, B]."""
-        gates = list(gates)
+    def _steps(self, directions, maps, num_values):
+        """What `_scan` returns."""
 
         def step(k, time, cell_before, hidden_before):
-            opened = tf.tanh(gates[k](time, hidden_before))
+            opened = tf.tanh(maps[k].gates(time, hidden_before))
             i, j, f, o = tf.split(opened, 4)
             cell = 0.5 * ((f + 1.0) * cell_before + (i + 1.0) * j)
             cell = _clipped(cell, self.cell_clip)
             hidden = inner = 0.5 * (o + 1.0) * tf.tanh(cell)
             if directions[k].projection is not None:
-                hidden = self._product(directions[k].projection, inner)
-                hidden = _clipped(hidden, self.projection_clip)
+                hidden = _clipped(maps[k].projected(inner), self.projection_clip)
             if self.keeps is not None:
                 keep = self.keeps[time]
                 cell = tf.where(keep, cell, cell_before)
@@ -219,37 +226,60 @@ class _Run(NamedTuple):
 
     def _joined(self, direction):
         """Gates of input and hidden state in one product a step."""
+        halves = _halves(direction.bias.shape[0] // 4)
+        kernel = self._typed(tf.transpose(direction.kernel * halves))
+        bias = (_biases(direction.bias) * halves)[:, None]
 
         def gates(time, hidden):
-            hidden = tf.cast(hidden, self.dtype)
-            read = tf.concat([direction.steps[:, time], hidden], 0)
-            return self._product(direction.kernel, read) + direction.bias
+            read = tf.concat([direction.steps[:, time], self._typed(hidden)], 0)
+            return self._product(kernel, read) + bias
 
-        return gates
+        if direction.projection is None:
+            return _Maps(gates, None)
+        projection = self._typed(tf.transpose(direction.projection))
+        return _Maps(gates, lambda inner: self._product(projection, inner))
 
     def _apart(self, direction):
-        """The same where the inputs of all steps are one product before the loop."""
+        """The same where the inputs of all steps are one product before the loop.
+
+        Weights are as they lie: to turn them would take as long as many small products.
+        """
+        halves = _halves(direction.bias.shape[0] // 4)[:, None]
+        of_inputs, recurrent = self._kernels(direction)
         steps = direction.steps
         rows = tf.reshape(steps, (self.width, -1))
-        product = self._product(direction.kernel[:, : self.width], rows)
+        product = self._product(of_inputs, rows, turns=True)
         shape = (-1, tf.shape(steps)[1], tf.shape(steps)[2])
-        products = tf.reshape(product + direction.bias, shape)  # [4 D, T, B]
-        recurrent = direction.kernel[:, self.width :]
+        products = tf.reshape(product + _biases(direction.bias)[:, None], shape)
 
         def gates(time, hidden):
-            return products[:, time] + self._product(recurrent, hidden)
+            found = self._product(recurrent, hidden, turns=True)
+            return (products[:, time] + found) * halves
 
-        return gates
+        if direction.projection is None:
+            return _Maps(gates, None)
+        projection = self._typed(direction.projection)
+        return _Maps(gates, lambda inner: self._product(projection, inner, turns=True))
 
-    def _product(self, matrix, columns):
-        return tf.cast(tf.matmul(matrix, tf.cast(columns, self.dtype)), tf.float32)
+    def _kernels(self, direction):
+        """The kernels [I, 4 D] and [P, 4 D] of inputs and of hidden states."""
+        kernel = self._typed(direction.kernel)
+        return kernel[: self.width], kernel[self.width :]
+
+    def _typed(self, x):
+        return tf.cast(x, self.dtype)
+
+    def _product(self, matrix, columns, turns=False):
+        found = tf.matmul(matrix, self._typed(columns), transpose_a=turns)
+        return tf.cast(found, tf.float32)
 
     def _backward(self, directions, found, upstream):
         """The gradients of all tensors of both directions."""
         *to_hiddens, to_last_cell, to_last_hidden = upstream
-        recurrent = [tf.transpose(d.kernel[:, self.width :]) for d in directions]
+        recurrent = [self._kernels(direction)[1] for direction in directions]
         has_projection = directions[0].projection is not None
-        projections = [tf.transpose(d.projection) for d in directions if has_projection]
+        projections = [self._typed(d.projection) for d in directions if has_projection]
+        halves = _halves(directions[0].bias.shape[0] // 4)[:, None]
 
         def step(k, time, to_cell, to_hidden):
             saved = _Step(*(array.read(time) for array in found[k]))
@@ -269,7 +299,7 @@ class _Run(NamedTuple):
             to_cell = 0.5 * _unclipped(to_cell, saved.cell, self.cell_clip)
             parts = to_cell * j, to_cell * (i + 1.0), to_cell * saved.cell_before
             to_opened = tf.concat([*parts, to_inner * y], 0)
-            to_gates = to_opened * (1.0 - saved.opened * saved.opened)
+            to_gates = to_opened * (1.0 - saved.opened * saved.opened) * halves
             to_before = self._product(recurrent[k], to_gates)
             state = to_cell * (f + 1.0) + passed[0], to_before + passed[1]
             return state, (to_gates, to_hidden)[: 1 + has_projection]
@@ -285,26 +315,22 @@ class _Run(NamedTuple):
 
     def _to_tensors(self, direction, found, to_gates, to_hidden=None):
         """Gradients of one direction, of [4 D, T * B] and [P, T * B]."""
-        rows, hidden = (
-            tf.cast(x, self.dtype)
-            for x in (direction.steps, _columns(found.hidden_before))
-        )
-        read = tf.concat([tf.reshape(rows, (self.width, -1)), hidden], 0)
-        kernel = tf.transpose(direction.kernel[:, : self.width])
-        to_steps = self._product(kernel, to_gates)
+        rows = tf.reshape(direction.steps, (self.width, -1))
+        read = tf.concat([rows, self._typed(_columns(found.hidden_before))], 0)
+        to_steps = self._product(self._kernels(direction)[0], to_gates)
         gradients = [
-            tf.cast(tf.reshape(to_steps, tf.shape(rows)), self.dtype),
-            self._outer_sum(to_gates, read),
-            tf.reduce_sum(to_gates, -1, keepdims=True),
+            self._typed(tf.reshape(to_steps, tf.shape(direction.steps))),
+            self._outer_sum(read, to_gates),
+            tf.reduce_sum(to_gates, -1),
         ]
         if to_hidden is not None:
-            gradients.append(self._outer_sum(to_hidden, _columns(found.inner)))
+            gradients.append(self._outer_sum(_columns(found.inner), to_hidden))
         return gradients
 
     def _outer_sum(self, x, y):
         """The sum over all steps and rows of [M, T * B] by [N, T * B]: [M, N]."""
-        x, y = tf.cast(x, self.dtype), tf.cast(y, self.dtype)
-        return tf.matmul(x, y, transpose_b=True)
+        found = tf.matmul(self._typed(x), self._typed(y), transpose_b=True)
+        return tf.cast(found, tf.float32)
 
 
 def _scan(step, length, states, num_values, *, is_reversed=False):
