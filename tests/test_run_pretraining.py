@@ -327,7 +327,8 @@ def test_hugging_face_weights_are_evaluated_like_googles(
     hugging_face.save(tmp_path / "hf", model, vocab_file=str(model_dir / "vocab.txt"))
     arguments = arguments_of(model_dir, records_dir, tmp_path / "out", "--do_eval")
     held_out = f"--eval_input_file={records_dir}/held-out.tfrecord"
-    run(f"--pretrained={tmp_path}/hf", held_out, *arguments[1:])
+    # Where nothing is trained, what is held out is enough.
+    run(f"--pretrained={tmp_path}/hf", held_out, *arguments[2:])
     found, before = tiny.eval_results(tmp_path / "out"), tiny.eval_results(path)
     assert found.pop("global_step") == 0 and before.pop("global_step") == 12
     assert found == before

@@ -269,13 +269,17 @@ def of_adagrad(config: Any) -> dict[str, float]:
 
 
 def files() -> dict[str, str]:
-    """{flag: value} of the records; ValueError if there are none, or --seed < 0."""
-    if not FLAGS.input_file:
+    """{flag: value} of the records; ValueError if there are none, or --seed < 0.
+
+    Without training, what is held out is enough.
+    """
+    read = FLAGS.input_file or ("" if FLAGS.do_train else FLAGS.eval_input_file)
+    if not read:
         raise ValueError("--input_file is missing; name one or more files of records")
     if FLAGS.seed < 0:
         raise ValueError(f"--seed={FLAGS.seed} is below 0; give 0 or more")
     return {
-        "input_file": FLAGS.input_file,
+        "input_file": read,
         **({"eval_input_file": FLAGS.eval_input_file} if FLAGS.eval_input_file else {}),
     }
 
