@@ -18,6 +18,9 @@ import tensorflow as tf
 from modeling.operations import fast_ops
 
 _FORGET_BIAS = 1.0
+# Added to gates where there is no token, so that a cell's state passes unchanged: the
+# tanh of half of it is 1 in every type.
+_SHUT = 1e4
 # From so many on, a processor takes less time for one product of input and state in
 # each step than for that of all inputs before, which has to be added to the state's.
 _MANY_ROWS = 24
@@ -136,9 +139,13 @@ def _halves(units):
 
 def _biases(bias):
     """Those of gates, [4 D], with what is added to the forget gate's."""
-    return bias + np.repeat(
-        np.array([0.0, 0.0, _FORGET_BIAS, 0.0], np.float32), bias.shape[0] // 4
-    )
+    forget = np.array([0.0, 0.0, _FORGET_BIAS, 0.0], np.float32)
+    return bias + np.repeat(forget, bias.shape[0] // 4)
+
+
+def _shut(units):
+    """What is added to gates where there is no token, [4 D]."""
+    return np.repeat(np.array([-_SHUT, 0.0, _SHUT, -_SHUT], np.float32), units)
 
 
 class _Step(NamedTuple):
@@ -214,9 +221,7 @@ class _Run(NamedTuple):
             if directions[k].projection is not None:
                 hidden = _clipped(maps[k].projected(inner), self.projection_clip)
             if self.keeps is not None:
-                keep = self.keeps[time]
-                cell = tf.where(keep, cell, cell_before)
-                hidden = tf.where(keep, hidden, hidden_before)
+                hidden = tf.where(self.keeps[time], hidden, hidden_before)
             values = _Step(hidden, cell, hidden_before, cell_before, inner, opened)
             return (cell, hidden), values[:num_values]
 
@@ -226,13 +231,19 @@ class _Run(NamedTuple):
 
     def _joined(self, direction):
         """Gates of input and hidden state in one product a step."""
-        halves = _halves(direction.bias.shape[0] // 4)
-        kernel = self._typed(tf.transpose(direction.kernel * halves))
+        units, kernel = direction.bias.shape[0] // 4, direction.kernel
+        halves = _halves(units)
+        if self.keeps is not None:  # one more input, which shuts the gates
+            kernel = tf.concat([kernel, _shut(units)[None]], 0)
+            is_padding = self._typed(tf.logical_not(self.keeps))
+        kernel = self._typed(tf.transpose(kernel * halves))
         bias = (_biases(direction.bias) * halves)[:, None]
 
         def gates(time, hidden):
-            read = tf.concat([direction.steps[:, time], self._typed(hidden)], 0)
-            return self._product(kernel, read) + bias
+            read = [direction.steps[:, time], self._typed(hidden)]
+            if self.keeps is not None:
+                read.append(is_padding[time])
+            return self._product(kernel, tf.concat(read, 0)) + bias
 
         if direction.projection is None:
             return _Maps(gates, None)
@@ -244,13 +255,16 @@ class _Run(NamedTuple):
 
         Weights are as they lie: to turn them would take as long as many small products.
         """
-        halves = _halves(direction.bias.shape[0] // 4)[:, None]
+        units, steps = direction.bias.shape[0] // 4, direction.steps
+        halves = _halves(units)[:, None]
         of_inputs, recurrent = self._kernels(direction)
-        steps = direction.steps
         rows = tf.reshape(steps, (self.width, -1))
         product = self._product(of_inputs, rows, turns=True)
         shape = (-1, tf.shape(steps)[1], tf.shape(steps)[2])
         products = tf.reshape(product + _biases(direction.bias)[:, None], shape)
+        if self.keeps is not None:
+            shut = _shut(units)[:, None, None]
+            products += tf.where(self.keeps[:, 0], 0.0, shut)  # [4 D, T, B]
 
         def gates(time, hidden):
             found = self._product(recurrent, hidden, turns=True)
@@ -284,11 +298,10 @@ class _Run(NamedTuple):
         def step(k, time, to_cell, to_hidden):
             saved = _Step(*(array.read(time) for array in found[k]))
             to_hidden += to_hiddens[k][time]
-            passed = 0.0, 0.0
+            passed = 0.0
             if self.keeps is not None:
-                keep, both = self.keeps[time], (to_cell, to_hidden)
-                passed = [tf.where(keep, 0.0, x) for x in both]
-                to_cell, to_hidden = (tf.where(keep, x, 0.0) for x in both)
+                passed = tf.where(self.keeps[time], 0.0, to_hidden)
+                to_hidden -= passed
             to_inner = to_hidden
             if has_projection:
                 to_hidden = _unclipped(to_hidden, saved.hidden, self.projection_clip)
@@ -301,7 +314,7 @@ class _Run(NamedTuple):
             to_opened = tf.concat([*parts, to_inner * y], 0)
             to_gates = to_opened * (1.0 - saved.opened * saved.opened) * halves
             to_before = self._product(recurrent[k], to_gates)
-            state = to_cell * (f + 1.0) + passed[0], to_before + passed[1]
+            state = to_cell * (f + 1.0), to_before + passed
             return state, (to_gates, to_hidden)[: 1 + has_projection]
 
         ends = map(tf.unstack, (to_last_cell, to_last_hidden))
