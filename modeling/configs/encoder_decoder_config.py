@@ -202,7 +202,19 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         return dataclasses.replace(self, **sides, extra={})
 
     def with_vocab_size(self, size: int) -> "EncoderDecoderConfig":
-        """The config with so many tokens, on both sides."""
+        """The config with so many tokens, on both sides.
+
+        Raises:
+            ValueError: the sides have vocabularies of their own.
+        """
+        if size == self.vocab_size:
+            return self
+        if self.vocab_size != self.num_outputs:
+            raise ValueError(
+                f"the encoder has {self.vocab_size} tokens and the decoder "
+                f"{self.num_outputs}, so they have two vocabularies, to which no "
+                "tokens can be added; keep their sizes"
+            )
         sides = {side: getattr(self, side).with_vocab_size(size) for side in SIDES}
         return dataclasses.replace(self, **sides)
 

@@ -150,7 +150,7 @@ def _block(i, attentions=_ATTENTION):
     return rows
 
 
-def _of_side(side, rows):
+def of_side(side, rows):
     """Rows of a BERT as those of one side of an encoder-decoder."""
     for row in rows:
         path, theirs = row.path, row.hugging_face
@@ -172,8 +172,8 @@ def encoder_decoder(num_encoder_layers, num_decoder_layers):
         _block(i, (*_ATTENTION, *_CROSS_ATTENTION)) for i in range(num_decoder_layers)
     )
     return [
-        *_of_side("encoder", encoder("BERT", num_encoder_layers)),
-        *_of_side("decoder", [*_EMBEDDINGS, *itertools.chain(*blocks)]),
+        *of_side("encoder", encoder("BERT", num_encoder_layers)),
+        *of_side("decoder", [*_EMBEDDINGS, *itertools.chain(*blocks)]),
     ]
 
 
@@ -297,7 +297,7 @@ def heads(network):
     """The rows of the output layers of all heads of a network, by path."""
     rows = _GPT_HEADS if network == "gpt" else _HEADS
     if network == "encoder_decoder":
-        rows = _of_side("decoder", masked_lm())
+        rows = of_side("decoder", masked_lm())
     if network == "elmo":
         rows = (*rows, *map(_elmo, elmo_names.HEAD))
     return {row.path: row for row in rows}
@@ -346,7 +346,7 @@ def _depths(shapes, format):
     found = {}
     for side in _SIDES:
         numbers = itertools.count()
-        rows = (list(_of_side(side, _block(i))) for i in numbers)
+        rows = (list(of_side(side, _block(i))) for i in numbers)
         whole = itertools.takewhile(
             lambda rows: any(row.key(format) in shapes for row in rows), rows
         )

@@ -7,8 +7,8 @@ import pathlib
 
 import pytest
 
-from modeling.configs import config_files, encoder_decoder_config, keras_configs
 from modeling.configs import config as config_lib
+from modeling.configs import config_files, encoder_decoder_config, keras_configs
 
 FILE = pathlib.Path(__file__).parents[2] / "golden/seq2seq/hugging_face/config.json"
 RAW = json.loads(FILE.read_text("utf-8"))
