@@ -163,6 +163,8 @@ class NextTokens:
     [B, S - 1] float32; see `next_tokens`. At padding they are arbitrary.
     """
 
+    source_spec: tuple = ()  # what `empty_cache` takes besides, as tf.TensorSpecs
+
     def call(self, features, training=False, seed=None):
         found = predict(self, features, self.dropout_seed(training, seed))
         return {name: found[name] for name in OUTPUTS}
@@ -189,3 +191,7 @@ class NextTokens:
         )
         hidden = hidden[:, -1:] if last_only else hidden
         return self.masked_lm(hidden, self.network.embeddings.table()), cache
+
+    def rows_of(self, cache, rows):
+        """The cache with these rows of it alone, int32 [R], one or several times."""
+        return key_value_cache.rows_of(cache, rows)

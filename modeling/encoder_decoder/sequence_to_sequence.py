@@ -85,9 +85,16 @@ class SequenceToSequence(token_heads.NextTokens, models.BertModel):
         return self._predict(hidden), cache._replace(written=written)
 
     def rows_of(self, cache, rows):
-        """The Reading of other rows, int32; each of the same source as its place."""
-        written = tf.nest.map_structure(lambda x: tf.gather(x, rows), cache.written)
-        return cache._replace(written=written)
+        """The Reading of these rows, int32 [R]; sources stay where they are.
+
+        So the first R / B of them have to be of the first source, and so on.
+        """
+        return cache._replace(written=key_value_cache.rows_of(cache.written, rows))
+
+    def start(self, num_rows):
+        """What a target begins with: ids int32 [R, 1], and their lengths [R]."""
+        ids = tf.fill([num_rows, 1], self.config.decoder_start_token_id)
+        return ids, tf.ones([num_rows], tf.int32)
 
     def _predict(self, hidden):
         return self.masked_lm(hidden, self._table())

@@ -43,6 +43,11 @@ def extend(network, input_ids, position_ids, start, is_visible, cache, others=No
     return network.finish(hidden, fused=False), tuple(pairs)
 
 
+def rows_of(cache, rows):
+    """The cache with these rows of it, int32 [R]."""
+    return tf.nest.map_structure(lambda values: tf.gather(values, rows), cache)
+
+
 class LayerCache:
     """The pair of one layer, while the layer's new keys and values are written to it.
 
