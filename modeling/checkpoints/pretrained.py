@@ -282,6 +282,12 @@ def check_sizes(config, vocab_size, files, max_seq_length):
             f"{files.config_file} says vocab_size={config.vocab_size}; they belong to "
             "different models: give the two files of one release"
         )
+    if config.network == "encoder_decoder" and config.num_outputs != config.vocab_size:
+        raise ValueError(
+            f"{files.config_file}: the encoder has {config.vocab_size} tokens and the "
+            f"decoder {config.num_outputs}, but a run has one vocabulary for both; "
+            "give a model whose sides share theirs"
+        )
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(
             f"Cannot use sequence length {max_seq_length} because the {config.kind} "

@@ -138,7 +138,7 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         cls,
         encoder: config_lib.BertConfig,
         decoder: config_lib.BertConfig,
-        **ids: int,
+        **ids: Any,
     ) -> "EncoderDecoderConfig":
         """The pair that is filled from two BERTs, or twice the same (Rothe et al.).
 
@@ -164,7 +164,9 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
                 "tie_encoder_decoder is true: both sides have the same weights, which "
                 "is not built here; save the model with weights of their own"
             )
-        sides = {side: _read_side(side, raw.pop(side, None)) for side in SIDES}
+        sides: dict[str, Any] = {
+            side: _read_side(side, raw.pop(side, None)) for side in SIDES
+        }
         ids = {}
         for name in _IDS:
             value = raw.pop(name, None)

@@ -46,7 +46,7 @@ _CHOICE = "BertForMultipleChoice"
 _CHOICES = (_CHOICE, "OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel")
 # By the head's place in a model of modeling.models; where that is none, GPT predicts
 # tokens all the same.
-_ARCHITECTURES = {
+_ARCHITECTURES: dict[str, dict[tuple[str, ...], str]] = {
     "BERT": {
         (): "BertModel",
         ("classifier",): "BertForSequenceClassification",

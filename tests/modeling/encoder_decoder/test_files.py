@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -170,7 +171,13 @@ def of_bert(model, name):
     return values(model).get(path)
 
 
-@pytest.mark.parametrize("formats", [("google",), ("hugging_face", "google")])
+@pytest.mark.parametrize(
+    "formats",
+    [
+        pytest.param(("google",), marks=pytest.mark.slow, id="one"),
+        pytest.param(("hugging_face", "google"), id="two"),
+    ],
+)
 def test_both_sides_are_filled_from_berts(tiny_config, tmp_path, formats):
     berts, paths = [], []
     for seed, target in enumerate(formats):
@@ -217,6 +224,19 @@ def test_a_side_may_be_shallower_than_its_bert(tiny_config, tmp_path):
     )
     with pytest.raises(ValueError, match=r"intermediate_size=32 \(the file has 24"):
         warm_start.load(pretrainers.build("seq2seq", None, config), tmp_path)
+
+
+def test_vocabulary_has_to_fit_both_sides(seq2seq_config, tmp_path):
+    files = types.SimpleNamespace(vocab_file=f"{tmp_path}/v", config_file="c.json")
+    pretrained.check_sizes(seq2seq_config, 67, files, 40)
+    with pytest.raises(ValueError, match=r"length 41 .*encoder-decoder model was only"):
+        pretrained.check_sizes(seq2seq_config, 67, files, 41)
+    decoder = dataclasses.replace(seq2seq_config.decoder, vocab_size=70)
+    other = dataclasses.replace(seq2seq_config, decoder=decoder)
+    with pytest.raises(ValueError, match=r"c.json: the encoder has 67 .* decoder 70"):
+        pretrained.check_sizes(other, 67, files, 40)
+    with pytest.raises(ValueError, match="no tokens can be added"):
+        other.with_vocab_size(80)
 
 
 def test_config_is_read_by_what_its_file_holds(seq2seq_dir, seq2seq_config):

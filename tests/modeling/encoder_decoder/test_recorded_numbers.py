@@ -118,7 +118,13 @@ def read_in_steps(model, features, sizes, capacity, hidden_columns=0):
     return np.concatenate(logits, axis=1)
 
 
-@pytest.mark.parametrize(("sizes", "hidden"), [([1] * 11, 0), ([4, 6, 1], 2)])
+@pytest.mark.parametrize(
+    ("sizes", "hidden"),
+    [
+        pytest.param([1] * 11, 0, marks=pytest.mark.slow),
+        ([4, 6, 1], 2),
+    ],
+)
 def test_cache_gives_the_recorded_logits(
     seq2seq_model, seq2seq_features, seq2seq_record, real, sizes, hidden
 ):

@@ -1,5 +1,7 @@
 """Targets written token by token: the likeliest, drawn, and searched for."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,6 +9,7 @@ import tensorflow as tf
 from contract import features as names
 from modeling.generation import beam_search, decoding, sampling
 from modeling.operations import joined_weights
+from tests.modeling.generation import written_out
 
 NEW = 12
 GREEDY = sampling.Sampling(temperature=0)
@@ -78,27 +81,30 @@ def test_several_texts_may_follow_from_one_source(
     assert len({tuple(row) for row in shared.numpy()}) == 6
 
 
-def log_probabilities(model, source, row):
-    """A function of a text so far: float64 [V] of its next token, without a cache."""
+@pytest.fixture(scope="module")
+def log_probabilities(seq2seq_model, source):
+    """A function of a source and a text: float64 [V] of what follows, uncached."""
     width = NEW + 1
 
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec([1, width], tf.int32)])
-    def logits(ids):
-        features = {name: value[row : row + 1] for name, value in source.items()}
+    @tf.function(autograph=False)
+    def logits(row, ids):
+        features = {name: value[row][tf.newaxis] for name, value in source.items()}
         features[names.DECODER_INPUT_IDS] = ids
         features[names.DECODER_MASK] = tf.ones_like(ids)
-        return model.logits(features)[0]
+        return seq2seq_model.logits(features)[0]
 
-    def follow(text):
+    def follow(row, text):
         ids = np.zeros((1, width), np.int32)
-        ids[0, : len(text) + 1] = model.config.decoder_start_token_id, *text
-        values = logits(ids).numpy()[len(text)].astype(np.float64)
+        ids[0, : len(text) + 1] = seq2seq_model.config.decoder_start_token_id, *text
+        values = logits(tf.constant(row), ids).numpy()[len(text)].astype(np.float64)
         return values - np.log(np.exp(values).sum())
 
     return follow
 
 
-def test_beams_find_what_a_search_without_cache_finds(seq2seq_model, source):
+def test_beams_find_what_a_search_without_cache_finds(
+    seq2seq_model, source, log_probabilities
+):
     rules, length = beam_search.Rules(4, 1.0, 2, end_ids=(61,)), 5
 
     @tf.function(autograph=False)
@@ -108,22 +114,8 @@ def test_beams_find_what_a_search_without_cache_finds(seq2seq_model, source):
 
     found = find(source)
     for row in (0, 2):
-        follow = log_probabilities(seq2seq_model, source, row)
-        texts = [(0.0, ())]
-        ended = []
-        for n in range(1, length + 1):
-            grown = sorted(
-                (
-                    (total + more, (*text, token))
-                    for total, text in texts
-                    for token, more in enumerate(follow(text))
-                ),
-                reverse=True,
-            )
-            ended += [(s / n, t) for s, t in grown[:4] if t[-1] == 61]
-            texts = [(s, t) for s, t in grown if t[-1] != 61][:4]
-        ended += [(s / length, text) for s, text in texts]
-        wanted = sorted(ended, reverse=True)[:2]
+        follow = functools.partial(log_probabilities, row)
+        wanted = written_out.search(follow, rules, length)
         for place, (score, text) in enumerate(wanted):
             assert found.scores[row, place].numpy() == pytest.approx(score, abs=1e-5)
             ids, is_text = (part[row, place].numpy() for part in found[:2])

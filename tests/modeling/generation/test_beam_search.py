@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from modeling.generation import beam_search, decoding, sampling
+from tests.modeling.generation import written_out
 
 V, N, END = 5, 4, 3
 
@@ -61,30 +62,6 @@ SOURCES = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
 PROMPTS = [(1,), (2, 0, 4), (4, 4)]
 
 
-def written_out(follow, rules, length):
-    """The search in a few lines, which goes on to the last token.
-
-    `follow` gives log probabilities after the tokens of a text so far.
-    """
-    beams, alpha = rules.num_beams, rules.length_penalty
-    open_texts, ended = [(0.0, ())], []
-    for n in range(1, length + 1):
-        grown = sorted(
-            (
-                (total + more, (*text, token))
-                for total, text in open_texts
-                for token, more in enumerate(follow(text))
-            ),
-            reverse=True,
-        )
-        ended += [(s / n**alpha, t) for s, t in grown[:beams] if t[-1] in rules.end_ids]
-        open_texts = [(s, t) for s, t in grown if t[-1] not in rules.end_ids][:beams]
-        if beams == 1 and ended:
-            return ended
-    ended += [(s / length**alpha, text) for s, text in open_texts]
-    return sorted(ended, reverse=True)[: rules.num_results]
-
-
 def follow_toy(row):
     return functools.cache(
         lambda text: NETWORK.log_probabilities((*PROMPTS[row], *text), SOURCES[row])
@@ -129,12 +106,20 @@ def assert_same(found, wanted):
     np.testing.assert_allclose(*scores, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -1.0])
-@pytest.mark.parametrize("ends", [(END,), (), (END, 0)])
+DAILY = ((0.6, (END,)), (2.0, (END, 0)), (-1.0, (END,)))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "ends"),
+    [
+        pytest.param(*rule, marks=[] if rule in DAILY else pytest.mark.slow)
+        for rule in itertools.product((0.0, 0.6, 2.0, -1.0), ((END,), (), (END, 0)))
+    ],
+)
 def test_search_is_the_one_written_out(alpha, ends):
     rules = beam_search.Rules(3, alpha, 2, end_ids=ends)
     for row, found in enumerate(search(rules)):
-        assert_same(found, written_out(follow_toy(row), rules, N))
+        assert_same(found, written_out.search(follow_toy(row), rules, N))
 
 
 def every_text(row, alpha):
@@ -162,7 +147,7 @@ def test_wide_search_finds_the_best_text_of_all():
     assert [texts[0][1] for texts in plain] != [text for _, text in best]
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0])
+@pytest.mark.parametrize("alpha", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_one_beam_is_greedy_decoding(alpha):
     rules = decoding.Rules(sampling.Sampling(temperature=0), (END,))
     ids = tf.ragged.constant(PROMPTS, tf.int32)
@@ -193,7 +178,7 @@ def test_search_stops_where_no_open_text_can_win(monkeypatch):
     find = searcher.__wrapped__(rules, length)
     ids = tf.constant([PROMPTS[0]])
     found = find(ids, tf.constant([1]), tf.constant(SOURCES[:1]))
-    wanted = written_out(follow_toy(0), rules, length)
+    wanted = written_out.search(follow_toy(0), rules, length)
     assert_same(found_texts(found, 0, (END,)), wanted[:1])
     assert len(steps) == 1 + 9  # for the prompt, and of 40
 
