@@ -35,10 +35,9 @@ class CrossAttention(layers.SelfAttention):
 class DecoderBlock(layers.EncoderBlock):
     """Attention to itself, to the source, and feed-forward; a norm after each residual.
 
-    Call shapes: hidden [B, T, D], source as in CrossAttention, mask_adder [B, 1, 1 or
-    T, T], source_adder [B, 1, 1, S] float32, cache a LayerCache, or None -> [B, T, D].
-    Of keys and values there may be fewer rows, [R, N, S, K], each for B / R rows of
-    hidden that follow one another.
+    Call shapes: hidden [R, T, D], source as in CrossAttention, mask_adder [R, 1, 1 or
+    T, T], source_adder [B, 1, 1, S] float32, cache a LayerCache, or None -> [R, T, D].
+    R is B or a multiple of it: the first R / B rows are of the first source, and so on.
     """
 
     def __init__(self, config, index, **kwargs):
@@ -60,7 +59,7 @@ class DecoderBlock(layers.EncoderBlock):
         x = self.attention(hidden, mask_adder, seed=seed, cache=cache)
         x = fast_norms.norm_of_sum(
             self.attention_norm, hidden, x, rate, seed, self.site + 1
-        )  # [B, T, D]
+        )  # [R, T, D]
         # Rows with one source ask as one: no target token hides another from it.
         rows = ops.reshape(x, (ops.shape(source_adder)[0], -1, x.shape[-1]))
         found = self.cross_attention(source, source_adder, rows, seed=seed)

@@ -239,6 +239,17 @@ def test_vocabulary_has_to_fit_both_sides(seq2seq_config, tmp_path):
         other.with_vocab_size(80)
 
 
+def test_scripts_that_write_no_targets_refuse_it(seq2seq_dir, seq2seq_config):
+    path = f"{seq2seq_dir}/config.json"
+    files = types.SimpleNamespace(
+        config_file=path, vocab_file="v", init_checkpoint="", allows_missing=False
+    )
+    with pytest.raises(ValueError, match=r"config.json: describes an encoder-decoder"):
+        pretrained.open_config(files, 67, 40)
+    taken = pretrained.open_config(files, 67, 40, takes_encoder_decoder=True)
+    assert taken == seq2seq_config
+
+
 def test_config_is_read_by_what_its_file_holds(seq2seq_dir, seq2seq_config):
     assert config_files.read(seq2seq_dir / "config.json") == seq2seq_config
     assert hugging_face.HuggingFaceFile(seq2seq_dir).sizes()[names.DEPTH] == 4
