@@ -28,7 +28,7 @@ def define_flags():
         "auto",
         [
             *("auto", "none", "pretraining", "classifier", "tagger", "span"),
-            "language_model",
+            *("language_model", "seq2seq"),
         ],
         "Head to convert; auto finds it from the names in the input. A classifier and "
         "a tagger have the same names: say tagger, where nothing beside them does.",

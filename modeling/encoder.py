@@ -54,11 +54,11 @@ class Network(keras_configs.Configured, keras.layers.Layer):
         sees = token_masks.causal(input_mask) if is_causal else input_mask
         adder = token_masks.mask_adder(sees)
         for block in self.blocks[:-1]:
-            hidden = self._run(block, hidden, adder, None, seed)
+            hidden = self._run(block, (hidden,), adder, None, seed=seed)
             outputs["layer_outputs"].append(hidden)
         if positions is not None and len(sees.shape) == 3:
             adder = token_masks.mask_adder(token_masks.rows_at(sees, positions))
-        hidden = self._run(self.blocks[-1], hidden, adder, positions, seed)
+        hidden = self._run(self.blocks[-1], (hidden,), adder, positions, seed=seed)
         hidden = self.finish(hidden, fused=seed is not None)
         outputs["layer_outputs"].append(hidden)
         outputs["sequence_output"] = hidden
@@ -69,14 +69,14 @@ class Network(keras_configs.Configured, keras.layers.Layer):
         shape = ops.shape(hidden)[0], self.config.hidden_size
         return {**outputs, "pooled_output": self._pool(ops.reshape(pooled, shape))}
 
-    def _run(self, block, hidden, adder, positions, seed):
-        def run(hidden):
-            return block(hidden, adder, positions, seed=seed)
+    def _run(self, block, hidden, *others, seed):
+        def run(*hidden):  # what gradients flow to
+            return block(*hidden, *others, seed=seed)
 
         if seed is None or not self.recompute:
-            return run(hidden)
+            return run(*hidden)
         # The seed is no state, so masks are the same in both passes.
-        return keras.remat(run)(hidden)
+        return keras.remat(run)(*hidden)
 
     def finish(self, hidden, *, fused):
         """sequence_output of what the last block puts out; `fused` as in fast_norms."""

@@ -1,8 +1,7 @@
 """Encoder and heads joined: what a script builds, trains, saves and exports.
 
-Every model takes the dict of features and an optional dropout seed, and returns a
-dict of named outputs. They are ordinary Keras models: `compile`, `fit`, `save` and,
-where this module is imported, `keras.models.load_model` work.
+Every model takes features and an optional dropout seed, and returns named outputs.
+They are Keras models: `fit`, `save` and, after this import, `load_model` work.
 
 They compute in the policy that `keras.config.set_dtype_policy` set before they were
 made: float32, mixed_bfloat16 or mixed_float16. Variables and outputs are float32.
@@ -12,12 +11,14 @@ import keras
 
 from modeling import decoder, elmo, encoder, feature_heads, heads, token_heads
 from modeling.configs import keras_configs, readings
+from modeling.encoder_decoder import network as encoder_decoder
 from modeling.operations import sequences, token_masks
 
 NETWORKS = {
     "bert": encoder.BertEncoder,
     "gpt": decoder.GptDecoder,
     "elmo": elmo.ElmoNetwork,
+    "encoder_decoder": encoder_decoder.EncoderDecoder,
 }
 
 

@@ -3,6 +3,7 @@
 import keras
 
 from modeling import heads, models, token_heads
+from modeling.encoder_decoder import sequence_to_sequence
 from modeling.objectives import bidirectional_lm
 from modeling.operations import lstm
 
@@ -127,12 +128,23 @@ HEADS = {
     "tagger": models.BertTagger,
     "span": models.BertSpanPredictor,
     "language_model": LanguageModel,
+    "seq2seq": sequence_to_sequence.SequenceToSequence,
 }
 CLASS_HEADS = ("classifier", "tagger")  # which take a number of classes
 
 
 def build(head, num_classes, config, *, recompute=False, **settings):
-    """The model with one of `HEADS`, its variables made; C is for `CLASS_HEADS`."""
+    """The model with one of `HEADS`, its variables made; C is for `CLASS_HEADS`.
+
+    Raises:
+        ValueError: an encoder-decoder is to have another head than its own, or that
+            head another network.
+    """
+    if (config.network == "encoder_decoder") != (head == "seq2seq"):
+        raise ValueError(
+            f"a network of {config.kind} has no head {head!r}: seq2seq is the one head "
+            "of an encoder-decoder, and of no other; choose a head of the network"
+        )
     classes = (num_classes,) if head in CLASS_HEADS else ()
     model = HEADS[head](config, *classes, recompute=recompute, **settings)
     model.build()

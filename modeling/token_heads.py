@@ -89,18 +89,25 @@ def of_network(config, name):
 def next_tokens(head, hidden, table, input_ids, training=False):
     """How a network predicts each token of a text from those before it.
 
+    `hidden` is the network's sequence_output [B, S, D], `input_ids` are int [B, S]; the
+    rest is as in `predictions`, of the tokens from the second on.
+    """
+    labels = keras_configs.whole(input_ids)[:, 1:]
+    return predictions(head, hidden[:, :-1], table, labels, training)
+
+
+def predictions(head, hidden, table, labels, training=False):
+    """How a head predicts tokens, int [B, S], each from its vector in hidden [B, S, D].
+
     Args:
         head: what `of_network` gives.
-        hidden: the network's sequence_output [B, S, D].
         table: what `embeddings.table` of the network gave.
-        input_ids: int [B, S].
 
     Returns:
-        {"next_token_losses": cross-entropy of the tokens from the second on, float32
-        [B, S - 1], "next_token_hits": 1.0 where no other was likelier, else 0.0}.
+        {"next_token_losses": cross-entropy, float32 [B, S], "next_token_hits": 1.0
+        where no other token was likelier, else 0.0}.
     """
-    logits = head(hidden[:, :-1], table, training=training)  # [B, S - 1, V]
-    labels = keras_configs.whole(input_ids)[:, 1:]
+    logits = head(hidden, table, training=training)  # [B, S, V]
     return {
         "next_token_losses": losses.cross_entropy(logits, labels),
         "next_token_hits": losses.is_best(logits, labels),
@@ -156,6 +163,8 @@ class NextTokens:
     [B, S - 1] float32; see `next_tokens`. At padding they are arbitrary.
     """
 
+    source_spec: tuple = ()  # what `empty_cache` takes besides, as tf.TensorSpecs
+
     def call(self, features, training=False, seed=None):
         found = predict(self, features, self.dropout_seed(training, seed))
         return {name: found[name] for name in OUTPUTS}
@@ -182,3 +191,7 @@ class NextTokens:
         )
         hidden = hidden[:, -1:] if last_only else hidden
         return self.masked_lm(hidden, self.network.embeddings.table()), cache
+
+    def rows_of(self, cache, rows):
+        """The cache with these rows of it alone, int32 [R], one or several times."""
+        return key_value_cache.rows_of(cache, rows)

@@ -36,6 +36,7 @@ PLAIN_MODULES = {
     "data_pipeline.tagging.tag_schemes",
     "data_pipeline.tagging.tag_sets",
     "modeling.configs.config",
+    "modeling.configs.encoder_decoder_config",
     "modeling.configs.gpt_config",
     "serving.answers",
     "serving.protocol.rest_calls",
@@ -83,9 +84,19 @@ ARROWS = {
         "data_pipeline.classification",
         "data_pipeline.tagging",
     },
-    "modeling": {"modeling.configs", "modeling.operations", "modeling.objectives"},
+    "modeling": {
+        "modeling.configs",
+        "modeling.encoder_decoder",
+        "modeling.objectives",
+        "modeling.operations",
+    },
     "modeling.configs": set(),
     "modeling.operations": set(),
+    "modeling.encoder_decoder": {
+        "modeling",
+        "modeling.configs",
+        "modeling.operations",
+    },
     "modeling.checkpoints": {
         "modeling",
         "modeling.configs",

@@ -18,6 +18,7 @@ from modeling.checkpoints.formats import (
     gpt_parameters,
     hugging_face,
     keras_files,
+    listings,
     names,
 )
 from terminal import progress
@@ -85,9 +86,9 @@ class LoadReport:
         total = len(self.assigned) + len(self.missing)
         phrases = [f"{self.source}: {len(self.assigned)} of {total} variables assigned"]
         if self.missing:
-            phrases.append(f"newly initialised: {names.listing(self.missing)}")
+            phrases.append(f"newly initialised: {listings.of_keys(self.missing)}")
         if self.unused:
-            listed = names.listing(self.unused)
+            listed = listings.of_keys(self.unused)
             phrases.append(f"in the file but not used: {listed}")
         return "; ".join(phrases)
 
@@ -270,7 +271,7 @@ def _warn_of_deeper(file, unused, num_layers):
                 file.source,
                 file.sizes()[names.DEPTH],
                 num_layers,
-                names.listing(deeper),
+                listings.of_keys(deeper),
             ),
         )
 

@@ -1,5 +1,7 @@
 """A config and the header of a checkpoint, compared before a network is built."""
 
+import operator
+
 from contract import wording
 from modeling.checkpoints.formats import names
 
@@ -22,8 +24,8 @@ def check(config, file, *, allows_missing=None):
     if not sizes:
         raise ValueError(
             f"{file.source}: none of its {len(file.shapes)} variables belongs to a "
-            f"BERT, GPT or ELMo model (the first is {min(file.shapes, default='-')!r});"
-            " choose another checkpoint"
+            "BERT, GPT, ELMo or encoder-decoder (the first is "
+            f"{min(file.shapes, default='-')!r}); choose another checkpoint"
         )
     if (kind := sizes[names.KIND]) != config.kind:
         raise ValueError(
@@ -31,7 +33,7 @@ def check(config, file, *, allows_missing=None):
             f" {_REMEDY}"
         )
     if differing := [
-        f"{config.key_in_file(key)}={getattr(config, key)} (the file has {size})"
+        f"{config.key_in_file(key)}={_said(config, key)} (the file has {size})"
         for key, size in sizes.items()
         if key not in (names.DEPTH, names.KIND) and not _fits(config, key, size)
     ]:
@@ -57,8 +59,13 @@ def check(config, file, *, allows_missing=None):
         )
 
 
+def _said(config, key):
+    """What a config says, by a key that may have the name of a side before a dot."""
+    return operator.attrgetter(key)(config)
+
+
 def _fits(config, key, size):
     """Whether a size is the config's, or is without its special tokens alone."""
-    said = getattr(config, key)
+    said = _said(config, key)
     is_of_tokens = config.network == "gpt" and key in ("vocab_size", "num_table_rows")
     return said == size or (is_of_tokens and 0 < said - size <= names.NEW_TOKENS)

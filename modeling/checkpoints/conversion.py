@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from contract import atomic_files, file_names
 from modeling import pretrainers, token_heads
-from modeling.checkpoints import checkpoint, comparison, pretrained
+from modeling.checkpoints import checkpoint, comparison, fixed_batches, pretrained
 from modeling.checkpoints.formats import (
     elmo_weights,
     google,
@@ -35,7 +35,8 @@ FILES = {
     "hdf5": elmo_weights.WEIGHTS_FILE,
 }
 _OF_ELMO = ("google", "keras", "hdf5")
-_OF_TRANSFORMERS = ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE)
+_OF_PAIRS = ("google", "hugging_face", "keras")
+_OF_TRANSFORMERS = (*_OF_PAIRS, keras_files.WEIGHTS_FILE)
 _BARE_PREFIX = file_names.CHECKPOINT_PREFIX  # as of GPT-2's release and bilm-tf's runs
 # Patterns of all names under which weights are written.
 WRITTEN = (
@@ -61,6 +62,7 @@ _HEAD_OF = {
     "tagger/logits/bias": "tagger",
     "span/logits/bias": "span",
 }
+_USUAL_HEADS = {"gpt": "language_model", "encoder_decoder": "seq2seq"}
 TOLERANCE = 1e-5  # outputs of equal weights differ at most by the order of sums
 
 
@@ -135,10 +137,12 @@ def read(path, config, head="auto", **settings):
 
 
 def _part(path):
-    """What a variable belongs to: encoder, pooler, or its head."""
+    """What a variable belongs to: encoder, decoder, pooler, or its head."""
     first, second, *_ = path.split("/")
     if names.is_head(path):
         return first
+    if first == "encoder_decoder":
+        return second
     return "pooler" if second == "pooler" else "encoder"
 
 
@@ -155,9 +159,11 @@ def find_head(file, config, asked="auto"):
     rows = names.heads(config.network)
     keys = {path: rows[path].key(file.format) for path in _HEAD_OF if path in rows}
     held = {_HEAD_OF[path]: key for path, key in keys.items() if key in file.shapes}
-    order = keys["next_sentence/bias"]
+    order = keys.get("next_sentence/bias")
     if config.is_left_to_right and "pretraining" in held and order not in file.shapes:
         held["language_model"] = held.pop("pretraining")
+    if config.network == "encoder_decoder" and "pretraining" in held:
+        held["seq2seq"] = held.pop("pretraining")
     told = config.extra.get("architectures") or ""
     told = told if isinstance(told, str) else str(next(iter(told)))
     if held.get("classifier") and held.get("classifier") == held.get("tagger"):
@@ -177,8 +183,7 @@ def find_head(file, config, asked="auto"):
                 "--head what it is, or --head=none for the encoder alone"
             )
         # GPT needs no weights but the network's to predict tokens.
-        usual = "language_model" if config.network == "gpt" else "none"
-        asked = next(iter(held), usual)
+        asked = next(iter(held), _USUAL_HEADS.get(config.network, "none"))
     if config.network == "gpt" and asked == "language_model":
         return asked, None
     if asked != "none" and asked not in held:
@@ -219,7 +224,7 @@ def grow(model, vocab_size):
     """
     if vocab_size == model.config.vocab_size:
         return model
-    config = dataclasses.replace(model.config, vocab_size=vocab_size)
+    config = model.config.with_vocab_size(vocab_size)
     grown = type(model).from_config(
         {**model.get_config(), "config": dataclasses.asdict(config)}
     )
@@ -242,7 +247,8 @@ def check_target(config, target):
     Raises:
         ValueError: it does not; names those that do.
     """
-    known = _OF_ELMO if config.network == "elmo" else _OF_TRANSFORMERS
+    of_network = {"elmo": _OF_ELMO, "encoder_decoder": _OF_PAIRS}
+    known = of_network.get(config.network, _OF_TRANSFORMERS)
     if target not in known:
         raise ValueError(
             f"{target}: no format for the weights of {config.kind}; choose one of "
@@ -343,9 +349,8 @@ def compare(first, second, missing=()):
         ValueError: a weight differs, the configs do in more than the size of the
             vocabulary, or outputs differ by more than `TOLERANCE` or are not finite.
     """
-    shape = dataclasses.replace(first.config, extra={})
-    kept = {"extra": {}, "vocab_size": shape.vocab_size}
-    if shape != dataclasses.replace(second.config, **kept):
+    shape = first.config.network_alone()
+    if shape != second.config.network_alone().with_vocab_size(shape.vocab_size):
         raise ValueError(f"the config was not kept: {shape} became {second.config}")
     weights, others = names.named_variables(first), names.named_variables(second)
     for (name, value), (_, other) in zip(weights, others, strict=True):
@@ -356,7 +361,7 @@ def compare(first, second, missing=()):
         theirs = np.delete(theirs, new, axis=0) if len(theirs) > len(ours) else theirs
         if not np.array_equal(ours, theirs, equal_nan=True):
             raise ValueError(f"{name.google} was not kept; nothing is written")
-    batch = fixed_batch(first.config)
+    batch = fixed_batches.of_config(first.config)
     outputs = zip(_outputs(first, batch), _outputs(second, batch), strict=True)
     largest = np.max([np.abs(x - y[..., : x.shape[-1]]).max() for x, y in outputs])
     if not largest <= TOLERANCE:  # nor if it is no number
@@ -365,27 +370,6 @@ def compare(first, second, missing=()):
             "the weights may be damaged (not finite numbers); convert another copy"
         )
     return float(largest)
-
-
-def fixed_batch(config):
-    """Features that are always the same for one config: 4 texts of up to 32 tokens."""
-    rng = np.random.default_rng(0)
-    length = min(32, config.max_position_embeddings)
-    lengths = np.linspace(length, max(1, length // 4), 4).astype(int)[:, None]
-    mask = (np.arange(length)[None] < lengths).astype(np.int32)
-    segments = (np.arange(length)[None] >= lengths // 2).astype(np.int32)
-    if config.network == "elmo" and config.reads_characters:
-        shape = (*mask.shape, config.max_characters)
-        ids = rng.integers(0, elmo_config.NUM_CHARACTERS, shape, np.int32) + 1
-        ids *= mask[..., np.newaxis]
-    else:
-        ids = rng.integers(0, config.vocab_size, mask.shape, np.int32) * mask
-    return {
-        "input_ids": ids,
-        "input_mask": mask,
-        "segment_ids": np.minimum(segments, max(config.type_vocab_size, 1) - 1) * mask,
-        "masked_lm_positions": rng.integers(0, length // 4 or 1, (4, 2), np.int32),
-    }
 
 
 def _outputs(model, batch):

@@ -220,16 +220,22 @@ def _open(path, mode):
         raise OSError(error.message) from error
 
 
-def open_config(files, vocab_size, max_seq_length):
+def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=False):
     """The config, if it fits vocabulary, length, checkpoint and memory.
 
     `files` is a training.flags.model_flags.ModelFiles; vocab_size may be None. A GPT or
     GPT-2 gets rows for up to 3 special tokens that the vocabulary has and it has not.
 
     Raises:
-        ValueError: as in `check_sizes`, `check_memory` and comparison.check.
+        ValueError: as in `check_sizes`, `check_memory` and comparison.check; or it is
+            an encoder-decoder where none is taken.
     """
     config = read_config(files.config_file)
+    if config.network == "encoder_decoder" and not takes_encoder_decoder:
+        raise ValueError(
+            f"{files.config_file}: describes an encoder-decoder, which writes texts and"
+            " does nothing else; take it to run_seq2seq.py, or give another network"
+        )
     known = config.vocab_size if vocab_size is None else vocab_size
     more = known - config.vocab_size
     if config.network == "gpt" and 0 < more <= names.NEW_TOKENS:
@@ -281,6 +287,12 @@ def check_sizes(config, vocab_size, files, max_seq_length):
             f"{files.vocab_file}{beside} has {vocab_size} entries, but "
             f"{files.config_file} says vocab_size={config.vocab_size}; they belong to "
             "different models: give the two files of one release"
+        )
+    if config.network == "encoder_decoder" and config.num_outputs != config.vocab_size:
+        raise ValueError(
+            f"{files.config_file}: the encoder has {config.vocab_size} tokens and the "
+            f"decoder {config.num_outputs}, but a run has one vocabulary for both; "
+            "give a model whose sides share theirs"
         )
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(

@@ -112,6 +112,14 @@ class NetworkConfig:
         """Keys of the file that have no effect here and are in no released config."""
         return sorted(self.extra.keys() - self.tolerated)
 
+    def network_alone(self: _Config) -> _Config:
+        """The config without the keys that change nothing here."""
+        return dataclasses.replace(self, extra={})  # type: ignore[type-var]
+
+    def with_vocab_size(self: _Config, size: int) -> _Config:
+        """The config with so many tokens."""
+        return dataclasses.replace(self, vocab_size=size)  # type: ignore[type-var]
+
     def key_in_file(self, field: str) -> str:
         """What the file calls a field or property."""
         return field

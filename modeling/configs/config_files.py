@@ -6,16 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from modeling.configs import config as config_lib
-from modeling.configs import elmo_config, gpt_config
+from modeling.configs import elmo_config, encoder_decoder_config, gpt_config
 
-Config = config_lib.BertConfig | gpt_config.GptConfig | elmo_config.ElmoConfig
+Config = (
+    config_lib.BertConfig
+    | gpt_config.GptConfig
+    | elmo_config.ElmoConfig
+    | encoder_decoder_config.EncoderDecoderConfig
+)
 
 
 def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> Config:
     """The config of any network, by what its file holds.
 
-    bert_config.json, config.json of BERT, GPT or GPT-2, GPT-2's hparams.json, GPT's
-    params_shapes.json, and ELMo's options.json.
+    bert_config.json, config.json of BERT, GPT, GPT-2 or an encoder-decoder, GPT-2's
+    hparams.json, GPT's params_shapes.json, and ELMo's options.json.
 
     Raises:
         FileNotFoundError, OSError: no such file, or it cannot be read.
@@ -29,6 +34,8 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
             raise ValueError("the file holds no JSON object")
         if "n_vocab" in raw or raw.get("model_type") in gpt_config.MODEL_TYPES:
             return gpt_config.GptConfig.from_dict(raw)
+        if raw.get("model_type") == encoder_decoder_config.MODEL_TYPE:
+            return encoder_decoder_config.EncoderDecoderConfig.from_dict(raw)
         if "lstm" in raw:
             return elmo_config.ElmoConfig.from_dict(raw)
         return config_lib.BertConfig.from_dict(raw)
@@ -38,5 +45,9 @@ def of_values(values: dict[str, Any]) -> Config:
     """The config whose dataclasses.asdict is `values`."""
     if "lstm_dim" in values:
         return elmo_config.ElmoConfig(**values)
+    if "decoder" in values:
+        sides = encoder_decoder_config.SIDES
+        parts = {side: config_lib.BertConfig(**values[side]) for side in sides}
+        return encoder_decoder_config.EncoderDecoderConfig(**{**values, **parts})
     kind = gpt_config.GptConfig if "norm_first" in values else config_lib.BertConfig
     return kind(**values)

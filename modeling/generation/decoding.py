@@ -72,7 +72,11 @@ class Rules(NamedTuple):
 
 
 class Decoder:
-    """Continues prompts with a model, which has `empty_cache` and `extend`."""
+    """Continues prompts with a model, which has `empty_cache` and `extend`.
+
+    A `source`, here and below, is what the model's `source_spec` says that it reads
+    before prompts: a tuple, () for a language model.
+    """
 
     def __init__(self, model: Any, rules: Rules):
         self.rules = rules
@@ -80,7 +84,7 @@ class Decoder:
         scalar = tf.TensorSpec([], tf.int32)
         self.begin = tf.function(
             functools.partial(begin, model),
-            input_signature=[_PROMPTS, scalar],
+            input_signature=[_PROMPTS, scalar, *model.source_spec],
             autograph=False,
         ).get_concrete_function()
         written = tf.nest.map_structure(
@@ -101,17 +105,17 @@ class Decoder:
         return ids[: next(ends, len(ids))]
 
 
-def begin(model: Any, prompts: Prompts, capacity: tf.Tensor) -> Written:
+def begin(model: Any, prompts: Prompts, capacity: tf.Tensor, *source: Any) -> Written:
     """Reads prompts, to be continued up to C columns."""
     rows, width = tf.unstack(tf.shape(prompts.ids))
     columns = tf.pad(tf.transpose(prompts.ids), [[0, capacity - width], [0, 0]])
-    visible, positions = _places(prompts, capacity)
+    visible, positions = places(prompts, capacity)
     _, cache = model.extend(
         prompts.ids[:, :-1],
         positions[:, : width - 1],
         0,
         visible,
-        model.empty_cache(rows, capacity),
+        model.empty_cache(rows, capacity, *source),
         last_only=True,
     )
     return Written(columns, width, tf.zeros([rows], tf.bool), cache)
@@ -122,11 +126,11 @@ def go_on(
 ) -> Written:
     """Writes up to so many columns, or until all texts have ended."""
     width = tf.shape(prompts.ids)[1]
-    visible, positions = _places(prompts, tf.shape(written.columns)[0])
+    visible, positions = places(prompts, tf.shape(written.columns)[0])
 
     def goes_on(written):
-        is_open = tf.logical_not(tf.reduce_all(written.is_done))
-        return tf.logical_and(written.num_columns < until, is_open)
+        is_any_open = tf.logical_not(tf.reduce_all(written.is_done))
+        return tf.logical_and(written.num_columns < until, is_any_open)
 
     def write(written):
         last = written.num_columns - 1
@@ -146,9 +150,9 @@ def go_on(
         columns = tf.tensor_scatter_nd_update(
             written.columns, [[written.num_columns]], found[tf.newaxis]
         )
-        is_done = tf.logical_or(written.is_done, _is_end(found, rules.end_ids))
+        is_done = tf.logical_or(written.is_done, is_end(found, rules.end_ids))
         new = Written(columns, written.num_columns + 1, is_done, cache)
-        return (tf.nest.map_structure(_of_shape, new, written),)
+        return (of_shapes(new, written),)
 
     return tf.while_loop(goes_on, write, (written,), parallel_iterations=1)[0]
 
@@ -163,37 +167,45 @@ def results(
     width = tf.shape(prompts.ids)[1]
     ids = tf.transpose(written.columns[width:])
     is_written = tf.range(tf.shape(ids)[1]) < written.num_columns - width
-    ends = tf.cast(_is_end(ids, rules.end_ids), tf.int32)
-    is_open = tf.cumsum(ends, axis=1) == 0
-    return ids, tf.logical_and(is_written, is_open)
+    return ids, tf.logical_and(is_written, is_open(ids, rules.end_ids))
 
 
-def _is_end(ids, end_ids):
-    is_end = tf.zeros_like(ids, tf.bool)
+def is_open(ids: tf.Tensor, end_ids: Sequence[int]) -> tf.Tensor:
+    """Which ids [..., N] have no end token among them and those before, bool."""
+    return tf.cumsum(tf.cast(is_end(ids, end_ids), tf.int32), axis=-1) == 0
+
+
+def is_end(ids: tf.Tensor, end_ids: Sequence[int]) -> tf.Tensor:
+    """Which ids, of any shape, are end tokens, bool."""
+    found = tf.zeros_like(ids, tf.bool)
     for end in end_ids:
-        is_end = tf.logical_or(is_end, tf.equal(ids, end))
-    return is_end
+        found = tf.logical_or(found, tf.equal(ids, end))
+    return found
 
 
-def _places(prompts, capacity):
+def places(prompts: Prompts, capacity: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Which columns hold tokens, bool [R, C], and the position of each, int32."""
     width = tf.shape(prompts.ids)[1]
-    places = tf.range(capacity)[tf.newaxis] - (width - prompts.lengths)[:, tf.newaxis]
-    return places >= 0, tf.maximum(places, 0)
+    found = tf.range(capacity)[tf.newaxis] - (width - prompts.lengths)[:, tf.newaxis]
+    return found >= 0, tf.maximum(found, 0)
 
 
-def _of_shape(tensor, other):
-    """The tensor, said to have the shape of another, as a loop wants it."""
-    tensor.set_shape(other.shape)
-    return tensor
+def of_shapes(tensors: Any, others: Any) -> Any:
+    """The tensors, said to have the shapes of the others, as a loop wants it."""
+
+    def of_shape(tensor, other):
+        tensor.set_shape(other.shape)
+        return tensor
+
+    return tf.nest.map_structure(of_shape, tensors, others)
 
 
 def prompts_of(ids: tf.Tensor, lengths: tf.Tensor, streams: tf.Tensor) -> Prompts:
     """Prompts of ids int32 [R, W] that are padded to the right."""
     ids = tf.pad(ids, [[0, 0], [0, tf.maximum(MIN_WIDTH - tf.shape(ids)[1], 0)]])
     prompts = Prompts(ids, tf.maximum(lengths, 1), streams)
-    _, places = _places(prompts, tf.shape(ids)[1])
-    return prompts._replace(ids=tf.gather(ids, places, batch_dims=1))
+    _, found = places(prompts, tf.shape(ids)[1])
+    return prompts._replace(ids=tf.gather(ids, found, batch_dims=1))
 
 
 def write(
@@ -203,6 +215,7 @@ def write(
     lengths: tf.Tensor,
     seeds: tf.Tensor,
     max_new_tokens: int,
+    source: Sequence[Any] = (),
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Continues ids [R, W], padded to the right, in one graph; see `results`.
 
@@ -212,7 +225,7 @@ def write(
     streams = sampling_lib.streams_of(seeds, first, first)
     prompts = prompts_of(ids, lengths, streams)
     capacity = tf.shape(prompts.ids)[1] + max_new_tokens
-    written = begin(model, prompts, capacity)
+    written = begin(model, prompts, capacity, *source)
     written = go_on(model, rules, prompts, written, capacity)
     return results(rules, prompts, written)
 
@@ -227,6 +240,7 @@ def texts(
     samples: Sequence[int] | None = None,
     piece: int | None = None,
     stops: Callable[[int, list[int]], bool] | None = None,
+    source: Sequence[Any] = (),
 ) -> list[tuple[list[int], bool]]:
     """What follows each prompt of a batch, and whether it has ended by itself.
 
@@ -247,7 +261,7 @@ def texts(
     batch = prompts_of(tf.constant(padded), tf.constant(lengths), streams)
     width = batch.ids.shape[1]
     capacity = width + max_new_tokens
-    written = decoder.begin(batch, tf.constant(capacity))
+    written = decoder.begin(batch, tf.constant(capacity), *source)
     found: list[tuple[list[int], bool]] = [([], False)] * count
     while True:
         until = min(capacity, int(written.num_columns) + (piece or max_new_tokens))

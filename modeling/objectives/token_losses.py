@@ -56,20 +56,34 @@ def next_token():
     Features: input_mask [B, S]. Outputs: next_token_losses and next_token_hits
     [B, S - 1], of pretrainers.LanguageModel.
     """
+    return _of_tokens("next_token", lambda features: features["input_mask"][:, 1:])
+
+
+def target_token():
+    """Mean cross-entropy of each token of a target, given its source and those before.
+
+    Features: decoder_mask [B, T]. Outputs: next_token_losses and next_token_hits
+    [B, T], of sequence_to_sequence.SequenceToSequence.
+    """
+    return _of_tokens("target_token", lambda features: features["decoder_mask"])
+
+
+def _of_tokens(name, mask_of):
+    """The mean over all tokens of a batch for which mask_of(features) has a 1."""
 
     def weights(features):
-        return ops.cast(features["input_mask"][:, 1:], "float32")  # [B, S - 1]
+        return ops.cast(mask_of(features), "float32")
 
     def counts(features):
-        return {"next_token_loss": ops.sum(weights(features))}
+        return {f"{name}_loss": ops.sum(weights(features))}
 
     def totals(features, outputs):
         total = ops.sum(outputs["next_token_losses"] * weights(features))
-        return {"next_token_loss": total}
+        return {f"{name}_loss": total}
 
     def metrics(features, outputs):
         real = weights(features)
         right = ops.sum(outputs["next_token_hits"] * real)
-        return {"next_token_accuracy": (right, ops.sum(real))}
+        return {f"{name}_accuracy": (right, ops.sum(real))}
 
     return losses.Objective(counts, totals, metrics)

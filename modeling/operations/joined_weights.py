@@ -17,14 +17,12 @@ def joined(model):
     Yields the tf.Variables that inference then reads, some of them copies, which
     training does not change. Results are equal but for rounding.
     """
-    if model.config.network != "bert":  # whose weights are joined in any case
-        yield [weight.value for weight in model.variables]
-        return
-    attentions = [block.attention for block in model.network.blocks]
-    # The last layer may compute queries at some positions only.
-    for attention in attentions[:-1]:
+    whole, without_query = _attentions(model)
+    for attention in whole:
         attention.joined = _Joined(attention, [attention.query])
-    attentions[-1].joined = _Joined(attentions[-1], [])
+    for attention in without_query:
+        attention.joined = _Joined(attention, [])
+    attentions = [*whole, *without_query]
     projections = [attention.joined for attention in attentions]
     apart = {id(w) for j in projections for part in j.parts for w in part.weights}
     kept = [weight.value for weight in model.variables if id(weight) not in apart]
@@ -33,6 +31,19 @@ def joined(model):
     finally:
         for attention in attentions:
             attention.joined = None
+
+
+def _attentions(model):
+    """The layers whose weights are apart: to be joined, and those but for the query."""
+    network, kind = model.network, model.config.network
+    if kind == "bert":
+        own = [block.attention for block in network.blocks]
+        return own[:-1], own[-1:]  # the last may compute queries at some positions only
+    if kind == "encoder_decoder":  # whose decoder also asks what another text says
+        sides = *network.encoder.blocks, *network.decoder.blocks
+        crossing = [block.cross_attention for block in network.decoder.blocks]
+        return [block.attention for block in sides], crossing
+    return [], []  # of the others they are joined in any case
 
 
 class _Joined:

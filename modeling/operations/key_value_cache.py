@@ -19,7 +19,7 @@ def empty(network, batch_size, capacity):
     return tuple(tuple(zeros) for _ in network.blocks)
 
 
-def extend(network, input_ids, position_ids, start, is_visible, cache):
+def extend(network, input_ids, position_ids, start, is_visible, cache, others=None):
     """The network's sequence_output [B, S, D] of new tokens, and the cache with them.
 
     Args:
@@ -27,6 +27,7 @@ def extend(network, input_ids, position_ids, start, is_visible, cache):
         start: the column of the first of them in the cache, int32 scalar.
         is_visible: bool [B, T], which columns hold real tokens. A token sees those up
             to its own.
+        others: for each layer what else it takes, {name: value}.
     """
     segment_ids = tf.zeros_like(input_ids)
     hidden = network.embeddings(input_ids, segment_ids, position_ids)  # [B, S, D]
@@ -34,12 +35,17 @@ def extend(network, input_ids, position_ids, start, is_visible, cache):
     own = start + tf.range(tf.shape(input_ids)[1])
     sees = (columns <= own[:, None]) & is_visible[:, None, None]  # [B, 1, S, T]
     adder = tf.where(sees, 0.0, token_masks.MASK_ADDER)
-    pairs = []
-    for block, pair in zip(network.blocks, cache, strict=True):
+    pairs, others = [], others or [{}] * len(cache)
+    for block, pair, more in zip(network.blocks, cache, others, strict=True):
         layer_cache = LayerCache(pair, start)
-        hidden = block(hidden, adder, cache=layer_cache)
+        hidden = block(hidden, mask_adder=adder, cache=layer_cache, **more)
         pairs.append(layer_cache.pair)
     return network.finish(hidden, fused=False), tuple(pairs)
+
+
+def rows_of(cache, rows):
+    """The cache with these rows of it, int32 [R]."""
+    return tf.nest.map_structure(lambda values: tf.gather(values, rows), cache)
 
 
 class LayerCache:

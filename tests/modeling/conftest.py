@@ -70,6 +70,9 @@ def tiny_features():
         "masked_lm_ids": np.array([[9, 8, 7], [6, 5, 0]], np.int32),
         "masked_lm_weights": np.array([[1, 1, 1], [1, 1, 0]], np.float32),
         "next_sentence_labels": np.array([1, 0], np.int32),
+        "decoder_input_ids": np.array([[1, 7, 9, 8, 3], [1, 5, 6, 0, 0]], np.int32),
+        "decoder_mask": np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], np.int32),
+        "labels": np.array([[7, 9, 8, 3, 2], [5, 6, 2, 0, 0]], np.int32),
     }
 
 

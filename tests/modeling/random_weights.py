@@ -6,10 +6,15 @@ import numpy as np
 
 from modeling import pretrainers
 from modeling.checkpoints.formats import names
+from modeling.configs import encoder_decoder_config
 
 
 def fitting(config, head):
-    """The config, left to right where the head wants that."""
+    """The config, left to right or twice where the head wants that."""
+    if head == "seq2seq":
+        return encoder_decoder_config.EncoderDecoderConfig.of_berts(
+            config, config, decoder_start_token_id=1, eos_token_id=2
+        )
     if head != "language_model" or config.is_left_to_right:
         return config
     return dataclasses.replace(config, attention="causal")

@@ -30,6 +30,7 @@ OBJECTIVES = {
     "classifier": losses.classifier("classification"),
     "tagger": losses.tagger(),
     "span": losses.span(),
+    "seq2seq": token_losses.target_token(),
 }
 
 
@@ -167,10 +168,13 @@ def test_what_leaves_the_model_is_float32(config, features, set_policy, head, po
         if gradient is not None:
             assert gradient.dtype == tf.float32, path
             assert np.all(np.isfinite(tf.convert_to_tensor(gradient))), path
-    (word_table,) = (p for p in gradients if p.endswith("/word_embeddings"))
-    # The output layer of pretraining reaches every row.
-    is_sparse = isinstance(gradients[word_table], tf.IndexedSlices)
-    assert is_sparse == (head not in ("pretraining", "language_model"))
+    tables = [p for p in gradients if p.endswith("/word_embeddings")]
+    assert len(tables) == (2 if head == "seq2seq" else 1)
+    # The output layer of pretraining reaches every row, of a decoder's table.
+    predicts = head in ("pretraining", "language_model")
+    for path in tables:
+        is_sparse = isinstance(gradients[path], tf.IndexedSlices)
+        assert is_sparse == (not predicts and "/decoder/" not in path)
 
 
 def operations(config, features, head):

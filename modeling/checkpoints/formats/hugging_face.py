@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from contract import file_names, json_files
 from modeling.checkpoints.formats import names
+from modeling.configs import encoder_decoder_config
 
 WEIGHTS_FILE = "model.safetensors"
 # Names the shards of a large model, and which of them holds which variable.
@@ -25,14 +26,19 @@ SHARDS = "model-*-of-*.safetensors"
 _TYPES = ("F64", "F32", "F16", "BF16")  # of weights, as these files call them
 # Buffers and tied copies, which hold no weights of their own.
 _BUFFERS = re.compile(
-    r"(position_ids|token_type_ids)$|^cls\.predictions\.decoder\.(weight|bias)$"
+    r"(position_ids|token_type_ids)$"
+    r"|^(decoder\.)?cls\.predictions\.decoder\.(weight|bias)$"
     r"|\.attn\.(masked_)?bias$|^lm_head\.weight$"
 )
 _GPT_2_TABLE = "transformer.wte.weight"
 # Either of the two may be the one that a file keeps.
 _TIED = {
-    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
+    f"{side}cls.predictions.decoder.{copy}": f"{side}{original}"
+    for side in ("", "decoder.")
+    for copy, original in (
+        ("weight", "bert.embeddings.word_embeddings.weight"),
+        ("bias", "cls.predictions.bias"),
+    )
 }
 TAGGER = "BertForTokenClassification"
 # A classifier with one logit for each answer, under its own name.
@@ -40,7 +46,7 @@ _CHOICE = "BertForMultipleChoice"
 _CHOICES = (_CHOICE, "OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel")
 # By the head's place in a model of modeling.models; where that is none, GPT predicts
 # tokens all the same.
-_ARCHITECTURES = {
+_ARCHITECTURES: dict[str, dict[tuple[str, ...], str]] = {
     "BERT": {
         (): "BertModel",
         ("classifier",): "BertForSequenceClassification",
@@ -50,6 +56,7 @@ _ARCHITECTURES = {
         ("masked_lm",): "BertForMaskedLM",
         ("next_sentence",): "BertForNextSentencePrediction",
     },
+    encoder_decoder_config.MODEL_TYPE: {(): "EncoderDecoderModel"},
     "GPT": {
         (): "OpenAIGPTLMHeadModel",
         ("classifier",): "OpenAIGPTForSequenceClassification",
@@ -111,7 +118,8 @@ class HuggingFaceFile:
         else:
             self.source = os.path.join(directory, INDEX_FILE)
             stored = _open_shards(self.source)
-        self._stored = {_modern(key): place for key, place in stored.items()}
+        is_pair = any(key.startswith("decoder.") for key in stored)
+        self._stored = {_modern(key, is_pair): stored[key] for key in stored}
         is_gpt = names.GPT_TABLES[1] in self._stored
         self._lm_head = {
             "lm_head.weight": names.GPT_TABLES[0] if is_gpt else _GPT_2_TABLE
@@ -203,10 +211,12 @@ def _open_shards(index):
     return {key: (shards[shard], key) for key, shard in weight_map.items()}
 
 
-def _modern(key):
-    """A name as the current library writes it."""
+def _modern(key, is_pair):
+    """A name as the current library writes it; of an encoder-decoder, if it is one."""
     for old, new in _RENAMED.items():
         key = key.replace(old, new)
+    if is_pair:  # where an encoder has its own prefix
+        return key
     # A bare network (BertModel, GPT2Model, sentence-transformers) has no prefix.
     prefixes = (prefix for prefix, parts in _BARE.items() if key.startswith(parts))
     return next(prefixes, "") + key
@@ -338,7 +348,7 @@ def tokenizer_config(config, tokenizer):
         **tokenizer.settings(),
         "model_max_length": config.max_position_embeddings,
     }
-    if config.kind != "BERT":
+    if config.network == "gpt":
         is_gpt_2 = config.kind == "GPT-2"
         named = "GPT2Tokenizer" if is_gpt_2 else "OpenAIGPTTokenizer"
         return {**settings, "tokenizer_class": named}

@@ -6,6 +6,7 @@ config lies beside it, and the head is found from the names of its groups.
 
 import functools
 import json
+import operator
 import os
 import shutil
 import zipfile
@@ -39,6 +40,7 @@ _TABLES = {
     2: ("gpt", "word_embeddings", "position_embeddings"),
     3: ("bert", *(f"{kind}_embeddings" for kind in ("word", "token_type", "position"))),
 }
+_NEVER_ALONE = ("elmo", "encoder_decoder")  # without their config
 _BLOCKS = "blocks"  # the group of a network's layers
 
 
@@ -51,10 +53,10 @@ class KerasFile:
 
     def __init__(self, path, config):
         is_whole = path.endswith(MODEL_ENDING)
-        if not is_whole and getattr(config, "network", None) == "elmo":
+        if not is_whole and getattr(config, "network", None) in _NEVER_ALONE:
             raise ValueError(
-                f"{path}: the weights of an ELMo alone are not read from Keras' files; "
-                f"save the model under a name that ends in {MODEL_ENDING}"
+                f"{path}: the weights of an {config.kind} alone are not read from "
+                f"Keras' files; save the model under a name that ends in {MODEL_ENDING}"
             )
         self.source = path
         self._config = config
@@ -75,7 +77,7 @@ class KerasFile:
             config = stored_config(self.source)
             of_kind = names.SIZES.get(config.kind, elmo_names.SIZES)
             keys = (*of_kind, names.DEPTH, names.KIND)
-            return {key: getattr(config, key) for key in keys}
+            return {key: operator.attrgetter(key)(config) for key in keys}
         return _read(self.source, lambda: _sizes(self.source))
 
     def read(self, name):

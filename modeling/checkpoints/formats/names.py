@@ -11,6 +11,7 @@ import itertools
 import re
 
 from modeling.checkpoints.formats import elmo_names
+from modeling.configs import encoder_decoder_config
 
 # The number of a layer in a key of any format.
 _LAYER = re.compile(
@@ -18,7 +19,6 @@ _LAYER = re.compile(
     r"|elmo/(?:for|back)ward_|lm/RNN_[01]/rnn/multi_rnn_cell/cell_"
     r"|RNN_[01]/RNN/MultiRNNCell/Cell)(\d+)[./]"
 )
-_OF_ELMO = ("elmo/", "lm/", "RNN_")  # its layers are few, and listed by variable
 DEPTH, KIND = "num_hidden_layers", "kind"
 # Which axis of which variable each other size of the config gives, by network.
 SIZES = {
@@ -40,6 +40,12 @@ SIZES = {
         "intermediate_size": ("gpt/block_0/ffn_in/bias", 0),
         "max_position_embeddings": ("gpt/embeddings/position_embeddings", 0),
     },
+}
+_SIDES = encoder_decoder_config.SIDES
+SIZES[encoder_decoder_config.MODEL_TYPE] = {
+    f"{side}.{key}": (path.replace("bert", f"encoder_decoder/{side}", 1), axis)
+    for side in _SIDES
+    for key, (path, axis) in SIZES["BERT"].items()
 }
 # GPT's one table: its tokens, then its positions, which Hugging Face stores apart.
 GPT_TABLE = "gpt/embeddings/word_and_position_embeddings"
@@ -116,14 +122,24 @@ _EMBEDDINGS = (
 )
 
 
-def _block(i):
+def _attention(path, name):
+    return (
+        (f"{path}/query", f"{name}/self/query", _dense),
+        (f"{path}/key", f"{name}/self/key", _dense),
+        (f"{path}/value", f"{name}/self/value", _dense),
+        (f"{path}/output", f"{name}/output/dense", _dense),
+        (f"{path}_norm", f"{name}/output/LayerNorm", _norm),
+    )
+
+
+_ATTENTION = _attention("attention", "attention")
+_CROSS_ATTENTION = _attention("cross_attention", "crossattention")
+
+
+def _block(i, attentions=_ATTENTION):
     rows = []
     for path, name, build in (
-        ("attention/query", "attention/self/query", _dense),
-        ("attention/key", "attention/self/key", _dense),
-        ("attention/value", "attention/self/value", _dense),
-        ("attention/output", "attention/output/dense", _dense),
-        ("attention_norm", "attention/output/LayerNorm", _norm),
+        *attentions,
         ("ffn_in", "intermediate/dense", _dense),
         ("ffn_out", "output/dense", _dense),
         ("ffn_norm", "output/LayerNorm", _norm),
@@ -132,6 +148,33 @@ def _block(i):
         hugging_face = f"bert.encoder.layer.{i}.{name.replace('/', '.')}"
         rows += build(f"bert/block_{i}/{path}", google, hugging_face)
     return rows
+
+
+def of_side(side, rows):
+    """Rows of a BERT as those of one side of an encoder-decoder."""
+    for row in rows:
+        path, theirs = row.path, row.hugging_face
+        if not is_head(path):
+            path = f"encoder_decoder/{side}/{path.removeprefix('bert/')}"
+        if side == "encoder":  # a bare network there
+            theirs = theirs.removeprefix("bert.")
+        yield dataclasses.replace(
+            row,
+            path=path,
+            google=f"{side}/{row.google}",
+            hugging_face=f"{side}.{theirs}",
+        )
+
+
+def encoder_decoder(num_encoder_layers, num_decoder_layers):
+    """The rows of both sides of an encoder-decoder, without its head."""
+    blocks = (
+        _block(i, (*_ATTENTION, *_CROSS_ATTENTION)) for i in range(num_decoder_layers)
+    )
+    return [
+        *of_side("encoder", encoder("BERT", num_encoder_layers)),
+        *of_side("decoder", [*_EMBEDDINGS, *itertools.chain(*blocks)]),
+    ]
 
 
 def _gpt_layer(i):
@@ -239,6 +282,9 @@ def of_config(config):
     """The rows of embeddings and layers of the network of a config, ELMo's too."""
     if config.network == "elmo":
         return [_elmo(path) for path in elmo_names.paths(config)]
+    if config.network == "encoder_decoder":
+        depths = config.encoder.num_hidden_layers, config.decoder.num_hidden_layers
+        return encoder_decoder(*depths)
     return encoder(config.kind, config.num_hidden_layers)
 
 
@@ -250,6 +296,8 @@ def _elmo(path):
 def heads(network):
     """The rows of the output layers of all heads of a network, by path."""
     rows = _GPT_HEADS if network == "gpt" else _HEADS
+    if network == "encoder_decoder":
+        rows = of_side("decoder", masked_lm())
     if network == "elmo":
         rows = (*rows, *map(_elmo, elmo_names.HEAD))
     return {row.path: row for row in rows}
@@ -273,13 +321,17 @@ def sizes(shapes, format):
     """
     layers = {layer_of(key) for key in shapes} - {None}
     for kind, of_kind in SIZES.items():
-        rows = {row.path: row for row in encoder(kind, 1)}
+        is_pair = kind == encoder_decoder_config.MODEL_TYPE
+        rows = encoder_decoder(1, 1) if is_pair else encoder(kind, 1)
+        rows = {row.path: row for row in rows}
         if not any(row.key(format) in shapes for row in rows.values()):
             continue
         own = (*_GPT_EMBEDDINGS["GPT-2"], *_GPT_END)  # names of layers are not
         if kind == "GPT" and any(row.key(format) in shapes for row in own):
             continue
         found = {KIND: kind, **({DEPTH: max(layers) + 1} if layers else {})}
+        if is_pair:
+            found |= _depths(shapes, format)
         for size, (path, axis) in of_kind.items():
             shape = shapes.get(rows[path].key(format), ())
             if len(shape) > axis:
@@ -289,33 +341,17 @@ def sizes(shapes, format):
     return {KIND: "ELMo", **found} if found else {}
 
 
-def listing(keys):
-    """Keys in text; where a layer is there as a whole, its number alone."""
-    of_layers = {}
-    for key in keys:
-        of_layers.setdefault(layer_of(key), []).append(key)
-    named = of_layers.pop(None, [])
-    whole = []
-    for layer, its in sorted(of_layers.items()):
-        is_bert, is_elmo = (its[0].startswith(n) for n in ("bert", _OF_ELMO))
-        if is_elmo or len(its) < len(_block(layer) if is_bert else _gpt_layer(layer)):
-            named += its
-        else:
-            whole.append(layer)
-    return ", ".join([*(["layers " + _ranges(whole)] if whole else []), *named])
-
-
-def _ranges(numbers):
-    """[0, 1, 2, 5] to "0 to 2 and 5"."""
-    runs = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return " and ".join(
-        f"{first} to {last}" if last > first else str(first) for first, last in runs
-    )
+def _depths(shapes, format):
+    """Layers in a file of each side of an encoder-decoder, and of both together."""
+    found = {}
+    for side in _SIDES:
+        numbers = itertools.count()
+        rows = (list(of_side(side, _block(i))) for i in numbers)
+        whole = itertools.takewhile(
+            lambda rows: any(row.key(format) in shapes for row in rows), rows
+        )
+        found[f"{side}.{DEPTH}"] = sum(1 for _ in whole)
+    return {**found, DEPTH: sum(found.values())}
 
 
 def table(paths):
@@ -323,7 +359,12 @@ def table(paths):
     if any(path.startswith("elmo/") for path in paths):
         rows = heads("elmo")
         return [rows.get(path) or _elmo(path) for path in paths]
-    layers = {int(m[1]) for p in paths if (m := re.match(r"\w+/block_(\d+)/", p))}
+    layers = {int(m[1]) for p in paths if (m := re.match(r"[a-z_/]+/block_(\d+)/", p))}
+    if any(path.startswith("encoder_decoder/") for path in paths):
+        depth = max(layers) + 1
+        rows = {row.path: row for row in encoder_decoder(depth, depth)}
+        rows |= heads("encoder_decoder")
+        return [rows[path] for path in paths]
     is_bert = not any(path.startswith("gpt/") for path in paths)
     every = [_POOLER, heads("bert" if is_bert else "gpt").values()]
     for kind in ("BERT",) if is_bert else ("GPT", "GPT-2"):
@@ -348,4 +389,4 @@ def named_variables(model):
 
 def is_head(path):
     """Whether a variable belongs to a head and not to the encoder."""
-    return not path.startswith(("bert/", "gpt/", "elmo/"))
+    return not path.startswith(("bert/", "gpt/", "elmo/", "encoder_decoder/"))

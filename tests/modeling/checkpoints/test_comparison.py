@@ -9,7 +9,7 @@ import pytest
 
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, pretrained
-from modeling.checkpoints.formats import google, keras_files, names
+from modeling.checkpoints.formats import google, keras_files, listings, names
 from modeling.configs import config
 from tests.modeling.random_weights import random_model, values
 
@@ -133,7 +133,7 @@ def test_layers_beyond_the_config_are_one_warning(tmp_path, tiny_config, caplog)
     ],
 )
 def test_whole_layers_are_listed_by_their_numbers(keys, text):
-    assert names.listing(keys) == text
+    assert listings.of_keys(keys) == text
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

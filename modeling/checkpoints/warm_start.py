@@ -1,0 +1,67 @@
+"""Both sides of an encoder-decoder from checkpoints of BERT (Rothe et al., 2020)."""
+
+import dataclasses
+
+from modeling.checkpoints import checkpoint, comparison
+from modeling.checkpoints.formats import names
+from modeling.configs import encoder_decoder_config
+
+
+class _TwoBerts:
+    """Open checkpoints of BERT as one of an encoder-decoder.
+
+    It is a checkpoint.WeightsFile without attention to the source, which no BERT has,
+    and with what it lacks beside layers and embeddings missing.
+    """
+
+    format = "google"
+    states: frozenset[str] = frozenset()
+    global_step: int | None = None
+
+    def __init__(self, config, files):
+        self._places = {}
+        for side, file in files.items():
+            rows = names.encoder("BERT", getattr(config, side).num_hidden_layers)
+            if side == "decoder":
+                rows += names.masked_lm()
+            for row, ours in zip(rows, names.of_side(side, rows), strict=True):
+                if row.key(file.format) in file.shapes:
+                    self._places[ours.google] = file, row
+        told = (f"{file.source} ({side})" for side, file in files.items())
+        self.source = ", ".join(told)
+
+    @property
+    def shapes(self):
+        return {
+            key: tuple(file.shapes[row.key(file.format)])
+            for key, (file, row) in self._places.items()
+        }
+
+    def read(self, name):
+        """The array of a names.Name."""
+        file, row = self._places[name.google]
+        return file.read(row)
+
+
+def load(model, encoder, decoder=""):
+    """Fills a built encoder-decoder from one BERT, or each side from one of its own.
+
+    Attention to the source keeps its random values, and so does the head where the
+    decoder's BERT has none that predicts masked tokens; the report says so. A side with
+    fewer layers takes the first ones of its BERT.
+
+    Args:
+        encoder, decoder: paths as in checkpoint.find; without the latter it is the
+            former.
+
+    Raises:
+        ValueError: a file cannot be read, or is not of the config of its side.
+    """
+    files = {}
+    paths = encoder, decoder or encoder
+    for side, path in zip(encoder_decoder_config.SIDES, paths, strict=True):
+        config = getattr(model.config, side)
+        config = dataclasses.replace(config, attention="bidirectional")
+        files[side] = checkpoint.open_file(path, config)
+        comparison.check(config, files[side])
+    return checkpoint.assign(model, _TwoBerts(model.config, files))

@@ -1,0 +1,256 @@
+"""The shape of an encoder-decoder of two BERTs, as in Hugging Face's config.json."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from contract import file_names
+from modeling.configs import config as config_lib
+
+MODEL_TYPE = "encoder-decoder"  # Hugging Face's, and what people call the network
+SIDES = ("encoder", "decoder")
+_IDS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
+# How a text is written, which changes nothing in the network; the library's releases
+# 3 and 4 wrote these for each side, too.
+_OF_GENERATION = frozenset(
+    {
+        "bad_words_ids",
+        "chunk_size_feed_forward",
+        "cross_attention_hidden_size",
+        "decoder_start_token_id",
+        "diversity_penalty",
+        "do_sample",
+        "early_stopping",
+        "encoder_no_repeat_ngram_size",
+        "finetuning_task",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "is_encoder_decoder",
+        "length_penalty",
+        "max_length",
+        "min_length",
+        "no_repeat_ngram_size",
+        "num_beam_groups",
+        "num_beams",
+        "num_return_sequences",
+        "output_attentions",
+        "output_hidden_states",
+        "output_scores",
+        "prefix",
+        "pruned_heads",
+        "remove_invalid_values",
+        "repetition_penalty",
+        "return_dict",
+        "return_dict_in_generate",
+        "sep_token_id",
+        "task_specific_params",
+        "temperature",
+        "tie_encoder_decoder",
+        "tokenizer_class",
+        "top_k",
+        "top_p",
+        "torchscript",
+        "typical_p",
+        "use_bfloat16",
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderDecoderConfig(config_lib.NetworkConfig):
+    """Two BERTs, the second of which also reads what the first puts out.
+
+    `encoder` is bidirectional, `decoder` causal. Sizes without a side are those that
+    the network reads with, the encoder's; `num_outputs` is the decoder's.
+    """
+
+    encoder: config_lib.BertConfig
+    decoder: config_lib.BertConfig
+    decoder_start_token_id: int  # what the decoder reads first
+    eos_token_id: int  # after which a text ends
+    pad_token_id: int = 0
+    # Further keys of the file, kept so that writing it loses nothing.
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    network: ClassVar[str] = "encoder_decoder"
+    kind: ClassVar[str] = MODEL_TYPE
+    file_name: ClassVar[str] = file_names.HUGGING_FACE_CONFIG
+    tolerated: ClassVar[frozenset[str]] = (
+        config_lib.NetworkConfig.tolerated | _OF_GENERATION | {"vocab_size"}
+    )
+    is_left_to_right: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.encoder.is_left_to_right or not self.decoder.is_left_to_right:
+            raise ValueError(
+                f"the encoder's attention is {self.encoder.attention} and the decoder's"
+                f" {self.decoder.attention}, but an encoder looks to both sides, and "
+                "only a decoder writes: is_decoder is true for the decoder alone; "
+                "correct the config"
+            )
+        if self.encoder.hidden_size != self.decoder.hidden_size:
+            raise ValueError(
+                f"the encoder is {self.encoder.hidden_size} wide and the decoder "
+                f"{self.decoder.hidden_size} (hidden_size): the projection between the "
+                "two (enc_to_dec_proj) is not built here; give both one width"
+            )
+        for name in _IDS:
+            value, limit = getattr(self, name), self.decoder.vocab_size
+            is_whole = isinstance(value, int) and not isinstance(value, bool)
+            if not is_whole or not 0 <= value < limit:
+                raise ValueError(
+                    f"{name}={value!r} is not a token of the decoder, whose vocabulary "
+                    f"has the ids 0..{limit - 1}; correct the config"
+                )
+
+    @property
+    def hidden_size(self) -> int:
+        """D, of both sides."""
+        return self.encoder.hidden_size
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Layers of both sides together."""
+        return self.encoder.num_hidden_layers + self.decoder.num_hidden_layers
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens that can be read."""
+        return self.encoder.vocab_size
+
+    @property
+    def num_outputs(self) -> int:
+        """Tokens that can be written."""
+        return self.decoder.vocab_size
+
+    @property
+    def type_vocab_size(self) -> int:
+        """Kinds of segments that can be read."""
+        return self.encoder.type_vocab_size
+
+    @property
+    def max_position_embeddings(self) -> int:
+        """The longest text that can be read, in tokens."""
+        return self.encoder.max_position_embeddings
+
+    @classmethod
+    def of_berts(
+        cls,
+        encoder: config_lib.BertConfig,
+        decoder: config_lib.BertConfig,
+        **ids: Any,
+    ) -> "EncoderDecoderConfig":
+        """The pair that is filled from two BERTs, or twice the same (Rothe et al.).
+
+        `ids` are the other fields; the decoder becomes causal.
+        """
+        decoder = dataclasses.replace(decoder, attention="causal", extra={})
+        encoder = dataclasses.replace(encoder, extra={})
+        return cls(encoder=encoder, decoder=decoder, **ids)
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> "EncoderDecoderConfig":
+        """Builds a config from Hugging Face's keys.
+
+        Raises:
+            ValueError: a side or id is missing or wrong, or the keys describe a network
+                that is not built here.
+        """
+        raw = dict(raw)
+        if (model_type := raw.pop("model_type", None)) != MODEL_TYPE:
+            raise ValueError(f"model_type is {model_type!r}, not {MODEL_TYPE!r}")
+        if raw.get("tie_encoder_decoder"):
+            raise ValueError(
+                "tie_encoder_decoder is true: both sides have the same weights, which "
+                "is not built here; save the model with weights of their own"
+            )
+        sides: dict[str, Any] = {
+            side: _read_side(side, raw.pop(side, None)) for side in SIDES
+        }
+        ids = {}
+        for name in _IDS:
+            value = raw.pop(name, None)
+            if value is None:  # where the library had it before
+                value = sides["decoder"].extra.get(
+                    name, 0 if name == _IDS[-1] else None
+                )
+            if value is None:
+                token = "[CLS]" if name == _IDS[0] else "[SEP]"
+                raise ValueError(
+                    f'the key {name} is missing; add "{name}": the id of {token} in '
+                    "the vocabulary"
+                )
+            ids[name] = value
+        return cls(**sides, **ids, extra=raw)
+
+    def num_weights(self) -> int:
+        """Numbers in all variables of both sides."""
+        width = self.hidden_size
+        cross_attention = 4 * (width + 1) * width + 2 * width  # and its norm
+        more = self.decoder.num_hidden_layers * cross_attention
+        return self.encoder.num_weights() + self.decoder.num_weights() + more
+
+    def unknown_keys(self) -> list[str]:
+        """Keys without effect in no released config; those of a side with its name."""
+        found = super().unknown_keys()
+        for side in SIDES:
+            unknown = getattr(self, side).unknown_keys()
+            found += [f"{side}.{key}" for key in unknown if key not in _OF_GENERATION]
+        return found
+
+    def network_alone(self) -> "EncoderDecoderConfig":
+        """The config without further keys, of both sides as well."""
+        sides = {side: getattr(self, side).network_alone() for side in SIDES}
+        return dataclasses.replace(self, **sides, extra={})
+
+    def with_vocab_size(self, size: int) -> "EncoderDecoderConfig":
+        """The config with so many tokens, on both sides.
+
+        Raises:
+            ValueError: the sides have vocabularies of their own.
+        """
+        if size == self.vocab_size:
+            return self
+        if self.vocab_size != self.num_outputs:
+            raise ValueError(
+                f"the encoder has {self.vocab_size} tokens and the decoder "
+                f"{self.num_outputs}, so they have two vocabularies, to which no "
+                "tokens can be added; keep their sizes"
+            )
+        sides = {side: getattr(self, side).with_vocab_size(size) for side in SIDES}
+        return dataclasses.replace(self, **sides)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of Hugging Face's config.json."""
+        return {
+            **self.extra,
+            **{name: getattr(self, name) for name in _IDS},
+            "encoder": self.encoder.to_hugging_face(),
+            "decoder": {**self.decoder.to_hugging_face(), "add_cross_attention": True},
+            "is_encoder_decoder": True,
+            "model_type": MODEL_TYPE,
+        }
+
+    to_hugging_face = to_dict
+
+
+def _read_side(side: str, raw: Any) -> config_lib.BertConfig:
+    with _named(side):
+        if not isinstance(raw, dict):
+            raise ValueError("the key is missing, or holds no config")
+        raw = {"model_type": "bert", **raw}
+        crosses = raw.pop("add_cross_attention", False)
+        if side == "decoder" and raw["model_type"] == "bert" and not crosses:
+            raise ValueError(
+                "add_cross_attention is not true, so the decoder does not read what the"
+                " encoder puts out; give a model that was trained as an encoder-decoder"
+            )
+        return config_lib.BertConfig.from_dict(raw)
+
+
+@contextlib.contextmanager
+def _named(side: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{side}: {error}") from error

@@ -1,0 +1,135 @@
+"""The encoder-decoder against values recorded from transformers.
+
+Differences measured are a few 1e-6, the rounding of float32 sums in another order.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling.checkpoints.formats import names
+from modeling.objectives import token_losses
+
+ROUNDING = 1e-5
+
+
+def close(actual, expected, where=..., atol=ROUNDING):
+    actual, expected = np.asarray(actual)[where], np.asarray(expected)[where]
+    np.testing.assert_allclose(actual, expected, atol=atol, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def real(seq2seq_record):
+    """Which tokens of the targets count, bool [3, 11]."""
+    return seq2seq_record["decoder_mask"] == 1
+
+
+def states(outputs):
+    return [outputs["embedding_output"], *outputs["layer_outputs"]]
+
+
+def loss_of(features, outputs):
+    objective = token_losses.target_token()
+    (count,) = objective.counts(features).values()
+    (total,) = objective.totals(features, outputs).values()
+    return total / count
+
+
+def test_layers_are_the_recorded_ones(
+    seq2seq_model, seq2seq_features, seq2seq_record, real
+):
+    outputs = seq2seq_model.encode(seq2seq_features, None)
+    for i, ours in enumerate(states(outputs)):
+        close(ours, seq2seq_record[f"decoder_hidden_{i}"], real)
+    is_there = seq2seq_record["input_mask"] == 1
+    for i, ours in enumerate(states(outputs["encoder_outputs"])):
+        close(ours, seq2seq_record[f"encoder_hidden_{i}"], is_there)
+
+
+def test_logits_and_losses_are_the_recorded_ones(
+    seq2seq_model, seq2seq_features, seq2seq_record, real
+):
+    logits = seq2seq_model.logits(seq2seq_features)
+    close(logits, seq2seq_record["logits"], real)
+    outputs = seq2seq_model(seq2seq_features)
+    losses = -seq2seq_record["token_log_probabilities"]
+    close(outputs["next_token_losses"], losses, real)
+    close(loss_of(seq2seq_features, outputs), seq2seq_record["loss"])
+    likeliest = seq2seq_record["logits"].argmax(-1) == seq2seq_record["labels"]
+    np.testing.assert_array_equal(outputs["next_token_hits"][real], likeliest[real])
+    total, count = token_losses.target_token().metrics(seq2seq_features, outputs)[
+        "target_token_accuracy"
+    ]
+    assert (total, count) == (likeliest[real].sum(), real.sum())
+
+
+def test_gradients_are_the_recorded_ones(
+    seq2seq_model, seq2seq_features, seq2seq_record
+):
+    rows = names.named_variables(seq2seq_model)
+    with tf.GradientTape() as tape:
+        loss = loss_of(seq2seq_features, seq2seq_model(seq2seq_features))
+    found = tape.gradient(loss, [variable.value for _, variable in rows])
+    found = list(map(tf.convert_to_tensor, found))
+    for (name, _), gradient in zip(rows, found, strict=True):
+        expected = seq2seq_record[f"grad/{name.hugging_face}"]
+        close(name.to_hugging_face(gradient.numpy()), expected)
+    recorded = {key for key in seq2seq_record if key.startswith("grad/")}
+    assert recorded == {f"grad/{name.hugging_face}" for name, _ in rows}
+    close(tf.linalg.global_norm(found), seq2seq_record["grad_global_norm"])
+
+
+def test_a_token_depends_on_the_source_and_those_before_it(
+    seq2seq_model, seq2seq_features, seq2seq_record
+):
+    logits = seq2seq_record["logits"]
+
+    def moved(name, place):
+        """Where logits are others with another value of a feature at a place."""
+        value = seq2seq_features[name].numpy()
+        value[:, place] = (value[:, place] + 1) % (2 if "mask" in name else 60)
+        changed = {**seq2seq_features, name: value}
+        found = np.asarray(seq2seq_model.logits(changed))
+        return (np.abs(found - logits) > 1e-3).any(-1)
+
+    later = moved("decoder_input_ids", 4)
+    assert not later[:, :4].any() and later[:, 4].all()
+    assert moved("input_ids", 2).all()
+    # The mask hides the last source's tokens, but not the first one's.
+    beyond = moved("input_ids", 8)
+    assert beyond[:2].all() and not beyond[2].any()
+    assert moved("input_mask", 3).all()
+
+
+def read_in_steps(model, features, sizes, capacity, hidden_columns=0):
+    """Logits through the cache, where so many target tokens are read at once."""
+    ids = features["decoder_input_ids"].numpy()
+    cache = model.empty_cache(len(ids), capacity, features)
+    is_visible = np.arange(capacity)[None] >= np.full((len(ids), 1), hidden_columns)
+    logits, start = [], 0
+    for size in sizes:
+        places = np.tile(np.arange(start, start + size, dtype=np.int32), (len(ids), 1))
+        some, cache = model.extend(
+            *(tf.constant(ids[:, start : start + size]), tf.constant(places)),
+            *(start + hidden_columns, tf.constant(is_visible), cache),
+        )
+        logits.append(some)
+        start += size
+    return np.concatenate(logits, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "hidden"),
+    [
+        pytest.param([1] * 11, 0, marks=pytest.mark.slow),
+        ([4, 6, 1], 2),
+    ],
+)
+def test_cache_gives_the_recorded_logits(
+    seq2seq_model, seq2seq_features, seq2seq_record, real, sizes, hidden
+):
+    found = read_in_steps(seq2seq_model, seq2seq_features, sizes, 15, hidden)
+    close(found, seq2seq_record["incremental_logits"], real)
+    # The last source alone is shorter than its padding, which changes nothing.
+    short = {n: value[2:, :6] for n, value in seq2seq_features.items()}
+    close(read_in_steps(seq2seq_model, short, [6], 6), found[2:, :6], real[2:, :6])
