@@ -96,7 +96,7 @@ def infilling(
     Spans are drawn until they hold as many tokens as `span_counts` says, the last one
     being cut, and lie between the other tokens at random places. A span of no token is
     a place where nothing is missing. There are at most as many spans as tokens to hide,
-    so a source is never longer than its text.
+    the last of which takes what is left: so no source is longer than its text.
 
     Args:
         lengths: int [N], in tokens.
@@ -111,11 +111,11 @@ def infilling(
     columns = np.arange(chance.shape[2])
     wanted, _ = span_counts(lengths, density, mean_length)
     drawn = _poisson(mean_length, chance[:, 0])
-    drawn[columns >= wanted[:, None]] = 0
+    drawn = np.where(columns < wanted[:, None] - 1, drawn, wanted[:, None])
     hidden = np.minimum(np.cumsum(drawn, axis=1), wanted[:, None])  # by spans up to one
     # Those after which there is more to hide, and one.
     spans = np.minimum(np.sum(hidden < wanted[:, None], axis=1) + 1, wanted)
-    counts = lengths - hidden[:, -1] + spans
+    counts = lengths - wanted + spans
     is_span = chosen(chance[:, 1], counts, spans)
     spans_so_far = np.cumsum(is_span, axis=1)
     hidden_so_far = np.take_along_axis(
