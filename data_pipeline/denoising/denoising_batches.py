@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.denoising import corruptions, entries, transforms
+from data_pipeline.denoising import corruptions, special_entries, transforms
 
 # Tokens of a record that are none of its text.
 AROUND_TEXT = corruptions.AROUND_SOURCE
@@ -23,7 +23,7 @@ class Corruptor:
 
     rule: corruptions.Rule
     entries: corruptions.Entries
-    frame: entries.Frame
+    frame: special_entries.Frame
     width: int  # W
     pads_to_longest: bool = False
 

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from contract import wording
-from data_pipeline.denoising import corruptions, denoising_batches, entries
+from data_pipeline.denoising import corruptions, denoising_batches, special_entries
 from data_pipeline.pretraining import record_batches, record_checks, record_sets
 from data_pipeline.text import tokenization
 
@@ -127,15 +127,16 @@ def load(
         max_seq_length: the most tokens of a source, and of a target.
         vocab_size: rows of the network's table.
         spare_rows: of them, at most so many beyond the vocabulary.
-        decoder_ids: start_id, end_id and pad_id where they are none of entries.Frame.
+        decoder_ids: start_id, end_id and pad_id, where a config has them.
         pads_to_longest: as in denoising_batches.Corruptor; not where batches need one
             shape, as on TPU.
 
     Raises:
-        ValueError: as in record_checks.open_records, entries.frame_of and entries_of;
-            or records are pairs of segments, or too long for `max_seq_length`.
+        ValueError: as in record_checks.open_records; the vocabulary is not of word
+            pieces, or lacks [MASK] or sentinels; or records are pairs of segments, or
+            too long for `max_seq_length`.
     """
-    frame = entries.frame_of(tokenizer, **(decoder_ids or {}))
+    frame = special_entries.frame_of(tokenizer, **(decoder_ids or {}))
     assert tokenizer is not None
     records = record_sets.load(
         *(specs, tokenizer, None),
@@ -144,12 +145,14 @@ def load(
         spare_rows=spare_rows,
         masks_are_asked_for=False,
     )
-    found = []
-    for source in (records.train, records.held_out):
+    corruptors = {}
+    for source in dict.fromkeys((records.train, records.held_out)):
         width = _checked_width(source, rule, max_seq_length)
-        known = entries.entries_of(tokenizer, rule, width)
-        found.append(Corruptor(rule, known, frame, width, pads_to_longest))
-    return DenoisingSets(records, *found)
+        entries = special_entries.entries_of(tokenizer, rule, width)
+        corruptors[source] = Corruptor(rule, entries, frame, width, pads_to_longest)
+    return DenoisingSets(
+        records, corruptors[records.train], corruptors[records.held_out]
+    )
 
 
 def _checked_width(

@@ -139,8 +139,7 @@ def load(
     pieces = masking.pieces_of(tokenizer)
 
     def mask(input_ids, lengths, rows, batch_size, rng):
-        shape = batch_size, input_ids.shape[1]
-        draws = masking.draw(shape, rule, pieces, rng)
+        draws = masking.draw((batch_size, train.max_seq_length), rule, pieces, rng)
         return masking.mask(input_ids, lengths, rule, pieces, draws.of(rows))
 
     return RecordSets(train, held_out, mask)

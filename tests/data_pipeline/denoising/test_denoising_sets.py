@@ -331,7 +331,7 @@ def test_evaluation_has_every_record_once_and_always_the_same_noise(load):
 
 def test_evaluation_is_of_the_records_held_out_if_there_are_others(load, directory):
     sets = load(specs={"input_file": f"{directory}/held_out"})
-    assert sets.held_out == sets.train
+    assert sets.held_out is sets.train
     assert load().summary().keys() == {"train", "eval"}
     assert sets.summary()["train"]["count"] == HELD_OUT
 

@@ -1,8 +1,8 @@
-"""Tests of data_pipeline/denoising/entries.py."""
+"""Tests of data_pipeline/denoising/special_entries.py."""
 
 import pytest
 
-from data_pipeline.denoising import corruptions, entries
+from data_pipeline.denoising import corruptions, special_entries
 from tests import byte_tokenizer
 from tests.data_pipeline.denoising import stretches
 
@@ -11,7 +11,7 @@ SPANS = corruptions.rule("random_spans")
 
 def entries_of(vocab, name="random_spans", width=100, **settings):
     rule = corruptions.rule(name, **settings)
-    return entries.entries_of(stretches.tokenizer_of(vocab), rule, width)
+    return special_entries.entries_of(stretches.tokenizer_of(vocab), rule, width)
 
 
 def test_sentinels_are_unused_entries_counting_down():
@@ -63,12 +63,14 @@ def test_vocabulary_without_a_mask_is_refused_where_it_is_written(name):
 def test_frame_is_that_of_bert_unless_the_config_says_others():
     tokenizer = stretches.tokenizer_of()
     cls, sep = stretches.CLS, stretches.SEP
-    assert entries.frame_of(tokenizer) == entries.Frame(cls, sep, cls, sep, 0)
-    found = entries.frame_of(tokenizer, start_id=5, end_id=0, pad_id=9)
-    assert found == entries.Frame(cls, sep, 5, 0, 9)
+    assert special_entries.frame_of(tokenizer) == special_entries.Frame(
+        cls, sep, cls, sep, 0
+    )
+    found = special_entries.frame_of(tokenizer, start_id=5, end_id=0, pad_id=9)
+    assert found == special_entries.Frame(cls, sep, 5, 0, 9)
 
 
 @pytest.mark.parametrize("tokenizer", [None, byte_tokenizer.ByteTokenizer()])
 def test_vocabulary_of_word_pieces_is_needed(tokenizer):
     with pytest.raises(ValueError, match="set --vocab_file to a "):
-        entries.frame_of(tokenizer)
+        special_entries.frame_of(tokenizer)
