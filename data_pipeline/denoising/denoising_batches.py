@@ -10,7 +10,7 @@ from data_pipeline.denoising import corruptions, special_entries, transforms
 
 # Tokens of a record that are none of its text.
 AROUND_TEXT = corruptions.AROUND_SOURCE
-_NAMES = (*features.ENCODER_INPUTS, *features.OF_DECODER)
+_NAMES = (*features.ENCODER_INPUTS, *features.DECODER_INPUTS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +115,7 @@ def corrupted(
 
     count = rows.stop - rows.start
     lengths = dict.fromkeys(features.ENCODER_INPUTS, corruptor.source_length)
-    lengths |= dict.fromkeys(features.OF_DECODER, corruptor.target_length)
+    lengths |= dict.fromkeys(features.DECODER_INPUTS, corruptor.target_length)
 
     def to_features(step, batch):
         read = [batch[name] for name in (features.INPUT_IDS, features.INPUT_MASK)]

@@ -25,7 +25,7 @@ CLS, SEP, MASK, FIRST_WORD = (
     stretches.FIRST_WORD,
 )
 TOTAL, HELD_OUT = 29, 11
-NAMES = (*features.ENCODER_INPUTS, *features.OF_DECODER)
+NAMES = (*features.ENCODER_INPUTS, *features.DECODER_INPUTS)
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +125,7 @@ def test_source_and_target_stand_in_their_frames(load, name):
     lengths = sets.train.source_length, sets.train.target_length
     for batch in read(sets.evaluation_batches(8, 1)):
         for feature, value in batch.items():
-            is_of_decoder = feature in features.OF_DECODER
+            is_of_decoder = feature in features.DECODER_INPUTS
             assert value.dtype == np.int32
             assert value.shape == (8, lengths[is_of_decoder])
         for ids, mask in (
@@ -173,7 +173,7 @@ def test_shapes_are_static_unless_padded_to_the_longest(load):
             sets.evaluation_batches(4, 1),
         ):
             for name, spec in dataset.element_spec.items():
-                length = {True: 5, False: 18}[name in features.OF_DECODER]
+                length = {True: 5, False: 18}[name in features.DECODER_INPUTS]
                 assert spec.shape.as_list() == [4, None if pads else length]
                 assert spec.dtype == tf.int32
 
