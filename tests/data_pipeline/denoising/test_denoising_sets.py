@@ -14,7 +14,7 @@ from data_pipeline.denoising import (
     denoising_sets,
     noise,
 )
-from data_pipeline.pretraining import record_batches, shuffling
+from data_pipeline.pretraining import shuffling
 from data_pipeline.text import tokenization
 from tests import tiny, tiny_corpus
 from tests.data_pipeline import tiny_records
@@ -434,7 +434,3 @@ def test_each_word_of_a_text_is_in_one_target(tmp_path):
     sep = [batch["labels"] == pieces.sep_id for batch in batches]
     ends = [batch["decoder_mask"].any(axis=1) for batch in batches]
     assert all((s.sum(1) == e).all() for s, e in zip(sep, ends, strict=True))
-
-
-def test_seed_of_held_out_noise_is_that_of_masks():
-    assert record_batches.EVALUATION_SEED == 0
