@@ -14,7 +14,7 @@ from data_pipeline.denoising import (
     denoising_sets,
     noise,
 )
-from data_pipeline.pretraining import shuffling
+from data_pipeline.pretraining import record_metadata, shuffling
 from data_pipeline.text import tokenization
 from tests import tiny, tiny_corpus
 from tests.data_pipeline import tiny_records
@@ -357,6 +357,32 @@ def test_too_long_records_are_refused_with_what_fits(load, directory):
         "--corruption=random_spans; make records with create_pretraining_data.py "
         "--objective=left_to_right --max_seq_length=13, or set the flag to 18 or more"
     )
+
+
+def test_held_out_records_may_be_of_another_length(load, directory, tmp_path):
+    short = [
+        {n: v[:12] for n, v in stretches.record(5 + 6 * i).items()} for i in (0, 1)
+    ]
+    said = {"max_seq_length": 12, "max_predictions_per_seq": 0, "masking": "none"}
+    said |= {"sentence_task": "none", "vocab_size": len(stretches.VOCAB)}
+    said["vocab_digest"] = record_metadata.vocab_digest(stretches.VOCAB)
+    path = tiny_records.write(tmp_path / "short", short, said=said)
+    specs = {"input_file": f"{directory}/train-*", "eval_input_file": path}
+    sets = load("mass", specs=specs)
+    assert (sets.train.source_length, sets.held_out.source_length) == (20, 12)
+    assert sets.lengths == (20, 19)
+    (batch,) = read(sets.evaluation_batches(2, 1))
+    assert (batch["input_ids"].shape, batch["labels"].shape) == ((2, 12), (2, 11))
+
+
+def test_record_of_text_alone_is_cut_to_what_others_hold(load):
+    """Not one of create_pretraining_data.py, which puts [CLS] and [SEP] around it."""
+    train = load("mass").train
+    ids = np.arange(FIRST_WORD, FIRST_WORD + 20, dtype=np.int32)[np.newaxis]
+    drawn = np.ones((1, 1, 18))  # no noise
+    found = train.features(ids, np.ones_like(ids), drawn)
+    assert found["input_ids"].tolist() == [[CLS, *ids[0, :18], SEP]]
+    assert found["labels"].tolist() == [[*ids[0, :18], SEP]]
 
 
 # What is said of the records, and what is refused.
