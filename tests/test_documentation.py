@@ -290,6 +290,7 @@ OF_MASKED_LM = ("--max_predictions_per_seq", "--dupe_factor")
 REFUSED_BY = {
     "left_to_right": OF_MASKED_LM,
     "bidirectional_lm": (*OF_MASKED_LM, "--max_seq_length"),
+    "denoising": OF_MASKED_LM,
 }
 MODULES = ("serving.predictor", "data_pipeline.tokenization")
 ORIGINAL_TASKS = ROOT / "tests" / "data_pipeline" / "original_tasks"

@@ -17,7 +17,7 @@ Mask = Callable[
     [np.ndarray, np.ndarray, slice, int, np.random.Generator], dict[str, np.ndarray]
 ]
 ONE_HOST = tf.distribute.InputContext()
-_EVALUATION_SEED = 0  # of masks, so that every evaluation has the same
+EVALUATION_SEED = 0  # of masks and noise, so that every evaluation has the same
 _AGAIN = "copy the file again, or make it again"
 
 
@@ -51,7 +51,7 @@ def training_batches(
     read = shuffling.records_of(source.files)
     records = _in_order(read, source, batch_size, seed, start_step)
     records = records.take(max(num_steps - start_step, 0))
-    rows = _rows_of_host(batch_size, context)
+    rows = rows_of_host(batch_size, context)
     return _batches(source, records, rows, batch_size, seed, start_step, mask)
 
 
@@ -91,12 +91,12 @@ def evaluation_batches(
     """
     records, rows = (
         tf.data.TFRecordDataset(source.files),
-        _rows_of_host(batch_size, context),
+        rows_of_host(batch_size, context),
     )
     if not source.is_masked:
         return _filled_batches(source, records, rows, batch_size).take(num_batches)
     records = records.repeat().batch(batch_size, drop_remainder=True).take(num_batches)
-    return _batches(source, records, rows, batch_size, _EVALUATION_SEED, 0, mask)
+    return _batches(source, records, rows, batch_size, EVALUATION_SEED, 0, mask)
 
 
 def num_evaluation_batches(
@@ -123,7 +123,8 @@ def _filled_batches(source, records, rows, batch_size):
     return records.batch(batch_size).map(filled, num_parallel_calls=1).prefetch(2)
 
 
-def _rows_of_host(batch_size, context):
+def rows_of_host(batch_size: int, context: tf.distribute.InputContext) -> slice:
+    """Which rows of a batch a host gets; ValueError where hosts do not divide it."""
     hosts = context.num_input_pipelines
     if batch_size % hosts:
         raise ValueError(

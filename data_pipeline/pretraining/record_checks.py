@@ -48,7 +48,7 @@ def find(spec: str, flag: str = "input_file") -> list[str]:
 def open_records(
     files: Sequence[str],
     *,
-    max_seq_length: int,
+    max_seq_length: int | None,
     max_predictions_per_seq: int,
     vocab_size: int,
     spare_rows: int = 0,
@@ -62,7 +62,8 @@ def open_records(
     Records without metadata are counted, for which their file is read once. The
     network's table has `vocab_size` rows, at most `spare_rows` more than the
     vocabulary. `vocab` is Tokenizer.definition; where it or `do_lower_case` is None, it
-    is not checked. Not `is_masked` are records to predict left to right.
+    is not checked, and records of any length will do where `max_seq_length` is. Not
+    `is_masked` are records that are read as they are, such as those left to right.
 
     Raises:
         ValueError: something does not fit; names file, flag and both values.
@@ -74,7 +75,7 @@ def open_records(
     has_masks = first.max_predictions_per_seq > 0
     if has_masks and not is_masked:
         raise ValueError(
-            f"--objective=left_to_right predicts every token, but the records of "
+            "this --objective reads texts as they are, but the records of "
             f"{first.file} are masked; make them with create_pretraining_data.py "
             "--objective=left_to_right, or --masking=none"
         )
@@ -94,7 +95,7 @@ def open_records(
         counts=counts,
         sentence_task=first.sentence_task,
         has_masks=has_masks,
-        max_seq_length=max_seq_length,
+        max_seq_length=first.max_seq_length,
         max_predictions_per_seq=max_predictions_per_seq,
         is_masked=is_masked,
         **_text_counts(contents),

@@ -88,7 +88,7 @@ def load(
     tokenizer: tokenization.Tokenizer | None,
     rule: masking.Rule | None,
     *,
-    max_seq_length: int,
+    max_seq_length: int | None,
     vocab_size: int,
     spare_rows: int,
     masks_are_asked_for: bool,
@@ -97,7 +97,7 @@ def load(
 
     `specs` are {flag: its value}, the records to train on first and those to evaluate
     on second, if they are others. `rule` masks those that are not masked, for which a
-    tokenizer is needed; None is for left to right. Sizes are those of
+    tokenizer is needed; None is for texts that are read as they are. Sizes are those of
     record_checks.open_records.
 
     Raises:
@@ -139,7 +139,7 @@ def load(
     pieces = masking.pieces_of(tokenizer)
 
     def mask(input_ids, lengths, rows, batch_size, rng):
-        draws = masking.draw((batch_size, max_seq_length), rule, pieces, rng)
+        draws = masking.draw((batch_size, train.max_seq_length), rule, pieces, rng)
         return masking.mask(input_ids, lengths, rule, pieces, draws.of(rows))
 
     return RecordSets(train, held_out, mask)

@@ -11,6 +11,7 @@ from absl import flags
 from data_pipeline.classification import label_sets
 from data_pipeline.corpus import wordpiece_learning
 from data_pipeline.creation import pairing
+from data_pipeline.denoising import corruptions
 from data_pipeline.extraction import attention_files, vector_files
 from data_pipeline.pretraining import masking, record_metadata
 from data_pipeline.squad import answer_choice
@@ -55,8 +56,9 @@ CHOICES = {
         "masking": masking.GROUP_LENGTHS,
         "objective": (
             *(record_metadata.MASKED_LM, record_metadata.LEFT_TO_RIGHT),
-            pretraining_flags.BIDIRECTIONAL_LM,
+            *(pretraining_flags.BIDIRECTIONAL_LM, pretraining_flags.DENOISING),
         ),
+        "corruption": corruptions.CORRUPTIONS,
     },
     "run_squad": {"answer_aligner": answer_choice.ALIGNERS},
     "run_tagger": {

@@ -8,23 +8,27 @@ from absl import flags
 from training.flags import command_line, model_flags
 
 FLAGS = flags.FLAGS
-BIDIRECTIONAL_LM = "bidirectional_lm"
+BIDIRECTIONAL_LM, DENOISING = "bidirectional_lm", "denoising"
 _OF_STREAMS = ("unroll_steps", "sample_softmax", "num_negative_samples")
+_OF_NOISE = ("corruption", "noise_density", "mean_noise_span_length")
 # By network, the usual one first.
 _OBJECTIVES = {
     "bert": ("masked_lm", "left_to_right"),
     "gpt": ("left_to_right",),
     "elmo": (BIDIRECTIONAL_LM,),
+    "encoder_decoder": (DENOISING,),
 }
 # Flags that one objective alone reads.
 _READ_BY = {
     "masked_lm": ("masking", "masked_lm_prob", "max_predictions_per_seq", "top_k"),
     BIDIRECTIONAL_LM: _OF_STREAMS,
+    DENOISING: _OF_NOISE,
 }
 # What other scripts write of the models that this one does not export.
 _NOT_EXPORTED = {
     "left_to_right": "run_generation.py --do_export",
     BIDIRECTIONAL_LM: "extract_features.py",
+    DENOISING: "run_seq2seq.py --do_export",
 }
 # How bilm-tf trains: batch and rate as its example has them, and no warm-up.
 _OF_ELMO = {
@@ -143,13 +147,15 @@ def define() -> None:
         flags.DEFINE_enum(
             "objective",
             "masked_lm",
-            ["masked_lm", "left_to_right", BIDIRECTIONAL_LM],
+            ["masked_lm", "left_to_right", BIDIRECTIONAL_LM, DENOISING],
             "What is predicted: masked words and the second sentence, as by BERT; each "
-            "token from those before it, as by GPT; or each word from those before it, "
-            "and apart from that from those after it, as by ELMo.",
+            "token from those before it, as by GPT; each word from those before it, "
+            "and apart from that from those after it, as by ELMo; or what noise has "
+            "taken from a text, as by T5 and BART.",
         )
         _define_records()
         _define_streams()
+        _define_noise()
     with command_line.heading("Training"):
         integer("num_train_steps", 100000, "The last step, counted from 0.", 1)
         integer("num_warmup_steps", 10000, "Steps in which the rate rises.", 0)
@@ -212,6 +218,34 @@ def _define_streams() -> None:
         None,
         "Words in that sample; by default that of options.json, or 8192.",
         lower_bound=1,
+    )
+
+
+def _define_noise() -> None:
+    """Each by default as in the paper that the corruption comes from."""
+    flags.DEFINE_enum(
+        "corruption",
+        "random_spans",
+        ["bert", "mass", "replace_spans", "random_spans", "drop", "infilling"],
+        "With --objective=denoising, what becomes of a text: noise is masked (bert, "
+        "mass), becomes sentinels by runs (replace_spans) or by spans (random_spans), "
+        "is left out (drop), or one mask a span (infilling, of BART).",
+    )
+    command_line.define_float(
+        "noise_density",
+        None,
+        "Share of a text's tokens that are noise; by default 0.15, or 0.3 with "
+        "--corruption=infilling.",
+        lower_bound=0,
+        upper_bound=1,
+    )
+    command_line.define_float(
+        "mean_noise_span_length",
+        None,
+        "Mean length of spans in tokens, for --corruption=random_spans and infilling; "
+        "by default 3.",
+        lower_bound=1,
+        upper_bound=100,
     )
 
 
@@ -326,6 +360,11 @@ def masking_identity(masks: Any) -> dict[str, Any]:
         "masking": FLAGS.masking if masks else "",
         "masked_lm_prob": FLAGS.masked_lm_prob if masks else 0.0,
     }
+
+
+def noise_rule() -> dict[str, Any]:
+    """How texts are corrupted, as data_pipeline's corruptions.rule takes it."""
+    return {name: FLAGS[name].value for name in _OF_NOISE}
 
 
 def masks_are_asked_for() -> bool:

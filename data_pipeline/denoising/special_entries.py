@@ -1,0 +1,98 @@
+"""Which entries of a vocabulary stand for noise, and which around sources and targets.
+
+BERT's vocabularies have no sentinels. Where one has [unused0] and so on, sentinels are
+these, which no text has, from the highest id down; else they are the last entries,
+from the last one down, as in T5.
+"""
+
+import dataclasses
+import re
+
+import numpy as np
+
+from contract import features
+from data_pipeline.denoising import corruptions
+from data_pipeline.text import tokenization
+
+_UNUSED = re.compile(r"\[unused\d+\]")
+_SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK)\]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """What stands around sources and targets, and after them."""
+
+    cls_id: int  # before a source
+    sep_id: int  # after it
+    start_id: int  # the first that a decoder reads
+    end_id: int  # the last that it writes
+    pad_id: int = 0
+
+
+def frame_of(
+    tokenizer: tokenization.Tokenizer | None,
+    *,
+    start_id: int | None = None,
+    end_id: int | None = None,
+    pad_id: int | None = None,
+) -> Frame:
+    """The tokenizer's [CLS] and [SEP]; of the decoder's tokens, what a config says.
+
+    Raises:
+        ValueError: there is no vocabulary, or one of byte pairs or words.
+    """
+    if not isinstance(tokenizer, tokenization.BertTokenizer):
+        raise ValueError(
+            "--objective=denoising needs the vocabulary of word pieces that the "
+            "records were made with; set --vocab_file to a vocab.txt"
+        )
+    return Frame(
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+        start_id=tokenizer.cls_id if start_id is None else start_id,
+        end_id=tokenizer.sep_id if end_id is None else end_id,
+        pad_id=Frame.pad_id if pad_id is None else pad_id,
+    )
+
+
+def entries_of(
+    tokenizer: tokenization.Tokenizer, rule: corruptions.Rule, width: int
+) -> corruptions.Entries:
+    """What takes the place of noise in texts of at most `width` tokens.
+
+    Raises:
+        ValueError: the vocabulary has no [MASK], or too few sentinels.
+    """
+    known = corruptions.CORRUPTIONS[rule.corruption]
+    if known.has_mask and tokenizer.mask_id is None:
+        others = [name for name, c in corruptions.CORRUPTIONS.items() if not c.has_mask]
+        raise ValueError(
+            f"the vocabulary of {tokenizer.vocab_size} tokens lacks "
+            f"{tokenization.MASK}, which --corruption={rule.corruption} writes; give "
+            "the vocab.txt of a pretrained model, make one with build_vocab.py, or set "
+            f"--corruption to one of {', '.join(others)}"
+        )
+    needed = corruptions.sizes(width, rule).sentinels
+    ids = _unused(tokenizer) or _ordinary(tokenizer)
+    if len(ids) < needed:
+        raise ValueError(
+            f"--corruption={rule.corruption} needs {needed} sentinels for texts of up "
+            f"to {width} tokens, but the vocabulary has {len(ids)} [unused] entries; "
+            "set --corruption=random_spans with a longer --mean_noise_span_length or a "
+            "lower --noise_density, make records of shorter stretches, or make the "
+            "vocabulary with build_vocab.py --num_unused_tokens"
+        )
+    sentinels = np.array(ids[:needed], features.INTEGER)
+    return corruptions.Entries(tokenizer.mask_id, sentinels, tokenizer.vocab_size)
+
+
+def _unused(tokenizer):
+    """The ids of [unused...], the highest first."""
+    tokens = enumerate(tokenizer.vocab)
+    return [i for i, token in tokens if _UNUSED.fullmatch(token)][::-1]
+
+
+def _ordinary(tokenizer):
+    """All ids but those of special tokens, the highest first."""
+    tokens = enumerate(tokenizer.vocab)
+    return [i for i, token in tokens if not _SPECIAL.fullmatch(token)][::-1]
