@@ -34,9 +34,16 @@ OF_STREAMS = (
     *("forward_targets", "backward_targets"),
 )
 SAMPLING_SEED = "sampling_seed"
+# Of a decoder, [B, T] each: the start token and the target but for its last token, 1
+# where `labels` counts, and the target with its end token, padded with 0.
+DECODER_INPUT_IDS = "decoder_input_ids"
+DECODER_MASK = "decoder_mask"
+LABELS = "labels"
 
 # What every encoder takes: int32 [B, S].
 ENCODER_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
+# What an encoder-decoder takes besides, and what it learns from.
+DECODER_INPUTS = (DECODER_INPUT_IDS, DECODER_MASK, LABELS)
 INTEGER = np.int32
 # The label id of a token that has no label.
 IGNORED = -1
