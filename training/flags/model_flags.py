@@ -142,7 +142,7 @@ def vector_choice() -> dict[str, Any]:
     }
 
 
-def lengths() -> dict[str, int]:
+def lengths() -> dict[str, Any]:
     """{flag: tokens} of the script's flags among LENGTHS; of inputs comes first."""
     return {name: FLAGS[name].value for name in LENGTHS if name in FLAGS}
 

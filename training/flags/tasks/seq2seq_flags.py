@@ -130,7 +130,7 @@ def check_network(config_file: str, sources: int, targets: int, size: int) -> No
         )
 
 
-def paths(splits: Sequence[str]) -> dict[str, str]:
+def paths(splits: Sequence[str]) -> dict[str, Any]:
     """The file of each split; raises ValueError where a flag is not set."""
     missing = [split for split in splits if not FLAGS[f"{split}_file"].value]
     if missing:
