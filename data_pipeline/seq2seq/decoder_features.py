@@ -65,12 +65,15 @@ class PairExamples(batching.Examples):
         target_splits: int64 [N + 1], where each begins and the last one ends.
         tokens: of the decoder.
         max_target_length: of batches whose sources are padded to one length, too.
+        is_numbered: whether batches have unique_ids, the numbers of the examples from
+            0, which draws follow.
     """
 
     target_ids: np.ndarray | None = None
     target_splits: np.ndarray | None = None
     tokens: DecoderTokens
     max_target_length: int
+    is_numbered: bool = False
 
     @property
     def target_lengths(self) -> np.ndarray:
@@ -87,12 +90,16 @@ class PairExamples(batching.Examples):
 
     def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
         """As batching.batches, with the features of `grids` where there are targets."""
-        if self.target_ids is None:
-            return batching.batches(self.packed, order, pad_to=pad_to)
-        targets = tf.RaggedTensor.from_row_splits(self.target_ids, self.target_splits)
+        targets = None
+        if self.target_ids is not None:
+            splits = tf.constant(self.target_splits)
+            targets = tf.RaggedTensor.from_row_splits(self.target_ids, splits)
         length = None if pad_to is None else self.max_target_length
 
-        def of_targets(indices):
-            return grids(tf.gather(targets, indices), self.tokens, length)
+        def others(indices):
+            found = {features.UNIQUE_IDS: indices} if self.is_numbered else {}
+            if targets is not None:
+                found |= grids(tf.gather(targets, indices), self.tokens, length)
+            return found
 
-        return batching.batches(self.packed, order, pad_to=pad_to, others=of_targets)
+        return batching.batches(self.packed, order, pad_to=pad_to, others=others)

@@ -73,8 +73,8 @@ class PairSet:
         """Names int [B] pairs by file and line, such as "train.tsv:17"."""
         return [f"{self.path}:{self.lines[index]}" for index in indices]
 
-    def examples(self) -> decoder_features.PairExamples:
-        """The pairs as training/fine_tuning.py takes them."""
+    def examples(self, *, is_numbered: bool = False) -> decoder_features.PairExamples:
+        """The pairs as training/fine_tuning.py takes them; see PairExamples."""
         return decoder_features.PairExamples(
             self.packed,
             self.names,
@@ -83,6 +83,7 @@ class PairSet:
             target_splits=self.target_splits,
             tokens=self.tokens,
             max_target_length=self.limits.max_target_length,
+            is_numbered=is_numbered,
         )
 
     def summary(self) -> dict[str, Any]:

@@ -86,6 +86,14 @@ def test_sources_alone_have_no_decoder_features(load):
     assert examples.training_order(batch_size=1, num_steps=2, seed=1).shape == (2, 1)
 
 
+def test_examples_are_numbered_where_it_is_asked_for(load):
+    data = load({"test": "one\ntwo six\n"})["test"]
+    order = np.array([[1, -1, 0]], np.int32)
+    (batch,) = data.examples(is_numbered=True).batches(order, None)
+    assert batch["unique_ids"].numpy().tolist() == [1, 0, 0]
+    assert batch["unique_ids"].dtype == tf.int32
+
+
 def test_equally_long_sources_are_ordered_by_their_targets(load):
     """Which saves padding of targets; sources come first, for they are longer."""
     rng = np.random.default_rng(3)

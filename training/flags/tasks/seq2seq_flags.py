@@ -85,6 +85,11 @@ def check() -> None:
             f"--source_column and --target_column are both {FLAGS.source_column}; "
             "each needs a column of its own"
         )
+    if "export_format" in FLAGS and FLAGS.export_format == "litert":
+        raise ValueError(
+            "--export_format=litert holds networks that run once, and this one runs "
+            "for each token that it writes; leave it out: a SavedModel does that"
+        )
     generation_flags.check_sampling()
     if FLAGS.do_sample and FLAGS.num_beams > 1:
         raise ValueError(
