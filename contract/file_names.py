@@ -9,6 +9,7 @@ TF_RECORD_ENDING = ".tf_record"
 SQUAD_PREDICTIONS = "predictions.json"
 SQUAD_NBEST = "nbest_predictions.json"
 SQUAD_NULL_ODDS = "null_odds.json"
+TEST_TEXTS = "test_predictions.txt"
 TEST_TAGS = "test_tags"  # and the ending of its format
 RUN = "run.json"
 GRID = "grid.json"

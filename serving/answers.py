@@ -227,6 +227,8 @@ def _line(text, answer):
         return "\n    ".join([text, *rows])
     if "generated" in answer:
         return f"{text}{answer['generated']}"
+    if "written" in answer:
+        return f"{text}\n    {answer['written']}"
     if "pieces" in answer:
         return f"{text}\n    perplexity {answer['perplexity']:.4g}"
     if "probabilities" in answer:

@@ -1,4 +1,4 @@
-"""A left-to-right network as a SavedModel that writes and scores; for TF Serving."""
+"""Networks as SavedModels that write texts, and score them; for TF Serving."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -69,6 +69,35 @@ class TextGenerator(export.ServedModel):
             functions |= _text_functions(written, sampled, scored, spelling)
         default = functions.get("generate", functions["generate_ids"])
         super().__init__(variables, serving_default=default, **functions)
+
+
+class TargetWriter(export.ServedModel):
+    """Signature `write`, the default: sources in, what is written for them out.
+
+    `text`, string [B], becomes `written`, string [B], and `num_tokens`, int32 [B].
+
+    Args:
+        encode: sources [B] -> features of an encoder, as in training.
+        write: features -> ids [B, N], and which of them belong to the text.
+        decode: ids int32 [B, N], -1 for none -> texts [B].
+    """
+
+    def __init__(
+        self,
+        encode: Callable,
+        write: Callable,
+        decode: Callable,
+        variables: Iterable[tf.Variable],
+    ):
+        def written(texts):
+            count = tf.shape(texts)[0]
+            ids, is_text = write(export.with_some(encode(texts)))
+            ids, is_text = ids[:count], is_text[:count]
+            ids = tf.where(is_text, ids, _NONE)
+            return {"written": decode(ids), "num_tokens": _count(is_text)}
+
+        function = _function(written, [None], {"text": tf.string})
+        super().__init__(variables, serving_default=function, write=function)
 
 
 def _traced(function, *inputs):

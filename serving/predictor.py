@@ -175,8 +175,8 @@ class Predictor:
         `fill_mask`: `masks`, a dict for each [MASK] of the text: its `start`, and lists
         of `tokens`, `probabilities` and `filled` texts. From `embed`: `vector`; from
         `embed_tokens`: `tokens` and `vectors`. From `generate`: `generated` and
-        `num_tokens`; from `score`: `nll`, `perplexity`, `num_tokens`, and of each token
-        `pieces` and `token_nll`.
+        `num_tokens`; from `write`: `written` and `num_tokens`; from `score`: `nll`,
+        `perplexity`, `num_tokens`, and of each token `pieces` and `token_nll`.
 
         Raises:
             ValueError: the model takes another number of texts, or lengths differ.

@@ -49,6 +49,7 @@ PLAIN_MODULES = {
     "training.flags.tasks.classifier_flags",
     "training.flags.tasks.tagger_flags",
     "training.flags.tasks.generation_flags",
+    "training.flags.tasks.seq2seq_flags",
     "training.optimization.schedule",
     "training.results.metrics",
 }
@@ -67,6 +68,7 @@ ARROWS = {
     "data_pipeline.classification": _TASK,
     "data_pipeline.squad": {"data_pipeline.text", "data_pipeline.examples"},
     "data_pipeline.tagging": _TASK,
+    "data_pipeline.seq2seq": _TASK,
     "data_pipeline.extraction": _TASK,
     "data_pipeline.prompts": {"data_pipeline.files"},
     "data_pipeline.sentence_streams": {"data_pipeline.files", "data_pipeline.text"},

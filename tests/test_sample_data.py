@@ -1,11 +1,15 @@
 """sample_data/: what README.md there counts, and answers and tags in their places."""
 
 import csv
+import datetime
 import itertools
 import json
 import pathlib
+import random
 
 import pytest
+
+from sample_data import write_dates
 
 SAMPLES = pathlib.Path(__file__).resolve().parents[1] / "sample_data"
 TYPES = {"person", "place", "date"}
@@ -121,3 +125,48 @@ def test_readme_counts_what_is_there(split):
         f"`tags/{split}.conll`: {len(sentences(split))} sentences in "
         f"{len(documents(split))} documents"
     ) in readme
+
+
+def dates(split):
+    """[(said, digits)] of a file."""
+    text = (SAMPLES / "dates" / f"{split}.tsv").read_text("utf-8")
+    header, *rows = (tuple(line.split("\t")) for line in text.splitlines())
+    assert header == ("source", "target")
+    return rows
+
+
+def test_dates_are_what_their_script_writes():
+    there = {path.name for path in (SAMPLES / "dates").iterdir()}
+    assert there == set(write_dates.files())
+    for name, text in write_dates.files().items():
+        assert (SAMPLES / "dates" / name).read_text("utf-8") == text
+
+
+def test_dates_are_said_as_people_say_them():
+    year = write_dates.year_words
+    assert [year(n, 0.5) for n in (1900, 1905, 1984, 2000, 2007, 2012)] == [
+        *("nineteen hundred", "nineteen oh five", "nineteen eighty four"),
+        *("two thousand", "two thousand and seven", "twenty twelve"),
+    ]
+    assert year(2012, 0.1) == "two thousand and twelve"
+    assert [write_dates.ordinal(n) for n in (1, 2, 12, 20, 23, 31)] == [
+        *("first", "second", "twelfth", "twentieth", "twenty third", "thirty first")
+    ]
+    # Whatever is said, its digits are a date, whose weekday is named.
+    rng = random.Random(3)
+    for said, digits in (write_dates.pair(rng) for _ in range(300)):
+        date = datetime.datetime.strptime(digits, "%Y %m %d")
+        assert write_dates.MONTHS[date.month - 1] in said
+        named = [day for day in write_dates.WEEKDAYS if day in said]
+        assert named in ([], [write_dates.WEEKDAYS[date.weekday()]])
+
+
+def test_dates_have_a_vocabulary_and_are_not_seen_before():
+    vocab = set((SAMPLES / "dates" / "vocab.txt").read_text("utf-8").split("\n"))
+    rows = {split: dates(split) for split in write_dates.COUNTS}
+    said = [source for found in rows.values() for source, _ in found]
+    assert len(set(said)) == len(said) == 2400
+    assert {word for source in said for word in source.split()} <= vocab
+    readme = " ".join((SAMPLES / "README.md").read_text("utf-8").split())
+    for split, found in rows.items():
+        assert f"`dates/{split}.tsv`: {len(found):,} dates" in readme

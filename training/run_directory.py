@@ -22,6 +22,7 @@ _OWN_PATTERNS = (
     file_names.EVAL_RESULTS,
     file_names.TEST_RESULTS,
     file_names.TEST_PREDICTIONS,
+    file_names.TEST_TEXTS,
     f"*{file_names.TF_RECORD_ENDING}",
     file_names.LABEL_MAP,
     # Of these a later run may have none.

@@ -11,10 +11,10 @@ from absl import logging
 
 from contract import wording
 from data_pipeline.classification import label_sets
-from data_pipeline.files import choice_rows, text_rows
+from data_pipeline.files import choice_rows, table_columns, text_rows
 
 Label = label_sets.Label
-Key = int | str  # what finds a cell in a row
+Key = table_columns.Key
 
 # What headers usually call their columns, in upper or lower case; the first entry found
 # counts. Pairs come before single texts, so that no second text is lost unnoticed.
@@ -152,12 +152,9 @@ def _asked(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
     asked: dict[str, Key | None] = {role: getattr(layout, role) for role in _ROLES}
     asked |= {_choice_role(i): key for i, key in enumerate(layout.choices)}
     asked["keep_rows"] = layout.keep_rows[0] if layout.keep_rows else None
-    for role, column in asked.items():
-        if keyed and column is not None:
-            asked[role] = str(column)
-        elif isinstance(column, str) and column.removeprefix("-").isdecimal():
-            asked[role] = int(column)
-    return asked
+    return {
+        role: table_columns.asked(column, keyed=keyed) for role, column in asked.items()
+    }
 
 
 def _usual_names(names: list[str], usual: tuple[tuple[str, ...], ...]) -> list[str]:
@@ -188,10 +185,10 @@ def _is_header(
             "and --label_column, by name or by number from 0"
         )
     usual_texts = itertools.chain.from_iterable(USUAL_TEXTS)
-    text = str(_cell(first, asked["text_a"])).lower()
+    text = str(table_columns.cell(first, asked["text_a"])).lower()
     return (
         text in itertools.chain(usual_texts, map(str.lower, other_header))
-        or str(_cell(first, asked["label"])).lower() in USUAL_LABELS
+        or str(table_columns.cell(first, asked["label"])).lower() in USUAL_LABELS
     )
 
 
@@ -225,33 +222,14 @@ def _choose_columns(
         )
     by_name = isinstance(label, str) and not keyed
     if not labels_required and (
-        label not in names if by_name else _cell(first, label) is None
+        label not in names if by_name else table_columns.cell(first, label) is None
     ):
         asked["label"] = None
     return {
-        role: _key(path, role, column, names, keyed=keyed)
+        role: table_columns.key(path, role, column, names, keyed=keyed)
         for role, column in asked.items()
         if column is not None
     }
-
-
-def _key(path: str, role: str, column: Key, names: list[str], *, keyed: bool) -> Key:
-    if isinstance(column, int):
-        return column
-    if names.count(column) != 1:
-        others = "by name: objects have no numbers" if keyed else "or a number from 0"
-        raise ValueError(
-            f"{path}: column {column!r} ({role}) is there {names.count(column)} times "
-            f"among {wording.listing(names)}; choose one that is there once, {others}"
-        )
-    return column if keyed else names.index(column)
-
-
-def _cell(row: Any, key: Key | None) -> Any:
-    try:
-        return None if key is None else row[key]
-    except (IndexError, KeyError):
-        return None
 
 
 def _collect(
@@ -269,10 +247,12 @@ def _collect(
     others: set[str] = set()
     for line, row in rows:
         place = f"{path}:{line}"
-        cells = {role: _cell(row, key) for role, key in keys.items()}
+        cells = {role: table_columns.cell(row, key) for role, key in keys.items()}
         if any(value is None for value in cells.values()):
             if not layout.skip_short_rows:
-                raise ValueError(f"{place}: {_lack(row, cells, keys)}")
+                role = next(role for role, value in cells.items() if value is None)
+                lack = table_columns.lack(row, role, keys[role])
+                raise ValueError(f"{place}: {lack}")
             short.append(line)
             continue
         if layout.keep_rows:
@@ -349,16 +329,6 @@ class _Choices:
                 "--allow_empty_text"
             )
         self.rows.append(row)
-
-
-def _lack(row: text_rows.Row, cells: dict[str, Any], keys: dict[str, Key]) -> str:
-    role = next(role for role, value in cells.items() if value is None)
-    if isinstance(row, dict):
-        return f"no value under {keys[role]!r} ({role}); give the row one"
-    return (
-        f"{len(row)} columns, column {keys[role]} ({role}) is needed, counted from 0; "
-        "correct the row, or column and --file_format where all rows are alike"
-    )
 
 
 def _value(place: str, role: str, value: Any) -> Any:

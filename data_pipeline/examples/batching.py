@@ -59,17 +59,18 @@ def evaluation_order(lengths, batch_size):
     return np.concatenate([order, filling]).reshape(-1, batch_size)
 
 
-def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
+def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=None):
     """Makes a tf.data.Dataset of padded batches in an order, int32 [steps, B].
 
     The order may be a Dataset of int32 [B], too. An index of -1 stands for any example.
     `targets` are {feature name: array [N, ...]} or, where every token has its own, a
     tf.RaggedTensor [N, (S)], filled up with IGNORED. `pad_to` is the length of every
-    batch in tokens, or None for its longest.
+    batch in tokens, or None for its longest. `others`, of indices int32 [B], gives
+    features that have a length of their own.
 
     Returns:
-        Dicts: input_ids, input_mask, segment_ids int32 [B, S], and the targets. Where
-        an example has G sequences, the inputs are [B, G, S].
+        Dicts: input_ids, input_mask, segment_ids int32 [B, S], the targets and the
+        others. Where an example has G sequences, the inputs are [B, G, S].
     """
     tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
     first_lengths = tf.constant(packed.first_lengths)
@@ -96,7 +97,7 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None):
             if isinstance(chosen, tf.RaggedTensor):
                 chosen = chosen.to_tensor(features.IGNORED, shape=[None, pad_to])
             batch[name] = chosen
-        return batch
+        return batch | others(indices) if others else batch
 
     dataset = order
     if not isinstance(order, tf.data.Dataset):

@@ -26,6 +26,7 @@ class Kind(NamedTuple):
 
 
 _FEATURES = "feature-extraction"  # of an ELMo, which transformers has not
+_TEXT_TO_TEXT = "text2text-generation"  # which bert.py does not open
 # By the name that the hub has for it.
 KINDS = {
     "text-classification": Kind(
@@ -43,6 +44,9 @@ KINDS = {
         "When does it open?\tThe fair opens on Monday.",
         "Question answering",
     ),
+    _TEXT_TO_TEXT: Kind(
+        "run_seq2seq.py", "test_file=rows.tsv", "A text.", "Sequence to sequence"
+    ),
     "fill-mask": Kind("run_pretraining.py", "", "The sea is [MASK].", "Pretraining"),
     "text-generation": Kind("run_pretraining.py", "", "The sea is", "Pretraining"),
     _FEATURES: Kind("run_pretraining.py", "", "A text.", "Pretraining"),
@@ -50,6 +54,8 @@ KINDS = {
 # Of how a script reads and cuts text; a prediction needs the values of training.
 _SHAPES = (
     *("text_a_column", "text_b_column", "has_header", "word_column"),
+    *("source_column", "target_column", "max_source_length", "max_target_length"),
+    *("num_beams", "length_penalty", "do_sample", "temperature", "top_k", "top_p"),
     *(
         "choice_columns",
         "pair_input",
@@ -92,7 +98,7 @@ def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
     kind, flags = KINDS[record["kind"]], record["flags"]
     where = shlex.quote(directory)
     found = []
-    if record["has_weights"]:
+    if record["has_weights"] and record["kind"] != _TEXT_TO_TEXT:
         found.append(Use("Load it in Python", _loading(record, directory), "python"))
     if record["has_weights"] and kind.rows_flag:
         changed = record["changed_flags"]

@@ -82,3 +82,34 @@ def test_without_a_tokenizer_in_the_graph_there_are_ids_alone(tmp_path):
     assert set(module.functions) == {"serving_default", "generate_ids", "score_ids"}
     path = export.save(module, str(tmp_path / "export"), {})
     assert exported_ops.operations(path)[0] <= exported_ops.ALLOWED
+
+
+def test_sources_become_what_is_written_for_them(tmp_path):
+    """The features of one batch go in whole; ids that are no text are none."""
+
+    def features(texts):
+        ids = encode(texts).to_tensor(0)
+        return {"input_ids": ids, "input_mask": tf.ones_like(ids)}
+
+    def write_next(source):
+        ids = source["input_ids"]
+        return ids + 1, ids > 0  # after "a" there is no text
+
+    def spell(ids):
+        letters = tf.where(ids < 0, "", tf.gather(TOKENS, tf.maximum(ids, 0)))
+        return tf.strings.reduce_join(letters, axis=1)
+
+    module = generation.TargetWriter(features, write_next, spell, [])
+    path = export.save(module, str(tmp_path / "export"), {})
+    assert exported_ops.operations(path)[0] <= exported_ops.ALLOWED
+    served = tf.saved_model.load(path).signatures
+    assert set(served) == {"serving_default", "write"}
+    found = served["write"](text=tf.constant(["bcd", "ba", ""]))
+    assert found["written"].numpy().tolist() == [b"cde", b"c", b""]
+    assert found["num_tokens"].numpy().tolist() == [3, 1, 0]
+    assert served["write"](text=tf.constant([], tf.string))["written"].shape == (0,)
+    rows = answers.rows(
+        {name: value.numpy() for name, value in found.items()}, (), knows_labels=True
+    )
+    lines = list(answers.lines(["bcd", "ba", ""], rows, as_json=False))
+    assert lines[0] == "bcd\n    cde"

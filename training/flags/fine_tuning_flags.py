@@ -15,8 +15,11 @@ GRID_FLAGS = (
 )
 
 
-def define(*actions: str, max_seq_length: int) -> None:
-    """All that scripts of fine-tuning have in common; `max_seq_length` is a default."""
+def define(*actions: str, max_seq_length: int | None) -> None:
+    """All that scripts of fine-tuning have in common; `max_seq_length` is a default.
+
+    A script with flags of its own for lengths has None.
+    """
     model_flags.define(max_seq_length=max_seq_length)
     training_flags.define()
     training_flags.define_actions(*actions)

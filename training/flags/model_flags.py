@@ -9,6 +9,8 @@ from absl import flags
 from training.flags import command_line
 
 FLAGS = flags.FLAGS
+# How many tokens are read; a script has the first, or the others.
+LENGTHS = ("max_seq_length", "max_source_length", "max_target_length")
 # Of `define_vectors`.
 VECTOR_FLAGS = ("layers", "combine", "layer_weights", "pooling", "normalize")
 
@@ -138,6 +140,11 @@ def vector_choice() -> dict[str, Any]:
         "pooling": FLAGS.pooling,
         "normalize": FLAGS.normalize,
     }
+
+
+def lengths() -> dict[str, Any]:
+    """{flag: tokens} of the script's flags among LENGTHS; of inputs comes first."""
+    return {name: FLAGS[name].value for name in LENGTHS if name in FLAGS}
 
 
 def files(

@@ -63,22 +63,7 @@ def _define_draws() -> None:
         "prompt all of it.",
         lower_bound=1,
     )
-    command_line.define_float(
-        "temperature",
-        1.0,
-        "What logits are divided by; 0 takes the likeliest token each time.",
-        lower_bound=0,
-    )
-    flags.DEFINE_integer(
-        "top_k", 0, "Draw among so many of the likeliest tokens; 0 for all.", 0
-    )
-    command_line.define_float(
-        "top_p",
-        1.0,
-        "Draw among the fewest tokens whose probabilities reach this; 1 for all.",
-        lower_bound=0,
-        upper_bound=1,
-    )
+    define_sampling()
     flags.DEFINE_bool(
         "released_top_p",
         False,
@@ -96,6 +81,27 @@ def _define_draws() -> None:
         "stop_at_end",
         True,
         "End a text at the token that ends texts; GPT-2's release writes on.",
+    )
+
+
+@command_line.heading("Text")
+def define_sampling() -> None:
+    """How tokens are drawn, for every script that draws some."""
+    command_line.define_float(
+        "temperature",
+        1.0,
+        "What logits are divided by; 0 takes the likeliest token each time.",
+        lower_bound=0,
+    )
+    flags.DEFINE_integer(
+        "top_k", 0, "Draw among so many of the likeliest tokens; 0 for all.", 0
+    )
+    command_line.define_float(
+        "top_p",
+        1.0,
+        "Draw among the fewest tokens whose probabilities reach this; 1 for all.",
+        lower_bound=0,
+        upper_bound=1,
     )
 
 
@@ -180,13 +186,18 @@ def check() -> None:
         raise ValueError("--score_as=labels needs a --template")
     if bool(FLAGS.num_examples) != bool(FLAGS.examples_file):
         raise ValueError("--num_examples and --examples_file need each other")
-    if FLAGS.top_p <= 0:
-        raise ValueError(f"--top_p={FLAGS.top_p} is not above 0; give one such as 0.9")
+    check_sampling()
     if "" in FLAGS.stop:
         raise ValueError("--stop is empty, so no text could begin; give one such as .")
     if FLAGS.do_export and not FLAGS.output_dir:
         raise ValueError("--do_export needs an --output_dir")
     _check_output()
+
+
+def check_sampling() -> None:
+    """Raises ValueError where there would be no token to draw."""
+    if FLAGS.top_p <= 0:
+        raise ValueError(f"--top_p={FLAGS.top_p} is not above 0; give one such as 0.9")
 
 
 def _check_output() -> None:

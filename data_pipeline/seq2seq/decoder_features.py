@@ -1,0 +1,105 @@
+"""Targets to what a decoder reads and is to write."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features
+from data_pipeline.examples import batching
+
+
+class DecoderTokens(NamedTuple):
+    """The ids that mean something to a decoder, as config.json calls them."""
+
+    start: int  # decoder_start_token_id: what is read before the first token
+    end: int  # eos_token_id: the last token of every target
+    padding: int = 0  # pad_token_id: fills targets up
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> "DecoderTokens":
+        """Those of a tokenizer, where no config says otherwise: [CLS], [SEP] and 0."""
+        return cls(tokenizer.start_id, tokenizer.end_id)
+
+
+def close(
+    ids: tf.RaggedTensor, tokens: DecoderTokens, max_target_length: int
+) -> tf.RaggedTensor:
+    """Targets [B, (T)] with their end token, int32, cut to `max_target_length`.
+
+    A target that is cut ends with the end token as well, as one that is read does.
+    """
+    end = tf.fill([ids.nrows(), 1], tf.cast(tokens.end, ids.dtype))
+    return tf.concat([ids[:, : max_target_length - 1], end], axis=1)
+
+
+def grids(
+    targets: tf.RaggedTensor, tokens: DecoderTokens, length: int | None = None
+) -> dict[str, tf.Tensor]:
+    """The features of targets [B, (T)] from `close`, padded to `length` or the longest.
+
+    Returns:
+        decoder_input_ids, decoder_mask and labels, int32 [B, T]: the start token and
+        the target but for its last token; 1 where a target is; and the target.
+    """
+    labels = targets.to_tensor(tokens.padding, shape=[None, length])  # [B, T]
+    lengths = tf.cast(targets.row_lengths(), tf.int32)[:, tf.newaxis]  # [B, 1]
+    is_real = tf.range(tf.shape(labels)[1]) < lengths  # [B, T]
+    start = tf.fill([tf.shape(labels)[0], 1], tf.cast(tokens.start, labels.dtype))
+    shifted = tf.concat([start, labels[:, :-1]], axis=1)  # [B, T]
+    return {
+        # What stands behind the last real place is the end token or padding.
+        features.DECODER_INPUT_IDS: tf.where(is_real, shifted, tokens.padding),
+        features.DECODER_MASK: tf.cast(is_real, tf.int32),
+        features.LABELS: labels,
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairExamples(batching.Examples):
+    """N sources for an encoder with their targets, for training/fine_tuning.py.
+
+    Attributes:
+        target_ids: int32, the targets from `close`, end to end; None for sources alone.
+        target_splits: int64 [N + 1], where each begins and the last one ends.
+        tokens: of the decoder.
+        max_target_length: of batches whose sources are padded to one length, too.
+        is_numbered: whether batches have unique_ids, the numbers of the examples from
+            0, which draws follow.
+    """
+
+    target_ids: np.ndarray | None = None
+    target_splits: np.ndarray | None = None
+    tokens: DecoderTokens
+    max_target_length: int
+    is_numbered: bool = False
+
+    @property
+    def target_lengths(self) -> np.ndarray:
+        """int64 [N], tokens of each target; zeros of sources alone."""
+        if self.target_splits is None:
+            return np.zeros(len(self), np.int64)
+        return np.diff(self.target_splits)
+
+    def training_order(self, **settings: Any) -> np.ndarray:
+        """As batching.training_order; equally long sources are ordered by targets."""
+        longest = self.target_lengths.max(initial=0) + 1
+        keys = self.packed.lengths * longest + self.target_lengths
+        return batching.training_order(keys, **settings)
+
+    def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
+        """As batching.batches, with the features of `grids` where there are targets."""
+        targets = None
+        if self.target_ids is not None:
+            splits = tf.constant(self.target_splits)
+            targets = tf.RaggedTensor.from_row_splits(self.target_ids, splits)
+        length = None if pad_to is None else self.max_target_length
+
+        def others(indices):
+            found = {features.UNIQUE_IDS: indices} if self.is_numbered else {}
+            if targets is not None:
+                found |= grids(tf.gather(targets, indices), self.tokens, length)
+            return found
+
+        return batching.batches(self.packed, order, pad_to=pad_to, others=others)

@@ -1,0 +1,36 @@
+"""What became of each source, as reports.examined.of takes it."""
+
+from typing import Any
+
+import numpy as np
+
+from data_pipeline.seq2seq import pair_sets, text_scores
+
+
+def collect(
+    data: pair_sets.PairSet, written: pair_sets.Written
+) -> dict[str, Any] | None:
+    """Rows are pairs; None where the targets are unknown.
+
+    The loss of a row, by which a report finds the worst, is the mean of -log p over
+    the tokens of its target. A row is correct if it matches exactly.
+    """
+    if written.rows is None or written.losses is None:
+        return None
+    return {
+        "texts": [(source,) for source in data.sources],
+        "expected": list(data.spelled),
+        "predicted": list(written.texts),
+        "is_correct": written.rows.shares[text_scores.EXACT_MATCH] > 0,
+        "losses": written.losses,
+        "scores": dict(written.scores),
+        "rescore": written.rows.of,
+        "histograms": {
+            "words, written": _words(written.texts),
+            "words, wanted": _words(data.spelled),
+        },
+    }
+
+
+def _words(texts) -> np.ndarray:
+    return np.array([len(text.split()) for text in texts])

@@ -1,0 +1,35 @@
+"""Pairs of a small vocabulary, and what reads them."""
+
+import pytest
+
+from data_pipeline.seq2seq import decoder_features, pair_sets, text_pairs
+from data_pipeline.text import tokenization
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+VOCAB = [*SPECIAL, "one", "two", "##ty", "six", "1", "2", "##0", "##6", "-", "##one"]
+CLS, SEP = 2, 3
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return tokenization.BertTokenizer(VOCAB)
+
+
+@pytest.fixture
+def load(tmp_path, tokenizer):
+    """A function of {split: text of a TSV} to {split: PairSet}."""
+
+    def load_files(texts, lengths=(16, 8), tokens=None, **layout):
+        paths = {}
+        for split, text in texts.items():
+            paths[split] = str(tmp_path / f"{split}.tsv")
+            (tmp_path / f"{split}.tsv").write_text(text, encoding="utf-8")
+        return pair_sets.load(
+            paths,
+            text_pairs.Layout(**layout),
+            tokenizer,
+            tokens or decoder_features.DecoderTokens.of(tokenizer),
+            pair_sets.Limits(*lengths),
+        )
+
+    return load_files

@@ -1,0 +1,114 @@
+"""Tests of data_pipeline/seq2seq/decoder_features.py."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.examples import batching
+from data_pipeline.seq2seq import decoder_features
+
+TOKENS = decoder_features.DecoderTokens(start=2, end=3)
+NAMES = ("decoder_input_ids", "decoder_mask", "labels")
+TARGETS = [[8, 10], [9], [8, 11, 10, 12]]
+
+
+def grids(limit=8, tokens=TOKENS, **options):
+    closed = decoder_features.close(tf.ragged.constant(TARGETS), tokens, limit)
+    found = decoder_features.grids(closed, tokens, **options)
+    return [found[name].numpy().tolist() for name in NAMES]
+
+
+def test_targets_are_shifted_right_behind_the_start():
+    inputs, mask, labels = grids()
+    assert inputs == [[2, 8, 10, 0, 0], [2, 9, 0, 0, 0], [2, 8, 11, 10, 12]]
+    assert mask == [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]
+    assert labels == [[8, 10, 3, 0, 0], [9, 3, 0, 0, 0], [8, 11, 10, 12, 3]]
+
+
+def test_a_target_that_is_cut_ends_like_others():
+    inputs, mask, labels = grids(limit=3)
+    assert labels == [[8, 10, 3], [9, 3, 0], [8, 11, 3]]
+    assert inputs[2] == [2, 8, 11] and mask[2] == [1, 1, 1]
+
+
+def test_config_may_have_other_tokens():
+    other = decoder_features.DecoderTokens(start=5, end=6, padding=7)
+    inputs, mask, labels = grids(tokens=other)
+    assert inputs[1] == [5, 9, 7, 7, 7] and labels[1] == [9, 6, 7, 7, 7]
+    assert mask == grids()[1]
+
+
+def test_batches_of_one_length():
+    inputs, mask, labels = grids(length=7)
+    assert np.shape(labels) == (3, 7)
+    assert labels[0] == [8, 10, 3, 0, 0, 0, 0] and sum(mask[0]) == 3
+    assert inputs[2] == [2, 8, 11, 10, 12, 0, 0]
+
+
+SOURCES = ["one", "two", "one two six", "two two"]
+WANTED = ["1", "1 2", "2", "1 2 1"]
+
+
+@pytest.fixture
+def examples(load):
+    rows = "".join(f"{a}\t{b}\n" for a, b in zip(SOURCES, WANTED, strict=True))
+    return load({"train": rows})["train"].examples()
+
+
+def test_batches_have_sources_and_targets_of_their_own_lengths(examples):
+    order = np.array([[2, 1], [0, -1]], np.int32)
+    first, second = (
+        {name: value.numpy().tolist() for name, value in batch.items()}
+        for batch in examples.batches(order, None)
+    )
+    assert first == {
+        "input_ids": [[2, 4, 5, 7, 3], [2, 5, 3, 0, 0]],
+        "input_mask": [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]],
+        "segment_ids": [[0] * 5] * 2,
+        "decoder_input_ids": [[2, 9, 0], [2, 8, 9]],
+        "decoder_mask": [[1, 1, 0], [1, 1, 1]],
+        "labels": [[9, 3, 0], [8, 9, 3]],
+    }
+    # -1 stands for any example, whose decoder sees something.
+    assert second["labels"] == [[8, 3], [8, 3]]
+
+
+def test_static_shapes(examples):
+    for batch in examples.batches(np.array([[0, 1], [2, 3]], np.int32), 16):
+        assert batch["input_ids"].shape == (2, 16)
+        assert batch["labels"].shape == batch["decoder_mask"].shape == (2, 8)
+
+
+def test_sources_alone_have_no_decoder_features(load):
+    examples = load({"test": "one\ntwo six\n"})["test"].examples()
+    (batch,) = examples.batches(np.array([[0, 1]], np.int32), None)
+    assert set(batch) == {"input_ids", "input_mask", "segment_ids"}
+    assert examples.training_order(batch_size=1, num_steps=2, seed=1).shape == (2, 1)
+
+
+def test_examples_are_numbered_where_it_is_asked_for(load):
+    data = load({"test": "one\ntwo six\n"})["test"]
+    order = np.array([[1, -1, 0]], np.int32)
+    (batch,) = data.examples(is_numbered=True).batches(order, None)
+    assert batch["unique_ids"].numpy().tolist() == [1, 0, 0]
+    assert batch["unique_ids"].dtype == tf.int32
+
+
+def test_equally_long_sources_are_ordered_by_their_targets(load):
+    """Which saves padding of targets; sources come first, for they are longer."""
+    rng = np.random.default_rng(3)
+    rows = [(rng.integers(1, 4), rng.integers(1, 7)) for _ in range(400)]
+    text = "".join(f"{'one ' * a}\t{'1 ' * b}\n" for a, b in rows)
+    examples = load({"train": text})["train"].examples()
+    settings = {"batch_size": 8, "num_steps": 50, "seed": 1}
+    grouped = examples.training_order(**settings)
+    by_source = batching.training_order(examples.packed.lengths, **settings)
+
+    def padding(lengths, order):
+        batches = lengths[order]
+        return 1 - batches.sum() / (batches.max(axis=1) * batches.shape[1]).sum()
+
+    assert padding(examples.packed.lengths, grouped) < 0.01
+    assert padding(examples.target_lengths, grouped) < 0.08
+    assert padding(examples.target_lengths, by_source) > 0.25
+    assert sorted(grouped.ravel()) == list(range(400))
