@@ -32,8 +32,8 @@ def define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags)
 
-import keras
 
+from data_pipeline.denoising import corruptions, denoising_sets
 from data_pipeline.extraction import embedding_graph
 from data_pipeline.pretraining import cloze_graph, cloze_table, masking, record_sets
 from data_pipeline.sentence_streams import stream_sets, word_ids
@@ -103,12 +103,13 @@ def masked_lm(config, tokenizer, files):
     if not records:
         return dataclasses.replace(task, load_weights=pretrained.load_encoder)
     masks = pretraining_flags.masking_identity(records.mask)
+    shown = functools.partial(pretrainers.best_words, cloze_table.SHOWN)
     return dataclasses.replace(
         task,
         objective=token_losses.pretraining(records.train.sentence_task != "none"),
         identity={"data": records.digest(), **masks},
-        shown=best_words if tokenizer else None,
-        show=functools.partial(blanks, tokenizer),
+        shown=shown if tokenizer else None,
+        show=functools.partial(cloze_table.tables, tokenizer),
     )
 
 
@@ -125,7 +126,7 @@ def left_to_right(config, tokenizer, files):
         common_task(pretrainers.LanguageModel, config, tokenizer, records),
         kind="text-generation",
         objective=token_losses.next_token(),
-        score=functools.partial(text_scores, records.held_out),
+        score=functools.partial(metrics.of_tokens, "next_token", records.held_out),
         identity={"data": records.digest(), "objective": FLAGS.objective},
     )
 
@@ -151,10 +152,30 @@ def bidirectional_lm(config, tokenizer, files):
     )
 
 
+def denoising(config, tokenizer, files):
+    """What noise has taken from a text, written by an encoder-decoder."""
+    rule = corruptions.rule(**pretraining_flags.noise_rule())
+    texts = denoising_sets.load(
+        *(pretraining_flags.files(), tokenizer, rule),
+        decoder_ids=config.frame_ids,
+        **sizes(config),
+    )
+    print(texts.describe(tokenizer))
+    noise = dataclasses.asdict(rule)
+    return dataclasses.replace(
+        common_task(pretrainers.HEADS["seq2seq"], config, tokenizer, texts),
+        kind="text2text-generation",
+        objective=token_losses.target_token(),
+        score=functools.partial(metrics.of_tokens, "target_token", None),
+        identity={"data": texts.digest(), "objective": FLAGS.objective, **noise},
+    )
+
+
 TASKS = {
     "masked_lm": masked_lm,
     "left_to_right": left_to_right,
     "bidirectional_lm": bidirectional_lm,
+    "denoising": denoising,
 }
 
 
@@ -176,34 +197,19 @@ def common_task(kind, config, tokenizer, records):
 def load_records(config, tokenizer, rule):
     """The records of the flags."""
     return record_sets.load(
-        pretraining_flags.files(),
-        tokenizer,
-        rule,
-        max_seq_length=FLAGS.max_seq_length,
-        vocab_size=config.vocab_size,
-        spare_rows=pretrained.SPARE_ROWS,
+        *(pretraining_flags.files(), tokenizer, rule),
         masks_are_asked_for=pretraining_flags.masks_are_asked_for(),
+        **sizes(config),
     )
 
 
-def best_words(model, features, training):
-    """The likeliest tokens at each masked position, and their probabilities."""
-    logits = model(features, training=training)["masked_lm_logits"]
-    shares, ids = keras.ops.top_k(keras.ops.softmax(logits), cloze_table.SHOWN)
-    return {"ids": ids, "probabilities": shares}
-
-
-def blanks(tokenizer, features, words):
-    """A text of what the model writes into blanks."""
-    table = cloze_table.table(features, words, tokenizer.vocab)
-    return {"fill_in_the_blank": table}
-
-
-def text_scores(held_out, scores):
-    """Scores with perplexities; `loss` is the mean over all tokens, not batches."""
-    loss = scores["next_token_loss"]
-    counts = held_out.num_predictions, held_out.num_words, held_out.num_text_bytes
-    return {**scores, "loss": loss, **metrics.perplexities(loss, *counts)}
+def sizes(config):
+    """What records have to fit."""
+    return {
+        "max_seq_length": FLAGS.max_seq_length,
+        "vocab_size": config.vocab_size,
+        "spare_rows": pretrained.SPARE_ROWS,
+    }
 
 
 def export_model(tokenizer, model, output_dir):

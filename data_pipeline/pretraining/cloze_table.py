@@ -27,6 +27,11 @@ def choose(features, mask_id, *, limit=8):
     return chosen[:limit]
 
 
+def tables(tokenizer, features, predicted):
+    """A text of what a model writes into blanks, {name: Markdown}, as `table`."""
+    return {"fill_in_the_blank": table(features, predicted, tokenizer.vocab)}
+
+
 def table(features, predicted, vocab, *, limit=8, num_words=12):
     """A Markdown table of blanks, at most `limit`: context, truth, best predictions.
 

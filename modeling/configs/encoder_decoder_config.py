@@ -104,6 +104,15 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
                 )
 
     @property
+    def frame_ids(self) -> dict[str, int]:
+        """What stands around a target."""
+        return {
+            "start_id": self.decoder_start_token_id,
+            "end_id": self.eos_token_id,
+            "pad_id": self.pad_token_id,
+        }
+
+    @property
     def hidden_size(self) -> int:
         """D, of both sides."""
         return self.encoder.hidden_size

@@ -35,6 +35,20 @@ def perplexities(
     return {name: np.float32(value) for name, value in found.items()}
 
 
+def of_tokens(name: str, texts: Any, scores: Mapping[str, float]) -> dict[str, Any]:
+    """Scores of a model of texts, with perplexities; `loss` is not a mean over batches.
+
+    Args:
+        name: the mean over all tokens is the score `name`_loss.
+        texts: has num_predictions, num_words and num_text_bytes of what was evaluated;
+            or None.
+    """
+    loss, counts = scores[f"{name}_loss"], ()
+    if texts is not None:
+        counts = texts.num_predictions, texts.num_words, texts.num_text_bytes
+    return {**scores, "loss": loss, **perplexities(loss, *counts)}
+
+
 def of_both_directions(scores: Mapping[str, float]) -> dict[str, Any]:
     """Scores of two language models, with perplexities of each and of the mean loss.
 
