@@ -65,7 +65,9 @@ def prepare():
             files, checks_case=FLAGS.check_case
         )
         vocab_size = tokenizer.vocab_size
-    config = pretrained.open_config(files, vocab_size, FLAGS.max_seq_length)
+    config = pretrained.open_config(
+        files, vocab_size, FLAGS.max_seq_length, takes_encoder_decoder=True
+    )
     pretraining_flags.check_network(config, files.config_file)
     task = TASKS[FLAGS.objective](config, tokenizer, files)
     settings = run_flags.run_settings(
@@ -171,12 +173,8 @@ def denoising(config, tokenizer, files):
     )
 
 
-TASKS = {
-    "masked_lm": masked_lm,
-    "left_to_right": left_to_right,
-    "bidirectional_lm": bidirectional_lm,
-    "denoising": denoising,
-}
+OBJECTIVES = masked_lm, left_to_right, bidirectional_lm, denoising
+TASKS = {task.__name__: task for task in OBJECTIVES}
 
 
 def common_task(kind, config, tokenizer, records):
