@@ -7,7 +7,6 @@ are those that an ELMo learns to predict; see docs/elmo.md.
     python build_vocab.py --input_file='corpus/*.txt' --output_file=vocab.txt
 """
 
-import dataclasses
 import functools
 import os
 
@@ -210,7 +209,7 @@ def write(tokenizer, config):
         )
     texts = tokenizer.files()
     if config:
-        texts[""] = dataclasses.replace(config, vocab_size=size).to_json_string()
+        texts[""] = config.with_vocabulary(tokenizer.vocab).to_json_string()
     for name, path in outputs().items():
         atomic_files.write_text(path, texts[name])
         print(f"wrote {path}")

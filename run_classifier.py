@@ -119,6 +119,7 @@ def make_task(config, tokenizer, data, soft, reading):
     objective = token_heads.with_next_tokens(objective, FLAGS.lm_loss_weight)
     objective = feature_heads.with_penalty(objective, reading)
     label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
+    lstms = readings.lstms(config, reading)
     return fine_tuning.Task(
         splits=splits,
         model=functools.partial(
@@ -140,9 +141,7 @@ def make_task(config, tokenizer, data, soft, reading):
         report=report_hook(tokenizer, data),
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, data, label_map),
-        reopen=formats.network_opener(
-            FLAGS.export_format, readings.lstms(config, reading)
-        ),
+        reopen=formats.network_opener(FLAGS.export_format, lstms),
         write_records=classifier_flags.records_writer(records.write, data),
         files=pretrained.files(config, tokenizer) | label_map | reading.files(),
         identity={

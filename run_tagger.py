@@ -92,6 +92,7 @@ def prepare():
 def make_task(config, tokenizer, tag_set, data, reading):
     """The fine_tuning.Task of tagging words."""
     label_map = {file_names.LABEL_MAP: tag_sets.map_text(tag_set)}
+    lstms = readings.lstms(config, reading)
     return fine_tuning.Task(
         splits={split: sentences.examples() for split, sentences in data.items()},
         model=functools.partial(
@@ -114,9 +115,7 @@ def make_task(config, tokenizer, tag_set, data, reading):
         ),
         predict=functools.partial(predict, tag_set, data),
         export=functools.partial(export_model, tokenizer, tag_set, label_map),
-        reopen=formats.network_opener(
-            FLAGS.export_format, readings.lstms(config, reading)
-        ),
+        reopen=formats.network_opener(FLAGS.export_format, lstms),
         files=pretrained.files(config, tokenizer) | label_map | reading.files(),
         identity={"labels": list(tag_set.names), "reading": reading.chosen()},
     )

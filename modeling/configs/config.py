@@ -6,7 +6,7 @@ import json
 import math
 import numbers
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from contract import file_names
@@ -119,6 +119,10 @@ class NetworkConfig:
     def with_vocab_size(self: _Config, size: int) -> _Config:
         """The config with so many tokens."""
         return dataclasses.replace(self, vocab_size=size)  # type: ignore[type-var]
+
+    def with_vocabulary(self: _Config, tokens: Sequence[str]) -> _Config:
+        """The config for a vocabulary, its tokens by id."""
+        return self.with_vocab_size(len(tokens))
 
     def key_in_file(self, field: str) -> str:
         """What the file calls a field or property."""

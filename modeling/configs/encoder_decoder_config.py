@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from contract import file_names
@@ -11,6 +11,7 @@ from modeling.configs import config as config_lib
 MODEL_TYPE = "encoder-decoder"  # Hugging Face's, and what people call the network
 SIDES = ("encoder", "decoder")
 _IDS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
+_FRAME = ("[CLS]", "[SEP]", "[PAD]")
 # How a text is written, which changes nothing in the network; the library's releases
 # 3 and 4 wrote these for each side, too.
 _OF_GENERATION = frozenset(
@@ -228,6 +229,17 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
             )
         sides = {side: getattr(self, side).with_vocab_size(size) for side in SIDES}
         return dataclasses.replace(self, **sides)
+
+    def with_vocabulary(self, tokens: Sequence[str]) -> "EncoderDecoderConfig":
+        """The config for one vocabulary of word pieces, its tokens by id.
+
+        Texts begin with its [CLS], end with its [SEP], and are padded with its [PAD].
+        """
+        sides = {
+            side: getattr(self, side).with_vocab_size(len(tokens)) for side in SIDES
+        }
+        of_frame = dict(zip(_IDS, map(tokens.index, _FRAME), strict=True))
+        return dataclasses.replace(self, **sides, **of_frame)
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of Hugging Face's config.json."""

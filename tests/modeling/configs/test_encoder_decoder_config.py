@@ -73,6 +73,9 @@ def test_two_berts_become_a_pair():
     wider = pair.with_vocab_size(70)
     assert (wider.vocab_size, wider.num_outputs) == (70, 70)
     assert wider.num_weights() - pair.num_weights() == 2 * 3 * 32
+    own = pair.with_vocabulary(["[UNK]", "[CLS]", "a", "[PAD]", "[SEP]"])
+    assert (own.vocab_size, own.num_outputs) == (5, 5)
+    assert own.frame_ids == {"start_id": 1, "end_id": 4, "pad_id": 3}
 
 
 @pytest.mark.parametrize(
