@@ -164,6 +164,18 @@ def text_of(path: str, number: int, row: dict[str, Any], keys: Sequence[str]) ->
     )
 
 
+def encodable(text: str, place: str) -> str:
+    """Returns the text, refusing one with half a surrogate pair in it."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{place}: its text has {text[error.start]!a}, which is half a character, "
+            f"at {error.start}; remove it"
+        ) from None
+    return text
+
+
 def file_rows(path: str, file_format: str) -> NumberedRows:
     """Yields (line that it begins in, row) of each row of a file, as `lines` reads it.
 
