@@ -146,6 +146,7 @@ _PARSERS: dict[str, Callable[[str], Iterator[tuple[int, Row | None]]]] = {
     "csv": _csv_rows,
     "jsonl": _jsonl_rows,
 }
+FORMATS = tuple(_PARSERS)
 
 
 def is_jsonl(path: str) -> bool:
