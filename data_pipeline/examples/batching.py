@@ -65,8 +65,7 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=
     The order may be a Dataset of int32 [B], too. An index of -1 stands for any example.
     `targets` are {feature name: array [N, ...]} or, where every token has its own, a
     tf.RaggedTensor [N, (S)], filled up with IGNORED. `pad_to` is the length of every
-    batch in tokens, or None for its longest. `others`, of indices int32 [B], gives
-    features that have a length of their own.
+    batch, None for its longest. `others`: indices [B] -> features of another length.
 
     Returns:
         Dicts: input_ids, input_mask, segment_ids int32 [B, S], the targets and the

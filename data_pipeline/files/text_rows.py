@@ -146,6 +146,7 @@ _PARSERS: dict[str, Callable[[str], Iterator[tuple[int, Row | None]]]] = {
     "csv": _csv_rows,
     "jsonl": _jsonl_rows,
 }
+FORMATS = tuple(_PARSERS)
 
 
 def is_jsonl(path: str) -> bool:
@@ -162,6 +163,18 @@ def text_of(path: str, number: int, row: dict[str, Any], keys: Sequence[str]) ->
         f"{path}:{number}: no text under {' or '.join(map(repr, keys))} in "
         f"{json.dumps(row, ensure_ascii=False):.60}; give the row one"
     )
+
+
+def encodable(text: str, place: str) -> str:
+    """Returns the text, refusing one with half a surrogate pair in it."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{place}: its text has {text[error.start]!a}, which is half a character, "
+            f"at {error.start}; remove it"
+        ) from None
+    return text
 
 
 def file_rows(path: str, file_format: str) -> NumberedRows:

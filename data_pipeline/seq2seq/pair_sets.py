@@ -154,7 +154,6 @@ def load(
 class _Chunk(NamedTuple):
     """What becomes of some rows."""
 
-    pairs: list[text_pairs.Pair]
     packed: packing.Packed
     targets: tf.RaggedTensor | None  # closed, int32 [B, (T)]
     num_cut: int
@@ -168,8 +167,9 @@ def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
     sources: list[str] = []
     targets: list[str] = []
     for pairs in _in_chunks(rows):
-        chunk = _encode(rows, pairs, tokenizer, tokens, limits, spells=keeps_texts)
-        chunks.append(chunk._replace(pairs=[]))
+        chunks.append(
+            _encode(rows, pairs, tokenizer, tokens, limits, spells=keeps_texts)
+        )
         lines += [pair.line for pair in pairs]
         if keeps_texts:
             sources += [pair.source for pair in pairs]
@@ -215,7 +215,7 @@ def _encode(rows, pairs, tokenizer, tokens, limits, *, spells) -> _Chunk:
     cut = int(np.sum(counts.numpy() > limits.max_source_length))
     packed = dataclasses.replace(packing.unpad(sequences, lengths), num_truncated=cut)
     if not rows.has_targets:
-        return _Chunk(pairs, packed, None, 0, 0, [])
+        return _Chunk(packed, None, 0, 0, [])
     texts = tf.constant([pair.target for pair in pairs], tf.string)
     ids = tokenizer.tokenize(texts)
     counts = ids.row_lengths().numpy()
@@ -226,7 +226,6 @@ def _encode(rows, pairs, tokenizer, tokens, limits, *, spells) -> _Chunk:
         unknown = int(np.count_nonzero(ids.values.numpy() == tokenizer.unk_id))
     spelled = text_graph.spell(tokenizer, texts).numpy() if spells else ()
     return _Chunk(
-        pairs,
         packed,
         closed.with_values(tf.cast(closed.values, features.INTEGER)),
         int(np.sum(counts + 1 > limits.max_target_length)),

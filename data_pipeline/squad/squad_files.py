@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from data_pipeline.files import text_rows
 from data_pipeline.text import normalization
 
 _WORD = re.compile(f"[^{normalization.CONTEXT_WHITESPACE}]+")
@@ -218,11 +219,13 @@ def _read(path: str) -> Questions:
         place = f"{path}: question {name!r}"
         if name in rows:
             raise ValueError(f"{place} stands there twice; give each its own id")
-        if context not in contexts and not split_words(_encodable(context, place)):
+        if context not in contexts and not split_words(
+            text_rows.encodable(context, place)
+        ):
             raise ValueError(f"{place} has an empty context; give one or remove it")
         answers = _get(record, "answers", list, place) if "answers" in record else []
         rows[name] = (
-            _encodable(_get(record, "question", str, place), place),
+            text_rows.encodable(_get(record, "question", str, place), place),
             contexts.setdefault(context, len(contexts)),
             [_get(answer, "text", str, place) for answer in answers],
             [_get(answer, "answer_start", int, place) for answer in answers],
@@ -285,15 +288,3 @@ def _get(record: Any, key: str, expected: type, place: str) -> Any:
             "answers[].{text, answer_start}}}"
         )
     return value
-
-
-def _encodable(text: str, place: str) -> str:
-    """Returns the text, refusing one with half a surrogate pair in it."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{place}: its text has {text[error.start]!a}, which is half a character, "
-            f"at {error.start}; remove it"
-        ) from None
-    return text

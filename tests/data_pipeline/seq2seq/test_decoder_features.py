@@ -25,6 +25,24 @@ def test_targets_are_shifted_right_behind_the_start():
     assert labels == [[8, 10, 3, 0, 0], [9, 3, 0, 0, 0], [8, 11, 10, 12, 3]]
 
 
+def test_features_are_those_that_transformers_makes():
+    """Recorded of EncoderDecoderModel, which made decoder_input_ids of the labels.
+
+    It leaves the end token where no target is any more; the mask hides it.
+    """
+    labels = [[28, 39, 42, 30, 18, 65, 37, 26, 3], [38, 23, 61, 13, 3]]
+    recorded = [[2, 28, 39, 42, 30, 18, 65, 37, 26], [2, 38, 23, 61, 13, 3, 0, 0, 0]]
+    targets = tf.ragged.constant([row[:-1] for row in labels])
+    closed = decoder_features.close(targets, TOKENS, 9)
+    assert closed.to_list() == labels
+    found = decoder_features.grids(closed, TOKENS)
+    mask = found["decoder_mask"].numpy()
+    assert mask.sum(axis=1).tolist() == [9, 5]
+    inputs = found["decoder_input_ids"].numpy()
+    np.testing.assert_array_equal(inputs * mask, np.array(recorded) * mask)
+    assert not np.array_equal(inputs, recorded)  # only where the mask is 0
+
+
 def test_a_target_that_is_cut_ends_like_others():
     inputs, mask, labels = grids(limit=3)
     assert labels == [[8, 10, 3], [9, 3, 0], [8, 11, 3]]

@@ -139,6 +139,8 @@ def test_what_is_no_text_is_refused(read):
         read("a.jsonl", rows)
     with pytest.raises(ValueError, match="2: no value under 'target'"):
         read("a.jsonl", [rows[0], {"source": "a"}])
+    with pytest.raises(ValueError, match=r"2: its text has '\\ud83d', which is half"):
+        read("a.jsonl", [rows[0], {"source": "a \ud83d", "target": "b"}])
 
 
 def test_rows_are_read_while_they_are_asked_for(tmp_path):
