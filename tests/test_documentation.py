@@ -255,6 +255,12 @@ SHORT = {
         "--train_batch_size=6",
         "--max_seq_length=16",
     ],
+    "run_seq2seq.py": [
+        "--num_train_epochs=0.1",
+        "--max_target_length=4",
+        "--eval_batch_size=200",
+        "--predict_batch_size=200",
+    ],
     "create_pretraining_data.py": [
         "--max_seq_length=16",
         "--max_predictions_per_seq=3",
@@ -560,6 +566,7 @@ def test_each_script_runs_every_day():
         ("squad", "run_squad"),
         ("left_to_right", "run_generation"),
         ("tagging", "run_tagger"),
+        ("seq2seq", "run_seq2seq"),
         ("features", "extract_features"),
         ("checkpoints", "convert_checkpoint"),
         ("performance", "benchmarks.compare"),

@@ -13,6 +13,7 @@ from data_pipeline.corpus import wordpiece_learning
 from data_pipeline.creation import pairing
 from data_pipeline.denoising import corruptions
 from data_pipeline.extraction import attention_files, vector_files
+from data_pipeline.files import text_rows
 from data_pipeline.pretraining import masking, record_metadata
 from data_pipeline.squad import answer_choice
 from data_pipeline.tagging import tag_schemes, tag_sets, tagged_files
@@ -60,6 +61,7 @@ CHOICES = {
         ),
         "corruption": corruptions.CORRUPTIONS,
     },
+    "run_seq2seq": {"file_format": ("auto", *text_rows.FORMATS)},
     "run_squad": {"answer_aligner": answer_choice.ALIGNERS},
     "run_tagger": {
         "file_format": ("auto", *tagged_files.FORMATS),

@@ -1,0 +1,151 @@
+"""run_seq2seq.py from end to end, on a tiny model and texts made for it."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from tests import resumed_runs, tiny
+from tests.serving import exported_ops
+
+# What is written for a text follows from the one word in it that says something.
+TARGETS = {"bad": "awful", "fine": "okay really", "good": "great very great"}
+LENGTHS = ("--max_source_length=16", "--max_target_length=6")
+# Enough to learn which word it is, in some seconds.
+LEARN = (
+    *("--learning_rate=3e-3", "--num_train_epochs=20", "--train_batch_size=16"),
+    "--save_checkpoints_steps=80",
+)
+
+
+def pairs(count, start=0):
+    return [(text, TARGETS[label]) for text, label in tiny.rows(count, start)]
+
+
+def lines(path):
+    return path.read_text("utf-8").splitlines()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A directory with config, vocabulary and three files of pairs."""
+    path = tmp_path_factory.mktemp("pairs")
+    bert = tiny.write_model(path / "bert", num_hidden_layers=1)
+    side = json.loads((bert / "bert_config.json").read_text())
+    side |= {"model_type": "bert", "hidden_act": "gelu_new", "layer_norm_eps": 1e-12}
+    config = {
+        **{"model_type": "encoder-decoder", "encoder": side},
+        "decoder": {**side, "is_decoder": True, "add_cross_attention": True},
+        **{"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0},
+    }
+    (path / "config.json").write_text(json.dumps(config))
+    (path / "vocab.txt").write_text((bert / "vocab.txt").read_text())
+    start = 0
+    for split, count in (("train", 160), ("dev", 20), ("test", 10)):
+        rows = pairs(count, start)
+        tiny.write_tsv(path / f"{split}.tsv", ("source", "target"), rows)
+        start += count
+    return path
+
+
+def run(*arguments, fails=False, **settings):
+    done = tiny.run_script("run_seq2seq", *LENGTHS, *arguments, **settings)
+    assert bool(done.code) == fails, done.err
+    return done
+
+
+@pytest.fixture(scope="module")
+def trained(files, tmp_path_factory):
+    """(directory, output) of a whole run."""
+    path = tmp_path_factory.mktemp("trained")
+    done = run(
+        *(f"--bert_config_file={files}/config.json", f"--vocab_file={files}/vocab.txt"),
+        *(f"--{split}_file={files}/{split}.tsv" for split in ("train", "dev", "test")),
+        *("--do_train", "--do_eval", "--do_predict", "--do_export", *LEARN),
+        f"--output_dir={path}",
+    )
+    return path, done
+
+
+def test_whole_run_learns_and_leaves_its_files(trained, files):
+    path, done = trained
+    results = tiny.eval_results(path)
+    assert results["eval_exact_match"] > 0.9 and results["global_step"] == 200
+    assert results["eval_loss"] < 0.2 and results["eval_chrf"] > 90
+    assert {"config.json", "test_predictions.txt", "vocab.txt"} < {
+        name for name in tiny.listing(path) if "/" not in name
+    }
+    rows = tiny.predictions(path)
+    wanted = [tuple(line.split("\t")) for line in lines(files / "test.tsv")[1:]]
+    assert [(row["source"], row["target"]) for row in rows] == wanted
+    texts = lines(path / "test_predictions.txt")
+    assert texts == [row["prediction"] for row in rows]
+    right = sum(row["exact_match"] for row in rows)
+    assert right >= 8 and f"  test_exact_match = {right / 10}\n" in done.out
+
+
+def test_export_writes_what_the_script_does(trained):
+    path, _ = trained
+    rows = tiny.predictions(path)
+    served = tf.saved_model.load(str(path / "export" / "1")).signatures["write"]
+    found = served(text=tf.constant([row["source"] for row in rows]))
+    texts = [text.decode() for text in found["written"].numpy()]
+    assert texts == [row["prediction"] for row in rows]
+    counts = [len(text.split()) for text in texts]
+    assert found["num_tokens"].numpy().tolist() == counts
+    used, compiled = exported_ops.operations(path / "export" / "1")
+    assert used <= exported_ops.ALLOWED | exported_ops.OF_TENSORFLOW_TEXT
+    assert compiled == []
+
+
+@pytest.mark.slow
+def test_run_that_is_cut_off_ends_as_the_whole(trained, tmp_path):
+    results = ("eval_results.txt", "test_predictions.jsonl")
+    resumed_runs.assert_ends_as(trained[0], tmp_path, 80, results, "--nodo_export")
+
+
+@pytest.mark.slow
+def test_beams_and_draws_write_other_texts(trained, files, tmp_path):
+    def predict(name, *flags):
+        run(
+            *(f"--pretrained={trained[0]}", f"--test_file={files}/test.tsv"),
+            *("--do_predict", f"--output_dir={tmp_path / name}", *flags),
+        )
+        return [row["prediction"] for row in tiny.predictions(tmp_path / name)]
+
+    likeliest = predict("greedy")
+    assert predict("beams", "--num_beams=3") == likeliest  # a network that is sure
+    drawn = predict("drawn", "--do_sample", "--temperature=3")
+    assert drawn != likeliest
+    # Draws follow the row, whatever stands beside it, and the seed.
+    flags = ("--do_sample", "--temperature=3")
+    assert predict("again", *flags, "--predict_batch_size=3") == drawn
+    assert predict("other", *flags, "--seed=2") != drawn
+
+
+@pytest.mark.slow
+def test_both_sides_begin_as_one_bert(files, tmp_path):
+    done = run(
+        *(f"--pretrained={files}/bert", f"--train_file={files}/train.tsv"),
+        *("--do_train", "--num_train_epochs=0.1", "--train_batch_size=8"),
+        f"--output_dir={tmp_path / 'out'}",
+    )
+    assert "newly initialised: cross-attention of layer" in done.out
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["model_type"] == "encoder-decoder"
+
+
+def test_wrong_input_is_one_line(files, tmp_path):
+    common = (
+        *(f"--bert_config_file={files}/config.json", f"--vocab_file={files}/vocab.txt"),
+        *(f"--output_dir={tmp_path}", "--do_predict"),
+    )
+    tiny.write_tsv(tmp_path / "bad.tsv", None, [("one", "1"), ("two", "")])
+    for flags, message in (
+        (("--test_file=x.tsv", "--top_k=3"), "--top_k=3 is for drawing tokens"),
+        (("--test_file=x.tsv", "--max_target_length=49"), "the 48 positions of the d"),
+        ((f"--test_file={tmp_path}/bad.tsv",), "bad.tsv:2: the target is empty"),
+        ((), "the test pairs are needed and --test_file is not set"),
+    ):
+        done = run(*common, *flags, fails=True)
+        assert message in done.err and done.err.count("\n") == 1
