@@ -162,6 +162,7 @@ FINE = {
 }
 
 
+@pytest.mark.slow
 def test_odd_tables_are_read(place, good):
     """All of them as dev sets of one model; cells are tested with the reader.
 

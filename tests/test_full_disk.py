@@ -49,7 +49,13 @@ def place(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(script, marks=[] if script == "run_tagger" else pytest.mark.slow)
+        for script in SCRIPTS
+    ],
+)
 def test_predictions_are_whole_or_absent(place, tmp_path, monkeypatch, script):
     (module, name), build, flags, written = SCRIPTS[script]
     weights, out = tmp_path / "trained.ckpt", tmp_path / "out"

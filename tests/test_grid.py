@@ -47,6 +47,7 @@ def searched(place):
     return place / "out", done
 
 
+@pytest.mark.slow
 def test_grid_trains_each_and_predicts_with_the_best(searched, place, monkeypatch):
     path, done = searched
     record = json.loads((path / "grid.json").read_text())
@@ -67,6 +68,7 @@ def test_grid_trains_each_and_predicts_with_the_best(searched, place, monkeypatc
     assert [p.parent for p in path.rglob("train.tf_record")] == [path]
 
 
+@pytest.mark.slow
 def test_grid_equals_the_run_of_its_flags(searched, place, tmp_path):
     """Stops of a trace and the runs before change nothing, bit for bit."""
     done = run(place, tmp_path, "--do_train", "--learning_rate=5e-3")
@@ -77,12 +79,14 @@ def test_grid_equals_the_run_of_its_flags(searched, place, tmp_path):
     assert alone != (searched[0] / "learning_rate=0.001" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_trace_is_written_where_tensorboard_looks(searched):
     found = searched[0].glob("*/train/plugins/profile/*/*.xplane.pb")
     assert len({path.parents[4].name for path in found}) == 2
     assert searched[1].err.count("profile: steps 1 to 2 in ") == 2
 
 
+@pytest.mark.slow
 def test_vectors_of_dev_rows_stand_beside_their_labels(searched, place):
     directory = searched[0] / "learning_rate=0.005" / "eval"
     lines = (directory / "metadata.tsv").read_text("utf-8").splitlines()

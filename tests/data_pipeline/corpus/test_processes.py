@@ -113,6 +113,7 @@ def run(function, directory):
     return found
 
 
+@pytest.mark.slow
 def test_two_workers_give_results_in_order(tmp_path):
     numbers, pids = run(work, tmp_path)
     assert numbers == [n * n for n in range(20)]
