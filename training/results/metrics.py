@@ -43,7 +43,8 @@ def of_tokens(name: str, texts: Any, scores: Mapping[str, float]) -> dict[str, A
         texts: has num_predictions, num_words and num_text_bytes of what was evaluated;
             or None.
     """
-    loss, counts = scores[f"{name}_loss"], ()
+    loss = scores[f"{name}_loss"]
+    counts: tuple[int, ...] = ()
     if texts is not None:
         counts = texts.num_predictions, texts.num_words, texts.num_text_bytes
     return {**scores, "loss": loss, **perplexities(loss, *counts)}
