@@ -235,11 +235,11 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
 
         Texts begin with its [CLS], end with its [SEP], and are padded with its [PAD].
         """
-        sides = {
+        changes: dict[str, Any] = {
             side: getattr(self, side).with_vocab_size(len(tokens)) for side in SIDES
         }
-        of_frame = dict(zip(_IDS, map(tokens.index, _FRAME), strict=True))
-        return dataclasses.replace(self, **sides, **of_frame)
+        changes |= zip(_IDS, map(tokens.index, _FRAME), strict=True)
+        return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of Hugging Face's config.json."""
