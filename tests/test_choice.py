@@ -74,6 +74,7 @@ def shares(path):
     return np.array([[float(cell) for cell in line.split("\t")] for line in lines])
 
 
+@pytest.mark.slow
 def test_a_choice_is_learned_and_written(trained, table_dir):
     assert tiny.eval_results(trained)["eval_accuracy"] == 1.0
     assert json.loads((trained / "label_map.json").read_text()) == {
@@ -90,6 +91,7 @@ def test_a_choice_is_learned_and_written(trained, table_dir):
         assert said["label"] == right == CHOICES[values.argmax()] and said["correct"]
 
 
+@pytest.mark.slow
 def test_records_hold_the_sequences_end_to_end(trained):
     spec = parsed_records.classifier_spec(3 * LENGTH)
     data = tf.data.TFRecordDataset(str(trained / "train.tf_record"))
@@ -104,6 +106,7 @@ def test_records_hold_the_sequences_end_to_end(trained):
     assert great.sum() == 24
 
 
+@pytest.mark.slow
 def test_an_export_answers_as_the_files_say(trained):
     rows = tiny.predictions(trained)
     opened = predictor.Predictor(str(trained / "export"))
@@ -138,6 +141,7 @@ def test_a_report_says_how_to_ask(trained):
     assert "pipeline_tag: multiple-choice" in card
 
 
+@pytest.mark.slow
 def test_python_gives_the_same(trained):
     rows = tiny.predictions(trained)
     loaded = bert.load(trained, max_seq_length=LENGTH)

@@ -315,6 +315,7 @@ def test_full_disk_is_one_line_and_goes_on_afterwards(place):
     assert outputs(place) == expected
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_one_line_and_goes_on_afterwards(place):
     expected = expected_of(place, output="a,b")
     started = tiny_corpus.Started(place, output="a,b", num_workers=2, dupe_factor=300)

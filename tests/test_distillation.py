@@ -87,6 +87,7 @@ def test_student_learns_from_its_teacher_and_rows_without_labels(student, table_
     assert not (path / "unlabelled.tf_record").exists()
 
 
+@pytest.mark.slow
 def test_losses_are_apart_in_eval_results(student, teacher, table_dir):
     """And are those of logits that the networks give by another way."""
     table = tiny.rows(18, 48)
@@ -115,6 +116,7 @@ def test_student_that_is_stopped_ends_as_the_whole_one(student, tmp_path):
     resumed_runs.assert_ends_as(student[0], tmp_path, 100, ("eval_results.txt",))
 
 
+@pytest.mark.slow
 def test_another_teaching_is_another_run(student, small, table_dir):
     """Teacher, temperature and rows without labels are part of a run's identity."""
     path, _ = student
@@ -127,6 +129,7 @@ def test_another_teaching_is_another_run(student, small, table_dir):
         assert tiny.listing(path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weight", "is_equal"),
     [(0, True), pytest.param(0.5, False, marks=pytest.mark.slow)],

@@ -164,6 +164,7 @@ def vectors_of_sentences(model_dir, directory, pooling):
     return np.load(path)["values"][:, 0], wanted
 
 
+@pytest.mark.slow
 def test_vectors_of_sentences_are_those_of_sentence_transformers(minilm_dir, tmp_path):
     found, wanted = vectors_of_sentences(minilm_dir, tmp_path, "mean")
     np.testing.assert_allclose(found, wanted, atol=1e-4)

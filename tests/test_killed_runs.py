@@ -22,15 +22,16 @@ def server(tmp_path_factory):
     server.close()
 
 
+@pytest.mark.slow  # every day test_run.py and some scripts go on, to the same bits
 @pytest.mark.parametrize(
     ("name", "moments", "steps"),
     # So many steps that it does not end before it is killed for the last time, and 6
     # more than a multiple of 7.
     [
         (NAME, 1, 104),
-        pytest.param(NAME, 10, 1000, marks=pytest.mark.slow),
-        pytest.param(OTHER, 4, 1000, marks=pytest.mark.slow),
-        pytest.param(STREAMS, 6, 1000, marks=pytest.mark.slow),
+        (NAME, 10, 1000),
+        (OTHER, 4, 1000),
+        (STREAMS, 6, 1000),
     ],
 )
 def test_killed_run_ends_as_the_uninterrupted_one(

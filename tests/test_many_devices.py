@@ -40,14 +40,9 @@ def server(tmp_path_factory):
     server.close()
 
 
-# All go through one loop. One of them, with predictions, is enough for every day; the
-# others run with -m slow. That masks do not depend on the devices, and the objectives
-# of all tasks: test_two_replicas.py.
-DAILY = ("classification",)
-PARAMETERS = [
-    pytest.param(name, marks=[] if name in DAILY else [pytest.mark.slow])
-    for name in whole_runs.SCRIPTS
-]
+# Every day test_two_replicas.py has the objectives of all tasks on two devices, whose
+# masks do not depend on them.
+PARAMETERS = [pytest.param(name, marks=pytest.mark.slow) for name in whole_runs.SCRIPTS]
 
 
 @pytest.fixture(scope="module", params=PARAMETERS)

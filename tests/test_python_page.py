@@ -72,6 +72,7 @@ def test_features_are_those_of_the_scripts(names):
     assert "1 layers x 32" in repr(loaded) and "23 of 23 variables" in repr(loaded)
 
 
+@pytest.mark.slow
 def test_fit_learns_and_evaluates(names):
     losses, scores = names["history"].history["loss"], names["scores"]
     assert losses[-1] < losses[0]
@@ -82,6 +83,7 @@ def test_fit_learns_and_evaluates(names):
     assert scores["accuracy"] == pytest.approx(right)
 
 
+@pytest.mark.slow
 def test_what_is_saved_gives_equal_outputs(names):
     classifier = names["classifier"]
     features = classifier.encode(["Where is my parcel?", "Love the shoes!"])
@@ -97,6 +99,7 @@ def test_what_is_saved_gives_equal_outputs(names):
     assert steps == int(classifier.model.optimizer.iterations) > 0
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_the_model_and_of_the_export(names):
     answers, served = names["answers"], names["served"]
     features = names["classifier"].encode(["Where is my parcel?"])
@@ -109,6 +112,7 @@ def test_answers_are_those_of_the_model_and_of_the_export(names):
     assert answers[0]["probabilities"] != answers[1]["probabilities"]
 
 
+@pytest.mark.slow
 def test_frozen_layers_stay(names):
     left = {path.split("/")[2] for path in names["trained"]}
     assert left == {"block_0", "pooler", "logits"}
@@ -125,6 +129,7 @@ def test_own_task_learns(names, run_block):
     assert names["learned"][-1] < names["learned"][0]
 
 
+@pytest.mark.slow
 def test_attention_is_drawn(names):
     maps = names["maps"]
     assert maps.shape[:2] == (1, 2)
@@ -134,6 +139,7 @@ def test_attention_is_drawn(names):
     assert labels == names["loaded"].tokens(names["sentence"])
 
 
+@pytest.mark.slow
 def test_epochs_differ_and_follow_from_the_seed(names):
     examples = names["data"].examples("train")
 
@@ -149,6 +155,7 @@ def test_epochs_differ_and_follow_from_the_seed(names):
         keras_batches.training(examples, 541)
 
 
+@pytest.mark.slow
 def test_wrong_input_is_refused(model_dir, names):
     for opens in (bert.load, functools.partial(bert.classifier, files={})):
         with pytest.raises(ValueError, match=r"^directory=nowhere: no such "):

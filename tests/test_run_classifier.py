@@ -284,6 +284,7 @@ def test_run_without_training_has_the_labels_of_its_model(
     assert {row["label"] for row in tiny.predictions(tmp_path)} == set(tiny.LABELS)
 
 
+@pytest.mark.slow
 def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
     results = ("eval_results.txt", "test_results.tsv", "test_predictions.jsonl")
     more = "--nodo_export"
@@ -337,6 +338,7 @@ def test_small_export_is_scored_beside_the_model(trained, tmp_path):
     assert not (tmp_path / "export").exists()
 
 
+@pytest.mark.slow
 def test_another_run_is_refused_and_replaced_when_asked(trained, tmp_path):
     for path in trained[0].iterdir():
         if path.is_file():
@@ -454,6 +456,7 @@ def test_padding_to_the_limit_changes_no_prediction(
 IS_SERVED = [False, pytest.param(True, marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_served", IS_SERVED)
 def test_regression_of_pairs(model_dir, tmp_path, is_served):
     table = [

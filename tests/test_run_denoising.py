@@ -108,6 +108,7 @@ def test_scores_are_means_over_all_tokens_of_held_out_targets(trained, data):
     assert "texts: up to 14 tokens; sources up to 15, targets up to 4" in trained[1].out
 
 
+@pytest.mark.slow
 def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
     resumed_runs.assert_ends_as(trained[0], tmp_path, 5, ["eval_results.txt"])
 

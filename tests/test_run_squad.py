@@ -200,6 +200,7 @@ def test_padding_and_batch_size_do_not_change_answers(trained, data, tmp_path):
     assert np.ptp(first) > 0.01
 
 
+@pytest.mark.slow
 def test_version_2_gives_no_answer_where_there_is_none(trained_2, data):
     path, done = trained_2
     predicted, odds = read(path / "predictions.json"), read(path / "null_odds.json")
@@ -219,6 +220,7 @@ def test_version_2_gives_no_answer_where_there_is_none(trained_2, data):
     assert all(bool(predicted[name]) == (odds[name] <= 0) for name in odds)
 
 
+@pytest.mark.slow
 def test_export_answers_as_the_script_does(trained_2, data):
     path, done = trained_2
     assert f"exported: {path}/export/1\n" in done.out
@@ -238,6 +240,7 @@ def test_export_answers_as_the_script_does(trained_2, data):
     np.testing.assert_allclose(found, odds, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_threshold_decides_on_no_answer(trained_2, data, tmp_path):
     path, _ = trained_2
     odds = read(path / "null_odds.json")
@@ -254,6 +257,7 @@ def test_threshold_decides_on_no_answer(trained_2, data, tmp_path):
     assert sum(map(bool, found.values())) == 4
 
 
+@pytest.mark.slow
 def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
     results = ("predictions.json", "nbest_predictions.json", "eval_results.txt")
     resumed_runs.assert_ends_as(trained[0], tmp_path, 40, results)
@@ -395,6 +399,7 @@ def test_wrong_version_is_warned_of(model_dir, data, tmp_path):
         assert re.findall(r"SQuAD \d\.\d", done.log)[:1] == said
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_pictures_and_errors_of_the_last_evaluation(trained_2):
     tags = tiny.event_tags(trained_2[0] / "eval")
     assert {tag: plugin for tag, plugin in tags.items() if plugin != "scalars"} == {

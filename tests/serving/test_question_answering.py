@@ -144,6 +144,7 @@ def expected(exported, rows):
 VERSIONS = [pytest.param("version_1", marks=pytest.mark.slow), "version_2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_answers_are_those_of_run_squad(request, version):
     exported = request.getfixturevalue(version)

@@ -121,6 +121,7 @@ def test_two_workers_give_results_in_order(tmp_path):
     assert not any(map(tiny_corpus.is_running, pids))
 
 
+@pytest.mark.slow
 def test_every_worker_begins_with_the_warm_up(tmp_path):
     assert run(start_warm, tmp_path) == [25]
     assert len(list(tmp_path.iterdir())) == 2

@@ -98,6 +98,7 @@ def test_first_step_is_equal_to_rounding(build_pretrainer, pretraining_features)
         assert four[name] == pytest.approx(value, rel=1e-6), name
 
 
+@pytest.mark.slow
 def test_losses_divided_by_the_count_of_a_part_are_told_apart(
     build_pretrainer, pretraining_features, whole
 ):
