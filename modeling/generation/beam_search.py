@@ -121,15 +121,7 @@ def search(
         return tf.logical_and(state.num_columns < capacity, is_any_open)
 
     def step(state):
-        last = state.num_columns - 1
-        logits, cache = model.extend(
-            state.columns[last][:, tf.newaxis],
-            positions[:, last : last + 1],
-            last,
-            visible,
-            state.cache,
-        )
-        logits = tf.cast(logits[:, 0, : rules.num_tokens], tf.float32)
+        logits, cache = decoding.next_logits(model, rules, state, visible, positions)
         new, parents = _extended(rules, state, logits, width)
         cache = model.rows_of(cache, _rows_in_batch(parents))
         return (decoding.of_shapes(new._replace(cache=cache), state),)

@@ -133,16 +133,9 @@ def go_on(
         return tf.logical_and(written.num_columns < until, is_any_open)
 
     def write(written):
-        last = written.num_columns - 1
-        logits, cache = model.extend(
-            written.columns[last][:, tf.newaxis],
-            positions[:, last : last + 1],
-            last,
-            visible,
-            written.cache,
-        )
+        logits, cache = next_logits(model, rules, written, visible, positions)
         found = sampling_lib.next_tokens(
-            tf.cast(logits[:, 0, : rules.num_tokens], tf.float32),
+            logits,
             rules.sampling,
             prompts.streams,
             written.num_columns - width,
@@ -155,6 +148,27 @@ def go_on(
         return (of_shapes(new, written),)
 
     return tf.while_loop(goes_on, write, (written,), parallel_iterations=1)[0]
+
+
+def next_logits(
+    model: Any, rules: Any, written: Any, visible: tf.Tensor, positions: tf.Tensor
+) -> tuple[tf.Tensor, Any]:
+    """Logits float32 [R, V] of what follows each text, and the cache with its end.
+
+    Args:
+        rules: with the num_tokens of `Rules`.
+        written: with the columns, num_columns and cache of `Written`.
+        visible, positions: of all columns, as `places` gives them.
+    """
+    last = written.num_columns - 1
+    logits, cache = model.extend(
+        written.columns[last][:, tf.newaxis],
+        positions[:, last : last + 1],
+        last,
+        visible,
+        written.cache,
+    )
+    return tf.cast(logits[:, 0, : rules.num_tokens], tf.float32), cache
 
 
 def results(

@@ -56,8 +56,7 @@ def of_both_directions(scores: Mapping[str, float]) -> dict[str, Any]:
     `scores` have next_token_loss, the mean of both, forward_loss and backward_loss.
     `loss` is that mean over all words, not over batches.
     """
-    loss = scores["next_token_loss"]
-    found = {**scores, "loss": loss, **perplexities(loss)}
+    found = of_tokens("next_token", None, scores)
     for name in ("forward", "backward"):
         (value,) = perplexities(scores[f"{name}_loss"]).values()
         found[f"{name}_perplexity"] = value
