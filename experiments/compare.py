@@ -1,0 +1,162 @@
+r"""Compares BERT, GPT, ELMo and their variants: one size, one corpus, the same tasks.
+
+    python -m experiments.compare --minutes=60 --corpus_files='corpus/*.txt' \
+        --held_out_files=corpus/held_out.txt --data_dir=data --output_dir=output/compare
+
+Pretrains every network on as many tokens, trains each on the same tasks for as long,
+and writes comparison.md. The same command goes on where it was killed;
+docs/comparison.md has figures, and says what they can show.
+"""
+
+import functools
+import os
+import pathlib
+import signal
+import sys
+
+from absl import flags
+
+from experiments import systems, tasks
+from training.flags import command_line
+
+FLAGS = flags.FLAGS
+ROOT = str(pathlib.Path(__file__).resolve().parents[1])
+DEFAULT_CONFIG = os.path.join(ROOT, "configs", "bert_compared.json")
+
+
+@command_line.heading("Comparison")
+def define_flags():
+    """What is compared, on what, and for how long."""
+    string, integer, real = (
+        flags.DEFINE_string,
+        flags.DEFINE_integer,
+        functools.partial(command_line.define_float, lower_bound=0),
+    )
+    string("output_dir", None, "Where everything goes.", required=True)
+    string(
+        "corpus_files",
+        None,
+        "Texts, one sentence a line; globs, by comma.",
+        required=True,
+    )
+    string(
+        "held_out_files",
+        None,
+        "Texts that nothing is trained on; the same.",
+        required=True,
+    )
+    string("data_dir", None, "With a folder for each of --tasks.", required=True)
+    real("minutes", None, "How long it may take; everything is cut to fit.")
+    integer("steps", None, "Instead: steps of BERT's pretraining.", lower_bound=8)
+    real("num_train_epochs", 3.0, "With --steps: passes over each task's rows.")
+    string("bert_config_file", DEFAULT_CONFIG, "BERT, whose size all others get.")
+    integer("vocab_size", 5000, "Word pieces, and words of ELMo.", lower_bound=100)
+    integer("train_batch_size", 16, "Sequences of a step.", lower_bound=1)
+    integer("max_seq_length", 128, "Tokens of a sequence.", lower_bound=16)
+    real("learning_rate", 1e-3, "Of pretraining, but ELMo's.")
+    real("task_learning_rate", 5e-4, "Of tasks.")
+    flags.DEFINE_list("seeds", ["1", "2", "3"], "Of each task.")
+    flags.DEFINE_list("systems", list(systems.SYSTEMS), "Rows of the comparison.")
+    flags.DEFINE_list("tasks", list(tasks.TASKS), "Its columns.")
+    flags.DEFINE_bool("layers", True, "Compare layers as features of named entities.")
+    flags.DEFINE_bool("curves", True, "Score a task along the pretraining.")
+    integer("jobs", 0, "Programs at once; 0: one a core, or one on a GPU.", 0)
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    command_line.parse(define_flags)
+
+import tensorflow as tf
+
+from experiments import comparison, pages, preparation, stages
+from modeling.configs import config as config_lib
+from training import errors
+
+
+def _known(flag, known):
+    """The values of a list flag; ValueError where one is not known."""
+    wrong = [name for name in FLAGS[flag].value if name not in known]
+    if wrong or not FLAGS[flag].value:
+        raise ValueError(
+            f"--{flag}={','.join(FLAGS[flag].value)}: {', '.join(wrong) or 'nothing'} "
+            f"is not one of {', '.join(known)}"
+        )
+    return [name for name in known if name in FLAGS[flag].value]
+
+
+def settings():
+    """The Settings of the flags.
+
+    Raises:
+        ValueError: a flag is wrong, contradicts another, or names what is not there.
+    """
+    if (FLAGS.minutes is None) == (FLAGS.steps is None):
+        raise ValueError("give --minutes or --steps, to say how long it may take")
+    if FLAGS.minutes and FLAGS["num_train_epochs"].present:
+        raise ValueError(
+            f"{FLAGS['num_train_epochs'].serialize()} goes with --steps; --minutes "
+            "decides the epochs; leave one of them out"
+        )
+    wrong = [text for text in FLAGS.seeds if not text.strip().isdecimal()]
+    if wrong or len(set(FLAGS.seeds)) < len(FLAGS.seeds) or not FLAGS.seeds:
+        raise ValueError(
+            f"--seeds={','.join(FLAGS.seeds)} are not different whole numbers; give "
+            "such as 1,2,3"
+        )
+    chosen = _known("tasks", tasks.TASKS)
+    tasks.check(chosen, FLAGS.data_dir)
+    bert = config_lib.BertConfig.from_json_file(FLAGS.bert_config_file)
+    longest = max(
+        FLAGS.max_seq_length, *(tasks.TASKS[t].max_seq_length for t in chosen)
+    )
+    if longest > bert.max_position_embeddings:
+        raise ValueError(
+            f"{FLAGS.bert_config_file} has {bert.max_position_embeddings} positions, "
+            f"but texts of {longest} tokens are read; give it more, or lower "
+            "--max_seq_length"
+        )
+    cores = len(os.sched_getaffinity(0))
+    jobs = FLAGS.jobs or (1 if tf.config.list_physical_devices("GPU") else cores)
+    return comparison.Settings(
+        directory=os.path.abspath(FLAGS.output_dir),
+        data_dir=os.path.abspath(FLAGS.data_dir),
+        bert=bert,
+        systems=_known("systems", systems.SYSTEMS),
+        tasks=chosen,
+        seeds=tuple(map(int, FLAGS.seeds)),
+        jobs=jobs,
+        threads=max(1, cores // jobs),
+        **{name: FLAGS[name].value for name in comparison.NUMBERS},
+    )
+
+
+def _stop(number, _):
+    raise errors.Stopped(number)
+
+
+def main(_):
+    """Runs the comparison of the flags."""
+    with errors.explained():
+        with errors.of_input():
+            asked = settings()
+            corpus = preparation.Corpus(
+                os.path.join(asked.directory, "corpus"),
+                *(FLAGS.corpus_files, FLAGS.held_out_files),
+                vocab_size=FLAGS.vocab_size,
+                max_seq_length=FLAGS.max_seq_length,
+            )
+        signal.signal(signal.SIGTERM, _stop)
+        with stages.locked(asked.directory) as lock:
+            with errors.of_input():
+                comparison.check_same(asked, corpus)
+            runner = stages.Runner(ROOT, asked.jobs, asked.threads, lock)
+            try:
+                results = comparison.Comparison(asked, corpus, runner).run()
+            except stages.Failed as error:
+                sys.exit(f"error: {error}")
+        page = pages.write(os.path.join(asked.directory, "results"), results)
+        print(f"comparison: {page}")
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,171 @@
+"""How long each part of a comparison trains: from minutes, or from steps.
+
+All networks read as many tokens, and every system has as many updates in a task as
+every other. So the minutes that are left are shared by solving for two numbers: the
+tokens of pretraining, and the seconds of a task. A plan is made once, from short runs
+of every command, and written down; whoever goes on with a comparison keeps to it.
+"""
+
+import dataclasses
+import json
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from contract import atomic_files, file_names
+from experiments import commands
+
+PLAN = "plan.json"
+TRIAL_STEPS, TRIAL_EPOCHS = 24, 0.2
+_PRETRAINING_SHARE = 0.45  # of the minutes
+_RESERVE = 0.06  # for what comes between runs, and for the pages
+_START = 6.0  # seconds that a script takes before its first seed
+_EVALUATION_COST = 0.4  # of a batch, in steps of training
+_MOST_EPOCHS = 10.0
+_FEWEST_STEPS = commands.EVALUATIONS
+
+
+@dataclasses.dataclass(frozen=True)
+class Speed:
+    """What a short run said of a program."""
+
+    step_seconds: float
+    other_seconds: float  # start, first step, evaluation and report
+    rows: int = 0  # of the training data
+    tokens_per_step: float = 0.0
+
+    def seconds(self, steps: float, times: int = 1) -> float:
+        """Of a run with so many steps, so many times in one process."""
+        each = max(0.0, self.other_seconds - _START) + steps * self.step_seconds
+        return _START + times * each
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Steps of each pretraining, and epochs of each task."""
+
+    steps: Mapping[str, int]
+    epochs: Mapping[str, float]
+    tokens: float  # that each network reads
+
+
+def speed(directory: str, seconds: float) -> Speed:
+    """Reads report.json of a short run that took so many seconds.
+
+    Args:
+        directory: of a run, or of one with seeds; the first one counts.
+    """
+    path = os.path.join(directory, file_names.REPORT_JSON)
+    for folder in sorted(os.listdir(directory)):
+        if folder.startswith("seed-"):
+            path = os.path.join(directory, folder, file_names.REPORT_JSON)
+            break
+    with open(path, encoding="utf-8") as file:
+        report = json.load(file)
+    curves, flags = report["curves"], report["flags"]
+    later = slice(len(curves["train/loss"]) // 2, None)  # the first traces the graph
+    examples, tokens = (
+        [value for _, value in curves[f"train/{name}_per_second"][later]]
+        for name in ("examples", "tokens")
+    )
+    batch = flags["train_batch_size"]
+    step_seconds = batch / statistics.median(examples)
+    steps = curves["train/loss"][-1][0]
+    return Speed(
+        step_seconds=step_seconds,
+        other_seconds=max(0.0, seconds - steps * step_seconds),
+        rows=report["data"].get("train", {}).get("count", 0),
+        tokens_per_step=batch * sum(tokens) / sum(examples),
+    )
+
+
+def steps_for(tokens: float, tokens_per_step: float) -> int:
+    """Steps that read so many tokens, as many as evaluations divide."""
+    each = commands.EVALUATIONS
+    return max(_FEWEST_STEPS, round(tokens / tokens_per_step / each) * each)
+
+
+def by_steps(
+    steps: int, epochs: float, networks: Mapping[str, Speed], tasks: Sequence[str]
+) -> Plan:
+    """A plan of so many steps of the first network, and epochs of every task."""
+    tokens = steps * next(iter(networks.values())).tokens_per_step
+    found = {n: steps_for(tokens, s.tokens_per_step) for n, s in networks.items()}
+    return Plan(found, dict.fromkeys(tasks, epochs), tokens)
+
+
+def by_minutes(
+    minutes: float,
+    spent: float,
+    networks: Mapping[str, Speed],
+    runs: Sequence[tuple[str, Speed]],
+    *,
+    seeds: int,
+    jobs: int,
+) -> Plan:
+    """A plan that ends after so many minutes.
+
+    Args:
+        spent: seconds, by vocabularies, records and short runs.
+        networks: what is pretrained, by name.
+        runs: (task, speed) of every system in every task.
+        jobs: programs that run at once; speeds are those beside as many.
+
+    Raises:
+        ValueError: the time is too short for every program to start.
+    """
+    left = (60 * minutes * (1 - _RESERVE) - spent) * jobs
+    starts = sum(s.seconds(_evaluated(0)) for s in networks.values())
+    others = sum(s.seconds(1, seeds) for _, s in runs)
+    if starts + others >= left:
+        needed = (spent + (starts + others) * 1.2 / jobs) / 60 / (1 - _RESERVE)
+        raise ValueError(
+            f"--minutes={minutes:g} are too few: so many runs take {needed:.0f} "
+            "minutes to start and to be scored; give more, or fewer --systems, "
+            "--tasks or --seeds"
+        )
+    free = left - starts - others
+    share = _PRETRAINING_SHARE if runs else 1.0
+    a_token = sum(s.step_seconds / s.tokens_per_step for s in networks.values())
+    tokens = share * free / a_token
+    pretraining = {n: steps_for(tokens, s.tokens_per_step) for n, s in networks.items()}
+    return Plan(pretraining, _epochs((1 - share) * free, runs, seeds), tokens)
+
+
+def _evaluated(steps):
+    """Steps that take as long as so many of training, and all evaluations but one."""
+    batches = (commands.EVALUATIONS - 1) * commands.EVALUATED_BATCHES
+    return steps + batches * _EVALUATION_COST
+
+
+def _epochs(seconds, runs, seeds):
+    """Epochs of each task: equal shares of the seconds, but no more than is of use.
+
+    What a small task leaves, the others share.
+    """
+    cost: dict[str, float] = {}  # of one epoch by all systems and seeds
+    for task, speed_of_run in runs:
+        steps = speed_of_run.rows / commands.TASK_BATCH
+        cost[task] = cost.get(task, 0.0) + seeds * steps * speed_of_run.step_seconds
+    found: dict[str, float] = {}
+    for number, task in enumerate(sorted(cost, key=cost.__getitem__)):
+        share = seconds / (len(cost) - number)
+        found[task] = round(min(_MOST_EPOCHS, share / cost[task]), 3)
+        seconds -= found[task] * cost[task]
+    return found
+
+
+def read(directory: str) -> Plan | None:
+    """The plan of a comparison that has one."""
+    path = os.path.join(directory, PLAN)
+    if not os.path.exists(path):
+        return None
+    raw: dict[str, Any] = atomic_files.read_json(path)
+    return Plan(raw["steps"], raw["epochs"], raw["tokens"])
+
+
+def write(directory: str, plan: Plan) -> None:
+    """Writes plan.json."""
+    path = os.path.join(directory, PLAN)
+    atomic_files.write_json(path, dataclasses.asdict(plan))

@@ -1,0 +1,95 @@
+"""The pictures of a comparison, as SVG that show on a light and on a dark page."""
+
+import io
+from collections.abc import Mapping, Sequence
+
+import matplotlib
+from matplotlib import figure as figures
+
+from benchmarks import growth_plots
+from experiments import claims, scores, systems, tasks
+
+_COLOURS = ("#3d85d8", "#e07b39", "#3aa17e", "#b07cc6", "#c9a227", "#80868b", "#d6618f")
+_MARKERS = "osD^vPX"
+
+
+def _svg(figure: figures.Figure) -> str:
+    with io.StringIO() as file:
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+        return file.getvalue()
+
+
+def _lines(
+    lines: Mapping[str, Sequence[tuple[float, float, float]]], across: str, up: str
+) -> str:
+    """Named curves of (x, y, deviation of y)."""
+    with matplotlib.rc_context(growth_plots.STYLE):
+        figure = figures.Figure(figsize=(6.2, 3.2), layout="constrained")
+        axes = figure.subplots()
+        for number, (name, points) in enumerate(lines.items()):
+            x, y, around = zip(*points, strict=True)
+            axes.errorbar(
+                *(x, y, around if any(around) else None),
+                label=name,
+                color=_COLOURS[number % len(_COLOURS)],
+                marker=_MARKERS[number % len(_MARKERS)],
+                markersize=4,
+                linewidth=1.3,
+                capsize=2,
+            )
+        axes.set_xlabel(across)
+        axes.set_ylabel(up)
+        axes.grid(True)
+        axes.legend(frameon=False, fontsize=8)
+        return _svg(figure)
+
+
+def steps(curves: claims.Found) -> str:
+    """A task's score by steps of pretraining: figure 5 of BERT's paper."""
+    lines = {
+        systems.SYSTEMS[name].title: [
+            (int(step), score.mean, score.deviation)
+            for step, score in sorted(scored.items(), key=lambda pair: int(pair[0]))
+        ]
+        for name, scored in curves.items()
+    }
+    task = tasks.TASKS[systems.CURVE_TASK]
+    return _lines(lines, "steps of pretraining", f"{task.title}, {task.score_title}")
+
+
+def losses(reports: claims.Reports) -> str:
+    """Held-out loss of a predicted token by tokens read, of each pretraining."""
+    lines = {}
+    for name, record in reports.items():
+        loss = next(
+            (
+                points
+                for curve, points in record["curves"].items()
+                if curve.startswith("eval/") and curve.endswith(("lm_loss", "n_loss"))
+            ),
+            None,
+        )
+        if loss:
+            last = loss[-1][0]
+            points = [(100 * step / last, value, 0.0) for step, value in loss]
+            lines[systems.NETWORKS[name].title] = points
+    return _lines(lines, "% of the tokens read", "held-out loss of a token, nats")
+
+
+def layers(found: Mapping[str, scores.Score]) -> str:
+    """Bars of a task's score by what features are made of: table 7 of the paper."""
+    with matplotlib.rc_context(growth_plots.STYLE):
+        figure = figures.Figure(figsize=(6.2, 2.6), layout="constrained")
+        axes = figure.subplots()
+        axes.barh(
+            list(found),
+            [score.mean for score in found.values()],
+            xerr=[score.deviation for score in found.values()],
+            color=growth_plots.LINE,
+            ecolor=growth_plots.INK,
+            capsize=2,
+        )
+        axes.invert_yaxis()
+        task = tasks.TASKS[systems.FEATURE_TASK]
+        axes.set_xlabel(f"{task.title}, {task.score_title}")
+        return _svg(figure)

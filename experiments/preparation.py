@@ -1,0 +1,130 @@
+"""A corpus to vocabularies and records: what all networks learn from."""
+
+import glob
+import os
+from collections.abc import Sequence
+
+from data_pipeline.text import tokenization
+from experiments import stages
+
+# By name, how a corpus is cut into what networks read; `texts` are its own lines.
+CORPORA = {
+    "stretches": ("--objective=left_to_right",),
+    "next": ("--masking=none", "--sentence_task=next"),
+    "order": ("--masking=none", "--sentence_task=order"),
+}
+TEXTS = "texts"
+_SPLITS = ("train", "held_out")
+_SAMPLE_LINES = 5000  # that tell how many pieces a word has
+
+
+class Corpus:
+    """Files of text, held-out ones among them, and what is made of them.
+
+    Args:
+        directory: for vocabularies and records.
+        train, held_out: globs, separated by commas.
+
+    Raises:
+        ValueError: a glob has no file, or a file is in both.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        train: str,
+        held_out: str,
+        *,
+        vocab_size: int,
+        max_seq_length: int,
+    ) -> None:
+        held = files_of("held_out_files", held_out)
+        found = [f for f in files_of("corpus_files", train) if f not in held]
+        if not found:
+            raise ValueError(
+                f"--corpus_files={train} are all among --held_out_files={held_out}; "
+                "leave text to train on"
+            )
+        self._directory = directory
+        self.texts = dict(zip(_SPLITS, (found, held), strict=True))
+        self._sizes = vocab_size, max_seq_length
+
+    @property
+    def vocab_file(self) -> str:
+        """Word pieces, for all networks but ELMo."""
+        return os.path.join(self._directory, "pieces", "vocab.txt")
+
+    @property
+    def words_file(self) -> str:
+        """Words that ELMo learns to predict."""
+        return os.path.join(self._directory, "words", "vocab.txt")
+
+    def path(self, corpus: str, split: str) -> str:
+        """What --input_file of run_pretraining.py says."""
+        if corpus == TEXTS:
+            return ",".join(self.texts[split])
+        return os.path.join(self._directory, corpus, f"{split}.tfrecord")
+
+    def stages(self, corpora: Sequence[str]) -> list[stages.Stage]:
+        """What makes vocabularies and the named corpora, in order."""
+        vocab_size, max_seq_length = self._sizes
+        texts = f"--input_file={','.join(self.texts['train'])}"
+        found = [
+            stages.Stage(
+                "vocabulary of word pieces",
+                os.path.dirname(self.vocab_file),
+                (
+                    *("build_vocab.py", texts, f"--vocab_size={vocab_size}"),
+                    f"--output_file={self.vocab_file}",
+                ),
+            )
+        ]
+        if TEXTS in corpora:
+            found.append(
+                stages.Stage(
+                    "vocabulary of words",
+                    os.path.dirname(self.words_file),
+                    (
+                        *("build_vocab.py", "--kind=word", texts),
+                        *("--split_words=punctuation", f"--vocab_size={vocab_size}"),
+                        f"--output_file={self.words_file}",
+                    ),
+                )
+            )
+        for corpus, split in ((c, s) for c in corpora if c != TEXTS for s in _SPLITS):
+            path = self.path(corpus, split)
+            found.append(
+                stages.Stage(
+                    f"records: {corpus}, {split.replace('_', ' ')}",
+                    f"{path}.stage",
+                    (
+                        "create_pretraining_data.py",
+                        f"--input_file={','.join(self.texts[split])}",
+                        f"--vocab_file={self.vocab_file}",
+                        f"--max_seq_length={max_seq_length}",
+                        *CORPORA[corpus],
+                        f"--output_file={path}",
+                    ),
+                )
+            )
+        return found
+
+    def pieces_per_word(self) -> float:
+        """Word pieces that a word or mark has on average, in the first lines."""
+        tokenizer = tokenization.BertTokenizer.from_file(self.vocab_file)
+        with open(self.texts["train"][0], encoding="utf-8") as file:
+            lines = [line for line, _ in zip(file, range(_SAMPLE_LINES), strict=False)]
+        pieces = tokenizer.tokenize(lines).flat_values
+        return len(pieces) / len(tokenizer.split_words(lines).flat_values)
+
+
+def files_of(flag: str, globs: str) -> list[str]:
+    """The files of globs, sorted; ValueError where one has none."""
+    found: set[str] = set()
+    for pattern in filter(None, map(str.strip, globs.split(","))):
+        if not (matches := glob.glob(pattern)):
+            raise ValueError(f"--{flag}: no file is called {pattern}; correct it")
+        found |= set(map(os.path.abspath, matches))
+    if not found:
+        raise ValueError(f"--{flag} names no file; name texts, one sentence a line")
+    return sorted(found)

@@ -1,0 +1,106 @@
+"""What the runs of a comparison scored, and how sure one may be of a difference."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contract import atomic_files, file_names
+from experiments import tasks
+from reports.measures import confidence
+
+SEEDS_FILE = "seeds.json"
+# Resamples of the dev rows that count, of those in report.json: a run on a busy machine
+# has fewer than the usual 1,000, and numbers should not depend on that.
+_ROW_DRAWS = 500
+_DRAWS = 4000
+_SEED = 1
+
+
+class Difference(NamedTuple):
+    """How much better one is than another, and where 95 % of the resamples lie."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where all of the interval is on one side of 0; else 0."""
+        return int(self.low > 0) - int(self.high < 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """A system in a task: its scores of 0 to 100, and resamples of each.
+
+    Args:
+        values: {seed: score}.
+        resampled: float [seeds, K], of dev rows drawn with replacement; the draws of
+            two systems are the same.
+    """
+
+    values: Mapping[int, float]
+    resampled: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return float(np.mean(list(self.values.values())))
+
+    @property
+    def deviation(self) -> float:
+        """Of a sample, over seeds; 0 of one."""
+        values = list(self.values.values())
+        return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def read(directory: str, task: tasks.Task) -> Score:
+    """Reads seeds.json and the reports of a task's runs."""
+    found = atomic_files.read_json(os.path.join(directory, SEEDS_FILE))["seeds"]
+    values, resampled = {}, []
+    for seed in sorted(found, key=int):
+        values[int(seed)] = task.scale * found[seed][task.score]
+        record = report(os.path.join(directory, f"seed-{seed}"))
+        draws = record["evaluation"]["resampled"][task.resampled]
+        resampled.append(task.scale * np.array(draws[:_ROW_DRAWS]))
+    shortest = min(map(len, resampled))
+    return Score(values, np.stack([draws[:shortest] for draws in resampled]))
+
+
+def report(directory: str) -> dict[str, Any]:
+    """The record of a run."""
+    path = os.path.join(directory, file_names.REPORT_JSON)
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def difference(pairs: Sequence[tuple[Score, Score]]) -> Difference:
+    """By how much the second of each pair exceeds the first, on average over pairs.
+
+    Dev rows and seeds are drawn with replacement, rows alike for both of a pair. Seeds
+    of pretraining are not drawn, for each network is pretrained once.
+    """
+    rng = np.random.default_rng(_SEED)
+    draws = np.zeros(_DRAWS)
+    for pair in pairs:
+        rows = rng.integers(
+            min(score.resampled.shape[1] for score in pair), size=_DRAWS
+        )
+        for sign, score in zip((-1, 1), pair, strict=True):
+            seeds = len(score.resampled)
+            drawn = rng.integers(seeds, size=(seeds, _DRAWS))
+            draws += sign * score.resampled[drawn, rows].mean(axis=0) / len(pairs)
+    mean = float(np.mean([second.mean - first.mean for first, second in pairs]))
+    low, high = confidence.interval(draws) or (float("nan"), float("nan"))
+    return Difference(mean, low, high)
+
+
+def share_difference(first: tuple[float, int], second: tuple[float, int]) -> Difference:
+    """By how much a share of n2 records exceeds another of n1; a normal interval."""
+    variance = sum(share * (1 - share) / count for share, count in (first, second))
+    mean, around = second[0] - first[0], 1.96 * variance**0.5
+    return Difference(100 * mean, 100 * (mean - around), 100 * (mean + around))

@@ -1,0 +1,138 @@
+"""Networks of one size: the configs of each kind with as many weights as a BERT."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from contract import atomic_files
+from modeling.configs import (
+    config,
+    elmo_config,
+    encoder_decoder_config,
+    gpt_config,
+)
+
+SHAPES = ("bert", "left_to_right", "gpt", "elmo", "encoder_decoder")
+# Characters of words become vectors by these; few, for the LSTMs are the network.
+_FILTERS = ((1, 16), (2, 16), (3, 32), (4, 64))
+_STEP = 8  # sizes are multiples of it
+
+
+def of_bert(
+    bert: config.BertConfig, vocab: Sequence[str], num_words: int
+) -> dict[str, Any]:
+    """A config of each of SHAPES, for the word pieces `vocab` or `num_words` words.
+
+    Width and layers are those of `bert` where a network has such; what is left is made
+    up for by the widths inside: of the LSTMs, and of the pair's feed-forward layers.
+
+    Raises:
+        ValueError: the BERT has an odd width, or one layer, so nothing equals it.
+    """
+    if bert.num_hidden_layers < 2 or bert.hidden_size % 2:
+        raise ValueError(
+            f"a BERT of {bert.num_hidden_layers} layers of {bert.hidden_size} has no "
+            "counterparts: an encoder-decoder needs two layers, an ELMo an even width; "
+            "give a --bert_config_file with both"
+        )
+    bert = bert.with_vocab_size(len(vocab))
+    wanted = num_weights(bert)
+    gpt = gpt_config.GptConfig(
+        vocab_size=len(vocab),
+        hidden_size=bert.hidden_size,
+        num_hidden_layers=bert.num_hidden_layers,
+        num_attention_heads=bert.num_attention_heads,
+        intermediate_size=bert.intermediate_size,
+        embedding_dropout_prob=bert.hidden_dropout_prob,
+        hidden_dropout_prob=bert.hidden_dropout_prob,
+        attention_probs_dropout_prob=bert.attention_probs_dropout_prob,
+        max_position_embeddings=bert.max_position_embeddings,
+        initializer_range=bert.initializer_range,
+    )
+
+    def pair(inner):
+        layers = bert.num_hidden_layers
+        encoder = dataclasses.replace(
+            bert, num_hidden_layers=layers - layers // 2, intermediate_size=inner
+        )
+        decoder = dataclasses.replace(encoder, num_hidden_layers=layers // 2)
+        ids = {"decoder_start_token_id": 0, "eos_token_id": 0}
+        both = encoder_decoder_config.EncoderDecoderConfig.of_berts(
+            *(encoder, decoder), **ids
+        )
+        return both.with_vocabulary(vocab)
+
+    def elmo(inner):
+        return elmo_config.ElmoConfig(
+            projection_dim=bert.hidden_size // 2,
+            lstm_dim=inner,
+            num_hidden_layers=2,
+            cell_clip=3.0,
+            proj_clip=3.0,
+            use_skip_connections=True,
+            filters=_FILTERS,
+            num_highway=1,
+            vocab_size=num_words,
+            dropout=bert.hidden_dropout_prob,
+            sample_softmax=False,
+        )
+
+    return {
+        "bert": bert,
+        "left_to_right": dataclasses.replace(bert, attention="causal"),
+        "gpt": gpt,
+        "elmo": _nearest(elmo, wanted, bert.hidden_size // 2),
+        "encoder_decoder": _nearest(pair, wanted, _STEP),
+    }
+
+
+def num_weights(network: Any) -> int:
+    """Weights of a network beside its tables of tokens, which its vocabulary decides.
+
+    Those tables, also as a softmax's, are `table_weights`. The head of masked words,
+    and of a pair's decoder, counts.
+    """
+    if network.network == "elmo":
+        return network.num_weights()
+    count = network.num_weights()
+    if network.network in ("bert", "encoder_decoder"):
+        width = network.hidden_size
+        count += (width + 1) * width + 2 * width + _num_outputs(network)
+    return count - table_weights(network)
+
+
+def table_weights(network: Any) -> int:
+    """Weights of a network's tables of tokens: a row for each that it reads or says."""
+    if network.network == "elmo":
+        return network.vocab_size * (network.projection_dim + 1)
+    if network.network == "encoder_decoder":
+        return (network.vocab_size + _num_outputs(network)) * network.hidden_size
+    return network.vocab_size * network.hidden_size
+
+
+def _num_outputs(network):
+    return getattr(network, "num_outputs", network.vocab_size)
+
+
+def _nearest(make: Callable[[int], Any], wanted: int, least: int) -> Any:
+    """The config, by its inner width, whose weights are nearest to `wanted`."""
+    inner = -(-least // _STEP) * _STEP
+    found = make(inner)
+    while num_weights(found) < wanted:
+        smaller, inner = found, inner + _STEP
+        found = make(inner)
+        if num_weights(found) >= wanted:
+            return min(smaller, found, key=lambda c: abs(num_weights(c) - wanted))
+    return found
+
+
+def write(configs: dict[str, Any], directory: str) -> dict[str, str]:
+    """Writes each config to directory/<shape>/<its file's name>; returns the paths."""
+    paths = {}
+    for shape, network in configs.items():
+        path = os.path.join(directory, shape, network.file_name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        atomic_files.write_text(path, network.to_json_string())
+        paths[shape] = path
+    return paths
