@@ -17,6 +17,7 @@ from modeling.operations import fast_ops, layer_choices, lstm, sequences
 _NORM_EPSILON = 1e-12  # bilm-tf, weight_layers
 # Dropout of what the head reads, and below it that between its LSTM layers.
 _FEATURE_SITE = heads.HEAD_SITE - 1
+_LAST = heads.ClassifierHead | heads.SpanHead  # what reads vectors, or LSTMs
 SQUARES = "layer_mix_squares"  # of what a model that trains puts out
 
 
@@ -120,8 +121,9 @@ class ReadsLayers:
 
     reads_texts = False  # whether the head reads one vector a text, and no others
 
-    def _read(self, reading):
+    def __init__(self, config, *, reading=readings.ORIGINAL, **kwargs):
         """Makes the parts of a readings.Reading; a task's own head comes after them."""
+        super().__init__(config, **kwargs)
         self.reading = reading
         self.network.trainable = not reading.freeze_encoder
         self._wanted = choose(self.config, reading.layer_mix)
@@ -135,10 +137,10 @@ class ReadsLayers:
 
     def width_before(self, part):
         """The width of what a part reads."""
-        if self.bilstm and isinstance(part, heads.ClassifierHead):
+        if self.bilstm and isinstance(part, _LAST):
             return 2 * self.bilstm.units * (4 if self.reading.joins_pairs else 1)
         states, merge = self._wanted
-        is_wide = merge == "concat" and isinstance(part, BiLstm | heads.ClassifierHead)
+        is_wide = merge == "concat" and isinstance(part, BiLstm | _LAST)
         return super().width_before(part) * (len(states) if is_wide else 1)
 
     def layer_states(self, features):

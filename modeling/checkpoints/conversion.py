@@ -121,7 +121,7 @@ def read(path, config, head="auto", **settings):
             f"{config.num_hidden_layers}; give the config file of this checkpoint"
         )
     head, num_classes = find_head(file, config, head)
-    if head in pretrainers.CLASS_HEADS:
+    if head in pretrainers.TASK_HEADS:
         settings = {"reading": readings.of_weights(file.source), **settings}
     model = pretrainers.build(head, num_classes, config, **settings)
     report = checkpoint.assign(model, file)
@@ -317,8 +317,7 @@ def write_directory(directory, model, target, *, tokenizer=None, files=None, **k
         if tokenizer:
             raw = hugging_face.tokenizer_config(config, tokenizer)
             texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"
-    if model.num_classes:
-        texts |= model.reading.files()
+    texts |= model.reading.files()
     for name, text in {**texts, **(files or {})}.items():
         atomic_files.write_text(os.path.join(directory, name), text)
 

@@ -275,7 +275,7 @@ def described(model, left_out=()):
     rows = [name for name, _ in names.named_variables(model)]
     parts = {name.path.split("/")[0] for name in rows if name.google not in left_out}
     heads, kind = tuple(sorted(parts - {model.config.network})), model.config.kind
-    if model.num_classes and not model.reading.is_plain:
+    if not model.reading.is_plain:
         heads = ()
     if known := _ARCHITECTURES.get(kind):  # ELMo has none
         extra["architectures"] = [known.get(heads, known[()])]

@@ -4,14 +4,20 @@ from typing import Any
 
 from absl import flags
 
-from training.flags import command_line
+from training.flags import command_line, feature_flags
 
 FLAGS = flags.FLAGS
 
 
-@command_line.heading("Data")
 def define() -> None:
-    """Which questions, how contexts are cut, and how answers are chosen."""
+    """Which questions, how they are answered, and what reads them."""
+    _define_questions()
+    _define_answers()
+    feature_flags.define()
+
+
+@command_line.heading("Data")
+def _define_questions() -> None:
     string, integer = flags.DEFINE_string, flags.DEFINE_integer
     string("train_file", None, "SQuAD json for training.")
     string("predict_file", None, "SQuAD json to answer, and to score if it can be.")
@@ -24,7 +30,6 @@ def define() -> None:
     )
     integer("doc_stride", 128, "Tokens from one window of a context to the next.")
     integer("max_query_length", 64, "Most tokens of a question; the rest is cut off.")
-    _define_answers()
 
 
 @command_line.heading("Answers")
