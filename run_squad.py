@@ -37,7 +37,7 @@ from data_pipeline.squad import (
     question_sets,
     squad_files,
 )
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import feature_heads, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.configs import readings
@@ -59,13 +59,14 @@ def prepare():
     tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
     vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
-    squad_flags.check_network(config, tokenizer)
+    reading = run_flags.reading(readings.of_run, files)
+    has_pieces = isinstance(tokenizer, tokenization.BertTokenizer)
+    squad_flags.check_network(config, tokenizer, reading, has_pieces)
     choice = answer_choice.Settings(
         do_lower_case=tokenizer.do_lower_case,
         split_words=tokenizer.split_words,
-        **squad_flags.answer_settings(config.network),
+        **squad_flags.answer_settings(has_pieces),
     )
-    reading = run_flags.reading(readings.of_run, files)
     splits = run_flags.wanted_splits()
     data = {}
     if "train" in splits:
@@ -181,6 +182,7 @@ def export_model(tokenizer, choice, model, output_dir):
             functools.partial(model, training=False),
             answering_graph.chooser(choice),
             variables,
+            (None, *tokenizer.token_shape),
         )
         chosen = fine_tuning_flags.export_settings()
         return formats.save(module, output_dir, {}, **chosen)

@@ -187,6 +187,7 @@ class BertSpanPredictor(feature_heads.ReadsLayers, BertModel):
     """
 
     arguments = (*BertModel.arguments, "reading")
+    tells_segments = True
     reads_pooler = False
 
     def __init__(self, config, **kwargs):

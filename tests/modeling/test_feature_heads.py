@@ -11,7 +11,7 @@ import tensorflow as tf
 from contract import features as names
 from modeling import feature_heads, losses, pretrainers
 from modeling.checkpoints.formats import google
-from modeling.configs import readings
+from modeling.configs import elmo_config, readings
 from modeling.inspection import attribution
 
 ROUNDING = 1e-5
@@ -142,6 +142,28 @@ def test_lstms_under_the_places_of_answers_are_trained_alone(config, tiny_featur
     for name, value in model(given).items():
         np.testing.assert_allclose(value, expected[name], atol=ROUNDING, err_msg=name)
     assert expected.keys() == {"start_logits", "end_logits"}
+
+
+def test_lstms_are_told_the_question_where_the_network_is_not(config, tiny_features):
+    """By one number more, of networks without segments: an ELMo's is not the head's."""
+    elmo = elmo_config.ElmoConfig(projection_dim=6, lstm_dim=6, vocab_size=60)
+    keras.utils.set_random_seed(7)
+    for network, is_told in ((elmo, True), (config, False)):
+        reading = readings.Reading(**LSTM, freeze_encoder=True)
+        model = pretrainers.build("span", None, network, reading=reading)
+        width = network.hidden_size
+        cells = model.bilstm.forward
+        assert cells[0].kernel.shape == (width + is_told + 5, 20)
+        assert cells[1].kernel.shape == (10 + 5, 20)
+        states = model.layer_states(tiny_features)
+        given = {**tiny_features, names.LAYER_STATES: states}
+        segments = np.asarray(tiny_features[names.SEGMENT_IDS])
+        assert segments.any() and not segments.all()
+        expected = model(given)["start_logits"]
+        found = model({**given, names.SEGMENT_IDS: 1 - segments})["start_logits"]
+        assert (np.abs(found - expected).max() > 1e-4) == is_told
+    tagger = pretrainers.build("tagger", 3, elmo, reading=readings.Reading(**LSTM))
+    assert tagger.bilstm.forward[0].kernel.shape == (12 + 5, 20)
 
 
 @pytest.fixture(scope="module")

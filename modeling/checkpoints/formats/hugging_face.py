@@ -348,10 +348,8 @@ def tokenizer_config(config, tokenizer):
         **tokenizer.settings(),
         "model_max_length": config.max_position_embeddings,
     }
-    if config.network == "gpt":
-        is_gpt_2 = config.kind == "GPT-2"
-        named = "GPT2Tokenizer" if is_gpt_2 else "OpenAIGPTTokenizer"
-        return {**settings, "tokenizer_class": named}
+    if "tokenizer_class" in settings:  # all but word pieces, of whichever network
+        return settings
     return {
         **settings,
         "strip_accents": None,  # as do_lower_case says
