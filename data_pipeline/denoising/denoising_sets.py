@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import wording
+from contract import features, wording
 from data_pipeline.denoising import corruptions, denoising_batches, special_entries
 from data_pipeline.pretraining import record_batches, record_checks, record_sets
 from data_pipeline.text import tokenization
@@ -114,7 +114,7 @@ def load(
     max_seq_length: int,
     vocab_size: int,
     spare_rows: int,
-    decoder_ids: Mapping[str, int | None] | None = None,
+    tokens: features.DecoderTokens | None = None,
     pads_to_longest: bool = False,
 ) -> DenoisingSets:
     """Opens the records to train on, and those to evaluate on.
@@ -127,7 +127,7 @@ def load(
         max_seq_length: the most tokens of a source, and of a target.
         vocab_size: rows of the network's table.
         spare_rows: of them, at most so many beyond the vocabulary.
-        decoder_ids: start_id, end_id and pad_id, where a config has them.
+        tokens: of the decoder; None for those of the tokenizer.
         pads_to_longest: as in denoising_batches.Corruptor; not where batches need one
             shape, as on TPU.
 
@@ -136,8 +136,9 @@ def load(
             pieces, or lacks [MASK] or sentinels; or records are pairs of segments, or
             too long for `max_seq_length`.
     """
-    frame = special_entries.frame_of(tokenizer, **(decoder_ids or {}))
+    around = special_entries.around_source(tokenizer)
     assert tokenizer is not None
+    tokens = tokens or features.DecoderTokens.of(tokenizer)
     records = record_sets.load(
         *(specs, tokenizer, None),
         max_seq_length=None,
@@ -149,7 +150,9 @@ def load(
     for source in dict.fromkeys((records.train, records.held_out)):
         width = _checked_width(source, rule, max_seq_length)
         entries = special_entries.entries_of(tokenizer, rule, width)
-        corruptors[source] = Corruptor(rule, entries, frame, width, pads_to_longest)
+        corruptors[source] = Corruptor(
+            *(rule, entries, around, tokens, width), pads_to_longest
+        )
     return DenoisingSets(
         records, corruptors[records.train], corruptors[records.held_out]
     )

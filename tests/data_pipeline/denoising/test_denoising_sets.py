@@ -121,7 +121,7 @@ def test_features_are_what_is_written_out(load):
 
 @pytest.mark.parametrize("name", corruptions.CORRUPTIONS)
 def test_source_and_target_stand_in_their_frames(load, name):
-    sets = load(name, decoder_ids={"start_id": 30, "end_id": 2, "pad_id": 7})
+    sets = load(name, tokens=features.DecoderTokens(30, 2, 7))
     lengths = sets.train.source_length, sets.train.target_length
     for batch in read(sets.evaluation_batches(8, 1)):
         for feature, value in batch.items():
