@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -15,15 +14,14 @@ Corruptor = denoising_batches.Corruptor
 
 
 @dataclasses.dataclass(frozen=True)
-class DenoisingSets:
-    """What a run trains and evaluates on, as record_sets.RecordSets.
+class DenoisingSets(record_sets.RecordSets):
+    """What a run trains and evaluates on, with noise.
 
     The texts of each epoch have other noise, and held-out ones have always the same.
     """
 
-    records: record_sets.RecordSets
-    train: Corruptor
-    held_out: Corruptor
+    train_corruptor: Corruptor
+    held_out_corruptor: Corruptor
 
     def training_batches(
         self,
@@ -40,8 +38,8 @@ class DenoisingSets:
         """
         order = batch_size, seed, start_step, num_steps
         return denoising_batches.corrupted(
-            self.records.training_batches(*order, context),
-            self.train,
+            super().training_batches(*order, context),
+            self.train_corruptor,
             rows=record_batches.rows_of_host(batch_size, context),
             batch_size=batch_size,
             seed=seed,
@@ -59,42 +57,22 @@ class DenoisingSets:
         Rows that fill the last batch are padding alone.
         """
         return denoising_batches.corrupted(
-            self.records.evaluation_batches(batch_size, num_batches, context),
-            self.held_out,
+            super().evaluation_batches(batch_size, num_batches, context),
+            self.held_out_corruptor,
             rows=record_batches.rows_of_host(batch_size, context),
             batch_size=batch_size,
             seed=record_batches.EVALUATION_SEED,
         )
 
-    def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
-        """As record_batches.batch_names, of the records to train on."""
-        return self.records.batch_names(batch_size, seed, step)
-
-    def num_evaluation_batches(self, batch_size: int, most: int | None) -> int:
-        """As record_batches.num_evaluation_batches, of the records held out."""
-        return self.records.num_evaluation_batches(batch_size, most)
-
     @property
     def lengths(self) -> tuple[int, int]:
         """The most tokens of a source and of a target: positions of the network."""
-        both = self.train, self.held_out
+        both = self.train_corruptor, self.held_out_corruptor
         return max(c.source_length for c in both), max(c.target_length for c in both)
-
-    def digest(self) -> str:
-        """Tells training records of one run from those of another."""
-        return self.records.digest()
-
-    def summary(self) -> dict[str, dict[str, Any]]:
-        """What a report says of the records: where they are, and how many."""
-        return self.records.summary()
-
-    def explain(self, error: Exception) -> str | None:
-        """Which file made reading fail, if that is what the error says."""
-        return self.records.explain(error)
 
     def describe(self, tokenizer: tokenization.Tokenizer) -> str:
         """One line on the texts to train on, for the log."""
-        train = self.train
+        train = self.train_corruptor
         line = (
             f"texts: up to {train.width} tokens; sources up to {train.source_length}, "
             f"targets up to {train.target_length}"
@@ -154,7 +132,9 @@ def load(
             *(rule, entries, around, tokens, width), pads_to_longest
         )
     return DenoisingSets(
-        records, corruptors[records.train], corruptors[records.held_out]
+        **vars(records),
+        train_corruptor=corruptors[records.train],
+        held_out_corruptor=corruptors[records.held_out],
     )
 
 
