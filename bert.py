@@ -306,6 +306,5 @@ def _with_its_head(opened, head, max_seq_length):
 
 def _loaded(model, tokenizer, classes, max_seq_length, report):
     print(f"weights: {report}")
-    has_pairs = bool(model.num_classes) and model.reading.joins_pairs
-    rest = max_seq_length, str(report), 2 if has_pairs else 1
+    rest = max_seq_length, str(report), 2 if model.reading.joins_pairs else 1
     return Loaded(model, tokenizer, classes, *rest)

@@ -128,7 +128,13 @@ def base_config():
             f"--output_config_file={FLAGS.output_config_file} is --output_file, too; "
             "choose another name"
         )
-    return pretrained.read_config(FLAGS.base_config_file)
+    config = pretrained.read_config(FLAGS.base_config_file)
+    if config.network == "encoder_decoder" and FLAGS.kind != WORD_PIECE:
+        raise ValueError(
+            f"--base_config_file={FLAGS.base_config_file} is of an {config.kind}, whose"
+            f" texts stand between [CLS] and [SEP]; set --kind={WORD_PIECE}"
+        )
+    return config
 
 
 def check_kind():

@@ -31,7 +31,8 @@ def define_flags():
             *("language_model", "seq2seq"),
         ],
         "Head to convert; auto finds it from the names in the input. A classifier and "
-        "a tagger have the same names: say tagger, where nothing beside them does.",
+        "a tagger have the same names: say tagger, where nothing beside them does. Of "
+        "an encoder-decoder none gives the encoder, as a BERT.",
     )
     string(
         "pretrained",
@@ -160,8 +161,9 @@ def prepare():
         inputs=[files.checkpoint],
     )
     config = read_config(files)
-    conversion.check_target(config, FLAGS.to)
-    tokenizer = read_tokenizer(files, config)
+    written = conversion.config_read(config, FLAGS.head)
+    conversion.check_target(written, FLAGS.to)
+    tokenizer = read_tokenizer(files, written)
     label_map = label_maps.find(files.checkpoint)
     head = label_maps.head(label_map, FLAGS.head)
     if FLAGS.to == "hdf5" and FLAGS.head == "auto":

@@ -159,7 +159,7 @@ def denoising(config, tokenizer, files):
     rule = corruptions.rule(**pretraining_flags.noise_rule())
     texts = denoising_sets.load(
         *(pretraining_flags.files(), tokenizer, rule),
-        decoder_ids=config.frame_ids,
+        tokens=config.decoder_tokens,
         **sizes(config),
     )
     print(texts.describe(tokenizer))

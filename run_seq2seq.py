@@ -32,7 +32,6 @@ import tensorflow as tf
 
 from contract import features
 from data_pipeline.seq2seq import (
-    decoder_features,
     pair_sets,
     text_graph,
     text_outcomes,
@@ -70,13 +69,11 @@ def prepare():
         config.decoder.max_position_embeddings,
         tokenizer.vocab_size,
     )
-    tokens = decoder_features.DecoderTokens(
-        config.decoder_start_token_id, config.eos_token_id, config.pad_token_id
-    )
     data = pair_sets.load(
         seq2seq_flags.paths(run_flags.wanted_splits()),
         text_pairs.Layout(**seq2seq_flags.layout()),
-        *(tokenizer, tokens, pair_sets.Limits(*seq2seq_flags.limits())),
+        *(tokenizer, config.decoder_tokens),
+        pair_sets.Limits(*seq2seq_flags.limits()),
     )
     settings = run_flags.fine_tuning_settings(
         strategy,
@@ -85,7 +82,7 @@ def prepare():
         num_examples=len(data["train"]) if "train" in data else 0,
         score_names=text_scores.NAMES,
     )
-    return make_task(config, tokenizer, tokens, data, load_weights), settings
+    return make_task(config, tokenizer, data, load_weights), settings
 
 
 def open_network(files, tokenizer):
@@ -116,9 +113,9 @@ def open_network(files, tokenizer):
     return config, load_both
 
 
-def make_task(config, tokenizer, tokens, data, load_weights):
+def make_task(config, tokenizer, data, load_weights):
     """The fine_tuning.Task of writing a text for each text."""
-    decode = functools.partial(text_graph.decode, tokenizer, tokens)
+    decode = functools.partial(text_graph.decode, tokenizer, config.decoder_tokens)
     return fine_tuning.Task(
         splits={
             split: pairs.examples(is_numbered=split != "train")
@@ -141,7 +138,7 @@ def make_task(config, tokenizer, tokens, data, load_weights):
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, tokenizer, decode),
         files=pretrained.files(config, tokenizer),
-        identity={"decoder_tokens": list(tokens)},
+        identity={"decoder_tokens": list(config.decoder_tokens)},
     )
 
 

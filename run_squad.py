@@ -37,9 +37,10 @@ from data_pipeline.squad import (
     question_sets,
     squad_files,
 )
-from data_pipeline.text import vocabulary_checks
-from modeling import losses, models
+from data_pipeline.text import tokenization, vocabulary_checks
+from modeling import feature_heads, losses, models
 from modeling.checkpoints import checkpoint, pretrained
+from modeling.configs import readings
 from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, question_answering
@@ -58,11 +59,13 @@ def prepare():
     tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
     vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
-    squad_flags.check_network(config, tokenizer)
+    reading = run_flags.reading(readings.of_run, files)
+    has_pieces = isinstance(tokenizer, tokenization.BertTokenizer)
+    squad_flags.check_network(config, tokenizer, reading, has_pieces)
     choice = answer_choice.Settings(
         do_lower_case=tokenizer.do_lower_case,
         split_words=tokenizer.split_words,
-        **squad_flags.answer_settings(config.network),
+        **squad_flags.answer_settings(has_pieces),
     )
     splits = run_flags.wanted_splits()
     data = {}
@@ -80,7 +83,8 @@ def prepare():
         num_examples=len(data["train"].questions) if "train" in data else 0,
         score_names=names,
     )
-    return make_task(config, tokenizer, data, choice, settings.pad_to), settings
+    pad_to = settings.pad_to
+    return make_task(config, tokenizer, data, choice, pad_to, reading), settings
 
 
 def read_train(tokenizer):
@@ -106,7 +110,7 @@ def cut(name, questions, tokenizer):
     return question_sets.load(name, questions, tokenizer, **squad_flags.limits())
 
 
-def make_task(config, tokenizer, data, choice, pad_to):
+def make_task(config, tokenizer, data, choice, pad_to, reading):
     """The fine_tuning.Task of answering questions."""
     splits = {"train": data["train"].examples()} if "train" in data else {}
     if "predict" in data:
@@ -129,11 +133,14 @@ def make_task(config, tokenizer, data, choice, pad_to):
     return fine_tuning.Task(
         splits=splits,
         model=functools.partial(
-            models.BertSpanPredictor, config, recompute=FLAGS.recompute
+            models.BertSpanPredictor,
+            config,
+            reading=reading,
+            recompute=FLAGS.recompute,
         ),
         load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,
-        objective=losses.span(),
+        objective=feature_heads.with_penalty(losses.span(), reading),
         score=score,
         examine=examine,
         pictures=pictures.summaries,
@@ -143,9 +150,12 @@ def make_task(config, tokenizer, data, choice, pad_to):
         ),
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
-        reopen=formats.network_opener(FLAGS.export_format),
+        reopen=formats.network_opener(
+            FLAGS.export_format, readings.lstms(config, reading)
+        ),
         write_records=write_records,
-        files=pretrained.files(config, tokenizer),
+        files=pretrained.files(config, tokenizer) | reading.files(),
+        identity={"reading": reading.chosen()},
     )
 
 
@@ -172,6 +182,7 @@ def export_model(tokenizer, choice, model, output_dir):
             functools.partial(model, training=False),
             answering_graph.chooser(choice),
             variables,
+            (None, *tokenizer.token_shape),
         )
         chosen = fine_tuning_flags.export_settings()
         return formats.save(module, output_dir, {}, **chosen)

@@ -97,7 +97,8 @@ def make_task(config, tokenizer, tag_set, data, reading):
         splits={split: sentences.examples() for split, sentences in data.items()},
         model=functools.partial(
             models.BertTagger,
-            *(config, len(tag_set.names), reading),
+            *(config, len(tag_set.names)),
+            reading=reading,
             recompute=FLAGS.recompute,
         ),
         load_weights=model_flags.weights_loader(pretrained.load_weights),

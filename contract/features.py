@@ -3,6 +3,8 @@
 The names are those of the original's TFRecords, so that existing shards load.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 INPUT_IDS = "input_ids"
@@ -39,6 +41,20 @@ SAMPLING_SEED = "sampling_seed"
 DECODER_INPUT_IDS = "decoder_input_ids"
 DECODER_MASK = "decoder_mask"
 LABELS = "labels"
+
+
+class DecoderTokens(NamedTuple):
+    """The ids that mean something to a decoder, as config.json calls them."""
+
+    start: int  # decoder_start_token_id: what is read before the first token
+    end: int  # eos_token_id: the last token of every target
+    padding: int = 0  # pad_token_id: fills targets up
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> "DecoderTokens":
+        """Those of a tokenizer, where no config says otherwise: [CLS], [SEP] and 0."""
+        return cls(tokenizer.start_id, tokenizer.end_id)
+
 
 # What every encoder takes: int32 [B, S].
 ENCODER_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)

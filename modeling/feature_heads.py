@@ -17,6 +17,7 @@ from modeling.operations import fast_ops, layer_choices, lstm, sequences
 _NORM_EPSILON = 1e-12  # bilm-tf, weight_layers
 # Dropout of what the head reads, and below it that between its LSTM layers.
 _FEATURE_SITE = heads.HEAD_SITE - 1
+_LAST = heads.ClassifierHead | heads.SpanHead  # what reads vectors, or LSTMs
 SQUARES = "layer_mix_squares"  # of what a model that trains puts out
 
 
@@ -119,9 +120,11 @@ class ReadsLayers:
     """What a model does that reads a network in one of several ways; a mix-in."""
 
     reads_texts = False  # whether the head reads one vector a text, and no others
+    tells_segments = False  # whether LSTMs have to know the segment of each token
 
-    def _read(self, reading):
+    def __init__(self, config, *, reading=readings.ORIGINAL, **kwargs):
         """Makes the parts of a readings.Reading; a task's own head comes after them."""
+        super().__init__(config, **kwargs)
         self.reading = reading
         self.network.trainable = not reading.freeze_encoder
         self._wanted = choose(self.config, reading.layer_mix)
@@ -135,11 +138,24 @@ class ReadsLayers:
 
     def width_before(self, part):
         """The width of what a part reads."""
-        if self.bilstm and isinstance(part, heads.ClassifierHead):
+        if self.bilstm and isinstance(part, _LAST):
             return 2 * self.bilstm.units * (4 if self.reading.joins_pairs else 1)
         states, merge = self._wanted
-        is_wide = merge == "concat" and isinstance(part, BiLstm | heads.ClassifierHead)
-        return super().width_before(part) * (len(states) if is_wide else 1)
+        more = 1 if self._adds_segments and part is self.bilstm else 0
+        is_wide = merge == "concat" and isinstance(part, BiLstm | _LAST)
+        return super().width_before(part) * (len(states) if is_wide else 1) + more
+
+    @property
+    def _adds_segments(self):
+        """Whether LSTMs read the segment of a token, 0 or 1, after its vector.
+
+        It tells a question from its context. BERT's vectors tell it themselves; those
+        of a network without a table of segments do not, least of all where it is
+        frozen: a frozen GPT has drawn its delimiter at random, and an ELMo's </S> may
+        stand at the end of any sentence. One number serves all of these, adds no
+        variable and leaves the heads without LSTMs what they were.
+        """
+        return self.tells_segments and not self.config.type_vocab_size
 
     def layer_states(self, features):
         """What the head reads of the network, float32 [B, S, K, W]; or [B, 1, K, W].
@@ -173,7 +189,12 @@ class ReadsLayers:
         mixed = self.layer_mix(states, mask) if self.layer_mix else states[:, :, 0]
         rate = self.reading.feature_dropout
         mixed = fast_ops.dropout(mixed, rate, seed, _FEATURE_SITE)
-        return self.bilstm(mixed, mask, seed) if self.bilstm else mixed
+        if not self.bilstm:
+            return mixed
+        if self._adds_segments:
+            segments = ops.cast(features[names.SEGMENT_IDS], "float32")[..., None]
+            mixed = ops.concatenate([mixed, segments], axis=-1)
+        return self.bilstm(mixed, mask, seed)
 
     def text_vectors(self, features, seed=None, outputs=None):
         """One vector a sequence, [B, W]."""

@@ -34,6 +34,7 @@ class BertModel(keras_configs.Configured, keras.Model):
     arguments: tuple[str, ...] = ("config", "recompute")
     reads_pooler = True  # whether the outputs depend on the pooler
     num_classes = None  # C of a classifier or tagger
+    reading = readings.ORIGINAL  # how its head reads the network
 
     def __init__(self, config, *, recompute=False, **kwargs):
         super().__init__(**kwargs)
@@ -117,11 +118,9 @@ class BertClassifier(feature_heads.ReadsLayers, BertModel):
         num_classes,
         sequences="single",
         predicts_tokens=False,
-        reading=readings.ORIGINAL,
         **kwargs,
     ):
         super().__init__(config, **kwargs)
-        self._read(reading)
         self.num_classes = num_classes
         self.sequences = sequences
         self.predicts_tokens = predicts_tokens
@@ -170,9 +169,8 @@ class BertTagger(feature_heads.ReadsLayers, BertModel):
     arguments = (*BertModel.arguments, "num_classes", "reading")
     reads_pooler = False
 
-    def __init__(self, config, num_classes, reading=readings.ORIGINAL, **kwargs):
+    def __init__(self, config, num_classes, **kwargs):
         super().__init__(config, **kwargs)
-        self._read(reading)
         self.num_classes = num_classes
         self.tagger = heads.TaggerHead(num_classes, name="tagger")
 
@@ -182,12 +180,14 @@ class BertTagger(feature_heads.ReadsLayers, BertModel):
         return {"logits": logits, **self.penalties(seed)}
 
 
-class BertSpanPredictor(BertModel):
+class BertSpanPredictor(feature_heads.ReadsLayers, BertModel):
     """Where an answer starts and ends (BERT section 4.2); run_squad.py.
 
     Call shapes: three features [B, S] -> {"start_logits", "end_logits"} [B, S] float32.
     """
 
+    arguments = (*BertModel.arguments, "reading")
+    tells_segments = True
     reads_pooler = False
 
     def __init__(self, config, **kwargs):
@@ -196,5 +196,5 @@ class BertSpanPredictor(BertModel):
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
-        start, end = self.span(self.encode(features, seed)["sequence_output"])
-        return {"start_logits": start, "end_logits": end}
+        start, end = self.span(self.vectors(features, seed))
+        return {"start_logits": start, "end_logits": end, **self.penalties(seed)}

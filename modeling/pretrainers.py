@@ -142,6 +142,7 @@ HEADS = {
     "seq2seq": sequence_to_sequence.SequenceToSequence,
 }
 CLASS_HEADS = ("classifier", "tagger")  # which take a number of classes
+TASK_HEADS = (*CLASS_HEADS, "span")  # which take a readings.Reading
 
 
 def build(head, num_classes, config, *, recompute=False, **settings):

@@ -1,6 +1,6 @@
 """A trained question answerer as a SavedModel that takes raw text; for TF Serving."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
@@ -15,9 +15,11 @@ class QuestionAnswerer(export.ServedModel):
 
     Args:
         encode: question [B], context [B] -> windows, whose `features` are
-            {input_ids, input_mask, segment_ids} int32 [N, S], as in training.
+            {input_ids, input_mask, segment_ids} int32 [N, S], as in training; of
+            characters, input_ids are [N, S, C].
         forward: features -> {start_logits, end_logits} float32 [N, S].
         choose: windows, start_logits, end_logits -> the answers, a dict of [B].
+        ids_shape: as of `export.Stages`.
     """
 
     def __init__(
@@ -26,6 +28,7 @@ class QuestionAnswerer(export.ServedModel):
         forward: Callable,
         choose: Callable,
         variables: Iterable[tf.Variable],
+        ids_shape: Sequence[int | None] = (None,),
     ):
         def cut(question, context):
             windows = encode(question, context)
@@ -34,10 +37,11 @@ class QuestionAnswerer(export.ServedModel):
         def finish(windows, logits):
             return choose(windows, logits["start_logits"], logits["end_logits"])
 
-        stages = export.Stages(("question", "context"), cut, forward, finish)
+        texts = ("question", "context")
+        stages = export.Stages(texts, cut, forward, finish, ids_shape)
         super().__init__(
             variables,
             stages,
             serving_default=export.text_function(stages.answer, *stages.text_names),
-            ids=export.ids_function(forward),
+            ids=export.ids_function(forward, ids_shape),
         )

@@ -74,7 +74,11 @@ ARROWS = {
     "data_pipeline.sentence_streams": {"data_pipeline.files", "data_pipeline.text"},
     "data_pipeline.scoring": {"data_pipeline.classification", "data_pipeline.files"},
     "data_pipeline.pretraining": _TASK,
-    "data_pipeline.denoising": {"data_pipeline.pretraining", "data_pipeline.text"},
+    "data_pipeline.denoising": {
+        "data_pipeline.examples",
+        "data_pipeline.pretraining",
+        "data_pipeline.text",
+    },
     "data_pipeline.creation": {
         "data_pipeline.text",
         "data_pipeline.examples",

@@ -312,10 +312,18 @@ def wrong_input(tmp_path):
             ],
             "--vocab_size=256 has no room for 256 bytes and <|endoftext|>; raise it to",
         ),
+        (
+            [
+                *(source, "--kind=word", f"--output_config_file={tmp_path}/c"),
+                base.replace("bert_tiny", "encoder_decoder_tiny"),
+            ],
+            "tiny.json is of an encoder-decoder, whose texts stand between [CLS] and "
+            "[SEP]; set --kind=word_piece",
+        ),
     ]
 
 
-@pytest.mark.parametrize("number", range(17))
+@pytest.mark.parametrize("number", range(18))
 def test_wrong_input_is_one_line_and_writes_nothing(tmp_path, number):
     arguments, message = wrong_input(tmp_path)[number]
     before = tiny.listing(tmp_path)

@@ -265,6 +265,47 @@ def test_pooler_that_is_missing(release, tmp_path):
     assert "missing:" not in convert(tmp_path / "k", "google", tmp_path / "last")
 
 
+def pair_directory(folder):
+    """The recorded encoder-decoder with a vocabulary of its 67 tokens."""
+    shutil.copytree(tiny.ROOT / "tests/golden/seq2seq/hugging_face", folder)
+    words = [*tiny.SPECIAL, *tiny.FILLERS, *tiny.SIGNS.values()]
+    words += [f"w{i}" for i in range(67 - len(words))]
+    (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
+    return folder
+
+
+def test_encoder_of_an_encoder_decoder(tmp_path):
+    pair = pair_directory(tmp_path / "pair")
+    out = convert(pair, "google", tmp_path / "g", "--head=none")
+    assert "head: none\nconverted: 37 variables (encoder 37)\nmissing: bert/po" in out
+    weights = stored(tmp_path / "g" / "bert_model.ckpt")
+    assert len(weights) == 37
+    tensors = safetensors.numpy.load_file(pair / "model.safetensors")
+    np.testing.assert_array_equal(
+        weights["bert/encoder/layer_1/intermediate/dense/kernel"],
+        tensors["encoder.encoder.layer.1.intermediate.dense.weight"].T,
+    )
+    assert (tmp_path / "g" / "vocab.txt").read_text().count("\n") == 67
+    said = refusal(pair, tmp_path / "h", "--head=none", to="hdf5")
+    assert "hdf5: no format for the weights of BERT" in said
+
+
+@pytest.mark.slow
+def test_encoder_of_an_encoder_decoder_is_fine_tuned(tmp_path):
+    pair = pair_directory(tmp_path / "pair")
+    convert(pair, "hugging_face", tmp_path / "h", "--head=none")
+    data = tiny.write_tables(tmp_path / "data")
+    done = tiny.run_classifier(
+        *(f"--pretrained={tmp_path / 'h'}", f"--output_dir={tmp_path / 'out'}"),
+        *(f"--train_file={data}/train.tsv", f"--dev_file={data}/dev.tsv"),
+        *("--do_train", "--do_eval", "--max_seq_length=32", "--learning_rate=3e-3"),
+        "--num_train_epochs=8",
+    )
+    assert done.code == 0, done.err
+    assert "37 of 41 variables assigned; newly initialised: bert/pooler/" in done.out
+    assert tiny.eval_results(tmp_path / "out")["eval_accuracy"] > 0.6
+
+
 def test_tokens_are_added(release, tmp_path):
     (tmp_path / "tokens.txt").write_text("parcel\n[E1]\n")
     before = (release / "vocab.txt").read_text().splitlines()

@@ -46,6 +46,7 @@ NEW = {
     "gpt_tokenizer": None,
     "document_end": "blank_line",
     "masking": "word_piece",
+    "mask_proportions": (0.8, 0.1, 0.1),
     "sentence_task": "next",
     "num_shards": 1,
     "num_workers": 0,
@@ -135,6 +136,18 @@ def test_whole_word_flag_is_the_same_as_masking(place):
     assert outputs(place) == first
     tiny_corpus.create(place, masking="word_piece")
     assert outputs(place) != first
+
+
+def test_masks_are_of_the_proportions_of_the_flag(place):
+    assert tiny_corpus.create(place, mask_proportions="1,0,0").code == 0
+    said = record_metadata.read(f"{place}/out.tfrecord")
+    assert said.mask_proportions == (1.0, 0.0, 0.0)
+    found = tiny_corpus.parse(tiny_corpus.raw(place / "out.tfrecord"))
+    places = found["masked_lm_positions"]
+    hidden = np.take_along_axis(found["input_ids"], places, 1)
+    is_chosen = found["masked_lm_weights"] > 0
+    assert is_chosen.sum() > 100
+    assert (hidden[is_chosen] == tiny_corpus.VOCAB.index("[MASK]")).all()
 
 
 def test_unmasked_records_use_the_text_once(place):
@@ -465,6 +478,11 @@ MISTAKES = {
         {"do_whole_word_mask": True, "masking": "span"},
         ["--do_whole_word_mask", "--masking=span", "contradict"],
     ),
+    "proportions of no masks": (
+        _nothing,
+        {"masking": "none", "mask_proportions": "1,0,0"},
+        ["--mask_proportions=1.0,0.0,0.0", "give the flag to run_pretraining.py"],
+    ),
 }
 
 
@@ -501,6 +519,7 @@ def test_truncated_gzip_is_refused(place):
         {"max_predictions_per_seq": 0},
         {"masked_lm_prob": 1.5},
         {"short_seq_prob": -0.1},
+        {"mask_proportions": "0.8,0.1"},
         {"dupe_factor": 0},
         {"num_shards": 0},
         {"num_workers": -1},

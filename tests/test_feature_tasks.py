@@ -7,7 +7,7 @@ import pytest
 
 import bert
 from serving import predictor
-from tests import resumed_runs, tiny, tiny_tags, whole_runs
+from tests import resumed_runs, tiny, tiny_questions, tiny_tags, whole_runs
 
 FLAGS = ("--freeze_encoder", "--layer_mix=learned", "--layer_mix_l2=0.001")
 FLAGS += ("--feature_dropout=0.1", "--head=bilstm")
@@ -164,3 +164,51 @@ def test_pairs_are_compared_by_what_lstms_read(model_dir, tmp_path):
     assert loaded.num_texts == 2
     found = loaded.predict(*texts)
     assert [row["label"] for row in found] == [row["label"] for row in expected]
+
+
+def test_questions_have_the_same_refusals(model_dir, tmp_path):
+    data = tiny_questions.version_1(tmp_path / "dev.json", 2)
+    done = tiny.run_script(
+        *("run_squad", f"--pretrained={model_dir}", f"--train_file={data}"),
+        *("--do_train", "--bilstm_units=8", f"--output_dir={tmp_path}/out"),
+        *("--max_seq_length=24", "--max_query_length=4"),
+    )
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "--bilstm_units=8 is for a BiLSTM, and --head=linear" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_questions_are_answered_by_what_lstms_read(model_dir, tmp_path):
+    """Learned, served, and answered again without a flag that says how."""
+    tiny_questions.version_1(tmp_path / "train.json", 60)
+    tiny_questions.version_1(tmp_path / "dev.json", 20, start=60)
+    limits = ("--max_query_length=4", "--doc_stride=8", "--answer_aligner=words")
+    limits += (f"--predict_file={tmp_path}/dev.json", "--do_predict")
+    out, again = tmp_path / "out", tmp_path / "again"
+    run(
+        *("run_squad", f"--pretrained={model_dir}", f"--output_dir={out}", *limits),
+        *(f"--train_file={tmp_path}/train.json", "--do_train", "--do_export"),
+        *(*FLAGS, *LEARN, "--max_seq_length=24", "--num_train_epochs=12"),
+    )
+    assert tiny.eval_results(out)["f1"] > 90
+    step = int(tiny.eval_results(out)["global_step"])
+    weights = whole_runs.variables(out, step)
+    before = whole_runs.initial_variables(model_dir)
+    kept = [name for name in weights if name.startswith("bert/")]
+    for name in kept:
+        np.testing.assert_array_equal(weights[name], before[name], err_msg=name)
+    assert kept and weights["cls/squad/output_weights"].shape == (2, 64)
+    run(
+        *("run_squad", f"--pretrained={out}", f"--output_dir={again}", *limits),
+        "--max_seq_length=24",
+    )
+    answers = (out / "predictions.json").read_bytes()
+    assert (again / "predictions.json").read_bytes() == answers
+    rows = json.loads((tmp_path / "dev.json").read_text())["data"][0]["paragraphs"]
+    served = predictor.Predictor(str(out / "export")).predict(
+        [row["qas"][0]["question"] for row in rows], [row["context"] for row in rows]
+    )
+    assert [row["answer"] for row in served] == [*json.loads(answers).values()]
+    loaded = bert.load(out, max_seq_length=24)
+    assert loaded.model.reading.head == "bilstm"

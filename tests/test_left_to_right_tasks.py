@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from modeling.configs import gpt_config
 from serving import predictor
 from tests import tiny, tiny_gpt, tiny_questions, tiny_tags
 
@@ -54,6 +55,48 @@ def test_gpt_2_answers_with_text_as_written(gpt_2, questions, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("network", ["gpt", "bert"])
+def test_lstms_say_where_there_is_no_answer(network, tmp_path):
+    """From left to right on word pieces; a GPT is frozen, a BERT is trained."""
+    model = tmp_path / "model"
+    tiny.write_model(model, num_hidden_layers=1, attention="causal")
+    flags = [f"--pretrained={model}"]
+    if network == "gpt":
+        config = gpt_config.GptConfig(
+            vocab_size=len((model / "vocab.txt").read_text().split()),
+            norm_first=True,
+            hidden_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=64,
+            max_position_embeddings=32,
+        )
+        (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+        flags = [f"--bert_config_file={tmp_path}/config.json", "--freeze_encoder"]
+        flags += [f"--vocab_file={model}/vocab.txt"]
+    tiny_questions.version_2(tmp_path / "train.json", 60)
+    tiny_questions.version_2(tmp_path / "dev.json", 20, start=60)
+    out, limits = tmp_path / "out", ("--max_query_length=4", "--doc_stride=8")
+    done = tiny.run_script(
+        *("run_squad", *flags, *limits, "--max_seq_length=32", "--head=bilstm"),
+        *("--version_2_with_negative", "--do_train", "--do_predict", "--do_export"),
+        *(f"--train_file={tmp_path}/train.json", f"--output_dir={out}"),
+        *(f"--predict_file={tmp_path}/dev.json", "--answer_aligner=words"),
+        *("--bilstm_layers=1", "--bilstm_units=32", "--learning_rate=1e-2"),
+        *("--num_train_epochs=12", "--train_batch_size=8"),
+    )
+    assert done.code == 0, done.err
+    results = tiny.eval_results(out)
+    assert results["HasAns_f1"] > 90 and results["NoAns_f1"] > 90
+    answers = json.loads((out / "predictions.json").read_text())
+    data = json.loads((tmp_path / "dev.json").read_text())["data"][0]["paragraphs"]
+    served = predictor.Predictor(str(out / "export")).predict(
+        [row["qas"][0]["question"] for row in data], [row["context"] for row in data]
+    )
+    assert [row["answer"] for row in served] == [*answers.values()]
+
+
+@pytest.mark.slow
 def test_gpt_2_tags_words_in_files_and_served(gpt_2, tmp_path):
     data = tiny_tags.write_splits(tmp_path / "tags")
     done = tiny.run_script(
@@ -78,8 +121,8 @@ def test_what_suits_no_network_from_left_to_right_is_refused(
     gpt_2, questions, tmp_path
 ):
     for flag, word in (
-        ("--version_2_with_negative", "first token, which sees nothing"),
-        ("--answer_aligner=original", "which GPT has not"),
+        ("--version_2_with_negative", "first token, which sees nothing in a network"),
+        ("--answer_aligner=original", "tokens of this vocabulary are none"),
     ):
         done = squad(gpt_2, questions, tmp_path / "out", flag)
         assert done.code == 2 and done.err.count("\n") == 1, done.err

@@ -86,7 +86,7 @@ def test_scores_are_means_over_all_tokens_of_held_out_targets(trained, data):
         tokenization.BertTokenizer.from_file(f"{data}/vocab.txt", do_lower_case=True),
         corruptions.rule("random_spans"),
         **{"max_seq_length": 16, "vocab_size": config.vocab_size, "spare_rows": 0},
-        decoder_ids=config.frame_ids,
+        tokens=config.decoder_tokens,
     )
     total = right = count = 0.0
     for batch in texts.evaluation_batches(1, HELD_OUT):

@@ -85,7 +85,7 @@ class Unit:
         if settings.masking != record_metadata.UNMASKED:
             rule = masking.Rule(
                 *(settings.masking, settings.masked_lm_prob),
-                settings.max_predictions_per_seq,
+                *(settings.max_predictions_per_seq, settings.mask_proportions),
             )
             draws = masking.draw(input_ids.shape, rule, _pieces(job), rng)
             arrays |= masking.mask(input_ids, lengths, rule, _pieces(job), draws)

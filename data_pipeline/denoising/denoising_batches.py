@@ -6,11 +6,13 @@ import numpy as np
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.denoising import corruptions, special_entries, transforms
+from data_pipeline.denoising import corruptions, transforms
+from data_pipeline.examples import targets
 
 # Tokens of a record that are none of its text.
 AROUND_TEXT = corruptions.AROUND_SOURCE
-_NAMES = (*features.ENCODER_INPUTS, *features.DECODER_INPUTS)
+_OF_TARGETS = (features.DECODER_MASK, features.LABELS)
+_NAMES = (*features.ENCODER_INPUTS, *_OF_TARGETS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +25,8 @@ class Corruptor:
 
     rule: corruptions.Rule
     entries: corruptions.Entries
-    frame: special_entries.Frame
+    around_source: tuple[int, int]  # the ids of [CLS] and [SEP]
+    tokens: features.DecoderTokens
     width: int  # W
     pads_to_longest: bool = False
 
@@ -49,36 +52,34 @@ class Corruptor:
         `chance` is that of corruptions.draw.
 
         Returns:
-            int32: input_ids, input_mask, segment_ids [N, S]; decoder_input_ids,
-            decoder_mask, labels [N, T].
+            int32: input_ids, input_mask, segment_ids [N, S]; decoder_mask, labels
+            [N, T].
         """
-        frame, is_record = self.frame, input_mask.any(axis=1)
-        is_text = (input_ids != frame.cls_id) & (input_ids != frame.sep_id)
+        is_record = input_mask.any(axis=1)
+        is_text = ~np.isin(input_ids, self.around_source)
         texts = transforms.kept(input_ids, is_text & (input_mask > 0))
         texts = transforms.Texts(  # shorter than this, unless somebody else made them
             texts.ids[:, : self.width], np.minimum(texts.lengths, self.width)
         )
         source, target = corruptions.corrupt(texts, self.rule, self.entries, chance)
         source_ids, input_mask = self._framed(
-            source, [frame.cls_id], frame.sep_id, is_record, self.source_length
+            source, self.around_source, is_record, self.source_length
         )
         labels, decoder_mask = self._framed(
-            target, [], frame.end_id, is_record, self.target_length
+            target, (self.tokens.end,), is_record, self.target_length
         )
-        shifted = np.roll(labels, 1, axis=1)
-        shifted[:, 0] = frame.start_id
         found = {
             features.INPUT_IDS: source_ids,
             features.INPUT_MASK: input_mask,
             features.SEGMENT_IDS: np.zeros_like(source_ids),
-            features.DECODER_INPUT_IDS: np.where(decoder_mask, shifted, frame.pad_id),
             features.DECODER_MASK: decoder_mask,
             features.LABELS: labels,
         }
         return {name: value.astype(features.INTEGER) for name, value in found.items()}
 
-    def _framed(self, texts, before, after, is_record, length):
+    def _framed(self, texts, around, is_record, length):
         """Ids [N, length] with tokens around those of records, and which are real."""
+        *before, after = around
         lengths = np.where(is_record, texts.lengths + len(before) + 1, 0)
         if self.pads_to_longest:
             length = max(int(lengths.max(initial=0)), 1)  # no network takes 0 columns
@@ -89,7 +90,7 @@ class Corruptor:
         ids[:, first : first + width] = texts.ids
         ids[np.arange(len(lengths)), lengths - 1] = after
         is_real = np.arange(length) < lengths[:, None]
-        return np.where(is_real, ids[:, :length], self.frame.pad_id), is_real
+        return np.where(is_real, ids[:, :length], self.tokens.padding), is_real
 
 
 def corrupted(
@@ -103,6 +104,8 @@ def corrupted(
 ) -> tf.data.Dataset:
     """Features of batches of records, of which a host has these rows.
 
+    They are those of Corruptor.features, and decoder_input_ids int32 [N, T].
+
     What is drawn follows from seed, step and row, for which it is drawn for all rows of
     a batch: all hosts together have the batches that one would have.
     """
@@ -115,17 +118,20 @@ def corrupted(
 
     count = rows.stop - rows.start
     lengths = dict.fromkeys(features.ENCODER_INPUTS, corruptor.source_length)
-    lengths |= dict.fromkeys(features.DECODER_INPUTS, corruptor.target_length)
+    lengths |= dict.fromkeys(_OF_TARGETS, corruptor.target_length)
 
     def to_features(step, batch):
         read = [batch[name] for name in (features.INPUT_IDS, features.INPUT_MASK)]
         values = tf.numpy_function(corrupt, [step, *read], [tf.int32] * len(_NAMES))
-        return {
+        found = {
             name: tf.ensure_shape(
                 value, [count, None if corruptor.pads_to_longest else lengths[name]]
             )
             for name, value in zip(_NAMES, values, strict=True)
         }
+        is_real = found[features.DECODER_MASK] > 0
+        read = targets.shifted(found[features.LABELS], is_real, corruptor.tokens)
+        return {**found, features.DECODER_INPUT_IDS: read}
 
     numbered = dataset.enumerate(start_step)
     return numbered.map(to_features, num_parallel_calls=1).prefetch(2)

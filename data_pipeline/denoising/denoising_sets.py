@@ -2,11 +2,10 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
-from contract import wording
+from contract import features, wording
 from data_pipeline.denoising import corruptions, denoising_batches, special_entries
 from data_pipeline.pretraining import record_batches, record_checks, record_sets
 from data_pipeline.text import tokenization
@@ -15,15 +14,14 @@ Corruptor = denoising_batches.Corruptor
 
 
 @dataclasses.dataclass(frozen=True)
-class DenoisingSets:
-    """What a run trains and evaluates on, as record_sets.RecordSets.
+class DenoisingSets(record_sets.RecordSets):
+    """What a run trains and evaluates on, with noise.
 
     The texts of each epoch have other noise, and held-out ones have always the same.
     """
 
-    records: record_sets.RecordSets
-    train: Corruptor
-    held_out: Corruptor
+    train_corruptor: Corruptor
+    held_out_corruptor: Corruptor
 
     def training_batches(
         self,
@@ -40,8 +38,8 @@ class DenoisingSets:
         """
         order = batch_size, seed, start_step, num_steps
         return denoising_batches.corrupted(
-            self.records.training_batches(*order, context),
-            self.train,
+            super().training_batches(*order, context),
+            self.train_corruptor,
             rows=record_batches.rows_of_host(batch_size, context),
             batch_size=batch_size,
             seed=seed,
@@ -59,42 +57,22 @@ class DenoisingSets:
         Rows that fill the last batch are padding alone.
         """
         return denoising_batches.corrupted(
-            self.records.evaluation_batches(batch_size, num_batches, context),
-            self.held_out,
+            super().evaluation_batches(batch_size, num_batches, context),
+            self.held_out_corruptor,
             rows=record_batches.rows_of_host(batch_size, context),
             batch_size=batch_size,
             seed=record_batches.EVALUATION_SEED,
         )
 
-    def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
-        """As record_batches.batch_names, of the records to train on."""
-        return self.records.batch_names(batch_size, seed, step)
-
-    def num_evaluation_batches(self, batch_size: int, most: int | None) -> int:
-        """As record_batches.num_evaluation_batches, of the records held out."""
-        return self.records.num_evaluation_batches(batch_size, most)
-
     @property
     def lengths(self) -> tuple[int, int]:
         """The most tokens of a source and of a target: positions of the network."""
-        both = self.train, self.held_out
+        both = self.train_corruptor, self.held_out_corruptor
         return max(c.source_length for c in both), max(c.target_length for c in both)
-
-    def digest(self) -> str:
-        """Tells training records of one run from those of another."""
-        return self.records.digest()
-
-    def summary(self) -> dict[str, dict[str, Any]]:
-        """What a report says of the records: where they are, and how many."""
-        return self.records.summary()
-
-    def explain(self, error: Exception) -> str | None:
-        """Which file made reading fail, if that is what the error says."""
-        return self.records.explain(error)
 
     def describe(self, tokenizer: tokenization.Tokenizer) -> str:
         """One line on the texts to train on, for the log."""
-        train = self.train
+        train = self.train_corruptor
         line = (
             f"texts: up to {train.width} tokens; sources up to {train.source_length}, "
             f"targets up to {train.target_length}"
@@ -114,7 +92,7 @@ def load(
     max_seq_length: int,
     vocab_size: int,
     spare_rows: int,
-    decoder_ids: Mapping[str, int | None] | None = None,
+    tokens: features.DecoderTokens | None = None,
     pads_to_longest: bool = False,
 ) -> DenoisingSets:
     """Opens the records to train on, and those to evaluate on.
@@ -127,7 +105,7 @@ def load(
         max_seq_length: the most tokens of a source, and of a target.
         vocab_size: rows of the network's table.
         spare_rows: of them, at most so many beyond the vocabulary.
-        decoder_ids: start_id, end_id and pad_id, where a config has them.
+        tokens: of the decoder; None for those of the tokenizer.
         pads_to_longest: as in denoising_batches.Corruptor; not where batches need one
             shape, as on TPU.
 
@@ -136,8 +114,9 @@ def load(
             pieces, or lacks [MASK] or sentinels; or records are pairs of segments, or
             too long for `max_seq_length`.
     """
-    frame = special_entries.frame_of(tokenizer, **(decoder_ids or {}))
+    around = special_entries.around_source(tokenizer)
     assert tokenizer is not None
+    tokens = tokens or features.DecoderTokens.of(tokenizer)
     records = record_sets.load(
         *(specs, tokenizer, None),
         max_seq_length=None,
@@ -149,9 +128,13 @@ def load(
     for source in dict.fromkeys((records.train, records.held_out)):
         width = _checked_width(source, rule, max_seq_length)
         entries = special_entries.entries_of(tokenizer, rule, width)
-        corruptors[source] = Corruptor(rule, entries, frame, width, pads_to_longest)
+        corruptors[source] = Corruptor(
+            *(rule, entries, around, tokens, width), pads_to_longest
+        )
     return DenoisingSets(
-        records, corruptors[records.train], corruptors[records.held_out]
+        **vars(records),
+        train_corruptor=corruptors[records.train],
+        held_out_corruptor=corruptors[records.held_out],
     )
 
 

@@ -1,11 +1,10 @@
-"""Which entries of a vocabulary stand for noise, and which around sources and targets.
+"""Which entries of a vocabulary stand for noise, and which around sources.
 
 BERT's vocabularies have no sentinels. Where one has [unused0] and so on, sentinels are
 these, which no text has, from the highest id down; else they are the last entries,
 from the last one down, as in T5.
 """
 
-import dataclasses
 import re
 
 import numpy as np
@@ -18,25 +17,8 @@ _UNUSED = re.compile(r"\[unused\d+\]")
 _SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK)\]")
 
 
-@dataclasses.dataclass(frozen=True)
-class Frame:
-    """What stands around sources and targets, and after them."""
-
-    cls_id: int  # before a source
-    sep_id: int  # after it
-    start_id: int  # the first that a decoder reads
-    end_id: int  # the last that it writes
-    pad_id: int = 0
-
-
-def frame_of(
-    tokenizer: tokenization.Tokenizer | None,
-    *,
-    start_id: int | None = None,
-    end_id: int | None = None,
-    pad_id: int | None = None,
-) -> Frame:
-    """The tokenizer's [CLS] and [SEP]; of the decoder's tokens, what a config says.
+def around_source(tokenizer: tokenization.Tokenizer | None) -> tuple[int, int]:
+    """The ids before and after a source: [CLS] and [SEP].
 
     Raises:
         ValueError: there is no vocabulary, or one of byte pairs or words.
@@ -46,13 +28,7 @@ def frame_of(
             "--objective=denoising needs the vocabulary of word pieces that the "
             "records were made with; set --vocab_file to a vocab.txt"
         )
-    return Frame(
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
-        start_id=tokenizer.cls_id if start_id is None else start_id,
-        end_id=tokenizer.sep_id if end_id is None else end_id,
-        pad_id=Frame.pad_id if pad_id is None else pad_id,
-    )
+    return tokenizer.cls_id, tokenizer.sep_id
 
 
 def entries_of(

@@ -21,13 +21,16 @@ def ranges(starts, lengths):
 
 
 def joined(*pieces):
-    """Joins pieces (values, starts, lengths) to rows: int32 values, and their splits.
+    """Joins pieces (values, starts, lengths) to rows: values, and their splits.
 
-    Row i has values[starts[i]:starts[i] + lengths[i]] of each piece, in this order.
+    Values are int32, or rows [C] of the first piece's type. Row i has
+    values[starts[i]:starts[i] + lengths[i]] of each piece, in this order.
     """
     lengths = np.stack([piece[2] for piece in pieces], axis=1)  # [N, pieces]
     places = splits(lengths.ravel())[:-1].reshape(lengths.shape)
-    values = np.empty(lengths.sum(), features.INTEGER)
+    first = pieces[0][0]
+    dtype = features.INTEGER if first.ndim == 1 else first.dtype
+    values = np.empty((lengths.sum(), *first.shape[1:]), dtype)
     for column, (source, starts, counts) in enumerate(pieces):
         values[ranges(places[:, column], counts)] = source[ranges(starts, counts)]
     return values, splits(lengths.sum(axis=1))

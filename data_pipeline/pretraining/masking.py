@@ -14,8 +14,8 @@ import numpy as np
 from contract import features
 from data_pipeline.text import tokenization
 
-MASK_SHARE = 0.8  # of the chosen tokens that become [MASK]
-KEEP_SHARE = 0.1  # that stay as they are; the rest become any entry
+# Of the chosen tokens: what becomes [MASK], what becomes any entry, and what stays.
+PROPORTIONS = (0.8, 0.1, 0.1)
 
 # How many words a group has, as weights of 1, 2, ... words; None: word pieces alone.
 GROUP_LENGTHS: dict[str, tuple[float, ...] | None] = {
@@ -30,11 +30,12 @@ GROUP_LENGTHS: dict[str, tuple[float, ...] | None] = {
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Which tokens are predicted, and how many."""
+    """Which tokens are predicted, how many, and what stands in their place."""
 
     kind: str  # a key of GROUP_LENGTHS
     masked_lm_prob: float  # share of a sequence's tokens, [CLS] and [SEP] counted
     max_predictions_per_seq: int  # P
+    proportions: tuple[float, float, float] = PROPORTIONS  # add up to 1
 
     def counts(self, lengths):
         """Tokens to predict, int [N], of [N] each; halves are rounded to even."""
@@ -110,8 +111,9 @@ def mask(
 ) -> dict[str, np.ndarray]:
     """Hides part of each sequence: packed int32 [N, S], with int [N] tokens each.
 
-    Of the chosen positions, never of [CLS] or [SEP], 80 % become [MASK], 10 % any
-    vocabulary entry, and 10 % keep their token. A row depends on its own draws alone.
+    Of the chosen positions, never of [CLS] or [SEP], as many as the rule's proportions
+    say become [MASK] or any vocabulary entry; the others keep their token. A row
+    depends on its own draws alone.
 
     Returns:
         {input_ids int32 [N, S], masked_lm_positions int32 [N, P], ascending,
@@ -132,11 +134,10 @@ def mask(
     is_chosen = np.arange(rule.max_predictions_per_seq) < counts[:, None]  # [N, P]
     row = np.arange(rows)[:, None]
     chosen_ids = np.where(is_chosen, input_ids[row, positions], 0)
-    fates = draws.fates
-    hidden = np.where(fates < MASK_SHARE, np.int32(pieces.mask_id), draws.entries)
-    hidden = np.where(
-        (fates >= MASK_SHARE) & (fates < MASK_SHARE + KEEP_SHARE), chosen_ids, hidden
-    )
+    mask_share, any_share, _ = rule.proportions
+    # Bounded from above by 1, so that rounding gives no entry where none is wanted.
+    hidden = np.where(draws.fates < 1 - any_share, chosen_ids, draws.entries)
+    hidden = np.where(draws.fates < mask_share, np.int32(pieces.mask_id), hidden)
     masked = input_ids.copy()
     row, column = np.nonzero(is_chosen)
     masked[row, positions[row, column]] = hidden[row, column]

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from contract import atomic_files
+from data_pipeline.pretraining import masking
 
 SUFFIX = ".metadata.json"
 UNMASKED = "none"  # as masking: to be masked while training
 # Objectives that records are made for. One of left to right fits both.
 MASKED_LM, LEFT_TO_RIGHT = "masked_lm", "left_to_right"
 BLANK_LINE, FILE = "blank_line", "file"  # what ends a document
+_PROPORTIONS = masking.PROPORTIONS  # of files that do not say it yet
 # What all files of a run must share; None in a Contents of record_files.py: unknown.
 SHARED = (
     "max_seq_length",
@@ -55,6 +57,11 @@ class Metadata:
     num_predictions: int = 0
     num_words: int = 0  # as white space separates them
     num_text_bytes: int = 0  # in UTF-8
+    mask_proportions: tuple[float, float, float] = _PROPORTIONS  # as in masking.Rule
+
+    def __post_init__(self) -> None:
+        # JSON has lists, which are neither equal to a tuple nor have a hash.
+        object.__setattr__(self, "mask_proportions", tuple(self.mask_proportions))
 
 
 def vocab_digest(vocab: Sequence[str]) -> str:

@@ -126,9 +126,9 @@ def load(
     if train.has_masks and held_out.has_masks:
         if masks_are_asked_for:
             raise ValueError(
-                "--masking and --masked_lm_prob are for records that are not masked "
-                f"yet, but those of {train.files[0]} are; leave the flags out, or "
-                "make records with create_pretraining_data.py --masking=none"
+                "--masking, --masked_lm_prob and --mask_proportions are for records "
+                f"not masked yet, but those of {train.files[0]} are; leave the flags "
+                "out, or make records with create_pretraining_data.py --masking=none"
             )
         return RecordSets(train, held_out, None)
     if tokenizer is None:

@@ -1,30 +1,17 @@
 """Targets to what a decoder reads and is to write."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.examples import batching
-
-
-class DecoderTokens(NamedTuple):
-    """The ids that mean something to a decoder, as config.json calls them."""
-
-    start: int  # decoder_start_token_id: what is read before the first token
-    end: int  # eos_token_id: the last token of every target
-    padding: int = 0  # pad_token_id: fills targets up
-
-    @classmethod
-    def of(cls, tokenizer: Any) -> "DecoderTokens":
-        """Those of a tokenizer, where no config says otherwise: [CLS], [SEP] and 0."""
-        return cls(tokenizer.start_id, tokenizer.end_id)
+from data_pipeline.examples import batching, targets
 
 
 def close(
-    ids: tf.RaggedTensor, tokens: DecoderTokens, max_target_length: int
+    ids: tf.RaggedTensor, tokens: features.DecoderTokens, max_target_length: int
 ) -> tf.RaggedTensor:
     """Targets [B, (T)] with their end token, int32, cut to `max_target_length`.
 
@@ -35,7 +22,9 @@ def close(
 
 
 def grids(
-    targets: tf.RaggedTensor, tokens: DecoderTokens, length: int | None = None
+    closed: tf.RaggedTensor,
+    tokens: features.DecoderTokens,
+    length: int | None = None,
 ) -> dict[str, tf.Tensor]:
     """The features of targets [B, (T)] from `close`, padded to `length` or the longest.
 
@@ -43,14 +32,11 @@ def grids(
         decoder_input_ids, decoder_mask and labels, int32 [B, T]: the start token and
         the target but for its last token; 1 where a target is; and the target.
     """
-    labels = targets.to_tensor(tokens.padding, shape=[None, length])  # [B, T]
-    lengths = tf.cast(targets.row_lengths(), tf.int32)[:, tf.newaxis]  # [B, 1]
+    labels = closed.to_tensor(tokens.padding, shape=[None, length])  # [B, T]
+    lengths = tf.cast(closed.row_lengths(), tf.int32)[:, tf.newaxis]  # [B, 1]
     is_real = tf.range(tf.shape(labels)[1]) < lengths  # [B, T]
-    start = tf.fill([tf.shape(labels)[0], 1], tf.cast(tokens.start, labels.dtype))
-    shifted = tf.concat([start, labels[:, :-1]], axis=1)  # [B, T]
     return {
-        # What stands behind the last real place is the end token or padding.
-        features.DECODER_INPUT_IDS: tf.where(is_real, shifted, tokens.padding),
+        features.DECODER_INPUT_IDS: targets.shifted(labels, is_real, tokens),
         features.DECODER_MASK: tf.cast(is_real, tf.int32),
         features.LABELS: labels,
     }
@@ -71,7 +57,7 @@ class PairExamples(batching.Examples):
 
     target_ids: np.ndarray | None = None
     target_splits: np.ndarray | None = None
-    tokens: DecoderTokens
+    tokens: features.DecoderTokens
     max_target_length: int
     is_numbered: bool = False
 
@@ -90,16 +76,16 @@ class PairExamples(batching.Examples):
 
     def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
         """As batching.batches, with the features of `grids` where there are targets."""
-        targets = None
+        closed = None
         if self.target_ids is not None:
             splits = tf.constant(self.target_splits)
-            targets = tf.RaggedTensor.from_row_splits(self.target_ids, splits)
+            closed = tf.RaggedTensor.from_row_splits(self.target_ids, splits)
         length = None if pad_to is None else self.max_target_length
 
         def others(indices):
             found = {features.UNIQUE_IDS: indices} if self.is_numbered else {}
-            if targets is not None:
-                found |= grids(tf.gather(targets, indices), self.tokens, length)
+            if closed is not None:
+                found |= grids(tf.gather(closed, indices), self.tokens, length)
             return found
 
         return batching.batches(self.packed, order, pad_to=pad_to, others=others)

@@ -55,7 +55,7 @@ class PairSet:
     sources: tuple[str, ...]
     targets: tuple[str, ...]
     spelled: tuple[str, ...]
-    tokens: decoder_features.DecoderTokens
+    tokens: features.DecoderTokens
     limits: Limits
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ def load(
     paths: Mapping[str, str],
     layout: text_pairs.Layout,
     tokenizer: Any,
-    tokens: decoder_features.DecoderTokens,
+    tokens: features.DecoderTokens,
     limits: Limits,
 ) -> dict[str, PairSet]:
     """Reads the files of "train", "dev" and "test", and prints what was read.

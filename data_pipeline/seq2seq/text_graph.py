@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from contract import features
 from data_pipeline.examples import packing
-from data_pipeline.seq2seq import decoder_features
 from data_pipeline.text import tokenization
 
 
@@ -32,9 +32,7 @@ def encode(
     return packing.pad(tokens, lengths)
 
 
-def decode(
-    tokenizer: Any, tokens: decoder_features.DecoderTokens, ids: tf.Tensor
-) -> tf.Tensor:
+def decode(tokenizer: Any, tokens: features.DecoderTokens, ids: tf.Tensor) -> tf.Tensor:
     """The texts [B] of what a decoder wrote, int32 [B, N], after its start token.
 
     A text ends before the first end token, or before an id below 0, which stands for

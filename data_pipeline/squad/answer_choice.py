@@ -36,7 +36,8 @@ class Inputs:
     words: Sequence[Sequence[str]]
     # int [N], of each window, in context order; not all need occur
     question_index: np.ndarray
-    input_ids: np.ndarray  # int [N, S]
+    # int [N, S]; None where tokens are rows of characters, which nothing searches for
+    input_ids: np.ndarray | None
     grids: context_windows.TokenGrids
 
 
@@ -78,11 +79,14 @@ def inputs_of(
 ) -> Inputs:
     """Lays out windows in rows of `length` tokens; no window may be longer."""
     words = [squad_files.split_words(context) for context in questions.contexts]
+    input_ids = None
+    if windows.packed.tokens.ndim == 1:
+        input_ids = ragged.grids(windows.packed, length)[features.INPUT_IDS]
     return Inputs(
         question_ids=questions.ids,
         words=[words[context] for context in questions.context_index],
         question_index=windows.question_index,
-        input_ids=ragged.grids(windows.packed, length)[features.INPUT_IDS],
+        input_ids=input_ids,
         grids=context_windows.token_grids(windows, length),
     )
 
@@ -154,11 +158,12 @@ def write(directory: str, answers: Answers) -> None:
 
 
 def _check(inputs, start_logits, end_logits):
+    shape = inputs.grids.word_index.shape
     for name, logits in (("start", start_logits), ("end", end_logits)):
-        if logits.shape != inputs.input_ids.shape:
+        if logits.shape != shape:
             raise ValueError(
                 f"{name} logits of shape {logits.shape} do not belong to windows of "
-                f"shape {inputs.input_ids.shape}; predict these windows"
+                f"shape {shape}; predict these windows"
             )
         if broken := int((~(logits < np.inf)).any(axis=1).sum()):
             raise ValueError(

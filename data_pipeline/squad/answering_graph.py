@@ -19,7 +19,7 @@ from data_pipeline.text import normalization, token_offsets, tokenization
 class QuestionWindows(NamedTuple):
     """The N windows of B questions, in their order; the longest has S tokens."""
 
-    # input_ids, input_mask and segment_ids, int32 [N, S]
+    # input_ids, input_mask and segment_ids, int32 [N, S]; input_ids may be [N, S, C]
     features: dict[str, tf.Tensor]
     question_index: tf.Tensor  # int64 [N]
     token_index: tf.Tensor  # int64 [N, S], into all tokens of `contexts`; 0 outside
@@ -57,7 +57,7 @@ def encoder(
 
 
 def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
-    """The windows of contexts after their queries, ragged int32 [B, (S)]."""
+    """The windows of contexts after their queries, ragged [B, (S)] or [B, (S), C]."""
     ids = contexts.ids
     question, _, starts, stops = context_windows.cut(
         *(query.row_lengths(), ids.row_starts(), ids.row_limits()),
@@ -78,7 +78,7 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
     token_index = tf.where(is_context, token_index, 0)
     scores = tf.cast(tf.minimum(before, after), tf.float64)
     scores += 0.01 * tf.cast(stops - starts, tf.float64)[:, tf.newaxis]
-    is_best = _is_best(scores, token_index, is_context, tf.size(ids.values))
+    is_best = _is_best(scores, token_index, is_context, tf.size(contexts.begins))
     return QuestionWindows(
         features=padded,
         question_index=question,

@@ -33,7 +33,7 @@ _CHUNK_ROWS = 4096
 class ContextTokens:
     """The tokens of C contexts, end to end; each word is tokenized by itself."""
 
-    tokens: np.ndarray  # int32 [T]
+    tokens: np.ndarray  # int32 [T], or int16 [T, C]
     splits: np.ndarray  # int64 [C + 1]; context c is tokens[splits[c]:splits[c + 1]]
     token_words: np.ndarray  # int32 [T], the word of each token, counted in its context
     token_parts: np.ndarray  # int32 [T], the part of its word (see answer_text), from 0
@@ -175,13 +175,13 @@ def tokenize_contexts(
     name = f"tokenizing {os.path.basename(path)}: context"
     for part in progress.slices(len(contexts), _CHUNK_ROWS, name):
         split = [squad_files.split_words(context) for context in contexts[part]]
-        pieces_of_words = tokenizer.tokenize_words(
+        pieces_of_words = tokenizer.tokenize_inside(
             [word for found in split for word in found]
         )
         ids.append(pieces_of_words.values.numpy())
         pieces.append(pieces_of_words.row_lengths().numpy())
         words.append([len(found) for found in split])
-    tokens = np.concatenate(ids).astype(features.INTEGER)
+    tokens = np.concatenate(ids)
     word_lengths, context_lengths = np.concatenate(pieces), np.concatenate(words)
     word_tokens = ragged.splits(word_lengths)
     word_splits = ragged.splits(context_lengths)
@@ -283,7 +283,7 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
     first = contexts.word_tokens[words[:, 0]]
     last = contexts.word_tokens[words[:, 1] + 1] - 1
     texts = [(questions.answer_texts[row] or [""])[0] for row in rows]
-    answer = tokenizer.tokenize_words(texts)
+    answer = tokenizer.tokenize_inside(texts)
     ids, lengths = answer.values.numpy(), answer.row_lengths().numpy()
     answer_starts = answer.row_starts().numpy()
 
@@ -295,6 +295,8 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
         ended = offset >= lengths[owner]
         equal = contexts.tokens[np.where(ended, 0, place + offset)]
         equal = equal == ids[np.where(ended, 0, answer_starts[owner] + offset)]
+        if equal.ndim > 1:  # a token is a row of characters
+            equal = equal.all(axis=1)
         owner, place = owner[ended | equal], place[ended | equal]
     found, index = np.unique(owner, return_index=True)  # the first place of each
     first[found] = place[index]

@@ -113,9 +113,12 @@ def write_records(directory: str, data: QuestionSet, max_seq_length: int) -> Non
     """Writes train.tf_record where there are targets, else eval.tf_record.
 
     As the original's FeatureWriter: unique_ids and the three inputs; for training also
-    start_positions, end_positions and is_impossible.
+    start_positions, end_positions and is_impossible. Nothing where tokens are rows of
+    characters, for which that format has no place.
     """
     windows = data.windows
+    if windows.packed.tokens.ndim > 1:
+        return
     columns = {features.UNIQUE_IDS: windows.unique_ids}
     name = "eval"
     if targets := data.targets():

@@ -123,6 +123,16 @@ class ElmoTokenizer(tokenization.Tokenizer):
                 ids, tf.ones_like(words, tf.int64), validate=False
             )
 
+    knows_parts = True
+
+    def begins_part(self, ids: tf.Tensor) -> tf.Tensor:
+        """Each token [T, ...] does; bool [T]."""
+        return tf.ones(tf.shape(ids)[:1], tf.bool)
+
+    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """The words in texts [W], string [W, (parts)]: by whitespace, one as a rule."""
+        return words_of(texts, self.split)
+
     def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """The texts [B] of ids [B, (S), ...]: words with a space between them."""
         with tf.device("CPU:0"):

@@ -72,10 +72,10 @@ class Gpt2Tokenizer(_BytePairTokenizer):
     def __init__(self, vocab: Sequence[str], merges: Sequence[tuple[str, str]]):
         super().__init__(vocab, merges, False)
 
-    def tokenize_words(self, words: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
-        """Cuts words [W] as inside a text, with the space that stands before each."""
-        words = tf.convert_to_tensor(words, tf.string)
-        return self.tokenize(tf.strings.join([" ", words]))
+    def tokenize_inside(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
+        """Cuts texts [B] with the space that stands before each."""
+        texts = tf.convert_to_tensor(texts, tf.string)
+        return self.tokenize(tf.strings.join([" ", texts]))
 
     knows_parts = True
 

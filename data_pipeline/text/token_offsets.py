@@ -19,7 +19,8 @@ class Contexts(NamedTuple):
 
     points: tf.Tensor  # int32 [K], the characters, with a space after each context
     starts: tf.Tensor  # int64 [B], where each context begins in `points`
-    ids: tf.RaggedTensor  # int32 [B, (T)]; each word is tokenized by itself
+    # int32 [B, (T)], or int16 [B, (T), C]; each word is tokenized by itself
+    ids: tf.RaggedTensor
     begins: tf.Tensor  # int64 [sum of T], in `points`, of the token's part of a word
     ends: tf.Tensor  # int64 [sum of T], one past the last character of that part
 
@@ -37,7 +38,7 @@ def tokenize(contexts, tokenizer: tokenization.Tokenizer) -> Contexts:
         tf.RaggedTensor.from_row_lengths(points[is_ink], word_ends - word_starts),
         "UTF-8",
     )
-    tokens = tokenizer.tokenize_words(words)  # [W, (T)]
+    tokens = tokenizer.tokenize_inside(words)  # [W, (T)]
     begins, ends = _places(points, words, word_starts, word_ends, tokens, tokenizer)
     owner = tf.gather(rows.value_rowids(), word_starts)
     return Contexts(

@@ -133,9 +133,13 @@ class Tokenizer:
             return to_ids(texts[tf.newaxis]).values  # [S]
         return to_ids(texts)  # [B, (S)]
 
+    def tokenize_inside(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
+        """Cuts texts [B] as where they stand inside a text, each by itself."""
+        return self.tokenize(texts)
+
     def tokenize_words(self, words: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
-        """Cuts words [W] that stand inside a text, each by itself."""
-        return self.tokenize(words)
+        """As `tokenize_inside`, of words [W] that somebody has found."""
+        return self.tokenize_inside(words)
 
     @property
     def knows_parts(self) -> bool:
@@ -143,7 +147,7 @@ class Tokenizer:
         return False
 
     def begins_part(self, ids: tf.Tensor) -> tf.Tensor:
-        """Which tokens of words end to end, int32 [T], begin a part of a word; bool.
+        """Which tokens [T, ...] of words end to end begin a part of a word; bool [T].
 
         Parts are those that `split_words` finds.
         """

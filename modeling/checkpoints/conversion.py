@@ -16,7 +16,13 @@ import tensorflow as tf
 
 from contract import atomic_files, file_names
 from modeling import pretrainers, token_heads
-from modeling.checkpoints import checkpoint, comparison, fixed_batches, pretrained
+from modeling.checkpoints import (
+    checkpoint,
+    comparison,
+    fixed_batches,
+    pretrained,
+    warm_start,
+)
 from modeling.checkpoints.formats import (
     elmo_weights,
     google,
@@ -107,7 +113,8 @@ def read(path, config, head="auto", **settings):
     `path` is as in checkpoint.find; "auto" finds the head from the names in the file.
     `settings` are further arguments of that model; how it reads the network, the file
     beside the weights says. The pooler and one of the two heads for pretraining may be
-    missing.
+    missing. Of an encoder-decoder without a head that is its encoder, a BERT; see
+    `config_read`.
 
     Raises:
         ValueError: it cannot be read, is of another config, or lacks a part; it has
@@ -121,10 +128,13 @@ def read(path, config, head="auto", **settings):
             f"{config.num_hidden_layers}; give the config file of this checkpoint"
         )
     head, num_classes = find_head(file, config, head)
-    if head in pretrainers.CLASS_HEADS:
+    if head in pretrainers.TASK_HEADS:
         settings = {"reading": readings.of_weights(file.source), **settings}
-    model = pretrainers.build(head, num_classes, config, **settings)
-    report = checkpoint.assign(model, file)
+    model = pretrainers.build(head, num_classes, config_read(config, head), **settings)
+    is_part = model.config.network != config.network
+    report = checkpoint.assign(
+        model, warm_start.Encoder(file, model) if is_part else file
+    )
     rows = [name for name, _ in names.named_variables(model)]
     has = {_part(name.path) for name in rows if name.google in report.assigned}
     for name in rows:
@@ -134,6 +144,13 @@ def read(path, config, head="auto", **settings):
                 f"{part}; the file is not whole"
             )
     return Converted(file.format, head, model, report, len(file.states))
+
+
+def config_read(config, head):
+    """The config of what `read` gives: an encoder-decoder has no use without head."""
+    if config.network != "encoder_decoder" or head != "none":
+        return config
+    return dataclasses.replace(config.encoder, extra={})
 
 
 def _part(path):
@@ -317,8 +334,7 @@ def write_directory(directory, model, target, *, tokenizer=None, files=None, **k
         if tokenizer:
             raw = hugging_face.tokenizer_config(config, tokenizer)
             texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"
-    if model.num_classes:
-        texts |= model.reading.files()
+    texts |= model.reading.files()
     for name, text in {**texts, **(files or {})}.items():
         atomic_files.write_text(os.path.join(directory, name), text)
 

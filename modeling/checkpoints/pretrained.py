@@ -234,7 +234,8 @@ def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=Fals
     if config.network == "encoder_decoder" and not takes_encoder_decoder:
         raise ValueError(
             f"{files.config_file}: describes an encoder-decoder, which writes texts and"
-            " does nothing else; give another network"
+            " does nothing else; give another network, or its encoder as "
+            "convert_checkpoint.py --head=none writes it"
         )
     known = config.vocab_size if vocab_size is None else vocab_size
     more = known - config.vocab_size

@@ -1,4 +1,4 @@
-"""Both sides of an encoder-decoder from checkpoints of BERT (Rothe et al., 2020)."""
+"""An encoder-decoder from checkpoints of BERT (Rothe et al., 2020), and back."""
 
 import dataclasses
 
@@ -41,6 +41,38 @@ class _TwoBerts:
         """The array of a names.Name."""
         file, row = self._places[name.google]
         return file.read(row)
+
+
+class Encoder:
+    """The encoder in an open checkpoint of an encoder-decoder, as of a BERT.
+
+    It is a checkpoint.WeightsFile for a built models.BertModel, and says nothing of
+    the decoder. Hugging Face's may have a pooler, others have none.
+    """
+
+    states: frozenset[str] = frozenset()
+    global_step: int | None = None
+
+    def __init__(self, file, model):
+        self._file, self.format = file, file.format
+        self.source = f"{file.source} (encoder)"
+        rows = [name for name, _ in names.named_variables(model)]
+        of_encoder = names.of_side("encoder", rows)
+        self._rows = dict(zip(rows, of_encoder, strict=True))
+
+    @property
+    def shapes(self):
+        """{key of a BERT: shape as stored}."""
+        stored = self._file.shapes
+        keys = {
+            row.key(self.format): theirs.key(self.format)
+            for row, theirs in self._rows.items()
+        }
+        return {key: tuple(stored[k]) for key, k in keys.items() if k in stored}
+
+    def read(self, name):
+        """The array of a names.Name of a BERT."""
+        return self._file.read(self._rows[name])
 
 
 def load(model, encoder, decoder=""):

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from contract import file_names
+from contract import features, file_names
 from modeling.configs import config as config_lib
 
 MODEL_TYPE = "encoder-decoder"  # Hugging Face's, and what people call the network
@@ -105,13 +105,9 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
                 )
 
     @property
-    def frame_ids(self) -> dict[str, int]:
+    def decoder_tokens(self) -> features.DecoderTokens:
         """What stands around a target."""
-        return {
-            "start_id": self.decoder_start_token_id,
-            "end_id": self.eos_token_id,
-            "pad_id": self.pad_token_id,
-        }
+        return features.DecoderTokens(*(getattr(self, name) for name in _IDS))
 
     @property
     def hidden_size(self) -> int:

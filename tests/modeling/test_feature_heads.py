@@ -11,7 +11,7 @@ import tensorflow as tf
 from contract import features as names
 from modeling import feature_heads, losses, pretrainers
 from modeling.checkpoints.formats import google
-from modeling.configs import readings
+from modeling.configs import elmo_config, readings
 from modeling.inspection import attribution
 
 ROUNDING = 1e-5
@@ -28,7 +28,8 @@ def config(tiny_config):
 def build(kind, config, /, **chosen):
     keras.utils.set_random_seed(7)
     reading = readings.Reading(**chosen)
-    model = pretrainers.build(kind, 3, config, reading=reading)
+    num_classes = None if kind == "span" else 3
+    model = pretrainers.build(kind, num_classes, config, reading=reading)
     for block in model.network.blocks:  # or each layer has the variance 1
         norm = block.ffn_norm
         norm.gamma.assign(np.linspace(0.5, 1.5, config.hidden_size) * block.site)
@@ -49,7 +50,8 @@ def test_mix_tells_what_it_has_learned(config):
     top = build("classifier", config, layer_mix="top")
     assert top.learned_mix() == {"gamma": 1.0}
     assert build("tagger", config).learned_mix() == {}
-    assert pretrainers.build("span", None, config).learned_mix() == {}
+    assert build("span", config, layer_mix="top").learned_mix() == {"gamma": 1.0}
+    assert pretrainers.build("none", None, config).learned_mix() == {}
 
 
 # Of each choice, the states [embedding, layer 1, ..., layer 5] that it reads: K of
@@ -96,6 +98,72 @@ def test_model_with_layer_states_runs_no_network(config, tiny_features, head):
     np.testing.assert_array_equal(told, expected)
     others = model({**given, names.LAYER_STATES: states[:, ::-1, :, ::-1]})["logits"]
     assert np.abs(others - expected).max() > 1e-2
+
+
+def test_places_of_answers_are_read_of_the_layers_that_a_mix_names(
+    config, tiny_features
+):
+    """By the plain head of the last one; by others of others, and of their width."""
+    found = {}
+    for mix in ("last", "second_to_last", "concat_last_4"):
+        model = build("span", config, layer_mix=mix)
+        states = np.asarray(model.layer_states(tiny_features))[:, :, 0]
+        kernel, bias = (np.asarray(v) for v in model.span.logits.variables)
+        expected = states @ kernel.T + bias
+        outputs = model(tiny_features)
+        for i, name in enumerate(("start_logits", "end_logits")):
+            np.testing.assert_allclose(
+                outputs[name], expected[..., i], atol=1e-4, err_msg=mix
+            )
+        found[mix] = expected
+    assert np.abs(found["last"] - found["second_to_last"]).max() > 1e-2
+    plain = build("span", config)
+    assert google.variables(plain).keys() - google.variables(
+        pretrainers.build("none", None, config)
+    ).keys() == {"cls/squad/output_weights", "cls/squad/output_bias"}
+
+
+def test_lstms_under_the_places_of_answers_are_trained_alone(config, tiny_features):
+    chosen = {"layer_mix": "learned", "layer_mix_l2": 0.1, "freeze_encoder": True}
+    model = build("span", config, **chosen, **LSTM)
+    assert model.span.logits.kernel.shape == (2, 10)
+    seed = tf.constant([1, 2], tf.int64)
+    with tf.GradientTape() as tape:
+        outputs = model(tiny_features, training=True, seed=seed)
+        loss = outputs["layer_mix_squares"] + tf.reduce_sum(outputs["start_logits"])
+        loss += tf.reduce_sum(outputs["end_logits"] ** 2)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    assert len(gradients) == 12 and all(g is not None for g in gradients)
+    given = {
+        names.INPUT_MASK: tiny_features[names.INPUT_MASK],
+        names.LAYER_STATES: model.layer_states(tiny_features),
+    }
+    expected = model(tiny_features)
+    for name, value in model(given).items():
+        np.testing.assert_allclose(value, expected[name], atol=ROUNDING, err_msg=name)
+    assert expected.keys() == {"start_logits", "end_logits"}
+
+
+def test_lstms_are_told_the_question_where_the_network_is_not(config, tiny_features):
+    """By one number more, of networks without segments: an ELMo's is not the head's."""
+    elmo = elmo_config.ElmoConfig(projection_dim=6, lstm_dim=6, vocab_size=60)
+    keras.utils.set_random_seed(7)
+    for network, is_told in ((elmo, True), (config, False)):
+        reading = readings.Reading(**LSTM, freeze_encoder=True)
+        model = pretrainers.build("span", None, network, reading=reading)
+        width = network.hidden_size
+        cells = model.bilstm.forward
+        assert cells[0].kernel.shape == (width + is_told + 5, 20)
+        assert cells[1].kernel.shape == (10 + 5, 20)
+        states = model.layer_states(tiny_features)
+        given = {**tiny_features, names.LAYER_STATES: states}
+        segments = np.asarray(tiny_features[names.SEGMENT_IDS])
+        assert segments.any() and not segments.all()
+        expected = model(given)["start_logits"]
+        found = model({**given, names.SEGMENT_IDS: 1 - segments})["start_logits"]
+        assert (np.abs(found - expected).max() > 1e-4) == is_told
+    tagger = pretrainers.build("tagger", 3, elmo, reading=readings.Reading(**LSTM))
+    assert tagger.bilstm.forward[0].kernel.shape == (12 + 5, 20)
 
 
 @pytest.fixture(scope="module")

@@ -79,6 +79,38 @@ class _FiniteParser(flags.FloatParser):
         return value
 
 
+def define_shares(name: str, default: str, help_text: str) -> None:
+    """A flag of as many numbers, by comma, as its default; they add up to 1."""
+    flags.DEFINE(
+        *(_SharesParser(default), name, default, help_text),
+        serializer=flags.CsvListSerializer(","),
+    )
+
+
+class _SharesParser(flags.ArgumentParser):
+    def __init__(self, default):
+        self.syntactic_help = f"numbers of 0 to 1, by comma, as in {default}"
+        self._example = default
+
+    def parse(self, argument):
+        """A tuple of floats."""
+        count = self._example.count(",") + 1
+        try:
+            shares = tuple(map(float, argument.split(",")))
+        except ValueError:
+            shares = ()
+        if len(shares) != count or not all(0 <= share <= 1 for share in shares):
+            raise ValueError(
+                f"needs {count} numbers of 0 to 1, by comma, such as {self._example}"
+            )
+        if not math.isclose(sum(shares), 1, abs_tol=1e-6):
+            raise ValueError(
+                f"adds up to {sum(shares):.6g}, not to 1; give shares of the whole, "
+                f"such as {self._example}"
+            )
+        return shares
+
+
 def parse(
     define_flags: Callable[[], None],
     *,

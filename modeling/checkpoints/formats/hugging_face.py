@@ -275,7 +275,7 @@ def described(model, left_out=()):
     rows = [name for name, _ in names.named_variables(model)]
     parts = {name.path.split("/")[0] for name in rows if name.google not in left_out}
     heads, kind = tuple(sorted(parts - {model.config.network})), model.config.kind
-    if model.num_classes and not model.reading.is_plain:
+    if not model.reading.is_plain:
         heads = ()
     if known := _ARCHITECTURES.get(kind):  # ELMo has none
         extra["architectures"] = [known.get(heads, known[()])]
@@ -348,10 +348,8 @@ def tokenizer_config(config, tokenizer):
         **tokenizer.settings(),
         "model_max_length": config.max_position_embeddings,
     }
-    if config.network == "gpt":
-        is_gpt_2 = config.kind == "GPT-2"
-        named = "GPT2Tokenizer" if is_gpt_2 else "OpenAIGPTTokenizer"
-        return {**settings, "tokenizer_class": named}
+    if "tokenizer_class" in settings:  # all but word pieces, of whichever network
+        return settings
     return {
         **settings,
         "strip_accents": None,  # as do_lower_case says

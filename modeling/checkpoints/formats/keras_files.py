@@ -113,8 +113,8 @@ def load(path, config=None):
             f"num_hidden_layers={config.num_hidden_layers}; give the config file of "
             "this checkpoint"
         )
-    has_classes = head in pretrainers.CLASS_HEADS
-    settings = {"reading": readings.of_weights(path)} if has_classes else {}
+    is_of_task = head in pretrainers.TASK_HEADS
+    settings = {"reading": readings.of_weights(path)} if is_of_task else {}
     model = pretrainers.build(head, num_classes, config, **settings)
     _read(path, lambda: model.load_weights(path))
     return model

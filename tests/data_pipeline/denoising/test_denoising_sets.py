@@ -121,8 +121,8 @@ def test_features_are_what_is_written_out(load):
 
 @pytest.mark.parametrize("name", corruptions.CORRUPTIONS)
 def test_source_and_target_stand_in_their_frames(load, name):
-    sets = load(name, decoder_ids={"start_id": 30, "end_id": 2, "pad_id": 7})
-    lengths = sets.train.source_length, sets.train.target_length
+    sets = load(name, tokens=features.DecoderTokens(30, 2, 7))
+    lengths = sets.train_corruptor.source_length, sets.train_corruptor.target_length
     for batch in read(sets.evaluation_batches(8, 1)):
         for feature, value in batch.items():
             is_of_decoder = feature in features.DECODER_INPUTS
@@ -331,7 +331,7 @@ def test_evaluation_has_every_record_once_and_always_the_same_noise(load):
 
 def test_evaluation_is_of_the_records_held_out_if_there_are_others(load, directory):
     sets = load(specs={"input_file": f"{directory}/held_out"})
-    assert sets.held_out is sets.train
+    assert sets.held_out_corruptor is sets.train_corruptor
     assert load().summary().keys() == {"train", "eval"}
     assert sets.summary()["train"]["count"] == HELD_OUT
 
@@ -369,7 +369,10 @@ def test_held_out_records_may_be_of_another_length(load, directory, tmp_path):
     path = tiny_records.write(tmp_path / "short", short, said=said)
     specs = {"input_file": f"{directory}/train-*", "eval_input_file": path}
     sets = load("mass", specs=specs)
-    assert (sets.train.source_length, sets.held_out.source_length) == (20, 12)
+    assert (
+        sets.train_corruptor.source_length,
+        sets.held_out_corruptor.source_length,
+    ) == (20, 12)
     assert sets.lengths == (20, 19)
     (batch,) = read(sets.evaluation_batches(2, 1))
     assert (batch["input_ids"].shape, batch["labels"].shape) == ((2, 12), (2, 11))
@@ -377,7 +380,7 @@ def test_held_out_records_may_be_of_another_length(load, directory, tmp_path):
 
 def test_record_of_text_alone_is_cut_to_what_others_hold(load):
     """Not one of create_pretraining_data.py, which puts [CLS] and [SEP] around it."""
-    train = load("mass").train
+    train = load("mass").train_corruptor
     ids = np.arange(FIRST_WORD, FIRST_WORD + 20, dtype=np.int32)[np.newaxis]
     drawn = np.ones((1, 1, 18))  # no noise
     found = train.features(ids, np.ones_like(ids), drawn)

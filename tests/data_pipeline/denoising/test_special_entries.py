@@ -60,17 +60,12 @@ def test_vocabulary_without_a_mask_is_refused_where_it_is_written(name):
         assert entries_of(vocab, name, 20).mask_id is None
 
 
-def test_frame_is_that_of_bert_unless_the_config_says_others():
-    tokenizer = stretches.tokenizer_of()
-    cls, sep = stretches.CLS, stretches.SEP
-    assert special_entries.frame_of(tokenizer) == special_entries.Frame(
-        cls, sep, cls, sep, 0
-    )
-    found = special_entries.frame_of(tokenizer, start_id=5, end_id=0, pad_id=9)
-    assert found == special_entries.Frame(cls, sep, 5, 0, 9)
+def test_sources_stand_between_the_tokens_of_bert():
+    found = special_entries.around_source(stretches.tokenizer_of())
+    assert found == (stretches.CLS, stretches.SEP)
 
 
 @pytest.mark.parametrize("tokenizer", [None, byte_tokenizer.ByteTokenizer()])
 def test_vocabulary_of_word_pieces_is_needed(tokenizer):
     with pytest.raises(ValueError, match="set --vocab_file to a "):
-        special_entries.frame_of(tokenizer)
+        special_entries.around_source(tokenizer)

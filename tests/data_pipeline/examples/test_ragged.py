@@ -25,3 +25,10 @@ def test_joined_rows_have_pieces_of_every_source():
     )
     assert values.tolist() == [1, 11, 12, 20, 1, 21] and values.dtype == np.int32
     assert splits.tolist() == [0, 4, 6]
+    rows = np.arange(8, dtype=np.int16).reshape(4, 2)
+    values, splits = ragged.joined(
+        (rows[:1], np.array([0, 0]), np.array([1, 1])),
+        (rows[1:], np.array([1, 0]), np.array([2, 0])),
+    )
+    assert values.tolist() == [[0, 1], [4, 5], [6, 7], [0, 1]]
+    assert values.dtype == np.int16 and splits.tolist() == [0, 3, 4]

@@ -1,5 +1,6 @@
 """Hidden tokens: which, how many, and what stands in their place."""
 
+import dataclasses
 import random
 import zlib
 
@@ -210,6 +211,52 @@ def test_eighty_ten_ten(kind):
     hidden = np.take_along_axis(found[features.INPUT_IDS], places, 1) == MASK
     both = (hidden[:, 1:] & hidden[:, :-1])[pairs].mean()
     assert abs(both - 0.64) < 4 * (0.64 * 0.36 / pairs.sum()) ** 0.5 + 0.002
+
+
+# Appendix C.2 of the paper tries these, too; here [MASK], any entry, unchanged.
+@pytest.mark.parametrize(
+    "proportions",
+    [(1, 0, 0), (0.8, 0.2, 0), (0.8, 0, 0.2), (0, 0.8, 0.2), (0, 1, 0), (0, 0, 1)],
+)
+def test_proportions_say_what_stands_in_place_of_the_chosen(proportions):
+    sequences = [pair(random.Random(i), 60) for i in range(1000)]
+    input_ids, lengths = padded(sequences)
+    usual = masking.Rule("word_piece", 0.3, 20)
+    rule = dataclasses.replace(usual, proportions=proportions)
+    draws = masking.draw(input_ids.shape, rule, PIECES, np.random.default_rng(3))
+    found = masking.mask(input_ids, lengths, rule, PIECES, draws)
+    same_choice = masking.mask(input_ids, lengths, usual, PIECES, draws)
+    for name in {*found} - {features.INPUT_IDS}:
+        np.testing.assert_array_equal(found[name], same_choice[name])
+    chosen = found[features.MASKED_LM_WEIGHTS] > 0
+    places = found[features.MASKED_LM_POSITIONS]
+    now = np.take_along_axis(found[features.INPUT_IDS], places, 1)[chosen]
+    true, drawn = found[features.MASKED_LM_IDS][chosen], draws.entries[chosen]
+    is_mask, is_any, is_same = now == MASK, now == drawn, now == true
+    assert np.all(is_mask | is_any | is_same)
+    # Two of them are the same now and then: by chance one in VOCAB_SIZE.
+    by_chance = 1 / VOCAB_SIZE
+    for is_this, share in zip((is_mask, is_any, is_same), proportions, strict=True):
+        expected = share + (1 - share) * by_chance * (share < 1)
+        error = (expected * (1 - expected) / len(now)) ** 0.5
+        assert share <= is_this.mean() + 4 * error
+        assert is_this.mean() <= expected + 4 * error
+    assert is_mask.all() == (proportions == (1, 0, 0))
+    assert is_any.all() == (proportions == (0, 1, 0))
+    assert is_same.all() == (proportions == (0, 0, 1))
+
+
+def test_rounding_gives_no_entry_where_none_is_wanted():
+    """The largest number below 1 is that of a kept token, though 0.7 + 0.3 is 1."""
+    rule = masking.Rule("word_piece", 1.0, 1, (0.7, 0.0, 0.3))
+    fate = np.nextafter(np.float32(1), np.float32(0))
+    draws = masking.Draws(
+        *(None, np.zeros((1, 3), np.uint32)),
+        *(np.full((1, 1), fate), np.full((1, 1), 99, np.int32)),
+    )
+    found = masking.mask(np.array([[CLS, 7, SEP]]), [3], rule, PIECES, draws)
+    assert found[features.INPUT_IDS].tolist() == [[CLS, 7, SEP]]
+    assert found[features.MASKED_LM_IDS].tolist() == [[7]]
 
 
 @pytest.mark.parametrize("kind", ["word_piece", "whole_word"])

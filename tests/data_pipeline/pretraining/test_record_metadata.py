@@ -31,6 +31,7 @@ def test_what_is_written_is_read(tmp_path):
     record_metadata.write(path, EXAMPLE)
     assert record_metadata.read(path) == EXAMPLE
     other = dataclasses.replace(EXAMPLE, masking="none", num_bytes=100)
+    other = dataclasses.replace(other, mask_proportions=(1.0, 0.0, 0.0))
     record_metadata.write(path, other)
     assert record_metadata.read(path) == other != EXAMPLE
     assert os.listdir(tmp_path) == ["a.tfrecord.metadata.json"]
@@ -39,7 +40,8 @@ def test_what_is_written_is_read(tmp_path):
 def test_file_is_json_that_people_read(tmp_path):
     record_metadata.write(f"{tmp_path}/a", EXAMPLE)
     text = (tmp_path / "a.metadata.json").read_text()
-    assert json.loads(text) == dataclasses.asdict(EXAMPLE)
+    said = dataclasses.asdict(EXAMPLE)
+    assert json.loads(text) == said | {"mask_proportions": [0.8, 0.1, 0.1]}
     assert text.startswith('{\n  "max_seq_length": 128,\n') and text.endswith("\n}\n")
 
 
@@ -64,6 +66,14 @@ def test_damaged_file_is_refused(tmp_path, text, word):
         record_metadata.read(f"{tmp_path}/a")
     assert "a.metadata.json: cannot be read" in str(error.value)
     assert word in str(error.value) and "delete it" in str(error.value)
+
+
+def test_records_of_before_the_flag_were_masked_as_by_default(tmp_path):
+    text = dataclasses.asdict(EXAMPLE)
+    del text["mask_proportions"]
+    (tmp_path / "a.metadata.json").write_text(json.dumps(text))
+    assert record_metadata.read(f"{tmp_path}/a") == EXAMPLE
+    assert EXAMPLE.mask_proportions == (0.8, 0.1, 0.1)
 
 
 def test_digest_is_of_all_tokens_in_order():

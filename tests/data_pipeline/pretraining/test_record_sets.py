@@ -118,7 +118,7 @@ def test_batch_is_named_by_the_records_to_train_on(load, directory):
 @pytest.mark.parametrize(
     ("names", "tokenizer", "asked", "message"),
     [
-        ({"input_file": "masked"}, TOKENIZER, True, "are for records that are not"),
+        ({"input_file": "masked"}, TOKENIZER, True, "are for records not masked yet"),
         ({"input_file": "plain"}, None, False, "set --vocab_file to the one"),
         (
             {"input_file": "plain", "eval_input_file": "order"},

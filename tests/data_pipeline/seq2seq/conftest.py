@@ -2,7 +2,8 @@
 
 import pytest
 
-from data_pipeline.seq2seq import decoder_features, pair_sets, text_pairs
+from contract import features
+from data_pipeline.seq2seq import pair_sets, text_pairs
 from data_pipeline.text import tokenization
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
@@ -28,7 +29,7 @@ def load(tmp_path, tokenizer):
             paths,
             text_pairs.Layout(**layout),
             tokenizer,
-            tokens or decoder_features.DecoderTokens.of(tokenizer),
+            tokens or features.DecoderTokens.of(tokenizer),
             pair_sets.Limits(*lengths),
         )
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from contract import features
 from data_pipeline.examples import batching
 from data_pipeline.seq2seq import decoder_features
 
-TOKENS = decoder_features.DecoderTokens(start=2, end=3)
+TOKENS = features.DecoderTokens(start=2, end=3)
 NAMES = ("decoder_input_ids", "decoder_mask", "labels")
 TARGETS = [[8, 10], [9], [8, 11, 10, 12]]
 
@@ -50,7 +51,7 @@ def test_a_target_that_is_cut_ends_like_others():
 
 
 def test_config_may_have_other_tokens():
-    other = decoder_features.DecoderTokens(start=5, end=6, padding=7)
+    other = features.DecoderTokens(start=5, end=6, padding=7)
     inputs, mask, labels = grids(tokens=other)
     assert inputs[1] == [5, 9, 7, 7, 7] and labels[1] == [9, 6, 7, 7, 7]
     assert mask == grids()[1]

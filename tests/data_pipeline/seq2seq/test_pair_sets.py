@@ -5,7 +5,8 @@ import functools
 import numpy as np
 import pytest
 
-from data_pipeline.seq2seq import decoder_features, pair_sets, text_graph
+from contract import features
+from data_pipeline.seq2seq import pair_sets, text_graph
 
 ROWS = "source\ttarget\nTwenty  -  six\t26\none\t1\ntwenty\t2 one xyz\n"
 
@@ -62,7 +63,7 @@ def test_digest_follows_ids(load):
         digest(ROWS.replace("one\t1", "one\t2")),
         digest(ROWS.replace("one\t1", "two\t1")),
         digest(ROWS, lengths=(16, 3)),
-        digest(ROWS, tokens=decoder_features.DecoderTokens(4, 3)),
+        digest(ROWS, tokens=features.DecoderTokens(4, 3)),
     ]
     assert len({digest(ROWS), *others}) == 5
 

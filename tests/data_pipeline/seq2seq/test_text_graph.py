@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.seq2seq import decoder_features, text_graph
+from contract import features
+from data_pipeline.seq2seq import text_graph
 from data_pipeline.text import tokenization
 
-TOKENS = decoder_features.DecoderTokens(start=2, end=3)
+TOKENS = features.DecoderTokens(start=2, end=3)
 
 
 def decode(tokenizer, rows, tokens=TOKENS):
@@ -28,7 +29,7 @@ def test_a_text_ends_at_its_end_token(tokenizer):
     rows = [[8, 3, 9, 9], [3, 8, 8, 8], [8, 9, -1, -1], [-1, 8, 8, 8]]
     assert decode(tokenizer, rows) == ["1", "", "1 2", ""]
     # and no other token ends it
-    other = decoder_features.DecoderTokens(start=2, end=9, padding=8)
+    other = features.DecoderTokens(start=2, end=9, padding=8)
     assert decode(tokenizer, [[4, 8, 3, 4, 9, 4]], other) == ["one [SEP] one"]
 
 

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data_pipeline.examples import ragged
 from data_pipeline.squad import (
     answer_choice,
     answering_graph,
     context_windows,
     squad_files,
 )
-from data_pipeline.text import tokenization
+from data_pipeline.text import elmo_tokenizer, tokenization
 from tests import served_answers
 from tests.data_pipeline import original_words
 
@@ -22,6 +23,9 @@ VOCAB = [
 ]
 LOWER = tokenization.BertTokenizer(VOCAB)
 CASED = tokenization.BertTokenizer(VOCAB, do_lower_case=False)
+# Of characters, 8 to a word; some of the words in ROWS are longer.
+ELMO = elmo_tokenizer.ElmoTokenizer((), "punctuation", 8)
+SPACED = elmo_tokenizer.ElmoTokenizer(("<S>", "</S>", "<UNK>"), "whitespace", 8)
 LIMITS = {"max_seq_length": 20, "doc_stride": 5, "max_query_length": 6}
 GOLDEN = "golden/squad"
 
@@ -101,14 +105,47 @@ def test_windows_are_those_of_training(tokenizer, limits):
     questions = served_answers.ask(ROWS)
     inputs = inputs_of(questions, tokenizer, limits, width)
     np.testing.assert_array_equal(windows.features["input_ids"], inputs.input_ids)
-    np.testing.assert_array_equal(windows.question_index, inputs.question_index)
-    np.testing.assert_array_equal(windows.is_context, inputs.grids.word_index >= 0)
-    np.testing.assert_array_equal(windows.is_max_context, inputs.grids.is_max_context)
+    assert_windows_equal(windows, inputs)
     counts = np.bincount(inputs.question_index, minlength=len(ROWS))
     assert {0, 1, 2} <= set(counts)
     # Tokens that stand in several windows count in one.
     is_elsewhere = windows.is_context & ~windows.is_max_context
     assert is_elsewhere.numpy().any() == (limits["doc_stride"] != 99)
+
+
+def assert_windows_equal(windows, inputs):
+    np.testing.assert_array_equal(windows.question_index, inputs.question_index)
+    np.testing.assert_array_equal(windows.is_context, inputs.grids.word_index >= 0)
+    np.testing.assert_array_equal(windows.is_max_context, inputs.grids.is_max_context)
+
+
+@pytest.mark.parametrize("tokenizer", [ELMO, SPACED], ids=["punctuation", "spaces"])
+def test_windows_and_answers_of_characters_are_those_of_training(tokenizer):
+    """A token is a row [C]; the sentence's ends stand where [CLS] and [SEP] do."""
+    windows = windows_of(ROWS, tokenizer)
+    questions = served_answers.ask(ROWS)
+    made = context_windows.make_windows(questions, tokenizer, **LIMITS)
+    width = windows.features["input_ids"].shape[1]
+    for name, expected in ragged.grids(made.packed, width).items():
+        np.testing.assert_array_equal(windows.features[name], expected)
+    inputs = answer_choice.inputs_of(questions, made, width)
+    assert_windows_equal(windows, inputs)
+    assert windows.features["input_ids"].shape[2] == 8 and inputs.input_ids is None
+    for values in (4, None):
+        shape = windows.features["input_mask"].shape
+        rng = np.random.default_rng(5)
+        logits = rng.normal(scale=2, size=(2, *shape)).astype(np.float32)
+        if values:
+            logits = rng.integers(0, values, (2, *shape)).astype(np.float32)
+        answers = answer_choice.choose(
+            inputs,
+            *np.where(windows.features["input_mask"] > 0, logits, -np.inf),
+            tokenizer.vocab,
+            answer_choice.Settings(
+                aligner="words", do_lower_case=False, split_words=tokenizer.split_words
+            ),
+        )
+        served_answers.assert_equal(choose(windows, logits), answers, ROWS)
 
 
 def test_impossible_lengths_are_refused():

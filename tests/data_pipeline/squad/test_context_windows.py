@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from data_pipeline.squad import context_windows, squad_files
-from data_pipeline.text import tokenization
+from data_pipeline.text import elmo_tokenizer, tokenization
 
 PIECES = "the fair opens on monday japanese a b ab ##b ##c c ( ) - . 1895 1943 中 文"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
@@ -392,3 +392,33 @@ def test_lengths_that_leave_no_room_are_refused(limits, message):
     with pytest.raises(ValueError, match=message):
         cut(questions, *limits)
     assert len(cut(questions, 16, 4, 12)) == 1
+
+
+def test_answers_are_found_among_words_of_characters():
+    """Words that are longer than their token differ where they are cut, no sooner."""
+    split = elmo_tokenizer.ElmoTokenizer((), "punctuation", 6)
+    text = "Born (1895-1943), caf\u00e9s; the 18951 and 1895s of June. 1895"
+    rows = [
+        (text, "when?", "1943", text.index("1943")),
+        (text, "", "caf\u00e9s", text.index("caf")),
+        (text, "a b c d", "1895", text.rindex("1895")),
+        (text, "no?", None, 0),
+    ]
+    questions = ask(*rows)
+    windows = context_windows.make_windows(
+        questions, split, max_seq_length=32, doc_stride=4, max_query_length=3
+    )
+    assert windows.packed.tokens.shape == (windows.packed.splits[-1], 6)
+    words = split.ids_to_tokens(windows.packed.tokens)
+    starts = windows.packed.splits[:-1]
+    found = [
+        words[start + first : start + last + 1] if first else None
+        for start, first, last in zip(
+            starts, windows.start_positions, windows.end_positions, strict=True
+        )
+    ]
+    assert found == [["1943"], ["caf"], ["1895"], None]  # two of six are marks
+    assert windows.packed.first_lengths.tolist() == [4, 2, 5, 4]
+    ends = windows.packed.tokens[starts], windows.packed.tokens[starts + 1]
+    assert (ends[0] == split.start_id).all()
+    assert (ends[1][1] == split.delimiter_id).all()  # of the question without words

@@ -114,6 +114,23 @@ def test_text_that_is_not_tokenised_is_split_at_punctuation(tokenizer):
         elmo_tokenizer.ElmoTokenizer(VOCAB, "no")
 
 
+def test_parts_of_a_text_are_the_words_in_it(tokenizer):
+    """One token each, as by `tokenize`; words that somebody has found stay whole."""
+    split = elmo_tokenizer.ElmoTokenizer(VOCAB, "punctuation")
+    texts = ["(1895-1943).", "caf\u00e9", "", "a\xa0b"]
+    expected = [["(", "1895", "-", "1943", ")", "."], ["café"], [], ["a", "b"]]
+    parts = split.split_words(tf.constant(texts)).to_list()
+    assert [[part.decode() for part in row] for row in parts] == expected
+    tokens = split.tokenize_inside(texts)
+    found = [split.ids_to_tokens(row) for row in tokens]
+    assert found == expected and split.knows_parts
+    assert split.begins_part(tokens.values).numpy().tolist() == [True] * 9
+    assert split.tokenize_words(texts).row_lengths().numpy().tolist() == [1] * 4
+    assert tokenizer.tokenize_inside(texts).row_lengths().numpy().tolist() == [
+        *(1, 1, 0, 2)
+    ]
+
+
 def test_ends_of_sentences_in_a_text_are_those_of_the_vocabulary(tokenizer):
     text = "<S> a </S> <s> <UNK>"
     begin, a, end, small, unknown = tokenizer.tokenize(text).numpy().tolist()

@@ -7,6 +7,7 @@ import pathlib
 
 import pytest
 
+from contract import features
 from modeling.configs import config as config_lib
 from modeling.configs import config_files, encoder_decoder_config, keras_configs
 
@@ -75,7 +76,7 @@ def test_two_berts_become_a_pair():
     assert wider.num_weights() - pair.num_weights() == 2 * 3 * 32
     own = pair.with_vocabulary(["[UNK]", "[CLS]", "a", "[PAD]", "[SEP]"])
     assert (own.vocab_size, own.num_outputs) == (5, 5)
-    assert own.frame_ids == {"start_id": 1, "end_id": 4, "pad_id": 3}
+    assert own.decoder_tokens == features.DecoderTokens(start=1, end=4, padding=3)
 
 
 @pytest.mark.parametrize(

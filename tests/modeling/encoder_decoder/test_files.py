@@ -244,10 +244,69 @@ def test_scripts_that_write_no_targets_refuse_it(seq2seq_dir, seq2seq_config):
     files = types.SimpleNamespace(
         config_file=path, vocab_file="v", init_checkpoint="", allows_missing=False
     )
-    with pytest.raises(ValueError, match=r"config.json: describes an encoder-decoder"):
+    with pytest.raises(ValueError, match=r"config.json: describes an .* --head=none"):
         pretrained.open_config(files, 67, 40)
     taken = pretrained.open_config(files, 67, 40, takes_encoder_decoder=True)
     assert taken == seq2seq_config
+
+
+@pytest.mark.parametrize("source_format", ["hugging_face", "google", "keras"])
+def test_encoder_alone_is_a_bert(
+    seq2seq_dir,
+    seq2seq_config,
+    seq2seq_model,
+    seq2seq_features,
+    tmp_path,
+    source_format,
+):
+    path = seq2seq_dir
+    if source_format != "hugging_face":
+        path = tmp_path / "pair"
+        path.mkdir()
+        conversion.write_directory(path, seq2seq_model, source_format)
+    read = conversion.read(path, seq2seq_config, "none")
+    assert (read.format, read.head) == (source_format, "none")
+    assert "converted: 37 variables (encoder 37)\nmissing: bert/pooler" in str(read)
+    assert read.model.config == conversion.config_read(seq2seq_config, "none")
+    conversion.write_directory(
+        tmp_path, read.model, "google", left_out=read.report.missing
+    )
+    config = pretrained.read_config(pretrained.look_in(tmp_path).config_file)
+    assert config.network == "bert" and not config.is_left_to_right
+    model = pretrainers.build("classifier", 3, config)
+    report = checkpoint.load(model, tmp_path)
+    poolers = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
+    assert report.missing == (*poolers, "output_weights", "output_bias")
+    assert not report.unused
+    wanted = seq2seq_model.encode(seq2seq_features, None)["encoder_outputs"]
+    found = model.encode(seq2seq_features, None)
+    for ours, theirs in zip(
+        found["layer_outputs"], wanted["layer_outputs"], strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    # The twin: the other side has other layers.
+    table = np.asarray(seq2seq_model.network.decoder.embeddings.word_embeddings)
+    assert not np.array_equal(model.network.embeddings.word_embeddings, table)
+
+
+def test_pooler_goes_with_the_encoder_if_it_is_whole(
+    seq2seq_dir, seq2seq_config, tmp_path
+):
+    kernel = np.arange(32 * 32, dtype=np.float32).reshape(32, 32)
+    pooler = {"weight": kernel, "bias": np.arange(32, dtype=np.float32)}
+    named = {f"encoder.pooler.dense.{key}": value for key, value in pooler.items()}
+    path = changed(seq2seq_dir, tmp_path / "whole", lambda found: found.update(named))
+    read = conversion.read(path, seq2seq_config, "none")
+    assert not read.report.missing
+    found = read.model.network.pooler
+    np.testing.assert_array_equal(found.kernel, kernel.T)
+    np.testing.assert_array_equal(found.bias, pooler["bias"])
+    del named["encoder.pooler.dense.bias"]
+    path = changed(seq2seq_dir, tmp_path / "half", lambda found: found.update(named))
+    with pytest.raises(
+        ValueError, match=r"\(encoder\): lacks bert/pooler/dense/bias, "
+    ):
+        conversion.read(path, seq2seq_config, "none")
 
 
 def test_config_is_read_by_what_its_file_holds(seq2seq_dir, seq2seq_config):

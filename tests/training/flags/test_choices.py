@@ -86,6 +86,13 @@ def test_defaults_read_a_network_as_the_original_does():
     assert {**found, "joins_pairs": False} == dataclasses.asdict(readings.ORIGINAL)
 
 
+@pytest.mark.parametrize("script", ["create_pretraining_data", "run_pretraining"])
+def test_masks_have_the_original_proportions_by_default(script):
+    with tiny.flags_of(script):
+        found = flags.FLAGS["mask_proportions"].default
+    assert found == masking.PROPORTIONS == (0.8, 0.1, 0.1)
+
+
 def test_unused_entries_are_as_many_as_in_released_vocabularies():
     with tiny.flags_of("build_vocab"):
         default = flags.FLAGS["num_unused_tokens"].default

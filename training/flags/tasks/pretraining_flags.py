@@ -10,6 +10,7 @@ from training.flags import command_line, model_flags
 FLAGS = flags.FLAGS
 BIDIRECTIONAL_LM, DENOISING = "bidirectional_lm", "denoising"
 _OF_STREAMS = ("unroll_steps", "sample_softmax", "num_negative_samples")
+_OF_MASKS = ("masking", "masked_lm_prob", "mask_proportions")
 _OF_NOISE = ("corruption", "noise_density", "mean_noise_span_length")
 # By network, the usual one first.
 _OBJECTIVES = {
@@ -20,7 +21,7 @@ _OBJECTIVES = {
 }
 # Flags that one objective alone reads.
 _READ_BY = {
-    "masked_lm": ("masking", "masked_lm_prob", "max_predictions_per_seq", "top_k"),
+    "masked_lm": (*_OF_MASKS, "max_predictions_per_seq", "top_k"),
     BIDIRECTIONAL_LM: _OF_STREAMS,
     DENOISING: _OF_NOISE,
 }
@@ -42,7 +43,7 @@ _CLIP_NORM = 10.0
 # What only masked words and second sentences need.
 _OF_MASKED_LM = (
     *("max_predictions_per_seq", "masked_lm_prob", "short_seq_prob", "masking"),
-    *("do_whole_word_mask", "sentence_task", "dupe_factor"),
+    *("do_whole_word_mask", "mask_proportions", "sentence_task", "dupe_factor"),
 )
 
 
@@ -67,6 +68,7 @@ def define_creation() -> None:
         "max_predictions_per_seq", 20, "Most masked tokens a sequence.", lower_bound=1
     )
     real("masked_lm_prob", 0.15, "Masked share of the tokens.", 0.0, 1.0)
+    _define_proportions("Of the masked tokens")
     real("short_seq_prob", 0.1, "Share of shorter sequences.", 0.0, 1.0)
     flags.DEFINE_enum(
         "masking",
@@ -100,6 +102,15 @@ def define_creation() -> None:
     integer("random_seed", 12345, "Decides everything that is drawn.")
 
 
+def _define_proportions(whose: str) -> None:
+    command_line.define_shares(
+        "mask_proportions",
+        "0.8,0.1,0.1",
+        f"{whose}: what becomes [MASK], what becomes any token of the vocabulary, and "
+        "what stays as it is; add up to 1.",
+    )
+
+
 def check_creation() -> None:
     """Raises ValueError where flags of `define_creation` contradict one another."""
     is_left_to_right = FLAGS.objective == "left_to_right"
@@ -116,6 +127,16 @@ def check_creation() -> None:
             f"--do_whole_word_mask and --masking={FLAGS.masking} contradict each "
             "other; leave one of them out"
         )
+    proportions = FLAGS["mask_proportions"]
+    if proportions.present and _masking_kind() == "none":
+        raise ValueError(
+            f"{proportions.serialize()} is for records that are masked, but --masking "
+            "is none; give the flag to run_pretraining.py, which masks them"
+        )
+
+
+def _masking_kind() -> str:
+    return "whole_word" if FLAGS.do_whole_word_mask else FLAGS.masking
 
 
 def creation_rule() -> dict[str, Any]:
@@ -127,13 +148,14 @@ def creation_rule() -> dict[str, Any]:
             **{"masking": "none", "masked_lm_prob": 0.0, "max_predictions_per_seq": 0},
             **{"sentence_task": "none", "dupe_factor": 1, "short_seq_prob": 0.0},
         }
-    kind = "whole_word" if FLAGS.do_whole_word_mask else FLAGS.masking
+    kind = _masking_kind()
     is_masked = kind != "none"
     uses_once = not is_masked and not FLAGS["dupe_factor"].present
     return {
         "masking": kind,
         "masked_lm_prob": FLAGS.masked_lm_prob if is_masked else 0.0,
         "max_predictions_per_seq": FLAGS.max_predictions_per_seq if is_masked else 0,
+        "mask_proportions": FLAGS.mask_proportions,
         "sentence_task": FLAGS.sentence_task,
         "dupe_factor": 1 if uses_once else FLAGS.dupe_factor,
         "short_seq_prob": FLAGS.short_seq_prob,
@@ -196,6 +218,7 @@ def _define_records() -> None:
         lower_bound=0,
         upper_bound=1,
     )
+    _define_proportions("Of the tokens to predict, in records that are not masked yet")
 
 
 def _define_streams() -> None:
@@ -350,6 +373,7 @@ def masking_rule() -> dict[str, Any]:
         "kind": FLAGS.masking,
         "masked_lm_prob": FLAGS.masked_lm_prob,
         "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
+        "proportions": FLAGS.mask_proportions,
     }
 
 
@@ -359,6 +383,8 @@ def masking_identity(masks: Any) -> dict[str, Any]:
         "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
         "masking": FLAGS.masking if masks else "",
         "masked_lm_prob": FLAGS.masked_lm_prob if masks else 0.0,
+        # A list, as run.json gives it back.
+        "mask_proportions": list(FLAGS.mask_proportions) if masks else [],
     }
 
 
@@ -369,4 +395,4 @@ def noise_rule() -> dict[str, Any]:
 
 def masks_are_asked_for() -> bool:
     """Whether a flag is set that only means something for unmasked records."""
-    return bool(FLAGS["masking"].present or FLAGS["masked_lm_prob"].present)
+    return any(FLAGS[name].present for name in _OF_MASKS)

@@ -4,14 +4,20 @@ from typing import Any
 
 from absl import flags
 
-from training.flags import command_line
+from training.flags import command_line, feature_flags
 
 FLAGS = flags.FLAGS
 
 
-@command_line.heading("Data")
 def define() -> None:
-    """Which questions, how contexts are cut, and how answers are chosen."""
+    """Which questions, how they are answered, and what reads them."""
+    _define_questions()
+    _define_answers()
+    feature_flags.define()
+
+
+@command_line.heading("Data")
+def _define_questions() -> None:
     string, integer = flags.DEFINE_string, flags.DEFINE_integer
     string("train_file", None, "SQuAD json for training.")
     string("predict_file", None, "SQuAD json to answer, and to score if it can be.")
@@ -24,7 +30,6 @@ def define() -> None:
     )
     integer("doc_stride", 128, "Tokens from one window of a context to the next.")
     integer("max_query_length", 64, "Most tokens of a question; the rest is cut off.")
-    _define_answers()
 
 
 @command_line.heading("Answers")
@@ -58,40 +63,41 @@ def limits() -> dict[str, int]:
     return {name: getattr(FLAGS, name) for name in names}
 
 
-def check_network(config: Any, tokenizer: Any) -> None:
-    """Raises ValueError where questions cannot be asked of a network."""
-    if config.network == "elmo":
-        raise ValueError(
-            "the network is an ELMo, which answers no questions here; take BERT, GPT "
-            "or GPT-2, or ELMo in run_classifier.py and run_tagger.py"
-        )
+def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -> None:
+    """Raises ValueError where questions cannot be asked of a network.
+
+    `reading` is how it is read, a readings.Reading; `has_pieces` says whether tokens
+    are BERT's word pieces.
+    """
     if not tokenizer.knows_parts:
         raise ValueError(
             "--gpt_tokenizer=original changes a text in ways that do not tell which "
             "characters a token stands for, and answers are cut from the text; take "
             "--gpt_tokenizer=hugging_face, or GPT-2 or BERT"
         )
-    if config.is_left_to_right and FLAGS.version_2_with_negative:
+    sees_all = not config.is_left_to_right or reading.head == "bilstm"
+    if FLAGS.version_2_with_negative and not sees_all:
         raise ValueError(
             "--version_2_with_negative scores 'no answer' at the first token, which "
-            "sees nothing in a network that reads from left to right; leave it out"
+            "sees nothing in a network that reads from left to right; leave it out, or "
+            "add --head=bilstm, which reads both ways"
         )
     is_asked = FLAGS["answer_aligner"].present and FLAGS.answer_aligner == "original"
-    if config.network != "bert" and is_asked:
+    if is_asked and not has_pieces:
         raise ValueError(
-            "--answer_aligner=original searches the text for word pieces, which GPT "
-            "has not; leave it out"
+            "--answer_aligner=original searches the text for word pieces, and the "
+            "tokens of this vocabulary are none; leave it out"
         )
 
 
-def answer_settings(network: str) -> dict[str, Any]:
-    """How answers are chosen, but for the case of the model; `network` is its kind."""
+def answer_settings(has_pieces: bool) -> dict[str, Any]:
+    """How answers are chosen, but for the case of the model; see `check_network`."""
     return {
         "n_best_size": FLAGS.n_best_size,
         "max_answer_length": FLAGS.max_answer_length,
         "version_2_with_negative": FLAGS.version_2_with_negative,
         "null_score_diff_threshold": FLAGS.null_score_diff_threshold,
-        "aligner": FLAGS.answer_aligner if network == "bert" else "words",
+        "aligner": FLAGS.answer_aligner if has_pieces else "words",
     }
 
 

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from data_pipeline.text import tokenization
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.checkpoints.formats import hugging_face, names
+from modeling.configs import gpt_config
+from tests import tiny_gpt
 from tests.modeling.random_weights import random_model
 
 DECODER = "cls.predictions.decoder"
@@ -24,6 +27,21 @@ def saved(tiny_config, tmp_path):
     hugging_face.save(tmp_path, model)
     path = tmp_path / "model.safetensors"
     return tmp_path, model, safetensors.numpy.load_file(path)
+
+
+@pytest.mark.parametrize("network", ["bert", "gpt"])
+def test_tokenizer_is_that_of_the_vocabulary(tiny_config, network):
+    """Whatever network reads its tokens."""
+    config = tiny_config
+    if network == "gpt":
+        config = gpt_config.GptConfig(norm_first=True, vocab_size=257)
+    words = tokenization.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
+    found = hugging_face.tokenizer_config(config, words)
+    assert (found["tokenizer_class"], found["strip_accents"]) == ("BertTokenizer", None)
+    found = hugging_face.tokenizer_config(config, tiny_gpt.tokenizer())
+    assert found["tokenizer_class"] == "GPT2Tokenizer"
+    assert "strip_accents" not in found
+    assert found["model_max_length"] == config.max_position_embeddings
 
 
 def rewrite(folder, tensors):
