@@ -31,11 +31,13 @@ from data_pipeline.classification import (
     tables,
 )
 from data_pipeline.examples import batching, packing
+from data_pipeline.seq2seq import text_graph
 from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import heads, pretrainers
 from modeling.checkpoints import checkpoint, conversion, output_directory, pretrained
 from modeling.checkpoints.formats import hugging_face
 from modeling.configs import readings
+from modeling.generation import beam_search
 from modeling.inspection import attention_maps
 from modeling.operations import joined_weights, sequences
 from serving import export, formats
@@ -46,6 +48,7 @@ from training.optimization import optimizer as optimizer_lib
 from training.results import evaluation, metrics
 
 _PREDICTED = 64  # texts a batch
+_PAIR = "encoder_decoder"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -108,6 +111,11 @@ class Loaded:
 
     def attention(self, text, second=None) -> np.ndarray:
         """Attention probabilities of one text, float32 [L, N, S, S], query by key."""
+        if self.model.config.network == _PAIR:
+            raise ValueError(
+                "attention is of one text, and an encoder-decoder reads two; load it "
+                'with head="none" for its encoder'
+            )
         features = self.encode([text], None if second is None else [second])
         outputs = self.model.encode(features, None)
         choice = attention_maps.choose(self.model.config)
@@ -115,6 +123,50 @@ class Loaded:
             self.model.network, outputs, features["input_mask"], choice
         )
         return np.asarray(maps)[0]
+
+    def write(
+        self, texts, *, max_target_length: int | None = None, num_beams=1
+    ) -> list[str]:
+        """What an encoder-decoder writes for each text, as run_seq2seq.py predicts it.
+
+        Targets have at most `max_target_length` tokens, by default as many as the
+        decoder has positions; `num_beams` are open at a time, 1 takes the likeliest
+        token each time. Longer sources are cut to `max_seq_length` tokens.
+
+        Raises:
+            ValueError: this is no encoder-decoder, or has not so many positions or
+                tokens.
+        """
+        config = self.model.config
+        if config.network != _PAIR:
+            raise ValueError(
+                f"write is for encoder-decoders, and this is a network of "
+                f"{config.kind}; load the directory of one"
+            )
+        positions = config.decoder.max_position_embeddings
+        most = positions if max_target_length is None else max_target_length
+        if not 1 <= most <= positions:
+            raise ValueError(
+                f"max_target_length={most}: the decoder has {positions} positions; "
+                f"give 1 to {positions}"
+            )
+        rules = beam_search.Rules(
+            num_beams,
+            end_ids=(config.eos_token_id,),
+            num_tokens=self.tokenizer.vocab_size,
+        )
+        written: list[str] = []
+        for first in range(0, len(texts), _PREDICTED):
+            batch = tf.constant(list(texts[first : first + _PREDICTED]))
+            source = text_graph.encode(self.tokenizer, batch, self.max_seq_length)
+            ids, lengths = self.model.start(len(batch))
+            found = beam_search.search(
+                *(self.model, rules, ids, lengths, most), (source,)
+            )
+            ids = tf.where(found.is_text[:, 0], found.ids[:, 0], -1)
+            spelled = text_graph.decode(self.tokenizer, config.decoder_tokens, ids)
+            written += [text.decode("utf-8") for text in spelled.numpy()]
+        return written
 
     def save(self, directory, file_format="google", *, overwrite=False) -> None:
         """Writes weights, config, vocabulary and labels, for `load` and `--pretrained`.
@@ -209,14 +261,16 @@ def load(
         directory: as --pretrained: a release of Google's, a directory of Hugging Face
             or Keras, of a run, or the id of a model on Hugging Face's hub.
         head: a name in pretrainers.HEADS; "auto" takes that of the weights, and leaves
-            the heads of pretraining out.
+            the heads of pretraining out. Of an encoder-decoder "none" is the encoder.
         labels: of a new classifier (or tagger, by `head`), with random values.
         do_lower_case: by default what the directory says, or True.
 
     Raises:
         ValueError: something is missing, or does not belong together.
     """
-    opened = _open(directory, max_seq_length, do_lower_case)
+    opened = _open(
+        directory, max_seq_length, do_lower_case, takes_encoder_decoder=not labels
+    )
     if not labels:
         return _with_its_head(opened, head, max_seq_length)
     is_tagger = head == "tagger"
@@ -263,11 +317,13 @@ def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
     return optimizer_lib.BertAdam(rates)
 
 
-def _open(directory, max_seq_length, do_lower_case):
+def _open(directory, max_seq_length, do_lower_case, **accepted):
     found = pretrained.locate(directory, "directory")
     files = model_flags.files_found(found, do_lower_case)
     tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=True)
-    config = pretrained.open_config(files, tokenizer.vocab_size, max_seq_length)
+    config = pretrained.open_config(
+        files, tokenizer.vocab_size, max_seq_length, **accepted
+    )
     return found.checkpoint, tokenizer, config
 
 

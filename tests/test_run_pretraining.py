@@ -461,11 +461,21 @@ def test_unmasked_records_are_masked_while_training(
         *arguments_of(model_dir, unmasked_dir, tmp_path, "--do_train", "--do_eval"),
         f"--eval_input_file={unmasked_dir}/held-out.tfrecord",
         *(f"--masking={masking}", "--masked_lm_prob=0.3", "--num_train_steps=4"),
-        f"--vocab_file={model_dir}/vocab.txt",
+        *(f"--vocab_file={model_dir}/vocab.txt", "--mask_proportions=0,1,0"),
     )
     assert set(tiny.eval_results(tmp_path)) == KEYS
-    identity = json.loads((tmp_path / "run.json").read_text())["identity"]
+    record = json.loads((tmp_path / "run.json").read_text())
+    identity = record["identity"]
     assert identity["masking"] == masking and identity["masked_lm_prob"] == 0.3
+    assert identity["mask_proportions"] == [0.0, 1.0, 0.0]
+    refused = tiny.run_again(tmp_path, "--mask_proportions=1,0,0")
+    assert refused.code == 2
+    assert "was [0.0, 1.0, 0.0] and is [1.0, 0.0, 0.0]" in refused.err
+    # A run of before the flag goes on, for it had the same proportions.
+    del identity["mask_proportions"]
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    again = tiny.run_again(tmp_path, "--mask_proportions=0.8,0.1,0.1")
+    assert again.code == 0, again.err
 
 
 def test_original_records_and_weights(shared_file, tmp_path):

@@ -1,10 +1,13 @@
 """run_seq2seq.py from end to end, on a tiny model and texts made for it."""
 
 import json
+import operator
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+import bert
 from tests import resumed_runs, tiny
 from tests.serving import exported_ops
 
@@ -82,6 +85,43 @@ def test_whole_run_learns_and_leaves_its_files(trained, files):
     assert texts == [row["prediction"] for row in rows]
     right = sum(row["exact_match"] for row in rows)
     assert right >= 8 and f"  test_exact_match = {right / 10}\n" in done.out
+
+
+def test_python_writes_what_the_script_does(trained, monkeypatch):
+    monkeypatch.setattr(bert, "_PREDICTED", 4)  # so that there are several batches
+    path, _ = trained
+    rows = tiny.predictions(path)
+    loaded = bert.load(path, max_seq_length=16)
+    sources = [row["source"] for row in rows]
+    wanted = [row["prediction"] for row in rows]
+    assert loaded.write(sources, max_target_length=6) == wanted
+    beams = loaded.write(sources, max_target_length=6, num_beams=2)
+    assert sum(map(operator.eq, beams, wanted)) >= 8
+    assert loaded.write(sources[:1], max_target_length=1) == [wanted[0].split()[0]]
+    assert loaded.write([]) == []
+    with pytest.raises(ValueError, match=r"=49: the decoder has 48 .* give 1 to 48"):
+        loaded.write(sources, max_target_length=49)
+    with pytest.raises(ValueError, match=r"num_beams=0: there are"):
+        loaded.write(sources, num_beams=0)
+    with pytest.raises(ValueError, match='load it with head="none"'):
+        loaded.attention(sources[0])
+    with pytest.raises(ValueError, match=r"describes an encoder-decoder, .*=none wr"):
+        bert.load(path, max_seq_length=16, labels=["a", "b"])
+
+
+def test_python_opens_the_encoder_alone(trained):
+    path, _ = trained
+    both = bert.load(path, max_seq_length=16)
+    encoder = bert.load(path, head="none", max_seq_length=16)
+    assert "(encoder): 21 of 23 variables assigned; newly init" in encoder.source
+    features = encoder.encode(["the film was great", "awful"])
+    network = both.model.network.encoder
+    names = "input_ids", "input_mask", "segment_ids"
+    wanted = network(*(features[name] for name in names))["sequence_output"]
+    found = encoder.model(features)["sequence_output"]
+    np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(ValueError, match="write is for encoder-decoders, and this is"):
+        encoder.write(["the film"])
 
 
 def test_export_writes_what_the_script_does(trained):
