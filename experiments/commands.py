@@ -99,10 +99,10 @@ class Commands:
         directory = self.start("denoising")
         return stages.Stage(
             "encoder of the denoising pair",
-            directory,
+            f"{directory}.stage",
             (
-                *("convert_checkpoint.py", f"--input={pair}", "--head=none"),
-                f"--output_dir={directory}",
+                *("convert_checkpoint.py", f"--input={pair}", "--to=google"),
+                *("--head=none", f"--output_dir={directory}", "--overwrite"),
             ),
         )
 

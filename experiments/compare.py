@@ -24,7 +24,7 @@ ROOT = str(pathlib.Path(__file__).resolve().parents[1])
 DEFAULT_CONFIG = os.path.join(ROOT, "configs", "bert_compared.json")
 
 
-@command_line.heading("Comparison")
+@command_line.heading("What to do")
 def define_flags():
     """What is compared, on what, and for how long."""
     string, integer, real = (

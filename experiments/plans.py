@@ -127,10 +127,11 @@ def by_minutes(
         )
     free = left - starts - others
     share = _PRETRAINING_SHARE if runs else 1.0
+    epochs, unused = _epochs((1 - share) * free, runs, seeds)
     a_token = sum(s.step_seconds / s.tokens_per_step for s in networks.values())
-    tokens = share * free / a_token
-    pretraining = {n: steps_for(tokens, s.tokens_per_step) for n, s in networks.items()}
-    return Plan(pretraining, _epochs((1 - share) * free, runs, seeds), tokens)
+    tokens = (share * free + unused) / a_token
+    steps = {n: steps_for(tokens, s.tokens_per_step) for n, s in networks.items()}
+    return Plan(steps, epochs, tokens)
 
 
 def _evaluated(steps):
@@ -140,9 +141,10 @@ def _evaluated(steps):
 
 
 def _epochs(seconds, runs, seeds):
-    """Epochs of each task: equal shares of the seconds, but no more than is of use.
+    """Epochs of each task, and the seconds that none of them needs.
 
-    What a small task leaves, the others share.
+    The shares are equal, but no longer than is of use; what a small task leaves, the
+    others have.
     """
     cost: dict[str, float] = {}  # of one epoch by all systems and seeds
     for task, speed_of_run in runs:
@@ -153,7 +155,7 @@ def _epochs(seconds, runs, seeds):
         share = seconds / (len(cost) - number)
         found[task] = round(min(_MOST_EPOCHS, share / cost[task]), 3)
         seconds -= found[task] * cost[task]
-    return found
+    return found, seconds
 
 
 def read(directory: str) -> Plan | None:

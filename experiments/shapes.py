@@ -90,15 +90,17 @@ def of_bert(
 def num_weights(network: Any) -> int:
     """Weights of a network beside its tables of tokens, which its vocabulary decides.
 
-    Those tables, also as a softmax's, are `table_weights`. The head of masked words,
-    and of a pair's decoder, counts.
+    Those tables, also as a softmax's, are `table_weights`. Pooler and head of masked
+    words count; what tells the second sentence does not.
     """
     if network.network == "elmo":
         return network.num_weights()
     count = network.num_weights()
+    square = (network.hidden_size + 1) * network.hidden_size
     if network.network in ("bert", "encoder_decoder"):
-        width = network.hidden_size
-        count += (width + 1) * width + 2 * width + _num_outputs(network)
+        count += square + 2 * network.hidden_size + _num_outputs(network)
+    if network.network == "bert":
+        count += square  # the pooler
     return count - table_weights(network)
 
 

@@ -108,6 +108,7 @@ class Runner:
         os.makedirs(stage.directory, exist_ok=True)
         begin = time.monotonic()
         with open(os.path.join(stage.directory, LOG), "ab") as log:
+            said_before = log.tell()
             with self._guard:
                 if self._stopped:
                     raise Failed(f"{stage.title}: not run")
@@ -125,8 +126,8 @@ class Runner:
             with self._guard:
                 self._running.remove(program)
         if code:
-            raise Failed(_what_failed(stage, code))
-        seconds = round(time.monotonic() - begin, 1)
+            raise Failed(_what_failed(stage, code, said_before))
+        seconds = round(time.monotonic() - begin, 3)
         path = os.path.join(stage.directory, DONE)
         record = {"command": list(stage.command), "seconds": seconds}
         atomic_files.write_json(path, record)
@@ -162,10 +163,11 @@ def remove_weights(directory: str) -> None:
             shutil.rmtree(os.path.join(folder, file_names.FEATURE_CACHE))
 
 
-def _what_failed(stage, code):
+def _what_failed(stage, code, said_before):
     log = os.path.join(stage.directory, LOG)
-    with open(log, encoding="utf-8", errors="replace") as file:
-        lines = file.read().splitlines()[-_SHOWN:]
+    with open(log, "rb") as file:
+        file.seek(said_before)
+        lines = file.read().decode(errors="replace").splitlines()[-_SHOWN:]
     told = "\n".join(f"    {line}" for line in lines)
     return (
         f"{stage.title}: ended with exit code {code}. The end of {log}:\n{told}\n"

@@ -1,0 +1,124 @@
+"""Command lines of a comparison, and networks of one size."""
+
+import pytest
+from absl import flags
+
+from experiments import commands, compare, plans, preparation, shapes, systems, tasks
+from modeling import pretrainers
+from modeling.configs import config as config_lib
+from tests import tiny
+
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(995))]
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return config_lib.BertConfig.from_json_file(compare.DEFAULT_CONFIG)
+
+
+@pytest.fixture
+def lines(tmp_path, bert):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("a text\n")
+    corpus = preparation.Corpus(
+        str(tmp_path / "corpus"),
+        *(f"{tmp_path}/*.txt", f"{tmp_path}/b.txt"),
+        vocab_size=1000,
+        max_seq_length=128,
+    )
+    configs = shapes.of_bert(bert, VOCAB, 900)
+    return commands.Commands(
+        directory=str(tmp_path),
+        corpus=corpus,
+        configs=shapes.write(configs, str(tmp_path / "configs")),
+        data_dir="data",
+        hidden_size=bert.hidden_size,
+        train_batch_size=16,
+        max_seq_length=128,
+        learning_rate=1e-3,
+        task_learning_rate=5e-4,
+        seeds=(1, 2, 3),
+    )
+
+
+def parsed(stage):
+    """{flag: value} of a stage's command line, as its script reads it."""
+    script, *arguments = stage.command
+    with tiny.flags_of(script.removesuffix(".py")) as names:
+        assert flags.FLAGS([script, *arguments]) == [script]
+        return {name: flags.FLAGS[name].value for name in names}
+
+
+def test_scripts_take_all_command_lines(lines):
+    stages = [
+        *lines.corpus.stages([*preparation.CORPORA, preparation.TEXTS]),
+        *(lines.pretraining(n, plans.TRIAL_STEPS) for n in systems.NETWORKS.values()),
+        lines.encoder_of_pair(),
+        *(
+            lines.task(system, task, 0.25)
+            for system in (*systems.SYSTEMS.values(), *systems.layer_systems())
+            for task in tasks.TASKS.values()
+        ),
+    ]
+    for stage in stages:
+        assert parsed(stage)
+    assert len({stage.directory for stage in stages}) == len(stages)
+
+
+def test_runs_differ_in_nothing_but_their_system(lines):
+    first, second = (
+        parsed(lines.task(systems.SYSTEMS[name], tasks.TASKS["wnut17"], 1.5))
+        for name in ("bert", "left_to_right_bilstm")
+    )
+    differing = {name for name in first if first[name] != second[name]}
+    expected = {"pretrained", "output_dir", "head", "bilstm_layers", "bilstm_units"}
+    assert differing == expected
+    masked, plain = (
+        parsed(lines.pretraining(systems.NETWORKS[name], 80))
+        for name in ("no_nsp", "left_to_right")
+    )
+    assert {name for name in masked if masked[name] != plain[name]} == {
+        *("objective", "bert_config_file", "max_predictions_per_seq", "output_dir")
+    }
+    assert masked["max_predictions_per_seq"] == 19
+    assert masked["save_checkpoints_steps"] == 20
+
+
+def test_a_checkpoint_along_the_pretraining_is_named(lines):
+    system = systems.SYSTEMS["no_nsp"]
+    stage = lines.task(system, tasks.TASKS["sst2"], 1, checkpoint_step=250)
+    values = parsed(stage)
+    assert values["init_checkpoint"] == f"{values['pretrained']}/model.ckpt-250"
+
+
+def test_networks_are_of_one_size(bert):
+    found = shapes.of_bert(bert, VOCAB, 900)
+    sizes = {name: shapes.num_weights(network) for name, network in found.items()}
+    assert sizes["left_to_right"] == sizes["bert"]
+    assert max(sizes.values()) < 1.04 * min(sizes.values())
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "more"),
+    [
+        ("bert", "BertPretrainer", 2 * 128 + 2),  # the second sentence
+        ("gpt", "LanguageModel", 0),
+        ("elmo", "BidirectionalLM", 0),
+        ("encoder_decoder", "seq2seq", 0),
+    ],
+)
+def test_weights_are_those_of_the_built_network(bert, shape, kind, more):
+    config = shapes.of_bert(bert, VOCAB, 900)[shape]
+    make = pretrainers.HEADS.get(kind) or getattr(pretrainers, kind)
+    model = make(config)
+    model.build()
+    variables = model.trainable_variables
+    built = sum(variable.value.shape.num_elements() for variable in variables)
+    counted = shapes.num_weights(config) + shapes.table_weights(config) + more
+    assert counted == built
+
+
+def test_a_bert_without_counterparts_is_refused(bert):
+    small = config_lib.BertConfig.from_dict({**bert.to_dict(), "num_hidden_layers": 1})
+    with pytest.raises(ValueError, match="a BERT of 1 layers of 128 has no counter"):
+        shapes.of_bert(small, VOCAB, 900)

@@ -1,0 +1,83 @@
+"""Minutes and steps to plans, from what short runs said."""
+
+import json
+
+import pytest
+
+from experiments import commands, plans
+
+FAST = plans.Speed(0.1, 16.0, rows=3200, tokens_per_step=1000.0)
+SLOW = plans.Speed(0.3, 20.0, rows=320, tokens_per_step=2000.0)
+
+
+def seconds(plan, networks, runs, seeds, jobs):
+    """What a plan takes, computed run by run."""
+    evaluations = (commands.EVALUATIONS - 1) * commands.EVALUATED_BATCHES * 0.4
+    total = sum(
+        networks[name].seconds(steps + evaluations)
+        for name, steps in plan.steps.items()
+    )
+    for task, speed in runs:
+        steps = plan.epochs[task] * speed.rows / commands.TASK_BATCH
+        total += speed.seconds(steps, seeds)
+    return total / jobs
+
+
+def test_a_plan_fills_the_minutes_and_networks_read_the_same():
+    networks = {"fast": FAST, "slow": SLOW}
+    runs = [("large", FAST), ("small", SLOW), ("large", SLOW)]
+    runs = [
+        (t, s if t == "small" else plans.dataclasses.replace(s, rows=3200))
+        for t, s in runs
+    ]
+    plan = plans.by_minutes(20, 200, networks, runs, seeds=3, jobs=2)
+    assert plan.epochs["small"] == 10.0  # no more is of use
+    for name, steps in plan.steps.items():
+        assert steps % commands.EVALUATIONS == 0
+        read = steps * networks[name].tokens_per_step
+        assert read == pytest.approx(plan.tokens, rel=0.01)
+    taken = 200 + seconds(plan, networks, runs, 3, 2)
+    assert taken == pytest.approx(20 * 60 * 0.94, rel=0.01)
+    longer = plans.by_minutes(60, 200, networks, runs, seeds=3, jobs=2)
+    assert longer.epochs["large"] == 10.0
+    taken = 200 + seconds(longer, networks, runs, 3, 2)  # pretraining has the rest
+    assert taken == pytest.approx(60 * 60 * 0.94, rel=0.01)
+
+
+def test_too_few_minutes_say_how_many_it_takes():
+    with pytest.raises(
+        ValueError, match=r"--minutes=2 are too few: .* take (\d+)"
+    ) as e:
+        plans.by_minutes(2, 0, {"a": FAST}, [("t", SLOW)] * 9, seeds=3, jobs=1)
+    enough = int(str(e.value).split("take ")[1].split()[0])
+    plans.by_minutes(enough, 0, {"a": FAST}, [("t", SLOW)] * 9, seeds=3, jobs=1)
+
+
+def test_steps_are_those_of_the_first_network():
+    plan = plans.by_steps(1000, 2.5, {"a": FAST, "b": SLOW}, ["x", "y"])
+    assert plan == plans.Plan({"a": 1000, "b": 496}, {"x": 2.5, "y": 2.5}, 1e6)
+
+
+def test_a_written_plan_is_read(tmp_path):
+    assert plans.read(str(tmp_path)) is None
+    plan = plans.by_steps(80, 1.0, {"a": FAST}, ["x"])
+    plans.write(str(tmp_path), plan)
+    assert plans.read(str(tmp_path)) == plan
+
+
+@pytest.mark.parametrize("folder", ["", "seed-2"])
+def test_speed_is_that_of_the_later_steps(tmp_path, folder):
+    (tmp_path / folder).mkdir(exist_ok=True)
+    record = {
+        "curves": {
+            "train/loss": [[5, 1.0], [10, 1.0], [15, 1.0], [20, 1.0]],
+            "train/examples_per_second": [[5, 1], [10, 2], [15, 80], [20, 80]],
+            "train/tokens_per_second": [[5, 1], [10, 2], [15, 800], [20, 1600]],
+        },
+        "flags": {"train_batch_size": 8},
+        "data": {"train": {"count": 77}},
+    }
+    (tmp_path / folder / "report.json").write_text(json.dumps(record))
+    found = plans.speed(str(tmp_path), 12.0)
+    assert found == plans.Speed(0.1, 10.0, 77, 120.0)
+    assert found.seconds(30, times=2) == pytest.approx(6 + 2 * (4 + 3))
