@@ -210,7 +210,11 @@ def test_run_of_a_tagger_says_so_by_its_tags(release, tmp_path):
 
 @pytest.mark.parametrize(
     "target",
-    ["google", "keras", pytest.param("hugging_face", marks=pytest.mark.slow)],
+    [
+        pytest.param("google", marks=pytest.mark.slow),
+        "keras",
+        pytest.param("hugging_face", marks=pytest.mark.slow),
+    ],
 )
 def test_converted_models_are_used_by_the_scripts(release, tmp_path, target):
     """Daily test_run_classifier.py starts from files of Hugging Face."""
