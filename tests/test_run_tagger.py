@@ -135,6 +135,7 @@ def test_long_sentences_lose_no_word(trained, tmp_path):
     assert right[14:].mean() > 0.8 and set(first["given"][14:]) > {"O"}
 
 
+@pytest.mark.slow  # test_sentence_sets.py every day
 def test_document_context_changes_windows_not_words(trained, data, tmp_path):
     more = ("--do_predict", *files(data, "test"))
     done = run(trained[0], tmp_path, *more, "--document_context")

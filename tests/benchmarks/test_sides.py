@@ -78,7 +78,7 @@ def prepared(name, model_dir, directory, path=None, **changes):
         slow("classifier", math.log(2)),
         slow("sms", math.log(3)),
         slow("sst2", math.log(3)),
-        ("tagging", math.log(7)),  # O, and B and I of three types
+        slow("tagging", math.log(7)),  # O, and B and I of three types
         slow("squad", math.log(16)),
         slow("left_to_right", math.log(43)),
     ],
