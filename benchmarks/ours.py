@@ -3,6 +3,7 @@
 Prints what one turn took, as JSON; see `run`. A job is a `sides.Job`.
 """
 
+import contextlib
 import json
 import sys
 import time
@@ -21,8 +22,9 @@ from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization
 from modeling import losses, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.generation import decoding, sampling
+from modeling.generation import beam_search, decoding, sampling
 from modeling.objectives import token_losses
+from modeling.operations import joined_weights
 from serving import formats
 from training import steps
 from training.optimization import loss_scale, optimizer
@@ -33,6 +35,7 @@ OBJECTIVES = {
     "tagger": losses.tagger,
     "span": losses.span,
     "language_model": token_losses.next_token,
+    "seq2seq": token_losses.target_token,
 }
 # Of the environment, deciding on kernels, threads and the allocator.
 VARIABLES = ("TF_ENABLE_", "TF_DISABLE_", "TF_CPU_", "TF_NUM_", "TF_XLA_", "TF_ONEDNN_")
@@ -144,17 +147,55 @@ def predict(job):
 
 def write(job):
     """The likeliest NEW_TOKENS after each sequence, by the loop of our runs."""
-    model = open_model(job.pretrained, job.head)
+    model, count = open_model(job.pretrained, job.head), sides.NEW_TOKENS[job.head]
+    written = []
+    batches = sides.Work.load(job.work).batches(job.warm_up + job.steps)
+    with contextlib.ExitStack() as stack:
+        if job.head == "seq2seq":
+            stack.enter_context(joined_weights.joined(model))  # as in an export
+            follow = writes_for_sources(model, job.num_beams, count)
+        else:
+            follow = writes_on(model, count)
+        seconds = sides.seconds_of(
+            lambda batch: written.append(follow(batch)), batches, job.warm_up
+        )
+    return {"seconds": sum(seconds), "written": written[job.warm_up :]}
+
+
+def writes_on(model, count):
+    """A function of batches to what is written after each sequence."""
     greedy = decoding.Rules(sampling.Sampling(temperature=0))
     decoder = decoding.Decoder(model, greedy)
 
     def follow(batch):
         ids = batch[features.INPUT_IDS].tolist()
         numbers = list(range(len(ids)))
-        return decoding.texts(decoder, ids, numbers, max_new_tokens=sides.NEW_TOKENS)
+        found = decoding.texts(decoder, ids, numbers, max_new_tokens=count)
+        return [text for text, _ in found]
 
-    batches = sides.Work.load(job.work).batches(job.warm_up + job.steps)
-    return {"seconds": sum(sides.seconds_of(follow, batches, job.warm_up))}
+    return follow
+
+
+def writes_for_sources(model, num_beams, count):
+    """A function of batches to what is written for each sequence, in one graph."""
+    ends = (model.config.eos_token_id,)
+
+    @tf.function(reduce_retracing=True, autograph=False)
+    def write(source):
+        rows = tf.shape(source[features.INPUT_IDS])[0]
+        start = model.start(rows)
+        if num_beams > 1:
+            rules = beam_search.Rules(num_beams, end_ids=ends)
+            return beam_search.search(model, rules, *start, count, (source,)).ids[:, 0]
+        rules = decoding.Rules(sampling.Sampling(temperature=0), ends)
+        seeds = tf.zeros([rows], tf.int64)
+        return decoding.write(model, rules, *start, seeds, count, (source,))[0]
+
+    def follow(batch):
+        source = {name: tf.constant(batch[name]) for name in features.ENCODER_INPUTS}
+        return write(source).numpy().tolist()
+
+    return follow
 
 
 def opened(directory):

@@ -24,6 +24,7 @@ MODELS = {
     "tagger": transformers.BertForTokenClassification,
     "span": transformers.BertForQuestionAnswering,
     "language_model": transformers.GPT2LMHeadModel,
+    "seq2seq": transformers.EncoderDecoderModel,
 }
 IGNORED = -100  # the label of a token that has none
 # As ours.VARIABLES.
@@ -154,20 +155,20 @@ def predict(job, model, precise):
 
 def write(job, model, precise):
     """The likeliest NEW_TOKENS after each sequence, with its cache."""
-    count = sides.NEW_TOKENS
+    count, written = sides.NEW_TOKENS[job.head], []
+    settings = {"max_new_tokens": count, "num_beams": job.num_beams}
+    settings |= {"do_sample": False, "use_cache": True, "pad_token_id": 0}
+    if job.head == "language_model":  # of the other no text ends before
+        settings["min_new_tokens"] = count
 
     def follow(batch):
         ids = batch["input_ids"]
-        return model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            **{"max_new_tokens": count, "min_new_tokens": count},
-            **{"do_sample": False, "use_cache": True, "pad_token_id": 0},
-        )
+        found = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)
+        written.append(found[:, -count:].tolist())
 
     with torch.inference_mode(), precise:
         seconds = sides.seconds_of(follow, batches_of(job), job.warm_up)
-    return {"seconds": sum(seconds)}
+    return {"seconds": sum(seconds), "written": written[job.warm_up :]}
 
 
 def answer(job, model, precise):

@@ -26,7 +26,7 @@ from data_pipeline.tagging import sentence_sets, tagged_files
 from modeling import pretrainers
 from modeling.checkpoints import pretrained
 from modeling.checkpoints.formats import hugging_face
-from modeling.configs import gpt_config
+from modeling.configs import encoder_decoder_config, gpt_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MASKED_TOKENS = 20
@@ -165,6 +165,7 @@ SOURCES = {
     "full": full_sequences,
     "masked": masked_sequences,
     "stretches": stretches,
+    "sources": stretches,
     "sms": table,
     "sst2": table,
     "tagging": tagged_sentences,
@@ -232,11 +233,28 @@ def write_work(source, steps):
     return str(path), work, classes
 
 
-def write_network(directory):
-    """Writes random weights of GPT_2 as Hugging Face has them; returns their place."""
-    model = pretrainers.build("language_model", None, GPT_2)
+def write_network(directory, head, config):
+    """Writes random weights as Hugging Face has them; returns their place."""
+    model = pretrainers.build(head, None, config)
+    if head == "seq2seq":  # no text ends before it is as long as the others
+        bias = model.masked_lm.bias
+        bias.assign(tf.tensor_scatter_nd_update(bias, [[config.eos_token_id]], [-1e4]))
     hugging_face.save(str(directory), model)
     return str(directory)
+
+
+def network_of(source):
+    """The config of a source whose network has random weights; None of the others."""
+    if source.row.source == "stretches":
+        return GPT_2
+    if source.row.source != "sources":
+        return None
+    shape, tokens = source.shape, source.tokenizer
+    return encoder_decoder_config.EncoderDecoderConfig.of_berts(
+        *(shape, shape),
+        decoder_start_token_id=tokens.start_id,
+        eos_token_id=tokens.end_id,
+    )
 
 
 def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
@@ -251,9 +269,10 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
     """
     row = rows.Row(**row)
     pathlib.Path(directory).mkdir(parents=True)
-    if row.source == "stretches":
-        pretrained_dir = write_network(pathlib.Path(directory, "gpt2"))
     source = Source(pathlib.Path(directory), pretrained_dir, row, path, tuple(columns))
+    if config := network_of(source):
+        pretrained_dir = write_network(source.directory / "network", row.head, config)
+        source = dataclasses.replace(source, pretrained=pretrained_dir)
     texts, answered = "", []
     if row.is_served:
         work_path, classes = export(source)
@@ -273,6 +292,7 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
         steps=steps,
         precision=row.precision,
         texts=texts,
+        num_beams=row.num_beams,
     )
     found = {"job": dataclasses.asdict(job), "examples": steps, "gflop": None}
     if row.is_served:

@@ -22,6 +22,7 @@ class Row(NamedTuple):
     warm_up: int = 3
     has_fixed_shape: bool = False  # so that the peer is compiled, too
     quantization: str = ""  # of a LiteRT export; "" for a SavedModel
+    num_beams: int = 1  # of "write"; 1 for the likeliest token each time
 
     @property
     def file_flag(self) -> str:
@@ -87,6 +88,12 @@ _WRITING = Row(
     max_seq_length=16,
     warm_up=1,
 )
+_ANSWERING = Row(
+    *("64 tokens for 64, greedy", "texts/s", "write", "seq2seq", "sources", 3),
+    batch_size=8,
+    max_seq_length=64,
+    warm_up=1,
+)
 _LATENCY = Row(
     *("one sentence, p50", "ms", "answer", "classifier", "export", 200),
     warm_up=20,
@@ -108,6 +115,10 @@ ROWS = {
     ),
     "writing": _WRITING._replace(batch_size=1),
     "writing_8": _WRITING._replace(batch_size=8),
+    "seq2seq": _ANSWERING,
+    "seq2seq_beams": _ANSWERING._replace(
+        title="64 tokens for 64, 4 beams", num_beams=4
+    ),
     "latency": _LATENCY,
     "latency_litert": _LATENCY._replace(
         title="one sentence, LiteRT, p50", quantization="none"

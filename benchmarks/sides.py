@@ -20,7 +20,8 @@ from contract import features
 
 PEAK_SIZE = 1536  # rows and columns of the matrix product that shows a side's peak
 PEAK_ROUNDS = 20
-NEW_TOKENS = 128  # that are written after each sequence
+# That are written after each sequence, by head; a text never ends before.
+NEW_TOKENS = {"language_model": 128, "seq2seq": 64}
 # Of 16 words each, for the latency of one sentence.
 SENTENCES = (
     "my parcel should have been here on monday and there is still no sign of it",
@@ -45,6 +46,7 @@ class Job:
     steps: int
     precision: str = "float32"  # or "bfloat16"
     variant: str = ""  # of the peer; see peer.VARIANTS
+    num_beams: int = 1  # of "write"; 1 for the likeliest token each time
     texts: str = ""  # for "answer_all" a JSON file of batches of texts
 
     def to_json(self) -> str:
@@ -126,8 +128,11 @@ def useful_gflop(shape: Mapping[str, int], work: Work, job: Job) -> float:
     of the head that predicts tokens 2 a predicted one, and training three times as
     many. Padding,
     attention between tokens and everything that is no matrix product do not count.
-    `shape` holds the keys of bert_config.json.
+    `shape` holds the keys of bert_config.json, or under "encoder" and "decoder" those
+    of two.
     """
+    if job.head == "seq2seq":
+        return _gflop_of_pairs(shape, work, job)
     width, inner = shape["hidden_size"], shape["intermediate_size"]
     blocks = shape["num_hidden_layers"] * (4 * width**2 + 2 * width * inner)
     head = width**2 + width * shape["vocab_size"]
@@ -139,10 +144,27 @@ def useful_gflop(shape: Mapping[str, int], work: Work, job: Job) -> float:
     if job.head == "language_model":  # each token but the first, by the table alone
         predicted, head = tokens - len(rows), width * shape["vocab_size"]
     if job.action == "write":  # nothing is asked of the last
-        predicted = len(rows) * NEW_TOKENS
+        predicted = len(rows) * NEW_TOKENS[job.head]
         tokens += predicted - len(rows)
     operations = 6 if job.action == "train" else 2
     return float(operations * (blocks * tokens + head * predicted) / 1e9)
+
+
+def _gflop_of_pairs(
+    shape: Mapping[str, Mapping[str, int]], work: Work, job: Job
+) -> float:
+    """As `useful_gflop`, of "write": sources are read once, and each beam writes."""
+    sides = shape["encoder"], shape["decoder"]
+    width, inner = sides[0]["hidden_size"], [s["intermediate_size"] for s in sides]
+    layers = [side["num_hidden_layers"] for side in sides]
+    # The decoder asks its own text and the source, whose keys and values are read.
+    read = layers[0] * (4 * width**2 + 2 * width * inner[0]) + layers[1] * 2 * width**2
+    written = layers[1] * (6 * width**2 + 2 * width * inner[1])
+    written += width**2 + width * sides[1]["vocab_size"]
+    rows = work.order[job.warm_up : job.warm_up + job.steps].ravel()
+    new = len(rows) * NEW_TOKENS[job.head] * job.num_beams
+    tokens = np.diff(work.splits)[rows].sum()
+    return float(2 * (read * tokens + written * new) / 1e9)
 
 
 def seconds_of(

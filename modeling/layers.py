@@ -52,7 +52,7 @@ def affine(inputs, kernel, bias):
     if len(inputs.shape) == 2:
         return ops.add(ops.matmul(inputs, kernel), bias)
     rows = affine(ops.reshape(inputs, (-1, inputs.shape[-1])), kernel, bias)
-    return ops.reshape(rows, (*ops.shape(inputs)[:-1], kernel.shape[-1]))
+    return ops.reshape(rows, (*fast_ops.known_shape(inputs)[:-1], kernel.shape[-1]))
 
 
 def activation(config, x, *, fused):
@@ -155,8 +155,8 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
 
     def _split_heads(self, x):
         heads = self.config.num_attention_heads
-        batch, length = ops.shape(x)[0], ops.shape(x)[1]
-        x = ops.reshape(x, (batch, length, heads, self.config.hidden_size // heads))
+        shape = *fast_ops.known_shape(x)[:2], heads, self.config.hidden_size // heads
+        x = ops.reshape(x, shape)
         return ops.transpose(x, (0, 2, 1, 3))
 
     def project_query(self, queries):
@@ -185,7 +185,7 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
             site=self.site,
         )  # [B, N, S, K]
         mixed = ops.transpose(mixed, (0, 2, 1, 3))  # [B, S, N, K]
-        return self.output_projection(ops.reshape(mixed, ops.shape(queries)))
+        return self.output_projection(ops.reshape(mixed, fast_ops.known_shape(queries)))
 
 
 class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
@@ -233,4 +233,4 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
     def _feed_forward(self, x, seed):
         inner = self.ffn_in(ops.reshape(x, (-1, self.config.hidden_size)))  # [B * S, F]
         inner = activation(self.config, inner, fused=seed is not None)
-        return ops.reshape(self.ffn_out(inner), ops.shape(x))
+        return ops.reshape(self.ffn_out(inner), fast_ops.known_shape(x))

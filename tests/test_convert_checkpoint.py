@@ -178,6 +178,7 @@ def test_classes_without_names_are_counted(release, tmp_path):
     assert "label_map.json" not in names(tmp_path / "g")
 
 
+@pytest.mark.slow  # the next one every day
 def test_tagger_is_named_once(release, tmp_path):
     """Then `architectures` says it in every format."""
     label_map = {"0": "O", "1": "B-PLACE", "2": "I-PLACE"}
@@ -210,7 +211,11 @@ def test_run_of_a_tagger_says_so_by_its_tags(release, tmp_path):
 
 @pytest.mark.parametrize(
     "target",
-    ["google", "keras", pytest.param("hugging_face", marks=pytest.mark.slow)],
+    [
+        pytest.param("google", marks=pytest.mark.slow),
+        "keras",
+        pytest.param("hugging_face", marks=pytest.mark.slow),
+    ],
 )
 def test_converted_models_are_used_by_the_scripts(release, tmp_path, target):
     """Daily test_run_classifier.py starts from files of Hugging Face."""
@@ -361,6 +366,7 @@ def test_vocabulary_in_a_tokenizer_json(release, tmp_path):
     assert pretrained.locate(tmp_path / "g").do_lower_case is False
 
 
+@pytest.mark.slow  # test_tokens_are_added every day
 def test_tokens_that_were_added_to_a_vocab_txt(release, tmp_path):
     """What transformers 4 writes for a slow tokenizer: the new ones in a file apart."""
     (tmp_path / "new.txt").write_text("[E1]\n[E2]\n")

@@ -187,6 +187,7 @@ def test_defaults_are_the_originals(file_of):
     assert [layer["index"] for layer in token["layers"]] == [-1, -2, -3, -4]
 
 
+@pytest.mark.slow  # test_vectors.py every day
 def test_layers_count_from_both_ends(arrays, all_layers):
     found = arrays("--layers=-1,0,3")
     wanted = all_layers["values"][:, [4, 1, 4]]
@@ -197,12 +198,15 @@ def test_layers_count_from_both_ends(arrays, all_layers):
 @pytest.mark.parametrize(
     ("combine", "weights", "wanted"),
     [
-        ("last", (), lambda layers: layers[:, 4]),
         ("sum_last_4", (0, 0, 1, 2), lambda layers: layers[:, 2] + 2 * layers[:, 1]),
-        ("concat_last_4", (), lambda layers: layers[:, :0:-1].reshape(len(layers), -1)),
         *(
             pytest.param(*row, marks=pytest.mark.slow)
             for row in (
+                ("last", (), lambda layers: layers[:, 4]),
+                (
+                    *("concat_last_4", ()),
+                    lambda layers: layers[:, :0:-1].reshape(len(layers), -1),
+                ),
                 ("second_to_last", (), lambda layers: layers[:, 3]),
                 ("sum_last_4", (), lambda layers: layers[:, 1:].sum(axis=1)),
                 ("sum_all", (), lambda layers: layers[:, 1:].sum(axis=1)),
@@ -231,6 +235,7 @@ def means_of_lines(all_layers, layers):
     )
 
 
+@pytest.mark.slow  # the next one every day
 def test_vectors_of_lines_are_means_of_tokens(arrays, all_layers):
     found = arrays("--layers=-1,-2", "--pooling=mean")
     means = means_of_lines(all_layers, [4, 3])
@@ -379,7 +384,7 @@ def test_attention_of_chosen_layers_and_heads(attention, arrays, file_of):
         np.testing.assert_allclose(heads, array, atol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["png", "svg"])
+@pytest.mark.parametrize("form", [pytest.param("png", marks=pytest.mark.slow), "svg"])
 def test_attention_of_one_line_is_a_picture(model_dir, input_file, form):
     message = refused(model_dir, input_file, "--attention", f"--output_format={form}")
     assert f"--output_format={form} draws one line, and" in message

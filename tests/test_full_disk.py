@@ -119,7 +119,16 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("file", WRITERS)
+DAILY_FILES = ("eval.tf_record", "export/1")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(file, marks=[] if file in DAILY_FILES else pytest.mark.slow)
+        for file in WRITERS
+    ],
+)
 def test_what_a_run_writes_is_whole_or_absent(place, tmp_path, monkeypatch, file):
     """Records, curves, exports and summaries; TF Serving finds no half of a version."""
     module, name, of_path, flags, after = WRITERS[file]

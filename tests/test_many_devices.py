@@ -195,6 +195,7 @@ def test_same_command_goes_on_after_a_process_was_killed(data, server, tmp_path)
     assert [job.code() for job in jobs] == [0, 0], jobs[0].text()
 
 
+@pytest.mark.slow  # every day test_run.py has it of one process
 def test_processes_with_different_data_are_refused(data, server, tmp_path):
     jobs = [
         server.start(

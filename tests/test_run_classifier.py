@@ -216,7 +216,7 @@ def test_tensorboard_gets_pictures_and_errors_of_the_last_evaluation(trained):
         "output_dir",
         pytest.param("directory", marks=pytest.mark.slow),
         pytest.param("prefix", marks=pytest.mark.slow),
-        "older",
+        pytest.param("older", marks=pytest.mark.slow),
     ],
 )
 def test_predictions_and_evaluation_equal_those_of_the_run(
@@ -515,8 +515,9 @@ def test_several_labels_in_jsonl(model_dir, tmp_path, is_served):
 
 @pytest.mark.parametrize(
     ("weights", "count"),
-    [("1,1,300", 24), pytest.param("300,1,1", 0, marks=pytest.mark.slow)],
+    [("1,1,300", 24), ("300,1,1", 0)],
 )
+@pytest.mark.slow  # test_losses.py and test_bad_input.py every day
 def test_class_weights_move_the_predictions(model_dir, tmp_path, weights, count):
     """CSV with named columns; a heavy weight makes its class the answer."""
     rows = tiny.rows(24)

@@ -299,7 +299,9 @@ def test_warm_up_as_long_as_the_run_is_warned_of(trained):
         assert done.log.count(f"--num_warmup_steps=2 {said}=2") == times
 
 
-@pytest.mark.parametrize("place", ["output_dir", "init_checkpoint"])
+@pytest.mark.parametrize(
+    "place", ["output_dir", pytest.param("init_checkpoint", marks=pytest.mark.slow)]
+)
 def test_evaluation_alone_uses_the_newest_checkpoint(
     trained, model_dir, records_dir, tmp_path, place
 ):
@@ -509,6 +511,7 @@ def test_original_records_and_weights(shared_file, tmp_path):
         assert found[name] == pytest.approx(value, rel=1e-4), name
 
 
+@pytest.mark.slow  # training/test_run.py every day
 def test_loss_that_is_no_number_ends_the_run(model_dir, records_dir, tmp_path):
     """And the last checkpoint stays, of which the message says the step."""
     done = tiny.run_script(
@@ -546,7 +549,7 @@ def replace_a_record(file):
     "damage",
     [
         pytest.param(flip_a_bit, marks=pytest.mark.slow),
-        replace_a_record,
+        pytest.param(replace_a_record, marks=pytest.mark.slow),
         pytest.param(pathlib.Path.unlink, marks=pytest.mark.slow),
     ],
 )

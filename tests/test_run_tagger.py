@@ -135,6 +135,7 @@ def test_long_sentences_lose_no_word(trained, tmp_path):
     assert right[14:].mean() > 0.8 and set(first["given"][14:]) > {"O"}
 
 
+@pytest.mark.slow  # test_sentence_sets.py every day
 def test_document_context_changes_windows_not_words(trained, data, tmp_path):
     more = ("--do_predict", *files(data, "test"))
     done = run(trained[0], tmp_path, *more, "--document_context")
@@ -157,7 +158,7 @@ def test_predictions_equal_those_of_the_run(trained, data, tmp_path):
     assert "model.ckpt-180" in done.out and "windows, " in done.out
 
 
-@pytest.mark.parametrize("form", ["seq", "jsonl"])
+@pytest.mark.parametrize("form", ["seq", pytest.param("jsonl", marks=pytest.mark.slow)])
 def test_other_formats_give_the_same_predictions(trained, form, tmp_path):
     rows = tiny_tags.sentences(10, 60)
     if form == "seq":
@@ -271,6 +272,7 @@ def respell(directory, count):
     return tiny_tags.write_conll(directory / "broken.conll", rows), begun
 
 
+@pytest.mark.slow  # test_sentence_sets.py every day
 def test_broken_schemes_are_respelled_and_counted(trained, data, tmp_path):
     """The scores of spans are those of the right spelling."""
     broken, begun = respell(tmp_path, 16)
@@ -474,6 +476,7 @@ def test_bad_input_is_one_line_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow  # test_sentence_sets.py every day
 def test_unknown_tags_count_as_wrong_when_accepted(trained, data, tmp_path):
     text = (data / "dev.conll").read_text().replace("B-good", "B-odd")
     (tmp_path / "dev.conll").write_text(text.replace("I-good", "I-odd"))

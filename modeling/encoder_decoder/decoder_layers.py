@@ -7,7 +7,7 @@ each, after those of all blocks.
 from keras import ops
 
 from modeling import layers
-from modeling.operations import fast_norms
+from modeling.operations import fast_norms, fast_ops
 
 SITES_OF_CROSS_ATTENTION = 2  # of dropout: its softmax, its output
 
@@ -63,7 +63,7 @@ class DecoderBlock(layers.EncoderBlock):
         # Rows with one source ask as one: no target token hides another from it.
         rows = ops.reshape(x, (ops.shape(source_adder)[0], -1, x.shape[-1]))
         found = self.cross_attention(source, source_adder, rows, seed=seed)
-        found = ops.reshape(found, ops.shape(x))
+        found = ops.reshape(found, fast_ops.known_shape(x))
         x = fast_norms.norm_of_sum(
             self.cross_attention_norm, x, found, rate, seed, self.cross_site + 1
         )

@@ -12,12 +12,25 @@ import math
 from typing import NamedTuple
 
 import tensorflow as tf
+from keras import ops
 
 _MAX_SITES = 4096  # places that draw dropout in one step: 3 a layer and a few heads
 # XLA compiles for each shape; padding to whole tiles leaves few. Rows keep their width,
 # and what is elementwise has this one, so that no new length of a batch is compiled.
 _TILE_ROWS, _TILE_COLUMNS = 256, 1024
 _CUBIC, _SQRT_2_BY_PI = 0.044715, math.sqrt(2 / math.pi)  # of the tanh form of gelu
+
+
+def known_shape(x):
+    """The shape of x for a reshape: -1 for an axis that alone is not known.
+
+    To ask for a size takes operations, and where a product is ready besides,
+    TensorFlow hands one of the two to another thread.
+    """
+    shape = tuple(x.shape)
+    if shape.count(None) > 1:
+        return ops.shape(x)
+    return tuple(-1 if size is None else size for size in shape)
 
 
 def by_xla(function):

@@ -71,7 +71,14 @@ class _Joined:
         width, heads = config.hidden_size, config.num_attention_heads
         rows = tf.cast(tf.reshape(hidden, [-1, width]), self.kernel.dtype)
         rows = tf.matmul(rows, self.kernel) + self.bias
-        shape = tf.shape(hidden)[0], tf.shape(hidden)[1], count, heads, width // heads
-        rows = tf.transpose(tf.reshape(rows, shape), [2, 0, 3, 1, 4])
-        parts = tf.unstack(rows, count)  # [B, N, T, K] each
+        if hidden.shape[1] == 1:  # token by token: nothing to transpose
+            parts = [
+                tf.reshape(part, [-1, heads, 1, width // heads])
+                for part in tf.split(rows, count, axis=1)
+            ]
+        else:
+            batch, length = tf.unstack(tf.shape(hidden)[:2])
+            rows = tf.reshape(rows, [batch, length, count, heads, width // heads])
+            parts = tf.unstack(tf.transpose(rows, [2, 0, 3, 1, 4]), count)
+        # [B, N, T, K] each
         return parts if count == 3 else [self._attention.project_query(queries), *parts]

@@ -38,6 +38,7 @@ def extend(network, input_ids, position_ids, start, is_visible, cache, others=No
     pairs, others = [], others or [{}] * len(cache)
     for block, pair, more in zip(network.blocks, cache, others, strict=True):
         layer_cache = LayerCache(pair, start)
+        hidden.set_shape([None, input_ids.shape[1], None])  # as fewer operations know
         hidden = block(hidden, mask_adder=adder, cache=layer_cache, **more)
         pairs.append(layer_cache.pair)
     return network.finish(hidden, fused=False), tuple(pairs)
@@ -61,20 +62,24 @@ class LayerCache:
         self._start = start
 
     def extend(self, key, value):
-        """Writes key and value [B, N, S, K]; returns those of all T columns."""
+        """Writes key and value [B, N, S, K]; returns those of all T columns.
+
+        A column is written once.
+        """
         keys, values = self.pair
         self.pair = self._written(keys, key), self._written(values, value)
         return self.pair
 
     def _written(self, old, new):
-        # A scatter of rows, which TensorFlow does in place within tf.while_loop.
+        # Added to the zeros that are there, since TensorFlow does this in place, and
+        # copies the whole cache to replace rows of it.
         shape, length = tf.shape(old), tf.shape(new)[2]
         first = tf.range(shape[0] * shape[1])[:, None] * shape[2] + self._start
         rows = tf.reshape(first + tf.range(length), [-1, 1])  # [B * N * S, 1]
         width = old.shape[-1]
-        flat = tf.tensor_scatter_nd_update(
-            tf.reshape(old, [-1, width]),
-            rows,
-            tf.reshape(tf.cast(new, old.dtype), [-1, width]),
+        flat = tf.raw_ops.ScatterNdNonAliasingAdd(
+            input=tf.reshape(old, [-1, width]),
+            indices=rows,
+            updates=tf.reshape(tf.cast(new, old.dtype), [-1, width]),
         )
         return tf.reshape(flat, shape)

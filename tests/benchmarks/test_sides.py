@@ -78,7 +78,7 @@ def prepared(name, model_dir, directory, path=None, **changes):
         slow("classifier", math.log(2)),
         slow("sms", math.log(3)),
         slow("sst2", math.log(3)),
-        ("tagging", math.log(7)),  # O, and B and I of three types
+        slow("tagging", math.log(7)),  # O, and B and I of three types
         slow("squad", math.log(16)),
         slow("left_to_right", math.log(43)),
     ],
@@ -106,6 +106,23 @@ def test_writing_is_timed(model_dir, tmp_path, monkeypatch):
     row, found, job = prepared("writing_8", model_dir, tmp_path / "row")
     assert row.keeps_weights and not rows.ROWS["inference"].keeps_weights
     (turn,) = report.measured(row, found, [ours.run(job)])
+    assert turn["figure"] == pytest.approx(STEPS * BATCH / turn["seconds"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["seq2seq", "seq2seq_beams"])
+def test_written_targets_are_timed(name, model_dir, tmp_path, monkeypatch):
+    """No text ends early: the end has a bias that no token gets over."""
+    monkeypatch.setitem(sides.NEW_TOKENS, "seq2seq", 5)
+    row, found, job = prepared(name, model_dir, tmp_path / "row")
+    assert row.keeps_weights and job.num_beams == row.num_beams
+    run = ours.run(job)
+    assert np.shape(run["written"]) == (STEPS, BATCH, 5)
+    model = ours.open_model(job.pretrained, job.head)
+    end = model.config.eos_token_id
+    assert not np.any(np.array(run["written"]) == end)
+    assert model.masked_lm.bias.numpy()[end] == -1e4
+    (turn,) = report.measured(row, found, [run])
     assert turn["figure"] == pytest.approx(STEPS * BATCH / turn["seconds"])
 
 
@@ -266,12 +283,20 @@ def test_useful_work_is_counted_by_hand():
     predicted = 2 * 7 * (tokens - 4)
     assert found == pytest.approx(6 * (blocks * tokens + predicted) / 1e9)
     # Four texts are written, and nothing is asked of their last tokens.
-    new = 4 * sides.NEW_TOKENS
+    new = 4 * sides.NEW_TOKENS["language_model"]
     found = sides.useful_gflop(
         shape, work, dataclasses.replace(training, action="write")
     )
     expected = 2 * (blocks * (tokens + new - 4) + 2 * 7 * new) / 1e9
     assert found == pytest.approx(expected)
+    # Of a pair sources are read once, and each of three beams writes.
+    pair = {"encoder": shape, "decoder": {**shape, "intermediate_size": 11}}
+    writing = dataclasses.replace(job, action="write", head="seq2seq", num_beams=3)
+    found = sides.useful_gflop(pair, work, writing)
+    read = blocks + 5 * 2 * 2 * 2  # keys and values of the source for each layer
+    written = 5 * (6 * 2 * 2 + 2 * 2 * 11) + 2 * 2 + 2 * 7
+    new = 4 * sides.NEW_TOKENS["seq2seq"] * 3
+    assert found == pytest.approx(2 * (read * tokens + written * new) / 1e9)
 
 
 def test_warm_up_is_not_timed(monkeypatch):

@@ -96,7 +96,9 @@ def test_weights_of_a_linear_model_add_up_to_its_logit():
     np.testing.assert_allclose(total, found["logits"].numpy().max(axis=1), atol=1e-6)
 
 
-@pytest.mark.parametrize("compiles", [False, True])
+@pytest.mark.parametrize(
+    "compiles", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
 def test_weights_are_equal_where_they_are_compiled(model, compiles):
     expected = attribution.token_weights(model, FEATURES)["weights"].numpy()
     compiled = tf.function(attribution.token_weights, jit_compile=compiles)

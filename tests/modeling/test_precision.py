@@ -24,7 +24,7 @@ ROUNDING = {"mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-11}
 HALF = {"mixed_bfloat16": tf.bfloat16, "mixed_float16": tf.float16}
 ROUNDINGS, COSINE = 5, 0.999
 # It has all there is; what other heads would show again runs with -m slow.
-DAILY_HEAD = "pretraining"
+DAILY_HEAD, DAILY_HALF = "pretraining", "mixed_bfloat16"
 OBJECTIVES = {
     "pretraining": token_losses.pretraining(),
     "classifier": losses.classifier("classification"),
@@ -130,7 +130,10 @@ def cosines(model, actual, expected):
     ("head", "policy"),
     [
         pytest.param(
-            *(head, policy), marks=[] if head == DAILY_HEAD else pytest.mark.slow
+            *(head, policy),
+            marks=[]
+            if (head, policy) == (DAILY_HEAD, DAILY_HALF)
+            else pytest.mark.slow,
         )
         for head in pretrainers.HEADS
         for policy in ROUNDING
@@ -151,8 +154,17 @@ def test_half_types_give_nearly_the_same(config, features, set_policy, head, pol
     assert min(cosines(model, other, expected).values()) < 0.9
 
 
-@pytest.mark.parametrize("policy", ["float32", *ROUNDING])
-@pytest.mark.parametrize("head", pretrainers.HEADS)
+@pytest.mark.parametrize(
+    ("head", "policy"),
+    [
+        pytest.param(
+            *(head, policy),
+            marks=[] if policy == DAILY_HALF else pytest.mark.slow,
+        )
+        for head in pretrainers.HEADS
+        for policy in ("float32", *ROUNDING)
+    ],
+)
 def test_what_leaves_the_model_is_float32(config, features, set_policy, head, policy):
     set_policy(policy)
     model = build(dataclasses.replace(config, num_hidden_layers=1), head)
@@ -186,7 +198,10 @@ def is_lookup(operation, table):
     return operation.type == "GatherV2" and tuple(operation.inputs[0].shape) == table
 
 
-@pytest.mark.parametrize("policy", ["float32", *ROUNDING])
+@pytest.mark.parametrize(
+    "policy",
+    ["float32", DAILY_HALF, pytest.param("mixed_float16", marks=pytest.mark.slow)],
+)
 def test_each_operation_has_its_type(config, features, set_policy, policy):
     set_policy(policy)
     found = operations(config, features, "tagger")

@@ -97,6 +97,7 @@ def test_gradients_are_the_same(tiny_config, tiny_features, head):
     assert max(np.abs(a - b).max() for a, b in zip(other, actual, strict=True)) > 0.01
 
 
+@pytest.mark.slow  # in a graph every day
 def test_gradients_are_the_same_bits_without_a_graph(tiny_config, tiny_features):
     features = constants(tiny_features)
     expected, actual = (

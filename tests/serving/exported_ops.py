@@ -16,15 +16,16 @@ _NAMES = """
     MergeV2Checkpoints Minimum Mul Neg NoOp NotEqual OneHot OnesLike Pack Pad
     PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange RaggedTensorToTensor
     Range Rank ReadVariableOp RealDiv ReduceJoin Relu Reshape RestoreV2 RightShift Rsqrt
-    SaveV2 ScatterNd SegmentMin Select SelectV2 Shape ShardedFilename Sigmoid Size Slice
-    Softmax SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt Square
-    SquaredDifference Squeeze StatefulPartitionedCall StatelessIf StatelessMultinomial
-    StatelessWhile StaticRegexFullMatch StaticRegexReplace StopGradient StridedSlice
-    StringJoin StringLength StringLower StringSplitV2 Sub Substr Sum Tanh
-    TensorListFromTensor TensorListGetItem TensorListReserve TensorListSetItem
-    TensorListStack TensorScatterUpdate Tile TopKV2 Transpose UnicodeDecode
-    UnicodeEncode UnicodeTranscode Unique Unpack UnsortedSegmentJoin UnsortedSegmentMax
-    UnsortedSegmentMin UnsortedSegmentSum UpperBound VarHandleOp Where While ZerosLike
+    SaveV2 ScatterNd ScatterNdNonAliasingAdd SegmentMin Select SelectV2 Shape
+    ShardedFilename Sigmoid Size Slice Softmax SparseSoftmaxCrossEntropyWithLogits Split
+    SplitV Sqrt Square SquaredDifference Squeeze StatefulPartitionedCall StatelessIf
+    StatelessMultinomial StatelessWhile StaticRegexFullMatch StaticRegexReplace
+    StopGradient StridedSlice StringJoin StringLength StringLower StringSplitV2 Sub
+    Substr Sum Tanh TensorListFromTensor TensorListGetItem TensorListReserve
+    TensorListSetItem TensorListStack TensorScatterUpdate Tile TopKV2 Transpose
+    UnicodeDecode UnicodeEncode UnicodeTranscode Unique Unpack UnsortedSegmentJoin
+    UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum UpperBound VarHandleOp
+    Where While ZerosLike
 """
 ALLOWED = set(_NAMES.split())
 OF_TENSORFLOW_TEXT = {"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}

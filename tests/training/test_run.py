@@ -79,6 +79,7 @@ def stored(prefix):
     }
 
 
+@pytest.mark.slow  # test_run_pretraining.py has it of the script every day
 def test_resumed_run_equals_an_uninterrupted_one(train, tmp_path, capsys):
     """Bit for bit: weights, moments and every dropout mask."""
     final, whole = train(6, "whole")

@@ -127,6 +127,7 @@ def test_every_worker_begins_with_the_warm_up(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_rest_is_dropped_after_an_exception(tmp_path):
     assert run(drop, tmp_path) == ["'stop'"]
     assert len(list(tmp_path.iterdir())) < 20

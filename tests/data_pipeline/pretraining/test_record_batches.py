@@ -275,7 +275,16 @@ def test_every_epoch_has_every_record_once(thirty):
 
 # Batches of 4 end at 28 and 32 records, the first epoch at 29, windows of it at 8, 16
 # and 24.
-@pytest.mark.parametrize("step", [1, 3, 6, 7, 8, 23, 30])
+DAILY_STEPS = (3, 8, 30)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(s, marks=[] if s in DAILY_STEPS else pytest.mark.slow)
+        for s in (1, 3, 6, 7, 8, 23, 30)
+    ],
+)
 def test_resuming_continues_with_the_same_batches(source, thirty, step):
     later = train(source, 32, start_step=step)
     assert len(later) == 32 - step
@@ -356,7 +365,7 @@ def mask_of_rows_alone(input_ids, lengths, rows, batch_size, rng):
     return real_mask(input_ids, lengths, slice(0, len(lengths)), len(lengths), rng)
 
 
-@pytest.fixture(params=["masked", "unmasked"])
+@pytest.fixture(params=[pytest.param("masked", marks=pytest.mark.slow), "unmasked"])
 def made(request, source, unmasked):
     """Functions that make batches of 64 for training, resumed, and evaluation."""
     records, mask = (
@@ -484,7 +493,9 @@ def test_names_of_a_batch_are_the_places_of_its_records(source):
     assert every[:TOTAL] != every[TOTAL : 2 * TOTAL]
 
 
-@pytest.mark.parametrize("changes", [{"step": 4}, {"seed": 2}])
+@pytest.mark.parametrize(
+    "changes", [{"step": 4}, pytest.param({"seed": 2}, marks=pytest.mark.slow)]
+)
 def test_names_are_those_of_this_batch_alone(source, changes):
     given = {"batch_size": 7, "seed": 1, "step": 3}
     (batch,) = train(source, 4, batch_size=7, start_step=3)
