@@ -25,7 +25,8 @@ def of_bert(
     """A config of each of SHAPES, for the word pieces `vocab` or `num_words` words.
 
     Width and layers are those of `bert` where a network has such; what is left is made
-    up for by the widths inside: of the LSTMs, and of the pair's feed-forward layers.
+    up for by the widths inside: of the LSTMs, and of GPT's and the pair's feed-forward
+    layers.
 
     Raises:
         ValueError: the BERT has an odd width, or one layer, so nothing equals it.
@@ -38,18 +39,20 @@ def of_bert(
         )
     bert = bert.with_vocab_size(len(vocab))
     wanted = num_weights(bert)
-    gpt = gpt_config.GptConfig(
-        vocab_size=len(vocab),
-        hidden_size=bert.hidden_size,
-        num_hidden_layers=bert.num_hidden_layers,
-        num_attention_heads=bert.num_attention_heads,
-        intermediate_size=bert.intermediate_size,
-        embedding_dropout_prob=bert.hidden_dropout_prob,
-        hidden_dropout_prob=bert.hidden_dropout_prob,
-        attention_probs_dropout_prob=bert.attention_probs_dropout_prob,
-        max_position_embeddings=bert.max_position_embeddings,
-        initializer_range=bert.initializer_range,
-    )
+
+    def gpt(inner):
+        return gpt_config.GptConfig(
+            vocab_size=len(vocab),
+            hidden_size=bert.hidden_size,
+            num_hidden_layers=bert.num_hidden_layers,
+            num_attention_heads=bert.num_attention_heads,
+            intermediate_size=inner,
+            embedding_dropout_prob=bert.hidden_dropout_prob,
+            hidden_dropout_prob=bert.hidden_dropout_prob,
+            attention_probs_dropout_prob=bert.attention_probs_dropout_prob,
+            max_position_embeddings=bert.max_position_embeddings,
+            initializer_range=bert.initializer_range,
+        )
 
     def pair(inner):
         layers = bert.num_hidden_layers
@@ -81,7 +84,7 @@ def of_bert(
     return {
         "bert": bert,
         "left_to_right": dataclasses.replace(bert, attention="causal"),
-        "gpt": gpt,
+        "gpt": _nearest(gpt, wanted, _STEP),
         "elmo": _nearest(elmo, wanted, bert.hidden_size // 2),
         "encoder_decoder": _nearest(pair, wanted, _STEP),
     }

@@ -88,6 +88,7 @@ TASKS = {
             max_seq_length=128,
             flags=(
                 *("--multiple_answers=first", "--doc_stride=64"),
+                "--answer_aligner=words",  # ELMo's, and so that of all
                 "--predict_batch_size=64",
             ),
         ),
