@@ -577,6 +577,7 @@ def test_each_script_runs_every_day():
         ("performance", "benchmarks.growth"),
         ("performance", "benchmarks.growth_plots"),
         ("distributed", "benchmarks.cost_model"),
+        ("comparison", "experiments.compare"),
     ],
 )
 def test_page_names_every_flag(page, script):
