@@ -97,7 +97,12 @@ def test_weights_of_a_linear_model_add_up_to_its_logit():
 
 
 @pytest.mark.parametrize(
-    "compiles", [False, pytest.param(True, marks=pytest.mark.slow)]
+    ("model", "compiles"),
+    [
+        *(("bert", False), ("bert", True), ("gpt", False)),
+        pytest.param("gpt", True, marks=pytest.mark.slow),
+    ],
+    indirect=["model"],
 )
 def test_weights_are_equal_where_they_are_compiled(model, compiles):
     expected = attribution.token_weights(model, FEATURES)["weights"].numpy()

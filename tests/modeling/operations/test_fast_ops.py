@@ -247,3 +247,24 @@ def test_masks_have_no_pattern():
         squares = np.square((shares - 0.5) * 2) * shape[axis]
         error = math.sqrt(2 / len(shares))
         assert abs(squares.mean() - 1) < 4 * error
+
+
+def test_one_unknown_axis_needs_no_operation():
+    found = []
+
+    def reshaped(x):
+        found.append(fast_ops.known_shape(x))
+        return tf.reshape(tf.reshape(x, [-1]), found[-1])
+
+    x = tf.reshape(tf.range(12), [3, 1, 4])
+    assert fast_ops.known_shape(x) == (3, 1, 4)
+    for unknown, wanted in (([None, 1, 4], [-1, 1, 4]), ([None, None, 4], None)):
+        spec = tf.TensorSpec(unknown, tf.int32)
+        function = tf.function(reshaped, input_signature=[spec])
+        for rows in (3, 0):  # a batch may be empty
+            np.testing.assert_array_equal(function(x[:rows]), x[:rows])
+        types = {
+            op.type for op in function.get_concrete_function().graph.get_operations()
+        }
+        assert ("Shape" in types) == (wanted is None)
+        assert wanted is None or list(found[-1]) == wanted
