@@ -18,9 +18,11 @@ from experiments import commands
 
 PLAN = "plan.json"
 TRIAL_STEPS, TRIAL_EPOCHS = 24, 0.2
-_PRETRAINING_SHARE = 0.45  # of the minutes
-_RESERVE = 0.06  # for what comes between runs, and for the pages
-_START = 6.0  # seconds that a script takes before its first seed
+_PRETRAINING_SHARE = 0.5  # of the minutes
+_RESERVE = 0.04  # for what comes between runs, and for the pages
+# Of what a run takes beside its steps: once more in the same process, where libraries
+# are loaded and XLA has compiled.
+_AGAIN = 0.3
 _EVALUATION_COST = 0.4  # of a batch, in steps of training
 _MOST_EPOCHS = 10.0
 _FEWEST_STEPS = commands.EVALUATIONS
@@ -37,8 +39,8 @@ class Speed:
 
     def seconds(self, steps: float, times: int = 1) -> float:
         """Of a run with so many steps, so many times in one process."""
-        each = max(0.0, self.other_seconds - _START) + steps * self.step_seconds
-        return _START + times * each
+        others = self.other_seconds * (1 + (times - 1) * _AGAIN)
+        return others + times * steps * self.step_seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,19 +66,20 @@ def speed(directory: str, seconds: float) -> Speed:
     with open(path, encoding="utf-8") as file:
         report = json.load(file)
     curves, flags = report["curves"], report["flags"]
-    later = slice(len(curves["train/loss"]) // 2, None)  # the first traces the graph
     examples, tokens = (
-        [value for _, value in curves[f"train/{name}_per_second"][later]]
+        [value for _, value in curves[f"train/{name}_per_second"]]
         for name in ("examples", "tokens")
     )
     batch = flags["train_batch_size"]
-    step_seconds = batch / statistics.median(examples)
+    # The first steps trace the graph.
+    step_seconds = batch / statistics.median(examples[len(examples) // 2 :])
+    each = statistics.fmean(t / e for t, e in zip(tokens, examples, strict=True))
     steps = curves["train/loss"][-1][0]
     return Speed(
         step_seconds=step_seconds,
         other_seconds=max(0.0, seconds - steps * step_seconds),
         rows=report["data"].get("train", {}).get("count", 0),
-        tokens_per_step=batch * sum(tokens) / sum(examples),
+        tokens_per_step=round(batch * each, 1),  # as the report's digits allow
     )
 
 

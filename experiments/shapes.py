@@ -1,6 +1,7 @@
 """Networks of one size: the configs of each kind with as many weights as a BERT."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -39,55 +40,61 @@ def of_bert(
         )
     bert = bert.with_vocab_size(len(vocab))
     wanted = num_weights(bert)
-
-    def gpt(inner):
-        return gpt_config.GptConfig(
-            vocab_size=len(vocab),
-            hidden_size=bert.hidden_size,
-            num_hidden_layers=bert.num_hidden_layers,
-            num_attention_heads=bert.num_attention_heads,
-            intermediate_size=inner,
-            embedding_dropout_prob=bert.hidden_dropout_prob,
-            hidden_dropout_prob=bert.hidden_dropout_prob,
-            attention_probs_dropout_prob=bert.attention_probs_dropout_prob,
-            max_position_embeddings=bert.max_position_embeddings,
-            initializer_range=bert.initializer_range,
-        )
-
-    def pair(inner):
-        layers = bert.num_hidden_layers
-        encoder = dataclasses.replace(
-            bert, num_hidden_layers=layers - layers // 2, intermediate_size=inner
-        )
-        decoder = dataclasses.replace(encoder, num_hidden_layers=layers // 2)
-        ids = {"decoder_start_token_id": 0, "eos_token_id": 0}
-        both = encoder_decoder_config.EncoderDecoderConfig.of_berts(
-            *(encoder, decoder), **ids
-        )
-        return both.with_vocabulary(vocab)
-
-    def elmo(inner):
-        return elmo_config.ElmoConfig(
-            projection_dim=bert.hidden_size // 2,
-            lstm_dim=inner,
-            num_hidden_layers=2,
-            cell_clip=3.0,
-            proj_clip=3.0,
-            use_skip_connections=True,
-            filters=_FILTERS,
-            num_highway=1,
-            vocab_size=num_words,
-            dropout=bert.hidden_dropout_prob,
-            sample_softmax=False,
-        )
-
     return {
         "bert": bert,
         "left_to_right": dataclasses.replace(bert, attention="causal"),
-        "gpt": _nearest(gpt, wanted, _STEP),
-        "elmo": _nearest(elmo, wanted, bert.hidden_size // 2),
-        "encoder_decoder": _nearest(pair, wanted, _STEP),
+        "gpt": _nearest(functools.partial(_gpt, bert), wanted, _STEP),
+        "elmo": _nearest(
+            functools.partial(_elmo, bert, num_words), wanted, bert.hidden_size // 2
+        ),
+        "encoder_decoder": _nearest(
+            functools.partial(_pair, bert, vocab), wanted, _STEP
+        ),
     }
+
+
+def _gpt(bert, inner):
+    return gpt_config.GptConfig(
+        vocab_size=bert.vocab_size,
+        hidden_size=bert.hidden_size,
+        num_hidden_layers=bert.num_hidden_layers,
+        num_attention_heads=bert.num_attention_heads,
+        intermediate_size=inner,
+        embedding_dropout_prob=bert.hidden_dropout_prob,
+        hidden_dropout_prob=bert.hidden_dropout_prob,
+        attention_probs_dropout_prob=bert.attention_probs_dropout_prob,
+        max_position_embeddings=bert.max_position_embeddings,
+        initializer_range=bert.initializer_range,
+    )
+
+
+def _elmo(bert, num_words, inner):
+    return elmo_config.ElmoConfig(
+        projection_dim=bert.hidden_size // 2,
+        lstm_dim=inner,
+        num_hidden_layers=2,
+        cell_clip=3.0,
+        proj_clip=3.0,
+        use_skip_connections=True,
+        filters=_FILTERS,
+        num_highway=1,
+        vocab_size=num_words,
+        dropout=bert.hidden_dropout_prob,
+        sample_softmax=False,
+    )
+
+
+def _pair(bert, vocab, inner):
+    """Half of the layers read, half of them write."""
+    written = bert.num_hidden_layers // 2
+    encoder, decoder = (
+        dataclasses.replace(bert, num_hidden_layers=layers, intermediate_size=inner)
+        for layers in (bert.num_hidden_layers - written, written)
+    )
+    pair = encoder_decoder_config.EncoderDecoderConfig.of_berts(
+        *(encoder, decoder), decoder_start_token_id=0, eos_token_id=0
+    )
+    return pair.with_vocabulary(vocab)
 
 
 def num_weights(network: Any) -> int:

@@ -1,0 +1,152 @@
+"""python -m experiments.compare, from a corpus to the page, killed three times."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import types
+
+import pytest
+from absl import flags
+
+from experiments import compare, comparison, pages, stages
+from tests import tiny
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PATIENCE = 900  # seconds, of a busy machine
+CONFIG = {
+    **{"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2},
+    **{"intermediate_size": 32, "max_position_embeddings": 128, "vocab_size": 300},
+}
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """Flags of a small comparison, without its --output_dir."""
+    path = tmp_path_factory.mktemp("given")
+    (path / "config.json").write_text(json.dumps(CONFIG))
+    (path / "data" / "sst2").mkdir(parents=True)
+    for name, count in (("train", 160), ("dev", 32)):
+        rows = [(text, int(label == "good")) for text, label in tiny.rows(count)]
+        tiny.write_tsv(path / "data" / "sst2" / f"{name}.tsv", None, rows)
+    (path / "data" / "wnut17").mkdir()
+    for name, to in (("train", "wnut17train"), ("dev", "emerging.dev")):
+        source = ROOT / "sample_data" / "tags" / f"{name}.conll"
+        shutil.copy(source, path / "data" / "wnut17" / f"{to}.conll")
+    return (
+        f"--corpus_files={ROOT}/sample_data/corpus/*.txt",
+        f"--held_out_files={ROOT}/sample_data/corpus/trades.txt",
+        *(f"--data_dir={path}/data", f"--bert_config_file={path}/config.json"),
+        *("--systems=no_nsp,left_to_right", "--tasks=sst2,wnut17", "--seeds=1,2"),
+        *("--steps=8", "--num_train_epochs=0.2", "--vocab_size=300", "--jobs=2"),
+    )
+
+
+def start(given, output_dir):
+    """The comparison, in a group of processes of its own."""
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "experiments.compare"),
+            *given,
+            f"--output_dir={output_dir}",
+        ],
+        cwd=ROOT,
+        stdout=(output_dir.parent / f"{output_dir.name}.log").open("a"),
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def record(output_dir):
+    path = output_dir / "results" / pages.RECORD
+    return json.loads(path.read_text())
+
+
+def wait_for(process, log, said):
+    end = time.monotonic() + PATIENCE
+    while said not in log.read_text():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.1)
+    time.sleep(3)  # into a run
+
+
+@pytest.mark.slow
+def test_a_comparison_that_is_killed_has_the_same_numbers(given, tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert start(given, whole).wait(PATIENCE) == 0
+    log = tmp_path / "killed.log"
+    # Its own process alone, so that programs are left; politely; and everything.
+    for said, kill, number in (
+        ("short runs of tasks:", os.kill, signal.SIGKILL),
+        ("\npretraining:", os.kill, signal.SIGTERM),
+        ("\ntasks:", os.killpg, signal.SIGKILL),
+    ):
+        process = start(given, killed)
+        wait_for(process, log, said)
+        kill(process.pid, number)
+        expected = 143 if number == signal.SIGTERM else -9
+        assert process.wait(PATIENCE) == expected
+    assert start(given, killed).wait(PATIENCE) == 0
+    assert "is in use" in log.read_text()
+    assert record(killed) == record(whole)
+    found = record(whole)["scores"]["left_to_right"]
+    assert set(found) == {"sst2", "wnut17"} and set(found["sst2"]) == {"1", "2"}
+    assert len(record(whole)["along_pretraining"]["no_nsp"]) == 4
+    assert not list(whole.glob("tasks/**/model.ckpt-*"))
+    assert list(whole.glob("pretrained/no_nsp/model.ckpt-8.*"))
+    page = (whole / "results" / pages.PAGE).read_text()
+    assert "| BERT without NSP |" in page and "![Held-out losses" in page
+
+
+@pytest.fixture
+def asked(given, tmp_path):
+    """Reads settings from the flags and more of them."""
+    with tiny.flags_of("experiments.compare"):
+
+        def read(*more):
+            flags.FLAGS(["compare", *given, f"--output_dir={tmp_path}/out", *more])
+            return compare.settings()
+
+        yield read
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--minutes=5", "give --minutes or --steps"),
+        (
+            "--systems=bert,elmo2",
+            "--systems=bert,elmo2: elmo2 is not one of random, be",
+        ),
+        ("--tasks=", "--tasks=: nothing is not one of sst2, cola, stsb"),
+        ("--seeds=1,1", "--seeds=1,1 are not different whole numbers"),
+        ("--seeds=one", "--seeds=one are not different whole numbers"),
+        ("--tasks=sst2,cola", r"CoLA: there is no .*data/cola/train.tsv; put it there"),
+        (
+            "--max_seq_length=256",
+            r"has 128 positions, but texts of 256 tokens are read",
+        ),
+    ],
+)
+def test_wrong_flags_are_named_before_anything_runs(asked, flag, said):
+    with pytest.raises(ValueError, match=said):
+        asked(flag)
+
+
+def test_another_comparison_in_the_directory_is_refused(asked, given, tmp_path):
+    corpus = types.SimpleNamespace(
+        texts={"train": [given[2].partition("=")[2]], "held_out": []}
+    )
+    first = asked()
+    with stages.locked(first.directory):
+        comparison.check_same(first, corpus)
+        comparison.check_same(asked(), corpus)
+        with pytest.raises(
+            ValueError, match=r"with seeds=\[1, 2\], but .* seeds=\[3\]"
+        ):
+            comparison.check_same(asked("--seeds=3"), corpus)
