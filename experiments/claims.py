@@ -41,7 +41,8 @@ class Comparison:
             return None
         told = scores.difference([(both[0][name], both[1][name]) for name in names])
         titles = ", ".join(tasks.TASKS[name].title for name in names)
-        known = {**systems.SYSTEMS, **{s.name: s for s in systems.layer_systems()}}
+        layered = {s.name: s for s in systems.layer_systems(num_layers=4)}
+        known = {**systems.SYSTEMS, **layered}
         return Row(
             self.claim,
             self.source,

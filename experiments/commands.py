@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from experiments import preparation, stages, systems, tasks
 
 # ELMo's batches are streams; these many words of each make a step.
-_STREAMS, _UNROLLED = 64, 20
-TASK_BATCH = 32
+_STREAMS, _UNROLLED = 32, 20
+TASK_BATCH = 8
 _MASKED_SHARE = 0.15
 # Parts of a pretraining after which it is evaluated, and checkpoints are kept.
 EVALUATIONS, CHECKPOINTS = 8, 4
@@ -25,8 +25,9 @@ class Commands:
         configs: {shape: path}.
         data_dir: with a folder for each task.
         train_batch_size, max_seq_length: of pretraining.
-        learning_rate, task_learning_rate: of BERT's Adam; ELMo is pretrained by
-            Adagrad with its paper's rate.
+        learning_rate, task_learning_rate, feature_learning_rate: of BERT's Adam, in
+            pretraining, in tasks, and where a task trains the head alone. ELMo is
+            pretrained by Adagrad with its paper's rate.
         seeds: of each task.
     """
 
@@ -39,6 +40,7 @@ class Commands:
     max_seq_length: int
     learning_rate: float
     task_learning_rate: float
+    feature_learning_rate: float
     seeds: tuple[int, ...]
 
     def pretrained(self, network: str) -> str:
@@ -128,13 +130,16 @@ class Commands:
         """
         if not directory:
             directory = os.path.join(self.directory, "tasks", system.name, task.name)
+        rate = self.task_learning_rate
+        if system.is_frozen:
+            rate = self.feature_learning_rate
         flags = [
             *task.data_flags(self.data_dir),
             *task.flags,
             *("--do_train", f"--train_batch_size={TASK_BATCH}"),
             f"--max_seq_length={task.max_seq_length}",
             f"--num_train_epochs={epochs:g}",
-            f"--learning_rate={self.task_learning_rate}",
+            f"--learning_rate={rate}",
             f"--seeds={','.join(map(str, seeds or self.seeds))}",
             *("--log_steps=5", "--keep_checkpoint_max=1"),
             *system.flags,

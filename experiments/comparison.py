@@ -25,7 +25,8 @@ SETTINGS = "settings.json"
 # Settings that are flags, too.
 NUMBERS = (
     *("minutes", "steps", "num_train_epochs", "vocab_size", "train_batch_size"),
-    *("max_seq_length", "learning_rate", "task_learning_rate", "layers", "curves"),
+    *("max_seq_length", "learning_rate", "task_learning_rate"),
+    *("feature_learning_rate", "layers", "curves"),
 )
 
 
@@ -47,6 +48,7 @@ class Settings:
     max_seq_length: int
     learning_rate: float
     task_learning_rate: float
+    feature_learning_rate: float
     layers: bool
     curves: bool
     jobs: int
@@ -110,7 +112,7 @@ class Comparison:
             and systems.CURVE_TASK in settings.tasks
         ]
         if settings.layers and "bert_features" in settings.systems:
-            chosen += systems.layer_systems()
+            chosen += systems.layer_systems(settings.bert.num_hidden_layers)
         self._runs = [
             (system, tasks.TASKS[name])
             for system in chosen
@@ -176,6 +178,7 @@ class Comparison:
             max_seq_length=settings.max_seq_length,
             learning_rate=settings.learning_rate,
             task_learning_rate=settings.task_learning_rate,
+            feature_learning_rate=settings.feature_learning_rate,
             seeds=settings.seeds,
         )
 

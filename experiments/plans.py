@@ -146,18 +146,22 @@ def _evaluated(steps):
 def _epochs(seconds, runs, seeds):
     """Epochs of each task, and the seconds that none of them needs.
 
-    The shares are equal, but no longer than is of use; what a small task leaves, the
+    Runs have equal shares, but no longer than is of use; what a small task leaves, the
     others have.
     """
     cost: dict[str, float] = {}  # of one epoch by all systems and seeds
+    count: dict[str, int] = {}
     for task, speed_of_run in runs:
         steps = speed_of_run.rows / commands.TASK_BATCH
         cost[task] = cost.get(task, 0.0) + seeds * steps * speed_of_run.step_seconds
+        count[task] = count.get(task, 0) + 1
     found: dict[str, float] = {}
-    for number, task in enumerate(sorted(cost, key=cost.__getitem__)):
-        share = seconds / (len(cost) - number)
+    left = len(runs)
+    for task in sorted(cost, key=lambda name: cost[name] / count[name]):
+        share = seconds * count[task] / left
         found[task] = round(min(_MOST_EPOCHS, share / cost[task]), 3)
         seconds -= found[task] * cost[task]
+        left -= count[task]
     return found, seconds
 
 

@@ -17,7 +17,7 @@ from modeling.configs import (
 SHAPES = ("bert", "left_to_right", "gpt", "elmo", "encoder_decoder")
 # Characters of words become vectors by these; few, for the LSTMs are the network.
 _FILTERS = ((1, 16), (2, 16), (3, 32), (4, 64))
-_STEP = 8  # sizes are multiples of it
+_STEP = 4  # sizes are multiples of it
 
 
 def of_bert(

@@ -107,7 +107,8 @@ SYSTEMS = {
         ),
     )
 }
-# Table 7's choices, beside `bert_features`: values of --layer_mix.
+# Table 7's choices, beside `bert_features`: values of --layer_mix. Those of four layers
+# are left out where there are fewer.
 LAYER_CHOICES = {
     "embedding": "embeddings",
     "second_to_last": "second-to-last layer",
@@ -121,8 +122,8 @@ LAYER_CHOICES = {
 CURVE_SYSTEMS = ("no_nsp", "left_to_right")
 
 
-def layer_systems() -> list[System]:
-    """`bert_features` with each other choice of layers."""
+def layer_systems(num_layers: int) -> list[System]:
+    """`bert_features` with each other choice of so many layers."""
     return [
         System(
             *(f"layers_{choice}", title, "bert"),
@@ -130,5 +131,5 @@ def layer_systems() -> list[System]:
             tasks=(FEATURE_TASK,),
         )
         for choice, title in LAYER_CHOICES.items()
-        if choice != "learned"
+        if choice != "learned" and (num_layers >= 4 or not choice.endswith("_4"))
     ]

@@ -37,6 +37,7 @@ def lines(tmp_path, bert):
         max_seq_length=128,
         learning_rate=1e-3,
         task_learning_rate=5e-4,
+        feature_learning_rate=2e-3,
         seeds=(1, 2, 3),
     )
 
@@ -56,7 +57,7 @@ def test_scripts_take_all_command_lines(lines):
         lines.encoder_of_pair(),
         *(
             lines.task(system, task, 0.25)
-            for system in (*systems.SYSTEMS.values(), *systems.layer_systems())
+            for system in (*systems.SYSTEMS.values(), *systems.layer_systems(4))
             for task in tasks.TASKS.values()
         ),
     ]

@@ -30,14 +30,14 @@ def test_a_plan_fills_the_minutes_and_networks_read_the_same():
         (t, s if t == "small" else plans.dataclasses.replace(s, rows=3200))
         for t, s in runs
     ]
-    plan = plans.by_minutes(20, 200, networks, runs, seeds=3, jobs=2)
+    plan = plans.by_minutes(25, 200, networks, runs, seeds=3, jobs=2)
     assert plan.epochs["small"] == 10.0  # no more is of use
     for name, steps in plan.steps.items():
         assert steps % commands.EVALUATIONS == 0
         read = steps * networks[name].tokens_per_step
         assert read == pytest.approx(plan.tokens, rel=0.01)
     taken = 200 + seconds(plan, networks, runs, 3, 2)
-    assert taken == pytest.approx(20 * 60 * 0.96, rel=0.01)
+    assert taken == pytest.approx(25 * 60 * 0.96, rel=0.01)
     longer = plans.by_minutes(60, 200, networks, runs, seeds=3, jobs=2)
     assert longer.epochs["large"] == 10.0
     taken = 200 + seconds(longer, networks, runs, 3, 2)  # pretraining has the rest
