@@ -20,6 +20,7 @@ from experiments import (
     tasks,
 )
 from modeling.configs import config as config_lib
+from training import errors
 
 SETTINGS = "settings.json"
 # Settings that are flags, too.
@@ -128,7 +129,7 @@ class Comparison:
 
         Raises:
             stages.Failed: a program did.
-            ValueError: the minutes are too few.
+            errors.InputError: the minutes are too few.
         """
         corpora = dict.fromkeys(network.corpus for network in self._networks)
         self._do("corpus", self._corpus.stages(list(corpora)), alone=True)
@@ -241,14 +242,13 @@ class Comparison:
                 for s in self._corpus.stages([*preparation.CORPORA])
             )
             beside = sum(map(stages.seconds_of, self._stages)) - alone
-            plan = plans.by_minutes(
-                settings.minutes,
-                alone + beside / settings.jobs,
-                speeds,
-                [(t.name, self._estimate(kinds, s, t)) for s, t in self._all_runs()],
-                seeds=len(settings.seeds),
-                jobs=settings.jobs,
-            )
+            runs = [(t.name, self._estimate(kinds, s, t)) for s, t in self._all_runs()]
+            with errors.of_input():
+                plan = plans.by_minutes(
+                    *(settings.minutes, alone + beside / settings.jobs, speeds, runs),
+                    seeds=len(settings.seeds),
+                    jobs=settings.jobs,
+                )
         plans.write(settings.directory, plan)
         return plan
 
@@ -331,9 +331,9 @@ class Comparison:
         environment = scores.report(
             os.path.join(settings.directory, "pretrained", self._networks[0].name)
         )["environment"]
-        length = f"--minutes={settings.minutes:g}"
-        if settings.steps:
-            length = f"--steps={settings.steps}"
+        length = f"--steps={settings.steps}"
+        if settings.minutes:
+            length = f"--minutes={settings.minutes:g}"
         return [
             f"`python -m experiments.compare {shlex.quote(length)} ...`: "
             f"{seconds / 60 / settings.jobs:.0f} minutes, {settings.jobs} programs at "

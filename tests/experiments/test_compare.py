@@ -48,17 +48,15 @@ def given(tmp_path_factory):
 
 def start(given, output_dir):
     """The comparison, in a group of processes of its own."""
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "experiments.compare"),
-            *given,
-            f"--output_dir={output_dir}",
-        ],
-        cwd=ROOT,
-        stdout=(output_dir.parent / f"{output_dir.name}.log").open("a"),
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    program = sys.executable, "-m", "experiments.compare"
+    with output_dir.with_suffix(".log").open("a") as log:
+        return subprocess.Popen(
+            [*program, *given, f"--output_dir={output_dir}"],
+            cwd=ROOT,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 def record(output_dir):

@@ -38,10 +38,10 @@ def test_a_plan_fills_the_minutes_and_networks_read_the_same():
         assert read == pytest.approx(plan.tokens, rel=0.01)
     taken = 200 + seconds(plan, networks, runs, 3, 2)
     assert taken == pytest.approx(25 * 60 * 0.96, rel=0.01)
-    longer = plans.by_minutes(60, 200, networks, runs, seeds=3, jobs=2)
+    longer = plans.by_minutes(120, 200, networks, runs, seeds=3, jobs=2)
     assert longer.epochs["large"] == 10.0
     taken = 200 + seconds(longer, networks, runs, 3, 2)  # pretraining has the rest
-    assert taken == pytest.approx(60 * 60 * 0.96, rel=0.01)
+    assert taken == pytest.approx(120 * 60 * 0.96, rel=0.01)
 
 
 def test_too_few_minutes_say_how_many_it_takes():
