@@ -101,7 +101,9 @@ def _task_table(found):
         "",
         *(f"{tasks.TASKS[n].title}, {tasks.TASKS[n].score_title}" for n in names),
     ]
-    rows = [
+    guesses = [f"{tasks.TASKS[name].guessed:.1f}" for name in names]
+    rows = [["the same answer to all", *guesses]]
+    rows += [
         [
             system.title,
             *(_score(found[key][n]) if n in found[key] else "" for n in names),

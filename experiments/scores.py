@@ -99,6 +99,12 @@ def difference(pairs: Sequence[tuple[Score, Score]]) -> Difference:
     return Difference(mean, low, high)
 
 
+def is_learned(score: Score, guessed: float) -> bool:
+    """Whether a score is surely above what an answer that reads nothing has."""
+    answer = Score({0: guessed}, np.full((1, score.resampled.shape[1]), guessed))
+    return difference([(answer, score)]).sign > 0
+
+
 def share_difference(first: tuple[float, int], second: tuple[float, int]) -> Difference:
     """By how much a share of n2 records exceeds another of n1; a normal interval."""
     variance = sum(share * (1 - share) / count for share, count in (first, second))

@@ -1,5 +1,6 @@
 """Scores of runs, and how sure a difference is."""
 
+import collections
 import json
 import pathlib
 
@@ -99,12 +100,60 @@ def test_each_claim_that_was_run_has_a_row():
     assert second.verdict == "the opposite is seen"
     assert second.result == "-2.0 (-2.0 to -2.0)"
     slow = rows["Masked LM converges more slowly than left to right"]
-    assert (slow.ran, slow.verdict) == ("SST-2 after 100 of 200 steps", "seen")
+    assert (slow.ran, slow.verdict) == ("after 100 of 200 steps: SST-2", "seen")
     assert rows["Masked LM is ahead in the end"].verdict == "seen"
     order = next(row for name, row in rows.items() if name.startswith("The order of"))
     assert order.ran == "640 held-out pairs each: SOP 60.0 %, NSP 90.0 %"
     assert order.verdict == "seen"
     assert "GPT beats ELMo" not in rows
+
+
+def test_tasks_that_neither_has_learned_do_not_count():
+    # Matthews' 0 and the more frequent half of RTE, found by a network that reads
+    # nothing, would make a sure difference of SST-2 a third of it.
+    found = {
+        "no_nsp": {"sst2": score(55, 55), "cola": score(0, 0), "rte": score(52, 53)},
+        "bert": {"sst2": score(61, 61), "cola": score(0, 0), "rte": score(51, 53)},
+    }
+    rows = {row.claim: row for row in claims.rows(found, {}, {})}
+    told = rows["NSP helps"]
+    assert told.ran == (
+        "BERT against BERT without NSP: SST-2; neither has learned CoLA, RTE"
+    )
+    assert (told.result, told.verdict) == ("+6.0 (+6.0 to +6.0)", "seen")
+    pairs = rows["NSP helps most with pairs of texts"]
+    assert pairs.ran == "BERT against BERT without NSP; neither has learned RTE"
+    assert (pairs.result, pairs.verdict) == ("", claims.UNLEARNED)
+    # One that has learned is enough.
+    found["bert"]["cola"] = score(9, 9)
+    told = next(row for row in claims.rows(found, {}, {}) if row.claim == "NSP helps")
+    assert told.result == "+7.5 (+7.5 to +7.5)"
+
+
+def test_pairs_of_segments_that_nobody_tells_apart_decide_nothing():
+    def verdict(order, following):
+        reports = {
+            name: {
+                "results": {"next_sentence_accuracy": accuracy},
+                "flags": {"max_eval_steps": 40, "eval_batch_size": 8},
+            }
+            for name, accuracy in (("bert", following), ("order", order))
+        }
+        return claims.rows({}, reports, {})[0].verdict
+
+    assert verdict(0.45, 0.55) == claims.UNLEARNED  # 320 pairs: 54.5 to 55.5 is sure
+    assert verdict(0.45, 0.56) == "seen"
+    assert verdict(0.56, 0.55) == "not decided"
+
+
+@pytest.mark.parametrize("name", ["sst2", "rte"])
+def test_the_same_answer_to_all_rows_scores_as_is_said(name, shared_file):
+    task = tasks.TASKS[name]
+    dev = shared_file(f"data/{name}/{task.files[1]}")
+    rows = [line.split("\t") for line in dev.read_text("utf-8").splitlines()]
+    labels = collections.Counter(row[-1] for row in rows if row[-1] != "label")
+    frequent = labels.most_common(1)[0][1] / labels.total()
+    assert task.guessed == pytest.approx(100 * frequent)
 
 
 def test_a_claim_without_its_runs_has_no_row():
@@ -128,6 +177,7 @@ def test_the_page_has_tables_pictures_and_files(tmp_path):
         {"steps": {"bert": 1000, "order": 1000}},
     )
     page = pathlib.Path(pages.write(str(tmp_path), results)).read_text("utf-8")
+    assert "| the same answer to all | 50.9 | 0.0 |" in page
     assert "| BERT | 61.0 +- 1.4 | 20.5 +- 0.7 |" in page
     assert "| left to right, without NSP | 55.5 +- 0.7 |  |" in page
     assert (
