@@ -133,6 +133,8 @@ class Comparison:
         """
         corpora = dict.fromkeys(network.corpus for network in self._networks)
         self._do("corpus", self._corpus.stages(list(corpora)), alone=True)
+        if preparation.TEXTS in corpora:
+            self._corpus.deal()
         lines = self._commands()
         speeds, kinds = self._trials(lines)
         plan = self._plan(speeds, kinds)

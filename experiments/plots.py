@@ -10,7 +10,8 @@ from benchmarks import growth_plots
 from experiments import claims, scores, systems, tasks
 
 _COLOURS = ("#3d85d8", "#e07b39", "#3aa17e", "#b07cc6", "#c9a227", "#80868b", "#d6618f")
-_MARKERS = "osD^vPX"
+_MARKERS = "osD^vPX*"
+_FEW = 4  # lines whose names have room among them
 
 
 def _svg(figure: figures.Figure) -> str:
@@ -24,7 +25,9 @@ def _lines(
 ) -> str:
     """Named curves of (x, y, deviation of y)."""
     with matplotlib.rc_context(growth_plots.STYLE):
-        figure = figures.Figure(figsize=(6.2, 3.2), layout="constrained")
+        few = len(lines) <= _FEW
+        size = (6.2, 3.2) if few else (8.2, 3.6)
+        figure = figures.Figure(figsize=size, layout="constrained")
         axes = figure.subplots()
         for number, (name, points) in enumerate(lines.items()):
             x, y, around = zip(*points, strict=True)
@@ -34,13 +37,17 @@ def _lines(
                 color=_COLOURS[number % len(_COLOURS)],
                 marker=_MARKERS[number % len(_MARKERS)],
                 markersize=4,
+                linestyle="-" if number < len(_COLOURS) else "--",
                 linewidth=1.3,
                 capsize=2,
             )
         axes.set_xlabel(across)
         axes.set_ylabel(up)
         axes.grid(True)
-        axes.legend(frameon=False, fontsize=8)
+        if few:
+            axes.legend(frameon=False, fontsize=8)
+        else:
+            figure.legend(loc="outside right center", frameon=False, fontsize=8)
         return _svg(figure)
 
 

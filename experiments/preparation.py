@@ -1,19 +1,24 @@
 """A corpus to vocabularies and records: what all networks learn from."""
 
+import contextlib
 import glob
+import itertools
 import os
+import shutil
 from collections.abc import Sequence
 
+from data_pipeline.files import text_rows
 from data_pipeline.text import tokenization
 from experiments import stages
 
-# By name, how a corpus is cut into what networks read; `texts` are its own lines.
+# By name, how a corpus is cut into what networks read; `texts` are its lines, shuffled.
 CORPORA = {
     "stretches": ("--objective=left_to_right",),
     "next": ("--masking=none", "--sentence_task=next"),
     "order": ("--masking=none", "--sentence_task=order"),
 }
 TEXTS = "texts"
+_TEXT_FILES = 32
 _SPLITS = ("train", "held_out")
 _SAMPLE_LINES = 5000  # that tell how many pieces a word has
 
@@ -61,6 +66,8 @@ class Corpus:
 
     def path(self, corpus: str, split: str) -> str:
         """What --input_file of run_pretraining.py says."""
+        if corpus == TEXTS and split == "train":
+            return os.path.join(self._directory, TEXTS, "*.txt")
         if corpus == TEXTS:
             return ",".join(self.texts[split])
         return os.path.join(self._directory, corpus, f"{split}.tfrecord")
@@ -109,10 +116,35 @@ class Corpus:
             )
         return found
 
+    def deal(self) -> None:
+        """Deals the lines of the training text over new files, one to each in turn.
+
+        ELMo reads file by file, and shuffles the sentences of each; so every file has
+        to be a sample of the whole text, or the network ends as one of the last file.
+        """
+        directory = os.path.join(self._directory, TEXTS)
+        if os.path.exists(directory):
+            return
+        partial = f"{directory}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        os.makedirs(partial)
+        with contextlib.ExitStack() as stack:
+            files = [
+                stack.enter_context(open(os.path.join(partial, name), "w", -1, "utf-8"))
+                for name in (f"{number:02d}.txt" for number in range(_TEXT_FILES))
+            ]
+            turns = itertools.cycle(files)
+            for path in self.texts["train"]:
+                for _, text in text_rows.lines(path):
+                    if text.strip():  # no empty line, which ends a document
+                        next(turns).write(f"{text}\n")
+        os.replace(partial, directory)
+
     def pieces_per_word(self) -> float:
-        """Word pieces that a word or mark has on average, in the first lines."""
+        """Word pieces that a word or mark has on average, in a file that is dealt."""
         tokenizer = tokenization.BertTokenizer.from_file(self.vocab_file)
-        with open(self.texts["train"][0], encoding="utf-8") as file:
+        path = sorted(glob.glob(self.path(TEXTS, "train")))[0]
+        with open(path, encoding="utf-8") as file:
             lines = [line for line, _ in zip(file, range(_SAMPLE_LINES), strict=False)]
         pieces = tokenizer.tokenize(lines).flat_values
         return len(pieces) / len(tokenizer.split_words(lines).flat_values)
