@@ -248,6 +248,7 @@ class Comparison:
             with errors.of_input():
                 plan = plans.by_minutes(
                     *(settings.minutes, alone + beside / settings.jobs, speeds, runs),
+                    shares={name: tasks.TASKS[name].share for name in settings.tasks},
                     seeds=len(settings.seeds),
                     jobs=settings.jobs,
                 )

@@ -104,6 +104,7 @@ def by_minutes(
     networks: Mapping[str, Speed],
     runs: Sequence[tuple[str, Speed]],
     *,
+    shares: Mapping[str, float],
     seeds: int,
     jobs: int,
 ) -> Plan:
@@ -113,6 +114,7 @@ def by_minutes(
         spent: seconds, by vocabularies, records and short runs.
         networks: what is pretrained, by name.
         runs: (task, speed) of every system in every task.
+        shares: {task: time of a run, beside those of others}.
         jobs: programs that run at once; speeds are those beside as many.
 
     Raises:
@@ -130,7 +132,7 @@ def by_minutes(
         )
     free = left - starts - others
     share = _PRETRAINING_SHARE if runs else 1.0
-    epochs, unused = _epochs((1 - share) * free, runs, seeds)
+    epochs, unused = _epochs((1 - share) * free, runs, shares, seeds)
     a_token = sum(s.step_seconds / s.tokens_per_step for s in networks.values())
     tokens = (share * free + unused) / a_token
     steps = {n: steps_for(tokens, s.tokens_per_step) for n, s in networks.items()}
@@ -143,25 +145,25 @@ def _evaluated(steps):
     return steps + batches * _EVALUATION_COST
 
 
-def _epochs(seconds, runs, seeds):
+def _epochs(seconds, runs, shares, seeds):
     """Epochs of each task, and the seconds that none of them needs.
 
-    Runs have equal shares, but no longer than is of use; what a small task leaves, the
+    Runs have their shares, but no longer than is of use; what a small task leaves, the
     others have.
     """
     cost: dict[str, float] = {}  # of one epoch by all systems and seeds
-    count: dict[str, int] = {}
+    wanted: dict[str, float] = {}
     for task, speed_of_run in runs:
         steps = speed_of_run.rows / commands.TASK_BATCH
         cost[task] = cost.get(task, 0.0) + seeds * steps * speed_of_run.step_seconds
-        count[task] = count.get(task, 0) + 1
+        wanted[task] = wanted.get(task, 0.0) + shares[task]
     found: dict[str, float] = {}
-    left = len(runs)
-    for task in sorted(cost, key=lambda name: cost[name] / count[name]):
-        share = seconds * count[task] / left
+    left = sum(wanted.values())
+    for task in sorted(cost, key=lambda name: cost[name] / wanted[name]):
+        share = seconds * wanted[task] / left
         found[task] = round(min(_MOST_EPOCHS, share / cost[task]), 3)
         seconds -= found[task] * cost[task]
-        left -= count[task]
+        left -= wanted[task]
     return found, seconds
 
 

@@ -30,7 +30,8 @@ def test_a_plan_fills_the_minutes_and_networks_read_the_same():
         (t, s if t == "small" else plans.dataclasses.replace(s, rows=3200))
         for t, s in runs
     ]
-    plan = plans.by_minutes(25, 200, networks, runs, seeds=3, jobs=2)
+    shares = {"large": 1.0, "small": 1.0}
+    plan = plans.by_minutes(25, 200, networks, runs, shares=shares, seeds=3, jobs=2)
     assert plan.epochs["small"] == 10.0  # no more is of use
     for name, steps in plan.steps.items():
         assert steps % commands.EVALUATIONS == 0
@@ -38,19 +39,34 @@ def test_a_plan_fills_the_minutes_and_networks_read_the_same():
         assert read == pytest.approx(plan.tokens, rel=0.01)
     taken = 200 + seconds(plan, networks, runs, 3, 2)
     assert taken == pytest.approx(25 * 60 * 0.96, rel=0.01)
-    longer = plans.by_minutes(120, 200, networks, runs, seeds=3, jobs=2)
+    longer = plans.by_minutes(120, 200, networks, runs, shares=shares, seeds=3, jobs=2)
     assert longer.epochs["large"] == 10.0
     taken = 200 + seconds(longer, networks, runs, 3, 2)  # pretraining has the rest
     assert taken == pytest.approx(120 * 60 * 0.96, rel=0.01)
 
 
+def test_a_task_has_its_share_of_the_time():
+    def epochs(long):
+        runs = [("long", FAST), ("long", FAST), ("short", FAST)]
+        shares = {"long": long, "short": 0.5}
+        options = {"shares": shares, "seeds": 1, "jobs": 1}
+        return plans.by_minutes(20, 0, {"fast": FAST}, runs, **options).epochs
+
+    equal, more = epochs(0.5), epochs(2.0)
+    assert equal["long"] == pytest.approx(equal["short"], rel=0.001)
+    assert more["long"] == pytest.approx(4 * more["short"], rel=0.01)
+    total = 2 * equal["long"] + equal["short"]  # the time of all is the same
+    assert 2 * more["long"] + more["short"] == pytest.approx(total, rel=0.01)
+
+
 def test_too_few_minutes_say_how_many_it_takes():
+    options = {"shares": {"t": 1.0}, "seeds": 3, "jobs": 1}
     with pytest.raises(
         ValueError, match=r"--minutes=2 are too few: .* take (\d+)"
     ) as e:
-        plans.by_minutes(2, 0, {"a": FAST}, [("t", SLOW)] * 9, seeds=3, jobs=1)
+        plans.by_minutes(2, 0, {"a": FAST}, [("t", SLOW)] * 9, **options)
     enough = int(str(e.value).split("take ")[1].split()[0])
-    plans.by_minutes(enough, 0, {"a": FAST}, [("t", SLOW)] * 9, seeds=3, jobs=1)
+    plans.by_minutes(enough, 0, {"a": FAST}, [("t", SLOW)] * 9, **options)
 
 
 def test_steps_are_those_of_the_first_network():
