@@ -65,21 +65,23 @@ def speed(directory: str, seconds: float) -> Speed:
             break
     with open(path, encoding="utf-8") as file:
         report = json.load(file)
-    curves, flags = report["curves"], report["flags"]
+    curves, batch = report["curves"], report["flags"]["train_batch_size"]
     examples, tokens = (
-        [value for _, value in curves[f"train/{name}_per_second"]]
-        for name in ("examples", "tokens")
+        curves[f"train/{name}_per_second"] for name in ("examples", "tokens")
     )
-    batch = flags["train_batch_size"]
     # The first steps trace the graph.
-    step_seconds = batch / statistics.median(examples[len(examples) // 2 :])
-    each = statistics.fmean(t / e for t, e in zip(tokens, examples, strict=True))
-    steps = curves["train/loss"][-1][0]
+    later = [speed for _, speed in examples[len(examples) // 2 :]]
+    step_seconds = batch / statistics.median(later)
+    read, steps = 0, 0
+    for (step, of_examples), (_, of_tokens) in zip(examples, tokens, strict=True):
+        # A whole number, whatever the digits of a speed on this machine.
+        read += round(batch * (step - steps) * of_tokens / of_examples)
+        steps = step
     return Speed(
         step_seconds=step_seconds,
         other_seconds=max(0.0, seconds - steps * step_seconds),
         rows=report["data"].get("train", {}).get("count", 0),
-        tokens_per_step=round(batch * each, 1),  # as the report's digits allow
+        tokens_per_step=read / steps,
     )
 
 

@@ -97,3 +97,26 @@ def test_speed_is_that_of_the_later_steps(tmp_path, folder):
     found = plans.speed(str(tmp_path), 12.0)
     assert found == plans.Speed(0.1, 10.0, 77, 100.0)
     assert found.seconds(30, times=2) == pytest.approx(10 * 1.3 + 2 * 3)
+
+
+def test_tokens_of_a_step_are_those_of_any_machine(tmp_path):
+    counts = [971, 1013, 1024, 968, 999, 1001]  # tokens of a step of 8 rows
+
+    def found(machine):
+        rates = [(7.1 * machine, 7.1 * machine * count / 8) for count in counts]
+        examples, tokens = (
+            [[step, float(f"{rate[part]:.6g}")] for step, rate in enumerate(rates, 1)]
+            for part in (0, 1)
+        )
+        record = {
+            "curves": {
+                "train/examples_per_second": examples,
+                "train/tokens_per_second": tokens,
+            },
+            "flags": {"train_batch_size": 8},
+            "data": {},
+        }
+        (tmp_path / "report.json").write_text(json.dumps(record))
+        return plans.speed(str(tmp_path), 1.0).tokens_per_step
+
+    assert found(1.0) == found(0.0437) == found(13.1) == sum(counts) / len(counts)
