@@ -4,12 +4,12 @@ import contextlib
 import glob
 import itertools
 import os
-import shutil
 from collections.abc import Sequence
 
 from data_pipeline.files import text_rows
 from data_pipeline.text import tokenization
 from experiments import stages
+from modeling.checkpoints import output_directory
 
 # By name, how a corpus is cut into what networks read; `texts` are its lines, shuffled.
 CORPORA = {
@@ -18,7 +18,7 @@ CORPORA = {
     "order": ("--masking=none", "--sentence_task=order"),
 }
 TEXTS = "texts"
-_TEXT_FILES = 32
+_TEXT_FILES = 32  # ELMo holds two of them in memory
 _SPLITS = ("train", "held_out")
 _SAMPLE_LINES = 5000  # that tell how many pieces a word has
 
@@ -125,12 +125,12 @@ class Corpus:
         directory = os.path.join(self._directory, TEXTS)
         if os.path.exists(directory):
             return
-        partial = f"{directory}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        os.makedirs(partial)
-        with contextlib.ExitStack() as stack:
+        with (
+            output_directory.complete(directory) as place,
+            contextlib.ExitStack() as stack,
+        ):
             files = [
-                stack.enter_context(open(os.path.join(partial, name), "w", -1, "utf-8"))
+                stack.enter_context(open(os.path.join(place, name), "w", -1, "utf-8"))
                 for name in (f"{number:02d}.txt" for number in range(_TEXT_FILES))
             ]
             turns = itertools.cycle(files)
@@ -138,7 +138,6 @@ class Corpus:
                 for _, text in text_rows.lines(path):
                     if text.strip():  # no empty line, which ends a document
                         next(turns).write(f"{text}\n")
-        os.replace(partial, directory)
 
     def pieces_per_word(self) -> float:
         """Word pieces that a word or mark has on average, in a file that is dealt."""

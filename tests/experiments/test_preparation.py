@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 
+from contract import atomic_files
 from experiments import preparation
 
 
@@ -41,7 +42,7 @@ def test_lines_are_dealt_over_files_each_of_which_has_some_of_every_text(
 
 
 def test_what_is_dealt_stays_and_what_was_cut_off_is_dealt_anew(corpus, tmp_path):
-    partial = tmp_path / "corpus" / "texts.partial"
+    partial = tmp_path / "corpus" / f"texts{atomic_files.SUFFIX}"
     partial.mkdir(parents=True)
     (partial / "99.txt").write_text("left by a killed one\n")
     corpus.deal()

@@ -141,7 +141,7 @@ def test_pairs_of_segments_that_nobody_tells_apart_decide_nothing():
         }
         return claims.rows({}, reports, {})[0].verdict
 
-    assert verdict(0.45, 0.55) == claims.UNLEARNED  # 320 pairs: 54.5 to 55.5 is sure
+    assert verdict(0.45, 0.55) == claims.UNLEARNED  # of 320, 55.4 % are sure
     assert verdict(0.45, 0.56) == "seen"
     assert verdict(0.56, 0.55) == "not decided"
 
