@@ -237,6 +237,23 @@ def test_shares_keep_what_is_known_of_shapes():
     }
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_no_thread_tunes_what_a_run_reads(replicas):
+    """An iterator waits for it at its end, up to a minute: an autotuner's period."""
+    own = types.SimpleNamespace(num_input_pipelines=1, input_pipeline_id=0)
+    strategy = types.SimpleNamespace(
+        num_replicas_in_sync=replicas,
+        distribute_datasets_from_function=lambda f: f(own),
+        experimental_distribute_dataset=lambda dataset: dataset,
+    )
+    for batches in (
+        tf.data.Dataset.from_tensors({"x": np.zeros((8, 3), np.float32)}),
+        lambda _: tf.data.Dataset.from_tensors({"x": np.zeros((8, 3), np.float32)}),
+    ):
+        found = devices.distributed(strategy, batches)
+        assert found.options().autotune.enabled is False
+
+
 def test_one_replica_gets_whole_batches():
     numbers = tf.data.Dataset.from_tensor_slices({"x": [[1, 2, 3], [4, 5, 6]]})
     for batches in (numbers, lambda context: numbers.skip(context.input_pipeline_id)):
