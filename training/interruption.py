@@ -69,5 +69,10 @@ class Interruption:
             if self.number is not None:
                 raise errors.Stopped(self.number)
             yield
+        except Exception:
+            if self.number is None:
+                raise
+            # AutoGraph, if it was reading a function, made another error of it.
+            raise errors.Stopped(self.number) from None
         finally:
             self._raises = False

@@ -151,6 +151,33 @@ def test_python_code_can_be_broken_off(number):
     assert str(caught.value) == signal.Signals(number).name
 
 
+def test_tracing_can_be_broken_off():
+    """AutoGraph, which reads the function, makes an error of its own of any."""
+
+    def traced(number):
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(1000):
+            number += 1
+        return number
+
+    numbers = tf.data.Dataset.range(3)
+    with (
+        interruption.Interruption() as watch,
+        pytest.raises(errors.Stopped, match="^SIGTERM$"),
+        watch.raised(),
+    ):
+        numbers.map(traced)
+
+
+def test_errors_without_a_signal_stay():
+    with (
+        interruption.Interruption() as watch,
+        pytest.raises(ZeroDivisionError),
+        watch.raised(),
+    ):
+        raise ZeroDivisionError
+
+
 def test_signal_that_came_before_breaks_off_as_well():
     done = []
     with interruption.Interruption() as watch:
