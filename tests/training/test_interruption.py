@@ -163,7 +163,7 @@ def test_tracing_can_be_broken_off():
     numbers = tf.data.Dataset.range(3)
     with (
         interruption.Interruption() as watch,
-        pytest.raises(errors.Stopped, match="^SIGTERM$"),
+        pytest.raises(errors.Stopped, match=r"^SIGTERM$"),
         watch.raised(),
     ):
         numbers.map(traced)
