@@ -246,10 +246,8 @@ def test_no_thread_tunes_what_a_run_reads(replicas):
         distribute_datasets_from_function=lambda f: f(own),
         experimental_distribute_dataset=lambda dataset: dataset,
     )
-    for batches in (
-        tf.data.Dataset.from_tensors({"x": np.zeros((8, 3), np.float32)}),
-        lambda _: tf.data.Dataset.from_tensors({"x": np.zeros((8, 3), np.float32)}),
-    ):
+    made = tf.data.Dataset.from_tensors({"x": np.zeros((8, 3), np.float32)})
+    for batches in (made, lambda _: made):
         found = devices.distributed(strategy, batches)
         assert found.options().autotune.enabled is False
 
