@@ -6,7 +6,7 @@ similar length and are padded to their longest, so little is spent on padding.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,31 +25,43 @@ def training_order(
     *,
     batch_size: int,
     num_steps: int,
-    seed: int,
+    seed: int | Sequence[int],
     group_by_length: bool = True,
 ) -> np.ndarray:
     """Orders the examples of all training batches, int32 [num_steps, batch_size].
 
     `lengths` are int [N], in tokens; equal seeds give equal orders. Each epoch is a new
-    permutation. A batch is full; it may hold the end of one epoch and the start of the
-    next (the original repeats before it batches). With `group_by_length`, pools of
-    consecutive examples are sorted by length and cut into batches, which are shuffled.
+    permutation, and a batch is full: the rows that fill none are the first of the next
+    epoch. No batch has a row twice, unless there are fewer rows than `batch_size`. With
+    `group_by_length`, pools of consecutive rows of an epoch are sorted by length and
+    cut into batches, which are shuffled.
+
+    The order of fewer steps begins that of more, so a run can be made longer.
     """
-    rng = np.random.default_rng(seed)
-    total = num_steps * batch_size
-    epochs = -(-total // len(lengths))
-    stream = np.concatenate(
-        [rng.permutation(len(lengths)).astype(np.int32) for _ in range(epochs)]
-        or [np.zeros(0, np.int32)]
-    )[:total]
-    if not group_by_length:
-        return stream.reshape(num_steps, batch_size)
-    pools = []
-    for start in range(0, total, POOL_BATCHES * batch_size):
-        pool = stream[start : start + POOL_BATCHES * batch_size]
-        pool = pool[np.argsort(lengths[pool], kind="stable")]
-        pools.append(rng.permutation(pool.reshape(-1, batch_size)))
-    return np.concatenate(pools or [stream]).reshape(num_steps, batch_size)
+    num_epochs = -(-num_steps * batch_size // len(lengths))
+    batches = [np.zeros((0, batch_size), np.int32)]
+    left = np.zeros(0, np.int32)
+    for epoch in range(num_epochs):
+        rng = np.random.default_rng([*np.ravel(seed), epoch])
+        rows = rng.permutation(len(lengths)).astype(np.int32)
+        # The first batch has rows of two epochs, and is sorted with no others.
+        first = rows[~np.isin(rows, left)][: batch_size - len(left)]
+        rows = np.concatenate([left, first, rows[~np.isin(rows, first)]])
+        has_two_epochs, count = len(left) > 0, len(rows) // batch_size
+        left = rows[count * batch_size :]
+        ordered = rows[: count * batch_size].reshape(count, batch_size)
+        if group_by_length:
+            _group(ordered[has_two_epochs:], lengths, rng)
+        batches.append(ordered)
+    return np.concatenate(batches)[:num_steps]
+
+
+def _group(batches, lengths, rng):
+    """Sorts pools of batches by length, in place; shuffles the batches of each."""
+    for pool in np.array_split(batches, -(-len(batches) // POOL_BATCHES) or 1):
+        rows = pool.ravel()
+        rows = rows[np.argsort(lengths[rows], kind="stable")]
+        pool[:] = rng.permutation(rows.reshape(pool.shape))
 
 
 def evaluation_order(lengths, batch_size):

@@ -38,7 +38,7 @@ def training(
         yield from examples.training_order(
             batch_size=batch_size,
             num_steps=num_steps,
-            seed=np.random.SeedSequence([seed, next(epochs)]),
+            seed=[seed, next(epochs)],
             group_by_length=group_by_length,
         )
 

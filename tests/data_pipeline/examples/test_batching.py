@@ -45,13 +45,89 @@ def test_every_epoch_holds_every_example_once():
     assert len({tuple(epoch) for epoch in epochs}) == 11
 
 
+def num_twice(rows):
+    """How many batches have a row twice."""
+    ordered = np.sort(rows, axis=1)
+    return int(np.sum(np.any(ordered[:, 1:] == ordered[:, :-1], axis=1)))
+
+
+@pytest.mark.parametrize("group_by_length", [False, True])
+@pytest.mark.parametrize("num_rows", [4, 5, 7, 64, 103])
+def test_no_batch_has_a_row_twice(num_rows, group_by_length):
+    """Pools across epochs put the copies of a row side by side."""
+    lengths = LENGTHS[:num_rows]
+    rows = order(lengths=lengths, group_by_length=group_by_length)
+    assert num_twice(rows) == 0
+    # The twin: one permutation after the other, cut into batches.
+    rng = np.random.default_rng(1)
+    stream = np.concatenate([rng.permutation(num_rows) for _ in range(300)])
+    if num_rows in (5, 7):
+        assert num_twice(stream[:1200].reshape(300, 4)) > 0
+
+
+@pytest.mark.parametrize("group_by_length", [False, True])
+def test_every_row_is_seen_once_before_the_next_epoch(group_by_length):
+    """6 batches of 32 rows, and 8 rows that the next epoch begins with."""
+    lengths = np.random.default_rng(2).integers(3, 60, size=200)
+    settings = {"batch_size": 32, "group_by_length": group_by_length}
+    rows = order(lengths=lengths, num_steps=25, **settings)
+    for epoch in (1, 2, 3, 4):
+        counts = np.bincount(rows[: epoch * 200 // 32].ravel(), minlength=200)
+        assert counts.max() == epoch
+        assert counts.sum() // 200 == epoch - bool(epoch % 4)
+        seen_later = rows[: -(-epoch * 200 // 32)].ravel()
+        assert np.bincount(seen_later, minlength=200).min() == epoch
+    assert np.bincount(rows.ravel(), minlength=200).tolist() == [4] * 200
+
+
+def test_rows_left_for_the_next_epoch_are_of_any_length():
+    """Else a table's longest texts would always come last."""
+    lengths = np.arange(47)
+    rows = order(lengths=lengths, batch_size=32, num_steps=1, seed=3)
+    assert rows.mean() == pytest.approx(23, abs=5)
+    left = [
+        np.setdiff1d(
+            lengths,
+            order(lengths=lengths, batch_size=32, num_steps=1, seed=seed),
+        )
+        for seed in range(100)
+    ]
+    assert np.mean(left) == pytest.approx(23, abs=1.5)
+    assert len(np.unique(left)) == 47
+
+
+@pytest.mark.parametrize("num_rows", [3, 50, 103])
+@pytest.mark.parametrize("group_by_length", [False, True])
+def test_a_longer_run_begins_as_the_shorter(num_rows, group_by_length):
+    lengths = LENGTHS[:num_rows]
+    settings = {"lengths": lengths, "group_by_length": group_by_length}
+    rows = order(num_steps=60, **settings)
+    for num_steps in range(60):
+        shorter = order(num_steps=num_steps, **settings)
+        np.testing.assert_array_equal(shorter, rows[:num_steps])
+    assert not np.array_equal(order(num_steps=60, seed=2, **settings), rows)
+
+
 def test_grouping_moves_examples_only_within_a_pool():
     """So that no example waits longer than 64 batches for its turn."""
-    plain, grouped = order(group_by_length=False), order()
-    for start in range(0, 300, batching.POOL_BATCHES):
-        pool = slice(start, start + batching.POOL_BATCHES)
+    lengths = np.random.default_rng(1).integers(3, 60, size=1000)
+    plain, grouped = (
+        order(lengths=lengths, num_steps=250, group_by_length=grouped)
+        for grouped in (False, True)
+    )
+    for pool in np.array_split(np.arange(250), 4):  # 250 batches, 64 at most
+        assert len(pool) <= batching.POOL_BATCHES
         assert sorted(plain[pool].ravel()) == sorted(grouped[pool].ravel())
     assert not np.array_equal(plain, grouped)
+
+
+def test_grouped_epochs_have_other_batches():
+    lengths = np.full(64, 7)
+    rows = np.sort(order(lengths=lengths, num_steps=32), axis=1)
+    first, second = (
+        {tuple(batch) for batch in part} for part in (rows[:16], rows[16:])
+    )
+    assert len(first | second) >= 31
 
 
 @pytest.mark.parametrize("group_by_length", [False, True])
