@@ -144,11 +144,7 @@ def make_task(config, tokenizer, data, soft, reading):
         reopen=formats.network_opener(FLAGS.export_format, lstms),
         write_records=classifier_flags.records_writer(records.write, data),
         files=pretrained.files(config, tokenizer) | label_map | reading.files(),
-        identity={
-            **label_set.identity,
-            **classifier_flags.identity(),
-            "reading": reading.chosen(),
-        },
+        identity={**label_set.identity, "reading": reading.chosen()},
     )
 
 

@@ -109,7 +109,7 @@ def masked_lm(config, tokenizer, files):
     return dataclasses.replace(
         task,
         objective=token_losses.pretraining(records.train.sentence_task != "none"),
-        identity={"data": records.digest(), **masks},
+        identity=masks,
         shown=shown if tokenizer else None,
         show=functools.partial(cloze_table.tables, tokenizer),
     )
@@ -129,7 +129,6 @@ def left_to_right(config, tokenizer, files):
         kind="text-generation",
         objective=token_losses.next_token(),
         score=functools.partial(metrics.of_tokens, "next_token", records.held_out),
-        identity={"data": records.digest(), "objective": FLAGS.objective},
     )
 
 
@@ -149,7 +148,7 @@ def bidirectional_lm(config, tokenizer, files):
         kind="feature-extraction",
         objective=both_directions.objective(),
         score=metrics.of_both_directions,
-        identity={"data": sentences.digest(), "objective": FLAGS.objective},
+        identity={"gradient_accumulation_steps": FLAGS.gradient_accumulation_steps},
         states=lambda model: model.states,
     )
 
@@ -163,13 +162,12 @@ def denoising(config, tokenizer, files):
         **sizes(config),
     )
     print(texts.describe(tokenizer))
-    noise = dataclasses.asdict(rule)
     return dataclasses.replace(
         common_task(pretrainers.HEADS["seq2seq"], config, tokenizer, texts),
         kind="text2text-generation",
         objective=token_losses.target_token(),
         score=functools.partial(metrics.of_tokens, "target_token", None),
-        identity={"data": texts.digest(), "objective": FLAGS.objective, **noise},
+        identity=dataclasses.asdict(rule),
     )
 
 

@@ -338,6 +338,42 @@ def test_small_export_is_scored_beside_the_model(trained, tmp_path):
     assert not (tmp_path / "export").exists()
 
 
+def test_run_does_not_claim_flags_that_it_was_not_trained_with(trained, tmp_path):
+    """A repeated command with other weights of classes once ended well, untrained."""
+    path = tmp_path / "run"
+    shutil.copytree(trained[0], path)
+    record = (path / "run.json").read_text()
+    only = ("--nodo_eval", "--nodo_predict", "--nodo_export", f"--output_dir={path}")
+    for flag, said in (
+        ("--class_weights=1,50,1", "class_weights was None and is '1,50,1'"),
+        ("--learning_rate=1e-2", "learning_rate was 0.001 and is 0.01"),
+        (f"--init_checkpoint={path}/model.ckpt-140", "init_checkpoint was 'digest "),
+    ):
+        done = tiny.run_again(trained[0], *only, flag)
+        assert done.code == 2 and f"holds another run: {said}" in done.err
+        assert "or add --overwrite_output_dir to replace it" in done.err
+    # Fewer epochs, and what changes no weight, do nothing and leave the record.
+    shorter = (*only, "--num_train_epochs=10", "--log_steps=7", "--write_report")
+    done = tiny.run_again(trained[0], *shorter, "--do_eval")
+    assert done.code == 0, done.err
+    assert "nothing to train: step 180 of 60 is reached; raise --num" in done.out
+    assert (path / "run.json").read_text() == record
+    report = json.loads((path / "report.json").read_text())
+    assert report["flags"]["num_train_epochs"] == 30 and report["flags"]["seed"] == 1
+    assert "--num_train_epochs=30" in report["training_command"]
+    # More epochs go on, with their learning rate, and are recorded.
+    longer = (*only, "--num_train_epochs=31")
+    done = tiny.run_again(trained[0], *longer)
+    assert done.code == 0, done.err
+    line = "learning rate: the schedule is that of 186 steps now, and was that of 180; "
+    line += "at step 180 the rate goes from 5.56e-06 to 3.23e-05\n"
+    assert line in done.out and "training: step 180 to 186" in done.out
+    assert (
+        json.loads((path / "run.json").read_text())["flags"]["num_train_epochs"] == 31
+    )
+    assert "learning rate:" not in tiny.run_again(path, *longer).out
+
+
 @pytest.mark.slow
 def test_another_run_is_refused_and_replaced_when_asked(trained, tmp_path):
     for path in trained[0].iterdir():

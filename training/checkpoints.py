@@ -15,10 +15,15 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from contract import atomic_files, file_names
+from contract import atomic_files, file_digests, file_names
 
 GLOBAL_STEP = "global_step"
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
+# How files of weights end, of any program.
+_WEIGHTS = (
+    *(".index", ".data-*", ".safetensors", ".bin"),
+    *(".keras", ".h5", ".hdf5", ".npy"),
+)
 
 
 class RunCheckpoints:
@@ -134,6 +139,25 @@ def all_checkpoints(directory: str) -> list[str]:
     paths = tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*.index"))
     found = [path[: -len(".index")] for path in paths if _NAME.search(path)]
     return sorted(found, key=step_of)
+
+
+def describe_contents(path: str) -> str | None:
+    """Tells weights from others, wherever they are; None where there is no file.
+
+    `path` is a prefix, a file or a directory, as for --init_checkpoint, or "".
+    """
+    if not path:
+        return "random weights"
+    path = path.removesuffix(".index")
+    if os.path.basename(path) == file_names.PARAMETER_SHAPES:
+        path = os.path.dirname(path) or "."
+    if tf.io.gfile.isdir(path):
+        path = tf.train.latest_checkpoint(path) or path
+    patterns = [path, f"{path}.index", f"{path}.data-*"]
+    if tf.io.gfile.isdir(path):
+        patterns = [os.path.join(path, f"*{ending}") for ending in _WEIGHTS]
+    files = sorted(file for each in patterns for file in tf.io.gfile.glob(each))
+    return f"digest {file_digests.digest(files)}" if files else None
 
 
 def step_of(prefix: str) -> int:

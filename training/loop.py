@@ -147,6 +147,12 @@ class Loop:
         results = {name: float(value) for name, value in results.items()}
         done = int(results.pop("steps"))
         step += done
+        rate = self.plan.learning_rate(step - 1)
+        state = {
+            **state,
+            "num_train_steps": self.plan.num_train_steps,
+            "learning_rate": rate,
+        }
         is_stopped = results.pop("stop") != 0.0
         skipped = results.pop("skipped")
         self._check_finite(results, step, saved_step)
@@ -155,7 +161,7 @@ class Loop:
             results |= {"loss_scale": state["loss_scale"], "skipped_steps": skipped}
             self._check_scale(state, step, saved_step)
         if skipped < done:  # otherwise there are no results
-            self.reporter.train(step, results, self.plan.learning_rate(step - 1))
+            self.reporter.train(step, results, rate)
         return step, state, is_stopped
 
     def _check_finite(
@@ -166,8 +172,9 @@ class Loop:
                 raise errors.NotFinite(
                     f"the {name} is {results[name]} at step {step}, of the batch "
                     f"{self._named(step)}; the last checkpoint is of step "
-                    f"{saved_step}: lower --learning_rate, or look at these examples, "
-                    "and go on from there"
+                    f"{saved_step}: lower --learning_rate and start again with "
+                    "--overwrite_output_dir, or look at these examples and go on from "
+                    "there"
                 )
 
     def _check_scale(self, state: dict[str, Any], step: int, saved_step: int) -> None:
@@ -176,8 +183,8 @@ class Loop:
                 f"the loss scale of float16 fell to {state['loss_scale']} at step "
                 f"{step}, of the batch {self._named(step)}: gradients overflow "
                 f"whatever it is; the last checkpoint is of step {saved_step}: lower "
-                "--learning_rate, use --mixed_precision=bfloat16, or look at these "
-                "examples"
+                "--learning_rate or use --mixed_precision=bfloat16 and start again "
+                "with --overwrite_output_dir, or look at these examples"
             )
 
     def _named(self, step: int) -> str:

@@ -140,6 +140,7 @@ def start(
             run_directory.begin(
                 output_dir,
                 overwrite=overwrite,
+                resumes=resumes,
                 identity=identity,
                 flags=settings.flags,
                 command=settings.command,
@@ -232,6 +233,9 @@ def _do_the_rest(
     reporter, watch = all_steps.reporter, all_steps.interruption
     traced: Any = all_steps.train_steps
     state = _with_parts(settings, step, state)
+    _announce_schedule(plan, step, state)
+    with errors.of_writing():
+        run_directory.go_on(settings)
     with (
         _saving_ends_for_all(strategy),
         contextlib.closing(reporter),
@@ -266,6 +270,17 @@ def _with_parts(settings: Settings, step: int, state: dict[str, Any]) -> dict[st
     if changes:
         print(f"dropout: other masks from step {step} on, with {', '.join(changes)}")
     return {**state, **parts}
+
+
+def _announce_schedule(plan: loop.Plan, step: int, state: Mapping[str, Any]) -> None:
+    """Says so if the run goes on with a longer or shorter schedule than before."""
+    planned = state.get("num_train_steps", plan.num_train_steps)
+    if planned != plan.num_train_steps:
+        print(
+            f"learning rate: the schedule is that of {plan.num_train_steps} steps now, "
+            f"and was that of {planned}; at step {step} the rate goes from "
+            f"{state['learning_rate']:.3g} to {plan.learning_rate(step):.3g}"
+        )
 
 
 def _use_best(settings: Settings, store: Any, state: Mapping[str, Any]) -> int:

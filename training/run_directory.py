@@ -65,6 +65,7 @@ def check_identity(directory: str, name: str, identity: Mapping[str, Any]) -> No
     if not tf.io.gfile.exists(path):
         return
     before = _identity(path)
+    identity = json.loads(json.dumps(dict(identity)))  # lists for tuples, as in a file
     differing = [
         f"{key} was {before[key]!r} and is {value!r}"
         for key, value in identity.items()
@@ -103,6 +104,7 @@ def begin(
     directory: str,
     *,
     overwrite: bool,
+    resumes: bool,
     identity: Mapping[str, Any],
     flags: Mapping[str, Any],
     command: str,
@@ -110,11 +112,33 @@ def begin(
 ) -> None:
     """Makes the directory and writes run.json and the files that go with the weights.
 
-    `overwrite` first removes what another run wrote. `files` {name: text}, such as
-    bert_config.json, make the directory a value of --pretrained.
+    `overwrite` first removes what another run wrote. A run that `resumes` keeps its
+    run.json until it trains. `files` {name: text}, such as bert_config.json, make the
+    directory a value of --pretrained.
     """
     if overwrite:
         clear(directory)
+    for name, text in files.items():
+        atomic_files.write_text(os.path.join(directory, name), text)
+    path = os.path.join(directory, file_names.RUN)
+    if not (resumes and tf.io.gfile.exists(path)):
+        _write_record(directory, identity, flags, command)
+
+
+def go_on(settings: Any) -> None:
+    """Puts into run.json the flags that a run.Settings trains with from here on.
+
+    To the identity it adds what earlier versions did not count.
+    """
+    path = os.path.join(settings.output_dir, file_names.RUN)
+    if settings.writes and tf.io.gfile.exists(path):
+        identity = {**settings.identity, **_identity(path)}
+        _write_record(settings.output_dir, identity, settings.flags, settings.command)
+
+
+def _write_record(
+    directory: str, identity: Mapping[str, Any], flags: Mapping[str, Any], command: str
+) -> None:
     record = {
         "identity": dict(identity),
         "command": command,
@@ -122,12 +146,8 @@ def begin(
         "versions": run_facts.versions(),
         "git_revision": run_facts.git_revision(),
     }
-    texts = {
-        **files,
-        file_names.RUN: json.dumps(record, indent=2, sort_keys=True) + "\n",
-    }
-    for name, text in texts.items():
-        atomic_files.write_text(os.path.join(directory, name), text)
+    text = json.dumps(record, indent=2, sort_keys=True) + "\n"
+    atomic_files.write_text(os.path.join(directory, file_names.RUN), text)
 
 
 def write_results(path: str, results: Mapping[str, Any]) -> None:

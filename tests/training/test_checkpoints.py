@@ -72,6 +72,43 @@ def test_weights_moments_step_and_state_come_back(parts, tmp_path):
             np.testing.assert_array_equal(part, np.full(part.shape, value))
 
 
+def test_contents_of_weights_count_and_not_their_place(parts, tmp_path):
+    for place, value in (("a", 1.0), ("b", 1.0), ("c", 2.0)):
+        (tmp_path / place).mkdir()
+        saver(tmp_path / place, *parts(value)).save(7, {})
+    first, same, other = (
+        checkpoints.describe_contents(f"{tmp_path}/{place}/model.ckpt-7")
+        for place in ("a", "b", "c")
+    )
+    assert first == same != other and re.fullmatch("digest [0-9a-f]{8}", first)
+    for path in ("a", "a/model.ckpt-7.index"):
+        assert checkpoints.describe_contents(f"{tmp_path}/{path}") == first
+    # A directory as released has no file `checkpoint`, and more than weights.
+    (tmp_path / "a" / "checkpoint").unlink()
+    assert checkpoints.describe_contents(str(tmp_path / "a")) == first
+    (tmp_path / "a" / "README.md").write_text("downloaded later")
+    assert checkpoints.describe_contents(str(tmp_path / "a")) == first
+    assert checkpoints.describe_contents(str(tmp_path / "gone")) is None
+    assert checkpoints.describe_contents("") == "random weights"
+
+
+def test_contents_of_one_file_are_its_ends_and_its_size(tmp_path):
+    path = tmp_path / "model.safetensors"
+    size = 1 << 18
+    data = bytearray(size)
+    path.write_bytes(data)
+    before = checkpoints.describe_contents(str(tmp_path))
+    for place in (0, 65535, size - 65536, size - 1):
+        data[place] = 1
+        path.write_bytes(data)
+        assert checkpoints.describe_contents(str(tmp_path)) != before
+        data[place] = 0
+    path.write_bytes(data + b"0")
+    assert checkpoints.describe_contents(str(tmp_path)) != before
+    path.write_bytes(data)
+    assert checkpoints.describe_contents(str(path)) == before
+
+
 def test_new_directory_has_nothing_to_restore(parts, tmp_path):
     model, adam = parts(3.0)
     assert saver(tmp_path, model, adam).restore() is None

@@ -20,6 +20,12 @@ def plan(num_train_steps=10, save_steps=4, log_steps=100, **changes):
     )
 
 
+def without_schedule(state):
+    """The state but for what all have, of which there is a test."""
+    names = ("num_train_steps", "learning_rate")
+    return {name: value for name, value in state.items() if name not in names}
+
+
 class Stage:
     """Remembers what the loop does.
 
@@ -52,7 +58,7 @@ class Stage:
         return results, halved
 
     def save(self, step, state):
-        self.saved.append((step, dict(state)))
+        self.saved.append((step, without_schedule(state)))
         return f"run/model.ckpt-{step}"
 
     def train(self, step, results, learning_rate):
@@ -79,9 +85,10 @@ class Stage:
             "reporter": self,
             "evaluate": self.evaluate if evaluates else None,
         }
-        return loop.Loop(**{**what, **changes}).train(
+        self.final = loop.Loop(**{**what, **changes}).train(
             range(step, 1000), step, state or {}
         )
+        return without_schedule(self.final)
 
     @property
     def saved_steps(self):
@@ -229,8 +236,8 @@ def test_loss_that_is_no_number_stops_and_saves_nothing(bad):
         stage.run(plan(evaluate_steps=4, best_metric="accuracy"), evaluates=True)
     assert str(caught.value) == (
         f"the loss is {bad} at step 6, of the batch not known; the last checkpoint is "
-        "of step 4: lower --learning_rate, or look at these examples, and go on from "
-        "there"
+        "of step 4: lower --learning_rate and start again with --overwrite_output_dir, "
+        "or look at these examples and go on from there"
     )
     assert stage.saved_steps == [4] and stage.evaluated_at == [4]
     assert stage.reported == [(4, 3)]
@@ -252,6 +259,13 @@ def test_resumed_run_names_the_checkpoint_it_came_from():
     stage = Stage(losses={7: float("nan")})
     with pytest.raises(errors.NotFinite, match="last checkpoint is of step 5: lower"):
         stage.run(plan(), step=5)
+
+
+def test_state_has_the_last_rate_and_the_schedule_it_is_of():
+    stage = Stage()
+    stage.run(plan())
+    rate = plan().learning_rate(9)
+    assert stage.final == {"step": 10, "num_train_steps": 10, "learning_rate": rate}
 
 
 def test_loss_scale_is_part_of_the_state():
@@ -287,7 +301,8 @@ def test_scale_that_helps_nothing_stops_the_run():
     assert str(caught.value) == (
         "the loss scale of float16 fell to 0.5 at step 8, of the batch not known: "
         "gradients overflow whatever it is; the last checkpoint is of step 4: lower "
-        "--learning_rate, use --mixed_precision=bfloat16, or look at these examples"
+        "--learning_rate or use --mixed_precision=bfloat16 and start again with "
+        "--overwrite_output_dir, or look at these examples"
     )
     assert stage.saved_steps == [4]
 

@@ -19,6 +19,7 @@ def begin(directory, identity=None, **changes):
         str(directory),
         **{
             "overwrite": False,
+            "resumes": False,
             "identity": IDENTITY if identity is None else identity,
             "flags": {"learning_rate": 5e-5, "seeds": []},
             "command": "python run.py --seed=1",
@@ -68,6 +69,39 @@ def test_other_run_is_refused(tmp_path):
         "--overwrite_output_dir to replace it"
     )
     assert not resumes(tmp_path, {**IDENTITY, "seed": 2}, overwrite=True)
+
+
+def test_a_tuple_is_the_list_of_run_json(tmp_path):
+    begin(tmp_path, {"mask_proportions": (0.8, 0.1, 0.1)})
+    assert not resumes(tmp_path, {"mask_proportions": (0.8, 0.1, 0.1)})
+    with pytest.raises(
+        ValueError, match=r"mask_proportions was .0\.8, 0\.1, 0\.1. and is"
+    ):
+        resumes(tmp_path, {"mask_proportions": (0.8, 0.2, 0.0)})
+
+
+def test_run_json_says_what_trained(tmp_path):
+    """Not what a later command says, which trains nothing."""
+    begin(tmp_path)
+    before = (tmp_path / "run.json").read_text()
+    begin(tmp_path, flags={"learning_rate": 1.0}, command="other", resumes=True)
+    assert (tmp_path / "run.json").read_text() == before
+    settings = types.SimpleNamespace(
+        **{"output_dir": str(tmp_path), "flags": {"log_steps": 7}, "command": "longer"},
+        **{"identity": {"seed": 5, "learning_rate": 2.0}, "writes": False},
+    )
+    run_directory.go_on(settings)
+    assert (tmp_path / "run.json").read_text() == before
+    settings.writes = True
+    run_directory.go_on(settings)
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["command"] == "longer" and record["flags"] == {"log_steps": 7}
+    assert record["identity"] == {**IDENTITY, "learning_rate": 2.0}
+
+
+def test_directory_of_the_original_gets_a_record(tmp_path):
+    begin(tmp_path, resumes=True)
+    assert json.loads((tmp_path / "run.json").read_text())["identity"] == IDENTITY
 
 
 def test_evaluation_goes_with_any_run(tmp_path):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from contract import file_names
+from contract import file_digests, file_names
 from training import errors, run, run_directory, steps
 from training.distribution import carried_states, devices
 from training.results import evaluation, run_facts
@@ -18,6 +18,13 @@ from training.results import evaluation, run_facts
 
 class Records(Protocol):
     """What to train on and what is held out: data_pipeline's record_sets.RecordSets."""
+
+    @property
+    def train(self) -> Any:
+        """Has `files`."""
+
+    def digest(self) -> str:
+        """A short text that differs where number and names of the files differ."""
 
     def training_batches(
         self, batch_size: int, seed: int, start_step: int, num_steps: int, context: Any
@@ -57,7 +64,7 @@ class Task:
         export: model, output_dir -> path of the export it writes.
         report: writes the report, of keyword arguments.
         files: {name: text} to store beside the weights.
-        identity: what must match to resume a run.
+        identity: what besides records and flags must match to resume a run.
         states: model -> {name: shape without rows} of what it carries from batch to
             batch, as in carried_states.CarriedStates.
     """
@@ -105,7 +112,7 @@ def run_task(task: Task, settings: Settings) -> None:
     its_own, started = settings.run, time.monotonic()
     model, origin, step = run.start(
         *(its_own, task.model, task.load_weights),
-        identity=task.identity,
+        identity=_identity(task, its_own),
         files=task.files,
     )
     results: dict[str, Any] = {}
@@ -129,6 +136,14 @@ def run_task(task: Task, settings: Settings) -> None:
             )
     devices.wait_for_all(its_own.strategy, "write results and exports")
     print(f"output: {its_own.output_dir}")
+
+
+def _identity(task: Task, its_own: run.Settings) -> dict[str, Any]:
+    identity = dict(task.identity)
+    if task.records and its_own.trains:
+        contents = file_digests.digest(task.records.train.files)
+        identity |= {"data": task.records.digest(), "contents": contents}
+    return identity
 
 
 def _evaluator(task: Task, settings: Settings, model: Any) -> evaluation.Remembered:

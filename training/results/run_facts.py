@@ -12,6 +12,9 @@ from contract import atomic_files, file_names
 from training.distribution import devices, processor
 from training.results import reporting
 
+# Flags of training that a run's identity has not, or by another name.
+_OF_TRAINING = ("num_train_epochs", "num_train_steps", "pretrained", "init_checkpoint")
+
 
 def hook(reports, kind, data, *, explain=None, **more):
     """A fine_tuning.Task's `report`.
@@ -60,10 +63,16 @@ def of_run(settings, model, kind, data, step, results, seconds):
     directory = settings.output_dir
     weights = os.path.join(directory, f"{file_names.CHECKPOINT_PREFIX}-*.index")
     where = devices.describe(settings.strategy).removeprefix("devices: ")
-    command = settings.command
-    record = os.path.join(directory, file_names.RUN)
-    if not settings.trains and tf.io.gfile.exists(record):
-        command = atomic_files.read_json(record).get("command", command)
+    command, trained = settings.command, {"seed": settings.seed}
+    path = os.path.join(directory, file_names.RUN)
+    if tf.io.gfile.exists(path):  # what trained, which may be an earlier command
+        record = atomic_files.read_json(path)
+        command = record.get("command", command)
+        identity = record.get("identity", {})
+        names = {*identity, *_OF_TRAINING}
+        flags = record.get("flags", {}).items()
+        trained |= {name: value for name, value in flags if name in names}
+        trained["seed"] = identity.get("seed", settings.seed)
     return {
         "kind": kind,
         "data": data,
@@ -73,7 +82,7 @@ def of_run(settings, model, kind, data, step, results, seconds):
         "trains": settings.trains,
         "command": settings.command,
         "training_command": command,
-        "flags": {**settings.flags, "seed": settings.seed},
+        "flags": {**settings.flags, **trained},
         "has_weights": bool(tf.io.gfile.glob(weights)),
         "has_export": tf.io.gfile.isdir(os.path.join(directory, "export")),
         "environment": {

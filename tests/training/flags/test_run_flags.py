@@ -4,7 +4,9 @@ import types
 
 import pytest
 import tensorflow as tf
+from absl import flags
 
+from tests import tiny
 from training.flags import command_line as command_line_lib
 from training.flags import model_flags, run_flags
 from training.optimization import adagrad, gpt_adam, lamb, optimizer
@@ -96,7 +98,8 @@ RUN = {
 @pytest.fixture
 def run_settings(command_line, monkeypatch):
     """A function from changes of RUN to run_flags.run_settings."""
-    monkeypatch.setattr(command_line_lib, "values", lambda: {"seed": 4})
+    values = {"seed": 4, "optimizer": "adam", "log_steps": 20, "max_seq_length": 16}
+    monkeypatch.setattr(command_line_lib, "values", lambda: values)
     monkeypatch.setattr(command_line_lib, "command", lambda: "python run.py --seed=4")
 
     def call(of_adagrad=None, **changes):
@@ -155,15 +158,68 @@ def test_run_is_what_the_flags_say(run_settings):
     assert (settings.trains, settings.overwrite) == (True, False)
     assert settings.identity == {
         "config": {"hidden_size": 8},
-        "train_batch_size": 24,
         "optimizer": "adam",
         "max_seq_length": 16,
     }
-    assert settings.flags == {"seed": 4}
+    assert settings.flags["seed"] == 4 and settings.flags["log_steps"] == 20
     assert settings.command == "python run.py --seed=4"
     assert settings.length_flag == "--num_train_steps"
     model = types.SimpleNamespace(compute_dtype="float32", variable_dtype="float32")
     assert settings.describe(model) == "float32; deterministic"
+
+
+_UPDATES = {
+    *("train_batch_size", "learning_rate", "optimizer", "learning_rate_schedule"),
+    *("adam_bias_correction", "mixed_precision"),
+}
+_FINE_TUNING = {
+    *(*_UPDATES, "warmup_proportion", "best_metric"),
+    *("group_by_length", "pad_to_max_length"),
+}
+# All flags that decide the weights, of each script that trains; a new one is of them.
+OF_WEIGHTS = {
+    "run_classifier": {
+        *(*_FINE_TUNING, "max_seq_length", "class_weights", "problem_type"),
+        *("pair_input", "lm_loss_weight", "distill_temperature", "distill_weight"),
+    },
+    "run_squad": {
+        *(*_FINE_TUNING, "max_seq_length", "max_query_length", "doc_stride"),
+        *("answer_aligner", "multiple_answers", "version_2_with_negative"),
+    },
+    "run_tagger": {
+        *(*_FINE_TUNING, "max_seq_length", "tag_scheme", "train_scheme"),
+        *("document_context", "window_stride"),
+    },
+    "run_seq2seq": {*_FINE_TUNING, "max_source_length", "max_target_length"},
+    "run_pretraining": {
+        *(*_UPDATES, "num_warmup_steps", "max_seq_length", "objective"),
+        *("masking", "masked_lm_prob", "mask_proportions", "max_predictions_per_seq"),
+        *("unroll_steps", "sample_softmax", "num_negative_samples"),
+        *("corruption", "noise_density", "mean_noise_span_length"),
+    },
+}
+
+
+@pytest.mark.parametrize("script", OF_WEIGHTS)
+def test_identity_has_every_flag_that_changes_weights(script):
+    with tiny.flags_of(script) as names:
+        flags.FLAGS([script, "--do_train"])
+        before = run_flags._of_weights("")
+        changed = set()
+        for name in names:
+            with command_line_lib.changed({name: "another value"}):
+                if run_flags._of_weights("") != before:
+                    changed.add(name)
+        assert changed == OF_WEIGHTS[script]
+        assert changed.isdisjoint(run_flags.CHANGE_NO_WEIGHT)
+
+
+def test_flags_that_change_no_weight_are_flags():
+    known = set()
+    for script in OF_WEIGHTS:
+        with tiny.flags_of(script) as names:
+            known.update(names)
+    assert known >= run_flags.CHANGE_NO_WEIGHT
 
 
 @pytest.mark.parametrize(

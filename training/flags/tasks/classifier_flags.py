@@ -230,12 +230,6 @@ def records_writer(write: Callable[..., None], data: Any) -> Callable[[str], Non
     return lambda directory: write(directory, data, FLAGS.max_seq_length)
 
 
-def identity() -> dict[str, Any]:
-    """What besides the rows must match to resume a run."""
-    weight = FLAGS.lm_loss_weight
-    return {"lm_loss_weight": weight} if weight else {}
-
-
 def layout() -> dict[str, Any]:
     """The columns of own files, as the flags have them."""
     return {
