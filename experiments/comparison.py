@@ -1,6 +1,7 @@
 """The course of a comparison: corpus, short runs, plan, pretraining, tasks, results."""
 
 import dataclasses
+import hashlib
 import os
 import shlex
 from collections.abc import Iterable
@@ -61,13 +62,24 @@ class Settings:
             split: [[path, os.path.getsize(path)] for path in paths]
             for split, paths in corpus.texts.items()
         }
+        contents = {
+            split: [_digest(path) for path in paths]
+            for split, paths in corpus.texts.items()
+        }
         identity = dataclasses.asdict(self) | {
             "bert": self.bert.to_dict(),
             "seeds": list(self.seeds),
             "texts": texts,
+            "contents": contents,
         }
-        del identity["directory"]
+        for name in ("directory", "jobs", "threads"):  # where, and how fast
+            del identity[name]
         return identity
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def check_same(settings: Settings, corpus: preparation.Corpus) -> None:
@@ -84,7 +96,7 @@ def check_same(settings: Settings, corpus: preparation.Corpus) -> None:
         return
     known = atomic_files.read_json(path)
     for name, value in identity.items():
-        if known.get(name) != value:
+        if known.get(name, value) != value:
             raise ValueError(
                 f"{settings.directory} has a comparison with {name}={known.get(name)}, "
                 f"but this one has {name}={value}; name another --output_dir, or the "

@@ -350,6 +350,8 @@ def test_head_of_another_number_of_labels_is_refused(place, good):
             ["--best_metric=bleu", "accuracy", "loss"],
         ),
         ({"seeds": "1,two"}, ["--seeds=1,two", "whole numbers"]),
+        ({"seeds": "1,1"}, ["--seeds=1,1 has 1 twice", "give it once"]),
+        ({"seed": "99999999999999999999"}, ["is no seed", "up to 4294967295"]),
         ({"pretrained": "nowhere"}, ["--pretrained=nowhere", "no such directory"]),
         ({"text_b_column": "label"}, ["--text_a_column"]),
         ({"quantization": "float16"}, ["--quantization=float16", "=litert"]),
@@ -375,6 +377,16 @@ def test_output_directory_of_another_run_is_refused(place, good):
     (out / "run.json").write_text(json.dumps({"identity": identity}))
     words = ("another run", "seed was 7 and is 1", "--overwrite_output_dir")
     assert_refused(place, good, out, *words)
+
+
+def test_directory_in_the_place_of_run_json_is_refused(place, good):
+    (place / "out" / "run.json").mkdir()
+    assert_refused(place, good, "run.json: cannot be read", "--overwrite_output_dir")
+
+
+def test_deep_run_json_is_refused(place, good):
+    (place / "out" / "run.json").write_text('{"identity":' * 50_000)
+    assert_refused(place, good, "run.json: cannot be read", "--overwrite_output_dir")
 
 
 def test_damaged_run_json_is_refused(place, good):

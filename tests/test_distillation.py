@@ -195,7 +195,11 @@ WRONG = {
     "a weight without a teacher": (["--distill_weight=0.5"], ["0.5", "--teacher"]),
     "no temperature": (
         ["--teacher={teacher}", "--distill_temperature=0"],
-        ["--distill_temperature=0.0 is not above 0"],
+        ["--distill_temperature=0.0 is not 0.01 to 1000.0; give one such as 2"],
+    ),
+    "a temperature at which nothing is learned": (
+        ["--teacher={teacher}", "--distill_temperature=1e-30"],
+        ["--distill_temperature=1e-30 is not 0.01 to 1000.0"],
     ),
     "nothing to learn": (
         ["--teacher={teacher}", "--distill_weight=0", "--unlabelled_file=rows.tsv"],

@@ -327,7 +327,8 @@ def test_several_answers_are_trained_with_when_asked(
         done = squad(model_dir, trained[0], *given, more)
         # Two of the four have the sign as their first word: the same answer twice.
         assert re.search(rf"^train: {count} questions from ", done.out, re.M), done.out
-        assert done.code == 2 and "holds another run: data was '" in done.err
+        assert done.code == 2 and "holds another run: " in done.err
+        assert "; data was '" in done.err
 
 
 BAD_INPUT = {

@@ -19,6 +19,8 @@ from contract import atomic_files, file_digests, file_names
 
 GLOBAL_STEP = "global_step"
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
+# Of a state: the first never stands without the second.
+_PAIRS = (("best_step", "best_score"), ("num_train_steps", "learning_rate"))
 # How files of weights end, of any program.
 _WEIGHTS = (
     *(".index", ".data-*", ".safetensors", ".bin"),
@@ -101,7 +103,7 @@ class RunCheckpoints:
         for prefix in reversed(prefixes):
             try:
                 return self.load(prefix)
-            except (tf.errors.OpError, IndexError, json.JSONDecodeError) as error:
+            except (tf.errors.OpError, IndexError) as error:
                 logging.warning(
                     "%s cannot be read (%s); trying the one before", prefix, error
                 )
@@ -125,13 +127,28 @@ class RunCheckpoints:
                     "choose another --output_dir or add --overwrite_output_dir"
                 )
             values[name] = reader.get_tensor(name)
-        state = {}
-        if tf.io.gfile.exists(f"{prefix}.json"):
-            with tf.io.gfile.GFile(f"{prefix}.json") as file:
-                state = json.loads(file.read())
+        state = _read_state(f"{prefix}.json")
         for name, variable in self.variables.items():
             variable.assign(values[name])
         return int(reader.get_tensor(GLOBAL_STEP)), state
+
+
+def _read_state(path: str) -> dict[str, Any]:
+    """The state beside a checkpoint; tf.errors.DataLossError where it is damaged."""
+    if not tf.io.gfile.exists(path):
+        return {}
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            state = json.loads(file.read())
+    except (ValueError, RecursionError) as error:
+        raise tf.errors.DataLossError(None, None, f"{path}: {error}") from error
+    is_whole = isinstance(state, dict) and all(
+        type(value) in (int, float) for value in state.values()
+    )
+    if not (is_whole and all(b in state for a, b in _PAIRS if a in state)):
+        text = f"{path}: holds other things than the numbers of a run"
+        raise tf.errors.DataLossError(None, None, text)
+    return state
 
 
 def all_checkpoints(directory: str) -> list[str]:

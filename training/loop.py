@@ -209,7 +209,7 @@ class Loop:
             self.keep(step)
             best = {"best_step": step, "best_score": score}
             return {**state, **best, "evaluations_since_best": 0}
-        since_best = state["evaluations_since_best"] + 1
+        since_best = state.get("evaluations_since_best", 0) + 1
         return {**state, "evaluations_since_best": since_best}
 
     def _stop(self, step: int, state: dict[str, Any]) -> None:

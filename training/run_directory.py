@@ -82,7 +82,10 @@ def _identity(path: str) -> dict[str, Any]:
     try:
         with tf.io.gfile.GFile(path) as file:
             return dict(json.loads(file.read())["identity"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (
+        *(ValueError, KeyError, TypeError, RecursionError),
+        tf.errors.OpError,
+    ) as error:
         raise ValueError(
             f"{path}: cannot be read ({error}), so it does not say whose run this is; "
             "choose another directory, or add --overwrite_output_dir to replace it"

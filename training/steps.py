@@ -244,9 +244,9 @@ def _replica_step(
         if scales_loss:
             is_applied = tf.math.is_finite(norm)
             means = {name: tf.where(is_applied, v, 0.0) for name, v in means.items()}
-            skipped = tf.where(is_applied, 0.0, 1.0 / replicas)
+            skipped = tf.where(is_applied, 0.0, 1.0)
         mask = features["input_mask"]
-        return _sum_of_replicas(
+        sums = _sum_of_replicas(
             {
                 "means": means,
                 "metrics": metrics,
@@ -258,6 +258,8 @@ def _replica_step(
                 "stop": stop,
             }
         )
+        # A sum of 12 twelfths is not 1.
+        return {**sums, "skipped": sums["skipped"] / replicas}
 
     return replica_step
 

@@ -136,10 +136,10 @@ def test_wrong_flags_are_named_before_anything_runs(asked, flag, said):
         asked(flag)
 
 
-def test_another_comparison_in_the_directory_is_refused(asked, given, tmp_path):
-    corpus = types.SimpleNamespace(
-        texts={"train": [given[2].partition("=")[2]], "held_out": []}
-    )
+def test_another_comparison_in_the_directory_is_refused(asked, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("One line.\n")
+    corpus = types.SimpleNamespace(texts={"train": [str(text)], "held_out": []})
     first = asked()
     with stages.locked(first.directory):
         comparison.check_same(first, corpus)
@@ -148,3 +148,7 @@ def test_another_comparison_in_the_directory_is_refused(asked, given, tmp_path):
             ValueError, match=r"with seeds=\[1, 2\], but .* seeds=\[3\]"
         ):
             comparison.check_same(asked("--seeds=3"), corpus)
+        comparison.check_same(asked("--jobs=7"), corpus)  # as on another machine
+        text.write_text("One time.\n")  # as long
+        with pytest.raises(ValueError, match="has a comparison with contents="):
+            comparison.check_same(asked(), corpus)

@@ -118,7 +118,7 @@ def test_new_directory_has_nothing_to_restore(parts, tmp_path):
 def test_newest_and_best_are_kept(parts, tmp_path):
     run = saver(tmp_path, *parts(), keep=2)
     for step in (2, 4, 6, 8, 10):
-        run.save(step, {"best_step": 4} if step >= 4 else {})
+        run.save(step, {"best_step": 4, "best_score": 0.5} if step >= 4 else {})
     assert names(tmp_path) == ["model.ckpt-4", "model.ckpt-8", "model.ckpt-10"]
     assert sorted(path.name for path in tmp_path.glob("*.json")) == [
         "model.ckpt-10.json",
@@ -148,19 +148,21 @@ def test_checkpoint_file_names_the_newest(parts, tmp_path):
 def test_best_is_kept_however_many_come_after_it(parts, tmp_path, keep):
     run = saver(tmp_path, *parts(1.0), keep=keep)
     for step in range(1, 9):
-        run.save(step, {"best_step": 1})
+        run.save(step, {"best_step": 1, "best_score": 0.5})
         # At no time is it gone.
         assert "model.ckpt-1" in names(tmp_path)
         assert tf.train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-1")
     newest = [f"model.ckpt-{step}" for step in range(9 - keep, 9)]
     assert names(tmp_path) == ["model.ckpt-1", *newest]
-    assert run.load(str(tmp_path / "model.ckpt-1")) == (1, {"best_step": 1})
+    assert run.load(str(tmp_path / "model.ckpt-1")) == (
+        *(1, {"best_step": 1, "best_score": 0.5}),
+    )
 
 
 def test_former_best_is_forgotten(parts, tmp_path):
     run = saver(tmp_path, *parts(), keep=1)
     for step, best in ((2, 2), (4, 2), (6, 6), (8, 6)):
-        run.save(step, {"best_step": best})
+        run.save(step, {"best_step": best, "best_score": 0.5})
     assert names(tmp_path) == ["model.ckpt-6", "model.ckpt-8"]
 
 
@@ -180,7 +182,15 @@ def test_damaged_newest_is_passed_over(parts, tmp_path, damage, caplog):
     assert first_values(adam) == [1.0, 1.25, 1.5]
 
 
-@pytest.mark.parametrize("left", ["", "{", '{"best_score": 2.0, "best_', "\0\0\0"])
+@pytest.mark.parametrize(
+    "left",
+    [
+        *("", "{", '{"best_score": 2.0, "best_', "\0\0\0"),
+        *("null", "[]", '{"best_step": 10}', '{"loss_scale": null}'),
+        '{"a":' * 50_000,
+    ],
+    ids=range(9),
+)
 def test_state_that_is_cut_off_is_passed_over(parts, tmp_path, left, caplog):
     """With all of its checkpoint: that one's weights are without their state."""
     for value, step in ((1.0, 5), (2.0, 10)):
@@ -195,7 +205,7 @@ def test_state_that_is_cut_off_is_passed_over(parts, tmp_path, left, caplog):
 
 def test_state_is_written_whole_or_not_at_all(parts, tmp_path, monkeypatch):
     run = saver(tmp_path, *parts(1.0))
-    run.save(5, {"best_step": 5})
+    run.save(5, {"best_step": 5, "best_score": 0.5})
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -204,20 +214,23 @@ def test_state_is_written_whole_or_not_at_all(parts, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run.save(5, {"best_step": 4})
     monkeypatch.undo()
-    assert (tmp_path / "model.ckpt-5.json").read_text() == '{"best_step": 5}'
-    assert run.restore() == (5, {"best_step": 5})
+    text = (tmp_path / "model.ckpt-5.json").read_text()
+    assert text == '{"best_score": 0.5, "best_step": 5}'
+    assert run.restore() == (5, {"best_step": 5, "best_score": 0.5})
 
 
 def test_process_that_does_not_write_only_reads(parts, tmp_path):
     """Of several processes the chief writes; the others restore what it wrote."""
     silent = saver(tmp_path, *parts(2.0), writes=False)
-    assert silent.save(5, {"best_step": 5}) == str(tmp_path / "model.ckpt-5")
+    assert silent.save(5, {"best_step": 5, "best_score": 0.5}) == str(
+        tmp_path / "model.ckpt-5"
+    )
     assert list(tmp_path.iterdir()) == []
-    saver(tmp_path, *parts(1.0)).save(5, {"best_step": 5})
+    saver(tmp_path, *parts(1.0)).save(5, {"best_step": 5, "best_score": 0.5})
     half = tmp_path / "model.ckpt-10.incomplete.index"
     half.touch()  # of a chief that is just saving
     before = sorted(tmp_path.iterdir())
-    assert silent.restore() == (5, {"best_step": 5})
+    assert silent.restore() == (5, {"best_step": 5, "best_score": 0.5})
     assert sorted(tmp_path.iterdir()) == before
     saver(tmp_path, *parts(1.0)).restore()
     assert not half.exists()

@@ -125,6 +125,7 @@ def check() -> None:
         raise ValueError(
             f"--seeds={','.join(FLAGS.seeds)} are not whole numbers; give such as 1,2,3"
         )
+    training_flags.check_seeds("seeds", seeds())
     if FLAGS.early_stopping_patience and not FLAGS.evaluate_steps:
         raise ValueError(
             "--early_stopping_patience needs evaluations; set --evaluate_steps"

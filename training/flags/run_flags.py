@@ -208,6 +208,7 @@ def _corrects_bias(flag: absl_flags.Flag) -> bool:
 def set_up(*actions: str) -> Any:
     """Checks what needs no file, or raises ValueError; returns the strategy."""
     training_flags.check_actions(*actions)
+    training_flags.check_seeds("seed", [FLAGS.seed])
     combinations: list[dict[str, Any]] = [{}]
     if "seeds" in FLAGS:
         fine_tuning_flags.check()

@@ -3,11 +3,14 @@
 The original's flags keep name, default and meaning; new defaults change nothing.
 """
 
+from collections.abc import Sequence
+
 from absl import flags
 
 from training.flags import command_line
 
 FLAGS = flags.FLAGS
+_LARGEST_SEED = 2**32 - 1  # of keras.utils.set_random_seed
 _ACTIONS = {
     "do_train": "Whether to run training.",
     "do_eval": "Whether to run eval on the dev set.",
@@ -147,6 +150,18 @@ def check_actions(*names: str) -> None:
         raise ValueError(f"At least one of {', '.join(others)} or {last} must be True.")
     if not FLAGS.output_dir:
         raise ValueError("--output_dir is missing; name a directory for the results")
+
+
+def check_seeds(flag: str, seeds: Sequence[int]) -> None:
+    """Raises ValueError unless they are different, and random generators take them."""
+    given = f"--{flag}={','.join(map(str, seeds))}"
+    for seed in seeds:
+        if not 0 <= seed <= _LARGEST_SEED:
+            raise ValueError(
+                f"{given}: {seed} is no seed; give 0 or more, up to {_LARGEST_SEED}"
+            )
+        if seeds.count(seed) > 1:
+            raise ValueError(f"{given} has {seed} twice; give it once")
 
 
 def profile_steps(num_train_steps: int) -> tuple[int, ...]:

@@ -12,6 +12,8 @@ import tensorflow as tf
 FIRST = 2.0**15
 # Good steps in a row after which the scale is doubled.
 GROWTH_STEPS = 2000
+# The scale does not grow beyond, where it would end as infinity; Apex has the same.
+LARGEST = 2.0**24
 # A scale below means that the numbers overflow whatever it is.
 SMALLEST = 1.0
 
@@ -42,4 +44,5 @@ def updated(scaling, is_finite):
     good_steps = tf.where(is_finite, scaling.good_steps + 1, 0)
     grows = good_steps >= GROWTH_STEPS
     factor = tf.where(is_finite, tf.where(grows, 2.0, 1.0), 0.5)
-    return Scaling(scaling.scale * factor, tf.where(grows, 0, good_steps))
+    scale = tf.minimum(scaling.scale * factor, LARGEST)
+    return Scaling(scale, tf.where(grows, 0, good_steps))

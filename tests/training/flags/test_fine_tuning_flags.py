@@ -17,7 +17,16 @@ FINE_TUNING = {
     [
         ({}, None),
         ({"seeds": ["1", "x"]}, "--seeds=1,x are not whole numbers"),
-        ({"seeds": ["1", "-2"]}, None),
+        (
+            {"seeds": ["1", "-2"]},
+            "--seeds=1,-2: -2 is no seed; give 0 or more, up to 4",
+        ),
+        (
+            {"seeds": ["4294967296"]},
+            "4294967296 is no seed; give 0 or more, up to 4294",
+        ),
+        ({"seeds": ["0", "4294967295"]}, None),
+        ({"seeds": ["1", "2", "01"]}, "--seeds=1,2,1 has 1 twice; give it once"),
         ({"early_stopping_patience": 2}, "needs evaluations; set --evaluate_steps"),
         ({"early_stopping_patience": 2, "evaluate_steps": 5}, None),
         ({"quantization": "float16"}, "is for LiteRT exports; add"),

@@ -40,6 +40,16 @@ def test_scale_is_doubled_after_many_good_steps():
     assert after(start, True, False, True) == (4.0, 1)
 
 
+def test_scale_has_a_ceiling():
+    """Else it is infinite at last, and infinity halved is infinity."""
+    almost = {"good_steps": loss_scale.GROWTH_STEPS - 1}
+    top = loss_scale.of({"loss_scale": loss_scale.LARGEST, **almost})
+    assert after(top, True) == (2.0**24, 0)
+    assert after(top, True, False) == (2.0**23, 0)
+    beyond = loss_scale.of({"loss_scale": 2.0**127, **almost})
+    assert after(beyond, True) == (2.0**24, 0)
+
+
 @pytest.mark.parametrize("scale", [2.0**15, 2.0**-3, 2.0**100])
 def test_state_of_a_checkpoint_brings_it_back(scale):
     scaling = loss_scale.Scaling(tf.constant(scale), tf.constant(1999))

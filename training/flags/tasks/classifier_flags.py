@@ -9,6 +9,8 @@ from absl import flags
 from training.flags import command_line, feature_flags
 
 FLAGS = flags.FLAGS
+# Beyond these both softmaxes are 0 and 1, or all alike, and nothing is learned of them.
+_LOWEST_TEMPERATURE, _HIGHEST_TEMPERATURE = 0.01, 1000.0
 # Splits of a table, and what TensorFlow Datasets usually calls them.
 _TFDS_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
@@ -64,7 +66,11 @@ def _define_rows() -> None:
     )
     string("label_separator", ",", "Between the labels of a row, for multi_label.")
     command_line.define_float(
-        "multi_label_threshold", 0.5, "Probability of a label given."
+        "multi_label_threshold",
+        0.5,
+        "Probability of a label given.",
+        lower_bound=0,
+        upper_bound=1,
     )
     boolean("allow_empty_text", False, "Keep rows of own files that have no text.")
     string("class_weights", None, "'balanced', or one weight a class, by comma.")
@@ -206,10 +212,10 @@ def check_network(config: Any, config_file: str, takes_text: bool) -> None:
 
 
 def _check_teacher() -> None:
-    if FLAGS.distill_temperature <= 0:
+    if not _LOWEST_TEMPERATURE <= FLAGS.distill_temperature <= _HIGHEST_TEMPERATURE:
         raise ValueError(
-            f"--distill_temperature={FLAGS.distill_temperature} is not above 0; give "
-            "one such as 2"
+            f"--distill_temperature={FLAGS.distill_temperature} is not "
+            f"{_LOWEST_TEMPERATURE} to {_HIGHEST_TEMPERATURE}; give one such as 2"
         )
     if FLAGS.unlabelled_file and not FLAGS.distill_weight:
         raise ValueError(

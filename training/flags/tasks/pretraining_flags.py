@@ -333,8 +333,6 @@ def files() -> dict[str, str]:
     read = FLAGS.input_file or ("" if FLAGS.do_train else FLAGS.eval_input_file)
     if not read:
         raise ValueError("--input_file is missing; name one or more files of records")
-    if FLAGS.seed < 0:
-        raise ValueError(f"--seed={FLAGS.seed} is below 0; give 0 or more")
     return {
         "input_file": read,
         **({"eval_input_file": FLAGS.eval_input_file} if FLAGS.eval_input_file else {}),
