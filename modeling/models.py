@@ -37,7 +37,8 @@ class BertModel(keras_configs.Configured, keras.Model):
     reading = readings.ORIGINAL  # how its head reads the network
 
     def __init__(self, config, *, recompute=False, **kwargs):
-        super().__init__(**kwargs)
+        # Layer states and states of an ELMo, which are features, stay float32.
+        super().__init__(autocast=False, **kwargs)
         self.config = config
         self.recompute = recompute
         # Keras' files call a part by its attribute, which is the network's name.
