@@ -34,7 +34,7 @@ def dense(config, units, name, dtype=None):
     return Dense(units, kernel_initializer=weight_init(config), name=name, dtype=dtype)
 
 
-@keras_configs.registered
+@keras_configs.register
 class Dense(keras.layers.Dense):
     """A keras.layers.Dense on rows, so that the bias is added within the product.
 
@@ -43,14 +43,17 @@ class Dense(keras.layers.Dense):
     Call shapes: [R, D] or [B, S, D] -> the same with a last axis of `units`.
     """
 
+    quantize = keras_configs.refuse_quantization
+
     def call(self, inputs):
-        return affine(inputs, self.kernel, self.bias)
+        return self.activation(affine(inputs, self.kernel, self.bias))
 
 
-def affine(inputs, kernel, bias):
+def affine(inputs, kernel, bias=None):
     """Inputs [..., D] @ kernel [D, F] + bias [F], computed on rows."""
     if len(inputs.shape) == 2:
-        return ops.add(ops.matmul(inputs, kernel), bias)
+        product = ops.matmul(inputs, kernel)
+        return product if bias is None else ops.add(product, bias)
     rows = affine(ops.reshape(inputs, (-1, inputs.shape[-1])), kernel, bias)
     return ops.reshape(rows, (*fast_ops.known_shape(inputs)[:-1], kernel.shape[-1]))
 
@@ -200,7 +203,7 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
 
     arguments = ("config", "index")
     attention_kind = SelfAttention
-    dense = staticmethod(dense)
+    dense_kind = staticmethod(dense)
 
     def __init__(self, config, index, **kwargs):
         super().__init__(autocast=False, **kwargs)  # the mask adder stays float32
@@ -209,8 +212,8 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
         self.site = 1 + index * SITES_PER_BLOCK
         self.attention = self.attention_kind(config, self.site, name="attention")
         self.attention_norm = layer_norm(config, "attention_norm")
-        self.ffn_in = self.dense(config, config.intermediate_size, "ffn_in")
-        self.ffn_out = self.dense(config, config.hidden_size, "ffn_out")
+        self.ffn_in = self.dense_kind(config, config.intermediate_size, name="ffn_in")
+        self.ffn_out = self.dense_kind(config, config.hidden_size, name="ffn_out")
         self.ffn_norm = layer_norm(config, "ffn_norm")
 
     def build(self, input_shape, *_):

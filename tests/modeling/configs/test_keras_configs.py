@@ -4,7 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from modeling import encoder, heads, layers, models, token_heads
+from contract import features as names
+from modeling import characters, decoder, encoder, heads, layers, models, token_heads
+from modeling.configs import gpt_config, keras_configs
 
 LAYERS = {
     "encoder": lambda config: encoder.BertEncoder(config, recompute=True),
@@ -23,6 +25,13 @@ LAYERS = {
 KEPT = ("config", "recompute", "site", "index", "units", "stddev", "num_classes")
 
 
+def three_inputs():
+    return {
+        name: keras.Input((None,), dtype="int32", name=name)
+        for name in names.ENCODER_INPUTS
+    }
+
+
 @pytest.mark.parametrize("kind", LAYERS)
 def test_layer_is_made_again(tiny_config, kind):
     made = LAYERS[kind](tiny_config)
@@ -37,21 +46,80 @@ def test_layer_is_made_again(tiny_config, kind):
 
 def test_head_of_ones_own_is_saved_and_loaded(tiny_config, tiny_features, tmp_path):
     """In Keras' functional way, over the model and over the bare encoder."""
-    names = ("input_ids", "input_mask", "segment_ids")
-    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    inputs = three_inputs()
     bert = models.BertModel(tiny_config)
     bare = encoder.BertEncoder(tiny_config)
     pooled = bert(inputs)["pooled_output"]
-    tokens = bare(*(inputs[name] for name in names))["sequence_output"]
+    tokens = bare(*inputs.values())["sequence_output"]
     mean = keras.layers.GlobalAveragePooling1D()(tokens)
     joined = keras.layers.Concatenate()([pooled, mean])
     model = keras.Model(inputs, keras.layers.Dense(3)(joined))
 
-    features = {name: tiny_features[name] for name in names}
+    features = {name: tiny_features[name] for name in inputs}
     wanted = np.asarray(model(features))
     model.save(tmp_path / "own.keras")
     again = keras.models.load_model(tmp_path / "own.keras")
     np.testing.assert_allclose(np.asarray(again(features)), wanted, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    """GPT-2's config, of a size that is fast to train."""
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return gpt_config.GptConfig(vocab_size=60, norm_first=True, **sizes)
+
+
+def test_functional_model_with_a_layer_of_gpt_is_loaded(gpt, tmp_path):
+    """ELMo's characters have another convolution, under another name."""
+    assert decoder.GptDense.__name__ != characters.Convolution.__name__
+    inputs = keras.Input((16,))
+    model = keras.Model(inputs, decoder.GptDense(gpt, 5)(inputs))
+    model.save(tmp_path / "own.keras")
+    again = keras.models.load_model(tmp_path / "own.keras")
+    ones = np.ones((2, 16), np.float32)
+    wanted = ones @ np.asarray(model.layers[1].kernel)[0]
+    np.testing.assert_allclose(again(ones), wanted, rtol=1e-6)
+
+
+def test_name_of_another_class_is_not_registered():
+    kind = type("Highway", (), {"__module__": "modeling.other"})
+    with pytest.raises(ValueError, match="characters both have a class Highway"):
+        keras_configs.register(kind)
+    known = keras.saving.get_registered_object("bert>Highway")
+    assert known is characters.Highway is keras_configs.register(known)
+
+
+def test_dense_has_what_keras_dense_has():
+    chosen = {"activation": "relu", "use_bias": False, "kernel_initializer": "ones"}
+    found = layers.Dense(2, **chosen)(np.array([[-1.0, -2.0], [3.0, 4.0]]))
+    np.testing.assert_array_equal(found, [[0, 0], [7, 7]])
+
+
+def test_low_rank_updates_are_of_berts_layers_alone(tiny_config, gpt):
+    dense = layers.dense(tiny_config, 3, "dense")
+    dense.build((None, 16))
+    before = np.asarray(dense.kernel)
+    dense.enable_lora(2)
+    dense.lora_kernel_b.assign(np.ones((2, 3)))
+    moved = before + np.asarray(dense.lora_kernel_a).sum(1, keepdims=True)
+    ones = np.ones((1, 16), np.float32)
+    np.testing.assert_allclose(dense(ones), ones @ moved, rtol=1e-5)
+    block = decoder.GptBlock(gpt, 0)
+    with pytest.raises(ValueError, match=r"ffn_in: GPT's kernels \[1, D, units\] take"):
+        block.ffn_in.enable_lora(4)
+
+
+@pytest.mark.filterwarnings("ignore:Layer InputLayer does not have a `quantize`")
+@pytest.mark.parametrize("network", ["bert", "gpt"])
+def test_quantization_that_would_do_nothing_is_refused(tiny_config, gpt, network):
+    config = gpt if network == "gpt" else tiny_config
+    model = models.BertClassifier(config, 3)
+    model.build()
+    inputs = three_inputs()
+    functional = keras.Model(inputs, model(inputs)["logits"])
+    for each in (model, functional):
+        with pytest.raises(ValueError, match="computes in floats alone; export to"):
+            each.quantize("int8")
 
 
 def test_own_subclass_is_registered_under_another_name(tiny_config):
