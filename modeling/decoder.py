@@ -117,9 +117,11 @@ class GptAttention(layers.SelfAttention):
     map_names: tuple[str, ...] = ("query_key_value", "output_projection")
 
     def _make_maps(self):
-        width = self.config.hidden_size
-        self.query_key_value = GptDense(self.config, 3 * width, name="query_key_value")
-        self.output_projection = GptDense(self.config, width, name="output")
+        config, width, dtype = self.config, self.config.hidden_size, self.given_dtype
+        self.query_key_value = GptDense(
+            config, 3 * width, name="query_key_value", dtype=dtype
+        )
+        self.output_projection = GptDense(config, width, name="output", dtype=dtype)
 
     def project(self, hidden, queries):
         """Query [B, N, S, K], and key and value [B, N, T, K]."""
@@ -206,7 +208,7 @@ class GptDecoder(encoder.Network):
     def __init__(self, config, recompute=False, **kwargs):
         super().__init__(config, recompute, **kwargs)
         if config.norm_first:
-            self.final_norm = layers.layer_norm(config, "final_norm")
+            self.final_norm = layers.layer_norm(config, "final_norm", self.given_dtype)
 
     def build(self, input_shape, *_):
         super().build(input_shape)

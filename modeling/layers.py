@@ -24,9 +24,11 @@ def weight_init(config):
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
-def layer_norm(config, name):
+def layer_norm(config, name, dtype=None):
     """Layer normalisation over the last axis, with the epsilon of the config."""
-    return keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name=name)
+    return keras.layers.LayerNormalization(
+        epsilon=config.layer_norm_epsilon, name=name, dtype=dtype
+    )
 
 
 def dense(config, units, name, dtype=None):
@@ -86,7 +88,7 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        self.norm = layer_norm(config, "layer_norm")
+        self.norm = layer_norm(config, "layer_norm", self.given_dtype)
 
     def build(self, input_shape, *_):
         config = self.config
@@ -146,11 +148,11 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
         self.joined = None  # by joined_weights
 
     def _make_maps(self):
-        config, width = self.config, self.config.hidden_size
-        self.query = dense(config, width, "query")
-        self.key = dense(config, width, "key")
-        self.value = dense(config, width, "value")
-        self.output_projection = dense(config, width, "output")
+        size = self.config, self.config.hidden_size
+        self.query = dense(*size, "query", self.given_dtype)
+        self.key = dense(*size, "key", self.given_dtype)
+        self.value = dense(*size, "value", self.given_dtype)
+        self.output_projection = dense(*size, "output", self.given_dtype)
 
     def build(self, input_shape, *_):
         for name in self.map_names:
@@ -210,11 +212,16 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
         self.config = config
         self.index = index
         self.site = 1 + index * SITES_PER_BLOCK
-        self.attention = self.attention_kind(config, self.site, name="attention")
-        self.attention_norm = layer_norm(config, "attention_norm")
-        self.ffn_in = self.dense_kind(config, config.intermediate_size, name="ffn_in")
-        self.ffn_out = self.dense_kind(config, config.hidden_size, name="ffn_out")
-        self.ffn_norm = layer_norm(config, "ffn_norm")
+        dtype, width = self.given_dtype, config.hidden_size
+        self.attention = self.attention_kind(
+            config, self.site, name="attention", dtype=dtype
+        )
+        self.attention_norm = layer_norm(config, "attention_norm", dtype)
+        self.ffn_in = self.dense_kind(
+            config, config.intermediate_size, name="ffn_in", dtype=dtype
+        )
+        self.ffn_out = self.dense_kind(config, width, name="ffn_out", dtype=dtype)
+        self.ffn_norm = layer_norm(config, "ffn_norm", dtype)
 
     def build(self, input_shape, *_):
         for layer in (self.attention, self.attention_norm, self.ffn_in, self.ffn_norm):
