@@ -22,13 +22,14 @@ def uniform(limit):
     return keras.initializers.RandomUniform(-limit, limit)
 
 
-def dense(units, fan_in, name, bias=0.0):
+def dense(units, fan_in, name, dtype, bias=0.0):
     """An affine map to a last axis of `units`, initialised as the original does."""
     return layers.Dense(
         units,
         kernel_initializer=normal(fan_in),
         bias_initializer=keras.initializers.Constant(bias),
         name=name,
+        dtype=dtype,
     )
 
 
@@ -73,8 +74,8 @@ class Highway(keras_configs.Configured, keras.layers.Layer):
     def __init__(self, width, **kwargs):
         super().__init__(**kwargs)
         self.width = width
-        self.carry = dense(width, width, "carry", _CARRY_BIAS)
-        self.transform = dense(width, width, "transform")
+        self.carry = dense(width, width, "carry", self.given_dtype, _CARRY_BIAS)
+        self.transform = dense(width, width, "transform", self.given_dtype)
 
     def build(self, input_shape):
         for part in (self.carry, self.transform):
@@ -95,17 +96,18 @@ class Characters(keras_configs.Configured, keras.layers.Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = config
+        dtype, width = self.given_dtype, config.num_filters
         self.convolutions = [
-            Convolution(config, k, name=f"convolution_{k}")
+            Convolution(config, k, name=f"convolution_{k}", dtype=dtype)
             for k in range(len(config.filters))
         ]
-        width = config.num_filters
         self.highways = [
-            Highway(width, name=f"highway_{k}") for k in range(config.num_highway)
+            Highway(width, name=f"highway_{k}", dtype=dtype)
+            for k in range(config.num_highway)
         ]
         self.projection = None
         if width != config.projection_dim:
-            self.projection = dense(config.projection_dim, width, "projection")
+            self.projection = dense(config.projection_dim, width, "projection", dtype)
 
     def build(self, input_shape):
         config = self.config

@@ -16,36 +16,42 @@ def normal(config, share=1.0):
     return keras.initializers.RandomNormal(stddev=share * config.initializer_range)
 
 
-@keras_configs.registered
-class Convolution(keras.layers.Dense):
+class GptDense(keras_configs.Configured, keras.layers.Layer):
     """An affine map whose kernel [1, D, units] is that of a convolution of width 1.
 
     Call shapes: [R, D] or [B, S, D] -> the same with a last axis of `units`, or of the
     chosen `columns` (a slice).
     """
 
+    arguments = ("config", "units")
+
+    def __init__(self, config, units, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.units = units
+        self._initializer = normal(config)
+
     def build(self, input_shape):
-        self._kernel = self.add_weight(
-            shape=(1, input_shape[-1], self.units),
-            initializer=self.kernel_initializer,
-            name="kernel",
-        )
-        self.bias = self.add_weight(
-            shape=(self.units,), initializer="zeros", name="bias"
-        )
-        self.built = True
+        shape = 1, input_shape[-1], self.units
+        self.kernel = self.add_weight(shape, self._initializer, name="kernel")
+        self.bias = self.add_weight((self.units,), "zeros", name="bias")
 
     def call(self, inputs, columns=None):
-        kernel = ops.reshape(self.kernel, self.kernel.shape[1:])
-        if columns is None:
-            return layers.affine(inputs, kernel, self.bias)
-        bias = ops.convert_to_tensor(self.bias)
-        return layers.affine(inputs, kernel[:, columns], bias[columns])
+        kernel, bias = ops.squeeze(self.kernel, 0), ops.convert_to_tensor(self.bias)
+        if columns is not None:
+            kernel, bias = kernel[:, columns], bias[columns]
+        return layers.affine(inputs, kernel, bias)
 
+    def enable_lora(self, *_, **__):
+        """Refuses what Keras' layers of the same kind have.
 
-def convolution(config, units, name, dtype=None):
-    """A Convolution, initialised as the original does."""
-    return Convolution(units, kernel_initializer=normal(config), name=name, dtype=dtype)
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            f"{self.name}: GPT's kernels [1, D, units] take no LoRA; train them, or "
+            "freeze some of the layers (layer.trainable = False)"
+        )
 
 
 class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
@@ -111,9 +117,11 @@ class GptAttention(layers.SelfAttention):
     map_names: tuple[str, ...] = ("query_key_value", "output_projection")
 
     def _make_maps(self):
-        width = self.config.hidden_size
-        self.query_key_value = convolution(self.config, 3 * width, "query_key_value")
-        self.output_projection = convolution(self.config, width, "output")
+        config, width, dtype = self.config, self.config.hidden_size, self.given_dtype
+        self.query_key_value = GptDense(
+            config, 3 * width, name="query_key_value", dtype=dtype
+        )
+        self.output_projection = GptDense(config, width, name="output", dtype=dtype)
 
     def project(self, hidden, queries):
         """Query [B, N, S, K], and key and value [B, N, T, K]."""
@@ -139,7 +147,7 @@ class GptBlock(layers.EncoderBlock):
     """
 
     attention_kind = GptAttention
-    dense = staticmethod(convolution)
+    dense_kind = GptDense
 
     def call(self, hidden, mask_adder, positions=None, seed=None, cache=None):
         if not self.config.norm_first:
@@ -200,7 +208,7 @@ class GptDecoder(encoder.Network):
     def __init__(self, config, recompute=False, **kwargs):
         super().__init__(config, recompute, **kwargs)
         if config.norm_first:
-            self.final_norm = layers.layer_norm(config, "final_norm")
+            self.final_norm = layers.layer_norm(config, "final_norm", self.given_dtype)
 
     def build(self, input_shape, *_):
         super().build(input_shape)

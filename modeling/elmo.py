@@ -47,7 +47,7 @@ class LstmWeights(keras_configs.Configured, keras.layers.Layer):
         return lstm.Weights(self.kernel, self.bias, self.projection)
 
 
-class ElmoNetwork(keras_configs.Configured, keras.layers.Layer):
+class ElmoNetwork(keras_configs.NetworkLayer):
     """Vectors of words and L layers of both directions.
 
     Call shapes:
@@ -63,17 +63,17 @@ class ElmoNetwork(keras_configs.Configured, keras.layers.Layer):
     dict has the "states" that follow. `zero_states` gives the first ones.
     """
 
-    arguments = ("config", "recompute")
     classifier_kind: type = heads.ClassifierHead
 
     def __init__(self, config, recompute=False, **kwargs):
-        super().__init__(autocast=False, **kwargs)  # states stay float32
-        self.config = config
-        self.recompute = recompute
+        super().__init__(config, recompute, **kwargs)
+        dtype = self.given_dtype
         if config.reads_characters:
-            self.characters = characters.Characters(config, name="characters")
+            self.characters = characters.Characters(
+                config, name="characters", dtype=dtype
+            )
         else:
-            self.words = characters.Words(config, name="words")
+            self.words = characters.Words(config, name="words", dtype=dtype)
         self.forward, self.backward = (
             [self._cell(f"{name}_{j}") for j in range(config.num_hidden_layers)]
             for name in ("forward", "backward")
@@ -81,7 +81,8 @@ class ElmoNetwork(keras_configs.Configured, keras.layers.Layer):
 
     def _cell(self, name):
         width = self.config.projection_dim if self.config.has_projection else None
-        return LstmWeights(self.config.lstm_dim, width, name=name)
+        units, dtype = self.config.lstm_dim, self.given_dtype
+        return LstmWeights(units, width, name=name, dtype=dtype)
 
     @property
     def _words(self):
@@ -170,10 +171,12 @@ class ElmoNetwork(keras_configs.Configured, keras.layers.Layer):
         input_mask,
         segment_ids,
         positions=None,
-        seed=None,
+        seed=keras_configs.FRESH,
         table=None,
         states=None,
+        training=None,
     ):
+        seed = self.seed_of_call(seed, training)
         x = self.token_vectors(input_ids, seed)  # [B, S, P]
         pairs, after = self.directions(x, x, input_mask, states, seed)
         found = [ops.concatenate(pair, axis=-1) for pair in ((x, x), *pairs)]

@@ -8,7 +8,7 @@ from modeling.configs import keras_configs
 from modeling.operations import token_masks
 
 
-class Network(keras_configs.Configured, keras.layers.Layer):
+class Network(keras_configs.NetworkLayer):
     """Embeddings and blocks; BertEncoder and GptDecoder add what follows them.
 
     Call shapes:
@@ -16,7 +16,8 @@ class Network(keras_configs.Configured, keras.layers.Layer):
             embedding_output [B, S, D], layer_outputs L x [B, S, D],
             sequence_output [B, S, D] (the last layer), pooled_output [B, D] float32.
 
-    `seed` (int64 [2]) draws dropout; without it the network is deterministic.
+    `seed` (int64 [2]) draws dropout; with None the network is deterministic. Without
+    the argument it is as in `keras_configs.NetworkLayer`.
     `positions`, int [B, P], are those of the last layer that are read; it computes no
     other, sequence_output is [B, P, D], and the first is pooled. Without them that is
     the first token, from left to right the last. `table` is what `embeddings.table`
@@ -25,18 +26,16 @@ class Network(keras_configs.Configured, keras.layers.Layer):
     block, and recomputes the rest for the gradient (Chen et al., 2016).
     """
 
-    arguments = ("config", "recompute")
     embeddings_kind: type = layers.Embeddings
     block_kind: type = layers.EncoderBlock
     classifier_kind: type = heads.ClassifierHead
 
     def __init__(self, config, recompute=False, **kwargs):
-        super().__init__(autocast=False, **kwargs)  # a table stays float32
-        self.config = config
-        self.recompute = recompute
-        self.embeddings = self.embeddings_kind(config, name="embeddings")
+        super().__init__(config, recompute, **kwargs)
+        dtype = self.given_dtype
+        self.embeddings = self.embeddings_kind(config, name="embeddings", dtype=dtype)
         self.blocks = [
-            self.block_kind(config, index, name=f"block_{index}")
+            self.block_kind(config, index, name=f"block_{index}", dtype=dtype)
             for index in range(config.num_hidden_layers)
         ]
 
@@ -46,8 +45,16 @@ class Network(keras_configs.Configured, keras.layers.Layer):
             block.build((*input_shape, self.config.hidden_size))
 
     def call(
-        self, input_ids, input_mask, segment_ids, positions=None, seed=None, table=None
+        self,
+        input_ids,
+        input_mask,
+        segment_ids,
+        positions=None,
+        seed=keras_configs.FRESH,
+        table=None,
+        training=None,
     ):
+        seed = self.seed_of_call(seed, training)
         hidden = self.embeddings(input_ids, segment_ids, seed=seed, table=table)
         outputs = {"embedding_output": hidden, "layer_outputs": []}
         is_causal = self.config.is_left_to_right

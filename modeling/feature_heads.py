@@ -46,9 +46,10 @@ class LayerMix(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ("num_states", "normalizes")
+    only_dtype = "float32"
 
     def __init__(self, num_states, normalizes=False, **kwargs):
-        super().__init__(dtype="float32", **kwargs)
+        super().__init__(**kwargs)
         self.num_states = num_states
         self.normalizes = normalizes
 
@@ -86,9 +87,10 @@ class BiLstm(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ("num_layers", "units", "dropout")
+    only_dtype = "float32"
 
     def __init__(self, num_layers, units, dropout=0.0, **kwargs):
-        super().__init__(dtype="float32", **kwargs)
+        super().__init__(**kwargs)
         self.num_layers = num_layers
         self.units = units
         self.dropout = dropout

@@ -25,9 +25,10 @@ class OutputProjection(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ("units", "stddev")
+    only_dtype = "float32"
 
     def __init__(self, units, stddev=HEAD_STDDEV, **kwargs):
-        super().__init__(dtype="float32", **kwargs)
+        super().__init__(**kwargs)
         self.units = units
         self.stddev = stddev
 
@@ -54,10 +55,11 @@ class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ("num_classes",)
+    only_dtype = "float32"
     projection_kind = OutputProjection
 
     def __init__(self, num_classes, **kwargs):
-        super().__init__(dtype="float32", **kwargs)
+        super().__init__(**kwargs)
         self.num_classes = num_classes
         self.logits = self.projection_kind(num_classes, name="logits")
 
@@ -87,9 +89,10 @@ class SpanHead(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ()
+    only_dtype = "float32"
 
     def __init__(self, **kwargs):
-        super().__init__(dtype="float32", **kwargs)
+        super().__init__(**kwargs)
         self.logits = OutputProjection(2, name="logits")
 
     def build(self, input_shape):

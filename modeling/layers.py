@@ -24,9 +24,11 @@ def weight_init(config):
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
-def layer_norm(config, name):
+def layer_norm(config, name, dtype=None):
     """Layer normalisation over the last axis, with the epsilon of the config."""
-    return keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name=name)
+    return keras.layers.LayerNormalization(
+        epsilon=config.layer_norm_epsilon, name=name, dtype=dtype
+    )
 
 
 def dense(config, units, name, dtype=None):
@@ -34,7 +36,7 @@ def dense(config, units, name, dtype=None):
     return Dense(units, kernel_initializer=weight_init(config), name=name, dtype=dtype)
 
 
-@keras_configs.registered
+@keras_configs.register
 class Dense(keras.layers.Dense):
     """A keras.layers.Dense on rows, so that the bias is added within the product.
 
@@ -43,14 +45,17 @@ class Dense(keras.layers.Dense):
     Call shapes: [R, D] or [B, S, D] -> the same with a last axis of `units`.
     """
 
+    quantize = keras_configs.refuse_quantization
+
     def call(self, inputs):
-        return affine(inputs, self.kernel, self.bias)
+        return self.activation(affine(inputs, self.kernel, self.bias))
 
 
-def affine(inputs, kernel, bias):
+def affine(inputs, kernel, bias=None):
     """Inputs [..., D] @ kernel [D, F] + bias [F], computed on rows."""
     if len(inputs.shape) == 2:
-        return ops.add(ops.matmul(inputs, kernel), bias)
+        product = ops.matmul(inputs, kernel)
+        return product if bias is None else ops.add(product, bias)
     rows = affine(ops.reshape(inputs, (-1, inputs.shape[-1])), kernel, bias)
     return ops.reshape(rows, (*fast_ops.known_shape(inputs)[:-1], kernel.shape[-1]))
 
@@ -83,7 +88,7 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        self.norm = layer_norm(config, "layer_norm")
+        self.norm = layer_norm(config, "layer_norm", self.given_dtype)
 
     def build(self, input_shape, *_):
         config = self.config
@@ -143,11 +148,11 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
         self.joined = None  # by joined_weights
 
     def _make_maps(self):
-        config, width = self.config, self.config.hidden_size
-        self.query = dense(config, width, "query")
-        self.key = dense(config, width, "key")
-        self.value = dense(config, width, "value")
-        self.output_projection = dense(config, width, "output")
+        size = self.config, self.config.hidden_size
+        self.query = dense(*size, "query", self.given_dtype)
+        self.key = dense(*size, "key", self.given_dtype)
+        self.value = dense(*size, "value", self.given_dtype)
+        self.output_projection = dense(*size, "output", self.given_dtype)
 
     def build(self, input_shape, *_):
         for name in self.map_names:
@@ -200,18 +205,23 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
 
     arguments = ("config", "index")
     attention_kind = SelfAttention
-    dense = staticmethod(dense)
+    dense_kind = staticmethod(dense)
 
     def __init__(self, config, index, **kwargs):
         super().__init__(autocast=False, **kwargs)  # the mask adder stays float32
         self.config = config
         self.index = index
         self.site = 1 + index * SITES_PER_BLOCK
-        self.attention = self.attention_kind(config, self.site, name="attention")
-        self.attention_norm = layer_norm(config, "attention_norm")
-        self.ffn_in = self.dense(config, config.intermediate_size, "ffn_in")
-        self.ffn_out = self.dense(config, config.hidden_size, "ffn_out")
-        self.ffn_norm = layer_norm(config, "ffn_norm")
+        dtype, width = self.given_dtype, config.hidden_size
+        self.attention = self.attention_kind(
+            config, self.site, name="attention", dtype=dtype
+        )
+        self.attention_norm = layer_norm(config, "attention_norm", dtype)
+        self.ffn_in = self.dense_kind(
+            config, config.intermediate_size, name="ffn_in", dtype=dtype
+        )
+        self.ffn_out = self.dense_kind(config, width, name="ffn_out", dtype=dtype)
+        self.ffn_norm = layer_norm(config, "ffn_norm", dtype)
 
     def build(self, input_shape, *_):
         for layer in (self.attention, self.attention_norm, self.ffn_in, self.ffn_norm):

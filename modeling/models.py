@@ -3,12 +3,14 @@
 Every model takes features and an optional dropout seed, and returns named outputs.
 They are Keras models: `fit`, `save` and, after this import, `load_model` work.
 
-They compute in the policy that `keras.config.set_dtype_policy` set before they were
-made: float32, mixed_bfloat16 or mixed_float16. Variables and outputs are float32.
+They compute in their `dtype` or, without one, in the policy that
+`keras.config.set_dtype_policy` set before they were made: float32, mixed_bfloat16 or
+mixed_float16. Variables and outputs are float32.
 """
 
 import keras
 
+from contract import features as names
 from modeling import decoder, elmo, encoder, feature_heads, heads, token_heads
 from modeling.configs import keras_configs, readings
 from modeling.encoder_decoder import network as encoder_decoder
@@ -20,6 +22,14 @@ NETWORKS = {
     "elmo": elmo.ElmoNetwork,
     "encoder_decoder": encoder_decoder.EncoderDecoder,
 }
+
+
+def specs(shapes):
+    """{name: shape} of features as symbolic int32 tensors of these names."""
+    return {
+        name: keras.Input(batch_shape=shape, dtype="int32", name=name)
+        for name, shape in shapes.items()
+    }
 
 
 class BertModel(keras_configs.Configured, keras.Model):
@@ -37,12 +47,14 @@ class BertModel(keras_configs.Configured, keras.Model):
     reading = readings.ORIGINAL  # how its head reads the network
 
     def __init__(self, config, *, recompute=False, **kwargs):
-        super().__init__(**kwargs)
+        # Layer states and states of an ELMo, which are features, stay float32.
+        super().__init__(autocast=False, **kwargs)
         self.config = config
         self.recompute = recompute
         # Keras' files call a part by its attribute, which is the network's name.
         kind, name = NETWORKS[config.network], config.network
-        setattr(self, name, kind(config, recompute, name=name))
+        network = kind(config, recompute, name=name, dtype=self.given_dtype)
+        setattr(self, name, network)
         # Only `fit` draws from it; the training loop passes seeds of its own.
         self._seeds = keras.random.SeedGenerator(seed=0, name="fit_seed")
 
@@ -55,11 +67,36 @@ class BertModel(keras_configs.Configured, keras.Model):
         """Creates every variable; input shapes do not matter."""
         self.network.build((None, None))
         for part in self.layers[1:]:  # what a subclass has beside the encoder
-            part.build((None, None, self.width_before(part)))
+            if isinstance(part, keras_configs.Configured):
+                part.build((None, None, self.width_before(part)))
+        if not all(part.built for part in self.layers):  # what a user has added
+            self.compute_output_spec(self.features_spec())
 
     def width_before(self, part):
         """The width of what a part beside the encoder reads."""
         return self.config.hidden_size
+
+    def features_spec(self):
+        """{name: keras.Input}, what it is called with; int32 of any length."""
+        ids = (None, None)
+        if self.config.network == "elmo" and self.config.reads_characters:
+            ids = (None, None, self.config.max_characters)
+        shapes = dict.fromkeys(names.ENCODER_INPUTS, (None, None))
+        return specs({**shapes, names.INPUT_IDS: ids})
+
+    def export(self, filepath, format="tf_saved_model", **kwargs):
+        """Keras' export; the first of layer_outputs is there layer_outputs_0."""
+        features, outputs = self.features_spec(), {}
+        for name, value in self(features).items():
+            is_list = isinstance(value, list | tuple)
+            each = {f"{name}_{j}": x for j, x in enumerate(value)} if is_list else {}
+            outputs |= each or {name: value}
+        keras.Model(features, outputs).export(filepath, format, **kwargs)
+
+    def compute_output_shape(self, input_shape):
+        """{output: shape} for {feature: shape}."""
+        outputs = self.compute_output_spec(specs(input_shape))
+        return keras.tree.map_structure(lambda x: x.shape, outputs)
 
     def learned_mix(self):
         """{name: number} of what is learned of layers; see feature_heads."""
@@ -127,7 +164,8 @@ class BertClassifier(feature_heads.ReadsLayers, BertModel):
         kind = self.network.classifier_kind
         self.classifier = kind(num_classes, name="classifier")
         if predicts_tokens:
-            self.masked_lm = token_heads.of_network(config, name="masked_lm")
+            dtype = self.given_dtype
+            self.masked_lm = token_heads.of_network(config, "masked_lm", dtype)
 
     @property
     def reads_texts(self):
@@ -146,6 +184,13 @@ class BertClassifier(feature_heads.ReadsLayers, BertModel):
         """
         vectors = self.text_vectors(sequences.rows(features), seed, outputs)
         return sequences.joined(vectors, features, self.sequences)
+
+    def features_spec(self):
+        """As BertModel's; of G sequences where these are compared."""
+        found = super().features_spec()
+        if self.sequences == "single":
+            return found
+        return specs({name: (None, *x.shape) for name, x in found.items()})
 
     def call(self, features, training=False, seed=None):
         seed, told = self.dropout_seed(training, seed), None

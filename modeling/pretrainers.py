@@ -2,6 +2,7 @@
 
 import keras
 
+from contract import features as names
 from modeling import heads, models, token_heads
 from modeling.encoder_decoder import sequence_to_sequence
 from modeling.objectives import bidirectional_lm
@@ -17,10 +18,17 @@ class BertPretrainer(models.BertModel):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.masked_lm = token_heads.MaskedLMHead(config, name="masked_lm")
+        self.masked_lm = token_heads.MaskedLMHead(
+            config, name="masked_lm", dtype=self.given_dtype
+        )
         self.next_sentence = heads.OutputProjection(
             2, stddev=config.initializer_range, name="next_sentence"
         )
+
+    def features_spec(self):
+        """As BertModel's, and masked_lm_positions [B, P]."""
+        positions = models.specs({names.MASKED_LM_POSITIONS: (None, None)})
+        return super().features_spec() | positions
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
@@ -45,7 +53,7 @@ class LanguageModel(token_heads.NextTokens, models.BertModel):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.masked_lm = token_heads.of_network(config, name="masked_lm")
+        self.masked_lm = token_heads.of_network(config, "masked_lm", self.given_dtype)
 
 
 class BidirectionalLM(models.BertModel):
@@ -66,7 +74,7 @@ class BidirectionalLM(models.BertModel):
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         self.bidirectional_lm = bidirectional_lm.WordSoftmax(
-            config, name="bidirectional_lm"
+            config, name="bidirectional_lm", dtype=self.given_dtype
         )
 
     @property

@@ -30,8 +30,9 @@ class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
                 "BERT, or --objective=left_to_right"
             )
         self.config = config
-        self.transform = layers.dense(config, config.hidden_size, "transform")
-        self.norm = layers.layer_norm(config, "layer_norm")
+        dtype, width = self.given_dtype, config.hidden_size
+        self.transform = layers.dense(config, width, "transform", dtype)
+        self.norm = layers.layer_norm(config, "layer_norm", dtype)
 
     def build(self, input_shape, *_):
         self.transform.build(input_shape)
@@ -74,7 +75,7 @@ class TiedHead(keras_configs.Configured, keras.layers.Layer):
         return ops.cast(ops.matmul(hidden, ops.transpose(table)), "float32")
 
 
-def of_network(config, name):
+def of_network(config, name, dtype=None):
     """The head that a network predicts tokens with.
 
     Raises:
@@ -85,7 +86,8 @@ def of_network(config, name):
             "attention is bidirectional, so that each token sees those that it is to "
             'predict; set "attention": "causal" in bert_config.json'
         )
-    return (MaskedLMHead if config.network == "bert" else TiedHead)(config, name=name)
+    kind = MaskedLMHead if config.network == "bert" else TiedHead
+    return kind(config, name=name, dtype=dtype)
 
 
 def next_tokens(head, hidden, table, input_ids, training=False):

@@ -174,6 +174,18 @@ def test_next_words_are_learned(data, tmp_path):
     assert max(found[f"{n}_perplexity"] for n in ("forward", "backward")) < 3  # of 17
 
 
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+def test_mixed_precision_trains_as_float32_does(trained, data, tmp_path, half):
+    more = (f"--mixed_precision={half}", "--do_eval", "--max_eval_steps=0")
+    done = tiny.run_script("run_pretraining", *arguments(data, tmp_path, *more))
+    assert done.code == 0, done.err
+    found, expected = (tiny.eval_results(path) for path in (tmp_path, trained[0]))
+    assert found["loss"] != expected["loss"]
+    assert found["loss"] == pytest.approx(expected["loss"], rel=5 * 2.0**-8)
+    states = whole_runs.variables(tmp_path, 12)["carried/cell_states"]
+    assert states.dtype == np.float32
+
+
 BAD_INPUT = {
     "length": (["--max_seq_length=64"], "reads streams of sentences; set --unroll"),
     "masking": (["--masking=span"], "--masking=span is for --objective=masked_lm"),

@@ -12,7 +12,6 @@ from modeling.configs import config_files, readings
 
 # Under `PACKAGE>BertClassifier` and so on a .keras file names its class.
 PACKAGE = "bert"
-registered = keras.saving.register_keras_serializable(PACKAGE)
 # Arguments that are dataclasses, written as dicts, and how these are read.
 _READERS = {
     "config": config_files.of_values,
@@ -20,25 +19,77 @@ _READERS = {
 }
 
 
+def register(kind):
+    """Registers a class of a layer or model with Keras, under a name of no other.
+
+    Raises:
+        ValueError: another module of ours has a class of that name, whose objects Keras
+            would then read as those of this class.
+    """
+    is_ours = kind.__module__.split(".")[0] == __name__.split(".")[0]
+    package = PACKAGE if is_ours else "Custom"  # Keras' own default
+    other = keras.saving.get_registered_object(f"{package}>{kind.__name__}")
+    if is_ours and other and other.__module__ != kind.__module__:
+        raise ValueError(
+            f"{kind.__module__} and {other.__module__} both have a class "
+            f"{kind.__name__}, and files name it alone; rename one of them"
+        )
+    return keras.saving.register_keras_serializable(package)(kind)
+
+
+def refuse_quantization(layer, *_, **__):
+    """The method `quantize` of layers whose weights Keras would silently leave alone.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(
+        f"{layer.name}: a {type(layer).__name__} computes in floats alone; export to "
+        'LiteRT with 8-bit weights: export_format="litert", '
+        'quantization="dynamic_int8" of bert.load(...).export'
+    )
+
+
 class Configured:
     """Made again from the attributes that are named as its arguments.
 
     The first base of a layer or model, which is thereby registered with Keras. Of the
-    arguments those in `_READERS` are written as dicts. The dtype is not written: parts
-    follow the policy of the process, so the whole does so as well.
+    arguments those in `_READERS` are written as dicts. A `dtype` is for all parts, and
+    is written. Without one they follow the policy of the process, and so does what is
+    loaded again.
     """
 
     arguments: tuple[str, ...] = ("config",)
+    only_dtype: str | None = None  # what it computes in under every policy
+    quantize = refuse_quantization
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        is_ours = cls.__module__.split(".")[0] == __name__.split(".")[0]
-        package = PACKAGE if is_ours else "Custom"  # Keras' own default
-        keras.saving.register_keras_serializable(package)(cls)
+        register(cls)
+
+    def __init__(self, *, dtype=None, **kwargs):
+        if self.only_dtype and dtype not in (None, self.only_dtype):
+            raise ValueError(
+                f"dtype={dtype}: a {type(self).__name__} computes in {self.only_dtype} "
+                "under every policy; leave dtype out"
+            )
+        super().__init__(dtype=self.only_dtype or dtype, **kwargs)
+        if self.variable_dtype != "float32":
+            raise ValueError(
+                f"dtype={self.dtype_policy.name}: variables are float32 here; choose "
+                "float32, mixed_bfloat16 or mixed_float16"
+            )
+        # For parts: None where they follow the policy of the process.
+        self.given_dtype = dtype and self.dtype_policy
+
+    def compute_output_spec(self, *args, **kwargs):
+        """What a call returns for KerasTensors, its dtypes included."""
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):
         kept = super().get_config()
-        kept.pop("dtype", None)
+        if self.only_dtype or not self.given_dtype:
+            kept.pop("dtype", None)
         values = {name: getattr(self, name) for name in self.arguments}
         for name in values.keys() & _READERS:
             values[name] = dataclasses.asdict(values[name])
@@ -50,6 +101,38 @@ class Configured:
             name: _READERS[name](config[name]) for name in config.keys() & _READERS
         }
         return cls(**{**config, **values})
+
+
+FRESH = "fresh"
+
+
+class NetworkLayer(Configured, keras.layers.Layer):
+    """A network of a config, with the dropout seeds of `fit` where nobody passes one.
+
+    A call has a `seed`: int64 [2], or None for no dropout. Without the argument, as in
+    a functional model, a network that trains draws one, as Keras' layers do.
+    """
+
+    arguments = ("config", "recompute")
+
+    def __init__(self, config, recompute=False, **kwargs):
+        super().__init__(autocast=False, **kwargs)  # tables and states stay float32
+        self.config = config
+        self.recompute = recompute
+        # A method, which Keras does not look into: the seed is in no file of weights.
+        self._next_seed = keras.random.SeedGenerator(seed=0, name="fit_seed").next
+
+    def seed_of_call(self, seed, training):
+        """The seed of a call whose arguments these are, `seed` FRESH if it has none."""
+        if seed is not FRESH:
+            return seed
+        return keras.ops.cast(self._next_seed(), "int64") if training else None
+
+    def compute_output_shape(self, *shapes):
+        """Those of a call's outputs, for the shapes of its features in their order."""
+        features = [keras.KerasTensor(shape, "int32") for shape in shapes]
+        outputs = self.compute_output_spec(*features)
+        return keras.tree.map_structure(lambda x: x.shape, outputs)
 
 
 def whole(ids):

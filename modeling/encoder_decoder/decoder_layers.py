@@ -45,9 +45,11 @@ class DecoderBlock(layers.EncoderBlock):
         first = 1 + config.num_hidden_layers * layers.SITES_PER_BLOCK
         self.cross_site = first + index * SITES_OF_CROSS_ATTENTION
         self.cross_attention = CrossAttention(
-            config, self.cross_site, name="cross_attention"
+            config, self.cross_site, name="cross_attention", dtype=self.given_dtype
         )
-        self.cross_attention_norm = layers.layer_norm(config, "cross_attention_norm")
+        self.cross_attention_norm = layers.layer_norm(
+            config, "cross_attention_norm", self.given_dtype
+        )
 
     def build(self, input_shape, *_):
         super().build(input_shape)

@@ -1,6 +1,5 @@
 """An encoder and a decoder; transformers' EncoderDecoderModel of two BERTs."""
 
-import keras
 from keras import ops
 
 from modeling import encoder
@@ -42,7 +41,7 @@ class Decoder(encoder.Network):
         return tuple(pairs), token_masks.mask_adder(source_mask)
 
 
-class EncoderDecoder(keras_configs.Configured, keras.layers.Layer):
+class EncoderDecoder(keras_configs.NetworkLayer):
     """A BERT without pooler, and a decoder that reads its last layer.
 
     Call shapes: input_ids, input_mask, segment_ids [B, S], decoder_input_ids,
@@ -50,14 +49,13 @@ class EncoderDecoder(keras_configs.Configured, keras.layers.Layer):
     encoder.Network. `seed` and `recompute` are as there.
     """
 
-    arguments = ("config", "recompute")
-
     def __init__(self, config, recompute=False, **kwargs):
-        super().__init__(autocast=False, **kwargs)
-        self.config = config
-        self.recompute = recompute
-        self.encoder = encoder.Network(config.encoder, recompute, name="encoder")
-        self.decoder = Decoder(config.decoder, recompute, name="decoder")
+        super().__init__(config, recompute, **kwargs)
+        dtype = self.given_dtype
+        self.encoder = encoder.Network(
+            config.encoder, recompute, name="encoder", dtype=dtype
+        )
+        self.decoder = Decoder(config.decoder, recompute, name="decoder", dtype=dtype)
 
     def build(self, input_shape, *_):
         self.encoder.build(input_shape)
@@ -70,8 +68,10 @@ class EncoderDecoder(keras_configs.Configured, keras.layers.Layer):
         segment_ids,
         decoder_input_ids,
         decoder_mask,
-        seed=None,
+        seed=keras_configs.FRESH,
+        training=None,
     ):
+        seed = self.seed_of_call(seed, training)
         read = self.encoder(input_ids, input_mask, segment_ids, seed=seed)
         outputs = self.decoder(
             *(decoder_input_ids, decoder_mask, read["sequence_output"], input_mask),

@@ -43,7 +43,14 @@ class SequenceToSequence(token_heads.NextTokens, models.BertModel):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.masked_lm = token_heads.MaskedLMHead(config.decoder, name="masked_lm")
+        self.masked_lm = token_heads.MaskedLMHead(
+            config.decoder, name="masked_lm", dtype=self.given_dtype
+        )
+
+    def features_spec(self):
+        """As BertModel's, and those of a target [B, T]."""
+        target = dict.fromkeys(names.DECODER_INPUTS, (None, None))
+        return super().features_spec() | models.specs(target)
 
     def encode(self, features, seed, positions=None, table=None):
         """The network's outputs on the five input features."""

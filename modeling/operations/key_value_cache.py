@@ -8,8 +8,6 @@ import tensorflow as tf
 
 from modeling.operations import token_masks
 
-_MASK_ADDER = -10000.0  # as token_masks.MASK_ADDER
-
 
 def empty(network, batch_size, capacity):
     """A cache of zeros for an encoder.Network, with room for `capacity` tokens."""

@@ -66,13 +66,12 @@ def of_text(values, input_mask, place):
 
     `place` is first, last (of the real tokens), or mean, which is over these.
     """
-    size, _, *rest = ops.shape(values)
-    axes = (..., *[None] * len(rest))
+    size, _, *width = ops.shape(values)
     if place == "mean":
-        mask = ops.cast(input_mask, values.dtype)[axes]
-        return ops.sum(values * mask, axis=1) / ops.sum(mask, axis=1)
+        mask = ops.cast(input_mask, values.dtype)[(..., *[None] * len(width))]
+        count = ops.maximum(ops.sum(mask, axis=1), 1)  # a text may have no tokens
+        return ops.sum(values * mask, axis=1) / count
     if place == "last":
-        last = token_masks.last_position(input_mask)[axes]
-        values = ops.take_along_axis(values, last, axis=1)
+        values = token_masks.rows_at(values, token_masks.last_position(input_mask))
     # Cut out, for no rows may have no tokens.
-    return ops.reshape(values[:, :1], (size, *rest))
+    return ops.reshape(values[:, :1], (size, *width))

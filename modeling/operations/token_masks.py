@@ -34,5 +34,11 @@ def last_position(input_mask):
 
 
 def rows_at(x, positions):
-    """The rows of `x` [B, T, ...] at int [B, S]: [B, S, ...]."""
-    return ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)
+    """The rows of `x` [B, T, ...] at int [B, S]: [B, S, ...].
+
+    As gather_indexes of run_pretraining.py: in whole rows, which takes less than a
+    tenth of the time of elements one by one.
+    """
+    size, length, *width = ops.shape(x)
+    rows = length * ops.arange(size)[:, None] + ops.cast(positions, "int32")  # [B, S]
+    return ops.take(ops.reshape(x, (-1, *width)), rows, axis=0)

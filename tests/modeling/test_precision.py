@@ -17,7 +17,9 @@ import tensorflow as tf
 
 from modeling import layers, losses, models, pretrainers
 from modeling.checkpoints.formats import keras_files
+from modeling.configs import gpt_config, readings
 from modeling.objectives import token_losses
+from tests import elmo_streams
 from tests.modeling import random_weights
 
 ROUNDING = {"mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-11}
@@ -309,6 +311,53 @@ def test_losses_of_half_logits_are_float32(problem_type):
     np.testing.assert_array_equal(
         actual, losses.classifier_losses(problem_type, logits, labels)
     )
+
+
+@pytest.mark.parametrize("policy", ROUNDING)
+@pytest.mark.parametrize("network", ["bert", "gpt2"])
+def test_layer_states_are_read_as_they_were_computed(
+    config, features, set_policy, network, policy
+):
+    """In float32, in which GPT-2's sums are, whose values no half type has."""
+    if network == "gpt2":
+        sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+        config = gpt_config.GptConfig(vocab_size=60, norm_first=True, **sizes)
+    set_policy(policy)
+    reading = readings.Reading(freeze_encoder=True, layer_mix="learned")
+    model = pretrainers.build("tagger", 3, config, reading=reading)
+    if network == "gpt2":  # beyond what float16 holds
+        table = model.network.embeddings.word_embeddings
+        table.assign(tf.fill(table.shape, 70_000.1))
+    states = model.layer_states(features)
+    assert states.dtype == tf.float32
+    rounded = tf.cast(tf.cast(states, HALF[policy]), tf.float32)
+    is_exact = bool(tf.reduce_all(rounded == states))
+    assert is_exact == (network == "bert")  # whose states are of the half type
+    cached = model({**features, "layer_states": states})["logits"]
+    np.testing.assert_array_equal(cached, model(features)["logits"])
+    assert np.isfinite(cached).all() and np.abs(cached).max() > 0
+
+
+@pytest.mark.parametrize("policy", ROUNDING)
+def test_carried_states_are_float32(set_policy, policy):
+    values = elmo_streams.record()
+    features = {**elmo_streams.batch(values, 0), "sampling_seed": np.ones((2, 2))}
+
+    def run():
+        model = elmo_streams.model(values)
+        given = {
+            name: np.full((2, *shape), 1 / 3, np.float32)
+            for name, shape in model.states.items()
+        }
+        return model({**features, **given})
+
+    expected = run()
+    set_policy(policy)
+    found = run()
+    assert {value.dtype for value in found.values()} == {tf.float32}
+    for name, value in found.items():  # of many; a recurrence enlarges a few errors
+        error = tf.reduce_mean(abs(value - expected[name])) / largest([expected[name]])
+        assert 0 < error < ROUNDINGS * ROUNDING[policy], name
 
 
 def test_keras_file_has_no_policy(config, features, set_policy, tmp_path):

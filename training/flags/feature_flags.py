@@ -91,6 +91,24 @@ def given() -> dict[str, Any]:
     return {name: FLAGS[name].value for name in NAMES if FLAGS[name].present}
 
 
+def check_layer_mix_norm(replicas: int) -> None:
+    """Refuses to normalize layers over parts of a batch, which changes the result.
+
+    Raises:
+        ValueError: the batch is cut into micro-batches, or for several replicas.
+    """
+    if "layer_mix_norm" not in FLAGS or not FLAGS.layer_mix_norm:
+        return
+    parts = FLAGS.gradient_accumulation_steps
+    if parts * replicas > 1:
+        raise ValueError(
+            "--layer_mix_norm has one mean and variance for the whole batch, and a part"
+            f" of it does not know them: --gradient_accumulation_steps={parts}, "
+            f"{replicas} replica(s); train on one device without accumulation, or "
+            "leave --layer_mix_norm out"
+        )
+
+
 def cache() -> tuple[str, str]:
     """Kind and directory, as of frozen.feature_cache.FeatureCache."""
     if "feature_cache" not in FLAGS:

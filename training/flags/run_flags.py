@@ -217,6 +217,7 @@ def set_up(*actions: str) -> Any:
     for values in combinations if FLAGS.do_train else ():
         with command_line.changed(values):
             device_setup.check_batch_size(strategy)
+            feature_flags.check_layer_mix_norm(strategy.num_replicas_in_sync)
     return strategy
 
 

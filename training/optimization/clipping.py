@@ -38,6 +38,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         if self.built:
             return
         super().build(variables)
+        self._updated = list(variables)
         first = keras.initializers.Constant(self.first_value)
         self._slots = [
             [
@@ -51,7 +52,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         """[(variable, *its slots)], for saving; empty before `build`."""
         if not self.built:
             return []
-        return list(zip(self._trainable_variables, *self._slots, strict=True))
+        return list(zip(self._updated, *self._slots, strict=True))
 
     def summable(self, gradient):
         """A gradient as it is added to those of other parts of a batch."""
