@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from contract import atomic_files, file_names
-from reports.measures import confidence, diagnostics
+from reports.measures import class_scores, confidence, diagnostics
 from reports.pages import curves
 
 SCHEMA = 1  # raised where an older reader would misread a newer file
@@ -67,19 +67,24 @@ def _split(lengths=(), **facts):
 
 def evaluation(rows: Any) -> dict[str, Any]:
     """Of an examined.Examined: scores with intervals, errors, a verdict on each row."""
-    keys = row_keys(rows.texts)
-    resampled = confidence.resample(rows.rescore, keys) if keys else {}
-    intervals = {name: confidence.interval(v) for name, v in resampled.items()}
+    keys, decisions = row_keys(rows.texts), rows.decisions
+    several = decisions is not None and decisions.is_multi_label
+    num_labels = len(decisions.class_names) if several else 1
+    resampled: dict[str, np.ndarray] = {}
+    if keys:
+        resampled = confidence.resample(rows.rescore, keys, num_labels=num_labels)
     return {
         "split": rows.split,
         "rows": len(keys),
         "resamples": max((len(values) for values in resampled.values()), default=0),
+        "warning": rows.warning,
         "scores": {
-            name: {"value": float(value), "interval": intervals.get(name)}
+            name: {"value": float(value), **_interval(name, rows, resampled.get(name))}
             for name, value in rows.scores.items()
         },
         "resampled": {n: np.round(v, 6).tolist() for n, v in resampled.items()},
-        "confusion": _confusion(rows.decisions),
+        **_classes(decisions),
+        "confusion": _confusion(decisions),
         "histograms": {n: histogram(v) for n, v in rows.histograms.items()},
         "errors": _errors(rows, keys),
         "keys": keys,
@@ -87,6 +92,29 @@ def evaluation(rows: Any) -> dict[str, Any]:
         "is_correct": None if rows.numbers else [int(v) for v in rows.is_correct],
         "losses": [float(f"{loss:.6g}") for loss in rows.losses],
     }
+
+
+def _interval(name, rows, resampled):
+    """The interval of a score, or None and a note that says why there is none."""
+    if name in rows.shares and len(rows.is_correct):
+        scale, right = rows.shares[name], np.asarray(rows.is_correct, bool)
+        ends = confidence.share_interval(int(right.sum()), len(right))
+        return {"interval": [scale * end for end in ends], "note": ""}
+    values = () if resampled is None else resampled
+    interval, note = confidence.interval(values), confidence.why_no_interval(values)
+    if note and len(values) and np.all(rows.is_correct):
+        note = "too few errors for an interval"
+    return {"interval": interval, "note": note}
+
+
+def _classes(decisions):
+    """Scores of each class and their averages; none where nothing is decided."""
+    if decisions is None or not len(decisions.labels):
+        return {"classes": [], "class_averages": {}}
+    classes, averages = class_scores.collect(
+        decisions.class_names, decisions.labels, decisions.predictions
+    )
+    return {"classes": classes, "class_averages": averages}
 
 
 def row_keys(texts: Sequence[tuple[str, ...]]) -> list[str]:

@@ -50,6 +50,14 @@ def test_difference_has_the_interval_of_pairs(found):
     assert high - low < 0.8 * apart
 
 
+def test_equal_verdicts_have_no_interval_without_width():
+    run = run_of(wrong_every=None)
+    found = compare.compare(run, run, NAMES)
+    assert [score.interval for score in found.scores] == [None, None]
+    text = "\n".join(compare.text_of(found))
+    assert "+0.0000     equal in all resamples" in text
+
+
 def test_flags_that_differ_are_named(found):
     assert found.flags == {"learning_rate": (2e-5, 3e-5)}
 

@@ -1,5 +1,6 @@
 """What is known of a run when it has ended, for its record and its report."""
 
+import datetime
 import os
 import platform
 import subprocess
@@ -35,6 +36,8 @@ def hook(reports, kind, data, *, explain=None, **more):
                 reports.write_all(its_own.output_dir)
             return
         rows, step, results, seconds = ended
+        if rows is not None:
+            reports.say(rows, kind)
         explanations = explain(model, rows, settings) if explain else []  # on all hosts
         if is_wanted and (results or its_own.trains):
             facts = of_run(its_own, model, kind, data(), step, results, seconds)
@@ -70,6 +73,7 @@ def of_run(settings, model, kind, data, step, results, seconds):
         "step": step,
         "results": dict(results),
         "seconds": round(seconds, 1),
+        "date": datetime.date.today().isoformat(),
         "trains": settings.trains,
         "command": settings.command,
         "training_command": command,
