@@ -19,6 +19,10 @@ ERRORS = 200  # kept with their texts, the worst first
 TEXT_CHARACTERS = 2000  # of a text that is kept
 CLASSES = 30  # of a confusion matrix; more than that nobody reads
 _BINS = 20  # of a histogram
+# What comparisons read of a record and of its evaluation.
+_FORM = {"kind": str, "flags": dict, "command": str, "evaluation": (dict, type(None))}
+_EVALUATION_FORM = {"scores": dict, "resampled": dict, "keys": list, "errors": list}
+_REMEDY = "evaluate that run again to write the file anew"
 
 
 def of_run(
@@ -206,9 +210,19 @@ def read(directory: str) -> dict[str, Any]:
             f"{path}: cannot be read ({reason}); name the --output_dir of a run that "
             "has evaluated and written a report"
         ) from error
-    if found.get("schema") != SCHEMA:
+    schema = found.get("schema") if isinstance(found, dict) else None
+    if schema != SCHEMA:
         raise ValueError(
-            f"{path}: is of schema {found.get('schema')!r}, and {SCHEMA} is read here; "
-            "evaluate that run again to write the file anew"
+            f"{path}: is of schema {schema!r}, and {SCHEMA} is read here; {_REMEDY}"
         )
+    _check_form(path, found, _FORM)
+    if found["evaluation"] is not None:
+        _check_form(path, found["evaluation"], _EVALUATION_FORM)
     return found
+
+
+def _check_form(path, values, form):
+    for name, kinds in form.items():
+        value = values.get(name)
+        if not isinstance(value, kinds):
+            raise ValueError(f"{path}: {name} is {value!r:.40}; {_REMEDY}")
