@@ -95,8 +95,8 @@ def difference(pairs: Sequence[tuple[Score, Score]]) -> Difference:
             drawn = rng.integers(seeds, size=(seeds, _DRAWS))
             draws += sign * score.resampled[drawn, rows].mean(axis=0) / len(pairs)
     mean = float(np.mean([second.mean - first.mean for first, second in pairs]))
-    # Draws that are all equal are the interval.
-    low, high = confidence.interval(draws) or (float(draws.min()), float(draws.max()))
+    tail = (1 - confidence.LEVEL) / 2
+    low, high = np.quantile(draws, [tail, 1 - tail]).tolist()
     return Difference(mean, low, high)
 
 

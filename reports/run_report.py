@@ -14,9 +14,10 @@ def say(rows: examined.Examined, kind: str) -> None:
     if rows.decisions is not None and kind == "text-classification":
         chosen = rows.decisions
         named = chosen.class_names, chosen.labels, chosen.predictions
+        print(f"classes of the {rows.split} rows:")
         print("\n".join(class_scores.lines(*class_scores.collect(*named))))
     if rows.warning:
-        print(f"warning: {rows.warning}")
+        print(f"warning: {rows.split} rows: {rows.warning}")
 
 
 def write(rows: examined.Examined | None, directory: str, **facts: Any) -> None:

@@ -63,7 +63,7 @@ def lines(
     shown = list(rows)
     if len(rows) > SHOWN:
         shown = sorted(rows, key=lambda row: row["f1"])[:FEWER]
-        yield f"the {FEWER} of {len(rows)} classes with the lowest F1:"
+        yield f"  the {FEWER} of {len(rows)} classes with the lowest F1:"
     names = [" ".join(str(row["name"]).split())[:_NAME_LENGTH] for row in shown]
     width = max(map(len, (*names, "weighted average")))
     yield f"  {'class':{width}}   rows  predicted  precision  recall      F1"

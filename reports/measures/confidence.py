@@ -57,18 +57,21 @@ def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float] | None
 
     Resamples of rows that are all right do not show how many errors other rows have.
     """
-    if why_no_interval(values):
-        return None
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(values, [tail, 1 - tail])
-    return float(low), float(high)
+    return None if why_no_interval(values) else _middle(values)
 
 
 def why_no_interval(values: Sequence[float] | np.ndarray) -> str:
     """Why resampled scores have no interval, or ""."""
     if not len(values) or not np.all(np.isfinite(values)):
         return "not known"
-    return "equal in all resamples" if np.ptp(values) < _EQUAL else ""
+    low, high = _middle(values)
+    return "no spread over the resamples" if high - low < _EQUAL else ""
+
+
+def _middle(values):
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)
 
 
 def share_interval(num_right: int, num_rows: int) -> tuple[float, float]:

@@ -92,6 +92,8 @@ def _body(record):
         parts[1] = parts[1].replace("fine-tuned", "pretrained")
     if record["evaluation"]:
         parts += ["## Scores\n", _scores(record["evaluation"])]
+        if tested := record.get("test_evaluation"):
+            parts.append(_scores(tested))
     if labels := _labels(record):
         parts += ["## Labels\n", labels]
     if record["data"]:

@@ -43,9 +43,10 @@ def of_run(
         facts: what else the page shows: kind, script, command, step, seconds,
             environment, results, explanations, has_weights, has_export; pictures,
             [{title, description, svg}]; data, {split: facts}, among them lengths [N];
-            and, if any, layer_mix, {gamma and s_j: number}.
+            and, if any, layer_mix, {gamma and s_j: number}, and tested, an
+            examined.Examined of test rows beside those of `rows`.
     """
-    data = facts.pop("data")
+    data, tested = facts.pop("data"), facts.pop("tested", None)
     changed = sorted(name for name in flags if flags[name] != defaults.get(name))
     return {
         "schema": SCHEMA,
@@ -55,6 +56,7 @@ def of_run(
         "data": {split: _split(**each) for split, each in data.items()},
         "curves": curves.read(directory),
         "evaluation": evaluation(rows) if rows is not None else None,
+        "test_evaluation": _summary(tested) if tested is not None else None,
         **facts,
     }
 
@@ -96,6 +98,13 @@ def evaluation(rows: Any) -> dict[str, Any]:
         "is_correct": None if rows.numbers else [int(v) for v in rows.is_correct],
         "losses": [float(f"{loss:.6g}") for loss in rows.losses],
     }
+
+
+def _summary(rows):
+    """The evaluation without what is of each row."""
+    per_row = {"resampled", "histograms", "errors", "keys", "is_correct", "losses"}
+    found = evaluation(rows)
+    return {name: value for name, value in found.items() if name not in per_row}
 
 
 def _interval(name, rows, resampled):
@@ -223,6 +232,6 @@ def read(directory: str) -> dict[str, Any]:
 
 def _check_form(path, values, form):
     for name, kinds in form.items():
-        value = values.get(name)
-        if not isinstance(value, kinds):
-            raise ValueError(f"{path}: {name} is {value!r:.40}; {_REMEDY}")
+        if name not in values or not isinstance(values[name], kinds):
+            what = f"is {values[name]!r:.40}" if name in values else "is missing"
+            raise ValueError(f"{path}: {name} {what}; {_REMEDY}")

@@ -166,7 +166,7 @@ def page(found: Mapping[str, Any], where: str) -> str:
     """
     from reports.pages import charts  # matplotlib takes most of a second
 
-    held_out = found["evaluation"] or {}
+    held_out, tested = found["evaluation"] or {}, found["test_evaluation"] or {}
     pictures = [
         charts.framed(each["svg"], each["title"], each["description"])
         for each in found["pictures"]
@@ -188,8 +188,16 @@ def page(found: Mapping[str, Any], where: str) -> str:
             if data["lengths"]
         },
         labels=_labels(found["data"]),
-        confusion=_confusion(held_out.get("confusion")),
-        classes=_classes(found["kind"], held_out.get("classes", ())),
+        tested=tested,
+        decided=[
+            (
+                seen,
+                _classes(found["kind"], seen["classes"]),
+                _confusion(seen["confusion"]),
+            )
+            for seen in (held_out, tested)
+            if seen and seen["classes"]
+        ],
         pictures=pictures,
         mix=_mix(found.get("layer_mix")),
         errors=held_out.get("errors", ())[:SHOWN_ERRORS],

@@ -55,7 +55,7 @@ def test_equal_verdicts_have_no_interval_without_width():
     found = compare.compare(run, run, NAMES)
     assert [score.interval for score in found.scores] == [None, None]
     text = "\n".join(compare.text_of(found))
-    assert "+0.0000     equal in all resamples" in text
+    assert "+0.0000     no spread over the resamples" in text
 
 
 def test_flags_that_differ_are_named(found):
@@ -136,7 +136,7 @@ def write_changed(path, **changes):
         ),
         (
             lambda path: write_changed(path, evaluation={"scores": {}}),
-            "report.json: resampled is None; evaluate that run again",
+            "report.json: resampled is missing; evaluate that run again",
         ),
     ],
 )

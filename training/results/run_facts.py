@@ -35,14 +35,15 @@ def hook(reports, kind, data, *, explain=None, **more):
             if is_wanted:
                 reports.write_all(its_own.output_dir)
             return
-        rows, step, results, seconds = ended
-        if rows is not None:
-            reports.say(rows, kind)
+        rows, step, results, seconds, tested = ended
+        for seen in filter(None, (rows, tested)):
+            reports.say(seen, kind)
         explanations = explain(model, rows, settings) if explain else []  # on all hosts
         if is_wanted and (results or its_own.trains):
             facts = of_run(its_own, model, kind, data(), step, results, seconds)
             facts["defaults"] = settings.default_flags
             facts["explanations"] = explanations
+            facts["tested"] = tested
             facts[reporting.LAYER_MIX] = mix
             reports.write(rows, its_own.output_dir, **facts, **more)
 

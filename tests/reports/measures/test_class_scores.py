@@ -57,7 +57,7 @@ def test_of_many_classes_the_worst_are_shown():
     note, _, *shown = class_scores.lines(
         *class_scores.collect(names, labels, predictions)
     )
-    assert note == "the 10 of 25 classes with the lowest F1:"
+    assert note == "  the 10 of 25 classes with the lowest F1:"
     first = [line.split()[1] for line in shown[:5]]
     assert first == ["3", "10", "17", "24", "0"] and len(shown) == 12
     # twin

@@ -80,9 +80,11 @@ def test_interval_of_counted_rows_is_wilsons(right, rows, low, high):
 
 def test_scores_that_are_equal_in_all_resamples_have_no_interval():
     assert confidence.interval(np.full(100, 0.3) + 1e-16) is None
-    assert confidence.why_no_interval(np.ones(100)) == "equal in all resamples"
+    assert confidence.why_no_interval(np.ones(100)) == "no spread over the resamples"
+    nearly = [0.0, *[1.0] * 99]  # 1 % lie outside of any 95 % interval
+    assert confidence.interval(nearly) is None
     assert confidence.why_no_interval([0.0, np.nan]) == "not known"
-    assert confidence.why_no_interval([0.0, 0.1]) == ""
+    assert confidence.interval([0.0, 1.0]) == pytest.approx((0.025, 0.975))
 
 
 def test_one_class_in_a_resample_is_no_warning():

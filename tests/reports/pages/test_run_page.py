@@ -188,7 +188,7 @@ def test_rows_that_are_all_right_have_no_interval_without_width(tmp_path):
     )
     text = written(tmp_path, lone)
     found = record.read(str(tmp_path))["evaluation"]
-    assert found["scores"]["mcc"]["note"] == "equal in all resamples"
+    assert found["scores"]["mcc"]["note"] == "no spread over the resamples"
     assert found["warning"] == lone.warning
     for said in (_Page(text).text, (tmp_path / "README.md").read_text()):
         assert "every example is predicted as 'bad'" in said
@@ -221,6 +221,22 @@ def test_page_and_card_have_scores_of_each_class(page, tmp_path):
     choices = written(tmp_path, kind="multiple-choice")
     assert "Precision is the share" not in choices
     assert "## Labels" not in (tmp_path / "README.md").read_text()
+
+
+def test_test_rows_beside_dev_rows_have_intervals_and_classes(tmp_path):
+    tested = dataclasses.replace(example_runs.rows(30), split="test")
+    page = _Page(written(tmp_path, tested=tested))
+    assert "On 30 test rows, with 95 % intervals" in page.text
+    assert "Test rows Precision is the share" in page.text
+    assert "all bad 8 2 0 10" in page.text  # of its matrix
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    found = record.read(str(tmp_path))["test_evaluation"]
+    assert found["rows"] == 30 and "keys" not in found
+    card = (tmp_path / "README.md").read_text()
+    low, high = found["scores"]["accuracy"]["interval"]
+    assert f"| accuracy | 0.8000 | {low:.4f} to {high:.4f} |" in card
+    assert "On 30 rows (test):" in card and "On 60 rows (dev):" in card
 
 
 def test_page_says_which_rows_are_explained(tmp_path):
