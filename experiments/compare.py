@@ -67,6 +67,7 @@ def define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags)
 
+import joblib
 import tensorflow as tf
 
 from experiments import comparison, pages, preparation, stages
@@ -116,7 +117,7 @@ def settings():
             f"but texts of {longest} tokens are read; give it more, or lower "
             "--max_seq_length"
         )
-    cores = len(os.sched_getaffinity(0))
+    cores = joblib.cpu_count()  # of those that this process, or its container, may use
     jobs = FLAGS.jobs or (1 if tf.config.list_physical_devices("GPU") else cores)
     return comparison.Settings(
         directory=os.path.abspath(FLAGS.output_dir),

@@ -87,8 +87,9 @@ def check_same(settings: Settings, corpus: preparation.Corpus) -> None:
 
     Raises:
         ValueError: the directory has another comparison; the message names what
-            differs.
+            differs. Or its plan.json is no plan.
     """
+    plans.read(settings.directory)
     path = os.path.join(settings.directory, SETTINGS)
     identity = settings.identity(corpus)
     if not os.path.exists(path):
@@ -243,7 +244,10 @@ class Comparison:
 
     def _plan(self, speeds, kinds):
         settings = self._settings
-        if plan := plans.read(settings.directory):
+        with errors.of_input():
+            networks = [network.name for network in self._networks]
+            plan = plans.read(settings.directory, networks, settings.tasks)
+        if plan:
             return plan
         if settings.steps:
             names = settings.tasks

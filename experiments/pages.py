@@ -9,6 +9,12 @@ from typing import Any, NamedTuple
 from contract import atomic_files
 from experiments import claims, plots, scores, systems, tasks
 
+# Before the table of claims.
+CAUTION = (
+    "Each interval is of 95 % by itself and not corrected for the number of claims, "
+    "{}: one in twenty leaves out 0 where there is no difference. Resamples of few "
+    "seeds make it too narrow as well."
+)
 PAGE, TABLE, RECORD = "comparison.md", "scores.csv", "comparison.json"
 PICTURES = ("steps.svg", "losses.svg", "layers.svg")
 
@@ -81,7 +87,8 @@ def page(
     if rows:
         header = ("claim", "source", "what was run", "difference", "at this scale")
         cells = [(r.claim, r.source, r.ran, r.result, r.verdict) for r in rows]
-        parts += ["## What papers say", markdown(header, cells)]
+        parts += ["## What papers say", CAUTION.format(len(rows))]
+        parts += [markdown(header, cells)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -8,6 +8,7 @@ of every command, and written down; whoever goes on with a comparison keeps to i
 
 import dataclasses
 import json
+import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
@@ -169,13 +170,43 @@ def _epochs(seconds, runs, shares, seeds):
     return found, seconds
 
 
-def read(directory: str) -> Plan | None:
-    """The plan of a comparison that has one."""
+def read(
+    directory: str, networks: Sequence[str] = (), tasks: Sequence[str] = ()
+) -> Plan | None:
+    """The plan of a comparison that has one.
+
+    Raises:
+        ValueError: plan.json is no plan, or lacks a network or a task.
+    """
     path = os.path.join(directory, PLAN)
     if not os.path.exists(path):
         return None
-    raw: dict[str, Any] = atomic_files.read_json(path)
-    return Plan(raw["steps"], raw["epochs"], raw["tokens"])
+    remedy = "remove the file, and the next command plans anew"
+    try:
+        raw: Any = atomic_files.read_json(path)
+    except ValueError as error:  # not JSON, or not UTF-8
+        raise ValueError(f"{path}: is not JSON ({error}); {remedy}") from error
+    keys = [field.name for field in dataclasses.fields(Plan)]
+    if not isinstance(raw, dict) or set(raw) != set(keys):
+        raise ValueError(f"{path}: is not a map of {', '.join(keys)}; {remedy}")
+    for key, names, kind, meant in (
+        ("steps", networks, int, "whole number of steps"),
+        ("epochs", tasks, (int, float), "number of epochs"),
+    ):
+        values = raw[key]
+        if not isinstance(values, dict) or set(names) - set(values):
+            wanted = f" of {', '.join(names)}" if names else ""
+            raise ValueError(f"{path}: {key} are not a map{wanted}; {remedy}")
+        for name, value in values.items():
+            _check_positive(f"{path}: {key} of {name}", value, kind, meant, remedy)
+    _check_positive(f"{path}: tokens", raw["tokens"], (int, float), "number", remedy)
+    return Plan(**raw)
+
+
+def _check_positive(what, value, kind, meant, remedy):
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    if not (is_number and 0 < value < math.inf):
+        raise ValueError(f"{what} are {value!r}, not a positive {meant}; {remedy}")
 
 
 def write(directory: str, plan: Plan) -> None:

@@ -41,12 +41,16 @@ _NO_MATTER = frozenset({"output_dir", "overwrite_output_dir"})
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Score:
-    """A score of two runs; interval is that of second minus first, None if unknown."""
+    """A score of two runs; interval is that of second minus first.
+
+    If it is None, note says why.
+    """
 
     name: str
     first: float
     second: float
     interval: tuple[float, float] | None
+    note: str = ""
 
     @property
     def difference(self) -> float:
@@ -149,19 +153,22 @@ def _scores(one, other, is_same):
         theirs = other["scores"].get(name, {"value": None})
         if score["value"] is None or theirs["value"] is None:
             continue
-        interval = None
+        interval, note = None, "not known" if is_same else "not known: other rows"
         if is_same and name in one["resampled"] and name in other["resampled"]:
-            # Draws follow from the rows, so these are pairs; the slower had fewer.
+            # Draws follow from the rows, so these are pairs.
             both = [record_["resampled"][name] for record_ in (one, other)]
-            resamples = min(map(len, both))
+            resamples = min(map(len, both))  # older records had as many as time allowed
             values = [np.array(each[:resamples], np.float64) for each in both]
-            interval = confidence.interval(values[1] - values[0])
+            change = values[1] - values[0]
+            interval = confidence.interval(change)
+            note = confidence.why_no_interval(change)
         found.append(
             Score(
                 name=name,
                 first=score["value"],
                 second=theirs["value"],
                 interval=interval,
+                note=note,
             )
         )
     return found, resamples
@@ -189,7 +196,7 @@ def text_of(found: Comparison) -> Iterator[str]:
     yield ""
     table = [("score", "first", "second", "difference", "95 % interval", "")]
     for each in found.scores:
-        interval = "not known: other rows"
+        interval = each.note
         if each.interval:
             interval = f"{each.interval[0]:+.4f} to {each.interval[1]:+.4f}"
         numbers = f"{each.first:.4f}", f"{each.second:.4f}", f"{each.difference:+.4f}"

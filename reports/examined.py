@@ -58,6 +58,8 @@ class Examined:
         decisions: None where the task does not choose between classes.
         numbers: None where the task does not predict numbers.
         histograms: {title: float [K]}, such as lengths of answers.
+        shares: {name: scale} of the scores that are scale * mean of is_correct.
+        warning: a sentence where the predictions are those of a failed run, or None.
     """
 
     split: str
@@ -72,6 +74,8 @@ class Examined:
     decisions: Decisions | None = None
     numbers: Numbers | None = None
     histograms: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    warning: str | None = None
 
 
 def of(split: str, found: Mapping[str, Any] | None) -> Examined | None:

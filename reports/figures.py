@@ -20,6 +20,7 @@ from matplotlib import figure as figures
 from reports.measures import diagnostics
 
 MATRIX_CLASSES = 20  # more cells than these are too small to hold a count
+_SQUARE = 4.2, 4.2  # inches; TensorBoard shows larger pictures with small letters
 CURVES = 7  # colours that differ
 _BARS = 20
 _POINTS = 2000  # of a scatter, at equal distances in the order of the rows
@@ -150,7 +151,7 @@ def precision_recall(
     curves: Mapping[int, diagnostics.Curve], names: Sequence[str]
 ) -> figures.Figure:
     """A curve for each class; of more than CURVES classes, for the worst."""
-    figure, axes = _panel(5.6, 3.8)
+    figure, axes = _panel(*_SQUARE)
     worst = sorted(curves, key=lambda index: curves[index].average_precision)
     shown = sorted(worst[:CURVES])
     for colour, index in zip(_COLOURS, shown, strict=False):
@@ -164,7 +165,8 @@ def precision_recall(
     axes.grid(True)
     title = "average precision"
     if shown:
-        axes.legend(title=title, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2}
+        axes.legend(title=title, fontsize=8, **below)
     mean = np.mean([curve.average_precision for curve in curves.values()] or [0.0])
     rest = f"; the {len(shown)} lowest are shown" if len(shown) < len(curves) else ""
     axes.set_title(f"mean {mean:.3f} over {len(curves)} classes{rest}")
@@ -174,7 +176,7 @@ def precision_recall(
 @_style()
 def reliability(found: diagnostics.Reliability) -> figures.Figure:
     """How often predictions of each probability are right, and how many there are."""
-    figure, (upper, lower) = _panel(4.6, 4.6, rows=2, height_ratios=(3, 1))
+    figure, (upper, lower) = _panel(*_SQUARE, rows=2, height_ratios=(3, 1))
     width, is_full = np.diff(found.edges), found.counts > 0
     left = found.edges[:-1]
     upper.plot((0, 1), (0, 1), color=_GREY, linestyle="--", label="as sure as right")

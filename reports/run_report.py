@@ -3,9 +3,21 @@
 from typing import Any
 
 from reports import examined, pictures
+from reports.measures import class_scores
 from reports.pages import run_page
 
 _AS_TABLE = {"confusion"}  # which can be read aloud, and searched
+
+
+def say(rows: examined.Examined, kind: str) -> None:
+    """Prints the scores of each class of texts, and what the predictions warn of."""
+    if rows.decisions is not None and kind == "text-classification":
+        chosen = rows.decisions
+        named = chosen.class_names, chosen.labels, chosen.predictions
+        print(f"classes of the {rows.split} rows:")
+        print("\n".join(class_scores.lines(*class_scores.collect(*named))))
+    if rows.warning:
+        print(f"warning: {rows.split} rows: {rows.warning}")
 
 
 def write(rows: examined.Examined | None, directory: str, **facts: Any) -> None:

@@ -64,8 +64,9 @@ class Task:
         examine: split, its Scored -> what `pictures` takes.
         pictures: what `examine` gives -> what reporting.Reporter.show takes.
         show: model, Scored of "dev", Settings -> None; writes what else to look at.
-        report: model, Settings, what `examine` returned, step, results, seconds ->
-            None; writes the report. A model of None stands for several runs.
+        report: model, Settings, what `examine` returned, step, results, seconds, what
+            it returned of test rows beside dev rows -> None; writes the report. A model
+            of None stands for several runs.
         write_records: writes features into a directory, as the original does.
         files: {name: text} to store beside the weights.
         identity: what besides the data must match to resume a run.
@@ -162,7 +163,7 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         step = _train(cached, settings, model, origin, score)
     results: dict[str, Any] = {}
     scores: Mapping[str, Any] = {}
-    rows = None
+    rows = tested = None
     if settings.evaluates:
         scored = score.at(step, "dev", settings.eval_batch_size)
         results |= {**task.evaluate(scored), "global_step": step}
@@ -176,7 +177,10 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         split = "dev" if splits.get("dev") is splits["test"] else "test"
         scored = score.at(step, split, settings.predict_batch_size)
         results |= task.predict(scored, its_own, step)
-        scores, rows = scores or scored.scores, rows or task.examine(split, scored)
+        scores, seen = scores or scored.scores, task.examine(split, scored)
+        rows, tested = (
+            (rows, seen) if rows and split == "test" else (rows or seen, None)
+        )
         if split == "dev":
             _picture(task, its_own, step, rows)
     for name in sorted(results):
@@ -189,7 +193,7 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
             results |= _compare(task, settings, exported, scores)
     with errors.of_writing():
         seconds = time.monotonic() - started
-        task.report(model, settings, rows, step, results, seconds)
+        task.report(model, settings, rows, step, results, seconds, tested)
     devices.wait_for_all(its_own.strategy, "write results and exports")
     return grid.Outcome(results, scores)
 

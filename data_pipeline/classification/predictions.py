@@ -66,7 +66,8 @@ def write(
         files[label_map] = [label_sets.label_map_text(label_set)]
     atomic_files.write(files)
     print(f"predictions: {path}")
-    if warning := lone_class_warning(label_set, scored):
+    # Those of labelled rows are warned of beside their scores.
+    if scored.losses is None and (warning := lone_class_warning(label_set, scored)):
         print(f"warning: {warning}")
 
 
@@ -146,11 +147,16 @@ def outcomes(
         scores = compute(labels[rows], predictions[rows])
         return {**scores, "loss": losses[rows].mean()}
 
+    is_correct = all_right(labels, predictions)
+    is_regression = label_set.problem_type == "regression"
+    warning = None if is_correct.all() else lone_class_warning(label_set, scored)
     return {
         "texts": list(_texts(table)),
         "expected": [listed(label) for label in table.labels or ()],
         "predicted": shown,
-        "is_correct": all_right(labels, predictions),
+        "is_correct": is_correct,
+        "shares": {} if is_regression else {"accuracy": 1.0},
+        "warning": warning,
         "losses": losses,
         "scores": {k: v for k, v in scored.scores.items() if k != "batch_loss"},
         "rescore": rescore,
@@ -209,11 +215,13 @@ def described(
 
 
 def lone_class_warning(label_set: label_sets.LabelSet, scored: Scored) -> str | None:
-    """A sentence where every example gets the same class, a sign of a failed run."""
+    """A sentence where every example gets one class, or none any label."""
     predictions = scored.predictions
-    if label_set.problem_type != "classification" or len(predictions) < 2:
+    if len(predictions) < 2:
         return None
-    if np.ptp(predictions) > 0:
+    if label_set.problem_type == "multi_label" and not predictions.any():
+        return "no example gets a label; train longer, or lower --multi_label_threshold"
+    if label_set.problem_type != "classification" or np.ptp(predictions) > 0:
         return None
     return (
         f"every example is predicted as {label_set.names[int(predictions[0])]!r}; "

@@ -25,6 +25,7 @@ def collect(
         "losses": written.losses,
         "scores": dict(written.scores),
         "rescore": written.rows.of,
+        "shares": {text_scores.EXACT_MATCH: 1.0},
         "histograms": {
             "words, written": _words(written.texts),
             "words, wanted": _words(data.spelled),

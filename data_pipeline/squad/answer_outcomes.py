@@ -51,6 +51,8 @@ def collect(
         ),
         "scores": dict(answered.scores),
         "rescore": rescore,
+        "shares": {exact_name: 100.0},
+        "warning": _lone_answer_warning(given, exact),
         "confidences": np.array(
             [_probability(*pair) for pair in zip(given, n_best, strict=True)]
         ),
@@ -59,6 +61,16 @@ def collect(
     if answers.null_score_diffs is not None:
         found["decisions"] = _decisions(data, given, n_best)
     return found
+
+
+def _lone_answer_warning(given: list[str], exact: np.ndarray) -> str | None:
+    """A sentence where every question gets the same answer and not all are right."""
+    if len(given) < 2 or len(set(given)) > 1 or np.all(exact > 0):
+        return None
+    return (
+        f"every question gets the answer {_listed(given)!r}; train longer, or with "
+        "another --learning_rate or --seed"
+    )
 
 
 def _listed(texts: list[str]) -> str:

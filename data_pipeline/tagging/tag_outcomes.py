@@ -27,6 +27,7 @@ def collect(
         _differing(words, *pair)
         for words, pair in zip(data.sentences.words, pairs, strict=True)
     ]
+    decisions = _decisions(given, tagged)
     return {
         "texts": [(" ".join(words),) for words in data.sentences.words],
         "expected": [expected for expected, _ in shown],
@@ -35,8 +36,21 @@ def collect(
         "losses": np.add.reduceat(tagged.losses, splits[:-1]) / np.diff(splits),
         "scores": dict(tagged.scores),
         "rescore": _rescorer(pairs, scheme),
-        "decisions": _decisions(given, tagged),
+        "decisions": decisions,
+        "warning": _lone_tag_warning(**decisions),
     }
+
+
+def _lone_tag_warning(
+    class_names: list[str], labels: np.ndarray, predictions: np.ndarray, **_: Any
+) -> str | None:
+    """A sentence where every word gets the same tag and not all have it."""
+    if len(set(predictions.tolist())) != 1 or np.array_equal(labels, predictions):
+        return None
+    return (
+        f"every word is tagged {class_names[int(predictions[0])]!r}; train longer, or "
+        "with another --learning_rate or --seed"
+    )
 
 
 def _differing(words: list[str], given: list[str], tags: list[str]) -> tuple[str, str]:

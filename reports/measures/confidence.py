@@ -1,6 +1,5 @@
 """How much of a score, or of a difference of two runs, may be chance."""
 
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
@@ -8,51 +7,78 @@ import numpy as np
 import scipy.stats
 
 RESAMPLES = 1000
-SECONDS = 1.5  # for all resamples; where scores take long there are fewer
 LEVEL = 0.95
+_EQUAL = 1e-9  # scores that differ by less do so by rounding
 _SEED = 1
-_PART = 100  # resamples between two looks at the clock, and the least
+_DRAWN = 10_000_000  # labels in all resamples: about two seconds
+_PART = 100  # the least number of resamples, and a factor of any
+
+
+def num_resamples(num_rows: int, num_labels: int = 1) -> int:
+    """RESAMPLES, or fewer hundreds for many rows of `num_labels` labels each.
+
+    Depends on the sizes alone, so that equal runs have equal reports.
+    """
+    affordable = _DRAWN // max(num_rows * num_labels, 1) // _PART * _PART
+    return max(_PART, min(RESAMPLES, affordable))
 
 
 def resample(
     rescore: Callable[[np.ndarray], Mapping[str, float]],
     keys: Sequence[str],
     *,
-    seconds: float = SECONDS,
-    clock: Callable[[], float] = time.monotonic,
+    num_labels: int = 1,
 ) -> dict[str, np.ndarray]:
     """Scores of rows drawn with replacement, {name: float [K]} (Efron, 1979).
 
-    K is RESAMPLES, or as many hundreds as fit into the time. The draws follow from the
-    set of keys, so those of two runs on equal rows are pairs, whatever their order.
+    K is `num_resamples`. The draws follow from the set of keys, so those of two runs on
+    equal rows are pairs, whatever their order.
 
     Args:
         rescore: as in examined.Examined.
         keys: of N rows, all different.
+        num_labels: of each row.
     """
     rng = np.random.default_rng(_SEED)
     order = np.argsort(np.asarray(keys))
     found: dict[str, list[float]] = {}
-    end = clock() + seconds
-    for number in range(1, RESAMPLES + 1):
+    for _ in range(num_resamples(len(order), num_labels)):
         rows = order[rng.integers(len(order), size=len(order))]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a draw may lack a class
             scores = rescore(rows)
         for name, score in scores.items():
             found.setdefault(name, []).append(float(score))
-        if number % _PART == 0 and clock() >= end:
-            break
     return {name: np.array(scores) for name, scores in found.items()}
 
 
 def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float] | None:
-    """The middle LEVEL of resampled scores; None where one is not a number."""
+    """The middle LEVEL of resampled scores; None where `why_no_interval` has a reason.
+
+    Resamples of rows that are all right do not show how many errors other rows have.
+    """
+    return None if why_no_interval(values) else _middle(values)
+
+
+def why_no_interval(values: Sequence[float] | np.ndarray) -> str:
+    """Why resampled scores have no interval, or ""."""
     if not len(values) or not np.all(np.isfinite(values)):
-        return None
+        return "not known"
+    low, high = _middle(values)
+    return "no spread over the resamples" if high - low < _EQUAL else ""
+
+
+def _middle(values):
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def share_interval(num_right: int, num_rows: int) -> tuple[float, float]:
+    """The score interval of a share (Wilson, 1927); it has a width for 0 and 1 too."""
+    test = scipy.stats.binomtest(num_right, num_rows)
+    found = test.proportion_ci(LEVEL, method="wilson")
+    return float(found.low), float(found.high)
 
 
 def mcnemar(only_first: int, only_second: int) -> float:

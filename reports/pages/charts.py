@@ -10,7 +10,7 @@ import markupsafe
 from matplotlib import figure, ticker
 from matplotlib import style as matplotlib_style
 
-_INCHES = (5.2, 2.5)
+_INCHES = (4.4, 2.2)
 # Colours that stand for variables of the style sheet, which knows light and dark.
 _VARIABLES = {"#010101": "var(--muted)", "#020202": "var(--line)"}
 _SERIES = {"#030303": "var(--accent)", "#040404": "var(--second)"}

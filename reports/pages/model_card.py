@@ -79,12 +79,7 @@ def metadata(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _body(record):
-    kind, flags = usage.KINDS[record["kind"]], record["flags"]
-    if not record["trains"]:
-        flags = {**flags, "pretrained": None, "init_checkpoint": None}
-    origin = os.path.basename(
-        str(flags.get("pretrained") or flags.get("init_checkpoint") or "")
-    )
+    kind, origin = usage.KINDS[record["kind"]], usage.origin(record)
     from_where = f" from `{origin}`" if origin else ""
     parts = [
         f"# {record['name']}\n",
@@ -96,7 +91,11 @@ def _body(record):
     if kind.script == "run_pretraining.py":
         parts[1] = parts[1].replace("fine-tuned", "pretrained")
     if record["evaluation"]:
-        parts += ["## Scores\n", _scores(record)]
+        parts += ["## Scores\n", _scores(record["evaluation"])]
+        if tested := record.get("test_evaluation"):
+            parts.append(_scores(tested))
+    if labels := _labels(record):
+        parts += ["## Labels\n", labels]
     if record["data"]:
         parts += ["## Data\n", _data(record)]
     parts.append("## Use\n")
@@ -111,17 +110,39 @@ def _body(record):
     return "\n".join(parts)
 
 
-def _scores(record):
-    held_out = record["evaluation"]
+def _scores(held_out):
     lines = ["| score | value | 95 % interval |", "|---|---|---|"]
     for name, score in held_out["scores"].items():
         if score["value"] is None:
             continue
         low_high = score["interval"]
-        between = "{:.4f} to {:.4f}".format(*low_high) if low_high else ""
+        between = "{:.4f} to {:.4f}".format(*low_high) if low_high else score["note"]
         lines.append(f"| {name} | {score['value']:.4f} | {between} |")
     intro = f"On {held_out['rows']} rows ({held_out['split']}):\n\n"
+    if held_out["warning"]:
+        intro = f"Warning: {held_out['warning']}.\n\n{intro}"
     return intro + "\n".join(lines) + "\n"
+
+
+def _labels(record):
+    """What a classifier answers, with scores of each where rows were scored."""
+    if record["kind"] not in ("text-classification", "token-classification"):
+        return ""
+    if not (classes := (record["evaluation"] or {}).get("classes")):
+        known = {n for data in record["data"].values() for n in data.get("labels", ())}
+        return "".join(f"* {_cell(name)}\n" for name in sorted(known))
+    lines = ["| label | rows | precision | recall | F1 |", "|---|---|---|---|---|"]
+    for row in classes:
+        scores = " | ".join(
+            f"{row[name]:.4f}" for name in ("precision", "recall", "f1")
+        )
+        lines.append(f"| {_cell(row['name'])} | {row['rows']} | {scores} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(name):
+    """A label as a table of Markdown has it, whatever its letters."""
+    return " ".join(name.split()).replace("\\", "\\\\").replace("|", "\\|")
 
 
 def _data(record):
@@ -137,7 +158,11 @@ def _without_places(command):
     words = []
     for word in shlex.split(command):
         flag, equals, value = word.partition("=")
-        if equals and (os.path.isabs(value) or value.startswith("~")):
-            value = os.path.basename(value.rstrip("/"))
-        words.append(f"{flag}{equals}{value}")
+        places = [_name(place) for place in value.split(",")]
+        words.append(f"{flag}{equals}{','.join(places)}")
     return words
+
+
+def _name(place):
+    is_own = os.path.isabs(place) or place.startswith("~")
+    return os.path.basename(place.rstrip("/")) if is_own else place

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from contract import atomic_files, file_names
-from reports.measures import confidence, diagnostics
+from reports.measures import class_scores, confidence, diagnostics
 from reports.pages import curves
 
 SCHEMA = 1  # raised where an older reader would misread a newer file
@@ -19,6 +19,10 @@ ERRORS = 200  # kept with their texts, the worst first
 TEXT_CHARACTERS = 2000  # of a text that is kept
 CLASSES = 30  # of a confusion matrix; more than that nobody reads
 _BINS = 20  # of a histogram
+# What comparisons read of a record and of its evaluation.
+_FORM = {"kind": str, "flags": dict, "command": str, "evaluation": (dict, type(None))}
+_EVALUATION_FORM = {"scores": dict, "resampled": dict, "keys": list, "errors": list}
+_REMEDY = "evaluate that run again to write the file anew"
 
 
 def of_run(
@@ -39,9 +43,10 @@ def of_run(
         facts: what else the page shows: kind, script, command, step, seconds,
             environment, results, explanations, has_weights, has_export; pictures,
             [{title, description, svg}]; data, {split: facts}, among them lengths [N];
-            and, if any, layer_mix, {gamma and s_j: number}.
+            and, if any, layer_mix, {gamma and s_j: number}, and tested, an
+            examined.Examined of test rows beside those of `rows`.
     """
-    data = facts.pop("data")
+    data, tested = facts.pop("data"), facts.pop("tested", None)
     changed = sorted(name for name in flags if flags[name] != defaults.get(name))
     return {
         "schema": SCHEMA,
@@ -51,6 +56,7 @@ def of_run(
         "data": {split: _split(**each) for split, each in data.items()},
         "curves": curves.read(directory),
         "evaluation": evaluation(rows) if rows is not None else None,
+        "test_evaluation": _summary(tested) if tested is not None else None,
         **facts,
     }
 
@@ -67,19 +73,24 @@ def _split(lengths=(), **facts):
 
 def evaluation(rows: Any) -> dict[str, Any]:
     """Of an examined.Examined: scores with intervals, errors, a verdict on each row."""
-    keys = row_keys(rows.texts)
-    resampled = confidence.resample(rows.rescore, keys) if keys else {}
-    intervals = {name: confidence.interval(v) for name, v in resampled.items()}
+    keys, decisions = row_keys(rows.texts), rows.decisions
+    several = decisions is not None and decisions.is_multi_label
+    num_labels = len(decisions.class_names) if several else 1
+    resampled: dict[str, np.ndarray] = {}
+    if keys:
+        resampled = confidence.resample(rows.rescore, keys, num_labels=num_labels)
     return {
         "split": rows.split,
         "rows": len(keys),
         "resamples": max((len(values) for values in resampled.values()), default=0),
+        "warning": rows.warning,
         "scores": {
-            name: {"value": float(value), "interval": intervals.get(name)}
+            name: {"value": float(value), **_interval(name, rows, resampled.get(name))}
             for name, value in rows.scores.items()
         },
         "resampled": {n: np.round(v, 6).tolist() for n, v in resampled.items()},
-        "confusion": _confusion(rows.decisions),
+        **_classes(decisions),
+        "confusion": _confusion(decisions),
         "histograms": {n: histogram(v) for n, v in rows.histograms.items()},
         "errors": _errors(rows, keys),
         "keys": keys,
@@ -87,6 +98,36 @@ def evaluation(rows: Any) -> dict[str, Any]:
         "is_correct": None if rows.numbers else [int(v) for v in rows.is_correct],
         "losses": [float(f"{loss:.6g}") for loss in rows.losses],
     }
+
+
+def _summary(rows):
+    """The evaluation without what is of each row."""
+    per_row = {"resampled", "histograms", "errors", "keys", "is_correct", "losses"}
+    found = evaluation(rows)
+    return {name: value for name, value in found.items() if name not in per_row}
+
+
+def _interval(name, rows, resampled):
+    """The interval of a score, or None and a note that says why there is none."""
+    if name in rows.shares and len(rows.is_correct):
+        scale, right = rows.shares[name], np.asarray(rows.is_correct, bool)
+        ends = confidence.share_interval(int(right.sum()), len(right))
+        return {"interval": [scale * end for end in ends], "note": ""}
+    values = () if resampled is None else resampled
+    interval, note = confidence.interval(values), confidence.why_no_interval(values)
+    if note and len(values) and np.all(rows.is_correct):
+        note = "too few errors for an interval"
+    return {"interval": interval, "note": note}
+
+
+def _classes(decisions):
+    """Scores of each class and their averages; none where nothing is decided."""
+    if decisions is None or not len(decisions.labels):
+        return {"classes": [], "class_averages": {}}
+    classes, averages = class_scores.collect(
+        decisions.class_names, decisions.labels, decisions.predictions
+    )
+    return {"classes": classes, "class_averages": averages}
 
 
 def row_keys(texts: Sequence[tuple[str, ...]]) -> list[str]:
@@ -178,9 +219,19 @@ def read(directory: str) -> dict[str, Any]:
             f"{path}: cannot be read ({reason}); name the --output_dir of a run that "
             "has evaluated and written a report"
         ) from error
-    if found.get("schema") != SCHEMA:
+    schema = found.get("schema") if isinstance(found, dict) else None
+    if schema != SCHEMA:
         raise ValueError(
-            f"{path}: is of schema {found.get('schema')!r}, and {SCHEMA} is read here; "
-            "evaluate that run again to write the file anew"
+            f"{path}: is of schema {schema!r}, and {SCHEMA} is read here; {_REMEDY}"
         )
+    _check_form(path, found, _FORM)
+    if found["evaluation"] is not None:
+        _check_form(path, found["evaluation"], _EVALUATION_FORM)
     return found
+
+
+def _check_form(path, values, form):
+    for name, kinds in form.items():
+        if name not in values or not isinstance(values[name], kinds):
+            what = f"is {values[name]!r:.40}" if name in values else "is missing"
+            raise ValueError(f"{path}: {name} {what}; {_REMEDY}")

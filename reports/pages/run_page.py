@@ -27,6 +27,28 @@ _CURVES = {
     "Gradient norm": ("train/gradient_norm",),
 }
 _SAME = {"eval/batch_loss"}  # as the loss, but for rounding
+# What became of rows, by kind of task: of how many, and what is right of them.
+_VERDICTS = {
+    "text-classification": "rows are labelled right",
+    "multiple-choice": "rows get the right choice",
+    "token-classification": "sentences have the right tag at every word",
+    "question-answering": "questions get exactly a right answer",
+    "text2text-generation": "texts are written exactly as given",
+}
+_MEANINGS = {
+    "accuracy": "share that is right",
+    "f1": "harmonic mean of precision and recall",
+    "f1_macro": "mean of the F1 of all classes",
+    "f1_micro": "F1 of the labels of all rows together",
+    "mcc": "Matthews correlation of given and predicted classes: 1 is perfect, "
+    "0 is chance",
+    "precision": "share of what is predicted that is right",
+    "recall": "share of what is given that is predicted",
+    "exact": "share that is exactly right, in percent",
+    "pearson": "linear correlation of given and predicted numbers: 1 is perfect",
+    "spearman": "correlation of their ranks",
+    "loss": "mean over the rows; less is better",
+}
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("reports.pages"),
     autoescape=True,
@@ -78,7 +100,9 @@ def page_of_runs(found: Mapping[str, Mapping[str, Any]], directory: str) -> str:
     """The page of several runs, {their directory: record}, the best first."""
     runs = list(found.values())
     names = sorted({name for run in runs for name in run["flags"]} - _PLACES)
-    differing = [n for n in names if len({str(run["flags"][n]) for run in runs}) > 1]
+    differing = [
+        n for n in names if len({str(run["flags"].get(n)) for run in runs}) > 1
+    ]
     scores = list(dict.fromkeys(n for run in runs for n in _scores(run)))
     values = {n: [_scores(run).get(n) for run in runs] for n in scores}
     summary = {
@@ -94,10 +118,20 @@ def page_of_runs(found: Mapping[str, Mapping[str, Any]], directory: str) -> str:
     main = scores[0] if scores else None
     sign = -1 if main and main.endswith("loss") else 1
     rows = [
-        {"place": os.path.relpath(where, directory), "run": run, "scores": _scores(run)}
+        {
+            "place": os.path.relpath(where, directory),
+            "run": run,
+            "scores": _scores(run),
+            "main": (run["evaluation"] or {"scores": {}})["scores"].get(main),
+        }
         for where, run in found.items()
     ]
-    rows.sort(key=lambda row: -sign * (row["scores"].get(main) or 0.0))
+
+    def rank(row):
+        score = row["scores"].get(main)
+        return score is None, -sign * (score or 0.0)
+
+    rows.sort(key=rank)
     return render(
         "runs.html",
         name=os.path.basename(os.path.abspath(directory)),
@@ -132,7 +166,7 @@ def page(found: Mapping[str, Any], where: str) -> str:
     """
     from reports.pages import charts  # matplotlib takes most of a second
 
-    held_out = found["evaluation"] or {}
+    held_out, tested = found["evaluation"] or {}, found["test_evaluation"] or {}
     pictures = [
         charts.framed(each["svg"], each["title"], each["description"])
         for each in found["pictures"]
@@ -142,7 +176,10 @@ def page(found: Mapping[str, Any], where: str) -> str:
     return render(
         "report.html",
         run=found,
-        title=usage.KINDS[found["kind"]].title,
+        subject=_subject(found),
+        origin=usage.origin(found),
+        verdict=_verdict(found["kind"], held_out),
+        meanings=_MEANINGS,
         held_out=held_out,
         curves=_curves(found["curves"]),
         lengths={
@@ -151,13 +188,58 @@ def page(found: Mapping[str, Any], where: str) -> str:
             if data["lengths"]
         },
         labels=_labels(found["data"]),
-        confusion=_confusion(held_out.get("confusion")),
+        tested=tested,
+        decided=[
+            (
+                seen,
+                _classes(found["kind"], seen["classes"]),
+                _confusion(seen["confusion"]),
+            )
+            for seen in (held_out, tested)
+            if seen and seen["classes"]
+        ],
         pictures=pictures,
         mix=_mix(found.get("layer_mix")),
         errors=held_out.get("errors", ())[:SHOWN_ERRORS],
         explanations=[_coloured(each) for each in found["explanations"]],
+        explained=_which_rows(found["explanations"], held_out),
         uses=usage.uses(found, where),
     )
+
+
+def _subject(found):
+    """The kind of task, and the published task or the file that was scored."""
+    split = (found["evaluation"] or {}).get("split", "train")
+    path = found["data"].get(split, {}).get("path", "")
+    name = found["flags"].get("task_name") or "/".join(path.split("/")[-2:])
+    title = usage.KINDS[found["kind"]].title
+    return f"{title}: {name}" if name else title
+
+
+def _verdict(kind, held_out):
+    """A sentence of how many rows are right, or ""."""
+    if not held_out.get("is_correct") or kind not in _VERDICTS:
+        return ""
+    right, rows = sum(held_out["is_correct"]), len(held_out["is_correct"])
+    return f"{right:,} of {rows:,} {held_out['split']} {_VERDICTS[kind]}."
+
+
+def _classes(kind, classes):
+    """Those of the table: all, or the worst; none of choices, which are places."""
+    if kind == "multiple-choice" or len(classes) <= SHOWN_LABELS:
+        return [] if kind == "multiple-choice" else classes
+    return sorted(classes, key=lambda row: row["f1"])[:SHOWN_LABELS]
+
+
+def _which_rows(explanations, held_out):
+    """A sentence on why these rows are explained."""
+    if not held_out:
+        return "The first rows."
+    is_wrong = {row["expected"] != row["predicted"] for row in explanations}
+    if is_wrong == {False}:
+        return "No row is wrong; these are the right ones with the largest losses."
+    then = ", then right ones" if False in is_wrong else ""
+    return f"The wrong rows with the largest losses{then}."
 
 
 def render(template: str, **values: Any) -> str:

@@ -93,6 +93,15 @@ def place(directory: str) -> str:
     return relative
 
 
+def origin(record: Mapping[str, Any]) -> str:
+    """The name of the weights that training began with, or ""."""
+    flags = record["flags"]
+    if not record["trains"]:
+        return ""
+    named = flags.get("pretrained") or flags.get("init_checkpoint") or ""
+    return os.path.basename(str(named).rstrip("/"))
+
+
 def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
     """What can be done with the run whose directory commands name so."""
     kind, flags = KINDS[record["kind"]], record["flags"]
@@ -154,11 +163,10 @@ def _loading(record, directory):
     given = [f'["{text}"]' for text in texts[: len(texts) - choices]]
     if choices:
         given.append(f"choices=[{json.dumps(texts[-choices:])}]")
-    return (
-        "import bert\n\n"
-        f"loaded = bert.load({directory!r}, {length})\n"
-        f"outputs = loaded.model(loaded.encode({', '.join(given)}))"
-    )
+    asking = f"outputs = loaded.model(loaded.encode({', '.join(given)}))"
+    if record["kind"] in ("text-classification", "multiple-choice"):
+        asking = f"answers = loaded.predict({', '.join(given)})"
+    return f"import bert\n\nloaded = bert.load({directory!r}, {length})\n{asking}"
 
 
 def _serving(record, where):

@@ -132,7 +132,10 @@ def test_latency_is_that_of_a_server(flag_values, monkeypatch):
         ("rounds", 0, r"--rounds=0 is below 1"),
     ],
 )
-def test_wrong_flag_is_named_at_once(name, value, message, flag_values, capsys):
+def test_wrong_flag_is_named_at_once(
+    name, value, message, flag_values, capsys, tmp_path
+):
+    flag_values.pretrained = str(tmp_path)  # where models/minilm is not set up, too
     setattr(flag_values, name, value)
     with pytest.raises(ValueError, match=message):
         compare.check_input(rows.ROWS)

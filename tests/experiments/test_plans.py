@@ -1,6 +1,7 @@
 """Minutes and steps to plans, from what short runs said."""
 
 import json
+import math
 
 import pytest
 
@@ -79,6 +80,49 @@ def test_a_written_plan_is_read(tmp_path):
     plan = plans.by_steps(80, 1.0, {"a": FAST}, ["x"])
     plans.write(str(tmp_path), plan)
     assert plans.read(str(tmp_path)) == plan
+
+
+GOOD = {"steps": {"a": 80}, "epochs": {"x": 1}, "tokens": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", r"is not JSON \(.*\); remove the file, and the next command plans anew"),
+        ("null", "is not a map of steps, epochs, tokens; remove"),
+        (json.dumps({"steps": {}, "epochs": {}}), "is not a map of steps, epochs, tok"),
+        (json.dumps(GOOD | {"steps": 5}), "steps are not a map of a; remove"),
+        (json.dumps(GOOD | {"steps": {"b": 80}}), "steps are not a map of a; remove"),
+        (json.dumps(GOOD | {"epochs": {}}), "epochs are not a map of x; remove"),
+        (
+            json.dumps(GOOD | {"steps": {"a": -5}}),
+            "steps of a are -5, not a positive wh",
+        ),
+        (
+            json.dumps(GOOD | {"steps": {"a": 1.5}}),
+            "steps of a are 1.5, not a positive",
+        ),
+        (
+            json.dumps(GOOD | {"steps": {"a": "9"}}),
+            "steps of a are '9', not a positive",
+        ),
+        (
+            json.dumps(GOOD | {"epochs": {"x": math.nan}}),
+            "epochs of x are nan, not a po",
+        ),
+        (
+            json.dumps(GOOD | {"epochs": {"x": True}}),
+            "epochs of x are True, not a posi",
+        ),
+        (json.dumps(GOOD | {"tokens": math.inf}), "tokens are inf, not a positive num"),
+    ],
+)
+def test_what_is_no_plan_is_refused_by_its_path(tmp_path, text, said):
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(ValueError, match=f"^{tmp_path}/plan.json: {said}"):
+        plans.read(str(tmp_path), ["a"], ["x"])
+    (tmp_path / "plan.json").write_text(json.dumps(GOOD))
+    assert plans.read(str(tmp_path), ["a"], ["x"]) == plans.Plan(**GOOD)
 
 
 @pytest.mark.parametrize("folder", ["", "seed-2"])

@@ -185,6 +185,8 @@ def test_the_page_has_tables_pictures_and_files(tmp_path):
         "next_sentence_accuracy 0.6, masked_lm_accuracy 0.25 |"
     ) in page
     assert "| learned sum of all layers | 12.0 +- 0.0 |" in page
+    count = page.split("## What papers say")[1].count("\n| ") - 2
+    assert f"not corrected for the number of claims, {count}: one in twenty" in page
     for name in pages.PICTURES:
         assert f"]({name})" in page
         assert "<svg" in (tmp_path / name).read_text()

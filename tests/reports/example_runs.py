@@ -9,9 +9,11 @@ EVIL = "<script>alert('x')</script> & \"so on\""
 
 
 def rows(count=60, *, wrong_every=5, first_text="row 0", shift=0):
-    """Every `wrong_every`th row is wrong; the first of them is the worst."""
+    """Every `wrong_every`th row is wrong, or none; the first of them is the worst."""
     labels = np.arange(count) % 3
-    is_wrong = (np.arange(count) + shift) % wrong_every == 0
+    is_wrong = np.zeros(count, bool)
+    if wrong_every:
+        is_wrong = (np.arange(count) + shift) % wrong_every == 0
     predictions = np.where(is_wrong, (labels + 1) % 3, labels)
     losses = np.where(is_wrong, 3.0 - np.arange(count) / count, 0.1)
     right = labels == predictions
@@ -34,6 +36,7 @@ def rows(count=60, *, wrong_every=5, first_text="row 0", shift=0):
         losses=losses,
         scores=rescore(np.arange(count)),
         rescore=rescore,
+        shares={"accuracy": 1.0},
         decisions=examined.Decisions(
             class_names=NAMES, labels=labels, predictions=predictions
         ),

@@ -50,6 +50,14 @@ def test_difference_has_the_interval_of_pairs(found):
     assert high - low < 0.8 * apart
 
 
+def test_equal_verdicts_have_no_interval_without_width():
+    run = run_of(wrong_every=None)
+    found = compare.compare(run, run, NAMES)
+    assert [score.interval for score in found.scores] == [None, None]
+    text = "\n".join(compare.text_of(found))
+    assert "+0.0000     no spread over the resamples" in text
+
+
 def test_flags_that_differ_are_named(found):
     assert found.flags == {"learning_rate": (2e-5, 3e-5)}
 
@@ -106,12 +114,30 @@ def test_program_prints_and_writes_a_page(tmp_path, capsys):
     assert "p = 0.03125" in text and "<script" not in text
 
 
+def write_changed(path, **changes):
+    path.write_text(record.text_of(run_of() | changes))
+
+
 @pytest.mark.parametrize(
     "prepare, message",
     [
         (lambda path: None, "cannot be read"),
         (lambda path: path.write_text("{"), "cannot be read"),
         (lambda path: path.write_text('{"schema": 99}'), "is of schema 99, and 1"),
+        (lambda path: path.write_text("null"), "report.json: is of schema None, and 1"),
+        (lambda path: path.write_text("[]"), "report.json: is of schema None, and 1"),
+        (
+            lambda path: write_changed(path, flags=None),
+            "report.json: flags is None; evaluate that run again to write",
+        ),
+        (
+            lambda path: write_changed(path, evaluation=[1]),
+            "report.json: evaluation is [1]; evaluate that run again",
+        ),
+        (
+            lambda path: write_changed(path, evaluation={"scores": {}}),
+            "report.json: resampled is missing; evaluate that run again",
+        ),
     ],
 )
 def test_directory_without_a_record_is_one_line(tmp_path, capsys, prepare, message):

@@ -1,5 +1,6 @@
 """What is known of a run when it has ended, for its record and its report."""
 
+import datetime
 import os
 import platform
 import subprocess
@@ -37,12 +38,15 @@ def hook(reports, kind, data, *, explain=None, **more):
             if is_wanted:
                 reports.write_all(its_own.output_dir)
             return
-        rows, step, results, seconds = ended
+        rows, step, results, seconds, tested = ended
+        for seen in filter(None, (rows, tested)):
+            reports.say(seen, kind)
         explanations = explain(model, rows, settings) if explain else []  # on all hosts
         if is_wanted and (results or its_own.trains):
             facts = of_run(its_own, model, kind, data(), step, results, seconds)
             facts["defaults"] = settings.default_flags
             facts["explanations"] = explanations
+            facts["tested"] = tested
             facts[reporting.LAYER_MIX] = mix
             reports.write(rows, its_own.output_dir, **facts, **more)
 
@@ -79,6 +83,7 @@ def of_run(settings, model, kind, data, step, results, seconds):
         "step": step,
         "results": dict(results),
         "seconds": round(seconds, 1),
+        "date": datetime.date.today().isoformat(),
         "trains": settings.trains,
         "command": settings.command,
         "training_command": command,

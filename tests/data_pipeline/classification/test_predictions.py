@@ -147,6 +147,7 @@ def test_what_is_not_whole_replaces_nothing(tmp_path):
         (CLASSES, np.zeros(0, np.int32), False),
         (TOPICS, [[1, 1], [1, 1]], False),
         (NUMBERS, [2.0, 2.0], False),
+        (NUMBERS, [0.0, 0.0], False),
     ],
 )
 def test_lone_class_is_noticed(label_set, decisions, warns):
@@ -155,6 +156,34 @@ def test_lone_class_is_noticed(label_set, decisions, warns):
     assert (warning is not None) == warns
     if warning:
         assert warning.startswith("every example is predicted as 'ja'; train longer")
+
+
+def test_no_label_at_all_is_noticed():
+    part = predictions.Scored(np.zeros((2, 2)), np.zeros((2, 2)), {})
+    warning = predictions.lone_class_warning(TOPICS, part)
+    assert warning == (
+        "no example gets a label; train longer, or lower --multi_label_threshold"
+    )
+
+
+def test_labelled_rows_of_one_prediction_are_warned_of_beside_their_scores(
+    tmp_path, capsys
+):
+    part = scored([[0.2, 0.7, 0.1]] * 2, [1, 1])
+    labelled = part._replace(losses=np.ones(2, np.float32))
+
+    def outcomes(*labels):
+        rows = table(labels=list(labels))
+        return predictions.outcomes(rows, CLASSES, labelled, compute=lambda *_: {})
+
+    assert outcomes("yes", "no")["warning"].startswith("every example is predicted as")
+    assert outcomes("yes", "yes")["warning"] is None  # rightly
+    assert outcomes("yes", "no")["shares"] == {"accuracy": 1.0}
+    predictions.write(str(tmp_path), table(labels=["yes", "no"]), CLASSES, labelled)
+    assert "warning" not in capsys.readouterr().out  # the report's to print
+    predictions.write(str(tmp_path), table(), CLASSES, part)
+    said = capsys.readouterr().out
+    assert "warning: every example is predicted as 'yes'; train longer" in said
 
 
 def test_rows_become_what_reports_look_at():

@@ -90,5 +90,16 @@ def test_version_1_has_neither_decisions_nor_odds():
     assert set(seen.rescore(np.array([0]))) == {"exact_match", "f1"}
 
 
+def test_share_of_right_answers_is_named_and_lone_answer_warned_of():
+    assert collect().shares == {"exact": 100.0} and collect().warning is None
+    nothing = dict.fromkeys(("q1", "q2", "q3"), "")
+    warning = collect(predictions=nothing).warning
+    assert warning.startswith("every question gets the answer '(no answer)'; train")
+    # twin: rightly
+    open_ones = types.SimpleNamespace(**vars(QUESTIONS))
+    open_ones.answer_texts = [[], [], []]
+    assert collect(open_ones, predictions=nothing).warning is None
+
+
 def test_questions_without_answers_show_nothing():
     assert collect(scores={}) is None

@@ -56,5 +56,14 @@ def test_scores_of_some_sentences_are_those_of_the_task(scheme):
     assert seen.rescore(np.array([0]))["accuracy"] < 1.0
 
 
+def test_lone_tag_is_warned_of():
+    nothing = [["O"] * len(words) for words in WORDS]
+    said = "every word is tagged 'O'; train longer, or with another --learning_rate"
+    assert collect(tags=nothing).warning.startswith(said)
+    # twins: another tag, and words that have none
+    assert collect().warning is None
+    assert collect(given=nothing, tags=nothing).warning is None
+
+
 def test_sentences_without_tags_show_nothing():
     assert collect(given=None) is None

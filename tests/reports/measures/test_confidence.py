@@ -16,7 +16,7 @@ def accuracy(rows):
 
 
 def test_interval_of_a_share_is_that_of_the_binomial():
-    resampled = confidence.resample(accuracy, KEYS, seconds=math.inf)
+    resampled = confidence.resample(accuracy, KEYS)
     assert len(resampled["accuracy"]) == confidence.RESAMPLES
     low, high = confidence.interval(resampled["accuracy"])
     deviation = math.sqrt(0.8 * 0.2 / 400)
@@ -26,26 +26,65 @@ def test_interval_of_a_share_is_that_of_the_binomial():
 
 
 def test_resamples_follow_from_the_keys_and_not_from_the_order_of_rows():
-    expected = confidence.resample(accuracy, KEYS, seconds=math.inf)["accuracy"]
+    expected = confidence.resample(accuracy, KEYS)["accuracy"]
     order = np.random.default_rng(3).permutation(400)
 
     def shuffled(rows):
         return {"accuracy": RIGHT[order][rows].mean()}
 
     keys = [KEYS[i] for i in order]
-    found = confidence.resample(shuffled, keys, seconds=math.inf)["accuracy"]
+    found = confidence.resample(shuffled, keys)["accuracy"]
     np.testing.assert_array_equal(found, expected)
     # twin: other keys, other resamples
-    others = confidence.resample(shuffled, KEYS, seconds=math.inf)["accuracy"]
+    others = confidence.resample(shuffled, KEYS)["accuracy"]
     assert np.any(others != expected)
 
 
-def test_slow_scores_get_fewer_resamples_the_first_of_all():
-    ticks = iter(range(10_000))
-    few = confidence.resample(accuracy, KEYS, seconds=2.5, clock=lambda: next(ticks))
-    assert len(few["accuracy"]) == 300  # the clock is read after each hundred
-    every = confidence.resample(accuracy, KEYS, seconds=math.inf)
-    np.testing.assert_array_equal(few["accuracy"], every["accuracy"][:300])
+@pytest.mark.parametrize(
+    "rows, labels, number",
+    [
+        (0, 1, 1000),
+        (100, 1, 1000),
+        (10_000, 1, 1000),
+        (40_430, 1, 200),
+        (5_400, 28, 100),
+        (9_000_000, 1, 100),
+    ],
+)
+def test_number_of_resamples_follows_from_the_sizes(rows, labels, number):
+    assert confidence.num_resamples(rows, labels) == number
+
+
+def test_resamples_of_many_labels_are_the_first_of_those_of_one():
+    few = confidence.resample(accuracy, KEYS, num_labels=100)
+    assert len(few["accuracy"]) == 200
+    every = confidence.resample(accuracy, KEYS)
+    np.testing.assert_array_equal(few["accuracy"], every["accuracy"][:200])
+
+
+@pytest.mark.parametrize(
+    "right, rows, low, high",
+    [
+        # Newcombe (1998), table I, method 3; and 1 / (1 + 1.96^2 / 100) of all right
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (100, 100, 0.9630, 1.0),
+    ],
+)
+def test_interval_of_counted_rows_is_wilsons(right, rows, low, high):
+    assert confidence.share_interval(right, rows) == pytest.approx(
+        (low, high), abs=5e-5
+    )
+
+
+def test_scores_that_are_equal_in_all_resamples_have_no_interval():
+    assert confidence.interval(np.full(100, 0.3) + 1e-16) is None
+    assert confidence.why_no_interval(np.ones(100)) == "no spread over the resamples"
+    nearly = [0.0, *[1.0] * 99]  # 1 % lie outside of any 95 % interval
+    assert confidence.interval(nearly) is None
+    assert confidence.why_no_interval([0.0, np.nan]) == "not known"
+    assert confidence.interval([0.0, 1.0]) == pytest.approx((0.025, 0.975))
 
 
 def test_one_class_in_a_resample_is_no_warning():
@@ -55,7 +94,7 @@ def test_one_class_in_a_resample_is_no_warning():
         warnings.warn("only one class", UserWarning, stacklevel=1)
         return {"f1": math.nan}
 
-    found = confidence.resample(warns, ["a", "b"], seconds=math.inf)
+    found = confidence.resample(warns, ["a", "b"])
     assert confidence.interval(found["f1"]) is None
 
 

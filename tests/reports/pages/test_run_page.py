@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from contract import atomic_files
 from reports import examined
-from reports.measures import confidence
 from reports.pages import record, run_page
 from tests.reports import example_runs
 
@@ -77,7 +76,7 @@ def page(page_text):
 
 def test_page_says_what_was_run_and_how_good_it_is(page):
     for said in (
-        "accuracy 0.8000",
+        "accuracy share that is right 0.8000",
         "with 95 %",
         "1,000 resamples",
         "--learning_rate 2e-05",
@@ -121,9 +120,11 @@ def test_page_can_be_read_by_all(page):
     assert all(deeper <= level + 1 for level, deeper in steps)
     for svg in page.of("svg"):
         assert svg["role"] == "img" and len(svg["aria-label"]) > 20
-    assert len(page.of("caption")) == len(page.of("table")) > 3
     ids = [a["id"] for _, a in page.tags if "id" in a]
     assert len(ids) == len(set(ids))
+    # not a caption, which would scroll with a wide table
+    assert len(page.of("table")) > 3 and not page.of("caption")
+    assert {table["aria-labelledby"] for table in page.of("table")} <= set(ids)
 
 
 def test_curves_are_of_all_event_files_and_of_each_step_the_last_value(page_text):
@@ -158,7 +159,39 @@ def test_record_holds_verdict_and_loss_of_each_row(tmp_path):
     assert rows["confusion"]["matrix"][0] == [16, 4, 0]  # 20 are bad, 4 wrong
     low, high = rows["scores"]["accuracy"]["interval"]
     assert 0.6 < low < 0.8 < high < 0.95
+    assert rows["classes"][0] == {
+        **{"name": "bad", "rows": 20, "predicted": 20},
+        **{"precision": 0.8, "recall": 0.8, "f1": 0.8},
+    }
+    assert rows["class_averages"]["macro"]["f1"] == pytest.approx(0.8)
     assert found["changed_flags"] == ["learning_rate", "train_file"]
+
+
+def test_rows_that_are_all_right_have_no_interval_without_width(tmp_path):
+    text = written(tmp_path, example_runs.rows(100, wrong_every=None))
+    scores = record.read(str(tmp_path))["evaluation"]["scores"]
+    assert scores["accuracy"]["interval"] == pytest.approx([0.9630, 1.0], abs=5e-5)
+    note = "too few errors for an interval"
+    assert (scores["loss"]["interval"], scores["loss"]["note"]) == (None, note)
+    said = _Page(text).text
+    assert "share that is right 1.0000 0.9630 to 1.0000" in said
+    assert f"0.1000 {note}" in said and "100 of 100 dev rows are labelled right" in said
+    card = (tmp_path / "README.md").read_text()
+    assert "| accuracy | 1.0000 | 0.9630 to 1.0000 |" in card
+    assert f"| loss | 0.1000 | {note} |" in card
+    # twin: no errors are lacking where all rows get one class
+    lone = dataclasses.replace(
+        example_runs.rows(60),
+        scores={"accuracy": 0.8, "mcc": 0.0},
+        rescore=lambda rows: {"mcc": 0.0},
+        warning="every example is predicted as 'bad'",
+    )
+    text = written(tmp_path, lone)
+    found = record.read(str(tmp_path))["evaluation"]
+    assert found["scores"]["mcc"]["note"] == "no spread over the resamples"
+    assert found["warning"] == lone.warning
+    for said in (_Page(text).text, (tmp_path / "README.md").read_text()):
+        assert "every example is predicted as 'bad'" in said
 
 
 def test_equal_rows_give_equal_files(tmp_path):
@@ -170,6 +203,57 @@ def test_equal_rows_give_equal_files(tmp_path):
     # twin
     other = written(tmp_path / "c" / "mine", example_runs.rows(wrong_every=4))
     assert other != (tmp_path / "b" / "mine" / "report.html").read_text()
+
+
+def test_page_and_card_have_scores_of_each_class(page, tmp_path):
+    # of the 20 bad rows 4 are wrong, and 4 others are called bad
+    assert "Class Given Predicted Precision Recall F1 bad 20 20 0.8000" in page.text
+    assert "macro average 0.8000 0.8000 0.8000" in page.text
+    assert "48 of 60 dev rows are labelled right." in page.text
+    written(tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    assert "## Labels\n\n| label | rows |" in card
+    assert "| bad | 20 | 0.8000 | 0.8000 | 0.8000 |\n| fine | 20 |" in card
+    assert 'answers = loaded.predict(["A text."])' in card
+    # twins: labels alone, and of choices, which are places, neither
+    run_page.write(None, str(tmp_path), **example_runs.facts())
+    assert "## Labels\n\n* bad\n* good\n" in (tmp_path / "README.md").read_text()
+    choices = written(tmp_path, kind="multiple-choice")
+    assert "Precision is the share" not in choices
+    assert "## Labels" not in (tmp_path / "README.md").read_text()
+
+
+def test_test_rows_beside_dev_rows_have_intervals_and_classes(tmp_path):
+    tested = dataclasses.replace(example_runs.rows(30), split="test")
+    page = _Page(written(tmp_path, tested=tested))
+    assert "On 30 test rows, with 95 % intervals" in page.text
+    assert "Test rows Precision is the share" in page.text
+    assert "all bad 8 2 0 10" in page.text  # of its matrix
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    found = record.read(str(tmp_path))["test_evaluation"]
+    assert found["rows"] == 30 and "keys" not in found
+    card = (tmp_path / "README.md").read_text()
+    low, high = found["scores"]["accuracy"]["interval"]
+    assert f"| accuracy | 0.8000 | {low:.4f} to {high:.4f} |" in card
+    assert "On 30 rows (test):" in card and "On 60 rows (dev):" in card
+
+
+def test_page_says_which_rows_are_explained(tmp_path):
+    def said(pairs, rows=None):
+        rows = example_runs.rows() if rows is None else rows
+        explanations = [
+            {"expected": expected, "predicted": predicted, "words": [["a", 0.5]]}
+            for expected, predicted in pairs
+        ]
+        return _Page(written(tmp_path, rows, explanations=explanations)).text
+
+    wrong, right = ("bad", "good"), ("bad", "bad")
+    assert "The wrong rows with the largest losses. Gradient" in said([wrong])
+    assert "with the largest losses, then right ones. Gra" in said([wrong, right])
+    perfect = example_runs.rows(wrong_every=None)
+    text = said([right], perfect)
+    assert "No row is wrong; these are the right ones with the largest losses." in text
 
 
 def test_equal_texts_are_different_rows():
@@ -214,6 +298,7 @@ def test_run_without_evaluation_has_a_page(tmp_path):
     run_page.write(None, str(tmp_path), **example_runs.facts(kind="fill-mask"))
     said = _Page((tmp_path / "report.html").read_text()).text
     assert "weights of step 30" in said and "Worst errors" not in said
+    assert "Each class" not in said and "are labelled right" not in said
 
 
 def test_predictions_do_not_replace_an_evaluation(tmp_path):
@@ -227,7 +312,7 @@ def test_thousand_rows_take_less_than_three_seconds_and_two_megabytes(tmp_path):
     rows = example_runs.rows(1000, first_text="long " * 5000)
     started = time.monotonic()
     text = written(tmp_path, rows)
-    assert time.monotonic() - started < 3 + confidence.SECONDS  # other work beside
+    assert time.monotonic() - started < 5  # other work beside
     assert len(text.encode()) < 300_000
     assert (tmp_path / "report.json").stat().st_size < 300_000
 
@@ -263,6 +348,18 @@ def test_runs_below_a_directory_are_one_table(tmp_path):
     assert f"accuracy {np.mean(accuracies):.4f} {deviation:.4f}" in said
     assert said.index("learning_rate=3e-05") < said.index("learning_rate=1e-05")
     assert 'href="learning_rate%3D1e-05/report.html"' in text
+
+
+def test_runs_of_other_flags_and_without_scores_are_in_the_table(tmp_path):
+    written(tmp_path / "seed-1", flags={"new_flag": 7})
+    written(tmp_path / "seed-2")
+    run_page.write(None, str(tmp_path / "seed-3"), **example_runs.facts())
+    run_page.write_all(str(tmp_path))
+    said = _Page((tmp_path / "report.html").read_text()).text
+    assert "3 runs" in said and "seed-1 7 0.8000" in said
+    assert "seed-2 no such flag 0.8000" in said
+    assert "seed-3 no such flag" in said and said.count("not scored") == 1
+    assert said.index("seed-2") < said.index("seed-3")
 
 
 @pytest.mark.parametrize(

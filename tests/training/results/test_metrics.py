@@ -105,8 +105,26 @@ def test_scores_of_classes_are_those_of_scikit_learn_to_the_last_digit(classes):
                 "f1_macro",
                 sklearn.metrics.f1_score(labels, predictions, average="macro"),
             ),
+            (
+                "f1_micro",
+                sklearn.metrics.f1_score(labels, predictions, average="micro"),
+            ),
         ):
             assert metrics.METRICS[name](labels, predictions) == expected, (name, count)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+def test_scores_of_several_labels_and_of_class_one_are_those_of_scikit_learn():
+    rng = np.random.default_rng(3)
+    for count in (1, 7, 300):
+        labels, predictions = rng.integers(0, 2, (2, count, 4)).astype(np.float32)
+        labels[:, 3] = predictions[:, 3] = 0
+        for average in ("macro", "micro"):
+            found = metrics.METRICS[f"f1_{average}"](labels, predictions)
+            expected = sklearn.metrics.f1_score(labels, predictions, average=average)
+            assert found == pytest.approx(expected, abs=1e-15)
+        pair = labels[:, 0], predictions[:, 0]
+        assert metrics.f1(*pair) == sklearn.metrics.f1_score(*pair)
 
 
 def test_perplexities_are_by_token_word_and_byte():
