@@ -80,12 +80,22 @@ def test_named_columns_beat_usual_names(read):
     assert (table.labels, table.example_ids) == (["d"], ["e"])
 
 
+def test_columns_of_flags_are_counted_from_0(read):
+    with refused("column -1: columns are counted from 0; give the column's name, or 0"):
+        read("x\ta\ny\tc\n", text_a="1", label="-1")
+
+
+def test_capitals_of_columns_are_named(read):
+    with refused("no column 'text' (text_a); there is 'TEXT' (capitals count); its "):
+        read("TEXT\tLABEL\nx\ta\n", text_a="text")
+
+
 def test_a_named_text_does_not_bring_a_second_one(read):
     table = read("sentence1\tsentence2\tlabel\na\tb\tc\n", text_a="sentence1")
     assert table.text_b is None
 
 
-@pytest.mark.parametrize("columns", [(1, 2, 0), ("1", "2", "0"), (-2, "-1", "-3")])
+@pytest.mark.parametrize("columns", [(1, 2, 0), ("1", "2", "0"), (-2, -1, -3)])
 def test_columns_by_number(read, columns):
     text_a, text_b, label = columns
     table = read(
@@ -250,11 +260,13 @@ def test_short_rows_can_be_left_out_with_a_count(read, caplog):
 
 
 def test_unknown_and_repeated_names_list_the_header(read):
-    with refused("column 'tweet' (text_a) is there 0 times among ['text', 'label']"):
+    with refused("no column 'tweet' (text_a); its columns are ['text', 'label']"):
         read("text\tlabel\na\t1\n", text_a="tweet")
-    with refused("'text' (text_a) is there 2 times among ['text', 'text', 'label'];"):
+    with refused(
+        "2 columns are called 'text' (text_a), among ['text', 'text', 'label'];"
+    ):
         read("text\ttext\tlabel\na\tb\t1\n", text_a="text")
-    with refused("column 'mood' (label) is there 0 times among ['text', 'label']"):
+    with refused("no column 'mood' (label); its columns are ['text', 'label']"):
         read('{"text": "a", "label": 1}', "t.jsonl", label="mood")
 
 
@@ -316,7 +328,7 @@ def test_missing_labels_are_none_unless_required(read):
     nulls = '{"text": "a", "label": null}'
     assert read(nulls, "t.jsonl", required=False).labels is None
     assert read("text\tlabel\na\t1\n", required=False).labels == ["1"]
-    with refused("column 'label' (label) is there 0 times among ['text']"):
+    with refused("no column 'label' (label); its columns are ['text']"):
         read("text\na\n", label="label")
 
 
@@ -461,7 +473,7 @@ def test_tfds_numbers_lists_and_missing_labels(monkeypatch):
     assert read_tfds(Layout(label="hidden"), required=False).labels is None
     with refused("tfds:reviews:train[:3]:1: no value under 'hidden' (label)"):
         read_tfds(Layout(label="hidden"))
-    with refused("column 'tweet' (text_a) is there 0 times among ['sentence', "):
+    with refused("no column 'tweet' (text_a); its columns are ['sentence', "):
         read_tfds(Layout(text_a="tweet"))
 
 
