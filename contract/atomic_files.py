@@ -14,6 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from contract import json_files
+
 SUFFIX = ".incomplete"
 
 
@@ -73,9 +75,8 @@ def write_json(path: str, value: Mapping[str, Any], *, shared: bool = False) -> 
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Reads what `write_json` wrote."""
-    with tf.io.gfile.GFile(path) as file:
-        return json.loads(file.read())
+    """Reads what `write_json` wrote; ValueError where the file is damaged."""
+    return json_files.read_object(path)
 
 
 def check_writable(path: str) -> None:

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -233,6 +234,7 @@ def _collect(
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
     answers = _Choices(len(layout.choices), allow_empty_text)
+    kinds = _Kinds()
     lines: list[int] = []
     short: list[int] = []
     others: set[str] = set()
@@ -251,6 +253,7 @@ def _collect(
             if kept != layout.keep_rows[1]:
                 others.add(str(kept))
                 continue
+        kinds.check(place, cells.get("label", ""))
         for role, column in columns.items():
             value = _value(place, role, cells[role])
             if not allow_empty_text and role.startswith("text") and not value.strip():
@@ -282,6 +285,28 @@ def _collect(
         example_ids=columns.get("example_id") or [str(n) for n in range(len(lines))],
         lines=lines,
     )
+
+
+class _Kinds:
+    """Compares the JSON types of labels: all are strings, or numbers, or booleans."""
+
+    def __init__(self) -> None:
+        self._first: tuple[str, str] | None = None
+
+    def check(self, place: str, label: Any) -> None:
+        """Raises ValueError where a label is of another type than those before."""
+        for item in label if isinstance(label, list) else [label]:
+            kind = "a string"
+            if isinstance(item, bool):
+                kind = "true or false"
+            elif isinstance(item, int | float):
+                kind = "a number"
+            self._first = self._first or (kind, place)
+            if kind != self._first[0]:
+                raise ValueError(
+                    f"{place}: label {json.dumps(item)} is {kind}, and that of "
+                    f"{self._first[1]} is {self._first[0]}; write all labels alike"
+                )
 
 
 class _Choices:
@@ -328,6 +353,11 @@ def _value(place: str, role: str, value: Any) -> Any:
         return value
     if role.startswith("text"):
         raise ValueError(f"{place}: {role} is {value!r:.40}, no string; quote it")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(
+            f"{place}: {role} is {value}, no finite number; correct it, or quote it as "
+            "the name of a class"
+        )
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, list) and role == "label":

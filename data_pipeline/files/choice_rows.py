@@ -4,7 +4,6 @@ A row has the keys context, question (where the task asks one), choices and labe
 id where there is one. `label` is missing where the file does not tell it.
 """
 
-import json
 import os
 import xml.sax
 import xml.sax.handler
@@ -13,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from contract import json_text
 from data_pipeline.files import text_rows
 
 # What stands before an answer of COPA, by what its premise asks for.
@@ -196,7 +196,7 @@ def _race_files(path: str) -> list[str]:
 def _race_questions(file: str) -> Iterator[dict[str, Any]]:
     text = "\n".join(line for _, line in text_rows.lines(file))
     try:
-        article = json.loads(text)
+        article = json_text.parse(text)
         parts = [article[name] for name in ("questions", "options")]
         answers = article.get("answers") or [None] * len(parts[0])
         questions = list(zip(*parts, answers, strict=True))

@@ -9,6 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from contract import json_text
+
 # A row is a list of cells (TSV, CSV) or a dict (JSONL, TensorFlow Datasets).
 Row = list[str] | dict[str, Any]
 NumberedRows = Iterator[tuple[int, Row]]
@@ -130,9 +132,11 @@ def _csv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
 def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
     for number, line in lines(path):
         try:
-            row = json.loads(line) if line.strip() else None
+            row = json_text.parse(line) if line.strip() else None
         except json.JSONDecodeError as error:
             row = error.msg
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from None
         if not isinstance(row, dict | None):
             raise ValueError(
                 f"{path}:{number}: {line:.40} is not a JSON object on one line; write "
@@ -163,18 +167,6 @@ def text_of(path: str, number: int, row: dict[str, Any], keys: Sequence[str]) ->
         f"{path}:{number}: no text under {' or '.join(map(repr, keys))} in "
         f"{json.dumps(row, ensure_ascii=False):.60}; give the row one"
     )
-
-
-def encodable(text: str, place: str) -> str:
-    """Returns the text, refusing one with half a surrogate pair in it."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{place}: its text has {text[error.start]!a}, which is half a character, "
-            f"at {error.start}; remove it"
-        ) from None
-    return text
 
 
 def file_rows(path: str, file_format: str) -> NumberedRows:

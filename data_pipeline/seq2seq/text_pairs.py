@@ -246,4 +246,4 @@ def _text(place: str, row: Any, role: str, key: table_columns.Key) -> str:
         )
     if not text.strip():
         raise ValueError(f"{place}: the {role} is empty; fill it, or remove the row")
-    return text_rows.encodable(text, place)
+    return text

@@ -194,19 +194,35 @@ def test_csv_with_a_stray_quote_is_refused(read, bad):
 
 def test_jsonl_values(read):
     table = read(
-        '{"text": "a", "label": "x", "key": 7}\n'
+        '{"text": "a", "label": -2, "key": 7}\n'
         '{"label": 3, "text": "b\\nc", "key": "k", "more": null}\r\n'
         '{"text": "c", "label": 3.8, "key": true}\n'
-        '{"text": "d", "label": false, "key": 1}\n'
-        '{"text": "e", "label": ["x", 2, true], "key": 1}\n'
+        '{"text": "d", "label": 1e2, "key": 1}\n'
+        '{"text": "e", "label": [5, 2], "key": 1}\n'
         '{"text": "f", "label": [], "key": 1}\n\n',
         "t.jsonl",
         example_id="key",
     )
     assert table.text_a == ["a", "b\nc", "c", "d", "e", "f"]
-    assert table.labels == ["x", "3", "3.8", "false", ("x", "2", "true"), ()]
+    assert table.labels == ["-2", "3", "3.8", "100.0", ("5", "2"), ()]
     assert table.example_ids == ["7", "k", "true", "1", "1", "1"]
     assert table.lines == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (("true", "false", "1"), "t.jsonl:3: label 1 is a number, and that of "),
+        (("1", '"1"'), 't.jsonl:2: label "1" is a string, and that of '),
+        (('["a"]', '["b", true]'), "label true is true or false, and that of "),
+        (('"a"', '"b"', "NaN"), "t.jsonl:3: label NaN is a number, and that of "),
+        (("1", "NaN"), "t.jsonl:2: label is nan, no finite number; correct it"),
+    ],
+)
+def test_labels_of_several_types_are_refused(read, labels, message):
+    rows = [f'{{"text": "a", "label": {label}}}\n' for label in labels]
+    with refused(message):
+        read("".join(rows), "t.jsonl")
 
 
 def test_json_file_name_means_jsonl_and_format_beats_name(read):
@@ -221,6 +237,10 @@ def test_json_file_name_means_jsonl_and_format_beats_name(read):
         ('{"text": "a", "label": 1}\n[1]\n', ("t.jsonl:2: [1]", "not a JSON object")),
         ('{"text": "a", "label": 1}\n{"text"\n', ("t.jsonl:2:", "one per line")),
         ('[\n{"text": "a"}\n]', ("t.jsonl:1: [", "not a JSON object")),
+        ('{"text": "good \\ud83d film", "label": 1}', ("l:1: its text has '\\ud83d'",)),
+        ('{"text": "a", "label": "\\udc00"}', ("t.jsonl:1: its text has '\\udc00'",)),
+        ('{"text": "a", "label": ' + "[" * 50_000, ("t.jsonl:1: its brackets are",)),
+        ('{"a": ' + "1" * 5000 + "}", ("t.jsonl:1:", "more than 4300 digits")),
         (
             '{"text": "a", "label": 1}\n{"text": "b"}\n',
             ("t.jsonl:2:", "no value under 'label' (label)"),
