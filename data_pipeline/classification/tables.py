@@ -179,6 +179,7 @@ def _is_header(
         f"{path}:1: {wording.listing(first)} has no usual name of a text column "
         "(text, sentence, text_a, sentence1, question, ...); pass --text_a_column "
         "and --label_column, by name or by number from 0"
+        + table_columns.separator_hint(first)
     )
 
 

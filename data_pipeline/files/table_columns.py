@@ -94,8 +94,17 @@ def key(path: str, role: str, column: Key, names: Sequence[str], *, keyed: bool)
             f"{path}: no column {column!r} ({role}); "
             + (f"there is {alike[0]!r} (capitals count); " if alike else "")
             + f"its columns are {wording.listing(names)}; choose one of them, {others}"
+            + separator_hint(names)
         )
     return column if keyed else names.index(column)
+
+
+def separator_hint(names: Sequence[str]) -> str:
+    """For messages: that line 1 is one cell, if another separator stands in it."""
+    count = names[0].count(";") if len(names) == 1 else 0
+    if not count:
+        return ""
+    return f"; line 1 has no comma and {count} semicolons: separate cells by commas"
 
 
 def cell(row: Any, key: Key | None) -> Any:

@@ -209,6 +209,64 @@ def test_jsonl_values(read):
     assert table.lines == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_cell_of_any_length_is_read(read):
+    text = "word " * 30_000
+    table = read(f'text,label\n"{text}",a\nb,b\n', "t.csv")
+    assert table.text_a == [text, "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("ID;Text;Label\n1;well, yes;a\n2;no;b\n", "semicolons"),
+        ('ID;Text;Label\n1;"well, yes";a\n2;no;b\n' * 20, "semicolons"),
+        ("Text\tLabel\nwell, yes\ta\nno\tb\n", "tabs"),
+        ("Text,Label;\nwell; yes,a\nno,b\n", ""),
+    ],
+)
+def test_separators_of_spreadsheets_are_recognised(read, capsys, content, said):
+    asked = {"text_a": "Text", "label": "Label" if said else 1}
+    table = read(content, "t.csv", **asked)
+    texts = ["well, yes", "no"] if said else ["well; yes", "no"]
+    assert (table.text_a[:2], table.labels[:2]) == (texts, ["a", "b"])
+    printed = capsys.readouterr().out
+    assert printed.endswith(
+        f"t.csv: its cells are separated by {said}\n" if said else ""
+    )
+    assert bool(printed) == bool(said)
+
+
+def test_a_semicolon_in_a_text_separates_nothing(read):
+    table = read("text\nGood; not bad\nGood\n", "t.csv", required=False)
+    assert table.text_a == ["Good; not bad", "Good"]
+    for content in ("Good; not bad\nfine\n", "Good; not bad\n"):
+        table = read(content, "t.csv", required=False, text_a=0)
+        assert table.text_a == content.splitlines()
+    with refused("t.csv: no column 'C' (text_a)", "line 1 has no comma and 2 semic"):
+        read("A;B;C\n1;2\n", "t.csv", text_a="C", label=0)
+    with refused("no usual name", "line 1 has no comma and 2 semicolons: separate"):
+        read("A;B;C\n1;2\n", "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("text,label\na,b\n".encode("utf-16"), "looks like UTF-16: save it as"),
+        ("text,label\nun café noir,b\n".encode("cp1252"), "iconv -f WINDOWS-1252 -t"),
+        ("text,label\n好好好,b\n".encode("gbk"), "is not UTF-8; convert the file"),
+        (b"PK\x03\x04\x14\xff", "looks like a workbook (.xlsx): save the table as"),
+    ],
+)
+def test_encodings_are_named(read, content, message):
+    with refused("t.csv:", "is not UTF-8; ", message.removeprefix("is not UTF-8; ")):
+        read(content, "t.csv")
+
+
+def test_workbooks_are_refused_by_name(read):
+    with refused('t.xlsx: is a workbook; save its table as "CSV UTF-8" and give'):
+        read("a", "t.xlsx")
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
