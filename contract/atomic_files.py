@@ -14,6 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from contract import json_files
+
 SUFFIX = ".incomplete"
 
 
@@ -22,25 +24,40 @@ def replacing(*paths: str, shared: bool = False) -> Iterator[list[str]]:
     """Yields a path to write to for each of `paths`, renamed to it if all goes well.
 
     The files are replaced together, in this order; missing directories are made.
-    Set `shared` where another process may be writing the same file.
+    Set `shared` where another process may be writing the same file. Devices, pipes and
+    the like are written to directly, never replaced.
 
     Raises:
         OSError: one cannot be written; then, as after any exception, nothing stays.
     """
     suffix = f"{SUFFIX}-{uuid.uuid4().hex[:12]}" if shared else SUFFIX
-    temporary = [f"{path}{suffix}" for path in paths]
+    temporary = [path if is_special(path) else f"{path}{suffix}" for path in paths]
+    renamed = [pair for pair in zip(temporary, paths, strict=True) if len({*pair}) == 2]
     try:
         for directory in {os.path.dirname(path) or "." for path in paths}:
             tf.io.gfile.makedirs(directory)
         yield temporary
-        for source, path in zip(temporary, paths, strict=True):
+        for source, path in renamed:
             tf.io.gfile.rename(source, path, overwrite=True)
     except tf.errors.OpError as error:
         named = (p for p, t in zip(paths, temporary, strict=True) if t in error.message)
         raise unwritable(next(named, paths[0]), error) from error
     finally:
-        for left in filter(tf.io.gfile.exists, temporary):
-            tf.io.gfile.remove(left)
+        for left, _ in renamed:
+            remove(left)
+
+
+def is_special(path: str) -> bool:
+    """Whether a path is a device, pipe, socket, or a link of the system to a file.
+
+    /dev/stdout is a link to what standard output is, which may be a regular file.
+    """
+    if "://" in path or not os.path.exists(path):
+        return False
+    folder = os.path.realpath(os.path.dirname(path)) + os.sep
+    if os.path.islink(path) and folder.startswith(("/dev/", "/proc/")):
+        return True
+    return not (os.path.isfile(path) or os.path.isdir(path))
 
 
 def write(files: Mapping[str, Iterable[str]]) -> None:
@@ -73,15 +90,18 @@ def write_json(path: str, value: Mapping[str, Any], *, shared: bool = False) -> 
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Reads what `write_json` wrote."""
-    with tf.io.gfile.GFile(path) as file:
-        return json.loads(file.read())
+    """Reads what `write_json` wrote; ValueError where the file is damaged."""
+    return json_files.read_object(path)
 
 
 def check_writable(path: str) -> None:
     """Raises OSError or ValueError where no file can be written, before long work."""
     if path.endswith("/") or tf.io.gfile.isdir(path):
         raise ValueError(f"{path} is a directory; name the file to write in it")
+    if is_special(path):
+        if not os.access(path, os.W_OK):
+            raise unwritable(path, PermissionError("Permission denied"))
+        return
     trial = f"{path}{SUFFIX}-trial"
     try:
         tf.io.gfile.makedirs(os.path.dirname(path) or ".")

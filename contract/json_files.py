@@ -1,10 +1,11 @@
 """JSON files that other programs have written."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+
+from contract import json_text
 
 
 def read_object(
@@ -24,6 +25,6 @@ def read(path: str, from_pairs: Callable[[list[tuple[str, Any]]], Any] = dict) -
     """As `read_object`, of any value."""
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
-            return json.loads(file.read(), object_pairs_hook=from_pairs)
+            return json_text.parse(file.read(), from_pairs)
     except (tf.errors.OpError, ValueError) as error:
         raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error

@@ -1,12 +1,11 @@
 """Names of the classes of a trained head: a classifier's labels or a tagger's tags."""
 
-import json
 import os
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from contract import file_names, wording
+from contract import file_names, json_files, wording
 from data_pipeline.classification import label_sets
 from data_pipeline.tagging import tag_schemes, tag_sets
 
@@ -23,9 +22,8 @@ def find(weights: str) -> str:
 def is_of_tags(path: str) -> bool:
     """Whether a label_map.json is a tagger's; False where it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return "tag_scheme" in json.loads(file.read())
-    except (ValueError, TypeError):
+        return "tag_scheme" in json_files.read_object(path)
+    except ValueError:
         return False
 
 
@@ -36,7 +34,8 @@ def read(path: str, num_classes: int) -> Classes:
         FileNotFoundError, ValueError: no such file, or not that of this head.
     """
     is_tags = is_of_tags(path)
-    classes = tag_sets.read_map(path) if is_tags else label_sets.read_label_map(path)
+    read_map = tag_sets.read_map if is_tags else label_sets.read_label_map
+    classes: Classes = read_map(path, tf.io.gfile.GFile)
     expected = len(classes.names)
     if isinstance(classes, label_sets.LabelSet):
         expected = classes.num_outputs

@@ -11,12 +11,11 @@ serving.predictor prints.
 """
 
 import importlib
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contract import tf_serving
+from contract import json_text, tf_serving
 
 
 def _define_flags():
@@ -141,7 +140,7 @@ def _described(
 def _read_labels(path):
     try:
         with open(path, encoding="utf-8") as file:
-            return answers.label_names(json.load(file))
+            return answers.label_names(json_text.parse(file.read()))
     except (OSError, ValueError, AttributeError) as error:
         raise ValueError(
             f"--label_map_file={path}: cannot be read ({error}); give "

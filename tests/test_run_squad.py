@@ -336,7 +336,10 @@ BAD_INPUT = {
     "no train file": (("--do_train",), ["`train_file` must be specified"]),
     "no predict file": (("--do_predict",), ["`predict_file` must be specified"]),
     "absent": (("--do_predict", "--predict_file={0}/no.json"), ["no.json: no such"]),
-    "not json": (("--do_predict", "--predict_file={0}/bad.json"), ["is not JSON"]),
+    "not json": (
+        ("--do_predict", "--predict_file={0}/bad.json"),
+        ["cannot be read as JSON"],
+    ),
     "no head": (
         ("--do_predict", "--predict_file={1}/dev.json"),
         ["cls/squad/output_weights"],

@@ -174,7 +174,7 @@ def find_labels(
         return ()
     if table.labels is None:
         raise ValueError(f"{table.path}: has no labels to find; pass --label_column")
-    found: set[str] = set()
+    found: dict[str, int] = {}
     for line, label in zip(table.lines, table.labels, strict=True):
         is_set = problem_type == "multi_label"
         for name in split_labels(label, separator) if is_set else (label,):
@@ -183,7 +183,14 @@ def find_labels(
                     f"{table.path}:{line}: label {name!r:.80} is not one label; "
                     "correct the row or pass --problem_type=multi_label"
                 )
-            found.add(name)
+            found.setdefault(name, line)
+    for name, line in found.items():
+        whole = name.removesuffix(".0")
+        if whole != name and is_number(name) and whole in found:
+            raise ValueError(
+                f"{table.path}:{line}: label {name!r} is the number of the class "
+                f"{whole!r} (line {found[whole]}); write both alike"
+            )
     if all(is_number(name) for name in found):
         return tuple(sorted(found, key=lambda name: (float(name), name)))
     return tuple(sorted(found))

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ class Layout:
     """Where the texts, labels and ids stand in a file.
 
     A column is a header's name (JSONL: a key; TensorFlow Datasets: a feature) or a
-    number counted from 0, also as a digit string; negative numbers count from the end.
+    number counted from 0, also as a digit string; the number -1 is the last.
 
     Where `has_header` is None, line 1 is a header if a column is asked for by name, or
     if its cell for text_a or label is a usual name (`USUAL_TEXTS`, `USUAL_LABELS`), or
@@ -157,38 +158,28 @@ def _asked(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
     }
 
 
-def _usual_names(names: list[str], usual: tuple[tuple[str, ...], ...]) -> list[str]:
-    """The first entry of `usual` whose names all occur, as `names` spells them."""
-    spelled = {name.lower(): name for name in reversed(names)}
-    found = (entry for entry in usual if spelled.keys() >= set(entry))
-    return [spelled[name] for name in next(found, ())]
-
-
 def _is_header(
     path: str, layout: Layout, first: list[str], other_header: Sequence[str]
 ) -> bool:
     asked = _asked(layout, keyed=False)
-    by_name = [column for column in asked.values() if isinstance(column, str)]
-    if layout.has_header is False and by_name:
-        raise ValueError(
-            f"{path}: column {by_name[0]!r} is a name, but --has_header=false says "
-            "that there are none; give columns by number, from 0"
-        )
-    if layout.has_header is not None or by_name:
-        return layout.has_header is not False
-    if asked["text_a"] is None:
-        if _usual_names(first, USUAL_TEXTS):
-            return True
-        raise ValueError(
-            f"{path}:1: {wording.listing(first)} has no usual name of a text column "
-            "(text, sentence, text_a, sentence1, question, ...); pass --text_a_column "
-            "and --label_column, by name or by number from 0"
-        )
-    usual_texts = itertools.chain.from_iterable(USUAL_TEXTS)
-    text = str(table_columns.cell(first, asked["text_a"])).lower()
-    return (
-        text in itertools.chain(usual_texts, map(str.lower, other_header))
-        or str(table_columns.cell(first, asked["label"])).lower() in USUAL_LABELS
+    texts = itertools.chain(*USUAL_TEXTS, map(str.lower, other_header))
+    if table_columns.is_header(
+        path,
+        first,
+        has_header=layout.has_header,
+        asked=asked,
+        usual={"text_a": set(texts), "label": USUAL_LABELS},
+    ):
+        return True
+    if layout.has_header is not None or asked["text_a"] is not None:
+        return False
+    if table_columns.usual_names(first, USUAL_TEXTS):
+        return True
+    raise ValueError(
+        f"{path}:1: {wording.listing(first)} has no usual name of a text column "
+        "(text, sentence, text_a, sentence1, question, ...); pass --text_a_column "
+        "and --label_column, by name or by number from 0"
+        + table_columns.separator_hint(first)
     )
 
 
@@ -204,7 +195,7 @@ def _choose_columns(
     keyed = isinstance(first, dict)
     asked = _asked(layout, keyed=keyed)
     if asked["text_a"] is None:
-        texts = _usual_names(names, USUAL_TEXTS)
+        texts = table_columns.usual_names(names, USUAL_TEXTS)
         if not texts or asked["text_b"] is not None:
             raise ValueError(
                 f"{path}: the first text's column is not given and cannot be guessed "
@@ -212,7 +203,9 @@ def _choose_columns(
             )
         asked.update(zip(("text_a", "text_b"), texts, strict=False))
     if asked["label"] is None:
-        usual = _usual_names(names, tuple((name,) for name in USUAL_LABELS))
+        usual = table_columns.usual_names(
+            names, tuple((name,) for name in USUAL_LABELS)
+        )
         asked["label"] = usual[0] if usual else None
     label = asked["label"]
     if labels_required and label is None:
@@ -242,6 +235,7 @@ def _collect(
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
     answers = _Choices(len(layout.choices), allow_empty_text)
+    kinds = _Kinds()
     lines: list[int] = []
     short: list[int] = []
     others: set[str] = set()
@@ -260,6 +254,7 @@ def _collect(
             if kept != layout.keep_rows[1]:
                 others.add(str(kept))
                 continue
+        kinds.check(place, cells.get("label", ""))
         for role, column in columns.items():
             value = _value(place, role, cells[role])
             if not allow_empty_text and role.startswith("text") and not value.strip():
@@ -291,6 +286,28 @@ def _collect(
         example_ids=columns.get("example_id") or [str(n) for n in range(len(lines))],
         lines=lines,
     )
+
+
+class _Kinds:
+    """Compares the JSON types of labels: all are strings, or numbers, or booleans."""
+
+    def __init__(self) -> None:
+        self._first: tuple[str, str] | None = None
+
+    def check(self, place: str, label: Any) -> None:
+        """Raises ValueError where a label is of another type than those before."""
+        for item in label if isinstance(label, list) else [label]:
+            kind = "a string"
+            if isinstance(item, bool):
+                kind = "true or false"
+            elif isinstance(item, int | float):
+                kind = "a number"
+            self._first = self._first or (kind, place)
+            if kind != self._first[0]:
+                raise ValueError(
+                    f"{place}: label {json.dumps(item)} is {kind}, and that of "
+                    f"{self._first[1]} is {self._first[0]}; write all labels alike"
+                )
 
 
 class _Choices:
@@ -337,6 +354,11 @@ def _value(place: str, role: str, value: Any) -> Any:
         return value
     if role.startswith("text"):
         raise ValueError(f"{place}: {role} is {value!r:.40}, no string; quote it")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(
+            f"{place}: {role} is {value}, no finite number; correct it, or quote it as "
+            "the name of a class"
+        )
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, list) and role == "label":

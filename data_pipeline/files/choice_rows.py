@@ -4,7 +4,6 @@ A row has the keys context, question (where the task asks one), choices and labe
 id where there is one. `label` is missing where the file does not tell it.
 """
 
-import json
 import os
 import xml.sax
 import xml.sax.handler
@@ -13,10 +12,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from contract import json_text
 from data_pipeline.files import text_rows
 
 # What stands before an answer of COPA, by what its premise asks for.
-_CONNECTIVES = {"cause": "because", "effect": "so"}
+CONNECTIVES = {"cause": "because", "effect": "so"}
 _STORY_SENTENCES, _STORY_CELLS = 4, 8
 _RACE_LABELS = "ABCD"
 
@@ -57,14 +57,14 @@ def _copa_rows(path: str) -> text_rows.NumberedRows:
 
 
 def _copa_row(path, line, premise, first, second, question) -> dict[str, Any]:
-    if question not in _CONNECTIVES:
+    if question not in CONNECTIVES:
         raise ValueError(
             f"{path}:{line}: asks for {question!r:.40}, which is none of "
-            f"{', '.join(_CONNECTIVES)}; correct the row"
+            f"{', '.join(CONNECTIVES)}; correct the row"
         )
     return {
         "context": premise,
-        "question": _CONNECTIVES[question],
+        "question": CONNECTIVES[question],
         "choices": [first, second],
     }
 
@@ -124,10 +124,10 @@ def _copa_items(path: str) -> text_rows.NumberedRows:
 
 
 def _story_rows(path: str) -> text_rows.NumberedRows:
-    """Story Cloze: a header, then id, four sentences, two endings, the right one."""
-    rows = text_rows.file_rows(path, "csv")
-    next(rows, None)
-    for line, row in rows:
+    """Story Cloze: id, four sentences, two endings, the right one; maybe a header."""
+    for line, row in text_rows.file_rows(path, "csv"):
+        if line == 1 and all(str(cell).isidentifier() for cell in row):
+            continue  # names of columns; sentences have spaces and full stops
         if len(row) not in (_STORY_CELLS - 1, _STORY_CELLS):
             raise ValueError(
                 f"{path}:{line}: {len(row)} cells; a story has {_STORY_CELLS}: id, "
@@ -196,7 +196,7 @@ def _race_files(path: str) -> list[str]:
 def _race_questions(file: str) -> Iterator[dict[str, Any]]:
     text = "\n".join(line for _, line in text_rows.lines(file))
     try:
-        article = json.loads(text)
+        article = json_text.parse(text)
         parts = [article[name] for name in ("questions", "options")]
         answers = article.get("answers") or [None] * len(parts[0])
         questions = list(zip(*parts, answers, strict=True))

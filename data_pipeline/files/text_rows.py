@@ -2,18 +2,25 @@
 
 import csv
 import gzip
+import itertools
 import json
+import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from contract import json_text
+
 # A row is a list of cells (TSV, CSV) or a dict (JSONL, TensorFlow Datasets).
 Row = list[str] | dict[str, Any]
 NumberedRows = Iterator[tuple[int, Row]]
 
 _CHUNK_BYTES = 1 << 20
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+_SAMPLE_LINES = 20  # that show what separates cells
+_WORKBOOKS = ("xlsx", "xls", "ods")
 
 
 def tfds_rows(
@@ -103,8 +110,25 @@ def _decode(path: str, number: int, line: bytes) -> str:
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path}:{number}: byte {line[error.start]:#04x}, number {error.start + 1} "
-            "of the line, is not UTF-8; convert the file to UTF-8"
+            f"of the line, is not UTF-8; {_encoding_remedy(path, number, line)}"
         ) from None
+
+
+def _encoding_remedy(path: str, number: int, line: bytes) -> str:
+    """What to do with a file that is not UTF-8, as far as the line shows what it is."""
+    if number == 1 and line.startswith(b"PK\x03\x04"):
+        return 'it looks like a workbook (.xlsx): save the table as "CSV UTF-8"'
+    encoding = ""
+    if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "UTF-16"
+    elif sum(byte > 127 for byte in line) * 4 < len(line):  # a few accents or quotes
+        encoding = "WINDOWS-1252"
+    if not encoding:
+        return "convert the file to UTF-8"
+    return (
+        f'it looks like {encoding}: save it as "CSV UTF-8", or convert the file to '
+        f"UTF-8 by iconv -f {encoding} -t UTF-8 {os.path.basename(path)} > NEW_FILE"
+    )
 
 
 def _tsv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
@@ -114,9 +138,16 @@ def _tsv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
 
 
 def _csv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
-    reader = csv.reader((line + "\n" for _, line in lines(path)), strict=True)
+    texts = (line + "\n" for _, line in lines(path))
+    csv.field_size_limit(2**31 - 1)  # a text may be a whole book
     number = 1
     try:
+        sample = list(itertools.islice(texts, _SAMPLE_LINES))
+        delimiter = _delimiter(sample)
+        if delimiter != ",":
+            print(f"{path}: its cells are separated by {_SEPARATORS[delimiter]}")
+        texts = itertools.chain(sample, texts)
+        reader = csv.reader(texts, delimiter=delimiter, strict=True)
         for row in reader:
             yield number, row or None
             number = reader.line_num + 1
@@ -127,12 +158,32 @@ def _csv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
         ) from None
 
 
+def _delimiter(sample: list[str]) -> str:
+    """What stands between cells: a comma, or what spreadsheets write in its place.
+
+    That is only where line 1 has no comma between cells, and all rows have as many
+    cells by it, at least two.
+    """
+    if not sample or len(next(csv.reader(sample[:1]))) > 1:
+        return ","
+    for delimiter in _SEPARATORS:
+        rows = [row for row in csv.reader(sample, delimiter=delimiter) if row]
+        if len(sample) == _SAMPLE_LINES:
+            rows = rows[:-1]  # the last may go on
+        widths = {len(row) for row in rows}
+        if len(rows) > 1 and len(widths) == 1 and min(widths) > 1:
+            return delimiter
+    return ","
+
+
 def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
     for number, line in lines(path):
         try:
-            row = json.loads(line) if line.strip() else None
+            row = json_text.parse(line) if line.strip() else None
         except json.JSONDecodeError as error:
             row = error.msg
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from None
         if not isinstance(row, dict | None):
             raise ValueError(
                 f"{path}:{number}: {line:.40} is not a JSON object on one line; write "
@@ -165,18 +216,6 @@ def text_of(path: str, number: int, row: dict[str, Any], keys: Sequence[str]) ->
     )
 
 
-def encodable(text: str, place: str) -> str:
-    """Returns the text, refusing one with half a surrogate pair in it."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{place}: its text has {text[error.start]!a}, which is half a character, "
-            f"at {error.start}; remove it"
-        ) from None
-    return text
-
-
 def file_rows(path: str, file_format: str) -> NumberedRows:
     """Yields (line that it begins in, row) of each row of a file, as `lines` reads it.
 
@@ -189,6 +228,10 @@ def file_rows(path: str, file_format: str) -> NumberedRows:
     if file_format == "auto":
         ending = path.lower().removesuffix(".gz").rpartition(".")[2]
         file_format = {"txt": "tsv", "json": "jsonl"}.get(ending, ending)
+    if file_format in _WORKBOOKS:
+        raise ValueError(
+            f'{path}: is a workbook; save its table as "CSV UTF-8" and give that file'
+        )
     if file_format not in _PARSERS:
         raise ValueError(
             f"{path}: format {file_format!r} is not one of {sorted(_PARSERS)}; rename "

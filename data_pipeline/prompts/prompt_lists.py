@@ -85,6 +85,11 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
         if not found:
             raise ValueError(f"{path}: has no prompt; {_REMEDY}")
     for prompt in found:
+        if any("\ud800" <= character <= "\udfff" for character in prompt.text):
+            raise ValueError(
+                f"{prompt.place}: {prompt.text!a:.60} is not UTF-8; set the terminal "
+                "to UTF-8, or give the prompt in a --prompt_file"
+            )
         if not prompt.text.strip():
             raise ValueError(f"{prompt.place}: the prompt is empty; {_REMEDY}")
     return found
@@ -135,12 +140,13 @@ def encode(prompts: Sequence[Prompt], tokenizer: Any, room: Room) -> list[list[i
                 f"{_REMEDY}"
             )
         if len(of_prompt) > most and not room.keeps_end:
+            fitting = room.context - len(of_prompt) + 1
             raise ValueError(
                 f"{prompt.place}: a prompt of {len(of_prompt)} tokens and "
                 f"{new_tokens} new ones do not fit into the network's context of "
-                f"{room.context}; shorten it, lower --max_new_tokens to "
-                f"{max(room.context - len(of_prompt) + 1, 0)} or pass --keep_end to "
-                f"keep its last {most} tokens"
+                f"{room.context}; shorten it, "
+                + (f"lower --max_new_tokens to {fitting} " if fitting > 0 else "")
+                + f"or pass --keep_end to keep its last {most} tokens"
             )
         found.append(of_prompt[-most:])
     return found

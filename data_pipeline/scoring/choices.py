@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data_pipeline.classification import label_sets, tables, tasks
-from data_pipeline.files import label_files, text_rows
+from data_pipeline.files import choice_rows, label_files, text_rows
 from data_pipeline.scoring import cases
 
 WINOGRAD = "winograd"  # the layout of WSCollection.csv
@@ -66,7 +66,7 @@ def read(
 def _continued(context: str, question: str, answer: str) -> cases.Alternative:
     """A context and its answer; a connective joins both to one sentence."""
     context, question, answer = context.strip(), question.strip(), answer.strip()
-    if question.islower() and question.isalpha():  # because, so
+    if question in choice_rows.CONNECTIVES.values():
         context = context.rstrip(".")
         answer = _in_sentence(answer)
     before = " ".join(part for part in (context, question) if part)

@@ -70,13 +70,26 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
         if as_one:
             found = [("\n".join(text for text, _ in found), path)]
     elif as_one:
-        found = [(label_files.read_text(path, tf.io.gfile.GFile), path)]
+        found = [(_whole(path), path)]
     else:
-        found = [(line, f"{path}:{number}") for number, line in text_rows.lines(path)]
+        found = [
+            (line.rstrip("\r"), f"{path}:{number}")
+            for number, line in text_rows.lines(path)
+        ]
     found = [(text, place) for text, place in found if text.strip()]
     if not found:
         raise ValueError(f"{path}: has no text; give one a line")
     return found
+
+
+def _whole(path: str) -> str:
+    try:
+        text = label_files.read_text(path, tf.io.gfile.GFile)
+    except tf.errors.OpError as error:
+        raise FileNotFoundError(
+            f"{path}: cannot be read ({error.message}); check the path"
+        ) from error
+    return text.replace("\r\n", "\n")
 
 
 def encode(found: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:

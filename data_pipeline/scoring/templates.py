@@ -32,6 +32,12 @@ class Template:
             parts = list(string.Formatter().parse(text))
         except ValueError as error:
             raise ValueError(f"--template={text!r}: {error}; double braces") from error
+        for _, name, form, conversion in parts:
+            if form or conversion:
+                raise ValueError(
+                    f"--template={text!r}: {{{name}}} has a format or a conversion; "
+                    f"write {{{name}}} alone"
+                )
         fields = [name for _, name, *_ in parts if name is not None]
         if unknown := sorted(set(fields) - set(_FIELDS)):
             raise ValueError(
@@ -43,12 +49,18 @@ class Template:
                 f"--template={text!r} needs a text and one {{label}}, for example "
                 "'Review: {text}\\nSentiment: {label}'"
             )
-        self._before, self._after = text.split("{label}")
+        self._parts = parts
         self.has_pairs = "text_b" in fields
 
     def alternative(self, texts: Mapping[str, str], word: str) -> cases.Alternative:
         """The filled template, of which the label and what follows is scored."""
-        before, after = (part.format(**texts) for part in (self._before, self._after))
+        before = after = ""
+        for literal, name, *_ in self._parts:
+            after += literal
+            if name == "label":
+                before, after = after, ""
+            elif name is not None:
+                after += texts[name]
         # The space belongs to the word, as byte-level tokens have it.
         kept = before.rstrip(" ")
         return cases.Alternative(kept, before[len(kept) :] + word + after)

@@ -7,7 +7,6 @@ answers[].{text, answer_start}}}; answer_start counts Unicode characters.
 import bisect
 import dataclasses
 import functools
-import json
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from data_pipeline.files import text_rows
+from contract import json_text
 from data_pipeline.text import normalization
 
 _WORD = re.compile(f"[^{normalization.CONTEXT_WHITESPACE}]+")
@@ -219,13 +218,11 @@ def _read(path: str) -> Questions:
         place = f"{path}: question {name!r}"
         if name in rows:
             raise ValueError(f"{place} stands there twice; give each its own id")
-        if context not in contexts and not split_words(
-            text_rows.encodable(context, place)
-        ):
+        if context not in contexts and not split_words(context):
             raise ValueError(f"{place} has an empty context; give one or remove it")
         answers = _get(record, "answers", list, place) if "answers" in record else []
         rows[name] = (
-            text_rows.encodable(_get(record, "question", str, place), place),
+            _get(record, "question", str, place),
             contexts.setdefault(context, len(contexts)),
             [_get(answer, "text", str, place) for answer in answers],
             [_get(answer, "answer_start", int, place) for answer in answers],
@@ -265,16 +262,16 @@ def _records(path: str) -> Iterator[tuple[str, str, dict]]:
 def _load(path: str) -> Any:
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
-            return json.loads(file.read())
+            return json_text.parse(file.read())
     except tf.errors.NotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
     except tf.errors.OpError as error:
         raise ValueError(
             f"{path}: cannot be read ({error.message}); check that it is a file"
         ) from error
-    except ValueError as error:  # of JSON or of UTF-8
+    except ValueError as error:
         raise ValueError(
-            f"{path}: is not JSON in UTF-8 ({error}); give a file of SQuAD's layout"
+            f"{path}: cannot be read as JSON ({error}); give a file of SQuAD's layout"
         ) from error
 
 

@@ -6,7 +6,6 @@ line and seq.out its tags. JSONL has a sentence a line: {"words": [...], "tags":
 
 import dataclasses
 import itertools
-import json
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import features
+from contract import features, json_text
 from data_pipeline.files import text_rows
 from data_pipeline.tagging import conll
 
@@ -135,8 +134,8 @@ def _format(path: str, asked: str) -> str:
         return "jsonl"
     first = next((line for _, line in text_rows.lines(path) if line.strip()), "")
     try:
-        return "jsonl" if isinstance(json.loads(first), dict) else "conll"
-    except json.JSONDecodeError:
+        return "jsonl" if isinstance(json_text.parse(first), dict) else "conll"
+    except ValueError:
         return "conll"
 
 
@@ -229,10 +228,3 @@ def _check_texts(place: str, key: str, value: Any) -> None:
         raise ValueError(
             f"{place}: {key} is {value!r:.60}; write a list of strings, none empty"
         )
-    try:
-        "".join(value).encode("utf-8")
-    except UnicodeEncodeError as error:  # "\ud83d" is JSON, and no text
-        raise ValueError(
-            f"{place}: {key} has {error.object[error.start]!a}, half of a pair that "
-            "stands for one character; write both halves, or the character itself"
-        ) from None

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from contract import file_names
+from contract import file_names, json_text
 
 # Keys of released configurations that change nothing in the network built here.
 _TOLERATED = frozenset(
@@ -103,7 +103,7 @@ class NetworkConfig:
             ValueError: the file is not JSON, or as in `from_dict`; names the file.
         """
         with named(path), open_file(path, "rb") as file:
-            raw = json.loads(file.read())
+            raw = json_text.parse(file.read())
             if not isinstance(raw, dict):
                 raise ValueError("the file holds no JSON object")
             return cls.from_dict(raw)

@@ -1,10 +1,10 @@
 """The config of any network, by what its file holds."""
 
-import json
 import os
 from collections.abc import Callable
 from typing import Any
 
+from contract import json_text
 from modeling.configs import config as config_lib
 from modeling.configs import elmo_config, encoder_decoder_config, gpt_config
 
@@ -27,7 +27,7 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
         ValueError: the file is not JSON, or no config; names the file.
     """
     with config_lib.named(path), open_file(path, "rb") as file:
-        raw = json.loads(file.read())
+        raw = json_text.parse(file.read())
         if isinstance(raw, list):
             return gpt_config.GptConfig.from_shapes(raw)
         if not isinstance(raw, dict):

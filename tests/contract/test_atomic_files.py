@@ -1,5 +1,10 @@
 """Tests of contract/atomic_files.py."""
 
+import os
+import pathlib
+import stat
+import threading
+
 import pytest
 import tensorflow as tf
 
@@ -92,3 +97,50 @@ def test_file_that_is_not_whole_does_not_stay(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device"):
         atomic_files.write_text(f"{tmp_path}/a.txt", "text")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path):
+    path = str(tmp_path / "pipe")
+    os.mkfifo(path)
+    atomic_files.check_writable(path)
+    received = []
+    reader = threading.Thread(
+        target=lambda: received.append(pathlib.Path(path).read_text("utf-8"))
+    )
+    reader.start()
+    atomic_files.write({path: ["a", "b"], f"{tmp_path}/file": ["c"]})
+    reader.join(timeout=60)
+    assert received == ["ab"]
+    assert stat.S_ISFIFO(os.stat(path).st_mode)
+    assert sorted(os.listdir(tmp_path)) == ["file", "pipe"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make devices")
+def test_a_full_device_is_an_error_and_stays(tmp_path):
+    path = str(tmp_path / "full")
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 7))  # as /dev/full
+        open(path, "rb").close()
+    except PermissionError:
+        pytest.skip("devices cannot be made or opened here")
+    atomic_files.check_writable(path)
+    with pytest.raises(OSError, match=f"^{path}: cannot be written .*No space left"):
+        atomic_files.write_text(path, "text")
+    assert stat.S_ISCHR(os.stat(path).st_mode)
+    assert os.listdir(tmp_path) == ["full"]
+
+
+def test_links_of_the_system_are_special_and_other_links_are_not(tmp_path):
+    with open(tmp_path / "file", "w") as file:
+        assert atomic_files.is_special(f"/dev/fd/{file.fileno()}")
+    os.symlink(tmp_path / "file", tmp_path / "link")
+    os.symlink(os.devnull, tmp_path / "null")
+    names = sorted(os.listdir(tmp_path))
+    special = [atomic_files.is_special(f"{tmp_path}/{name}") for name in names]
+    assert dict(zip(names, special, strict=True)) == {
+        "file": False,
+        "link": False,
+        "null": True,
+    }
+    assert not atomic_files.is_special(f"{tmp_path}/absent")
+    assert not atomic_files.is_special("ram://file")

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import json
 import math
 import os
 from collections.abc import Set
@@ -10,7 +9,7 @@ from collections.abc import Set
 import numpy as np
 import tensorflow as tf
 
-from contract import file_names
+from contract import file_names, json_text
 from modeling.checkpoints.formats import names
 
 _PIECE = "params_{}.npy"
@@ -90,7 +89,7 @@ class ParametersFile:
 def _read_shapes(path):
     try:
         with tf.io.gfile.GFile(path) as file:
-            shapes = [tuple(map(int, shape)) for shape in json.loads(file.read())]
+            shapes = [tuple(map(int, shape)) for shape in json_text.parse(file.read())]
     except (tf.errors.OpError, ValueError, TypeError) as error:
         raise ValueError(
             f"{path}: holds no list of shapes ({error}); copy it again"

@@ -5,7 +5,6 @@ config lies beside it, and the head is found from the names of its groups.
 """
 
 import functools
-import json
 import operator
 import os
 import shutil
@@ -16,6 +15,7 @@ import h5py
 import keras
 import numpy as np
 
+from contract import json_text
 from modeling import pretrainers
 from modeling.checkpoints.formats import elmo_names, names
 from modeling.configs import config_files, keras_configs, readings
@@ -147,7 +147,7 @@ def stored_config(path):
 
     def read():
         with zipfile.ZipFile(path) as archive:
-            raw = json.loads(archive.read("config.json"))
+            raw = json_text.parse(archive.read("config.json"))
         return raw["registered_name"] or raw["class_name"], raw["config"]
 
     name, raw = _read(path, read)

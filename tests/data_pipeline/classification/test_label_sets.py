@@ -172,6 +172,11 @@ def test_labels_that_are_none_are_not_found(value, problem_type):
         label_sets.find_labels(table("a", value), problem_type, ",")
 
 
+def test_one_number_is_not_two_classes():
+    with refused("dev.tsv:4: label '1.0' is the number of the class '1' (line 2)"):
+        label_sets.find_labels(table("1", "0", "1.0"), "classification")
+
+
 def test_labels_between_commas_keep_their_order():
     assert label_files.read_labels("positive, negative,neutral") == (
         "positive",

@@ -263,13 +263,13 @@ MIXES = [
     (
         {"text_a": "tweet"},
         *(JSONL % (("tweet",) * 2), "text,label\n" + CELLS),
-        "test.csv: column 'tweet' (text_a) is there 0 times among ['text', 'label']",
+        "test.csv: no column 'tweet' (text_a); its columns are ['text', 'label']",
     ),
     (
         {"text_a": 0, "label": 1},
         *(CELLS, JSONL % (("text",) * 2)),
-        "column '0' (text_a) is there 0 times among ['text', 'label']; choose one that "
-        "is there once, by name: objects have no numbers",
+        "no column '0' (text_a); its columns are ['text', 'label']; choose one of "
+        "them, by name: objects have no numbers",
     ),
 ]
 

@@ -80,12 +80,22 @@ def test_named_columns_beat_usual_names(read):
     assert (table.labels, table.example_ids) == (["d"], ["e"])
 
 
+def test_columns_of_flags_are_counted_from_0(read):
+    with refused("column -1: columns are counted from 0; give the column's name, or 0"):
+        read("x\ta\ny\tc\n", text_a="1", label="-1")
+
+
+def test_capitals_of_columns_are_named(read):
+    with refused("no column 'text' (text_a); there is 'TEXT' (capitals count); its "):
+        read("TEXT\tLABEL\nx\ta\n", text_a="text")
+
+
 def test_a_named_text_does_not_bring_a_second_one(read):
     table = read("sentence1\tsentence2\tlabel\na\tb\tc\n", text_a="sentence1")
     assert table.text_b is None
 
 
-@pytest.mark.parametrize("columns", [(1, 2, 0), ("1", "2", "0"), (-2, "-1", "-3")])
+@pytest.mark.parametrize("columns", [(1, 2, 0), ("1", "2", "0"), (-2, -1, -3)])
 def test_columns_by_number(read, columns):
     text_a, text_b, label = columns
     table = read(
@@ -184,19 +194,93 @@ def test_csv_with_a_stray_quote_is_refused(read, bad):
 
 def test_jsonl_values(read):
     table = read(
-        '{"text": "a", "label": "x", "key": 7}\n'
+        '{"text": "a", "label": -2, "key": 7}\n'
         '{"label": 3, "text": "b\\nc", "key": "k", "more": null}\r\n'
         '{"text": "c", "label": 3.8, "key": true}\n'
-        '{"text": "d", "label": false, "key": 1}\n'
-        '{"text": "e", "label": ["x", 2, true], "key": 1}\n'
+        '{"text": "d", "label": 1e2, "key": 1}\n'
+        '{"text": "e", "label": [5, 2], "key": 1}\n'
         '{"text": "f", "label": [], "key": 1}\n\n',
         "t.jsonl",
         example_id="key",
     )
     assert table.text_a == ["a", "b\nc", "c", "d", "e", "f"]
-    assert table.labels == ["x", "3", "3.8", "false", ("x", "2", "true"), ()]
+    assert table.labels == ["-2", "3", "3.8", "100.0", ("5", "2"), ()]
     assert table.example_ids == ["7", "k", "true", "1", "1", "1"]
     assert table.lines == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_cell_of_any_length_is_read(read):
+    text = "word " * 30_000
+    table = read(f'text,label\n"{text}",a\nb,b\n', "t.csv")
+    assert table.text_a == [text, "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("ID;Text;Label\n1;well, yes;a\n2;no;b\n", "semicolons"),
+        ('ID;Text;Label\n1;"well, yes";a\n2;no;b\n' * 20, "semicolons"),
+        ("Text\tLabel\nwell, yes\ta\nno\tb\n", "tabs"),
+        ("Text,Label;\nwell; yes,a\nno,b\n", ""),
+    ],
+)
+def test_separators_of_spreadsheets_are_recognised(read, capsys, content, said):
+    asked = {"text_a": "Text", "label": "Label" if said else 1}
+    table = read(content, "t.csv", **asked)
+    texts = ["well, yes", "no"] if said else ["well; yes", "no"]
+    assert (table.text_a[:2], table.labels[:2]) == (texts, ["a", "b"])
+    printed = capsys.readouterr().out
+    assert printed.endswith(
+        f"t.csv: its cells are separated by {said}\n" if said else ""
+    )
+    assert bool(printed) == bool(said)
+
+
+def test_a_semicolon_in_a_text_separates_nothing(read):
+    table = read("text\nGood; not bad\nGood\n", "t.csv", required=False)
+    assert table.text_a == ["Good; not bad", "Good"]
+    for content in ("Good; not bad\nfine\n", "Good; not bad\n"):
+        table = read(content, "t.csv", required=False, text_a=0)
+        assert table.text_a == content.splitlines()
+    with refused("t.csv: no column 'C' (text_a)", "line 1 has no comma and 2 semic"):
+        read("A;B;C\n1;2\n", "t.csv", text_a="C", label=0)
+    with refused("no usual name", "line 1 has no comma and 2 semicolons: separate"):
+        read("A;B;C\n1;2\n", "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("text,label\na,b\n".encode("utf-16"), "looks like UTF-16: save it as"),
+        ("text,label\nun café noir,b\n".encode("cp1252"), "iconv -f WINDOWS-1252 -t"),
+        ("text,label\n好好好,b\n".encode("gbk"), "is not UTF-8; convert the file"),
+        (b"PK\x03\x04\x14\xff", "looks like a workbook (.xlsx): save the table as"),
+    ],
+)
+def test_encodings_are_named(read, content, message):
+    with refused("t.csv:", "is not UTF-8; ", message.removeprefix("is not UTF-8; ")):
+        read(content, "t.csv")
+
+
+def test_workbooks_are_refused_by_name(read):
+    with refused('t.xlsx: is a workbook; save its table as "CSV UTF-8" and give'):
+        read("a", "t.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (("true", "false", "1"), "t.jsonl:3: label 1 is a number, and that of "),
+        (("1", '"1"'), 't.jsonl:2: label "1" is a string, and that of '),
+        (('["a"]', '["b", true]'), "label true is true or false, and that of "),
+        (('"a"', '"b"', "NaN"), "t.jsonl:3: label NaN is a number, and that of "),
+        (("1", "NaN"), "t.jsonl:2: label is nan, no finite number; correct it"),
+    ],
+)
+def test_labels_of_several_types_are_refused(read, labels, message):
+    rows = [f'{{"text": "a", "label": {label}}}\n' for label in labels]
+    with refused(message):
+        read("".join(rows), "t.jsonl")
 
 
 def test_json_file_name_means_jsonl_and_format_beats_name(read):
@@ -211,6 +295,10 @@ def test_json_file_name_means_jsonl_and_format_beats_name(read):
         ('{"text": "a", "label": 1}\n[1]\n', ("t.jsonl:2: [1]", "not a JSON object")),
         ('{"text": "a", "label": 1}\n{"text"\n', ("t.jsonl:2:", "one per line")),
         ('[\n{"text": "a"}\n]', ("t.jsonl:1: [", "not a JSON object")),
+        ('{"text": "good \\ud83d film", "label": 1}', ("l:1: its text has '\\ud83d'",)),
+        ('{"text": "a", "label": "\\udc00"}', ("t.jsonl:1: its text has '\\udc00'",)),
+        ('{"text": "a", "label": ' + "[" * 50_000, ("t.jsonl:1: its brackets are",)),
+        ('{"a": ' + "1" * 5000 + "}", ("t.jsonl:1:", "more than 4300 digits")),
         (
             '{"text": "a", "label": 1}\n{"text": "b"}\n',
             ("t.jsonl:2:", "no value under 'label' (label)"),
@@ -250,11 +338,13 @@ def test_short_rows_can_be_left_out_with_a_count(read, caplog):
 
 
 def test_unknown_and_repeated_names_list_the_header(read):
-    with refused("column 'tweet' (text_a) is there 0 times among ['text', 'label']"):
+    with refused("no column 'tweet' (text_a); its columns are ['text', 'label']"):
         read("text\tlabel\na\t1\n", text_a="tweet")
-    with refused("'text' (text_a) is there 2 times among ['text', 'text', 'label'];"):
+    with refused(
+        "2 columns are called 'text' (text_a), among ['text', 'text', 'label'];"
+    ):
         read("text\ttext\tlabel\na\tb\t1\n", text_a="text")
-    with refused("column 'mood' (label) is there 0 times among ['text', 'label']"):
+    with refused("no column 'mood' (label); its columns are ['text', 'label']"):
         read('{"text": "a", "label": 1}', "t.jsonl", label="mood")
 
 
@@ -316,7 +406,7 @@ def test_missing_labels_are_none_unless_required(read):
     nulls = '{"text": "a", "label": null}'
     assert read(nulls, "t.jsonl", required=False).labels is None
     assert read("text\tlabel\na\t1\n", required=False).labels == ["1"]
-    with refused("column 'label' (label) is there 0 times among ['text']"):
+    with refused("no column 'label' (label); its columns are ['text']"):
         read("text\na\n", label="label")
 
 
@@ -461,7 +551,7 @@ def test_tfds_numbers_lists_and_missing_labels(monkeypatch):
     assert read_tfds(Layout(label="hidden"), required=False).labels is None
     with refused("tfds:reviews:train[:3]:1: no value under 'hidden' (label)"):
         read_tfds(Layout(label="hidden"))
-    with refused("column 'tweet' (text_a) is there 0 times among ['sentence', "):
+    with refused("no column 'tweet' (text_a); its columns are ['sentence', "):
         read_tfds(Layout(text_a="tweet"))
 
 

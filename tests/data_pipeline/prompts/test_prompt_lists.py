@@ -37,6 +37,7 @@ def test_prompts_are_those_of_arguments_or_of_a_file(tmp_path, monkeypatch):
         ([], "a\n \n", ":2: the prompt is empty; write one, or leave --prompt"),
         ([], '{"prompt": "a"}\n{"x": 1}\n', ":2: no text under 'prompt' or 'text'"),
         (["", "b"], None, "--prompt number 1: the prompt is empty"),
+        (["caf\udce9"], None, r"--prompt: 'caf\\udce9' is not UTF-8; set the terminal"),
     ],
 )
 def test_wrong_prompts_are_refused(tmp_path, arguments, content, expected):
@@ -61,6 +62,10 @@ def test_prompts_leave_room_for_the_text():
         encode(["abcdefg"])
     with pytest.raises(ValueError, match=r"context of 8; .*--max_new_tokens to 2 or"):
         encode(["a", "abcdefg"])
+    with pytest.raises(
+        ValueError, match="of 8; shorten it, or pass --keep_end to keep"
+    ):
+        encode(["abcdefghi"])
     assert encode(["abcdefg"], max_new_tokens=2) == [list(b"abcdefg")]
     assert encode(["abcdefg", "a"], keeps_end=True) == [list(b"bcdefg"), [97]]
     assert encode(["abcde"], max_new_tokens=None) == [list(b"abcde")]

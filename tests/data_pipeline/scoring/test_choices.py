@@ -54,6 +54,19 @@ def test_copa_is_one_sentence_with_a_connective(tmp_path):
     ]
 
 
+def test_any_other_word_begins_a_sentence_of_its_own(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("text,ask,one,two,label\nIt rains.,he,Swims.,The end.,0\n")
+    layout = tables.Layout(
+        text_a="text", text_b="ask", choices=("one", "two"), label="label"
+    )
+    (case,) = choices.read(str(path), layout)
+    assert texts(case) == [
+        ("It rains. he", " Swims."),
+        ("It rains. he", " The end."),
+    ]
+
+
 SCHEMAS = """,txt1,pron,txt2,answer_0,answer_1,label
 0,The cup does not fit the box because,it,is large.,The cup,the box,0
 1,"Ann met Sue. ",She,"left.",Ann,the other,1

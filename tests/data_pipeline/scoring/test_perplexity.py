@@ -62,6 +62,20 @@ def test_a_document_is_one_text_whatever_the_stride(tmp_path):
         scored(path, reader, 8, as_one=True)
 
 
+def test_ends_of_lines_do_not_count(tmp_path):
+    for ends, path in (("\n", tmp_path / "a.txt"), ("\r\n", tmp_path / "b.txt")):
+        path.write_bytes(ends.join(["one", "two", ""]).encode())
+        texts = [text for text, _ in perplexity.read(str(path), as_one=False)]
+        assert texts == ["one", "two"]
+        assert perplexity.read(str(path), as_one=True)[0][0] == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("as_one", [True, False])
+def test_a_missing_file_is_named(tmp_path, as_one):
+    with pytest.raises(FileNotFoundError, match=r"absent\.txt: .*check the path"):
+        perplexity.read(f"{tmp_path}/absent.txt", as_one=as_one)
+
+
 def test_what_nothing_predicts_is_refused(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "ab"}\n{"text": "c"}\n')

@@ -32,6 +32,9 @@ def test_each_label_fills_the_template(table):
     after = templates.Template("{label}: {text}")
     (first, _) = templates.fill(after, table, LABELS, LABELS.names)[1].alternatives
     assert first == ("", "bad: b")
+    braces = templates.Template("{{label}} {text} {label}}}")
+    (first, _) = templates.fill(braces, table, LABELS, LABELS.names)[0].alternatives
+    assert first == ("{label} a {film}", " bad}")
 
 
 def test_examples_have_all_labels_and_follow_from_the_seed(table):
@@ -60,6 +63,9 @@ def test_examples_have_all_labels_and_follow_from_the_seed(table):
         ("{text} {label} {label}", "needs a text and one {label}"),
         ("{words} {label}", r"has {words}; fields are {text}, {text_a}"),
         ("{text {label}", "double braces"),
+        ("{text:>9999999999} {label}", "{text} has a format or a conversion; write"),
+        ("{text!r} {label}", "{text} has a format or a conversion; write {text} alone"),
+        ("{text} {label!s}", "{label} has a format or a conversion"),
     ],
 )
 def test_wrong_templates_are_refused(form, expected):

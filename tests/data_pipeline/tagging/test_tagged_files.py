@@ -237,9 +237,12 @@ def test_objects_without_tags(read_text):
             ": of lines 1 and 2 one has tags and one has none",
         ),
         ([{"words": []}], ": there is no sentence"),
-        ([{"words": ["a", "\ud83d"]}], r":1: words has '\\ud83d', half of a pair"),
-        ([{"text": "a \ude00"}], r":1: text has '\\ude00', half of a pair"),
-        ([{"words": ["a"], "tags": ["\ud83d"]}], r":1: tags has '\\ud83d', half of"),
+        ([{"words": ["a", "\ud83d"]}], r":1: its text has '\\ud83d', which is half"),
+        ([{"text": "a \ude00"}], r":1: its text has '\\ude00', which is half"),
+        (
+            [{"words": ["a"], "tags": ["\ud83d"]}],
+            r":1: its text has '\\ud83d', which is half",
+        ),
     ],
 )
 def test_bad_objects_are_refused(read_text, rows, message):

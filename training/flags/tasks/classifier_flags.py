@@ -41,8 +41,15 @@ def _define_rows() -> None:
     string("tfds_name", None, "TensorFlow data set to read instead, such as glue/sst2.")
     enum("file_format", "auto", ["auto", "tsv", "csv", "jsonl"], "auto: by the ending.")
     enum("has_header", "auto", ["auto", "true", "false"], "Whether line 1 has names.")
-    for column in ("text_a", "text_b", "label", "id"):
-        string(f"{column}_column", None, "Name, or number from 0, of the column.")
+    for column, content in (
+        ("text_a", "the text, or the first of a pair"),
+        ("text_b", "the second text of a pair"),
+        ("label", "the labels"),
+        ("id", "what names a row in predictions"),
+    ):
+        string(
+            f"{column}_column", None, f"Column of {content}: a name, or number from 0."
+        )
     flags.DEFINE_list(
         "choice_columns",
         [],
