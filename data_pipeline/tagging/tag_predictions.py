@@ -8,7 +8,7 @@ from typing import Any
 
 from contract import atomic_files, file_names
 from data_pipeline.files import text_rows
-from data_pipeline.tagging import tag_schemes, tagged_files
+from data_pipeline.tagging import conll, tag_schemes, tagged_files
 
 Tags = Sequence[Sequence[str]]  # of each sentence
 
@@ -54,6 +54,8 @@ def _with_column(sentences: tagged_files.Sentences, tags: Tags) -> Iterator[str]
         line = line.rstrip("\r")
         if number in found:
             line = f"{line}{sentences.separator}{found[number]}"
+        elif conll.CONLLU_NO_WORD.match(line):
+            line = f"{line}{sentences.separator}_"
         yield line
 
 
