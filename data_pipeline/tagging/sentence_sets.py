@@ -115,9 +115,9 @@ def load(
     """
     found = {}
     for split, sentences in splits.items():
-        tag_ids, num_repaired = None, 0
+        tag_ids, num_respelled = None, 0
         if sentences.tags is not None:
-            num_repaired = count_repaired(sentences, tag_set.file_scheme)
+            sentences, num_respelled = respell(sentences, tag_set.scheme)
             tag_ids = tag_set.encode(
                 sentences,
                 is_training=split == "train",
@@ -131,12 +131,15 @@ def load(
             f"{sentences.path}; {len(windows)} windows, "
             f"{windows.packed.lengths.mean():.1f} tokens on average; "
             f"{sentences.num_skipped} empty sentences left out, "
-            f"{windows.packed.num_truncated} words cut to fit, "
-            f"{num_repaired} tags respelled by the scheme {tag_set.file_scheme}"
-            f"{_unpredictable(tag_ids)}"
+            f"{windows.packed.num_truncated} words cut to fit"
+            f"{_respelled(num_respelled, tag_set)}{_unpredictable(tag_ids)}"
         )
         found[split] = SentenceSet(sentences, windows)
     return found
+
+
+def _respelled(count, tag_set):
+    return f", {count} tags respelled by the scheme {tag_set.scheme}" if count else ""
 
 
 def _unpredictable(tag_ids):
@@ -144,13 +147,19 @@ def _unpredictable(tag_ids):
     return f", {count} tags scored that the model cannot predict" if count else ""
 
 
-def count_repaired(sentences: tagged_files.Sentences, scheme: str) -> int:
-    """How many tags break the scheme; those of another raise ValueError."""
+def respell(
+    sentences: tagged_files.Sentences, scheme: str
+) -> tuple[tagged_files.Sentences, int]:
+    """Repairs tags that break their scheme, such as I where a span begins in BIO.
+
+    Returns the sentences and how many of their tags differ from the file's.
+
+    Raises:
+        ValueError: a tag is of another scheme.
+    """
+    given = sentences.tags or []
     try:
-        return sum(
-            sum(map(str.__ne__, tags, tag_schemes.respell(tags, scheme, scheme)))
-            for tags in sentences.tags or []
-        )
+        tags = [tag_schemes.respell(row, scheme) for row in given]
     except ValueError as error:
         line = next(
             line
@@ -158,6 +167,8 @@ def count_repaired(sentences: tagged_files.Sentences, scheme: str) -> int:
             if not tag_schemes.fits(tag, scheme)
         )
         raise ValueError(f"{sentences.tag_path}:{line}: {error}") from error
+    changes = sum(sum(map(str.__ne__, *pair)) for pair in zip(given, tags, strict=True))
+    return dataclasses.replace(sentences, tags=tags), changes
 
 
 def decide(
@@ -170,7 +181,7 @@ def decide(
     """
     ids = data.windows.by_sentence(data.windows.by_word(outputs["ids"]))
     probabilities = data.windows.by_word(outputs["probabilities"])
-    tags, scheme = tag_set.decode(ids), tag_set.file_scheme
+    tags, scheme = tag_set.decode(ids), tag_set.scheme
     scores: dict[str, float] = {}
     type_scores: dict[str, dict[str, float]] = {}
     if given := data.sentences.tags:
@@ -194,25 +205,21 @@ def find_tag_set(
     *,
     names: Sequence[str],
     scheme: str,
-    train_scheme: str,
     known: str,
     open_file: Callable[..., Any],
 ) -> tag_sets.TagSet:
     """The tags: those of a trained run, of --labels, or found in training sentences.
 
-    `names`, `scheme` and `train_scheme` come from --labels, --tag_scheme and
-    --train_scheme, () and "" where absent; `known` is the path of a trained run's
-    label_map.json, or "".
+    `names` and `scheme` come from --labels and --tag_scheme, () and "" where absent;
+    `known` is the path of a trained run's label_map.json, or "".
 
     Raises:
         ValueError: nothing says what the tags are, or a trained run had others.
     """
     if train is not None:
         scheme = scheme or tag_schemes.find_scheme(train.tags or [])
-        count_repaired(train, scheme)  # names the line of a tag of another scheme
-        found = tag_sets.find(
-            train, names=names, scheme=scheme, train_scheme=train_scheme
-        )
+        train, _ = respell(train, scheme)
+        found = tag_sets.find(train, names=names, scheme=scheme)
         _announce(found)
         return found
     if not known:
@@ -222,12 +229,9 @@ def find_tag_set(
             "writes one)"
         )
     found = tag_sets.read_map(known, open_file)
-    if train_scheme == tag_sets.AS_FILES:
-        train_scheme = found.file_scheme
     for flag, asked, has in (
         ("labels", ",".join(names), ",".join(found.names)),
-        ("tag_scheme", scheme, found.file_scheme),
-        ("train_scheme", train_scheme, found.scheme),
+        ("tag_scheme", scheme, found.scheme),
     ):
         if asked and asked != has:
             raise ValueError(
@@ -243,9 +247,4 @@ def _announce(tag_set):
             f"labels: {wording.listing(placeholders)} are not of the scheme "
             f"{tag_set.scheme}; they keep their ids, and where one is predicted "
             f"{tag_schemes.OUTSIDE} is written"
-        )
-    if tag_set.file_scheme != tag_set.scheme:
-        print(
-            f"spans: files spell them by {tag_set.file_scheme}, as predictions will; "
-            f"they are learned in {tag_set.scheme}"
         )

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from data_pipeline.tagging import sentence_sets, tag_schemes
+from data_pipeline.tagging import sentence_sets, tag_schemes, tag_scores
 
 
 def collect(
@@ -16,7 +16,7 @@ def collect(
     """Rows are sentences, decisions words; None where the right tags are unknown.
 
     The loss of a sentence is the mean of its words'; a tag that the model cannot
-    predict has none. `scheme` is that of the files.
+    predict has none. `scheme` is that of the tags.
     """
     given = data.sentences.tags
     if given is None or tagged.losses is None:
@@ -72,32 +72,20 @@ def _rescorer(pairs: list[tuple[list[str], list[str]]], scheme: str) -> Any:
     words = np.array([len(given) for given, _ in pairs])
     right = np.array([sum(map(str.__eq__, *pair)) for pair in pairs])
     # [N, 3] of right, predicted and given ones
-    spans = np.array([_span_counts(*pair, scheme) for pair in pairs])
+    spans = np.array([tag_scores.span_counts(*pair, scheme) for pair in pairs])
 
     def rescore(rows: np.ndarray) -> dict[str, float]:
         accuracy = {"accuracy": float(right[rows].sum() / words[rows].sum())}
         if scheme == tag_schemes.PLAIN:
             return accuracy
-        hits, predicted, given = spans[rows].sum(axis=0).tolist()
-        return {
-            "f1": 2 * hits / max(predicted + given, 1),
-            "precision": hits / max(predicted, 1),
-            "recall": hits / max(given, 1),
-            **accuracy,
-        }
+        counts = spans[rows].sum(axis=0).tolist()
+        return {**tag_scores.span_scores(*counts), **accuracy}
 
     return rescore
 
 
-def _span_counts(
-    given: list[str], tags: list[str], scheme: str
-) -> tuple[int, int, int]:
-    expected, found = (set(tag_schemes.spans(t, scheme)) for t in (given, tags))
-    return len(expected & found), len(found), len(expected)
-
-
 def _decisions(given: list[list[str]], tagged: sentence_sets.Tagged) -> dict[str, Any]:
-    """Each word's tags as files spell them; "O" is the first of them."""
+    """Each word's tags; "O" is the first of them."""
     expected = list(itertools.chain.from_iterable(given))
     found = list(itertools.chain.from_iterable(tagged.tags))
     outside = tag_schemes.OUTSIDE

@@ -8,7 +8,7 @@ from typing import Any
 
 from contract import atomic_files, file_names
 from data_pipeline.files import text_rows
-from data_pipeline.tagging import tag_schemes, tag_scores, tagged_files
+from data_pipeline.tagging import conll, tag_schemes, tagged_files
 
 Tags = Sequence[Sequence[str]]  # of each sentence
 
@@ -54,6 +54,8 @@ def _with_column(sentences: tagged_files.Sentences, tags: Tags) -> Iterator[str]
         line = line.rstrip("\r")
         if number in found:
             line = f"{line}{sentences.separator}{found[number]}"
+        elif conll.CONLLU_NO_WORD.match(line):
+            line = f"{line}{sentences.separator}_"
         yield line
 
 
@@ -96,13 +98,10 @@ def span_lines(
 
     {"words": [...], "tags": [...], "probabilities": [...], "spans": [{"start": 0,
     "end": 2, "type": "person", "text": "Ada Byron", "probability": 0.98}]}, and
-    "given", the tags of the file, where it has some, with "correct", whether all of
-    them are found. A span is words[start:end], its
-    probability the product of its words', all rounded to 6 digits; "plain" has none.
+    "given", the tags of the file, where it has some, as sentence_sets.load respells
+    them, with "correct", whether all of them are predicted. A span is words[start:end],
+    its probability the product of its words', rounded to 6 digits; "plain" has none.
     """
-    found, given = tags, sentences.tags or ()
-    if scheme != tag_schemes.PLAIN:
-        found, given = (tag_scores.respelled(each, scheme) for each in (found, given))
     for index, words in enumerate(sentences.words):
         row: dict[str, Any] = {
             "words": words,
@@ -124,5 +123,5 @@ def span_lines(
             ]
         if sentences.tags is not None:
             row["given"] = sentences.tags[index]
-            row["correct"] = list(found[index]) == list(given[index])
+            row["correct"] = list(tags[index]) == sentences.tags[index]
         yield json.dumps(row, ensure_ascii=False) + "\n"

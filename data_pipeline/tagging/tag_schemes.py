@@ -1,9 +1,10 @@
-"""How tags of words spell spans: BIO, IOB1, BIOES, BILOU and BMES; or none does.
+"""How tags of words spell spans: BIO, BIOES, BILOU and BMES; or none does.
 
 A tag is a letter, a hyphen and a type ("B-place"), the letter alone, or "O" for a word
 outside all spans. Spans are read by the rule of conlleval, the script of the CoNLL
 tasks: a word begins a span if its letter says so, or if the word before it is outside,
-ends its span, or has another type. Plain Python.
+ends its span, or has another type. By this rule the tags of IOB1, with I where a span
+begins, are tags of BIO that `respell` repairs. Plain Python.
 """
 
 import functools
@@ -16,7 +17,6 @@ PLAIN = "plain"  # each tag for itself, such as parts of speech
 # schemes of two letters do not mark the end.
 _LETTERS = {
     "BIO": "BI",  # IOB2
-    "IOB1": "BI",  # B only between two neighbours of one type
     "BIOES": "BIES",
     "BILOU": "BILU",
     "BMES": "BMES",
@@ -92,26 +92,11 @@ def all_tags(types: Iterable[str], scheme: str) -> tuple[str, ...]:
 def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
     """The scheme of `SCHEMES` that all tags belong to; "plain" where no other does.
 
-    IOB1 has the tags of BIO: it is IOB1 where spans begin with I and each B stands
-    where I would continue the span before it. If only the names of tags are known, give
-    each as a sentence of its own; where one has a B, IOB1 passes for BIO.
+    Tags of several belong to the first of them.
     """
-    sentences = list(sentences)
     names = {tag for tags in sentences for tag in tags} - {OUTSIDE}
-    found = schemes_of(names)
-    if not names or not found:
-        return PLAIN
-    if found[0] != "BIO":
-        return found[0]
-    needless_b = starting_i = False
-    for tags in sentences:
-        previous = OUTSIDE, ""
-        for role, span_type in (parse(tag, "BIO") for tag in tags):
-            continues = previous[0] != OUTSIDE and previous[1] == span_type
-            needless_b |= role == "B" and not continues
-            starting_i |= role == "I" and not continues
-            previous = role, span_type
-    return "IOB1" if starting_i and not needless_b else "BIO"
+    schemes = schemes_of(names) if names else []
+    return schemes[0] if schemes else PLAIN
 
 
 def spans(tags: Sequence[str], scheme: str) -> list[Span]:
@@ -146,26 +131,20 @@ def tags_of(found: Iterable[Span], length: int, scheme: str) -> list[str]:
     letters = _LETTERS[scheme]
     begin, inside = letters[0], letters[1]
     end, single = (letters[2], letters[3]) if len(letters) == 4 else (inside, begin)
-    last = Span(-1, -1, "")
     for span in found:
         spelled = [inside] * (span.end - span.start)
         spelled[-1] = end
         spelled[0] = single if len(spelled) == 1 else begin
-        touches = last.end == span.start and last.type == span.type
-        if scheme == "IOB1" and not touches:
-            spelled[0] = inside
         suffix = f"-{span.type}" if span.type else ""
         tags[span.start : span.end] = [letter + suffix for letter in spelled]
-        last = span
     return tags
 
 
-def respell(tags: Sequence[str], scheme: str, target: str) -> list[str]:
-    """Spells by `target` the spans that tags of `scheme` have; "plain" tags stay.
+def respell(tags: Sequence[str], scheme: str) -> list[str]:
+    """Repairs tags that break their scheme, such as I where a span begins with B.
 
-    Where both are the same, tags that break the scheme are repaired, such as I where a
-    span begins with B. Tags of another scheme raise ValueError.
+    The spans stay, and so do "plain" tags. Tags of another scheme raise ValueError.
     """
     if scheme == PLAIN:
         return list(tags)
-    return tags_of(spans(tags, scheme), len(tags), target)
+    return tags_of(spans(tags, scheme), len(tags), scheme)

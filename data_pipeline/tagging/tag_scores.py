@@ -1,18 +1,16 @@
 """Scores of tags: precision, recall and F1 of spans, and the share of right tags.
 
-A span is right if its first word, its last word and its type are. seqeval finds and
-counts spans, by the rule of conlleval, the script of the CoNLL tasks. No TensorFlow.
+A span is right if its first word, its last word and its type are. Spans are read by the
+rule of conlleval, the script of the CoNLL tasks. Plain Python.
 """
 
+import collections
 from collections.abc import Sequence
-from typing import Any
-
-from seqeval.metrics import sequence_labeling
 
 from data_pipeline.tagging import tag_schemes
 
 Tags = Sequence[Sequence[str]]  # of each sentence
-_NO_TYPE = "_"  # what seqeval calls it
+_NO_TYPE = "_"  # the name of spans whose tags have no type
 
 
 def score(given: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
@@ -23,51 +21,48 @@ def score(given: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
     Raises:
         ValueError: a tag is not of the scheme, or the numbers of words differ.
     """
-    accuracy = float(sequence_labeling.accuracy_score(given, predicted))
+    if list(map(len, given)) != list(map(len, predicted)):
+        raise ValueError("given and predicted tags differ in the number of words")
+    pairs = list(zip(given, predicted, strict=True))
+    num_right = sum(sum(map(str.__eq__, *pair)) for pair in pairs)
+    accuracy = {"accuracy": num_right / max(sum(map(len, given)), 1)}
     if scheme == tag_schemes.PLAIN:
-        return {"accuracy": accuracy}
-    precision, recall, f1, _ = _spans(given, predicted, scheme, average="micro")
-    return {**_named(precision, recall, f1), "accuracy": accuracy}
+        return accuracy
+    counts = zip(*(span_counts(*pair, scheme) for pair in pairs), strict=True)
+    return {**span_scores(*map(sum, counts)), **accuracy}
 
 
 def score_types(
     given: Tags, predicted: Tags, scheme: str
 ) -> dict[str, dict[str, float]]:
-    """{type: {f1, precision, recall, support}}, sorted; support counts right spans."""
-    types = sorted(
-        {
-            span.type or _NO_TYPE
-            for tags in (*given, *predicted)
-            for span in tag_schemes.spans(tags, scheme)
-        }
-    )
-    if not types:
-        return {}
-    columns = _spans(given, predicted, scheme, average=None)
+    """{type: {f1, precision, recall, support}}, sorted; support counts given spans."""
+    right, proposed, there = (collections.Counter[str]() for _ in range(3))
+    for pair in zip(given, predicted, strict=True):
+        expected, found = (set(tag_schemes.spans(tags, scheme)) for tags in pair)
+        right.update(span.type for span in expected & found)
+        proposed.update(span.type for span in found)
+        there.update(span.type for span in expected)
     return {
-        span_type: {**_named(*scores), "support": int(support)}
-        for span_type, *scores, support in zip(types, *columns, strict=True)
+        span_type or _NO_TYPE: {
+            **span_scores(right[span_type], proposed[span_type], there[span_type]),
+            "support": there[span_type],
+        }
+        for span_type in sorted({*proposed, *there}, key=lambda name: name or _NO_TYPE)
     }
 
 
-def _named(precision: float, recall: float, f1: float) -> dict[str, float]:
-    return {"f1": float(f1), "precision": float(precision), "recall": float(recall)}
-
-
-def _spans(given: Tags, predicted: Tags, scheme: str, average: str | None) -> Any:
-    return sequence_labeling.precision_recall_fscore_support(
-        respelled(given, scheme),
-        respelled(predicted, scheme),
-        average=average,
-        zero_division=0,
+def span_counts(
+    given: Sequence[str], predicted: Sequence[str], scheme: str
+) -> tuple[int, int, int]:
+    """Right, predicted and given spans of a sentence."""
+    expected, found = (
+        set(tag_schemes.spans(tags, scheme)) for tags in (given, predicted)
     )
+    return len(expected & found), len(found), len(expected)
 
 
-def respelled(sentences: Tags, scheme: str) -> list[list[str]]:
-    """Tags in the letters that seqeval knows, B, I, E and S."""
-    spelled = {}
-    for tag in {tag for tags in sentences for tag in tags}:
-        role, span_type = tag_schemes.parse(tag, scheme)
-        is_outside = role == tag_schemes.OUTSIDE
-        spelled[tag] = role if is_outside else f"{role}-{span_type or _NO_TYPE}"
-    return [[spelled[tag] for tag in tags] for tags in sentences]
+def span_scores(right: int, predicted: int, given: int) -> dict[str, float]:
+    """f1, precision and recall, 0..1, of counts as `span_counts` returns them."""
+    precision, recall = right / max(predicted, 1), right / max(given, 1)
+    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+    return {"f1": f1, "precision": precision, "recall": recall}

@@ -73,7 +73,8 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     and lines of -DOCSTART- end a sentence, the latter a document as well, as do CoNLL-U
     comments `# newdoc`. A line that begins with "#" is a comment unless it has the
     columns of a row; if the word is "#" alone and the first of a sentence, other rows
-    must have its tag as well.
+    must have its tag as well. Rows of ten columns between tabs whose first is a number
+    are CoNLL-U: multiword tokens (3-4) and empty nodes (5.1) are no words.
 
     For seq.in and seq.out, `path` is the former or their directory; without a seq.out
     there are no tags. JSONL has its words under "words" or "tokens", a list, or under

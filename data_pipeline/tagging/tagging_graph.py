@@ -104,7 +104,7 @@ def best_tags(logits: tf.Tensor) -> dict[str, tf.Tensor]:
 def chooser(
     tag_set: tag_sets.TagSet,
 ) -> Callable[[WindowTensors, tf.Tensor], dict[str, tf.Tensor]]:
-    """Chooses tags as `sentence_sets.decide` does: the likeliest, as files spell them.
+    """Chooses tags as `sentence_sets.decide` does: the likeliest, repaired.
 
     It returns a function of windows and logits, float32 [N, S, C], to "tags", string
     [B, W], and "probabilities" of the likeliest tags, float32 [B, W], 0..1. Where no
@@ -137,7 +137,7 @@ def _speller(tag_set):
     names = tag_set.output_names()
     parsed = [tag_schemes.parse(name, tag_set.scheme) for name in names]
     types = sorted({span_type for _, span_type in parsed})
-    spellings = [_spellings(span_type, tag_set.file_scheme) for span_type in types]
+    spellings = [_spellings(span_type, tag_set.scheme) for span_type in types]
     type_index = [types.index(span_type) for _, span_type in parsed]
 
     def has_role(ids, roles):
@@ -146,14 +146,13 @@ def _speller(tag_set):
     def spell(ids, sentence):
         is_inside = ~has_role(ids, tag_schemes.OUTSIDE)
         word_types = tf.gather(type_index, ids)
-        is_like = sentence[1:] == sentence[:-1]
-        is_like &= (word_types[1:] == word_types[:-1]) & is_inside[1:] & is_inside[:-1]
-        parts = has_role(ids[1:], "BS") | has_role(ids[:-1], "ES")
+        joins = sentence[1:] == sentence[:-1]
+        joins &= (word_types[1:] == word_types[:-1]) & is_inside[1:] & is_inside[:-1]
+        joins &= ~(has_role(ids[1:], "BS") | has_role(ids[:-1], "ES"))
         no_one = tf.zeros_like(is_inside[:1])  # before the first, after the last
-        touches = tf.concat([no_one, is_like & parts], axis=0)
-        has_before = tf.concat([no_one, is_like & ~parts], axis=0)
-        has_after = tf.concat([is_like & ~parts, no_one], axis=0)
-        masks = [tf.cast(m, features.INTEGER) for m in (touches, has_before, has_after)]
+        has_before = tf.concat([no_one, joins], axis=0)
+        has_after = tf.concat([joins, no_one], axis=0)
+        masks = [tf.cast(mask, features.INTEGER) for mask in (has_before, has_after)]
         spelled = tf.gather_nd(spellings, tf.stack([word_types, *masks], axis=1))
         return tf.where(is_inside, spelled, tag_schemes.OUTSIDE)
 
@@ -161,17 +160,12 @@ def _speller(tag_set):
 
 
 def _spellings(span_type, scheme):
-    """How a span's word is spelled: [touches a like span][word before][word after]."""
+    """How a span's word is spelled: [word before][word after]."""
 
-    def spelled(start, length):
-        """The tags of a span that follows one of `start` words, if any."""
-        other = tag_schemes.Span(0, start, span_type)
-        span = tag_schemes.Span(start, start + length, span_type)
-        spans = [other, span] if start else [span]
-        return tag_schemes.tags_of(spans, span.end, scheme)[start:]
+    def spelled(length):
+        return tag_schemes.tags_of(
+            [tag_schemes.Span(0, length, span_type)], length, scheme
+        )
 
-    found = []
-    for start in (0, 1):
-        (single,), (first, inside, last) = spelled(start, 1), spelled(start, 3)
-        found.append([[single, first], [last, inside]])
-    return found
+    (single,), (first, inside, last) = spelled(1), spelled(3)
+    return [[single, first], [last, inside]]

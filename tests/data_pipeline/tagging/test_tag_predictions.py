@@ -42,6 +42,23 @@ def test_columns_get_one_more(rewritten):
     assert rewritten("a\nb\n\nc\n") == "a O\nb B-x\n\nc I-x\n"
 
 
+def test_rows_of_conllu_that_are_no_words_keep_their_columns(tmp_path):
+    rows = ["1-2\tdu\t_", "1\tde\tADP", "2\tle\tDET", "2.1\tbu\tVERB"]
+    text = "".join(f"{row}{7 * chr(9)}\n" for row in ["# text = du", *rows])
+    (tmp_path / "a.conllu").write_text(text)
+    layout = tagged_files.Layout(word_column=1, tag_column=2)
+    sentences = tagged_files.read(
+        str(tmp_path / "a.conllu"), layout, tags_required=False
+    )
+    lines = list(tag_predictions.tag_lines(sentences, [["X", "Y"]]))
+    found = [line.rstrip("\n").split("\t")[-1] for line in lines]
+    assert found[1:] == ["_", "X", "Y", "_"]
+    (tmp_path / "b.conllu").write_text("".join(lines))
+    layout = tagged_files.Layout(word_column=1, tag_column=-1)
+    again = tagged_files.read(str(tmp_path / "b.conllu"), layout, tags_required=True)
+    assert (again.words, again.tags) == ([["de", "le"]], [["X", "Y"]])
+
+
 def test_file_that_is_read_may_be_written(rewritten, tmp_path):
     """As where the predictions of a run are tagged once more in its directory."""
     word = "a" * 2_000_000  # a file of some kilobytes is read at once, and safe

@@ -121,7 +121,12 @@ def test_files_without_tags(read_text):
     [
         ("Ada\nin\n", r":1: 1 columns; besides the words' there is no --tag_column=-1"),
         ("a O\n\nb\n", r":3: 1 columns, line 1 has 2"),
-        ("a\tO\nb O\n", r":2: 1 columns, line 1 has 2"),
+        ("a\tO\nb O\n", r":2: 1 columns, line 1 has 2; give both as many"),
+        (
+            "Ada Lovelace came to Rome in the spring.\nIt rained.\n",
+            r":2: 2 columns, line 1 has 8; this looks like plain text, which "
+            "serving.predictor --input_format=lines tags",
+        ),
         ("a\tO\nb\t \n", r":2: the tag, column 1, is empty"),
         ("a\tO\n\tO\n", r":2: the word, column 0, is empty"),
         ("", r"there is no sentence"),
@@ -132,6 +137,54 @@ def test_files_without_tags(read_text):
 def test_bad_columns_are_refused(text, message, read_text):
     with pytest.raises(ValueError, match=r"a\.txt.*" + message):
         read_text(text)
+
+
+def conllu(*rows, comments=("# sent_id = 1", "# text = ...")):
+    """A sentence of CoNLL-U from rows of "ID FORM UPOS"."""
+    lines = [
+        "\t".join((number, form, "_", tag, *"______"))
+        for number, form, tag in map(str.split, rows)
+    ]
+    return "\n".join((*comments, *lines)) + "\n\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "words", "tags"),
+    [
+        (  # French, with an empty node as enhanced dependencies have them
+            ["1 Il PRON", "2 parle VERB", "3-4 du _", "3 de ADP", "4 le DET"],
+            ["5 vin NOUN", "5.1 bu VERB", "6 . PUNCT"],
+            "Il parle de le vin .",
+            "PRON VERB ADP DET NOUN PUNCT",
+        ),
+        (  # Spanish, where the first word of the sentence is joined
+            ["1-3 Dámelo _", "1 Da VERB", "2 me PRON"],
+            ["3 lo PRON", "4-5 al _", "4 a ADP", "5 el DET", "6 # SYM"],
+            "Da me lo a el #",
+            "VERB PRON PRON ADP DET SYM",
+        ),
+        (  # German
+            ["1-2 Im _", "1 In ADP", "2 dem DET", "3 Jahr NOUN"],
+            ["4 1990-1991 NUM", "5-6 zum _", "5 zu ADP", "6 dem DET", "7 5.1 NUM"],
+            "In dem Jahr 1990-1991 zu dem 5.1",
+            "ADP DET NOUN NUM ADP DET NUM",
+        ),
+        (  # Arabic, with an empty node before the first word
+            ["0.1 _ PRON", "1-2 وكتبها _", "1 و CCONJ"],
+            ["2 كتب VERB", "3-4 للولد _", "3 ل ADP", "4 الولد NOUN"],
+            "و كتب ل الولد",
+            "CCONJ VERB ADP NOUN",
+        ),
+    ],
+    ids=["French", "Spanish", "German", "Arabic"],
+)
+def test_words_of_conllu_are_its_syntactic_words(rows, more, words, tags, read_text):
+    text = conllu(*rows, *more) * 2
+    found = read_text(text, "a.conllu", word_column=1, tag_column=3)
+    assert pairs(found) == [(words.split(), tags.split())] * 2
+    lines = text.splitlines()
+    for numbers, expected in zip(found.lines, found.words, strict=True):
+        assert [lines[n - 1].split("\t")[1] for n in numbers] == expected
 
 
 def test_columns_that_are_not_there(read_text):

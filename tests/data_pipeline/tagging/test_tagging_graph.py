@@ -217,19 +217,9 @@ def choose(tag_set, ids, lengths):
     )
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [
-        *((scheme, scheme) for scheme in tag_schemes.SCHEMES),
-        *(("BIO", scheme) for scheme in tag_schemes.SPAN_SCHEMES[1:]),
-        ("BMES", "IOB1"),
-        ("IOB1", "BIO"),
-    ],
-    ids="-".join,
-)
-def test_tags_are_spelled_by_the_scheme_of_the_files(pair):
-    scheme, file_scheme = pair
-    tag_set = tag_sets.TagSet(names_of(scheme), scheme, file_scheme)
+@pytest.mark.parametrize("scheme", tag_schemes.SCHEMES)
+def test_tags_are_repaired_by_their_scheme(scheme):
+    tag_set = tag_sets.TagSet(names_of(scheme), scheme)
     rng = np.random.default_rng(2)
     lengths = [int(length) for length in rng.integers(0, 12, 150)]
     ids = rng.integers(0, len(tag_set.names), sum(lengths))

@@ -16,7 +16,7 @@ from data_pipeline.extraction import attention_files, vector_files
 from data_pipeline.files import text_rows
 from data_pipeline.pretraining import masking, record_metadata
 from data_pipeline.squad import answer_choice
-from data_pipeline.tagging import tag_schemes, tag_sets, tagged_files
+from data_pipeline.tagging import tag_schemes, tagged_files
 from modeling import pretrainers
 from modeling.checkpoints import conversion
 from modeling.configs import readings
@@ -66,7 +66,6 @@ CHOICES = {
     "run_tagger": {
         "file_format": ("auto", *tagged_files.FORMATS),
         "tag_scheme": ("auto", *tag_schemes.SCHEMES),
-        "train_scheme": (*tag_schemes.SPAN_SCHEMES, tag_sets.AS_FILES),
     },
 }
 

@@ -35,15 +35,8 @@ def _define_words() -> None:
     flags.DEFINE_enum(
         "tag_scheme",
         "auto",
-        ["auto", "BIO", "IOB1", "BIOES", "BILOU", "BMES", "plain"],
-        "How the tags in files spell spans; auto: found.",
-    )
-    flags.DEFINE_enum(
-        "train_scheme",
-        "BIO",
-        ["BIO", "IOB1", "BIOES", "BILOU", "BMES", "file"],
-        "Scheme in which spans are learned, whichever the files have; file: theirs. "
-        "With --labels it is that of the list.",
+        ["auto", "BIO", "BIOES", "BILOU", "BMES", "plain"],
+        "How the tags in files spell spans; auto: found. BIO reads IOB1, too.",
     )
     boolean(
         "accept_unknown_tags",
@@ -91,8 +84,3 @@ def _path(split):
 def tag_scheme() -> str:
     """The value of --tag_scheme, "" for auto."""
     return "" if FLAGS.tag_scheme == "auto" else FLAGS.tag_scheme
-
-
-def train_scheme() -> str:
-    """The value of --train_scheme, "" where it is not given."""
-    return FLAGS.train_scheme if FLAGS["train_scheme"].present else ""
