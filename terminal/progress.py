@@ -5,6 +5,7 @@ within a second has none.
 """
 
 import contextlib
+import itertools
 import os
 import shutil
 import sys
@@ -42,13 +43,22 @@ def track(
     items: Iterable[Item], total: int, name: str, **options: Any
 ) -> Iterator[Item]:
     """Yields items and reports each when the next is asked for; see Progress."""
-    with Progress(name, **options) as report, contextlib.ExitStack() as first:
+    with Progress(name, **options) as report:
         report(0, total)
-        first.enter_context(waiting(f"{name} 1/{total}", **options))
+        items = with_first_named(items, f"{name} 1/{total}", **options)
         for done, item in enumerate(items, start=1):
             yield item
-            first.close()
             report(done, total)
+
+
+def with_first_named(
+    items: Iterable[Item], name: str, stream: Any = None
+) -> Iterator[Item]:
+    """Yields items; `waiting` for the first, which may have to compile."""
+    iterator = iter(items)
+    with waiting(name, stream):
+        yield from itertools.islice(iterator, 1)
+    yield from iterator
 
 
 def slices(total: int, size: int, name: str, **options: Any) -> Iterator[slice]:
