@@ -4,9 +4,12 @@ The innermost piece of work has the one bar; lines of text go above it. Work tha
 within a second has none.
 """
 
+import contextlib
+import itertools
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
@@ -18,12 +21,12 @@ Item = TypeVar("Item")
 _BAR_SECONDS = 0.2
 _FILE_SECONDS = 10.0
 _SHORT_SECONDS = 1.0  # work that takes less is not worth a bar
-_BAR_CELLS = 10  # of the bar at least, before texts beside it are left out
+_BAR_CELLS = 8  # of the bar at least, before texts beside it are left out
 _FORMAT = "{desc} {percentage:3.0f} %|{bar}| {n}/{total}{beside}"
-_FORMAT_OF_UNKNOWN = "{desc} {n}{beside}"  # where nobody knows the total
 _PERCENT_CELLS = len(" 100 %|| /")
+_ERASE_LINE = "\r\x1b[K"
 # Bars on the terminal, the innermost last.
-_open: list["_Bar"] = []
+_open: list["Progress"] = []
 _is_hidden = False
 
 
@@ -42,9 +45,20 @@ def track(
     """Yields items and reports each when the next is asked for; see Progress."""
     with Progress(name, **options) as report:
         report(0, total)
+        items = with_first_named(items, f"{name} 1/{total}", **options)
         for done, item in enumerate(items, start=1):
             yield item
             report(done, total)
+
+
+def with_first_named(
+    items: Iterable[Item], name: str, stream: Any = None
+) -> Iterator[Item]:
+    """Yields items; `waiting` for the first, which may have to compile."""
+    iterator = iter(items)
+    with waiting(name, stream):
+        yield from itertools.islice(iterator, 1)
+    yield from iterator
 
 
 def slices(total: int, size: int, name: str, **options: Any) -> Iterator[slice]:
@@ -66,11 +80,31 @@ def say(text: str, stream: Any = None) -> None:
     """Writes a line to standard error, above the bar if there is one."""
     stream = stream or sys.stderr
     if _open:
-        _open[-1].clear()
+        _open[-1].erase()
     stream.write(text + "\n")
     stream.flush()
     if _open:
         _open[-1].put_back()
+
+
+@contextlib.contextmanager
+def waiting(name: str, stream: Any = None) -> Iterator[None]:
+    """Writes `name ...` if its block is not done after ten seconds.
+
+    It starts a thread, so no process may be forked in the block.
+    """
+
+    def explain() -> None:
+        if not _is_hidden:
+            say(f"{name} ...", stream)
+
+    timer = threading.Timer(_FILE_SECONDS, explain)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Progress:
@@ -82,18 +116,16 @@ class Progress:
         stream: None for standard error.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        stays: bool = False,
-        stream: Any = None,
-    ):
+    def __init__(self, name: str, *, stays: bool = False, stream: Any = None):
         self._name, self._stays = name, stays
         self._stream = stream or sys.stderr
-        self._bar: _Bar | None = None
-        self._first: tuple[int, dict[str, int]] | None = None
-        self._started = self._last_line = 0.0
+        self._is_bar = is_terminal(self._stream)
+        self._begin: int | None = None  # units of the first report
+        # Time, units and counts of the first report that has advanced. Traces, and what
+        # else is made ready once, took the time before: it is not in the speed.
+        self._since: tuple[float, int, dict[str, int]] | None = None
+        self._due = 0.0  # time of the next state
+        self._bar = ""  # on the terminal
 
     def __enter__(self) -> "Progress":
         return self
@@ -112,152 +144,101 @@ class Progress:
         """
         if _is_hidden:
             return
-        if self._first is None:
-            self._first = (done, counts)
-            self._started = self._last_line = time.monotonic()
-            if is_terminal(self._stream):
-                self._bar = _Bar(self._name, done, total, self._stream, self._stays)
-        if self._bar is not None:
-            if self._bar.is_due(is_last=self._is_last(done, total)):
-                texts = (*texts, *self._rates(counts))
-                self._bar.show(done, total, texts)
-            return
         now = time.monotonic()
-        if now - self._last_line < _FILE_SECONDS and not self._is_last(done, total):
+        if self._begin is None:
+            self._begin = done
+            self._due = now + (_SHORT_SECONDS if self._is_bar else _FILE_SECONDS)
+            if self._is_bar:
+                if _open:
+                    _open[-1].erase()
+                _open.append(self)
+        elif self._since is None and done > self._begin:
+            self._since = (now, done, counts)
+        is_first_bar = self._is_bar and not self._bar
+        is_last = total is not None and done >= total
+        if now < self._due and not (self._stays and (is_first_bar or is_last)):
             return
-        self._last_line = now
-        seconds, new = now - self._started, done - self._first[0]
-        if total is None:
-            share = f"{self._name} {done}"
-            pace = _speed(new / max(seconds, 1e-9))
-        else:
-            left = seconds / new * (total - done) if new else 0.0
-            share = f"{self._name} {done}/{total} ({100 * done // (total or 1)} %)"
-            pace = f"{_clock(left)} left"
-        self._stream.write(
-            "  ".join((share, *texts, *self._rates(counts), pace)) + "\n"
-        )
+        self._due = now + (_BAR_SECONDS if self._is_bar else _FILE_SECONDS)
+        beside = [*self._pace(now, done, total), *texts, *self._rates(now, counts)]
+        if self._is_bar:
+            self._bar = self._drawn(done, total, beside)
+            self.put_back()
+            return
+        share = "" if total is None else f"/{total} ({100 * done // (total or 1)} %)"
+        self._stream.write("  ".join([f"{self._name} {done}{share}", *beside]) + "\n")
         self._stream.flush()
 
-    def _is_last(self, done, total):
-        return self._stays and total is not None and done >= total
+    def _pace(self, now: float, done: int, total: int | None) -> list[str]:
+        """The speed and the time left, as far as they are known."""
+        rate = 0.0
+        if self._since and now > self._since[0]:
+            rate = (done - self._since[1]) / (now - self._since[0])
+        speed = [_speed(rate)] if rate else []
+        if total is None:
+            return speed
+        left = "--:--"
+        if rate or done >= total:
+            left = tqdm.tqdm.format_interval(round((total - done) / (rate or 1)))
+        return [*speed, f"{left} left"]
 
-    def _rates(self, counts: dict[str, int]) -> list[str]:
-        assert self._first is not None
-        seconds = max(time.monotonic() - self._started, 1e-9)
+    def _rates(self, now: float, counts: dict[str, int]) -> list[str]:
+        if not self._since or now == self._since[0]:
+            return [f"{count} {name}" for name, count in counts.items()]
+        began, _, first = self._since
         return [
-            f"{count} {name}, {(count - self._first[1].get(name, 0)) / seconds:.0f}/s"
+            f"{count} {name}, {(count - first.get(name, 0)) / (now - began):.0f}/s"
             for name, count in counts.items()
         ]
 
-    def close(self) -> None:
-        """Takes the bar away, or ends its line if it stays."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-
-
-class _Bar(tqdm.tqdm):
-    """A bar in the last line of a terminal, as wide as that is at the time."""
-
-    n: int  # units done
-    monitor_interval = 0  # no thread of tqdm: processes are forked beside a bar
-
-    def __init__(self, name, done, total, stream, stays):
-        if _open:
-            _open[-1].clear()
-        self._texts: tuple[str, ...] = ()
-        self._is_due_at = 0.0
-        self._counted_from: tuple[int, float] | None = None  # units and time
-        super().__init__(
-            desc=name,
-            initial=done,
-            total=total,
-            file=stream,
-            leave=stays,
-            position=0,
-            delay=0 if stays else _SHORT_SECONDS,
-            mininterval=0,  # is_due decides
-            miniters=0,
-            bar_format=_FORMAT if total is not None else _FORMAT_OF_UNKNOWN,
-        )
-        self._began = time.time()
-        _open.append(self)
-
-    def is_due(self, *, is_last: bool) -> bool:
-        """Whether it is time to show the next state."""
-        now = time.monotonic()
-        if now < self._is_due_at and not is_last:
-            return False
-        self._is_due_at = now + _BAR_SECONDS
-        return True
-
-    def show(self, done: int, total: int | None, texts: tuple[str, ...]) -> None:
-        """Shows a state, unless the work is young.
-
-        The first one that has advanced is not counted in the speed: a trace and what
-        else is made ready for all of them took its time.
-        """
-        if self.disable:  # TQDM_DISABLE is set
-            return
-        self.total, self._texts = total, texts
-        if self._counted_from or done == self.initial:
-            self.update(done - self.n)
-            return
-        now = time.time()
-        self._counted_from = (done, now)
-        self.n = self.last_print_n = done
-        self.last_print_t = now
-        self._refresh_if_shown()
-
-    def put_back(self, seconds: float = 0.0) -> None:
-        """Shows the bar again, after so many seconds of other work."""
-        if self.disable:
-            return
-        self.start_t += seconds
-        self.last_print_t += seconds
-        if self._counted_from:
-            done, since = self._counted_from
-            self._counted_from = (done, since + seconds)
-        self._refresh_if_shown()
-
-    def _refresh_if_shown(self):
-        if self.last_print_t >= self.start_t + self.delay:
-            self.refresh()
-
-    def close(self):
-        """Gives the line back to the bar outside."""
-        super().close()
-        is_open = [bar is self for bar in _open]  # tqdm's == compares places
-        if any(is_open):
-            del _open[is_open.index(True)]
-            if _open:
-                _open[-1].put_back(time.time() - self._began)
-
-    @property
-    def format_dict(self):
-        """What tqdm shows, with speed, time left, and the texts there is room for."""
-        self.ncols = _width(self.fp) - 1  # a full line would be wrapped by some
-        found = super().format_dict
-        rate = found["rate"]  # of late; None at the end, which has that of all
-        if self._counted_from and not rate:
-            done, since = self._counted_from
-            # Up to the last state: what came after was other work.
-            rate = (self.n - done) / max(self.last_print_t - since, 1e-9)
-        texts = [*self._texts]
-        if rate:
-            texts = [_speed(rate)]
-            if self.total is not None:
-                texts.append(f"{_clock((self.total - self.n) / rate)} left")
-            texts += self._texts
-        room = self.ncols - len(self.desc) - len(f"{self.n}{self.total or ''}")
-        room -= _PERCENT_CELLS + _BAR_CELLS if self.total is not None else 1
+    def _drawn(self, done: int, total: int | None, texts: list[str]) -> str:
+        """The bar, as wide as the terminal is now, with the texts there is room for."""
+        columns = _width(self._stream) - 1  # a full line would be wrapped by some
+        room = columns - len(f"{self._name}{done}{total or ''}")
+        room -= 1 if total is None else _PERCENT_CELLS + _BAR_CELLS
         beside = ""
         for text in texts:
             if len(beside) + 2 + len(text) > room:
                 break
             beside += f"  {text}"
-        return {**found, "beside": beside}
+        if total is None:
+            return f"{self._name} {done}{beside}"
+        meter = tqdm.tqdm.format_meter(
+            *(done, total, 0),
+            ncols=columns,
+            prefix=self._name,
+            ascii="utf" not in (self._stream.encoding or "").lower(),
+            bar_format=_FORMAT,
+            beside=beside,
+        )
+        return str(meter)
+
+    def erase(self) -> None:
+        """Takes the bar from its line, for a line of text."""
+        if self._bar:
+            self._stream.write(_ERASE_LINE)
+            self._stream.flush()
+
+    def put_back(self) -> None:
+        """Shows the last state of the bar."""
+        if self._bar:
+            self._stream.write(_ERASE_LINE + self._bar)
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Takes the bar away, or ends its line if it stays."""
+        if self not in _open:
+            return
+        is_innermost = _open[-1] is self
+        if not (is_innermost and self._stays):
+            _open[-1].erase()
+        del _open[_open.index(self) :]  # an exception left those inside open
+        if self._stays:
+            if not is_innermost:
+                self.put_back()
+            self._stream.write("\n")
+            self._stream.flush()
+        elif _open:
+            _open[-1].put_back()
 
 
 def _width(stream: Any) -> int:
@@ -269,11 +250,3 @@ def _width(stream: Any) -> int:
 
 def _speed(rate: float) -> str:
     return f"{rate:.0f}/s" if rate >= 100 else f"{rate:.3g}/s"
-
-
-def _clock(seconds: float) -> str:
-    minutes, whole_seconds = divmod(int(seconds + 0.5), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}:{minutes:02}:{whole_seconds:02}"
-    return f"{minutes}:{whole_seconds:02}"

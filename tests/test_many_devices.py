@@ -138,7 +138,7 @@ def test_two_processes_lose_nothing(runs, data, server, tmp_path):
     """One is asked to stop: both save and end; the same command goes on."""
     name, directories, _ = runs
     jobs = go_on(server, name, data, tmp_path)
-    jobs[1].wait_for("first 1 step(s)")
+    jobs[1].wait_for("first step done")
     jobs[1].kill(signal.SIGTERM)
     codes = [job.code() for job in jobs]
     assert codes == [143, 143], jobs[0].text() + jobs[1].text()
@@ -154,7 +154,7 @@ def test_two_processes_lose_nothing(runs, data, server, tmp_path):
 def killed(server, data, path):
     """Two processes, one of which was killed."""
     jobs = go_on(server, "classification", data, path)
-    jobs[1].wait_for("first 1 step(s)")
+    jobs[1].wait_for("first step done")
     jobs[1].kill(signal.SIGKILL)
     assert jobs[1].code() == -signal.SIGKILL
     return jobs

@@ -2,14 +2,17 @@
 
 import contextlib
 import os
+import select
 import signal
 import threading
 
 import tensorflow as tf
 
+from terminal import progress
 from training import errors
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_PATIENCE_SECONDS = 1.0  # for Python to end the process, at a second signal
 
 
 class Interruption:
@@ -17,8 +20,9 @@ class Interruption:
 
     A context manager. Python handles signals only between its own instructions, and one
     call of TensorFlow, many steps long, is one instruction. So a thread waits for the
-    byte that Python writes at once, and sets `stop_requested`, a float32 variable read
-    at each step, to 1. A second signal ends the process as usual.
+    byte that Python writes at once, answers with a line, and sets `stop_requested`, a
+    float32 variable read at each step, to 1. A second signal ends the process as usual,
+    or, while such a call goes on, at once.
     """
 
     def __init__(self):
@@ -49,10 +53,23 @@ class Interruption:
         self._undo.close()
 
     def _listen(self, receiver):
+        is_first = True
         while data := os.read(receiver, 1):
-            if data[0] in SIGNALS:
+            if data[0] not in SIGNALS:
+                continue
+            if is_first:
+                is_first = False
+                self._answer(data[0])
                 self.stop_requested.assign(1.0)
+            elif not select.select([receiver], [], [], _PATIENCE_SECONDS)[0]:
+                progress.say("ended without saving")
+                os._exit(errors.SIGNALLED + data[0])
         os.close(receiver)
+
+    def _answer(self, number):
+        when = "" if self._raises else " after this step"
+        again = "Ctrl-C again" if number == signal.SIGINT else "a second signal"
+        progress.say(f"stopping{when}; {again} ends without saving")
 
     def _handle(self, number, _):
         self.number = number

@@ -2,12 +2,15 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 import tensorflow as tf
 
+from tests import tiny
 from training import errors, interruption
 
 
@@ -99,6 +102,52 @@ def test_second_signal_is_the_usual_one():
         with pytest.raises(KeyboardInterrupt):
             send(signal.SIGINT)
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+# A step, of one call of TensorFlow, that asks nobody whether to stop.
+STEP = """
+import tensorflow as tf
+from training import errors, interruption
+
+@tf.function
+def step():
+    matrix = tf.ones([400, 400]) / 400
+    for _ in tf.range(ROUNDS):
+        matrix = matrix @ matrix * 1.0
+    return matrix
+
+with errors.explained(), interruption.Interruption() as watch:
+    tf.print("begun")
+    step()
+    print("saved", flush=True)
+    raise errors.Stopped(watch.number)
+"""
+
+
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
+def test_signal_within_a_step_is_answered_at_once(number, times, tmp_path):
+    """Nothing was seen for 49 s after ^C, while the first step was compiled."""
+    rounds = 1_000 if times == 1 else 1_000_000  # seconds, or many minutes
+    program = tmp_path / "program.py"
+    program.write_text(STEP.replace("ROUNDS", str(rounds)))
+    again = "Ctrl-C again" if number == signal.SIGINT else "a second signal"
+    with subprocess.Popen(
+        [sys.executable, program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(tiny.ROOT)},
+    ) as process:
+        assert "begun\n" in iter(process.stderr.readline, "")
+        time.sleep(0.3)
+        process.send_signal(number)
+        line = f"stopping after this step; {again} ends without saving\n"
+        assert process.stderr.readline() == line
+        if times == 2:
+            process.send_signal(number)
+        ended = process.communicate(timeout=100)
+    assert process.returncode == 128 + number
+    assert ended == (("saved\n", "") if times == 1 else ("", "ended without saving\n"))
 
 
 @pytest.mark.parametrize("is_sent", [False, True])

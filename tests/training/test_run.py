@@ -261,7 +261,7 @@ def test_handlers_are_those_of_before_when_a_run_ends(quick, send):
     during = []
     quick(3, does=lambda step: during.append(signal.getsignal(signal.SIGTERM)))
     assert [signal.getsignal(number) for number in interruption.SIGNALS] == before
-    assert len(during) == 1 and during[0] is not before[0]
+    assert len(during) == 2 and before[0] not in during
 
 
 def test_loss_that_is_no_number_ends_the_run(train, tmp_path):
@@ -322,7 +322,7 @@ def test_first_steps_are_timed_and_settings_announced(quick, capsys):
         "precision: bfloat16, weights float32; XLA: off; batch: 8, 8 per replica in 2 "
         "micro-batches\n"
     ) in out
-    assert error.count("first 3 step(s) done after ") == 1
+    assert error.count("first step done after ") == 1
 
 
 @pytest.fixture

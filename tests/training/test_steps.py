@@ -118,6 +118,12 @@ def test_results_are_means_and_sums_of_the_steps(trainer):
     assert scaling == loss_scale.to_state(loss_scale.of({}))  # as it was
 
 
+def test_calls_of_other_lengths_are_not_traced_again(trainer):
+    trainer(False)(iter(batches(1)), 1)
+    trainer(False)(iter(batches(1, 2, 3)), 3)
+    assert trainer(False).run.experimental_get_tracing_count() == 1
+
+
 @pytest.mark.parametrize("factor", [LARGE, LARGEST])
 def test_step_whose_gradient_overflows_changes_nothing(trainer, factor):
     scaled = trainer(True)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from terminal import native_log
+from terminal import native_log, progress
 from training.distribution import devices
 
 
@@ -36,7 +36,8 @@ def in_input_order(
     """
     waiting: dict[int, Result] = {}
     num_tokens = num_lines = next_id = 0
-    for batch in devices.distributed(strategy, batches):
+    distributed = devices.distributed(strategy, batches)
+    for batch in progress.with_first_named(distributed, "extracting: first batch"):
         outputs = {k: v.numpy() for k, v in predict_function(batch).items()}
         native_log.end()  # TensorFlow is up
         lengths = outputs["input_mask"].sum(axis=1)

@@ -1,12 +1,15 @@
 """Tests of training/results/reporting.py."""
 
 import io
+import re
+import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing import event_accumulator
 
+from terminal import progress
 from training.results import reporting
 
 RESULTS = {"loss": 0.5, "gradient_norm": 2.0, "examples": 64, "tokens": 640}
@@ -101,7 +104,7 @@ def test_process_that_does_not_write_still_shows_its_progress(tmp_path, clock):
     reporter.close()
     assert list(tmp_path.iterdir()) == []
     step, evaluation = stream.getvalue().splitlines()
-    assert step.startswith("step 20/40 (50 %)  loss 0.5000")
+    assert step.startswith("step 20/40 (50 %)  --:-- left  loss 0.5000")
     assert evaluation == "evaluation at step 20: accuracy 0.7500"
 
 
@@ -123,13 +126,48 @@ def test_progress_in_a_file(tmp_path, clock):
     reporter.train(4000, RESULTS, 0.0)  # the last step always has one
     reporter.close()
     assert stream.getvalue().splitlines() == [
-        # 500 steps in 20 seconds, so 2,500 in 100.
-        "step 1500/4000 (37 %)  loss 0.5000  rate 1.50e-05  3 examples/s  "
-        "32 tokens/s  1:40 left",
+        "step 1500/4000 (37 %)  --:-- left  loss 0.5000  rate 1.50e-05  3 examples/s  "
+        "32 tokens/s",
         "evaluation at step 1600: accuracy 0.7500  loss 1.0000",
-        "step 4000/4000 (100 %)  loss 0.5000  rate 0.00e+00  13 examples/s  "
-        "128 tokens/s  0:00 left",
+        # 2,500 steps in 10 seconds.
+        "step 4000/4000 (100 %)  250/s  00:00 left  loss 0.5000  rate 0.00e+00  "
+        "13 examples/s  128 tokens/s",
     ]
+
+
+def test_first_call_does_one_step_and_names_its_wait(monkeypatch):
+    """It compiles; in a file nothing was written until 20 steps were done."""
+    monkeypatch.setattr(progress, "_FILE_SECONDS", 0.05)
+    said, counts, stream = [], [], io.StringIO()
+    monkeypatch.setattr(progress.sys, "stderr", stream)
+
+    def train_steps(iterator, rates, count, step, scaling):
+        counts.append(int(count))
+        time.sleep(0 if len(counts) > 1 else 0.3)
+        return {"steps": tf.cast(count, tf.float32)}, scaling
+
+    timed = reporting.first_timed(train_steps, said.append)
+    for count in (20, 19, 20):
+        results, scaling = timed(None, None, tf.constant(count), 0, "scaling")
+        assert (int(results["steps"]), scaling) == (counts[-1], "scaling")
+    assert counts == [1, 19, 20]
+    assert stream.getvalue() == "compiling the first step ...\n"
+    assert [re.sub(r"0\.[3-9]", "0.3", line) for line in said] == [
+        "first step done after 0.3 s"
+    ]
+
+
+def test_time_left_does_not_count_compilation(tmp_path, clock):
+    stream = io.StringIO()
+    reporter = reporting.Reporter(str(tmp_path), 41, writes=False, stream=stream)
+    reporter.begin()
+    for step, seconds in ((1, 100), (21, 20)):
+        clock["now"] += seconds
+        reporter.train(step, RESULTS, 1e-5)
+    reporter.close()
+    first, second = stream.getvalue().splitlines()
+    assert first.startswith("step 1/41 (2 %)  --:-- left  loss 0.5000")
+    assert second.startswith("step 21/41 (51 %)  1/s  00:20 left  loss 0.5000")
 
 
 def test_pictures_and_histograms_reach_tensorboard(tmp_path, clock):
