@@ -312,36 +312,6 @@ def labels_in(config, num_classes):
     return problem_type, labels if is_named else ()
 
 
-def tokenizer_vocabulary(path):
-    """What a tokenizer.json says.
-
-    Returns the tokens in the order of their ids, do_lower_case, and the settings of the
-    added ones, {token: {key: value}}.
-
-    Raises:
-        ValueError: it is no tokenizer of word pieces, or an id is missing.
-    """
-    raw = json_files.read_object(path)
-    try:
-        model, normalizer = raw["model"], raw.get("normalizer") or {}
-        is_known = model.get("type", "WordPiece") == "WordPiece"
-        added = {token["content"]: token for token in raw.get("added_tokens") or ()}
-        ids = {**model["vocab"], **{key: token["id"] for key, token in added.items()}}
-        lowers = bool(normalizer.get("lowercase", False))
-    except (AttributeError, KeyError, TypeError):
-        is_known = False
-    if not is_known:
-        raise ValueError(
-            f"{path}: not a tokenizer of word pieces; give --vocab_file=vocab.txt"
-        )
-    if sorted(ids.values(), key=repr) != sorted(range(len(ids)), key=repr):
-        raise ValueError(
-            f"{path}: the ids of its {len(ids)} tokens are not 0, 1, ...; give "
-            "--vocab_file=vocab.txt"
-        )
-    return sorted(ids, key=ids.__getitem__), lowers, added
-
-
 def tokenizer_config(config, tokenizer):
     """The content of a tokenizer_config.json beside a vocabulary."""
     settings = {
