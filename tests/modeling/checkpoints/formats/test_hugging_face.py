@@ -166,6 +166,23 @@ def test_config_says_nothing_of_another_file(tiny_config):
     assert described.extra == {"note": 1, "architectures": ["BertModel"]}
 
 
+def test_config_of_a_classifier_keeps_the_problem_type(tiny_config):
+    """Where none is given, as of classes that have no names."""
+    multi_label = {"problem_type": "multi_label_classification"}
+    config = dataclasses.replace(tiny_config, extra=multi_label)
+    model = pretrainers.build("classifier", 2, config)
+    usual = {"architectures": ["BertForSequenceClassification"]}
+    assert hugging_face.described(model).extra == {**multi_label, **usual}
+    assert hugging_face.described(model, problem_type="choice").extra == usual
+    tagger = pretrainers.build("tagger", 2, config)
+    assert "problem_type" not in hugging_face.described(tagger).extra
+    choice = {"architectures": ["BertForMultipleChoice"]}
+    config = dataclasses.replace(tiny_config, extra=choice)
+    model = pretrainers.build("classifier", 1, config)
+    assert hugging_face.described(model).extra == choice
+    assert hugging_face.described(model, problem_type="regression").extra == usual
+
+
 @pytest.mark.parametrize(
     ("extra", "num_classes", "expected"),
     [
