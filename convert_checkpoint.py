@@ -67,9 +67,7 @@ import keras
 
 from contract import file_names, wording
 from data_pipeline import label_maps
-from data_pipeline.files import added_token_files
 from data_pipeline.text import added_tokens, tokenization, vocabulary_checks
-from data_pipeline.text.byte_pairs import byte_pair_files
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, output_directory, pretrained
 from modeling.checkpoints.formats import hugging_face, keras_files
@@ -119,23 +117,12 @@ def read_tokenizer(files, config):
     if not files.vocab_file:
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
-    path, lowers = files.vocab_file, FLAGS.do_lower_case
-    if byte_pair_files.is_byte_pairs(path):
-        tokenizer = vocabulary_checks.open_vocabulary(
-            path, gpt_tokenizer=FLAGS.gpt_tokenizer
-        )
-        pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
-        return tokenizer
-    if path.endswith(".json"):
-        vocab, lowers, settings = hugging_face.tokenizer_vocabulary(path)
-        added = added_token_files.choose(settings, settings, path)
-    else:
-        vocab, added = added_token_files.read(path, tokenization.read_vocab(path))
-    if files.do_lower_case is not None:
-        lowers = files.do_lower_case
-    tokenizer = tokenization.BertTokenizer(vocab, lowers, added)
+    lowers = FLAGS.do_lower_case if files.do_lower_case is None else files.do_lower_case
+    tokenizer = vocabulary_checks.open_vocabulary(
+        files.vocab_file, lowers, FLAGS.gpt_tokenizer
+    )
     pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
-    if FLAGS.check_case:
+    if FLAGS.check_case and isinstance(tokenizer, tokenization.BertTokenizer):
         vocabulary_checks.check_case(tokenizer, files.vocab_file, files.checkpoint)
     return tokenizer
 

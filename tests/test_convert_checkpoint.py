@@ -178,6 +178,30 @@ def test_classes_without_names_are_counted(release, tmp_path):
     assert "label_map.json" not in names(tmp_path / "g")
 
 
+@pytest.mark.parametrize(
+    ("num_classes", "stated"),
+    [
+        (4, {"problem_type": "multi_label_classification"}),
+        (1, {"architectures": ["BertForMultipleChoice"]}),
+    ],
+)
+def test_classes_without_names_keep_their_kind(release, tmp_path, num_classes, stated):
+    run_directory(release, tmp_path / "run", num_classes=num_classes)
+    convert(tmp_path / "run", "hugging_face", tmp_path / "hf")
+    (tmp_path / "hf" / "label_map.json").unlink(missing_ok=True)
+    raw = json.loads((tmp_path / "hf" / "config.json").read_text())
+    raw.pop("problem_type", None)
+    (tmp_path / "hf" / "config.json").write_text(json.dumps({**raw, **stated}))
+    convert(tmp_path / "hf", "google", tmp_path / "g")
+    assert "label_map.json" not in names(tmp_path / "g")
+    for source in ("hf", "g"):
+        convert(tmp_path / source, "hugging_face", tmp_path / f"{source}_back")
+        again = json.loads((tmp_path / f"{source}_back" / "config.json").read_text())
+        assert {key: again[key] for key in stated} == stated
+        assert ("problem_type" in again) == ("problem_type" in stated)
+        assert ("id2label" in again) == (num_classes > 1)
+
+
 @pytest.mark.slow  # the next one every day
 def test_tagger_is_named_once(release, tmp_path):
     """Then `architectures` says it in every format."""

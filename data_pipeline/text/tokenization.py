@@ -21,7 +21,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_text as text
 
-from contract import file_names
+from contract import file_names, json_files
 from data_pipeline.files import added_token_files
 from data_pipeline.text import normalization, token_matching
 
@@ -69,6 +69,36 @@ def read_vocab(vocab_file: str) -> list[str]:
                 "UTF-8"
             ) from error
     return tokens
+
+
+def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
+    """Reads the word pieces of a tokenizer.json, as Hugging Face writes it.
+
+    Returns the tokens by id, the added ones among them, and {added token: whether it is
+    looked for in normalized text}. Lower-casing is in `pretrained.locate`.
+
+    Raises:
+        ValueError: it is no tokenizer of word pieces, or an id is missing.
+    """
+    raw = json_files.read_object(path)
+    try:
+        model = raw["model"]
+        is_known = model.get("type", "WordPiece") == "WordPiece"
+        added = {token["content"]: token for token in raw.get("added_tokens") or ()}
+        ids = {**model["vocab"], **{key: token["id"] for key, token in added.items()}}
+    except (AttributeError, KeyError, TypeError):
+        is_known = False
+    if not is_known:
+        raise ValueError(
+            f"{path}: not a tokenizer of word pieces; give --vocab_file=vocab.txt"
+        )
+    if sorted(ids.values(), key=repr) != sorted(range(len(ids)), key=repr):
+        raise ValueError(
+            f"{path}: the ids of its {len(ids)} tokens are not 0, 1, ...; give "
+            "--vocab_file=vocab.txt"
+        )
+    vocab = sorted(ids, key=ids.__getitem__)
+    return vocab, added_token_files.choose(added, added, path)
 
 
 def constant(value: Any) -> tf.Tensor:
@@ -252,12 +282,15 @@ class BertTokenizer(Tokenizer):
 
     @classmethod
     def from_file(cls, vocab_file: str, do_lower_case: bool = True) -> "BertTokenizer":
-        """Builds the tokenizer of a vocab.txt; see `read_vocab`. Errors name it.
+        """Builds the tokenizer of a vocab.txt or tokenizer.json. Errors name the file.
 
         Differs from google-research/bert: the tokens of an added_tokens.json beside the
         vocabulary belong to it, and are found in text as Hugging Face finds them.
         """
-        vocab, added = added_token_files.read(vocab_file, read_vocab(vocab_file))
+        if vocab_file.endswith(".json"):
+            vocab, added = read_tokenizer_json(vocab_file)
+        else:
+            vocab, added = added_token_files.read(vocab_file, read_vocab(vocab_file))
         try:
             return cls(vocab, do_lower_case, added)
         except ValueError as error:

@@ -321,7 +321,9 @@ def write_directory(directory, model, target, *, tokenizer=None, files=None, **k
         OSError: the files cannot be written.
     """
     write(directory, model, target, **kept)
-    config = hugging_face.described(model, kept.get("left_out", ()))
+    config = hugging_face.described(
+        model, kept.get("left_out", ()), kept.get("problem_type", "")
+    )
     texts = pretrained.files(config, tokenizer)
     if target == "google" and config.kind == "GPT-2":
         texts = _as_released(config, texts)

@@ -43,9 +43,10 @@ def locate(spec, name="--pretrained"):
         spec: directory of Google's zip (bert_config.json, vocab.txt, bert_model.ckpt),
             of GPT (params_shapes.json, encoder_bpe_40000.json) or GPT-2 (hparams.json,
             encoder.json, model.ckpt) as released, of ELMo (options.json, weights.hdf5,
-            and vocab.txt if there is one), of Hugging Face (config.json, vocab.txt,
-            model.safetensors), of an earlier run, or the id of a model on Hugging
-            Face's hub such as google-bert/bert-base-uncased, which is downloaded once.
+            and vocab.txt if there is one), of Hugging Face (config.json, vocab.txt or
+            tokenizer.json, model.safetensors), of an earlier run, or the id of a model
+            on Hugging Face's hub such as google-bert/bert-base-uncased, which is
+            downloaded once.
         name: what messages call it.
 
     Raises:
@@ -154,15 +155,21 @@ def fills_masks(config, path):
 
 
 def _lower_case(directory):
-    """What tokenizer_config.json or the release's name says of upper case."""
+    """Whether text is lower-cased, by tokenizer_config.json, tokenizer.json or name."""
     path = os.path.join(directory, file_names.TOKENIZER_CONFIG)
     if tf.io.gfile.exists(path):
         lowers = json_files.read_object(path).get("do_lower_case")
-        if lowers is not None and not isinstance(lowers, bool):
+        if isinstance(lowers, bool):
+            return lowers
+        if lowers is not None:
             raise ValueError(
                 f"{path}: do_lower_case is {lowers!r}; correct it to true or false"
             )
-        return lowers
+    path = os.path.join(directory, file_names.TOKENIZER)
+    if tf.io.gfile.exists(path):
+        normalizer = json_files.read_object(path).get("normalizer")
+        if isinstance(normalizer, dict) and "lowercase" in normalizer:
+            return bool(normalizer["lowercase"])
     name = os.path.basename(os.path.normpath(directory))
     if "uncased" in name:
         return True

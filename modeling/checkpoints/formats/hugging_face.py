@@ -16,6 +16,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from contract import file_names, json_files
+from modeling import models
 from modeling.checkpoints.formats import names
 from modeling.configs import encoder_decoder_config
 
@@ -101,7 +102,6 @@ _PROBLEM_TYPES = {
     "multi_label": "multi_label_classification",
     "regression": "regression",
 }
-_PLACEHOLDER = "LABEL_{}"
 
 
 class HuggingFaceFile:
@@ -228,7 +228,7 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
     Args:
         labels: names of the classes, in the order of their ids. A classifier or tagger
             without them gets placeholders, because Hugging Face counts them.
-        problem_type: as in label_map.json, if given.
+        problem_type: as in label_map.json; by default as in the model's config.
         left_out: Google names of variables not to write.
     """
     os.makedirs(directory, exist_ok=True)
@@ -244,11 +244,13 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
     safetensors.numpy.save_file(
         tensors, os.path.join(directory, WEIGHTS_FILE), metadata={"format": "pt"}
     )
-    raw = described(model, left_out).to_hugging_face()
+    raw = described(model, left_out, problem_type).to_hugging_face()
+    if isinstance(model, models.BertClassifier):
+        problem_type = problem_type or _stated_problem_type(model.config)
     if problem_type == "choice":
         labels = ()
     elif model.num_classes and not labels:
-        labels = [_PLACEHOLDER.format(i) for i in range(model.num_classes)]
+        labels = placeholders(model.num_classes)
     if labels:
         raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
         raw["label2id"] = {label: i for i, label in enumerate(labels)}
@@ -266,10 +268,11 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
         tf.io.gfile.copy(vocab_file, os.path.join(directory, file_names.VOCAB), True)
 
 
-def described(model, left_out=()):
+def described(model, left_out=(), problem_type=""):
     """The config of a model; its key `architectures` names the parts not `left_out`.
 
-    Of one whose head reads other layers, or by an LSTM, it names the network alone.
+    It names the network alone where the head reads other layers, or has an LSTM. A
+    classifier keeps what its config says of the problem type, if none is given.
     """
     extra = {k: v for k, v in model.config.extra.items() if k not in _OF_THE_FILE}
     rows = [name for name, _ in names.named_variables(model)]
@@ -281,7 +284,21 @@ def described(model, left_out=()):
         extra["architectures"] = [known.get(heads, known[()])]
     if kind == "BERT" and model.config.is_left_to_right and heads == ("masked_lm",):
         extra["architectures"] = [_LEFT_TO_RIGHT_BERT]
+    if isinstance(model, models.BertClassifier) and not problem_type:
+        problem_type = _stated_problem_type(model.config)
+        if problem_type == "choice" and kind == "BERT":
+            extra["architectures"] = [_CHOICE]
+        elif problem_type in _PROBLEM_TYPES:
+            extra["problem_type"] = _PROBLEM_TYPES[problem_type]
     return dataclasses.replace(model.config, extra=extra)
+
+
+def _stated_problem_type(config):
+    """The problem type of a classifier by its config; "" if that has none."""
+    if {*(config.extra.get("architectures") or ())} & {*_CHOICES}:
+        return "choice"
+    ours = {theirs: name for name, theirs in _PROBLEM_TYPES.items()}
+    return ours.get(config.extra.get("problem_type"), "")
 
 
 def labels_in(config, num_classes):
@@ -293,13 +310,10 @@ def labels_in(config, num_classes):
     Raises:
         ValueError: the ids are not those of the head.
     """
-    if {*(config.extra.get("architectures") or ())} & {*_CHOICES}:
-        return "choice", ()
-    ours = {theirs: name for name, theirs in _PROBLEM_TYPES.items()}
     usual = "regression" if num_classes == 1 else "classification"
-    problem_type = ours.get(config.extra.get("problem_type"), usual)
+    problem_type = _stated_problem_type(config) or usual
     listed = config.extra.get("id2label") or {}
-    if problem_type == "regression" or not listed:
+    if problem_type in ("choice", "regression") or not listed:
         return problem_type, ()
     keys = sorted(listed) if isinstance(listed, dict) else ["none"]
     if set(keys) != {str(i) for i in range(num_classes)}:
@@ -308,38 +322,12 @@ def labels_in(config, num_classes):
             f"{num_classes} classes; give the config file of this checkpoint"
         )
     labels = tuple(str(listed[str(i)]) for i in range(num_classes))
-    is_named = any(label != _PLACEHOLDER.format(i) for i, label in enumerate(labels))
-    return problem_type, labels if is_named else ()
+    return problem_type, () if labels == placeholders(num_classes) else labels
 
 
-def tokenizer_vocabulary(path):
-    """What a tokenizer.json says.
-
-    Returns the tokens in the order of their ids, do_lower_case, and the settings of the
-    added ones, {token: {key: value}}.
-
-    Raises:
-        ValueError: it is no tokenizer of word pieces, or an id is missing.
-    """
-    raw = json_files.read_object(path)
-    try:
-        model, normalizer = raw["model"], raw.get("normalizer") or {}
-        is_known = model.get("type", "WordPiece") == "WordPiece"
-        added = {token["content"]: token for token in raw.get("added_tokens") or ()}
-        ids = {**model["vocab"], **{key: token["id"] for key, token in added.items()}}
-        lowers = bool(normalizer.get("lowercase", False))
-    except (AttributeError, KeyError, TypeError):
-        is_known = False
-    if not is_known:
-        raise ValueError(
-            f"{path}: not a tokenizer of word pieces; give --vocab_file=vocab.txt"
-        )
-    if sorted(ids.values(), key=repr) != sorted(range(len(ids)), key=repr):
-        raise ValueError(
-            f"{path}: the ids of its {len(ids)} tokens are not 0, 1, ...; give "
-            "--vocab_file=vocab.txt"
-        )
-    return sorted(ids, key=ids.__getitem__), lowers, added
+def placeholders(num_classes):
+    """What Hugging Face calls C classes that nobody has named."""
+    return tuple(f"LABEL_{i}" for i in range(num_classes))
 
 
 def tokenizer_config(config, tokenizer):

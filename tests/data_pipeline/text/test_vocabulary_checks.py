@@ -1,6 +1,7 @@
 """Tests of data_pipeline/text/vocabulary_checks.py."""
 
 import itertools
+import json
 import string
 import types
 
@@ -100,3 +101,57 @@ def test_real_multilingual_vocabulary(shared_file):
     check(vocab, False)
     with pytest.raises(ValueError, match="is a cased vocabulary"):
         check(vocab, True)
+
+
+def tokenizer_json(path, **changes):
+    """The file that transformers 5 writes for a BERT; no vocab.txt lies beside it."""
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "The", "the", "##s", "cat"]
+    special = [{"id": i, "content": vocab[i], "special": True} for i in range(4)]
+    raw = {
+        "model": {"type": "WordPiece", "vocab": {t: i for i, t in enumerate(vocab)}},
+        "added_tokens": [*special, {"id": 8, "content": "<b>", "normalized": False}],
+        "normalizer": {"type": "BertNormalizer", "lowercase": True},
+        **changes,
+    }
+    path.write_text(json.dumps(raw))
+    return str(path)
+
+
+def test_word_pieces_of_a_tokenizer_json(tmp_path):
+    path = tokenizer_json(tmp_path / "tokenizer.json")
+    tokenizer = vocabulary_checks.open_vocabulary(path)
+    assert isinstance(tokenizer, tokenization.BertTokenizer)
+    assert tokenizer.vocab_size == 9 and tokenizer.added_tokens == {"<b>": False}
+    assert tokenizer.tokenize("The cats<b>").numpy().tolist() == [5, 7, 6, 8]
+    cased = vocabulary_checks.open_vocabulary(path, do_lower_case=False)
+    assert cased.tokenize("The cats<b>").numpy().tolist() == [4, 7, 6, 8]
+    for added in (None, []):
+        path = tokenizer_json(tmp_path / "tokenizer.json", added_tokens=added)
+        assert vocabulary_checks.open_vocabulary(path).vocab[7:] == ["cat"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"added_tokens": ["x"]}, "not a tokenizer of word pieces"),
+        ({"added_tokens": [{"content": "x"}]}, "not a tokenizer of word pieces"),
+        ({"added_tokens": [{"content": "x", "id": 4}]}, "ids of its 9 tokens are not"),
+        ({"model": "x"}, "not a tokenizer of word pieces"),
+        ({"model": {"type": "Unigram", "vocab": {"a": 0}}}, "not a tokenizer of word"),
+        ({"model": {"vocab": [["a", 0.5]]}}, "not a tokenizer of word pieces"),
+        ({"model": {"vocab": {"a": "0"}}}, "ids of its 6 tokens"),
+        ({"model": {"vocab": {"a": 4, "b": 4}}}, "ids of its 7 tokens"),
+        (
+            {"model": {"vocab": {"a": 4}}, "added_tokens": []},
+            "ids of its 1 tokens are not 0, 1",
+        ),
+        (
+            {"model": {"vocab": {"a": 0}}, "added_tokens": []},
+            r"vocabulary of 1 tokens lacks \[UNK\], \[CLS\], \[SEP\]",
+        ),
+    ],
+)
+def test_odd_tokenizer_json_is_refused(tmp_path, change, message):
+    path = tokenizer_json(tmp_path / "tokenizer.json", **change)
+    with pytest.raises(ValueError, match=rf"tokenizer\.json: .*{message}"):
+        vocabulary_checks.open_vocabulary(path)

@@ -72,6 +72,20 @@ def test_silent_tokenizer_config_leaves_it_open(tmp_path):
     assert pretrained.locate(folder).do_lower_case is None
 
 
+def test_tokenizer_json_says_whether_it_lowers(tmp_path):
+    folder = hugging_face_model(tmp_path / "bert-base-uncased")
+    for normalizer, lowers in (({"lowercase": False}, False), (None, True)):
+        write(folder / "tokenizer.json", json.dumps({"normalizer": normalizer}))
+        assert pretrained.locate(folder).do_lower_case is lowers
+    write(folder / "tokenizer_config.json", '{"do_lower_case": false}')
+    write(folder / "tokenizer.json", '{"normalizer": {"lowercase": true}}')
+    assert pretrained.locate(folder).do_lower_case is False
+    write(folder / "tokenizer_config.json", "{}")
+    assert pretrained.locate(folder).do_lower_case is True
+    (folder / "vocab.txt").unlink()
+    assert pretrained.locate(folder).vocab_file == f"{folder}/tokenizer.json"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

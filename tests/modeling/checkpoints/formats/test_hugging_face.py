@@ -166,6 +166,23 @@ def test_config_says_nothing_of_another_file(tiny_config):
     assert described.extra == {"note": 1, "architectures": ["BertModel"]}
 
 
+def test_config_of_a_classifier_keeps_the_problem_type(tiny_config):
+    """Where none is given, as of classes that have no names."""
+    multi_label = {"problem_type": "multi_label_classification"}
+    config = dataclasses.replace(tiny_config, extra=multi_label)
+    model = pretrainers.build("classifier", 2, config)
+    usual = {"architectures": ["BertForSequenceClassification"]}
+    assert hugging_face.described(model).extra == {**multi_label, **usual}
+    assert hugging_face.described(model, problem_type="choice").extra == usual
+    tagger = pretrainers.build("tagger", 2, config)
+    assert "problem_type" not in hugging_face.described(tagger).extra
+    choice = {"architectures": ["BertForMultipleChoice"]}
+    config = dataclasses.replace(tiny_config, extra=choice)
+    model = pretrainers.build("classifier", 1, config)
+    assert hugging_face.described(model).extra == choice
+    assert hugging_face.described(model, problem_type="regression").extra == usual
+
+
 @pytest.mark.parametrize(
     ("extra", "num_classes", "expected"),
     [
@@ -195,54 +212,3 @@ def test_labels_of_another_head_are_refused(tiny_config, ids):
     config = dataclasses.replace(tiny_config, extra={"id2label": ["a", "b", "c"]})
     with pytest.raises(ValueError, match="has the keys none, but the head has 3"):
         hugging_face.labels_in(config, 3)
-
-
-def tokenizer_json(path, *, kind="WordPiece", added=3):
-    raw = {
-        "model": {"type": kind, "vocab": {"[PAD]": 0, "b": 2, "a": 1}},
-        "added_tokens": [{"id": 0, "content": "[PAD]"}, {"id": added, "content": "c"}],
-        "normalizer": {"lowercase": True},
-    }
-    path.write_text(json.dumps(raw))
-    return path
-
-
-def test_vocabulary_of_a_tokenizer_json(tmp_path):
-    path = tokenizer_json(tmp_path / "tokenizer.json")
-    found = hugging_face.tokenizer_vocabulary(path)
-    added = {"[PAD]": {"id": 0, "content": "[PAD]"}, "c": {"id": 3, "content": "c"}}
-    assert found == (["[PAD]", "a", "b", "c"], True, added)
-    with pytest.raises(ValueError, match="ids of its 4 tokens are not 0, 1"):
-        hugging_face.tokenizer_vocabulary(tokenizer_json(path, added=4))
-    with pytest.raises(ValueError, match="not a tokenizer of word pieces"):
-        hugging_face.tokenizer_vocabulary(tokenizer_json(path, kind="BPE"))
-    path.write_text("{")
-    with pytest.raises(ValueError, match="cannot be read"):
-        hugging_face.tokenizer_vocabulary(path)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"added_tokens": ["x"]}, "not a tokenizer of word pieces"),
-        ({"added_tokens": [{"content": "x"}]}, "not a tokenizer of word pieces"),
-        ({"model": "x"}, "not a tokenizer of word pieces"),
-        ({"model": {"vocab": [["a", 0.5]]}}, "not a tokenizer of word pieces"),
-        ({"normalizer": "x"}, "not a tokenizer of word pieces"),
-        ({"model": {"vocab": {"a": "0"}}}, "ids of its 3 tokens"),
-        ({"model": {"vocab": {"a": 0, "b": 0}}}, "ids of its 4 tokens"),
-    ],
-)
-def test_odd_tokenizer_json_is_refused(tmp_path, change, message):
-    path = tokenizer_json(tmp_path / "tokenizer.json")
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(ValueError, match=rf"tokenizer\.json: .*{message}"):
-        hugging_face.tokenizer_vocabulary(path)
-
-
-@pytest.mark.parametrize("added", [None, []])
-def test_tokenizer_json_without_added_tokens(tmp_path, added):
-    path = tokenizer_json(tmp_path / "tokenizer.json")
-    raw = json.loads(path.read_text())
-    path.write_text(json.dumps({**raw, "added_tokens": added}))
-    assert hugging_face.tokenizer_vocabulary(path)[0] == ["[PAD]", "a", "b"]
