@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from data_pipeline.corpus import byte_ranges
+from data_pipeline.files import file_patterns
 from data_pipeline.text import elmo_tokenizer, normalization
 from data_pipeline.text.byte_pairs import byte_pair_graph
 
@@ -91,7 +92,10 @@ def count_files(
     """`count` of files, of which those of gzip are unpacked while it lasts."""
     with tempfile.TemporaryDirectory() as directory:
         plain = plain_files(files, directory, executor)
-        return count(byte_ranges.Corpus.of(plain), executor, num_workers, **settings)
+        sizes = file_patterns.sizes(plain)
+        boundaries = byte_ranges.find_boundaries(plain, sizes)
+        corpus = byte_ranges.Corpus.of(plain, sizes, boundaries)
+        return count(corpus, executor, num_workers, **settings)
 
 
 def count(
@@ -152,13 +156,7 @@ def _in_order(
     """Counts groups of ranges; at most `ahead` others are being counted."""
     running: collections.deque[futures.Future] = collections.deque()
     for group in groups:
-        # A worker gets its own ranges, not those of a corpus of terabytes.
-        chosen = dataclasses.replace(
-            corpus,
-            range_files=corpus.range_files[group],
-            range_starts=corpus.range_starts[group],
-        )
-        running.append(executor.submit(count_ranges, chosen, split))
+        running.append(executor.submit(count_ranges, corpus.part(group), split))
         if len(running) > ahead:
             yield running.popleft().result()
     while running:

@@ -11,7 +11,8 @@ is written whole under its name, so what is there need not be done again:
 
     job.json                          the job, and the sizes of its input files
     input-00000.txt                   an unpacked input file
-    corpus.json                       the plain files that are read, with their sizes
+    corpus.json                       the plain files that are read, with their sizes,
+                                      and where the ranges of long documents begin
     unit-0000000-part-000.npz         a chunk, until its unit is written
     file-00000/0000000-0-512-records  a shard: its unit, number and count of records,
                                       which further numbers for its metadata may follow
@@ -31,13 +32,14 @@ import tensorflow as tf
 
 from contract import atomic_files
 from data_pipeline.corpus import byte_ranges
+from data_pipeline.files import file_patterns
 from data_pipeline.pretraining import record_metadata
 from data_pipeline.text import tokenization, vocabulary_checks
 
 UNIT_BYTES = 1 << 24
 CHUNK_BYTES = 1 << 18
 SHARD_SUFFIX = "-records"
-_CORPUS = "corpus.json"
+_JOB, _CORPUS = "job.json", "corpus.json"
 MIN_TASKS = 8  # that write a unit, so that small corpora use all cores
 
 
@@ -158,10 +160,10 @@ def begin(job: Job) -> list[int]:
     """
     record = {
         **dataclasses.asdict(job),
-        "input_sizes": [tf.io.gfile.stat(path).length for path in job.input_files],
+        "input_sizes": file_patterns.sizes(job.input_files),
     }
     record = json.loads(json.dumps(record))
-    path = job.path("job.json")
+    path = job.path(_JOB)
     before = atomic_files.read_json(path) if tf.io.gfile.exists(path) else None
     if before != record:
         if before and tf.io.gfile.exists(job.path(_CORPUS)):
@@ -210,8 +212,15 @@ def settle(job: Job) -> UnitPlan:
         job.unpacked_path(index) if byte_ranges.is_packed(file) else file
         for index, file in enumerate(job.input_files)
     ]
-    sizes = [tf.io.gfile.stat(path).length for path in files]
+    sizes = atomic_files.read_json(job.path(_JOB))["input_sizes"]
+    unpacked = [i for i, file in enumerate(job.input_files) if file != files[i]]
+    for index, size in zip(
+        unpacked, file_patterns.sizes([files[i] for i in unpacked]), strict=True
+    ):
+        sizes[index] = size
     corpus = {"files": files, "sizes": sizes}
+    if job.settings.document_end != record_metadata.FILE:
+        corpus["boundaries"] = byte_ranges.find_boundaries(files, sizes)
     atomic_files.write_json(job.path(_CORPUS), corpus, shared=True)
     load_plan.cache_clear()
     return load_plan(job)

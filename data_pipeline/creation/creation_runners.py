@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
@@ -9,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from data_pipeline.corpus import byte_ranges
 from data_pipeline.creation import creation_job, creation_tasks
 
 Totals = dict[str, int]  # keys: creation_tasks.COUNTS
@@ -31,17 +33,21 @@ def run_local(
     totals: collections.Counter[str] = collections.Counter()
     with _failures_explained(job):
         _results(
-            executor.submit(creation_job.unpack, job, i)
+            executor.submit(
+                byte_ranges.unpack, job.input_files[i], job.unpacked_path(i)
+            )
             for i in creation_job.begin(job)
         )
         total = len(creation_job.settle(job).units) * job.num_tasks
         report(0, total, instances=0)
-        for done, counts in enumerate(_written(job, executor, num_workers), start=1):
+        # A task is sent with what it needs; the files of the corpus lie in its plan.
+        sent = dataclasses.replace(job, input_files=())
+        for done, counts in enumerate(_written(sent, executor, num_workers), start=1):
             totals.update(counts)
             report(done, total, instances=totals["instances"])
         _check_totals(job, totals)
         files = range(len(job.output_files))
-        _results(executor.submit(creation_tasks.assemble, job, file) for file in files)
+        _results(executor.submit(creation_tasks.assemble, sent, file) for file in files)
         creation_job.end(job)
     return dict(totals)
 

@@ -84,11 +84,9 @@ class Gpt2Tokenizer(_BytePairTokenizer):
 
         A space that is a token of its own belongs to what follows it.
         """
-        spelled = self.token_bytes()
-        inner = [0x80 <= (token[:1] or b" ")[0] < 0xC0 for token in spelled]
-        is_space = tf.gather([token == b" " for token in spelled], ids)
-        after_space = tf.concat([[False], is_space], axis=0)[: tf.size(ids)]
-        return ~(tf.gather(inner, ids) | after_space)
+        is_inner, is_space = self._are_inner_or_space
+        after_space = tf.concat([[False], tf.gather(is_space, ids)], axis=0)
+        return ~(tf.gather(is_inner, ids) | after_space[: tf.size(ids)])
 
     def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Words [W] as their tokens cut them, string [W, (parts)]."""
@@ -129,6 +127,13 @@ class Gpt2Tokenizer(_BytePairTokenizer):
 
     def _of(self, vocab):
         return Gpt2Tokenizer(vocab, self.merges)
+
+    @functools.cached_property
+    def _are_inner_or_space(self):
+        tokens = self.token_bytes()
+        is_inner = [0x80 <= (token[:1] or b" ")[0] < 0xC0 for token in tokens]
+        is_space = [token == b" " for token in tokens]
+        return tokenization.constant(is_inner), tokenization.constant(is_space)
 
     @functools.cached_property
     def _spelled(self):

@@ -13,7 +13,7 @@ _NAMES = """
     DisableCopyOnRead DivNoNan Einsum Equal Erf Exp ExpandDims Fill FloorDiv FloorMod
     GatherNd GatherV2 Greater GreaterEqual Identity If LeftShift Less LessEqual Log
     LogSoftmax LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean
-    MergeV2Checkpoints Minimum Mul Neg NoOp NotEqual OneHot OnesLike Pack Pad
+    MergeV2Checkpoints Min Minimum Mul Neg NoOp NotEqual OneHot OnesLike Pack Pad
     PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange RaggedTensorToTensor
     Range Rank ReadVariableOp RealDiv ReduceJoin Relu Reshape RestoreV2 RightShift Rsqrt
     SaveV2 ScatterNd ScatterNdNonAliasingAdd SegmentMin Select SelectV2 Shape

@@ -3,8 +3,9 @@
 1. Text is cut into pieces where GPT-2's pattern cuts it. The pattern looks ahead, which
    TensorFlow's regular expressions cannot do; but where a piece begins depends on the
    classes of a few characters around, so that all places are found at once.
-2. Each different piece is a row of bytes. In all rows at once, the pair that was
-   learned first is replaced by its merge, until no row has a pair that was learned.
+2. Each different piece is a row of bytes. In all rows at once, every pair is replaced
+   by its merge that no pair learned before it can take apart, until no row has a pair
+   that was learned. There are about ten such steps, however long a row is.
 """
 
 import functools
@@ -41,6 +42,7 @@ _PAGE_BITS = 8  # 256 code points share an entry of the first of two tables
 _APOSTROPHE = ord("'")
 _SHORT_SUFFIXES = "stmd"  # of 's, 't, 'm, 'd
 _LONG_SUFFIXES = (("r", "e"), ("v", "e"), ("l", "l"))
+_REACH = 12  # pairs on either side that are looked at before a pair is replaced
 
 
 class Table(NamedTuple):
@@ -50,6 +52,11 @@ class Table(NamedTuple):
     keys: np.ndarray  # int64 [M], left id * V + right id of the pairs that were learned
     ranks: np.ndarray  # int32 [M], 0 was learned first
     ids: np.ndarray  # int32 [M], of the token that replaces the pair
+    lengths: np.ndarray  # int32 [V], bytes of each token
+    # int32 [V, _REACH + 1]: [t, d - 2] is the least rank of a pair of d bytes or more
+    # and t, and of t and d bytes or more; the last column is above all ranks
+    before: np.ndarray
+    after: np.ndarray
     vocab_size: np.ndarray  # int64 scalar, V
 
 
@@ -71,7 +78,23 @@ def table(
     columns = keys[order], order.astype(np.int32), both[order].astype(np.int32)
     if not merges:  # one that no pair has, so that there is one
         columns = np.array([-1]), *np.zeros([2, 1], np.int32)
-    return Table(byte_ids, *columns, np.array(len(ids)))
+    lengths = np.zeros(len(ids), np.int32)
+    lengths[[*ids.values()]] = [*map(len, ids)]
+    sides = (
+        _least_ranks(len(ids), *x)
+        for x in ((right, lengths[left]), (left, lengths[right]))
+    )
+    return Table(byte_ids, *columns, lengths, *sides, np.array(len(ids)))
+
+
+def _least_ranks(vocab_size, tokens, neighbour_lengths):
+    """`before` or `after` of a table, of M merges by rank."""
+    least = np.full([vocab_size, _REACH + 1], len(tokens), np.int32)
+    column = np.clip(neighbour_lengths - 2, 0, _REACH - 1)
+    is_long = neighbour_lengths > 1
+    ranks = np.arange(len(tokens), dtype=np.int32)
+    np.minimum.at(least, (tokens[is_long], column[is_long]), ranks[is_long])
+    return np.ascontiguousarray(np.minimum.accumulate(least[:, ::-1], axis=1)[:, ::-1])
 
 
 _SIGNATURE = [
@@ -81,6 +104,9 @@ _SIGNATURE = [
         tf.TensorSpec([None], tf.int64),
         tf.TensorSpec([None], tf.int32),
         tf.TensorSpec([None], tf.int32),
+        tf.TensorSpec([None], tf.int32),
+        tf.TensorSpec([None, _REACH + 1], tf.int32),
+        tf.TensorSpec([None, _REACH + 1], tf.int32),
         tf.TensorSpec([], tf.int64),
     ),
 ]
@@ -264,15 +290,7 @@ def merge(
         return tf.where(is_pair, tf.gather(table.ranks, place), none), place
 
     def step(symbols, rows, rank, place):
-        least = tf.gather(tf.math.segment_min(rank, rows), rows)
-        chosen = (rank == least) & (rank < none)
-        # Of a run, as of aaa where a a is learned, every second begins a pair.
-        begins_run = chosen & ~_shifted(chosen, 1, False)
-        run = tf.cumsum(tf.cast(begins_run, tf.int32)) - 1
-        position = tf.range(tf.size(symbols))
-        starts = tf.boolean_mask(position, begins_run)
-        offset = position - tf.gather(starts, tf.maximum(run, 0))
-        chosen &= offset % 2 == 0
+        chosen = _chosen(symbols, rows, rank, table)
         symbols = tf.where(chosen, tf.gather(table.ids, place), symbols)
         kept = ~_shifted(chosen, 1, False)
         symbols, rows = tf.boolean_mask(symbols, kept), tf.boolean_mask(rows, kept)
@@ -286,3 +304,50 @@ def merge(
         shape_invariants=(shape, shape, shape, shape),
     )
     return symbols, rows
+
+
+def _chosen(symbols, rows, rank, table):
+    """Which of n symbols begin a pair that can be merged now; bool [n].
+
+    A pair can, if nothing that is merged before it changes its two symbols: both pairs
+    beside it were learned later, and from the nearest pair that was learned before, no
+    token that could join one of the symbols reaches to it.
+    """
+    none = tf.size(table.keys)
+    is_lowest = rank <= tf.minimum(_shifted(rank, 1, none), _shifted(rank, -1, none))
+    places = tf.where(is_lowest & (rank < none))[:, 0]  # [c]
+    own_rank = tf.gather(rank, places)
+    lengths = tf.gather(table.lengths, symbols)
+    ends = tf.cumsum(lengths)
+
+    def joins(own, direction, edges, least):
+        """Least rank [c] of what may join symbols at places `own` from outside."""
+        far = own[:, tf.newaxis] + direction * tf.range(2, _REACH + 2, dtype=tf.int64)
+        inside = tf.maximum(tf.minimum(far, tf.size(symbols, tf.int64) - 1), 0)
+        is_there = tf.gather(rows, inside) == tf.gather(rows, own)[:, tf.newaxis]
+        is_there &= far == inside  # [c, _REACH]
+        pair = inside if direction < 0 else inside - 1
+        is_before = is_there & (tf.gather(rank, pair) < own_rank[:, tf.newaxis])
+        num_bytes = tf.gather(edges, inside) - tf.gather(edges, own)[:, tf.newaxis]
+        num_bytes *= direction
+        column = tf.where(is_before, tf.minimum(num_bytes - 2, _REACH - 1), _REACH)
+        unseen = tf.where(is_there[:, -1], _REACH - 1, _REACH)
+        column = tf.minimum(tf.reduce_min(column, axis=1), unseen)
+        index = tf.gather(symbols, own) * (_REACH + 1) + column
+        return tf.gather(tf.reshape(least, [-1]), index)
+
+    # Of equal pairs that overlap, the left one comes first.
+    is_safe = joins(places, -1, ends - lengths, table.before) > own_rank
+    is_safe &= joins(places + 1, 1, ends, table.after) >= own_rank
+    least_of_row = tf.gather(tf.math.segment_min(rank, rows), tf.gather(rows, places))
+    is_safe |= own_rank == least_of_row
+    can_merge = _flags(tf.boolean_mask(places, is_safe), tf.size(symbols, tf.int64))
+    # Of a run, as of aaa where a a is learned, every second begins a pair, if all
+    # before it can be merged.
+    begins_run = rank != _shifted(rank, 1, -1)
+    run = tf.cumsum(tf.cast(begins_run, tf.int32)) - 1
+    position = tf.range(tf.size(symbols))
+    start = tf.gather(tf.boolean_mask(position, begins_run), run)
+    refused = tf.cumsum(tf.cast(~can_merge, tf.int32), exclusive=True)
+    is_first = (position - start) % 2 == 0
+    return can_merge & is_first & (refused == tf.gather(refused, start))

@@ -3,10 +3,12 @@
 import gzip
 import itertools
 import os
+import pickle
 import random
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from data_pipeline.corpus import byte_ranges
 
@@ -117,6 +119,68 @@ def test_document_just_below_the_limit_is_whole(tmp_path, monkeypatch):
     assert cuts(path) == {251, 502}
     bound(monkeypatch, 16, len(document) // 2)
     assert not cuts(path) <= {251, 502}
+
+
+def test_boundaries_are_found_in_one_pass_where_reading_finds_them(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(byte_ranges, "_is_blank_near", lambda *_: False)
+    rng = random.Random(3)
+    path = tmp_path / "text.txt"
+    num_places = num_cut = 0
+    for content in [*CONTENTS.values(), *(random_text(rng) for _ in range(60))]:
+        path.write_bytes(content)
+        step, limit = rng.choice([(5, 20), (7, 300), (32, 64), (16, 1 << 12)])
+        bound(monkeypatch, step, limit)
+        found = byte_ranges.find_boundaries([str(path)], [len(content)]).get("0", [])
+        with open(path, "rb") as file:
+            places = range(step, len(content), step)
+            assert found == [
+                byte_ranges._boundary(file, p, len(content)) for p in places
+            ]
+        text = byte_ranges.Corpus.of([str(path)], None, {"0": found} if found else None)
+        read = [text.read(i) for i in range(len(text.range_files))]
+        assert read == ranges(path)
+        num_places += len(found)
+        num_cut += sum(place not in ends_of_blank_lines(content) for place in found)
+    assert num_places > 500 and num_cut > 100
+
+
+def test_a_file_of_long_documents_is_read_at_most_twice(tmp_path, monkeypatch):
+    """Each range read up to 4 MB at either end, 31 times the file."""
+    num_bytes = []
+
+    class Counting(tf.io.gfile.GFile):
+        def read(self, n=-1):
+            content = super().read(n)
+            num_bytes.append(len(content))
+            return content
+
+    monkeypatch.setattr(tf.io.gfile, "GFile", Counting)
+    line = b"a sentence of the one-billion-word corpus , without a blank line .\n"
+    header = b"\n\n" + line
+    path = tmp_path / "text.txt"
+    path.write_bytes(header + line * (10 * byte_ranges.RANGE_BYTES // len(line)))
+    size = path.stat().st_size
+    boundaries = byte_ranges.find_boundaries([str(path)], [size])
+    text = byte_ranges.Corpus.of([str(path)], [size], boundaries)
+    assert sum(len(text.read(i)) for i in range(len(text.range_files))) == size
+    assert size <= sum(num_bytes) <= 2.2 * size
+    num_bytes.clear()
+    path.write_bytes((line * 50 + b"\n") * (10 * byte_ranges.RANGE_BYTES // 3450))
+    assert byte_ranges.find_boundaries([str(path)], [path.stat().st_size]) == {}
+    assert sum(num_bytes) == byte_ranges._FIRST_BLOCK_BYTES
+
+
+def test_a_part_holds_the_files_of_its_ranges_alone():
+    files = [f"a/rather/long/directory/{number:06}.txt" for number in range(10_000)]
+    text = byte_ranges.Corpus.of(files, [5000] * len(files))
+    part = text.part(np.array([7, 9000, 3]))
+    assert [part.files[number] for number in part.range_files] == [
+        *(files[7], files[9000], files[3])
+    ]
+    assert part.range_sizes().tolist() == [5000] * 3
+    assert len(pickle.dumps(part)) < 2000 < len(pickle.dumps(text))
 
 
 def test_ranges_of_several_files(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import gzip
 import itertools
+import pickle
 import random
 
 import numpy as np
@@ -313,6 +314,20 @@ def test_chunk_without_a_document_before_others(source, tmp_path):
     tokens = sorted(flat(a for a, _, _ in segments(found)))
     first = tiny_corpus.FIRST_WORD
     assert tokens == [*range(first, first + 2900), first + 2990, first + 2991]
+
+
+def test_tasks_are_sent_without_the_names_of_input_files(source, tmp_path):
+    sent = []
+
+    class Sending(processes.InThisProcess):
+        def submit(self, function, /, *args, **kwargs):
+            sent.append(pickle.dumps((function, args, kwargs)))
+            return super().submit(function, *args, **kwargs)
+
+    job = job_of(source, tmp_path)
+    creation_runners.run_local(job, Sending(), 1, no_report)
+    assert len(sent) > 10
+    assert not any(b"text.txt" in data for data in sent)
 
 
 def test_end_of_a_file_ends_a_document(source, tmp_path):

@@ -1,8 +1,10 @@
 """Tests of file_patterns.py; more in the tests of those that use it."""
 
 import os
+import threading
 
 import pytest
+import tensorflow as tf
 
 from data_pipeline.files import file_patterns
 
@@ -28,3 +30,24 @@ def test_files_are_known_by_any_spelling(tmp_path, monkeypatch):
     assert file_patterns.among(paths, ["a.txt"]) == paths[:4]
     remote = ["gs://bucket/a.txt", "gs://bucket/b.txt"]
     assert file_patterns.among(remote, ["a.txt", remote[1]]) == remote[1:]
+
+
+def test_a_file_that_several_globs_name_is_listed_once(tmp_path):
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (tmp_path / name).touch()
+    found = find(f"{tmp_path}/b.txt,{tmp_path}/*.txt,{tmp_path}/a.*")
+    assert [os.path.basename(path) for path in found] == ["b.txt", "a.txt", "c.txt"]
+
+
+def test_many_files_are_looked_at_at_a_time(tmp_path, monkeypatch):
+    names = [tmp_path / f"{number}.txt" for number in range(4)]
+    for length, path in enumerate(names):
+        path.write_text("x" * length)
+    meeting = threading.Barrier(len(names), timeout=20)
+    for name in ("isdir", "stat"):
+        look = getattr(tf.io.gfile, name)
+        monkeypatch.setattr(
+            tf.io.gfile, name, lambda path, look=look: (meeting.wait(), look(path))[1]
+        )
+    files = find(f"{tmp_path}/*.txt")
+    assert file_patterns.sizes(files) == [0, 1, 2, 3]

@@ -13,6 +13,7 @@ from tokenizers import models, pre_tokenizers
 from data_pipeline import tokenization as command
 from data_pipeline.pretraining import masking
 from data_pipeline.text import gpt_tokenizers, tokenization, vocabulary_checks
+from data_pipeline.text.byte_pairs import byte_pair_graph
 from tests.serving import exported_ops
 
 OPEN = vocabulary_checks.open_vocabulary
@@ -179,6 +180,64 @@ def test_every_character_is_of_the_librarys_class(sticky):
     lines = ["".join(f"a{chr(p)}1" for p in points[i::97]) for i in range(97)]
     peer = by_the_library(sticky).encode_batch_fast(lines, add_special_tokens=False)
     assert sticky.tokenize(lines).to_list() == [row.ids for row in peer]
+
+
+def random_tables(number, seed):
+    """Tokenizers of a few letters, whose tokens are merged from earlier ones."""
+    rng = random.Random(seed)
+    for _ in range(number):
+        tokens = list("abc"[: rng.randrange(1, 4)])
+        merges = {}
+        for _ in range(rng.randrange(1, 40)):
+            pair = rng.choice(tokens[-9:]), rng.choice(tokens)
+            pair = pair if rng.randrange(2) else pair[::-1]
+            if "".join(pair) not in tokens:
+                tokens.append("".join(pair))
+                merges[pair] = None
+        yield gpt_tokenizers.Gpt2Tokenizer(tokens, list(merges)), rng
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_letters_merged_in_any_order_get_the_ids_of_the_library(seed):
+    num_different = 0
+    for tokenizer, rng in random_tables(30, seed):
+        letters = [token for token in tokenizer.vocab if len(token) == 1]
+        lengths = [rng.randrange(60) for _ in range(40)]
+        texts = ["".join(rng.choices(letters, k=length)) for length in lengths]
+        peer = by_the_library(tokenizer).encode_batch_fast(texts)
+        got = tokenizer.tokenize(texts).to_list()
+        assert got == [row.ids for row in peer]
+        num_different += len({index for row in got for index in row})
+    assert num_different > 150
+
+
+LONG_WORDS = {
+    "English": lambda rng: "".join(rng.choices("etaoinshrdlu", k=3000)),
+    "Chinese": lambda rng: "".join(
+        chr(rng.randrange(0x4E00, 0x9FA5)) for _ in "a" * 1000
+    ),
+    "Thai": lambda rng: "".join(chr(rng.randrange(0xE01, 0xE2F)) for _ in "a" * 1000),
+    "code": lambda rng: "".join(rng.choices("=-*/#", k=3000)),
+    "one letter": lambda rng: "a" * 3001,
+}
+
+
+@pytest.mark.parametrize("kind", LONG_WORDS)
+def test_a_long_word_needs_few_steps(gpt2, monkeypatch, kind):
+    """There was one step for each different merge, over all words of the batch."""
+    word = LONG_WORDS[kind](random.Random(5))
+    texts = [f"a short one, {word}", "and 12 others"]
+    peer = by_the_library(gpt2).encode_batch_fast(texts)
+    assert gpt2.tokenize(texts).to_list() == [row.ids for row in peer]
+    steps = []
+    choose = byte_pair_graph._chosen
+    monkeypatch.setattr(
+        byte_pair_graph, "_chosen", lambda *args: steps.append(1) or choose(*args)
+    )
+    symbols = tf.gather(gpt2._table.byte_ids, list(word.encode()))
+    ids, _ = byte_pair_graph.merge(symbols, tf.zeros_like(symbols), gpt2._table)
+    assert ids.numpy().tolist() == by_the_library(gpt2).encode(word).ids
+    assert 1 <= len(steps) <= 20
 
 
 def test_merges_define_a_tokenizer(tiny_gpt2):
