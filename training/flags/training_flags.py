@@ -50,7 +50,11 @@ def _define_intervals() -> None:
         lower_bound=1,
     )
     flags.DEFINE_integer(
-        "log_steps", 20, "Steps between points in TensorBoard.", lower_bound=1
+        "log_steps",
+        20,
+        "Steps between points in TensorBoard; in runs of fewer than 400 steps a "
+        "twentieth of them, unless it is given.",
+        lower_bound=1,
     )
     flags.DEFINE_integer(
         "evaluate_steps",
