@@ -66,7 +66,8 @@ class Settings:
             "seeds": list(self.seeds),
             "texts": texts,
         }
-        del identity["directory"]
+        for name in ("directory", "jobs", "threads"):  # of a machine
+            del identity[name]
         return identity
 
 
