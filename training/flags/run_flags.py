@@ -68,15 +68,11 @@ def plan_of_steps(
     rate = schedule.SCHEDULES[FLAGS.learning_rate_schedule](
         FLAGS.learning_rate, num_train_steps, num_warmup_steps
     )
-    log_steps = FLAGS.log_steps
-    if not FLAGS["log_steps"].present:
-        # Short runs have curves of 20 points as well.
-        log_steps = min(log_steps, max(1, num_train_steps // 20))
     return loop.Plan(
         num_train_steps=num_train_steps,
         learning_rate=rate,
         save_steps=FLAGS.save_checkpoints_steps,
-        log_steps=log_steps,
+        log_steps=training_flags.log_steps(num_train_steps),
         max_steps_per_call=FLAGS.iterations_per_loop,
         evaluate_steps=FLAGS.evaluate_steps,
         best_metric=best_metric,

@@ -153,6 +153,13 @@ def check_actions(*names: str) -> None:
         raise ValueError("--output_dir is missing; name a directory for the results")
 
 
+def log_steps(num_train_steps: int) -> int:
+    """Steps between points: fewer where a short run would have fewer than 20 points."""
+    if FLAGS["log_steps"].present:
+        return FLAGS.log_steps
+    return min(FLAGS.log_steps, max(1, num_train_steps // 20))
+
+
 def profile_steps(num_train_steps: int) -> tuple[int, ...]:
     """The steps of --profile_steps, or (); ValueError unless they are in the run."""
     steps = tuple(int(text) for text in FLAGS.profile_steps if text.strip().isdigit())
