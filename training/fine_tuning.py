@@ -64,9 +64,8 @@ class Task:
         examine: split, its Scored -> what `pictures` takes.
         pictures: what `examine` gives -> what reporting.Reporter.show takes.
         show: model, Scored of "dev", Settings -> None; writes what else to look at.
-        report: model, Settings, what `examine` returned, step, results, seconds, what
-            it returned of test rows beside dev rows -> None; writes the report. A model
-            of None stands for several runs.
+        report: model, Settings, what `examine` returned, step, results, seconds, the
+            same of test rows beside dev rows -> None. No model stands for several runs.
         write_records: writes features into a directory, as the original does.
         files: {name: text} to store beside the weights.
         identity: what besides the data must match to resume a run.
@@ -178,9 +177,7 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         scored = score.at(step, split, settings.predict_batch_size)
         results |= task.predict(scored, its_own, step)
         scores, seen = scores or scored.scores, task.examine(split, scored)
-        rows, tested = (
-            (rows, seen) if rows and split == "test" else (rows or seen, None)
-        )
+        rows, tested = rows or seen, seen if rows and split == "test" else None
         if split == "dev":
             _picture(task, its_own, step, rows)
     for name in sorted(results):

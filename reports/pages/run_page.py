@@ -32,7 +32,7 @@ _VERDICTS = {
     "text-classification": "rows are labelled right",
     "multiple-choice": "rows get the right choice",
     "token-classification": "sentences have the right tag at every word",
-    "question-answering": "questions get exactly a right answer",
+    "question-answering": "questions are answered exactly right",
     "text2text-generation": "texts are written exactly as given",
 }
 _MEANINGS = {
@@ -226,8 +226,10 @@ def _verdict(kind, held_out):
 
 def _classes(kind, classes):
     """Those of the table: all, or the worst; none of choices, which are places."""
-    if kind == "multiple-choice" or len(classes) <= SHOWN_LABELS:
-        return [] if kind == "multiple-choice" else classes
+    if kind == "multiple-choice":
+        return []
+    if len(classes) <= SHOWN_LABELS:
+        return classes
     return sorted(classes, key=lambda row: row["f1"])[:SHOWN_LABELS]
 
 
@@ -235,6 +237,8 @@ def _which_rows(explanations, held_out):
     """A sentence on why these rows are explained."""
     if not held_out:
         return "The first rows."
+    if held_out["is_correct"] is None:  # no number is exactly right
+        return "The rows with the largest losses."
     is_wrong = {row["expected"] != row["predicted"] for row in explanations}
     if is_wrong == {False}:
         return "No row is wrong; these are the right ones with the largest losses."

@@ -151,6 +151,7 @@ def test_another_comparison_in_the_directory_is_refused(asked, tmp_path):
     with stages.locked(first.directory):
         comparison.check_same(first, corpus)
         comparison.check_same(asked(), corpus)
+        comparison.check_same(asked("--jobs=1"), corpus)  # as on another machine
         with pytest.raises(
             ValueError, match=r"with seeds=\[1, 2\], but .* seeds=\[3\]"
         ):

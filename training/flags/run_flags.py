@@ -113,7 +113,7 @@ def plan_of_steps(
         num_train_steps=num_train_steps,
         learning_rate=rate,
         save_steps=FLAGS.save_checkpoints_steps,
-        log_steps=FLAGS.log_steps,
+        log_steps=training_flags.log_steps(num_train_steps),
         max_steps_per_call=FLAGS.iterations_per_loop,
         evaluate_steps=FLAGS.evaluate_steps,
         best_metric=best_metric,

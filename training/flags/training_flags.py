@@ -53,7 +53,11 @@ def _define_intervals() -> None:
         lower_bound=1,
     )
     flags.DEFINE_integer(
-        "log_steps", 20, "Steps between points in TensorBoard.", lower_bound=1
+        "log_steps",
+        20,
+        "Steps between points in TensorBoard; in runs of fewer than 400 steps a "
+        "twentieth of them, unless it is given.",
+        lower_bound=1,
     )
     flags.DEFINE_integer(
         "evaluate_steps",
@@ -162,6 +166,13 @@ def check_seeds(flag: str, seeds: Sequence[int]) -> None:
             )
         if seeds.count(seed) > 1:
             raise ValueError(f"{given} has {seed} twice; give it once")
+
+
+def log_steps(num_train_steps: int) -> int:
+    """Steps between points: fewer where a short run would have fewer than 20 points."""
+    if FLAGS["log_steps"].present:
+        return FLAGS.log_steps
+    return min(FLAGS.log_steps, max(1, num_train_steps // 20))
 
 
 def profile_steps(num_train_steps: int) -> tuple[int, ...]:

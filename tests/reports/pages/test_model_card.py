@@ -42,7 +42,9 @@ def test_card_names_no_place_of_ones_own_machine(tmp_path):
 
 
 def test_each_of_several_places_is_cut_to_its_name():
-    command = "python s.py --input_file=/home/me/a.tfrecord,~/b.tfrecord,c/d --rate=0.1"
+    command = (
+        "python s.py --input_file=/Users/me/a.tfrecord,~/b.tfrecord,c/d --rate=0.1"
+    )
     assert model_card._without_places(command) == [
         *("python", "s.py", "--input_file=a.tfrecord,b.tfrecord,c/d", "--rate=0.1")
     ]

@@ -354,11 +354,14 @@ def test_runs_of_other_flags_and_without_scores_are_in_the_table(tmp_path):
     written(tmp_path / "seed-1", flags={"new_flag": 7})
     written(tmp_path / "seed-2")
     run_page.write(None, str(tmp_path / "seed-3"), **example_runs.facts())
+    older = record.read(str(tmp_path / "seed-2"))
+    older["evaluation"]["scores"]["accuracy"] = {"value": 0.8, "interval": None}
+    (tmp_path / "seed-2" / "report.json").write_text(record.text_of(older))
     run_page.write_all(str(tmp_path))
     said = _Page((tmp_path / "report.html").read_text()).text
     assert "3 runs" in said and "seed-1 7 0.8000" in said
-    assert "seed-2 no such flag 0.8000" in said
     assert "seed-3 no such flag" in said and said.count("not scored") == 1
+    assert "seed-2 no such flag 0.8000" in said and said.count("not known") == 1
     assert said.index("seed-2") < said.index("seed-3")
 
 

@@ -36,7 +36,7 @@ def test_plan_is_the_originals(command_line):
     assert plan.learning_rate(33) == pytest.approx(1e-3 * 33 / 34)
     assert plan.learning_rate(34) == pytest.approx(1e-3 * (1 - 34 / 343))
     assert plan.learning_rate(343) == 0.0
-    assert (plan.save_steps, plan.log_steps, plan.max_steps_per_call) == (1000, 20, 50)
+    assert (plan.save_steps, plan.log_steps, plan.max_steps_per_call) == (1000, 17, 50)
     assert plan.best_metric == "accuracy"
 
 
@@ -51,6 +51,22 @@ def test_plan_of_steps_counts_the_warm_up_in_steps(command_line):
     ]
     assert plan.num_train_steps == 100 and plan.evaluate_steps == 7
     assert plan.best_metric == "" and plan.patience == 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "present", "expected"),
+    [
+        (28, (), 1),  # and not two points
+        (10, (), 1),
+        (399, (), 19),
+        (400, (), 20),
+        (10_000, (), 20),
+        (28, ("log_steps",), 20),  # as given
+    ],
+)
+def test_short_runs_have_points_more_often(command_line, steps, present, expected):
+    command_line(**TRAINING, present=present)
+    assert run_flags.plan_of_steps(steps, 0).log_steps == expected
 
 
 def test_plan_follows_the_schedule_of_gpt(command_line):
