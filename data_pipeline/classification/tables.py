@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from absl import logging
 
 from contract import wording
@@ -142,6 +143,17 @@ def read_tfds(
     keys = _choose_columns(path, layout, names, first, labels_required=labels_required)
     rows = itertools.chain([(line, first)], rows)
     return _collect(path, rows, keys, layout, allow_empty_text=allow_empty_text)
+
+
+def take(table: Table, is_kept: np.ndarray) -> Table:
+    """Some rows of a table, by bool [N]."""
+    rows = np.flatnonzero(is_kept)
+
+    def of(column: list[Any] | None) -> list[Any] | None:
+        return None if column is None else [column[row] for row in rows]
+
+    columns = ("text_a", "text_b", "choices", "labels", "example_ids", "lines")
+    return dataclasses.replace(table, **{n: of(getattr(table, n)) for n in columns})
 
 
 def _choice_role(index: int) -> str:
