@@ -163,8 +163,8 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
         if largest is not None and largest >= vocab_size:
             raise ValueError(
                 f"the records of {content.file} hold the token id {largest}, but "
-                f"--pretrained or --bert_config_file says vocab_size={vocab_size}; give "
-                "the config that belongs to the vocabulary they were made with"
+                f"--pretrained or --bert_config_file says vocab_size={vocab_size}; "
+                "give the config that belongs to the vocabulary they were made with"
             )
 
 
