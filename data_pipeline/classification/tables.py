@@ -148,12 +148,13 @@ def read_tfds(
 def take(table: Table, is_kept: np.ndarray) -> Table:
     """Some rows of a table, by bool [N]."""
     rows = np.flatnonzero(is_kept)
-
-    def of(column: list[Any] | None) -> list[Any] | None:
-        return None if column is None else [column[row] for row in rows]
-
-    columns = ("text_a", "text_b", "choices", "labels", "example_ids", "lines")
-    return dataclasses.replace(table, **{n: of(getattr(table, n)) for n in columns})
+    names = ("text_a", "text_b", "choices", "labels", "example_ids", "lines")
+    columns: dict[str, Any] = {
+        name: [column[row] for row in rows]
+        for name in names
+        if (column := getattr(table, name)) is not None
+    }
+    return dataclasses.replace(table, **columns)
 
 
 def _choice_role(index: int) -> str:
@@ -246,8 +247,7 @@ def _collect(
     allow_empty_text: bool,
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
-    answers = _Choices(len(layout.choices), allow_empty_text)
-    kinds = _Kinds()
+    answers, kinds = _Choices(len(layout.choices), allow_empty_text), _Kinds()
     lines: list[int] = []
     short: list[int] = []
     others: set[str] = set()
