@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import bert
+from contract import remote_files
 from data_pipeline import label_maps
 from data_pipeline.classification import tables
 from data_pipeline.files import choice_rows, label_files
@@ -163,7 +164,9 @@ READERS = {
         text for text, _ in perplexity.read(f"{d}/rows.jsonl", as_one=False)
     ],
     "document": lambda d: perplexity.read(f"{d}/names.txt", as_one=True)[0][0],
-    "labels": lambda d: label_files.read_labels(f"{d}/names.txt", tf.io.gfile.GFile),
+    "labels": lambda d: label_files.read_labels(
+        f"{d}/names.txt", remote_files.open_file
+    ),
     "label map": lambda d: label_maps.read(f"{d}/label_map.json", 2),
     "choices": lambda d: [
         case._replace(place="") for case in choices.read(f"{d}/choices.csv", CHOICES)
@@ -212,3 +215,9 @@ def test_weights_that_libraries_read_from_disk_are_copied(tmp_path, remote, save
     assert not file.source.startswith("ram://")
     local = checkpoint.open_file(path)
     assert dict(file.shapes) == dict(local.shapes) and file.shapes
+
+
+def test_what_is_not_there_is_named():
+    for path in ("ram://absent/labels.txt", "/absent/labels.txt"):
+        with pytest.raises(FileNotFoundError, match=f"^{path}: no such file; check"):
+            label_files.read_text(path, remote_files.open_file)

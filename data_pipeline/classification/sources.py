@@ -5,9 +5,8 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from contract import wording
+from contract import remote_files, wording
 from data_pipeline.classification import label_sets, tables, tasks
 from data_pipeline.files import label_files
 
@@ -119,7 +118,7 @@ class Source:
         if found is None and train is not None:
             found = self._labels_in(train)
         if train is None and known:
-            trained = label_sets.read_label_map(known, tf.io.gfile.GFile)
+            trained = label_sets.read_label_map(known, remote_files.open_file)
             if found and found.names != trained.names:
                 flag = f"task_name={self.task_name}" if self.task else "labels"
                 raise ValueError(
@@ -178,4 +177,6 @@ class Source:
             return self._named(self.task.labels)
         if not self.label_spec:
             return None
-        return self._named(label_files.read_labels(self.label_spec, tf.io.gfile.GFile))
+        return self._named(
+            label_files.read_labels(self.label_spec, remote_files.open_file)
+        )
