@@ -25,9 +25,7 @@ def define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags)
 
-import tensorflow as tf
-
-from contract import features, file_names
+from contract import features, file_names, remote_files
 from data_pipeline import label_maps
 from data_pipeline.files import label_files
 from data_pipeline.tagging import (
@@ -61,7 +59,7 @@ def prepare():
     paths = tagger_flags.paths(run_flags.wanted_splits())
     reading = run_flags.reading(readings.of_run, files)
     splits = sentence_sets.read(paths, layout)
-    open_file = tf.io.gfile.GFile
+    open_file = remote_files.open_file
     names = label_files.read_labels(FLAGS.labels, open_file) if FLAGS.labels else ()
     tag_set = sentence_sets.find_tag_set(
         splits.get("train"),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from contract import file_names, json_files, wording
+from contract import file_names, json_files, remote_files, wording
 from data_pipeline.classification import label_sets
 from data_pipeline.tagging import tag_schemes, tag_sets
 
@@ -35,7 +35,7 @@ def read(path: str, num_classes: int) -> Classes:
     """
     is_tags = is_of_tags(path)
     read_map = tag_sets.read_map if is_tags else label_sets.read_label_map
-    classes: Classes = read_map(path, tf.io.gfile.GFile)
+    classes: Classes = read_map(path, remote_files.open_file)
     expected = len(classes.names)
     if isinstance(classes, label_sets.LabelSet):
         expected = classes.num_outputs

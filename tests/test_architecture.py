@@ -66,7 +66,7 @@ ARROWS = {
         "data_pipeline.files",
     },
     "data_pipeline.classification": _TASK,
-    "data_pipeline.squad": _TASK,
+    "data_pipeline.squad": _TASK - {"data_pipeline.files"},
     "data_pipeline.tagging": _TASK,
     "data_pipeline.seq2seq": _TASK,
     "data_pipeline.extraction": _TASK,

@@ -57,6 +57,29 @@ def run(model, output_dir, *arguments, **settings):
     return done
 
 
+def test_dev_share_scores_rows_that_are_not_trained_on(model_dir, table_dir, tmp_path):
+    share = (*files_of(table_dir, "train"), "--dev_share=0.25", "--do_eval")
+    done = run(model_dir, tmp_path, *share, "--do_train", *BRIEF)
+    assert "train: 36 examples from" in done.out and "dev: 12 examples from" in done.out
+    scores = (tmp_path / "eval_results.txt").read_text()
+    run(tmp_path, tmp_path, *share)
+    assert (tmp_path / "eval_results.txt").read_text() == scores
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (files_of("absent", "train", "dev"), "0.2 beside --dev_file=absent/dev.tsv: "),
+        (["--task_name=CoLA", "--data_dir=x"], "0.2 beside --task_name=CoLA: "),
+        ([], "0.2: takes the dev rows from --train_file; set that, too"),
+    ],
+)
+def test_dev_share_cuts_a_train_file_alone(model_dir, tmp_path, wrong, message):
+    flags = ("--do_train", "--do_eval", "--dev_share=0.2", f"--output_dir={tmp_path}")
+    done = tiny.run_classifier(f"--pretrained={model_dir}", *flags, *wrong)
+    assert done.code == 2 and f"error: --dev_share={message}" in done.err
+
+
 @pytest.fixture(scope="module")
 def trained(model_dir, table_dir, tmp_path_factory):
     """(directory, output) of a whole run: train, evaluate, predict and export."""

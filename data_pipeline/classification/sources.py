@@ -1,11 +1,12 @@
 """Where labelled rows come from, and what their labels are."""
 
+import collections
 import dataclasses
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from contract import wording
+from contract import remote_files, wording
 from data_pipeline.classification import label_sets, tables, tasks
 from data_pipeline.files import label_files
 
@@ -27,6 +28,7 @@ class Source:
     allow_empty_text: bool = False
     unlabelled_file: str = ""  # of rows that only a teacher says something of
     pair_input: str = "joined"  # as of label_sets.LabelSet
+    dev_share: float = 0.0  # of the training rows of own files, to be the dev rows
 
     @property
     def task(self) -> tasks.Task | None:
@@ -58,11 +60,39 @@ class Source:
             )
         if self.task:
             return tasks.read_split(self.task, self.data_dir, split)
+        if self.dev_share and split in ("train", "dev"):
+            is_dev = self._held_out(table := self._read_file("train", like))
+            return tables.take(table, is_dev if split == "dev" else ~is_dev)
+        return self._read_file(split, like)
+
+    def _held_out(self, table: tables.Table) -> np.ndarray:
+        """Which rows of the training file are dev rows, bool [N].
+
+        That follows from the table and the share alone, so that all seeds and resumed
+        runs have the same. Of each class it is that share, but never all rows.
+        """
+        labels = table.labels if self.kind == "classification" else None
+        classes: dict[Any, list[int]] = collections.defaultdict(list)
+        for row in np.random.default_rng(0).permutation(len(table.lines)):
+            classes[labels[row] if labels else None].append(row)
+        is_dev = np.zeros(len(table.lines), bool)
+        for rows in classes.values():
+            count = int(self.dev_share * len(rows) + 0.5)
+            is_dev[rows[: min(count, len(rows) - 1)]] = True
+        if not is_dev.any():
+            raise ValueError(
+                f"--dev_share={self.dev_share:g} of {len(table.lines)} rows "
+                f"({table.path}) is not one row; raise it, or give a --dev_file"
+            )
+        return is_dev
+
+    def _read_file(self, split: str, like: tables.Table | None) -> tables.Table:
         if not self.files.get(split):
             flag = f"tfds_{split}_split" if self.tfds_name else f"{split}_file"
             raise ValueError(
-                f"the {split} rows are needed and --{flag} is not set; set it, or name "
-                "a task with --task_name and --data_dir"
+                f"the {split} rows are needed and --{flag} is not set; set it, "
+                + ("give --dev_share=0.2, " if flag == "dev_file" else "")
+                + "or name a task with --task_name and --data_dir"
             )
         options: dict[str, Any] = {
             "labels_required": split != "test",
@@ -88,7 +118,7 @@ class Source:
         if found is None and train is not None:
             found = self._labels_in(train)
         if train is None and known:
-            trained = label_sets.read_label_map(known, tf.io.gfile.GFile)
+            trained = label_sets.read_label_map(known, remote_files.open_file)
             if found and found.names != trained.names:
                 flag = f"task_name={self.task_name}" if self.task else "labels"
                 raise ValueError(
@@ -147,4 +177,6 @@ class Source:
             return self._named(self.task.labels)
         if not self.label_spec:
             return None
-        return self._named(label_files.read_labels(self.label_spec, tf.io.gfile.GFile))
+        return self._named(
+            label_files.read_labels(self.label_spec, remote_files.open_file)
+        )

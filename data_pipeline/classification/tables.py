@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from absl import logging
 
 from contract import wording
@@ -144,6 +145,18 @@ def read_tfds(
     return _collect(path, rows, keys, layout, allow_empty_text=allow_empty_text)
 
 
+def take(table: Table, is_kept: np.ndarray) -> Table:
+    """Some rows of a table, by bool [N]."""
+    rows = np.flatnonzero(is_kept)
+    names = ("text_a", "text_b", "choices", "labels", "example_ids", "lines")
+    columns: dict[str, Any] = {
+        name: [column[row] for row in rows]
+        for name in names
+        if (column := getattr(table, name)) is not None
+    }
+    return dataclasses.replace(table, **columns)
+
+
 def _choice_role(index: int) -> str:
     return f"choice {index}"
 
@@ -234,8 +247,7 @@ def _collect(
     allow_empty_text: bool,
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
-    answers = _Choices(len(layout.choices), allow_empty_text)
-    kinds = _Kinds()
+    answers, kinds = _Choices(len(layout.choices), allow_empty_text), _Kinds()
     lines: list[int] = []
     short: list[int] = []
     others: set[str] = set()

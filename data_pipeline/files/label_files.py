@@ -1,6 +1,6 @@
 """Names of labels or tags, as flags, lists and label_map.json hold them. Plain Python.
 
-Functions that read files are given what opens them, as `open` or tf.io.gfile.GFile do.
+Functions that read files are given what opens them: `open`, or remote_files.open_file.
 """
 
 import collections
@@ -58,6 +58,8 @@ def read_text(path: str, open_file: Callable[..., Any]) -> str:
             return file.read().decode("utf-8").removeprefix("\ufeff")
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
+    except OSError as error:
+        raise OSError(f"{path}: cannot be read ({error}); check the path") from error
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path}: byte {error.start + 1} is not UTF-8; convert the file to UTF-8"

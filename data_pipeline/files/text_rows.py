@@ -138,7 +138,7 @@ def _tsv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
 
 
 def _csv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
-    texts = (line + "\n" for _, line in lines(path))
+    texts: Iterator[str] = (line + "\n" for _, line in lines(path))
     csv.field_size_limit(2**31 - 1)  # a text may be a whole book
     number = 1
     try:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from contract import wording
+from contract import remote_files, wording
 from data_pipeline.files import label_files, text_rows
 from data_pipeline.scoring import windows
 
@@ -70,7 +69,8 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
         if as_one:
             found = [("\n".join(text for text, _ in found), path)]
     elif as_one:
-        found = [(_whole(path), path)]
+        text = label_files.read_text(path, remote_files.open_file)
+        found = [(text.replace("\r\n", "\n"), path)]
     else:
         found = [
             (line.rstrip("\r"), f"{path}:{number}")
@@ -80,16 +80,6 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
     if not found:
         raise ValueError(f"{path}: has no text; give one a line")
     return found
-
-
-def _whole(path: str) -> str:
-    try:
-        text = label_files.read_text(path, tf.io.gfile.GFile)
-    except tf.errors.OpError as error:
-        raise FileNotFoundError(
-            f"{path}: cannot be read ({error.message}); check the path"
-        ) from error
-    return text.replace("\r\n", "\n")
 
 
 def encode(found: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:

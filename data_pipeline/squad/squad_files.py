@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
-from contract import json_text
+from contract import json_text, remote_files
 from data_pipeline.text import normalization
 
 _WORD = re.compile(f"[^{normalization.CONTEXT_WHITESPACE}]+")
@@ -261,13 +260,13 @@ def _records(path: str) -> Iterator[tuple[str, str, dict]]:
 
 def _load(path: str) -> Any:
     try:
-        with tf.io.gfile.GFile(path, "rb") as file:
+        with remote_files.open_file(path) as file:
             return json_text.parse(file.read())
-    except tf.errors.NotFoundError as error:
+    except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
-    except tf.errors.OpError as error:
+    except OSError as error:
         raise ValueError(
-            f"{path}: cannot be read ({error.message}); check that it is a file"
+            f"{path}: cannot be read ({error}); check that it is a file"
         ) from error
     except ValueError as error:
         raise ValueError(

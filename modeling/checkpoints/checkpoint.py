@@ -1,8 +1,11 @@
 """Checkpoints of any format: finding, opening and loading one."""
 
+import atexit
 import dataclasses
 import functools
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple, Protocol
 
@@ -172,6 +175,8 @@ def open_file(path, config=None) -> WeightsFile:
     The config says what a .weights.h5 does not, and whether an ELMo reads words.
     """
     found = find(path)
+    if "://" in found and not tf.io.gfile.exists(found + google.INDEX_ENDING):
+        found = _local_copy(found)
     if tf.io.gfile.isdir(found):
         return hugging_face.HuggingFaceFile(found)
     if keras_files.is_keras(found):
@@ -183,6 +188,24 @@ def open_file(path, config=None) -> WeightsFile:
     if _is_shapes(found):
         return gpt_parameters.ParametersFile(found)
     return google.GoogleFile(found)
+
+
+@functools.cache
+def _local_copy(path):
+    """Copies remote weights, for libraries that read local files alone; until exit."""
+    directory = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+    pattern = os.path.basename(path)
+    if directory == path:
+        pattern = "*.safetensors*"
+    elif _is_shapes(path):
+        pattern = "params_*"
+    elif elmo_weights.is_elmo(path):  # beside which vectors of words may lie
+        pattern = f"*{elmo_weights.ENDING}"
+    local = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, local, ignore_errors=True)
+    for file in tf.io.gfile.glob(os.path.join(directory, pattern)):
+        tf.io.gfile.copy(file, os.path.join(local, os.path.basename(file)))
+    return local if directory == path else os.path.join(local, os.path.basename(path))
 
 
 def check(config, path, *, allows_missing=None):

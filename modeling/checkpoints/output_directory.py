@@ -15,11 +15,16 @@ def check(path, *, own_files, overwrite, inputs=()):
     `inputs`.
 
     Raises:
-        ValueError: there is no path, it or one above it is a file, or it holds what
-            may not be replaced.
+        ValueError: there is no path, it is remote, it or one above it is a file, or it
+            holds what may not be replaced.
     """
     if not path:
         raise ValueError("--output_dir is empty; name a directory, new or not")
+    if "://" in os.fspath(path):
+        raise ValueError(
+            f"--output_dir={path} is not local; name a local directory, and copy it "
+            "there when it is complete"
+        )
     path = above = os.path.realpath(path)
     if os.path.exists(path) and not os.path.isdir(path):
         raise ValueError(f"--output_dir={path} is a file; name a directory, new or not")

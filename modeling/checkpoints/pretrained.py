@@ -1,13 +1,12 @@
 """The three files of a pretrained model, by the directory that holds them."""
 
-import contextlib
 import dataclasses
 import os
 
 import tensorflow as tf
 from absl import logging
 
-from contract import file_names, json_files
+from contract import file_names, json_files, remote_files
 from modeling.checkpoints import checkpoint
 from modeling.checkpoints.formats import hugging_face, names
 from modeling.configs import config_files
@@ -207,24 +206,12 @@ def _download(hub_id, name):
 
 def read_config(path):
     """config_files.read of a local or remote path; logs unknown keys."""
-    read = config_files.read(path, _open)
+    read = config_files.read(path, remote_files.open_file)
     if unknown := read.unknown_keys():
         logging.warning(
             "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)
         )
     return read
-
-
-@contextlib.contextmanager
-def _open(path, mode):
-    """tf.io.gfile.GFile, with Python's errors for what cannot be read."""
-    try:
-        with tf.io.gfile.GFile(path, mode) as file:
-            yield file
-    except tf.errors.NotFoundError as error:
-        raise FileNotFoundError(path) from error
-    except tf.errors.OpError as error:  # of a directory, say
-        raise OSError(error.message) from error
 
 
 def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=False):

@@ -1,5 +1,6 @@
 """Tests of data_pipeline/classification/labelled_texts.py."""
 
+import collections
 import json
 import pathlib
 import re
@@ -227,6 +228,36 @@ def test_export_knows_of_pairs_without_reading(task_name, has_pairs):
     assert sources.Source(task_name=task_name).has_pairs == has_pairs
     own = tables.Layout(text_a="a", text_b="b")
     assert sources.Source(layout=own).has_pairs
+
+
+def test_dev_rows_are_a_share_of_each_class(source, tokenizer, capsys):
+    counts = {"pos": 20, "neg": 10, "odd": 3, "one": 1}
+    rows = [("a film", label) for label, count in counts.items() for _ in range(count)]
+    made = source(train=rows, dev_share=0.2)
+    data = load(made, ("train", "dev"), tokenizer)
+    assert collections.Counter(data.tables["dev"].labels) == dict(pos=4, neg=2, odd=1)
+    lines = {split: data.tables[split].lines for split in ("train", "dev")}
+    assert sorted(lines["train"] + lines["dev"]) == list(range(2, 36))
+    assert data.names("dev", [0]) == [
+        f"{data.tables['dev'].path}:{lines['dev'][0]} (id {lines['dev'][0] - 2})"
+    ]
+    assert "dev: 7 examples from" in capsys.readouterr().out
+    # The same rows whenever they are read, alone or beside the others; not the first.
+    assert made.read("dev").lines == lines["dev"]
+    assert lines["dev"] != [2, 3, 4, 5, 22, 23, 32]
+    # At least one row of a class is trained on.
+    assert "one" in data.tables["train"].labels
+    half = source(train=rows, dev_share=0.5)
+    assert collections.Counter(half.read("dev").labels) == dict(pos=10, neg=5, odd=2)
+    assert "one" in half.read("train").labels
+
+
+def test_dev_rows_of_numbers_are_a_share_of_all(source):
+    rows = [("a film", f"{number}.5") for number in range(10)]
+    made = source(train=rows, dev_share=0.3, problem_type="regression")
+    assert len(made.read("dev").lines) == 3 and len(made.read("train").lines) == 7
+    with pytest.raises(ValueError, match=r"--dev_share=0.04 of 10 rows \(.* raise it"):
+        source(train=rows, dev_share=0.04, problem_type="regression").read("dev")
 
 
 def test_missing_split_names_the_flag(source):

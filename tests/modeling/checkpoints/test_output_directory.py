@@ -55,6 +55,8 @@ def test_file_is_no_directory(tmp_path):
         check(tmp_path / "a.txt" / "b" / "c")
     with pytest.raises(ValueError, match="--output_dir is empty; name a directory"):
         check("")
+    with pytest.raises(ValueError, match="gs://bucket/a is not local; name a local"):
+        check("gs://bucket/a")
 
 
 @pytest.mark.parametrize("name", ["makedirs", "rename"])

@@ -38,6 +38,14 @@ def _define_rows() -> None:
     for split, tfds in _TFDS_SPLITS.items():
         string(f"{split}_file", None, f"TSV, CSV or JSONL file of the {split} rows.")
         string(f"tfds_{split}_split", tfds, f"TFDS split of the {split} rows.")
+    command_line.define_float(
+        "dev_share",
+        0.0,
+        "Share of the rows of --train_file, such as 0.2, that are the dev rows instead "
+        "of those of a --dev_file; the others are trained on.",
+        lower_bound=0.0,
+        upper_bound=1.0,
+    )
     string("tfds_name", None, "TensorFlow data set to read instead, such as glue/sst2.")
     enum("file_format", "auto", ["auto", "tsv", "csv", "jsonl"], "auto: by the ending.")
     enum("has_header", "auto", ["auto", "true", "false"], "Whether line 1 has names.")
@@ -143,6 +151,15 @@ def check() -> None:
     """Raises ValueError where flags contradict each other."""
     if FLAGS.write_projector and not FLAGS.do_eval:
         raise ValueError("--write_projector shows evaluated rows; add --do_eval")
+    if FLAGS.dev_share:
+        others = [n for n in ("dev_file", "task_name", "tfds_name") if FLAGS[n].value]
+        if others or not FLAGS.train_file:
+            beside = f" beside --{others[0]}={FLAGS[others[0]].value}" if others else ""
+            raise ValueError(
+                f"--dev_share={FLAGS.dev_share}{beside}: takes the dev rows from "
+                "--train_file; "
+                + (f"leave --{others[0]} or this out" if others else "set that, too")
+            )
     if FLAGS.explain and not (FLAGS.do_eval or FLAGS.do_predict):
         raise ValueError(
             "--explain explains predictions; add --do_eval or --do_predict"
@@ -271,4 +288,5 @@ def source() -> dict[str, Any]:
         "allow_empty_text": FLAGS.allow_empty_text,
         "unlabelled_file": FLAGS.unlabelled_file or "",
         "pair_input": FLAGS.pair_input,
+        "dev_share": FLAGS.dev_share,
     }

@@ -1,0 +1,223 @@
+"""Everything that takes a path takes one of a remote file system.
+
+Here that is TensorFlow's ram://, the memory of this process, which is reached through
+the same interface as gs://.
+"""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert
+from contract import remote_files
+from data_pipeline import label_maps
+from data_pipeline.classification import tables
+from data_pipeline.files import choice_rows, label_files
+from data_pipeline.prompts import prompt_lists
+from data_pipeline.scoring import choices, perplexity
+from data_pipeline.seq2seq import text_pairs
+from data_pipeline.squad import squad_files
+from data_pipeline.tagging import tagged_files
+from modeling.checkpoints import checkpoint
+from modeling.checkpoints.formats import hugging_face
+from tests import tiny
+
+
+@pytest.fixture(scope="module", autouse=True)
+def directories():
+    """Makes ram:// know directories as gs:// does: any beginning of a name is one.
+
+    For the same reason nothing is exported here: a directory is not renamed with what
+    is in it.
+    """
+    isdir = tf.io.gfile.isdir
+
+    def has_files(path):
+        is_ram = str(path).startswith("ram://")
+        return bool(tf.io.gfile.glob(f"{path}/*")) if is_ram else isdir(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf.io.gfile, "isdir", has_files)
+        # Which looks for a directory first.
+        reader = tf.compat.v1.train.NewCheckpointReader
+        patch.setattr(tf.train, "load_checkpoint", reader)
+        yield
+
+
+def upload(directory, remote):
+    """Copies the files of a local directory."""
+    tf.io.gfile.makedirs(remote)
+    for path in directory.iterdir():
+        tf.io.gfile.copy(str(path), f"{remote}/{path.name}", overwrite=True)
+    return remote
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory):
+    """A model and tables, local in one directory and remote in another."""
+    local = tmp_path_factory.mktemp("local")
+    tiny.write_model(local / "model")
+    tiny.write_tables(local / "tables")
+    upload(local / "model", "ram://remote/model")
+    upload(local / "tables", "ram://remote/tables")
+    return "ram://remote"
+
+
+@pytest.fixture(scope="module")
+def run(remote):
+    """A run of run_classifier.py whose files are all remote."""
+    done = tiny.run_classifier(
+        f"--pretrained={remote}/model",
+        *(f"--{split}_file={remote}/tables/{split}.tsv" for split in SPLITS),
+        *("--do_train", "--do_eval", "--do_predict"),
+        *("--max_seq_length=16", "--train_batch_size=8", "--num_train_epochs=2"),
+        *("--learning_rate=1e-3", f"--output_dir={remote}/out", "--write_report"),
+    )
+    assert done.code == 0, done.err
+    return f"{remote}/out"
+
+
+SPLITS = ("train", "dev", "test")
+
+
+def read(path):
+    with tf.io.gfile.GFile(path) as file:
+        return file.read()
+
+
+def test_a_run_leaves_its_files_there(run):
+    assert {
+        *("bert_config.json", "vocab.txt", "run.json", "label_map.json"),
+        *("eval_results.txt", "test_results.tsv", "test_predictions.jsonl"),
+        *("report.html", "report.json", "README.md", "checkpoint"),
+    } <= set(tf.io.gfile.listdir(run))
+    assert "eval_accuracy" in read(f"{run}/eval_results.txt")
+
+
+def test_a_run_goes_on_there(run, remote):
+    done = tiny.run_classifier(
+        *(f"--pretrained={run}", f"--dev_file={remote}/tables/dev.tsv"),
+        *("--do_eval", "--max_seq_length=16", f"--output_dir={remote}/again"),
+    )
+    assert done.code == 0, done.err
+    first, again = (
+        read(f"{path}/eval_results.txt") for path in (run, f"{remote}/again")
+    )
+    assert first == again
+
+
+def test_python_reads_it_there(run):
+    loaded = bert.load(run, max_seq_length=16)
+    assert loaded.classes.names == ("bad", "fine", "good")
+    rows = tiny.rows(10, 48 + 18)  # those of test.tsv
+    predicted = loaded.predict([text for text, _ in rows])
+    stored = [line.split("\t") for line in read(f"{run}/test_results.tsv").splitlines()]
+    np.testing.assert_allclose(
+        [[*row["probabilities"].values()] for row in predicted],
+        np.array(stored, float),
+        atol=1e-5,
+    )
+
+
+FILES = {
+    "pairs.csv": "source;target\nGood morning.;Guten Tag.\nYes.;Ja.\n",
+    "rows.jsonl": '{"text": "a film"}\n{"text": "the sea"}\n',
+    "names.txt": "b\na\n",
+    "label_map.json": '{"0": "bad", "1": "good"}',
+    "choices.csv": "context,one,two,label\nIt rains.,Wet.,Dry.,one\n",
+    "words.conll": "Ada B-PER\nspoke O\n",
+    "squad.json": json.dumps(
+        {
+            "data": [
+                {
+                    "paragraphs": [
+                        {
+                            "context": "Ada spoke.",
+                            "qas": [{"id": "1", "question": "Who?", "answers": []}],
+                        }
+                    ]
+                }
+            ]
+        }
+    ),
+    "race/1.txt": json.dumps(
+        {
+            "article": "It rains.",
+            "questions": ["Why?"],
+            "options": [["a", "b", "c", "d"]],
+            "answers": ["B"],
+        }
+    ),
+}
+CHOICES = tables.Layout(text_a="context", choices=("one", "two"), label="label")
+READERS = {
+    "pairs": lambda d: list(
+        text_pairs.open_rows(
+            f"{d}/pairs.csv", text_pairs.Layout(), targets_required=True
+        ).rows
+    ),
+    "prompts": lambda d: [p.text for p in prompt_lists.read([], f"{d}/rows.jsonl")],
+    "texts": lambda d: [
+        text for text, _ in perplexity.read(f"{d}/rows.jsonl", as_one=False)
+    ],
+    "document": lambda d: perplexity.read(f"{d}/names.txt", as_one=True)[0][0],
+    "labels": lambda d: label_files.read_labels(
+        f"{d}/names.txt", remote_files.open_file
+    ),
+    "label map": lambda d: label_maps.read(f"{d}/label_map.json", 2),
+    "choices": lambda d: [
+        case._replace(place="") for case in choices.read(f"{d}/choices.csv", CHOICES)
+    ],
+    "tags": lambda d: (
+        tagged_files.read(
+            f"{d}/words.conll", tagged_files.Layout(), tags_required=True
+        ).tags
+    ),
+    "squad": lambda d: (
+        squad_files.read_for_prediction(
+            f"{d}/squad.json", version_2_with_negative=False
+        ).texts
+    ),
+    "race": lambda d: list(choice_rows.file_rows(f"{d}/race", "race")),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_rows_are_read_there_as_here(tmp_path, name):
+    remote = f"ram://rows/{name.replace(' ', '_')}"
+    for path, text in FILES.items():
+        for directory in (str(tmp_path), remote):
+            tf.io.gfile.makedirs(os.path.dirname(f"{directory}/{path}"))
+            with tf.io.gfile.GFile(f"{directory}/{path}", "w") as file:
+                file.write(text)
+    here, there = READERS[name](tmp_path), READERS[name](remote)
+    assert here == there and here
+
+
+def save_hugging_face(path, model):
+    hugging_face.save(path, model)
+
+
+def save_keras(path, model):
+    model.save(path / "model.keras")
+
+
+@pytest.mark.parametrize("save", [save_hugging_face, save_keras])
+def test_weights_that_libraries_read_from_disk_are_copied(tmp_path, remote, save):
+    loaded = bert.load(f"{remote}/model", max_seq_length=16)
+    path = tmp_path / save.__name__
+    path.mkdir()
+    save(path, loaded.model)
+    file = checkpoint.open_file(upload(path, f"{remote}/{save.__name__}"))
+    assert not file.source.startswith("ram://")
+    local = checkpoint.open_file(path)
+    assert dict(file.shapes) == dict(local.shapes) and file.shapes
+
+
+def test_what_is_not_there_is_named():
+    for path in ("ram://absent/labels.txt", "/absent/labels.txt"):
+        with pytest.raises(FileNotFoundError, match=f"^{path}: no such file; check"):
+            label_files.read_text(path, remote_files.open_file)
