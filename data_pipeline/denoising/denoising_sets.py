@@ -49,7 +49,7 @@ class DenoisingSets(record_sets.RecordSets):
     def evaluation_batches(
         self,
         batch_size: int,
-        num_batches: int,
+        num_batches: int | None,
         context: tf.distribute.InputContext = record_batches.ONE_HOST,
     ) -> tf.data.Dataset:
         """The held-out records in their order, each once, with Corruptor.features.

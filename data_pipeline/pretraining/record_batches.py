@@ -80,23 +80,41 @@ def _in_order(read, source, batch_size, seed, start_step):
 def evaluation_batches(
     source: RecordSource,
     batch_size: int,
-    num_batches: int,
+    num_batches: int | None,
     mask: Mask | None = None,
     context: tf.distribute.InputContext = ONE_HOST,
 ) -> tf.data.Dataset:
     """Full batches in the order of the files, repeated; else as `training_batches`.
 
-    Left to right, no record is repeated: the last batch is filled up with rows whose
-    input_mask is 0.
+    Where `num_batches` is None, each record counts once: further rows of the last batch
+    have masked_lm_weights 0 and the label IGNORED. Left to right, no record is ever
+    repeated: the last batch is filled up with rows whose input_mask is 0.
     """
     records, rows = (
         tf.data.TFRecordDataset(source.files),
         rows_of_host(batch_size, context),
     )
     if not source.is_masked:
-        return _filled_batches(source, records, rows, batch_size).take(num_batches)
-    records = records.repeat().batch(batch_size, drop_remainder=True).take(num_batches)
-    return _batches(source, records, rows, batch_size, EVALUATION_SEED, 0, mask)
+        return _filled_batches(source, records, rows, batch_size).take(
+            num_batches or -1
+        )
+    count = num_batches or num_evaluation_batches(source, batch_size, None)
+    records = records.repeat().batch(batch_size, drop_remainder=True).take(count)
+    batches = _batches(source, records, rows, batch_size, EVALUATION_SEED, 0, mask)
+    if num_batches:
+        return batches
+
+    def counted_once(number, batch):
+        places = number * batch_size + tf.range(batch_size, dtype=tf.int64)[rows]
+        is_new = places < sum(source.counts)
+        weights = batch[features.MASKED_LM_WEIGHTS]
+        labels = batch[features.NEXT_SENTENCE_LABELS]
+        return batch | {
+            features.MASKED_LM_WEIGHTS: tf.where(is_new[:, None], weights, 0.0),
+            features.NEXT_SENTENCE_LABELS: tf.where(is_new, labels, features.IGNORED),
+        }
+
+    return batches.enumerate().map(counted_once, num_parallel_calls=1)
 
 
 def num_evaluation_batches(

@@ -41,7 +41,7 @@ class RecordSets:
     def evaluation_batches(
         self,
         batch_size: int,
-        num_batches: int,
+        num_batches: int | None,
         context: tf.distribute.InputContext = record_batches.ONE_HOST,
     ) -> tf.data.Dataset:
         """As record_batches.evaluation_batches, of the records held out."""

@@ -79,15 +79,14 @@ class StreamSets:
     def evaluation_batches(
         self,
         batch_size: int,
-        num_batches: int,
+        num_batches: int | None,
         context: tf.distribute.InputContext = ONE_HOST,
     ) -> tf.data.Dataset:
         """The held-out sentences in their order, each once; no seed is in them."""
         shape = self._shape(batch_size, 1, context)
+        count = num_batches or self.num_evaluation_batches(batch_size, None)
         return self._dataset(
-            lambda: stream_batches.evaluation(
-                self.held_out, self.words, shape, num_batches
-            ),
+            lambda: stream_batches.evaluation(self.held_out, self.words, shape, count),
             [],
             shape,
         )

@@ -14,16 +14,16 @@ def pretraining(has_sentence_task=True):
     read.
 
     Features: masked_lm_ids [B, P] int, masked_lm_weights [B, P] float,
-    next_sentence_labels [B] or [B, 1] int. Outputs: masked_lm_logits [B, P, V],
-    next_sentence_logits [B, 2].
+    next_sentence_labels [B] or [B, 1] int, below 0 where none counts. Outputs:
+    masked_lm_logits [B, P, V], next_sentence_logits [B, 2].
     """
 
     def counts(features):
         words = ops.sum(features["masked_lm_weights"]) + MASKED_LM_EPSILON
         if not has_sentence_task:
             return {"masked_lm_loss": words}
-        sentences = ops.cast(ops.size(features["next_sentence_labels"]), "float32")
-        return {"masked_lm_loss": words, "next_sentence_loss": sentences}
+        _, is_known = _sentences(features)
+        return {"masked_lm_loss": words, "next_sentence_loss": ops.sum(is_known)}
 
     def totals(features, outputs):
         words = losses.cross_entropy(
@@ -32,9 +32,10 @@ def pretraining(has_sentence_task=True):
         words = ops.sum(words * features["masked_lm_weights"])
         if not has_sentence_task:
             return {"masked_lm_loss": words}
-        labels = ops.reshape(features["next_sentence_labels"], (-1,))  # [B]
+        labels, is_known = _sentences(features)
         order = losses.cross_entropy(outputs["next_sentence_logits"], labels)  # [B]
-        return {"masked_lm_loss": words, "next_sentence_loss": ops.sum(order)}
+        order = ops.sum(order * is_known)
+        return {"masked_lm_loss": words, "next_sentence_loss": order}
 
     def metrics(features, outputs):
         weights = features["masked_lm_weights"]
@@ -42,12 +43,18 @@ def pretraining(has_sentence_task=True):
         words = (ops.sum(right * weights), ops.sum(weights))
         if not has_sentence_task:
             return {"masked_lm_accuracy": words}
-        labels = ops.reshape(features["next_sentence_labels"], (-1,))  # [B]
+        labels, is_known = _sentences(features)
         right = losses.is_best(outputs["next_sentence_logits"], labels)
-        order = (ops.sum(right), ops.cast(ops.size(labels), "float32"))
+        order = (ops.sum(right * is_known), ops.sum(is_known))
         return {"masked_lm_accuracy": words, "next_sentence_accuracy": order}
 
     return losses.Objective(counts, totals, metrics)
+
+
+def _sentences(features):
+    """Labels int [B], 0 where there is none, and float32 [B], 1 where there is one."""
+    labels = ops.reshape(features["next_sentence_labels"], (-1,))
+    return ops.maximum(labels, 0), ops.cast(labels >= 0, "float32")
 
 
 def next_token():

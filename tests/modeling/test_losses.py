@@ -155,6 +155,23 @@ def test_pretraining_weighs_words_and_not_sentences(shape):
     }
 
 
+def test_pairs_without_a_label_do_not_count():
+    features, outputs = pretraining_batch()
+    both = {"next_sentence_loss", "next_sentence_accuracy"}
+    for labels, kept in (([1, -1], [0]), ([-1, 1], [1])):
+        less = {**features, "next_sentence_labels": np.array(labels, np.int32)}
+        one = {name: value[kept] for name, value in features.items()}
+        logits = {name: value[kept] for name, value in outputs.items()}
+        objective = token_losses.pretraining()
+        for found, wanted in (
+            (objective.counts(less), objective.counts(one)),
+            (objective.totals(less, outputs), objective.totals(one, logits)),
+            (objective.metrics(less, outputs), objective.metrics(one, logits)),
+        ):
+            for name in both & found.keys():
+                np.testing.assert_allclose(found[name], wanted[name], rtol=1e-6)
+
+
 def pretraining_batch():
     features = {
         "masked_lm_ids": np.array([[1, 2], [2, 2]], np.int32),

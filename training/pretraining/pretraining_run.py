@@ -38,9 +38,9 @@ class Records(Protocol):
         """How many batches an evaluation has; None for all records."""
 
     def evaluation_batches(
-        self, batch_size: int, num_batches: int, context: Any
+        self, batch_size: int, num_batches: int | None, context: Any
     ) -> Any:
-        """A tf.data.Dataset of held-out batches."""
+        """A tf.data.Dataset of held-out batches; None: each record counts once."""
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """What a report says of them."""
@@ -158,7 +158,8 @@ def _evaluator(task: Task, settings: Settings, model: Any) -> evaluation.Remembe
         model, task.objective, strategy, carried=carried, **compiled
     )
     count = records.num_evaluation_batches(size, settings.max_eval_steps)
-    batches = functools.partial(records.evaluation_batches, size, count)
+    wanted = count if settings.max_eval_steps else None
+    batches = functools.partial(records.evaluation_batches, size, wanted)
     predict: Any = None
     if task.shown:
         shown = functools.partial(task.shown, model)

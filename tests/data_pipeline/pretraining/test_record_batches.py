@@ -738,6 +738,25 @@ def test_masked_records_are_repeated_in_an_evaluation(source):
         assert batch["input_mask"].any(axis=1).all()
 
 
+@pytest.mark.parametrize("is_masked_already", [True, False])
+def test_all_masked_records_count_once(source, unmasked, is_masked_already):
+    """29 records in 4 batches of 8: the last 3 rows are the first records again."""
+    given = (source, None) if is_masked_already else (unmasked, random_mask)
+    make = functools.partial(
+        record_batches.evaluation_batches, given[0], 8, None, given[1]
+    )
+    batches = read(make())
+    repeated = read(record_batches.evaluation_batches(given[0], 8, 4, given[1]))
+    assert_equal(batches[:3], repeated[:3])
+    last, other = batches[3], repeated[3]
+    assert other["masked_lm_weights"].any(axis=1).all()
+    for name in ("masked_lm_weights", "next_sentence_labels"):
+        np.testing.assert_array_equal(last[name][:5], other[name][:5])
+    assert not last["masked_lm_weights"][5:].any()
+    assert last["next_sentence_labels"][5:].tolist() == [-1] * 3
+    assert_equal(of_hosts(make, 2), batches)
+
+
 def test_left_to_right_shares_of_hosts_are_the_batches_of_one(left_to_right):
     make = functools.partial(record_batches.evaluation_batches, left_to_right, 16, 2)
     assert_equal(of_hosts(make, 4), read(make()))
