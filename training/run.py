@@ -107,6 +107,7 @@ def start(
 ) -> tuple[Any, str, int]:
     """Makes the model of a run, and its directory.
 
+    Clears Keras' session and sets its seed and dtype policy, in the whole process.
     Returns the model, and the results of `load_weights`. Raises errors.InputError if
     the directory holds another run, or weights of another model.
 
