@@ -57,6 +57,8 @@ def test_run_is_resumed_where_it_has_checkpoints(tmp_path):
     (tmp_path / "model.ckpt-5.index").touch()
     assert resumes(tmp_path)
     assert not resumes(tmp_path, overwrite=True)
+    # A record of an earlier version has fewer names.
+    assert resumes(tmp_path, {**IDENTITY, "learning_rate": 5e-5})
 
 
 def test_other_run_is_refused(tmp_path):
