@@ -26,6 +26,7 @@ def define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags)
 
+import keras
 import numpy as np
 
 from contract import file_names
@@ -96,6 +97,7 @@ def open_teacher(data, settings):
     files, length = model_flags.files_found(found), FLAGS.max_seq_length
     tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, length)
+    keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
     with settings.run.strategy.scope():
         model = teacher.read(found.checkpoint, config)
     tell = functools.partial(hugging_face.labels_in, config, model.num_classes)

@@ -78,8 +78,11 @@ class Settings:
 
 
 def _digest(path: str) -> str:
+    found = hashlib.sha256()
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()[:16]
 
 
 def check_same(settings: Settings, corpus: preparation.Corpus) -> None:

@@ -3,6 +3,7 @@
 import pathlib
 import re
 
+import keras
 import numpy as np
 import pytest
 
@@ -187,6 +188,29 @@ def test_numbers_and_several_labels_are_taught(problem_type, tmp_path, small):
 
 
 # Flags, and what the line says.
+def test_teacher_computes_in_the_precision_of_the_run(
+    small, table_dir, tmp_path, monkeypatch
+):
+    policies = []
+
+    def read(path, config):
+        policies.append(keras.config.dtype_policy().name)
+        raise ValueError("seen")
+
+    monkeypatch.setattr("modeling.checkpoints.teacher.read", read)
+    before = keras.config.dtype_policy()
+    for precision in ("bfloat16", None):
+        more = [f"--mixed_precision={precision}"] if precision else []
+        done = tiny.run_classifier(
+            *(f"--pretrained={small}", f"--output_dir={tmp_path}", "--do_train"),
+            *(f"--train_file={table_dir}/few.tsv", f"--teacher={small}", *more),
+            "--max_seq_length=16",
+        )
+        assert done.code == 2 and "seen" in done.err
+    keras.config.set_dtype_policy(before)
+    assert policies == ["mixed_bfloat16", "float32"]
+
+
 WRONG = {
     "a teacher is missing": (
         ["--unlabelled_file=rows.tsv"],

@@ -158,13 +158,13 @@ def all_checkpoints(directory: str) -> list[str]:
     return sorted(found, key=step_of)
 
 
-def describe_contents(path: str) -> str | None:
-    """Tells weights from others, wherever they are; None where there is no file.
+def identity(path: str) -> dict[str, str]:
+    """What tells initial weights from others, wherever they are; {} without a file.
 
     `path` is a prefix, a file or a directory, as for --init_checkpoint, or "".
     """
     if not path:
-        return "random weights"
+        return {"init_checkpoint": "random weights"}
     path = path.removesuffix(".index")
     if os.path.basename(path) == file_names.PARAMETER_SHAPES:
         path = os.path.dirname(path) or "."
@@ -174,7 +174,7 @@ def describe_contents(path: str) -> str | None:
     if tf.io.gfile.isdir(path):
         patterns = [os.path.join(path, f"*{ending}") for ending in _WEIGHTS]
     files = sorted(file for each in patterns for file in tf.io.gfile.glob(each))
-    return f"digest {file_digests.digest(files)}" if files else None
+    return {"init_checkpoint": f"digest {file_digests.digest(files)}"} if files else {}
 
 
 def step_of(prefix: str) -> int:

@@ -184,13 +184,16 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         print(f"  {name} = {results[name]!s}")
     if settings.exports and its_own.writes:
         with errors.of_writing():
-            path = task.export(model, its_own.output_dir)
+            export = functools.partial(task.export, model, its_own.output_dir)
+            path = run_directory.export_once(its_own, step, export)
         print(f"exported: {path}")
         if settings.evaluates and (exported := task.reopen(path)):
             results |= _compare(task, settings, exported, scores)
     with errors.of_writing():
         seconds = time.monotonic() - started
         task.report(model, settings, rows, step, results, seconds, tested)
+        if settings.exports and its_own.writes:
+            run_directory.end(its_own)
     devices.wait_for_all(its_own.strategy, "write results and exports")
     return grid.Outcome(results, scores)
 

@@ -148,11 +148,8 @@ class Loop:
         done = int(results.pop("steps"))
         step += done
         rate = self.plan.learning_rate(step - 1)
-        state = {
-            **state,
-            "num_train_steps": self.plan.num_train_steps,
-            "learning_rate": rate,
-        }
+        state = {**state, "learning_rate": rate}
+        state["num_train_steps"] = self.plan.num_train_steps
         is_stopped = results.pop("stop") != 0.0
         skipped = results.pop("skipped")
         self._check_finite(results, step, saved_step)

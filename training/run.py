@@ -107,6 +107,7 @@ def start(
 ) -> tuple[Any, str, int]:
     """Makes the model of a run, and its directory.
 
+    Clears Keras' session and sets its seed and dtype policy, in the whole process.
     Returns the model, and the results of `load_weights`. Raises errors.InputError if
     the directory holds another run, or weights of another model.
 
@@ -233,7 +234,6 @@ def _do_the_rest(
     reporter, watch = all_steps.reporter, all_steps.interruption
     traced: Any = all_steps.train_steps
     state = _with_parts(settings, step, state)
-    _announce_schedule(plan, step, state)
     with errors.of_writing():
         run_directory.go_on(settings)
     with (
@@ -256,8 +256,9 @@ def _do_the_rest(
 def _with_parts(settings: Settings, step: int, state: dict[str, Any]) -> dict[str, Any]:
     """The state with the parts of a batch, which dropout masks follow from.
 
-    Says so if the run goes on with others than before.
+    Says so if the run goes on with others than before, or with another schedule.
     """
+    assert settings.plan is not None
     parts = {
         "replicas": settings.strategy.num_replicas_in_sync,
         "micro_batches": settings.micro_batches,
@@ -269,18 +270,15 @@ def _with_parts(settings: Settings, step: int, state: dict[str, Any]) -> dict[st
     ]
     if changes:
         print(f"dropout: other masks from step {step} on, with {', '.join(changes)}")
-    return {**state, **parts}
-
-
-def _announce_schedule(plan: loop.Plan, step: int, state: Mapping[str, Any]) -> None:
-    """Says so if the run goes on with a longer or shorter schedule than before."""
-    planned = state.get("num_train_steps", plan.num_train_steps)
-    if planned != plan.num_train_steps:
+    total = settings.plan.num_train_steps
+    if (planned := state.get("num_train_steps", total)) != total:
+        rates = [state["learning_rate"], settings.plan.learning_rate(step)]
+        before, now = (f"{rate:.3g}" for rate in rates)
         print(
-            f"learning rate: the schedule is that of {plan.num_train_steps} steps now, "
-            f"and was that of {planned}; at step {step} the rate goes from "
-            f"{state['learning_rate']:.3g} to {plan.learning_rate(step):.3g}"
+            f"learning rate: the schedule is that of {total} steps now, and was that "
+            f"of {planned}; at step {step} the rate goes from {before} to {now}"
         )
+    return {**state, **parts}
 
 
 def _use_best(settings: Settings, store: Any, state: Mapping[str, Any]) -> int:

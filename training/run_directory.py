@@ -3,15 +3,16 @@
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from contract import atomic_files, file_names
+from contract import atomic_files, file_names, json_files
 from training import checkpoints, errors
 from training.results import hparams, reporting, run_facts
 
+_EXPORTING = "exporting.json"  # what a command exports, until it ends
 # What --overwrite_output_dir removes: what runs write, and nothing else.
 _OWN_PATTERNS = (
     f"{file_names.CHECKPOINT_PREFIX}-*",
@@ -35,6 +36,7 @@ _OWN_PATTERNS = (
     file_names.REPORT_JSON,
     file_names.REPORT_PAGE,
     file_names.EXPLANATIONS,
+    _EXPORTING,
 )
 _OWN_DIRECTORIES = (
     *("train", "eval", "export", "export_litert"),
@@ -151,6 +153,29 @@ def _write_record(
     }
     text = json.dumps(record, indent=2, sort_keys=True) + "\n"
     atomic_files.write_text(os.path.join(directory, file_names.RUN), text)
+
+
+def export_once(settings: Any, step: int, export: Callable[[], str]) -> str:
+    """Exports; or returns what the same command has exported, if it was killed then.
+
+    `settings` are a run.Settings, also in `end`, which comes when a command is done.
+    """
+    path = os.path.join(settings.output_dir, _EXPORTING)
+    pattern = os.path.join(settings.output_dir, "export*", "[0-9]*")
+    versions = tf.io.gfile.glob(pattern)
+    begun = {"command": settings.command, "step": step, "before": versions}
+    earlier = json_files.read_object(path) if tf.io.gfile.exists(path) else {}
+    before = earlier.get("before", versions)
+    new = set(versions) - set(before)
+    if new and earlier == {**begun, "before": before}:
+        return min(new)
+    atomic_files.write_json(path, begun)
+    return export()
+
+
+def end(settings: Any) -> None:
+    """From here on the same command exports anew."""
+    atomic_files.remove(os.path.join(settings.output_dir, _EXPORTING))
 
 
 def write_results(path: str, results: Mapping[str, Any]) -> None:

@@ -40,10 +40,10 @@ def training_order(
     """
     num_epochs = -(-num_steps * batch_size // len(lengths))
     batches = [np.zeros((0, batch_size), np.int32)]
-    left = np.zeros(0, np.int32)
+    left: np.ndarray = np.zeros(0, np.int32)
     for epoch in range(num_epochs):
         rng = np.random.default_rng([*np.ravel(seed), epoch])
-        rows = rng.permutation(len(lengths)).astype(np.int32)
+        rows: np.ndarray = rng.permutation(len(lengths)).astype(np.int32)
         # The first batch has rows of two epochs, and is sorted with no others.
         first = rows[~np.isin(rows, left)][: batch_size - len(left)]
         rows = np.concatenate([left, first, rows[~np.isin(rows, first)]])
@@ -60,8 +60,8 @@ def _group(batches, lengths, rng):
     """Sorts pools of batches by length, in place; shuffles the batches of each."""
     for pool in np.array_split(batches, -(-len(batches) // POOL_BATCHES) or 1):
         rows = pool.ravel()
-        rows = rows[np.argsort(lengths[rows], kind="stable")]
-        pool[:] = rng.permutation(rows.reshape(pool.shape))
+        order = np.argsort(lengths[rows], kind="stable")
+        pool[:] = rng.permutation(rows[order].reshape(pool.shape))
 
 
 def evaluation_order(lengths, batch_size):

@@ -14,8 +14,8 @@ def pretraining(has_sentence_task=True):
     read.
 
     Features: masked_lm_ids [B, P] int, masked_lm_weights [B, P] float,
-    next_sentence_labels [B] or [B, 1] int, below 0 where none counts. Outputs: masked_lm_logits [B, P, V],
-    next_sentence_logits [B, 2].
+    next_sentence_labels [B] or [B, 1] int, below 0 where none counts. Outputs:
+    masked_lm_logits [B, P, V], next_sentence_logits [B, 2].
     """
 
     def counts(features):

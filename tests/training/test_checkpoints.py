@@ -77,19 +77,20 @@ def test_contents_of_weights_count_and_not_their_place(parts, tmp_path):
         (tmp_path / place).mkdir()
         saver(tmp_path / place, *parts(value)).save(7, {})
     first, same, other = (
-        checkpoints.describe_contents(f"{tmp_path}/{place}/model.ckpt-7")
+        checkpoints.identity(f"{tmp_path}/{place}/model.ckpt-7")
         for place in ("a", "b", "c")
     )
-    assert first == same != other and re.fullmatch("digest [0-9a-f]{8}", first)
+    assert first == same != other
+    assert re.fullmatch("digest [0-9a-f]{8}", first["init_checkpoint"])
     for path in ("a", "a/model.ckpt-7.index"):
-        assert checkpoints.describe_contents(f"{tmp_path}/{path}") == first
+        assert checkpoints.identity(f"{tmp_path}/{path}") == first
     # A directory as released has no file `checkpoint`, and more than weights.
     (tmp_path / "a" / "checkpoint").unlink()
-    assert checkpoints.describe_contents(str(tmp_path / "a")) == first
+    assert checkpoints.identity(str(tmp_path / "a")) == first
     (tmp_path / "a" / "README.md").write_text("downloaded later")
-    assert checkpoints.describe_contents(str(tmp_path / "a")) == first
-    assert checkpoints.describe_contents(str(tmp_path / "gone")) is None
-    assert checkpoints.describe_contents("") == "random weights"
+    assert checkpoints.identity(str(tmp_path / "a")) == first
+    assert checkpoints.identity(str(tmp_path / "gone")) == {}
+    assert checkpoints.identity("") == {"init_checkpoint": "random weights"}
 
 
 def test_contents_of_one_file_are_its_ends_and_its_size(tmp_path):
@@ -97,16 +98,16 @@ def test_contents_of_one_file_are_its_ends_and_its_size(tmp_path):
     size = 1 << 18
     data = bytearray(size)
     path.write_bytes(data)
-    before = checkpoints.describe_contents(str(tmp_path))
+    before = checkpoints.identity(str(tmp_path))
     for place in (0, 65535, size - 65536, size - 1):
         data[place] = 1
         path.write_bytes(data)
-        assert checkpoints.describe_contents(str(tmp_path)) != before
+        assert checkpoints.identity(str(tmp_path)) != before
         data[place] = 0
     path.write_bytes(data + b"0")
-    assert checkpoints.describe_contents(str(tmp_path)) != before
+    assert checkpoints.identity(str(tmp_path)) != before
     path.write_bytes(data)
-    assert checkpoints.describe_contents(str(path)) == before
+    assert checkpoints.identity(str(path)) == before
 
 
 def test_new_directory_has_nothing_to_restore(parts, tmp_path):

@@ -162,6 +162,25 @@ def test_killed_grid_goes_on(trials):
     assert trials.done == [(2e-3, 1, True, "evaluates")]
 
 
+def test_run_whose_end_a_killed_grid_has_not_recorded_is_scored_again(
+    trials, monkeypatch
+):
+    """The run itself has nothing left to train then."""
+    wanted = trials()
+    tf.io.gfile.rmtree(str(trials.place))
+
+    def killed(path, text):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("contract.atomic_files.write_text", killed)
+        trials()
+    assert trials.done == [(1e-3, 1, True, "evaluates")]
+    assert not (trials.place / "grid.json").exists()
+    assert trials() == wanted
+    assert trials.done == [(rate, 1, True, "evaluates") for rate in RATES]
+
+
 def test_other_rows_are_refused_or_replaced(trials):
     trials()
     with pytest.raises(errors.InputError, match="another run: data was 'a' and is 'b'"):

@@ -57,6 +57,8 @@ def test_run_is_resumed_where_it_has_checkpoints(tmp_path):
     (tmp_path / "model.ckpt-5.index").touch()
     assert resumes(tmp_path)
     assert not resumes(tmp_path, overwrite=True)
+    # A record of an earlier version has fewer names.
+    assert resumes(tmp_path, {**IDENTITY, "learning_rate": 5e-5})
 
 
 def test_other_run_is_refused(tmp_path):
@@ -102,6 +104,32 @@ def test_run_json_says_what_trained(tmp_path):
 def test_directory_of_the_original_gets_a_record(tmp_path):
     begin(tmp_path, resumes=True)
     assert json.loads((tmp_path / "run.json").read_text())["identity"] == IDENTITY
+
+
+def test_killed_command_does_not_export_the_same_again(tmp_path):
+    def export():
+        version = len(list(tmp_path.glob("export/*"))) + 1
+        (tmp_path / "export" / str(version)).mkdir(parents=True)
+        return str(tmp_path / "export" / str(version))
+
+    def once(command="python run.py", step=6):
+        given = {"output_dir": str(tmp_path), "command": command}
+        settings = types.SimpleNamespace(**given)
+        path = run_directory.export_once(settings, step, export)
+        return settings, path.removeprefix(f"{tmp_path}/export/")
+
+    (settings, first) = once()
+    assert first == "1"
+    assert once()[1] == "1"  # for it was killed before its end
+    assert once(step=9)[1] == "2"  # other weights
+    assert once(step=9, command="python run.py --top_k=3")[1] == "3"
+    run_directory.end(settings)
+    assert [once()[1] for _ in range(2)] == ["4", "4"]
+    run_directory.end(settings)
+    assert once()[1] == "5" and once()[1] == "5"
+    assert (tmp_path / "exporting.json").exists()
+    run_directory.clear(str(tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 def test_evaluation_goes_with_any_run(tmp_path):

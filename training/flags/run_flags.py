@@ -30,47 +30,6 @@ _OPTIMIZERS = {
 }
 
 
-# Flags that do not decide which weights a run has after a step. All others do, and a
-# run does not go on with other values of them.
-CHANGE_NO_WEIGHT = frozenset(
-    (
-        # How long a run goes on, and its many seeds; run.start counts that of each.
-        *("num_train_epochs", "num_train_steps", "seed", "seeds", "grid"),
-        # What is done, where, how often, and what is written.
-        *("do_train", "do_eval", "do_predict", "do_export", "output_dir"),
-        *("overwrite_output_dir", "save_checkpoints_steps", "keep_checkpoint_max"),
-        *("iterations_per_loop", "log_steps", "profile_steps", "write_report"),
-        *("write_tf_records", "write_projector", "explain", "verbose_logging"),
-        *("export_format", "quantization", "export_server_config"),
-        *("feature_cache", "feature_cache_dir"),
-        # How weights are scored, and answers found.
-        *("evaluate_steps", "early_stopping_patience", "max_eval_steps"),
-        *("eval_batch_size", "predict_batch_size", "multi_label_threshold"),
-        *("n_best_size", "max_answer_length", "null_score_diff_threshold"),
-        *("num_beams", "length_penalty", "do_sample", "temperature", "top_k", "top_p"),
-        *model_flags.VECTOR_FLAGS,
-        # Devices, and what they keep; with other parts of a batch a run says so.
-        *("distribution_strategy", "use_tpu", "tpu_name", "tpu_zone", "gcp_project"),
-        *("master", "num_tpu_cores", "require_gpu", "virtual_cpus", "jit_compile"),
-        *("recompute", "deterministic", "gradient_accumulation_steps"),
-        # Files, and how they are read: their contents count, not their names.
-        *("pretrained", "init_checkpoint", "bert_config_file", "vocab_file"),
-        *("allow_missing_weights", "check_case", "do_lower_case"),
-        *("gpt_tokenizer", "split_words", "teacher", "unlabelled_file"),
-        *("data_dir", "task_name", "xnli_language", "tfds_name", "input_file"),
-        *("eval_input_file", "predict_file", "file_format", "has_header"),
-        *(f"{split}_file" for split in ("train", "dev", "test")),
-        *(f"tfds_{split}_split" for split in ("train", "dev", "test")),
-        *("text_a_column", "text_b_column", "label_column", "id_column"),
-        *("choice_columns", "source_column", "target_column", "word_column"),
-        *("tag_column", "labels", "label_separator", "allow_empty_text"),
-        "accept_unknown_tags",
-        # They count as `reading`.
-        *feature_flags.NAMES,
-    )
-)
-
-
 def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
     """The plan of a run over labelled rows, with the most important metric first.
 
@@ -165,20 +124,16 @@ def run_settings(
         micro_batches=FLAGS.gradient_accumulation_steps,
         scales_loss=FLAGS.mixed_precision == "float16",
         keep=FLAGS.keep_checkpoint_max,
-        identity={"config": dict(config), **_of_weights(init_checkpoint)},
+        identity={
+            "config": dict(config),
+            **training_flags.of_weights(),
+            **(checkpoints.identity(init_checkpoint) if FLAGS.do_train else {}),
+        },
         flags=command_line.values(),
         command=command_line.command(),
         describe=device_flags.describe,
         **others,
     )
-
-
-def _of_weights(init_checkpoint: str) -> dict[str, Any]:
-    """{flag: value} of what decides the weights; initial ones by their contents."""
-    values = command_line.values().items()
-    found = {name: value for name, value in values if name not in CHANGE_NO_WEIGHT}
-    contents = FLAGS.do_train and checkpoints.describe_contents(init_checkpoint)
-    return found | ({"init_checkpoint": contents} if contents else {})
 
 
 def _optimizer_settings(of_adagrad: Mapping[str, float]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class FrozenNetwork:
         strategy = self.settings.run.strategy
         predict = fine_tuning.compiled(self._layer_states, self.settings)
         size = devices.fitting_batch_size(self.settings.predict_batch_size, strategy)
-        order = rows.evaluation_order(size)
+        order = rows.evaluation_order(size)[::-1]  # the longest first, as to score
         batches = rows.batches(order, self.settings.pad_to).map(_inputs)
         tracked = progress.track(
             devices.distributed(strategy, batches), len(order), f"{name}: batch"

@@ -124,7 +124,8 @@ def run_task(task: Task, settings: Settings) -> None:
             results = _evaluated(its_own, evaluate, step)
     if settings.exports and its_own.writes:
         with errors.of_writing():
-            print(f"exported: {task.export(model, its_own.output_dir)}")
+            export = functools.partial(task.export, model, its_own.output_dir)
+            print(f"exported: {run_directory.export_once(its_own, step, export)}")
     if task.records and settings.reports and its_own.writes:
         ended = step, results, time.monotonic() - started
         data = task.records.summary()
@@ -134,6 +135,8 @@ def run_task(task: Task, settings: Settings) -> None:
                 *(None, its_own.output_dir),
                 **{"explanations": [], "defaults": settings.default_flags, **facts},
             )
+    if settings.exports and its_own.writes:
+        run_directory.end(its_own)
     devices.wait_for_all(its_own.strategy, "write results and exports")
     print(f"output: {its_own.output_dir}")
 

@@ -76,6 +76,7 @@ def predict_all(predict_function, settings, examples, batch_size=None, **progres
     strategy = settings.run.strategy
     size = batch_size or settings.predict_batch_size
     order = examples.evaluation_order(devices.fitting_batch_size(size, strategy))
+    order = order[::-1]  # a batch too long for the memory is the first
     batches = examples.batches(order, settings.pad_to)
     return predict(predict_function, batches, order, strategy, **progress)
 

@@ -205,6 +205,26 @@ def test_files_go_with_the_command_that_ends_well(work):
         np.testing.assert_array_equal(after, before)
 
 
+def test_file_that_a_killed_command_has_begun_is_written_anew(work):
+    def states(cache):
+        found = work.batches(cache, Model(), train=rows())["train"]
+        return [batch["layer_states"].numpy() for batch in found]
+
+    with pytest.raises(errors.Stopped), work.cache("disk") as cache:
+        wanted = states(cache)
+        raise errors.Stopped(15)
+    (path,) = work.files
+    data = path.read_bytes()
+    path.with_name(f"{path.name}.incomplete").write_bytes(data[: len(data) // 2])
+    path.unlink()
+    with work.cache("disk") as cache:
+        found = states(cache)
+        assert work.files == [path] and path.read_bytes() == data
+    assert work.computed == ["train", "train"] and not work.files
+    for before, after in zip(wanted, found, strict=True):
+        np.testing.assert_array_equal(after, before)
+
+
 def test_files_of_a_named_directory_stay(work, tmp_path, capsys):
     place = tmp_path / "shared"
     for number in range(2):

@@ -1,5 +1,7 @@
 """Tests of evaluation.py on one device; on two: test_two_replicas.py."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -55,6 +57,26 @@ def test_predictions_are_in_the_order_of_the_examples(packed, batch_size):
     np.testing.assert_array_equal(outputs["first"], packed.tokens[starts])
     np.testing.assert_array_equal(outputs["both"][:, 1], packed.tokens[starts + 1])
     assert outputs["both"].shape == (11, 2)
+
+
+def test_longest_batch_is_predicted_first(packed):
+    """What does not fit into memory ends at once; the results are the same."""
+    widths = []
+
+    def sums(features):
+        widths.append(features["input_ids"].shape[1])
+        return {"sum": tf.reduce_sum(features["input_ids"], axis=1)}
+
+    examples = batching.Examples(packed, names=list, digest=str)
+    settings = types.SimpleNamespace(
+        run=types.SimpleNamespace(strategy=STRATEGY), predict_batch_size=4, pad_to=None
+    )
+    outputs = evaluation.predict_all(sums, settings, examples)
+    assert widths == sorted(widths, reverse=True) and len(set(widths)) > 1
+    order = batching.evaluation_order(packed.lengths, 4)
+    batches = batching.batches(packed, order)
+    expected = evaluation.predict(sums, batches, order, STRATEGY)
+    np.testing.assert_array_equal(outputs["sum"], expected["sum"])
 
 
 def test_predictions_for_tokens_are_filled_up(packed):
