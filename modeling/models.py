@@ -85,7 +85,7 @@ class BertModel(keras_configs.Configured, keras.Model):
         return specs({**shapes, names.INPUT_IDS: ids})
 
     def export(self, filepath, format="tf_saved_model", **kwargs):
-        """Keras' export; the first of layer_outputs is there layer_outputs_0."""
+        """Exports as Keras does; layer_outputs become layer_outputs_0 and so on."""
         features, outputs = self.features_spec(), {}
         for name, value in self(features).items():
             is_list = isinstance(value, list | tuple)
@@ -94,7 +94,7 @@ class BertModel(keras_configs.Configured, keras.Model):
         keras.Model(features, outputs).export(filepath, format, **kwargs)
 
     def compute_output_shape(self, input_shape):
-        """{output: shape} for {feature: shape}."""
+        """Returns {output: shape} for {feature: shape}."""
         outputs = self.compute_output_spec(specs(input_shape))
         return keras.tree.map_structure(lambda x: x.shape, outputs)
 
@@ -186,11 +186,11 @@ class BertClassifier(feature_heads.ReadsLayers, BertModel):
         return sequences.joined(vectors, features, self.sequences)
 
     def features_spec(self):
-        """As BertModel's; of G sequences where these are compared."""
-        found = super().features_spec()
+        """As BertModel's; [B, G, S] where an example is G sequences."""
+        features = super().features_spec()
         if self.sequences == "single":
-            return found
-        return specs({name: (None, *x.shape) for name, x in found.items()})
+            return features
+        return specs({name: (None, *x.shape) for name, x in features.items()})
 
     def call(self, features, training=False, seed=None):
         seed, told = self.dropout_seed(training, seed), None

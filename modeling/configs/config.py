@@ -269,7 +269,7 @@ class BertConfig(TransformerConfig):
         return {**extra, **raw}
 
     def key_in_file(self, field: str) -> str:
-        """What both files call a field."""
+        """Returns the key of a field in bert_config.json and config.json."""
         return {"layer_norm_epsilon": "layer_norm_eps"}.get(field, field)
 
     def to_hugging_face(self) -> dict[str, Any]:

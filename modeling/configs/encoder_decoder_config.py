@@ -56,7 +56,7 @@ _OF_GENERATION = frozenset(
         "use_bfloat16",
     }
 )
-# What of these changes the texts, and is not what is done here; by default as there.
+# Keys that change the texts there and have no effect here, with the library's defaults.
 _OTHER_GENERATION = {
     "do_sample": False,
     "early_stopping": False,
@@ -224,7 +224,7 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         return found
 
     def ignored_generation(self, beside: Mapping[str, Any]) -> list[str]:
-        """How the library would write texts otherwise than here: ["num_beams=4", ...].
+        """Lists what makes the library write other texts: ["num_beams=4", ...].
 
         `beside` are the values of generation_config.json, {} if there is none; earlier
         releases had the same keys in config.json.

@@ -213,7 +213,7 @@ class GptConfig(config_lib.TransformerConfig):
         )
 
     def key_in_file(self, field: str) -> str:
-        """What Hugging Face's config.json calls a field."""
+        """Returns the key of Hugging Face's config.json for a field."""
         return {ours: key for key, ours in _KEYS.items()}.get(field, field)
 
     def num_weights(self) -> int:

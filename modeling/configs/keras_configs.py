@@ -83,7 +83,7 @@ class Configured:
         self.given_dtype = dtype and self.dtype_policy
 
     def compute_output_spec(self, *args, **kwargs):
-        """What a call returns for KerasTensors, its dtypes included."""
+        """Returns the outputs of a call of KerasTensors, as such, with their dtypes."""
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):
@@ -129,7 +129,7 @@ class NetworkLayer(Configured, keras.layers.Layer):
         return keras.ops.cast(self._next_seed(), "int64") if training else None
 
     def compute_output_shape(self, *shapes):
-        """Those of a call's outputs, for the shapes of its features in their order."""
+        """Returns the outputs' shapes for those of the features, in their order."""
         features = [keras.KerasTensor(shape, "int32") for shape in shapes]
         outputs = self.compute_output_spec(*features)
         return keras.tree.map_structure(lambda x: x.shape, outputs)
