@@ -104,6 +104,9 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
             positions = ops.take(self.position_embeddings, position_ids, axis=0)
         else:
             positions = ops.take(table, position_ids + config.vocab_size, axis=0)
+        # No id may read a position: beyond the tokens it is beyond the table as well.
+        beyond = ops.logical_or(input_ids < 0, input_ids >= config.vocab_size)
+        input_ids = ops.where(beyond, table.shape[0], input_ids)
         hidden = ops.take(table, input_ids, axis=0) + positions  # [B, S, D]
         if not config.joined_table:
             rate = config.embedding_dropout_prob

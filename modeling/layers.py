@@ -9,6 +9,7 @@ computed in float32, where small differences and sums over many terms decide.
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -205,7 +206,7 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
 
     arguments = ("config", "index")
     attention_kind = SelfAttention
-    dense_kind = staticmethod(dense)
+    dense_kind: Any = staticmethod(dense)
 
     def __init__(self, config, index, **kwargs):
         super().__init__(autocast=False, **kwargs)  # the mask adder stays float32

@@ -10,7 +10,6 @@ mixed_float16. Variables and outputs are float32.
 
 import keras
 
-from contract import features as names
 from modeling import decoder, elmo, encoder, feature_heads, heads, token_heads
 from modeling.configs import keras_configs, readings
 from modeling.encoder_decoder import network as encoder_decoder
@@ -24,15 +23,7 @@ NETWORKS = {
 }
 
 
-def specs(shapes):
-    """{name: shape} of features as symbolic int32 tensors of these names."""
-    return {
-        name: keras.Input(batch_shape=shape, dtype="int32", name=name)
-        for name, shape in shapes.items()
-    }
-
-
-class BertModel(keras_configs.Configured, keras.Model):
+class BertModel(keras_configs.ConfiguredModel, keras.Model):
     """The network of a config, BERT, GPT or ELMo, and the dropout seed of `fit`.
 
     Every model takes `recompute`; see `encoder.Network`.
@@ -75,28 +66,6 @@ class BertModel(keras_configs.Configured, keras.Model):
     def width_before(self, part):
         """The width of what a part beside the encoder reads."""
         return self.config.hidden_size
-
-    def features_spec(self):
-        """{name: keras.Input}, what it is called with; int32 of any length."""
-        ids = (None, None)
-        if self.config.network == "elmo" and self.config.reads_characters:
-            ids = (None, None, self.config.max_characters)
-        shapes = dict.fromkeys(names.ENCODER_INPUTS, (None, None))
-        return specs({**shapes, names.INPUT_IDS: ids})
-
-    def export(self, filepath, format="tf_saved_model", **kwargs):
-        """Keras' export; the first of layer_outputs is there layer_outputs_0."""
-        features, outputs = self.features_spec(), {}
-        for name, value in self(features).items():
-            is_list = isinstance(value, list | tuple)
-            each = {f"{name}_{j}": x for j, x in enumerate(value)} if is_list else {}
-            outputs |= each or {name: value}
-        keras.Model(features, outputs).export(filepath, format, **kwargs)
-
-    def compute_output_shape(self, input_shape):
-        """{output: shape} for {feature: shape}."""
-        outputs = self.compute_output_spec(specs(input_shape))
-        return keras.tree.map_structure(lambda x: x.shape, outputs)
 
     def learned_mix(self):
         """{name: number} of what is learned of layers; see feature_heads."""
@@ -186,11 +155,13 @@ class BertClassifier(feature_heads.ReadsLayers, BertModel):
         return sequences.joined(vectors, features, self.sequences)
 
     def features_spec(self):
-        """As BertModel's; of G sequences where these are compared."""
-        found = super().features_spec()
+        """As BertModel's; [B, G, S] where an example is G sequences."""
+        features = super().features_spec()
         if self.sequences == "single":
-            return found
-        return specs({name: (None, *x.shape) for name, x in found.items()})
+            return features
+        return keras_configs.specs(
+            {name: (None, *x.shape) for name, x in features.items()}
+        )
 
     def call(self, features, training=False, seed=None):
         seed, told = self.dropout_seed(training, seed), None

@@ -4,6 +4,7 @@ import keras
 
 from contract import features as names
 from modeling import heads, models, token_heads
+from modeling.configs import keras_configs
 from modeling.encoder_decoder import sequence_to_sequence
 from modeling.objectives import bidirectional_lm
 from modeling.operations import lstm
@@ -27,7 +28,7 @@ class BertPretrainer(models.BertModel):
 
     def features_spec(self):
         """As BertModel's, and masked_lm_positions [B, P]."""
-        positions = models.specs({names.MASKED_LM_POSITIONS: (None, None)})
+        positions = keras_configs.specs({names.MASKED_LM_POSITIONS: (None, None)})
         return super().features_spec() | positions
 
     def call(self, features, training=False, seed=None):

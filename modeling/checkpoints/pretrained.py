@@ -17,6 +17,7 @@ CONFIG_FILES = (
 )
 # Of ELMo, whose releases put sizes and dates into their names.
 OPTIONS_PATTERN = f"*{file_names.ELMO_OPTIONS}"
+_GENERATION_CONFIG = "generation_config.json"
 _WORDS_PATTERN = "vocab-*.txt"
 SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128 rows
 
@@ -205,12 +206,22 @@ def _download(hub_id, name):
 
 
 def read_config(path):
-    """config_files.read of a local or remote path; logs unknown keys."""
+    """config_files.read of a local or remote path; logs keys without effect."""
     read = config_files.read(path, remote_files.open_file)
     if unknown := read.unknown_keys():
         logging.warning(
             "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)
         )
+    if read.network == "encoder_decoder":
+        beside = os.path.join(os.path.dirname(path), _GENERATION_CONFIG)
+        values = json_files.read_object(beside) if tf.io.gfile.exists(beside) else {}
+        if ignored := read.ignored_generation(values):
+            logging.warning(
+                "%s: Hugging Face's generate would write texts with %s, which is "
+                "ignored here; give --num_beams and --length_penalty (the others have "
+                "no counterpart)",
+                *(path, ", ".join(ignored)),
+            )
     return read
 
 

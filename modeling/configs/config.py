@@ -79,7 +79,8 @@ class NetworkConfig:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            check_number(field.name, field.type, getattr(self, field.name))
+            value, name = getattr(self, field.name), self.key_in_file(field.name)
+            check_number(field.name, field.type, value, name)
 
     @classmethod
     def from_dict(cls: type[_Config], raw: dict[str, Any]) -> _Config:
@@ -163,8 +164,9 @@ class TransformerConfig(NetworkConfig):
         super().__post_init__()
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
-                f"hidden_size={self.hidden_size} is not a multiple of "
-                f"num_attention_heads={self.num_attention_heads}; correct the config"
+                f"{self.key_in_file('hidden_size')}={self.hidden_size} is not a "
+                f"multiple of {self.key_in_file('num_attention_heads')}="
+                f"{self.num_attention_heads}; correct the config"
             )
 
 
@@ -266,6 +268,10 @@ class BertConfig(TransformerConfig):
             raw["layer_norm_eps"] = epsilon
         return {**extra, **raw}
 
+    def key_in_file(self, field: str) -> str:
+        """Returns the key of a field in bert_config.json and config.json."""
+        return {"layer_norm_epsilon": "layer_norm_eps"}.get(field, field)
+
     def to_hugging_face(self) -> dict[str, Any]:
         """The keys of Hugging Face's config.json."""
         raw = dataclasses.asdict(self)
@@ -285,8 +291,8 @@ class BertConfig(TransformerConfig):
         }
 
 
-def check_number(key: str, kind: Any, value: Any) -> None:
-    """Refuses "32" for 32, and numbers out of range."""
+def check_number(key: str, kind: Any, value: Any, name: str | None = None) -> None:
+    """Refuses "32" for 32, and numbers out of range; `name` is the key in the file."""
     if kind not in (int, float):
         return
     if kind is int:
@@ -299,7 +305,7 @@ def check_number(key: str, kind: Any, value: Any) -> None:
         wanted, fits = "a number of 0 or more", lambda x: 0 <= x < math.inf
     of_kind = isinstance(value, numbers.Integral if kind is int else numbers.Real)
     if not of_kind or isinstance(value, bool) or not fits(value):
-        raise ValueError(f"{key}={value!r} is not {wanted}; correct the config")
+        raise ValueError(f"{name or key}={value!r} is not {wanted}; correct the config")
 
 
 def _activation(name: Any, is_hugging_face: bool) -> str:
@@ -316,7 +322,8 @@ def _translated_from_hugging_face(raw: dict[str, Any]) -> dict[str, Any]:
     """Checks what only Hugging Face's files say, and fills in their defaults."""
     if raw["model_type"] != "bert":
         raise ValueError(
-            f"model_type is {raw['model_type']!r}; only 'bert' checkpoints can be read"
+            f"model_type is {raw['model_type']!r}, and this is to be a BERT ('bert'); "
+            "give the model of a BERT"
         )
     kind = raw.get("position_embedding_type", "absolute")
     if kind != "absolute":

@@ -16,6 +16,9 @@ Config = (
 )
 
 
+MODEL_TYPES = ("bert", *gpt_config.MODEL_TYPES, encoder_decoder_config.MODEL_TYPE)
+
+
 def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> Config:
     """The config of any network, by what its file holds.
 
@@ -28,10 +31,18 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
     """
     with config_lib.named(path), open_file(path, "rb") as file:
         raw = json_text.parse(file.read())
-        if isinstance(raw, list):
+        if isinstance(raw, list) and raw and isinstance(raw[0], list):
             return gpt_config.GptConfig.from_shapes(raw)
         if not isinstance(raw, dict):
-            raise ValueError("the file holds no JSON object")
+            raise ValueError(
+                "the file holds no JSON object; copy it again from where the weights "
+                "are from"
+            )
+        if (kind := raw.get("model_type", "bert")) not in MODEL_TYPES:
+            raise ValueError(
+                f"model_type is {kind!r}, and the networks that can be read are those "
+                f"of {', '.join(MODEL_TYPES)}; give a model of one of these types"
+            )
         if "n_vocab" in raw or raw.get("model_type") in gpt_config.MODEL_TYPES:
             return gpt_config.GptConfig.from_dict(raw)
         if raw.get("model_type") == encoder_decoder_config.MODEL_TYPE:

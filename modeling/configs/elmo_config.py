@@ -87,16 +87,20 @@ class ElmoConfig(config_lib.NetworkConfig):
 
     def __post_init__(self) -> None:
         # JSON has lists for tuples, and null for a limit that there is not.
-        filters = tuple((width, count) for width, count in self.filters)
+        try:
+            filters = tuple((width, count) for width, count in self.filters)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"char_cnn.filters={self.filters!r} are not pairs of a width and a "
+                "number, as [[1, 32], [2, 64]]; correct the config"
+            ) from None
         object.__setattr__(self, "filters", filters)
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+            value, name = getattr(self, field.name), self.key_in_file(field.name)
             if field.type is bool and not isinstance(value, bool):
-                raise ValueError(
-                    f"{field.name}={value!r} is not true or false; correct the config"
-                )
+                raise ValueError(f"{name}={value!r} is not true or false; correct it")
             if field.name not in _MAY_BE_0 or value != 0 or isinstance(value, bool):
-                config_lib.check_number(field.name, field.type, value)
+                config_lib.check_number(field.name, field.type, value, name)
         if self.projection_dim > self.lstm_dim:
             raise ValueError(
                 f"projection_dim={self.projection_dim} exceeds dim={self.lstm_dim}: a "

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from contract import features, file_names
@@ -56,6 +56,19 @@ _OF_GENERATION = frozenset(
         "use_bfloat16",
     }
 )
+# Keys that change the texts there and have no effect here, with the library's defaults.
+_OTHER_GENERATION = {
+    "do_sample": False,
+    "early_stopping": False,
+    "encoder_no_repeat_ngram_size": 0,
+    "forced_bos_token_id": None,
+    "forced_eos_token_id": None,
+    "length_penalty": 1.0,
+    "min_length": 0,
+    "no_repeat_ngram_size": 0,
+    "num_beams": 1,
+    "repetition_penalty": 1.0,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,6 +115,12 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
                 raise ValueError(
                     f"{name}={value!r} is not a token of the decoder, whose vocabulary "
                     f"has the ids 0..{limit - 1}; correct the config"
+                )
+        for name in (_IDS[0], _IDS[2]):
+            if getattr(self, name) == self.eos_token_id:
+                raise ValueError(
+                    f"{name}={self.eos_token_id} is eos_token_id as well, so that the "
+                    "end of a text cannot be told from it; give each an id of its own"
                 )
 
     @property
@@ -203,6 +222,19 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
             unknown = getattr(self, side).unknown_keys()
             found += [f"{side}.{key}" for key in unknown if key not in _OF_GENERATION]
         return found
+
+    def ignored_generation(self, beside: Mapping[str, Any]) -> list[str]:
+        """Lists what makes the library write other texts: ["num_beams=4", ...].
+
+        `beside` are the values of generation_config.json, {} if there is none; earlier
+        releases had the same keys in config.json.
+        """
+        values = {**_OTHER_GENERATION, **self.extra, **beside}
+        return [
+            f"{key}={values[key]!r}"
+            for key, usual in _OTHER_GENERATION.items()
+            if values[key] not in (usual, None)
+        ]
 
     def network_alone(self) -> "EncoderDecoderConfig":
         """The config without further keys, of both sides as well."""

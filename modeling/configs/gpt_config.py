@@ -145,10 +145,11 @@ class GptConfig(config_lib.TransformerConfig):
         given.setdefault("max_position_embeddings", 1024 if norm_first else 512)
         if given.get("intermediate_size") is None:
             width = given.get("hidden_size", cls.hidden_size)
+            config_lib.check_number("hidden_size", int, width, "n_embd")
             given["intermediate_size"] = 4 * width
         act_key = "activation_function" if norm_first else "afn"
         act, known = raw.pop(act_key, "gelu_new"), _ACTIVATIONS[norm_first]
-        if act not in known:
+        if not isinstance(act, str) or act not in known:
             raise ValueError(
                 f"Unsupported activation: {act}; {act_key} must be one of "
                 f"{sorted(known)}"
@@ -161,6 +162,8 @@ class GptConfig(config_lib.TransformerConfig):
         keys = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
         if missing := [key for key in keys if key not in raw]:
             raise ValueError(f"the key {missing[0]} is missing; is this of GPT-2?")
+        for key in keys:
+            config_lib.check_number(key, int, raw[key])
         vocab, length, width, heads, depth = (raw[key] for key in keys)
         return cls(
             vocab_size=vocab,
@@ -186,9 +189,10 @@ class GptConfig(config_lib.TransformerConfig):
             (length, width), (vocab, _) = shapes[:2]
             inner = shapes[2 + 7][0]  # the bias of the first c_fc
             depth, rest = divmod(len(shapes) - 2, 12)
+            is_whole = all(type(n) is int for n in (length, width, vocab, inner))
         except (IndexError, TypeError, ValueError):
-            rest = 1
-        if rest:
+            is_whole, rest = False, 1
+        if rest or not is_whole:
             raise ValueError(
                 "these are not the shapes of GPT (positions, tokens, then 12 arrays a "
                 "layer); give the params_shapes.json of the release"
@@ -207,6 +211,10 @@ class GptConfig(config_lib.TransformerConfig):
             intermediate_size=inner,
             joined_table=True,
         )
+
+    def key_in_file(self, field: str) -> str:
+        """Returns the key of Hugging Face's config.json for a field."""
+        return {ours: key for key, ours in _KEYS.items()}.get(field, field)
 
     def num_weights(self) -> int:
         """Numbers in all variables of the network."""

@@ -8,6 +8,7 @@ import dataclasses
 
 import keras
 
+from contract import features as names
 from modeling.configs import config_files, readings
 
 # Under `PACKAGE>BertClassifier` and so on a .keras file names its class.
@@ -83,7 +84,7 @@ class Configured:
         self.given_dtype = dtype and self.dtype_policy
 
     def compute_output_spec(self, *args, **kwargs):
-        """What a call returns for KerasTensors, its dtypes included."""
+        """Returns the outputs of a call of KerasTensors, as such, with their dtypes."""
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):
@@ -101,6 +102,40 @@ class Configured:
             name: _READERS[name](config[name]) for name in config.keys() & _READERS
         }
         return cls(**{**config, **values})
+
+
+def specs(shapes):
+    """{name: shape} of features as symbolic int32 tensors of these names."""
+    return {
+        name: keras.Input(batch_shape=shape, dtype="int32", name=name)
+        for name, shape in shapes.items()
+    }
+
+
+class ConfiguredModel(Configured):
+    """A model whose inputs are a dict of features; for Keras' `export`."""
+
+    def features_spec(self):
+        """{name: keras.Input}, what it is called with; int32 of any length."""
+        ids = (None, None)
+        if self.config.network == "elmo" and self.config.reads_characters:
+            ids = (None, None, self.config.max_characters)
+        shapes = dict.fromkeys(names.ENCODER_INPUTS, (None, None))
+        return specs({**shapes, names.INPUT_IDS: ids})
+
+    def export(self, filepath, format="tf_saved_model", **kwargs):
+        """Exports as Keras does; layer_outputs become layer_outputs_0 and so on."""
+        features, outputs = self.features_spec(), {}
+        for name, value in self(features).items():
+            is_list = isinstance(value, list | tuple)
+            each = {f"{name}_{j}": x for j, x in enumerate(value)} if is_list else {}
+            outputs |= each or {name: value}
+        keras.Model(features, outputs).export(filepath, format, **kwargs)
+
+    def compute_output_shape(self, input_shape):
+        """Returns {output: shape} for {feature: shape}."""
+        outputs = self.compute_output_spec(specs(input_shape))
+        return keras.tree.map_structure(lambda x: x.shape, outputs)
 
 
 FRESH = "fresh"
@@ -129,7 +164,7 @@ class NetworkLayer(Configured, keras.layers.Layer):
         return keras.ops.cast(self._next_seed(), "int64") if training else None
 
     def compute_output_shape(self, *shapes):
-        """Those of a call's outputs, for the shapes of its features in their order."""
+        """Returns the outputs' shapes for those of the features, in their order."""
         features = [keras.KerasTensor(shape, "int32") for shape in shapes]
         outputs = self.compute_output_spec(*features)
         return keras.tree.map_structure(lambda x: x.shape, outputs)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from contract import features as names
 from modeling import models, token_heads
+from modeling.configs import keras_configs
 from modeling.operations import key_value_cache
 
 
@@ -50,7 +51,7 @@ class SequenceToSequence(token_heads.NextTokens, models.BertModel):
     def features_spec(self):
         """As BertModel's, and those of a target [B, T]."""
         target = dict.fromkeys(names.DECODER_INPUTS, (None, None))
-        return super().features_spec() | models.specs(target)
+        return super().features_spec() | keras_configs.specs(target)
 
     def encode(self, features, seed, positions=None, table=None):
         """The network's outputs on the five input features."""

@@ -2,7 +2,10 @@
 
 Wu et al. (2016), section 7, as Hugging Face's generate has it with early_stopping
 "never": the score of a text is the sum of its tokens' log probabilities, its end
-included, divided by length ** length_penalty. Like decoding.py it consists of
+included, divided by length ** length_penalty. The library's default, False, compares
+open texts by their length so far, not by the longest that they could have: with a
+length_penalty of 2 it ends before longer texts win, and 6 of 20 texts were others. At
+length_penalty=0 both are one search. Like decoding.py it consists of
 TensorFlow operations, and takes the same models.
 
 Axes: B prompts, or sources; J open texts of each (beams), R = B * J of the model; M

@@ -68,7 +68,8 @@ def of_text(values, input_mask, place):
     """
     size, _, *width = ops.shape(values)
     if place == "mean":
-        mask = ops.cast(input_mask, values.dtype)[(..., *[None] * len(width))]
+        axes = tuple(range(2, 2 + len(width)))
+        mask = ops.expand_dims(ops.cast(input_mask, values.dtype), axes)
         count = ops.maximum(ops.sum(mask, axis=1), 1)  # a text may have no tokens
         return ops.sum(values * mask, axis=1) / count
     if place == "last":

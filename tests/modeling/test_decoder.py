@@ -200,6 +200,21 @@ def test_initial_values_are_those_of_the_releases():
     assert np.std(kernel) == pytest.approx(0.02, rel=0.1)
 
 
+@pytest.mark.parametrize("wrong", [40, 51, 52, -1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_id_beyond_the_tokens_reads_no_row(kind, wrong):
+    """GPT's positions follow its tokens in one table; TensorFlow names the place."""
+    ids = IDS.copy()
+    ids[0, 1] = wrong
+    embeddings = build(kind).network.embeddings
+    rows = 52 if kind == "GPT" else 40
+    message = rf"indices\[0,1\] = {rows} is not in \[0, {rows}\)"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        embeddings(tf.constant(ids), None)
+    ids[0, 1] = 39
+    assert np.isfinite(embeddings(tf.constant(ids), None)).all()
+
+
 def test_masked_words_are_not_of_gpt():
     with pytest.raises(ValueError, match="GPT-2 predicts the next token"):
         pretrainers.BertPretrainer(KINDS["GPT-2"])

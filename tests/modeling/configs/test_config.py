@@ -93,7 +93,7 @@ def test_hugging_face_defaults_differ_from_googles():
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("model_type", "roberta", "model_type is 'roberta'; only 'bert'"),
+        ("model_type", "roberta", "'roberta', and this is to be a BERT"),
         ("position_embedding_type", "relative_key", "only 'absolute' is supported"),
         ("add_cross_attention", True, "the decoder of an encoder-decoder"),
     ],
@@ -189,7 +189,7 @@ def test_errors_name_the_file(tmp_path, text, message):
         ("attention_probs_dropout_prob", -0.1, RATE),
         ("attention_probs_dropout_prob", 1.0, RATE),
         ("initializer_range", float("nan"), "a number of 0 or more"),
-        ("layer_norm_epsilon", 0.0, "a number greater than 0"),
+        ("layer_norm_eps", 0.0, "a number greater than 0"),
     ],
 )
 def test_what_is_no_such_number_is_refused(key, value, wanted):

@@ -84,7 +84,7 @@ def test_two_berts_become_a_pair():
     [
         ({"model_type": "t5"}, "model_type is 't5', not 'encoder-decoder'"),
         ({"encoder__model_type": "roberta"}, "encoder: model_type is 'roberta'"),
-        ({"decoder__model_type": "gpt2"}, "decoder: model_type is 'gpt2'; only 'bert'"),
+        ({"decoder__model_type": "gpt2"}, "decoder: model_type is 'gpt2', and this"),
         ({"decoder__add_cross_attention": False}, "add_cross_attention is not true"),
         ({"decoder__is_decoder": False}, "the decoder's bidirectional, but"),
         ({"encoder__is_decoder": True}, "the encoder's attention is causal"),
@@ -95,6 +95,11 @@ def test_two_berts_become_a_pair():
         ({"eos_token_id": None}, r'add "eos_token_id": the id of \[SEP\]'),
         ({"eos_token_id": 67}, r"eos_token_id=67 is not a token.*0\.\.66"),
         ({"eos_token_id": 3.0}, "eos_token_id=3.0 is not a token"),
+        (
+            {"decoder_start_token_id": 3, "eos_token_id": 3},
+            "decoder_start_token_id=3 is eos_token_id as well, so that the end of a",
+        ),
+        ({"pad_token_id": 3, "eos_token_id": 3}, "pad_token_id=3 is eos_token_id as"),
         ({"tie_encoder_decoder": True}, "both sides have the same weights"),
     ],
 )

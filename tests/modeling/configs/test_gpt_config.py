@@ -80,8 +80,22 @@ def test_activations_are_named_as_there(tmp_path):
         ({"tie_word_embeddings": False}, "only True is supported"),
         ({"add_cross_attention": True}, "only False is supported"),
         ({"joined_table": True}, "joined_table is of GPT"),
-        ({"n_head": 5}, "hidden_size=768 is not a multiple"),
-        ({"n_layer": "12"}, "num_hidden_layers='12' is not a whole number"),
+        ({"n_head": 5}, "n_embd=768 is not a multiple of n_head=5; correct"),
+        ({"n_layer": "12"}, "n_layer='12' is not a whole number"),
+        ({"n_embd": None}, "n_embd=None is not a whole number"),
+        ({"embd_pdrop": 1}, "embd_pdrop=1 is not a number of 0 or more and less"),
+        (
+            {"activation_function": {"a": 1}},
+            r"Unsupported activation: {'a': 1}; activation_function must be one of "
+            r"\['gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu', 'tanh'\]",
+        ),
+        (
+            {"model_type": None},
+            "model_type is None, and the networks that can be read are those of bert, "
+            "openai-gpt, gpt2, encoder-decoder; give a model of one",
+        ),
+        ({"model_type": ["gpt2"]}, r"model_type is \['gpt2'\], and the networks"),
+        ({"model_type": "roberta"}, "model_type is 'roberta', and the networks"),
     ],
 )
 def test_other_networks_are_refused(tmp_path, raw, message):
@@ -96,7 +110,11 @@ def test_other_networks_are_refused(tmp_path, raw, message):
         ([[4, 32], [5, 32], *(12 * [[32]])], "the width 32 is no multiple of 64"),
         ({"n_vocab": 4}, "the key n_ctx is missing"),
         ({"model_type": "gpt2"}, "the key vocab_size is missing"),
+        ({**HPARAMS, "n_embd": None}, "n_embd=None is not a whole number of 1 or"),
+        ([["a", "b"], [5, "c"], *(12 * [[32]])], "not the shapes of GPT"),
         ("text", "holds no JSON object"),
+        ([], "any.json: the file holds no JSON object; copy it again"),
+        ([1, 2], "any.json: the file holds no JSON object; copy it again"),
     ],
 )
 def test_other_files_are_refused(tmp_path, raw, message):

@@ -46,6 +46,30 @@ def test_transformers_directory_is_written_as_it_was(
     assert raw["is_encoder_decoder"] is True and raw["eos_token_id"] == 3
 
 
+def test_settings_of_generate_without_effect_are_listed_once(
+    seq2seq_dir, tmp_path, caplog
+):
+    """Those of generation_config.json come before those of an older config.json."""
+    raw = json.loads((seq2seq_dir / "config.json").read_text("utf-8"))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(raw), "utf-8")
+    pretrained.read_config(str(path))
+    assert not caplog.records
+    path.write_text(json.dumps({**raw, "num_beams": 2, "min_length": 5}), "utf-8")
+    ignored = {
+        **{"num_beams": 4, "no_repeat_ngram_size": 3, "early_stopping": True},
+        **{"length_penalty": 2.0, "max_length": 64, "repetition_penalty": None},
+    }
+    beside = tmp_path / "generation_config.json"
+    beside.write_text(json.dumps(ignored), "utf-8")
+    pretrained.read_config(str(path))
+    (record,) = caplog.records
+    assert (
+        "with early_stopping=True, length_penalty=2.0, min_length=5, "
+        "no_repeat_ngram_size=3, num_beams=4, which is ignored here"
+    ) in record.getMessage()
+
+
 def test_run_of_ours_has_names_of_both_sides(seq2seq_model, seq2seq_config, tmp_path):
     conversion.write_directory(tmp_path, seq2seq_model, "google")
     file = checkpoint.open_file(tmp_path)
