@@ -22,6 +22,7 @@ import functools
 import json
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -106,6 +107,7 @@ if __name__ == "__main__":
         del sys.modules[_name]
 
 _BLOCK_BYTES = 2**16  # read at once
+_SLOW_SECONDS = 2  # of loading, after which a line names what is loaded
 
 
 def find_version(export_dir: str) -> str:
@@ -206,7 +208,7 @@ def _read_labels(directory, outputs):
     remedy = "copy it from the run's output directory, or remove it"
     try:
         names = answers.label_names(json_files.read_object(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}; {remedy}") from error
     if "probabilities" in outputs and (names or "label" in outputs):
         count = outputs["probabilities"].tensor_shape.dim[-1].size
@@ -322,8 +324,14 @@ def _main_serve(export_dir, host, port, model_name):
     """Answers over HTTP until stopped; returns an exit code."""
 
     def load(version_dir):
-        version = formats.open_version(version_dir)
-        servables.warm(version, version_dir)
+        text = f"loading and warming up {version_dir} ..."
+        notice = threading.Timer(_SLOW_SECONDS, progress.say, (text,))
+        notice.start()
+        try:
+            version = formats.open_version(version_dir)
+            servables.warm(version, version_dir)
+        finally:
+            notice.cancel()
         return servables.Model(model_name, {servables.number(version_dir): version})
 
     def serve(version_dir):
@@ -337,12 +345,24 @@ def _main_serve(export_dir, host, port, model_name):
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"serving {version_dir} at {server.address}:predict; Ctrl-C ends", flush=True)
+    print(f"serving {version_dir} at {server.address}:predict; Ctrl-C ends")
+    print(f"for example: {_example_request(server)}", flush=True)
     newest = functools.partial(_newest_version, export_dir)
     with version_polling.Poller(version_dir, newest, serve).running():
         http_server.run(server)
     print("stopped")
     return 0
+
+
+def _example_request(server):
+    """A command that asks the model, to be copied."""
+    version = server.model.version(server.model.name)
+    names = version.text_signatures().get(tf_serving.DEFAULT_SIGNATURE)
+    if not names:
+        return f"curl {server.address}/metadata"
+    texts = {name: "a text" if n == 1 else ["a text"] * n for name, n in names.items()}
+    body = json.dumps({"instances": [texts]})
+    return f"curl -d '{body}' {server.address}:predict"
 
 
 if __name__ == "__main__":

@@ -191,6 +191,7 @@ def test_damaged_fingerprint_is_quiet(export_dir, tmp_path, capsys, caplog):
         ("", r"cannot be read \(Expecting value: line 1 column 1"),
         ("[]", "the file holds no JSON object"),
         ('{"0": "short", "1"', "cannot be read"),
+        ("[" * 100_000, "recursion depth|cannot be read"),
         ('{"a": -1}', "it is no object of texts"),
         ('{"labels": ["x"]}', "it is no object of texts"),
         ('{"0": "a", "2": "b"}', r'its keys are not "0", "1", \.\.\. in this order'),
@@ -294,7 +295,9 @@ def test_http_serves_until_it_is_told_to_stop(export_dir, monkeypatch, capsys):
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith(f"serving {export_dir}/1 at http://127.0.0.1:")
     assert said[0].endswith("/v1/models/sizes:predict; Ctrl-C ends")
-    assert said[1:] == ["stopped"]
+    url = said[0].split(" at ")[1].split(";")[0]
+    body = '{"instances": [{"text": "a text"}]}'
+    assert said[1:] == [f"for example: curl -d '{body}' {url}", "stopped"]
     assert predictor._main_serve("/nowhere", "127.0.0.1", 0, "sizes") == 2
 
 
@@ -306,6 +309,14 @@ def until(look, is_so):
         time.sleep(0.005)
         found.append(look())
     return found
+
+
+def test_http_names_what_takes_long_to_load(export_dir, monkeypatch, capsys):
+    monkeypatch.setattr(predictor, "_SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(servables, "warm", lambda *_: time.sleep(0.5))
+    while_serving(monkeypatch, export_dir, lambda server: None)
+    text = f"loading and warming up {export_dir}/1 ...\n"
+    assert capsys.readouterr().err == text
 
 
 def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
@@ -337,7 +348,7 @@ def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
     assert warmed == [(f"{folder}/2", [1])]
     (state,) = status["model_version_status"]
     assert (state["version"], state["state"]) == ("2", "AVAILABLE")
-    said = f"{folder}/2 stays in service; {folder}/3: cannot be loaded ("
+    said = f"{folder}/2 stays in service; {folder}/3/saved_model.pb: cannot be loaded ("
     assert len(lines) == 1 and lines[0].startswith(said)
     assert f"serving {folder}/2 from now on" in capsys.readouterr().out.splitlines()
 
@@ -386,7 +397,7 @@ def test_command_serves_and_is_interrupted(export_dir):
             assert json.load(answer)["outputs"]["label"] == ["short"]
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=WAIT_SECONDS)
-    assert (process.returncode, out) == (0, b"stopped\n")
+    assert (process.returncode, out.splitlines()[1:]) == (0, [b"stopped"])
     assert err.decode().strip() == "loading TensorFlow ..."
 
 
