@@ -13,6 +13,7 @@ from contract import atomic_files, tf_serving
 from contract import features as feature_names
 from serving.protocol import server_config as server_configs
 from serving.protocol import warmup
+from terminal import progress
 
 # TF Serving watches a directory for versions: subdirectories named by numbers.
 _VERSION = re.compile(r"^[0-9]+/?$")
@@ -24,12 +25,9 @@ SLICE_TOKENS = 4096
 class Limits(Protocol):
     """Sizes of a network's tables, as its config has them."""
 
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def type_vocab_size(self) -> int: ...  # 0 where segments are not read
-    @property
-    def max_position_embeddings(self) -> int: ...
+    vocab_size: int
+    type_vocab_size: int  # 0 where segments are not read
+    max_position_embeddings: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,6 +279,7 @@ def save(
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")
     _remove(temporary)  # of a process that was killed
+    progress.say(f"exporting {target} ...")
     try:
         write(module, temporary)
         extra = os.path.join(temporary, tf_serving.EXTRA_DIR)

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 from absl import logging
+from tensorflow.core.protobuf import saved_model_pb2
 
 from contract import atomic_files
 from serving import export, litert
@@ -117,12 +118,12 @@ def _damaged_file(directory):
         except Exception:
             return os.path.join(directory, litert.MODEL)
         directory = os.path.join(directory, litert.TEXTS)
-    graph = os.path.join(directory, "saved_model.pb")
-    if not tf.io.gfile.exists(graph):
-        return graph
+    damaged = graph = os.path.join(directory, "saved_model.pb")
     prefix = os.path.join(directory, "variables", "variables")
-    damaged = f"{prefix}.index"
     with contextlib.suppress(Exception):
+        with tf.io.gfile.GFile(graph, "rb") as file:
+            saved_model_pb2.SavedModel.FromString(file.read())
+        damaged = f"{prefix}.index"
         weights = tf.train.load_checkpoint(prefix)
         damaged = f"{prefix}.data-00000-of-00001"
         for name in weights.get_variable_to_shape_map():

@@ -182,7 +182,6 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
     for name in sorted(results):
         print(f"  {name} = {results[name]!s}")
     if settings.exports and its_own.writes:
-        print("exporting ...", flush=True)
         with errors.of_writing():
             path = task.export(model, its_own.output_dir)
         print(f"exported: {path}")

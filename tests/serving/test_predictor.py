@@ -46,6 +46,11 @@ def export_dir(tmp_path_factory):
     return str(folder)
 
 
+def test_export_begins_with_a_line(tmp_path, capsys):
+    path = save(tmp_path / "export")
+    assert capsys.readouterr().err == f"exporting {path} ...\n"
+
+
 LONG = {"label": "long", "probabilities": {"short": 0.0, "long": 1.0}}
 SHORT = {"label": "short", "probabilities": {"short": 1.0, "long": 0.0}}
 
@@ -314,7 +319,7 @@ def until(look, is_so):
 def test_http_names_what_takes_long_to_load(export_dir, monkeypatch, capsys):
     monkeypatch.setattr(predictor, "_SLOW_SECONDS", 0.01)
     monkeypatch.setattr(servables, "warm", lambda *_: time.sleep(0.5))
-    while_serving(monkeypatch, export_dir, lambda server: None)
+    assert while_serving(monkeypatch, export_dir, labels) == ["short", "long"]
     text = f"loading and warming up {export_dir}/1 ...\n"
     assert capsys.readouterr().err == text
 
@@ -334,6 +339,7 @@ def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
         old = weakref.ref(server.model.versions[1])
         monkeypatch.setattr(servables, "warm", warm)
         assert save(folder, "kurz", "lang") == f"{folder}/2"
+        lines.clear()
         found = until(lambda: labels(server), lambda labels: labels[0] == "kurz")
         until(old, lambda version: version is None)
         (tmp_path / "3").mkdir()
@@ -397,7 +403,7 @@ def test_command_serves_and_is_interrupted(export_dir):
             assert json.load(answer)["outputs"]["label"] == ["short"]
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=WAIT_SECONDS)
-    assert (process.returncode, out.splitlines()[1:]) == (0, [b"stopped"])
+    assert (process.returncode, out.splitlines()[-1]) == (0, b"stopped")
     assert err.decode().strip() == "loading TensorFlow ..."
 
 
