@@ -209,6 +209,7 @@ class Loaded:
                 label_set.names if label_set.has_one_label else (),
                 self._pack.text_names,
                 self._pack.ids_shape,
+                self.model.config,
             )
             write = formats.writer(export_format, quantization)
             return export.save(module, export_dir, label_map, write=write)

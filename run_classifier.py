@@ -233,6 +233,7 @@ def export_model(data, label_map, model, output_dir):
             data.label_set.names if data.label_set.has_one_label else (),
             data.encode.text_names,
             data.encode.ids_shape,
+            model.config,
         )
         chosen = fine_tuning_flags.export_settings()
         return formats.save(module, output_dir, label_map, **chosen)

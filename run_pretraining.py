@@ -227,6 +227,7 @@ def export_model(tokenizer, model, output_dir):
             embedding_graph.speller(tokenizer.vocab),
             variables,
             filler,
+            model.config,
         )
         export_dir = os.path.join(output_dir, "export")
         return export.save(module, export_dir, {}, FLAGS.export_server_config)

@@ -183,6 +183,7 @@ def export_model(tokenizer, choice, model, output_dir):
             answering_graph.chooser(choice),
             variables,
             (None, *tokenizer.token_shape),
+            model.config,
         )
         chosen = fine_tuning_flags.export_settings()
         return formats.save(module, output_dir, {}, **chosen)

@@ -160,6 +160,7 @@ def export_model(tokenizer, tag_set, label_map, model, output_dir):
             tagging_graph.chooser(tag_set),
             variables,
             (None, *tokenizer.token_shape),
+            model.config,
         )
         chosen = fine_tuning_flags.export_settings()
         return formats.save(module, output_dir, label_map, **chosen)

@@ -129,4 +129,5 @@ def unwritable(path: str, error: Exception) -> OSError:
 def reason(error: Exception) -> str:
     """What went wrong, in one line and without the operation that met it."""
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    text = text.split("<stack traces unavailable>\n")[-1]  # of a loaded graph
     return text.split("}} ")[-1].split(" [Op:")[0].split("\n")[0]

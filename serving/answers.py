@@ -13,6 +13,8 @@ _WORD_OUTPUTS = ("words", "tags", "probabilities", "starts", "ends")  # [B, W] e
 _MASK_OUTPUTS = ("tokens", "probabilities", "filled")  # [B, M, k] each
 _SHOWN_NUMBERS = 5  # of a vector, in a line
 _OUTSIDE = "O"  # the tag of a word that is nothing in particular
+# Of tags such as B-PER: the letters of words of a span, and of those that begin one.
+_SPAN_LETTERS, _FIRST_LETTERS = tuple("BIESLUM"), tuple("BSU")
 
 
 def text_names(inputs: Mapping[str, int]) -> list[str]:
@@ -82,9 +84,19 @@ def check(columns: Sequence[Sequence[str]], names: Sequence[str], model: str) ->
         )
 
 
-def label_names(label_map: Mapping[str, str]) -> list[str]:
-    """What label_map.json names, in order; nothing where it holds no such names."""
-    return [name for key, name in label_map.items() if key.isdigit()]
+def label_names(label_map: Any) -> list[str]:
+    """What label_map.json names, in order; nothing where it holds no such names.
+
+    Raises:
+        ValueError: its contents are something else.
+    """
+    texts = label_map.values() if isinstance(label_map, dict) else [None]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("it is no object of texts")
+    names = {key: name for key, name in label_map.items() if key.isdecimal()}
+    if list(names) != [str(index) for index in range(len(names))]:
+        raise ValueError('its keys are not "0", "1", ... in this order')
+    return list(names.values())
 
 
 def _as_lists(values):
@@ -139,10 +151,10 @@ def _classified(outputs, labels, knows_labels):
     found = []
     for i, row in enumerate(outputs["probabilities"]):
         names = labels
-        if not knows_labels and (len(row) > 1 or "label" in outputs):
+        if not names and ("label" in outputs or (len(row) > 1 and not knows_labels)):
             names = [str(place) for place in range(len(row))]
         if not names:
-            found.append({"score": row[0]})
+            found.append({"score": row[0]} if len(row) == 1 else {"scores": row})
             continue
         answer = {"probabilities": dict(zip(names, row, strict=True))}
         if "label" in outputs:
@@ -211,12 +223,15 @@ def _line(text, answer):
     if "tags" in answer:
         pairs = zip(answer["words"], answer["tags"], strict=True)
         found = [f"{word}/{tag}" for word, tag in pairs if tag != _OUTSIDE]
-        return f"{text}\n    {' '.join(found) or '(no tags)'}"
+        shown = [" ".join(found) or "(no tags)", *_spans(text, answer)]
+        return "\n    ".join([text, *shown])
     if "answer" in answer:
         found = " ".join(answer["answer"].split()) or "(no answer)"
         return f"{text}\n    {found}  {answer['probability']:.3f}"
     if "score" in answer:
         return f"{answer['score']:.3f}  {text}"
+    if "scores" in answer:
+        return f"{' '.join(f'{value:.3f}' for value in answer['scores'])}  {text}"
     if "masks" in answer:
         return "\n    ".join([text, *map(_mask, answer["masks"])])
     if "vector" in answer:
@@ -240,10 +255,27 @@ def _line(text, answer):
     return f"{text}\n    {json.dumps(answer, ensure_ascii=False)}"
 
 
+def _spans(text, answer):
+    """Spans of words, such as "PER: Ada Lovelace"; none of tags without a type."""
+    spans: list[tuple[str, int, int]] = []
+    type_before = ""
+    columns = (answer[name] for name in ("tags", "starts", "ends"))
+    for tag, start, end in zip(*columns, strict=True):
+        letter, _, span_type = tag.partition("-")
+        if letter not in _SPAN_LETTERS:
+            span_type = ""
+        if span_type and (letter in _FIRST_LETTERS or span_type != type_before):
+            spans.append((span_type, start, end))
+        elif span_type:
+            spans[-1] = (span_type, spans[-1][1], end)
+        type_before = span_type
+    return [f"{name}: {' '.join(text[a:b].split())}" for name, a, b in spans]
+
+
 def _mask(mask):
     pairs = zip(mask["tokens"], mask["probabilities"], strict=True)
-    shown = ", ".join(f"{token} {share:.3f}" for token, share in pairs)
-    return f"{mask['start']}: {shown}"
+    shown = "  ".join(f'"{token}" {share:.3f}' for token, share in pairs)
+    return f"[MASK] at {mask['start']}: {shown}"
 
 
 def _numbers(vector):

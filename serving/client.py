@@ -141,7 +141,7 @@ def _read_labels(path):
     try:
         with open(path, encoding="utf-8") as file:
             return answers.label_names(json_text.parse(file.read()))
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise ValueError(
             f"--label_map_file={path}: cannot be read ({error}); give "
             "OUTPUT_DIR/export/<n>/assets.extra/label_map.json"

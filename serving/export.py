@@ -5,7 +5,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -13,12 +13,21 @@ from contract import atomic_files, tf_serving
 from contract import features as feature_names
 from serving.protocol import server_config as server_configs
 from serving.protocol import warmup
+from terminal import progress
 
 # TF Serving watches a directory for versions: subdirectories named by numbers.
-_VERSION = re.compile(r"^\d+/?$")
+_VERSION = re.compile(r"^[0-9]+/?$")
 # What goes through the network at once, padding included. A long text has thousands of
 # windows, which would take gigabytes; more at once is no faster on a CPU.
 SLICE_TOKENS = 4096
+
+
+class Limits(Protocol):
+    """Sizes of a network's tables, as its config has them."""
+
+    vocab_size: int
+    type_vocab_size: int  # 0 where segments are not read
+    max_position_embeddings: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +139,7 @@ class TextClassifier(ServedModel):
             the network alone puts out.
         label_names: C names for `label`; () where an example has no single label.
         text_names, ids_shape: as of `Stages`.
+        limits: as of `ids_function`.
     """
 
     def __init__(
@@ -140,6 +150,7 @@ class TextClassifier(ServedModel):
         label_names: Sequence[str],
         text_names: Sequence[str] = ("text",),
         ids_shape: Sequence[int | None] = (None,),
+        limits: Limits | None = None,
     ):
         labels = tf.constant(label_names, tf.string) if label_names else None
 
@@ -150,7 +161,9 @@ class TextClassifier(ServedModel):
                 results["label"] = tf.gather(labels, best)  # [B]
             return results
 
-        ids = ids_function(lambda features: finish((), forward(features)), ids_shape)
+        ids = ids_function(
+            lambda features: finish((), forward(features)), ids_shape, limits
+        )
         if encode is None:
             super().__init__(variables, ids=ids)
             return
@@ -178,19 +191,66 @@ def text_function(function: Callable, *names: str):
     return tf.function(function, input_signature=specs)
 
 
-def ids_function(function: Callable, ids_shape: Sequence[int | None] = (None,)):
-    """A tf.function of the features of an encoder, int32, as of `Stages.ids_shape`."""
+def ids_function(
+    function: Callable,
+    ids_shape: Sequence[int | None] = (None,),
+    limits: Limits | None = None,
+):
+    """A tf.function of the features of an encoder, int32, as of `Stages.ids_shape`.
+
+    With `limits`, features that the network cannot read raise InvalidArgumentError.
+    """
     names = feature_names.ENCODER_INPUTS
     shapes = dict.fromkeys(names, ids_shape[: ids_shape.index(None) + 1])
     shapes[feature_names.INPUT_IDS] = ids_shape
 
     def of_features(*arrays):
-        outputs = function(with_some(dict(zip(names, arrays, strict=True))))
+        features = dict(zip(names, arrays, strict=True))
+        if limits is not None:
+            is_character = ids_shape[-1] is not None
+            features = _checked(features, limits, reads_characters=is_character)
+        outputs = function(with_some(features))
         count = tf.shape(arrays[0])[0]
         return {name: value[:count] for name, value in outputs.items()}
 
     specs = [tf.TensorSpec([None, *shapes[n]], tf.int32, name=n) for n in names]
     return tf.function(of_features, input_signature=specs)
+
+
+def _checked(features, limits, *, reads_characters):
+    """The features, after assertions that the network has a row for each of them."""
+    ids, mask, segments = (features[name] for name in feature_names.ENCODER_INPUTS)
+    shape, positions = tf.shape(mask), limits.max_position_embeddings
+    has_one_shape = tf.reduce_all(tf.shape(segments) == shape)
+    has_one_shape &= tf.reduce_all(tf.shape(ids)[: mask.shape.rank] == shape)
+    conditions = {
+        "input_ids, input_mask and segment_ids differ in shape; give each token one of "
+        "each": has_one_shape,
+        "input_ids have no token; give [CLS] and [SEP] where there is no text": (
+            shape[-1] > 0
+        )
+        | (shape[0] == 0),
+        f"input_ids have more tokens than {positions}, the positions of the model; "
+        "give fewer": shape[-1] <= min(positions, tf.int32.max),
+        "input_mask is not 1 for a token and 0 for padding": _is_below(mask, 2),
+    }
+    if not reads_characters:
+        last = limits.vocab_size - 1
+        text = f"input_ids are not all from 0 to {last}, the rows of the vocabulary"
+        conditions[text] = _is_below(ids, limits.vocab_size)
+    if limits.type_vocab_size:
+        last = limits.type_vocab_size - 1
+        text = f"segment_ids are not all from 0 to {last}"
+        conditions[text] = _is_below(segments, limits.type_vocab_size)
+    asserted = [
+        tf.debugging.Assert(value, [text]) for text, value in conditions.items()
+    ]
+    with tf.control_dependencies(asserted):  # else the network may fail before
+        return {name: tf.identity(value) for name, value in features.items()}
+
+
+def _is_below(values, size):
+    return tf.reduce_all((values >= 0) & (values < size))
 
 
 def write_saved_model(module: ServedModel, directory: str) -> None:
@@ -219,6 +279,7 @@ def save(
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")
     _remove(temporary)  # of a process that was killed
+    progress.say(f"exporting {target} ...")
     try:
         write(module, temporary)
         extra = os.path.join(temporary, tf_serving.EXTRA_DIR)
@@ -241,9 +302,14 @@ def _remove(directory: str) -> None:
         tf.io.gfile.rmtree(directory)
 
 
+def versions(export_dir: str) -> dict[int, str]:
+    """{number: directory} of the versions below a directory; 00000007 is 7."""
+    if not tf.io.gfile.isdir(export_dir):
+        return {}
+    names = [n for n in tf.io.gfile.listdir(export_dir) if _VERSION.match(n)]
+    return {int(n.rstrip("/")): os.path.join(export_dir, n.rstrip("/")) for n in names}
+
+
 def latest_version(export_dir: str) -> int:
     """The largest version below a directory, or 0."""
-    if not tf.io.gfile.isdir(export_dir):
-        return 0
-    names = tf.io.gfile.listdir(export_dir)
-    return max((int(n.rstrip("/")) for n in names if _VERSION.match(n)), default=0)
+    return max(versions(export_dir), default=0)

@@ -1,19 +1,18 @@
 """The format of an export, a SavedModel or LiteRT: chooses and recognizes it."""
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
-from google.protobuf import message
+from absl import logging
+from tensorflow.core.protobuf import saved_model_pb2
 
 from contract import atomic_files
 from serving import export, litert
 from serving.protocol import servables
-
-# What TensorFlow and LiteRT raise for files that are incomplete or not theirs.
-_DAMAGE = (OSError, RuntimeError, ValueError, tf.errors.OpError, message.DecodeError)
 
 
 def save(
@@ -96,10 +95,38 @@ def open_version(directory: str) -> servables.Version:
     if litert.is_in(directory):
         litert.check_installed()
         opens = litert.open_version
+    verbosity = logging.get_verbosity()
+    # TensorFlow logs the traceback of a damaged fingerprint.pb, which nothing needs.
+    logging.set_verbosity(logging.FATAL)
     try:
         return opens(directory)
-    except _DAMAGE as error:
+    except Exception as error:  # damaged bytes make TensorFlow raise any type
         raise ValueError(
-            f"{directory}: cannot be loaded ({atomic_files.reason(error)}); export the "
+            f"{_damaged_file(directory)}: cannot be loaded ({type(error).__name__}: "
+            f"{atomic_files.reason(error)}); copy {directory} again, or export the "
             "model again"
         ) from error
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+def _damaged_file(directory):
+    """Which file of an export that cannot be loaded is missing or damaged."""
+    if litert.is_in(directory):
+        try:
+            litert.Network(directory)
+        except Exception:
+            return os.path.join(directory, litert.MODEL)
+        directory = os.path.join(directory, litert.TEXTS)
+    damaged = graph = os.path.join(directory, "saved_model.pb")
+    prefix = os.path.join(directory, "variables", "variables")
+    with contextlib.suppress(Exception):
+        with tf.io.gfile.GFile(graph, "rb") as file:
+            saved_model_pb2.SavedModel.FromString(file.read())
+        damaged = f"{prefix}.index"
+        weights = tf.train.load_checkpoint(prefix)
+        damaged = f"{prefix}.data-00000-of-00001"
+        for name in weights.get_variable_to_shape_map():
+            weights.get_tensor(name)
+        damaged = graph
+    return damaged

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import joblib
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
@@ -25,7 +26,7 @@ from serving import export
 from serving.protocol import servables
 
 MODEL = "model.tflite"  # the name that TF Serving's --prefer_tflite_model looks for
-_TEXTS = "texts"  # the SavedModel beside it
+TEXTS = "texts"  # the SavedModel beside it
 _NETWORK = "ids"  # the signature of MODEL
 _KEPT = "kept_"  # by `encode` for `finish`, which a signature passes on one by one
 # Of 16 words, to be timed; a pair is two.
@@ -37,7 +38,7 @@ def write(module: export.ServedModel, directory: str, quantization: str) -> None
     """Writes one version; `quantization` is "none", "dynamic_int8" or "float16"."""
     tf.saved_model.save(
         tf.Module(),
-        os.path.join(directory, _TEXTS),
+        os.path.join(directory, TEXTS),
         signatures=_text_signatures(module.stages),
     )
     path = os.path.join(directory, MODEL)
@@ -123,10 +124,13 @@ class Network:
         with tf.io.gfile.GFile(os.path.join(directory, MODEL), "rb") as file:
             content = file.read()
         opened = interpreter.Interpreter(
-            model_content=content, num_threads=os.cpu_count()
+            model_content=content, num_threads=joblib.cpu_count()
         )
         self._run = opened.get_signature_runner(_NETWORK)
         self._lock = threading.Lock()
+        # A damaged file is noticed when its operations are prepared, not before.
+        shapes = {k: v["shape"] for k, v in self._run.get_input_details().items()}
+        self._run(**{name: np.zeros(shape, np.int32) for name, shape in shapes.items()})
 
     def __call__(self, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
         names = feature_names.ENCODER_INPUTS
@@ -151,7 +155,7 @@ def open_version(directory: str) -> servables.Version:
         ValueError: LiteRT is not installed.
     """
     network = Network(directory)
-    texts = servables.open_version(os.path.join(directory, _TEXTS))
+    texts = servables.open_version(os.path.join(directory, TEXTS))
     encode, finish = texts.signatures["encode"], texts.signatures["finish"]
 
     def call(_, arrays):

@@ -22,6 +22,7 @@ import functools
 import json
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,7 +97,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, file_names
+from contract import atomic_files, file_names, json_files
 from serving import answers, export, formats, streaming
 from serving.protocol import http_server, servables, version_polling
 from terminal import closed_pipes, progress
@@ -106,6 +107,7 @@ if __name__ == "__main__":
         del sys.modules[_name]
 
 _BLOCK_BYTES = 2**16  # read at once
+_SLOW_SECONDS = 2  # of loading, after which a line names what is loaded
 
 
 def find_version(export_dir: str) -> str:
@@ -125,8 +127,8 @@ def find_version(export_dir: str) -> str:
 
 def _newest_version(export_dir):
     """The directory of the largest number below a directory; "" where there is none."""
-    number = export.latest_version(export_dir)
-    return os.path.join(export_dir, str(number)) if number else ""
+    versions = export.versions(export_dir)
+    return versions[max(versions)] if versions else ""
 
 
 class Predictor:
@@ -159,15 +161,17 @@ class Predictor:
                 f"--signature={signature}: {export_dir} has no such signature of "
                 f"texts; choose among {', '.join(sorted(known))}"
             )
-        self.labels = _read_labels(os.path.join(export_dir, tf_serving.EXTRA_DIR))
+        outputs = self._version.signatures[signature].outputs
+        self.labels = _read_labels(export_dir, outputs)
         self.text_names = answers.text_names(known[signature])
 
-    def predict(self, *texts: Sequence[str]) -> list[dict[str, Any]]:
+    def predict(self, *texts: str | Sequence[str]) -> list[dict[str, Any]]:
         """Classifies texts, tags or fills in their words, or answers questions.
 
         Takes one list of strings, or several of equal length: pairs, or questions and
-        contexts, or contexts and a list for each choice. Returns a dict for each
-        example. From a classifier: `label` and `probabilities` by name, or `score`.
+        contexts, or contexts and a list for each choice. A string is one text. Returns
+        a dict for each example. From a classifier: `label` and `probabilities` by name,
+        or `score`, or `scores` where there are several numbers without names.
         From a question answerer: `answer`, "" for none, `start` and `end`, its
         characters in the context, `score`, `probability` and, where a question may have
         no answer, `null_odds`. From a tagger, lists by word: `words`, `tags`,
@@ -179,20 +183,40 @@ class Predictor:
         `perplexity`, `num_tokens`, and of each token `pieces` and `token_nll`.
 
         Raises:
-            ValueError: the model takes another number of texts, or lengths differ.
+            ValueError: the model takes another number of texts, or lengths differ, or
+                the model fails.
         """
+        texts = tuple([text] if isinstance(text, str) else text for text in texts)
         answers.check(texts, self.text_names, self.export_dir)
         given = answers.inputs(self.text_names, texts)
         arguments = {name: np.array(rows, object) for name, rows in given.items()}
-        outputs = self._version.predict(self._signature, arguments)
+        try:
+            outputs = self._version.predict(self._signature, arguments)
+        except tf.errors.OpError as error:
+            raise ValueError(atomic_files.reason(error)) from error
         return answers.rows(outputs, self.labels, knows_labels=True)
 
 
-def _read_labels(directory):
-    """The names in label_map.json; none where the model has no such names."""
-    path = os.path.join(directory, file_names.LABEL_MAP)
-    found = atomic_files.read_json(path) if tf.io.gfile.exists(path) else {}
-    return answers.label_names(found)
+def _read_labels(directory, outputs):
+    """The names in label_map.json; none where there are none, or no such file.
+
+    A model without the file names the likeliest class in its output `label`.
+    """
+    path = os.path.join(directory, tf_serving.EXTRA_DIR, file_names.LABEL_MAP)
+    if not tf.io.gfile.exists(path):
+        return []
+    remedy = "copy it from the run's output directory, or remove it"
+    try:
+        names = answers.label_names(json_files.read_object(path))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {error}; {remedy}") from error
+    if "probabilities" in outputs and (names or "label" in outputs):
+        count = outputs["probabilities"].tensor_shape.dim[-1].size
+        if count not in (len(names), -1):
+            raise ValueError(
+                f"{path}: names {len(names)} labels, the model has {count}; {remedy}"
+            )
+    return names
 
 
 def _main(argv, export_dir, as_json, signature=tf_serving.DEFAULT_SIGNATURE):
@@ -275,14 +299,11 @@ def _writing(path):
 
 
 def _answer_lines(predictor, read, input_format, write, shows_rate):
-    def predict(*columns):
-        try:
-            return predictor.predict(*columns)
-        except tf.errors.OpError as error:
-            raise ValueError(atomic_files.reason(error)) from error
-
     found = streaming.answers(
-        streaming.split(read), predictor.text_names, predict, input_format=input_format
+        streaming.split(read),
+        predictor.text_names,
+        predictor.predict,
+        input_format=input_format,
     )
     done, wrong, first = 0, 0, None
     with progress.Progress("answering: lines") as report:
@@ -303,8 +324,14 @@ def _main_serve(export_dir, host, port, model_name):
     """Answers over HTTP until stopped; returns an exit code."""
 
     def load(version_dir):
-        version = formats.open_version(version_dir)
-        servables.warm(version, version_dir)
+        text = f"loading and warming up {version_dir} ..."
+        notice = threading.Timer(_SLOW_SECONDS, progress.say, (text,))
+        notice.start()
+        try:
+            version = formats.open_version(version_dir)
+            servables.warm(version, version_dir)
+        finally:
+            notice.cancel()
         return servables.Model(model_name, {servables.number(version_dir): version})
 
     def serve(version_dir):
@@ -318,12 +345,24 @@ def _main_serve(export_dir, host, port, model_name):
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"serving {version_dir} at {server.address}:predict; Ctrl-C ends", flush=True)
+    print(f"serving {version_dir} at {server.address}:predict; Ctrl-C ends")
+    print(f"for example: {_example_request(server)}", flush=True)
     newest = functools.partial(_newest_version, export_dir)
     with version_polling.Poller(version_dir, newest, serve).running():
         http_server.run(server)
     print("stopped")
     return 0
+
+
+def _example_request(server):
+    """A command that asks the model, to be copied."""
+    version = server.model.version(server.model.name)
+    names = version.text_signatures().get(tf_serving.DEFAULT_SIGNATURE)
+    if not names:
+        return f"curl {server.address}/metadata"
+    texts = {name: "a text" if n == 1 else ["a text"] * n for name, n in names.items()}
+    body = json.dumps({"instances": [texts]})
+    return f"curl -d '{body}' {server.address}:predict"
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ class PretrainedModel(export.ServedModel):
             does not pool of tokens, [B, S, ..., W].
         spell: features -> tokens, string [B, S].
         filler: what fills masks, or None where no head was trained for it.
+        limits: as of `export.ids_function`.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class PretrainedModel(export.ServedModel):
         spell: Callable,
         variables: Iterable[tf.Variable],
         filler: MaskFiller | None = None,
+        limits: export.Limits | None = None,
     ):
         def fill(text):
             assert filler is not None
@@ -69,7 +71,7 @@ class PretrainedModel(export.ServedModel):
                 lambda text: embed_features(encode(text)), "text"
             ),
             "embed_tokens": export.text_function(embed_pieces, "text"),
-            "ids": export.ids_function(embed_features),
+            "ids": export.ids_function(embed_features, limits=limits),
         }
         if filler is not None:
             functions["fill_mask"] = export.text_function(fill, "text")

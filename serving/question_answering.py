@@ -20,6 +20,7 @@ class QuestionAnswerer(export.ServedModel):
         forward: features -> {start_logits, end_logits} float32 [N, S].
         choose: windows, start_logits, end_logits -> the answers, a dict of [B].
         ids_shape: as of `export.Stages`.
+        limits: as of `export.ids_function`.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class QuestionAnswerer(export.ServedModel):
         choose: Callable,
         variables: Iterable[tf.Variable],
         ids_shape: Sequence[int | None] = (None,),
+        limits: export.Limits | None = None,
     ):
         def cut(question, context):
             windows = encode(question, context)
@@ -43,5 +45,5 @@ class QuestionAnswerer(export.ServedModel):
             variables,
             stages,
             serving_default=export.text_function(stages.answer, *stages.text_names),
-            ids=export.ids_function(forward, ids_shape),
+            ids=export.ids_function(forward, ids_shape, limits),
         )

@@ -110,7 +110,7 @@ def _parts(line, number, names, input_format):
 
 def _json(text):
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError as error:
         raise ValueError("not JSON: nested too deep") from error
     except ValueError as error:
@@ -118,6 +118,10 @@ def _json(text):
             f"not JSON: {error}: {text[:_SHOWN]!r}; give --input_format=lines for "
             "plain text"
         ) from error
+
+
+def _refuse_constant(name):
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _check_unicode(value):

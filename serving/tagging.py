@@ -20,6 +20,7 @@ class WordTagger(export.ServedModel):
         forward: features -> {logits} float32 [N, S, C].
         choose: windows, logits -> {tags string, probabilities float32}, [B, W].
         ids_shape: as of `export.Stages`.
+        limits: as of `export.ids_function`.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class WordTagger(export.ServedModel):
         choose: Callable,
         variables: Iterable[tf.Variable],
         ids_shape: Sequence[int | None] = (None,),
+        limits: export.Limits | None = None,
     ):
         def cut(text):
             found = split(text)
@@ -53,5 +55,5 @@ class WordTagger(export.ServedModel):
             stages,
             serving_default=export.text_function(stages.answer, *stages.text_names),
             words=tf.function(tag_words, input_signature=[words]),
-            ids=export.ids_function(forward, ids_shape),
+            ids=export.ids_function(forward, ids_shape, limits),
         )

@@ -5,7 +5,6 @@ there are cores, which is faster than one by one.
 """
 
 import http.server
-import os
 import signal
 import socket
 import socketserver
@@ -13,6 +12,7 @@ import sys
 import threading
 from http import HTTPStatus
 
+import joblib
 from absl import logging
 
 from serving.protocol import rest, servables
@@ -111,7 +111,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.model = model
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # More at once would wait for one another, each with its memory.
-        self._turn = threading.BoundedSemaphore(os.cpu_count() or 1)
+        self._turn = threading.BoundedSemaphore(joblib.cpu_count())
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:

@@ -109,7 +109,9 @@ def _scalar(value, dtype):
 def _number(value, dtype):
     if dtype.is_floating:
         limit = _EXACT[dtype] if isinstance(value, int) else float(dtype.max)
-        fits = abs(value) <= limit or not math.isfinite(value)
+        # NaN and infinities are numbers for TensorFlow Serving, too.
+        is_odd = isinstance(value, float) and not math.isfinite(value)
+        fits = is_odd or abs(value) <= limit
     else:
         fits = isinstance(value, int) and dtype.min <= value <= dtype.max
     if not fits:
@@ -144,6 +146,16 @@ def _type_name(value):
         return {None: "Null", False: "False", True: "True"}[value]
     names = {str: "String", list: "Array", dict: "Object"}
     return names.get(type(value), "Number")
+
+
+def check_finite(value: Any) -> None:
+    """Refuses NaN and infinities, which are no JSON, where no tensor has them."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError as error:
+        raise servables.invalid(
+            f"JSON Value: {shown(value)} has a number that is not JSON"
+        ) from error
 
 
 def shown(value: Any) -> str:

@@ -53,7 +53,7 @@ def answer(
 
 def error_text(message: str) -> str:
     """The JSON of an error."""
-    return json.dumps({"error": message}, ensure_ascii=False)
+    return json.dumps({"error": message})  # ASCII, for half a surrogate pair
 
 
 def _answer(model, method, path, body):
@@ -67,7 +67,11 @@ def _answer(model, method, path, body):
         return _predict(model, name, number, _parse(body))
     found = _STATUS.fullmatch(path) if method == "GET" else None
     if not found:
-        raise servables.invalid(f"Malformed request: {method} {path}")
+        raise servables.invalid(
+            f"Malformed request: {method} {path:.200}; to ask, POST "
+            f'{{"instances": [...]}} to /v1/models/{model.name}:predict; GET '
+            f"/v1/models/{model.name}/metadata names the inputs"
+        )
     name, number = _asked(found)
     return (_metadata if found[4] else _status)(model, name, number)
 
@@ -76,9 +80,12 @@ def _asked(found):
     """Name and version, or None, in an address."""
     if found[3]:
         raise servables.invalid(f"Unrecognized servable version label: {found[3]}")
-    if found[2] and int(found[2][:20]) > _MAX_VERSION:
-        raise servables.invalid(f"Failed to convert version: {found[2]} to numeric.")
-    return parse.unquote(found[1]), int(found[2]) if found[2] else None
+    digits = (found[2] or "").lstrip("0")
+    if len(digits) > len(str(_MAX_VERSION)) or int(digits or 0) > _MAX_VERSION:
+        raise servables.invalid(
+            f"Failed to convert version: {found[2]:.80} to numeric."
+        )
+    return parse.unquote(found[1]), int(digits or 0) if found[2] else None
 
 
 def _status(model, name, number):
@@ -130,6 +137,8 @@ def _parse(body: bytes) -> dict[str, Any]:
         raise servables.invalid(
             f"JSON Value: {json_tensors.shown(found)} Is not object"
         )
+    for key in found.keys() - {"instances", "inputs"}:
+        json_tensors.check_finite(found[key])
     return found
 
 

@@ -24,6 +24,11 @@ class Calls:
     ) -> None:
         self._address = address
         self._timeout_seconds = timeout_seconds
+        # A proxy of the environment has another localhost.
+        host = address.rpartition(":")[0].strip("[]")
+        is_here = host in ("localhost", "::1") or host.startswith("127.")
+        proxies = [request.ProxyHandler({})] if is_here else []
+        self._open = request.build_opener(*proxies).open
         self._model = f"/v1/models/{parse.quote(model, safe='')}"
         if version:
             self._model += f"/versions/{version}"
@@ -57,7 +62,7 @@ class Calls:
         headers = {"Content-Type": "application/json"}
         try:
             asked = request.Request(url, body, headers)
-            with request.urlopen(asked, timeout=self._timeout_seconds) as answer:
+            with self._open(asked, timeout=self._timeout_seconds) as answer:
                 return json.load(answer)
         except error.HTTPError as refusal:
             with refusal:

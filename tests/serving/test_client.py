@@ -214,6 +214,18 @@ def test_silence_ends_after_the_timeout(served, protocol, capsys):
     assert "no answer within 0.3 seconds; raise --timeout" in capsys.readouterr().err
 
 
+def test_rest_on_this_machine_goes_through_no_proxy(served, monkeypatch):
+    """Which would answer for its own localhost, or not at all."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert "serving_default" in calls(served, "rest").signatures()
+    elsewhere = client.connect("model.example:8501", "m", 0, 5, by_rest=True)
+    with pytest.raises(ValueError, match=r"no server answers \(.*refused"):
+        elsewhere.signatures()
+
+
 def test_other_port_is_named(served, capsys):
     assert command(served, "rest", f"--address={served.server.grpc}", "a") == 2
     assert "is this the REST port, 8501 by default?" in capsys.readouterr().err

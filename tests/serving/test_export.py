@@ -3,6 +3,8 @@
 import functools
 import json
 import pathlib
+import re
+import shutil
 from typing import NamedTuple
 
 import keras
@@ -10,15 +12,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from contract import file_names
+from contract import atomic_files, file_names
 from data_pipeline.classification import encoding, label_sets
 from data_pipeline.examples import packing
 from data_pipeline.text import tokenization
 from modeling import heads, models
 from modeling.configs import config
 from serving import export, predictor
+from serving.protocol import servables
 from tests.serving import exported_ops, odd_texts
 
+NAMES = ("input_ids", "input_mask", "segment_ids")
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "##s", "."]
 CONFIG = config.BertConfig(
     vocab_size=len(VOCAB),
@@ -77,6 +81,7 @@ def make(problem_type, num_texts, export_dir):
         [variable.value for variable in model.variables],
         label_set.names if problem_type == "classification" else (),
         ("text",) if num_texts == 1 else ("text_a", "text_b"),
+        limits=CONFIG,
     )
     files = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
     path = export.save(module, str(export_dir), files)
@@ -136,6 +141,46 @@ def test_ids_give_what_the_text_gives(single):
     unmasked = {**longer, "input_mask": tf.ones_like(longer["input_mask"])}
     moved = by_ids(**unmasked)["probabilities"] - expected
     assert np.abs(moved).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"input_ids": [[-1, 3]]}, r"input_ids are not all from 0 to 9, the rows of"),
+        ({"input_ids": [[2, 10]]}, r"input_ids are not all from 0 to 9, the rows of"),
+        ({"segment_ids": [[0, 2]]}, "segment_ids are not all from 0 to 1"),
+        ({"segment_ids": [[-1, 0]]}, "segment_ids are not all from 0 to 1"),
+        (
+            {"input_mask": [[7, -3]]},
+            "input_mask is not 1 for a token and 0 for padding",
+        ),
+        ({"input_mask": [[1]]}, "and segment_ids differ in shape; give each token one"),
+        ({"segment_ids": [[0] * 2] * 2}, "input_mask and segment_ids differ in shape"),
+        ({"input_ids": [[2, 3]] * 2}, "input_mask and segment_ids differ in shape"),
+        ({name: [[]] for name in NAMES}, r"input_ids have no token; give \[CLS\] and"),
+        (
+            {name: [[1] * 17] for name in NAMES},
+            "more tokens than 16, the positions of the",
+        ),
+    ],
+)
+def test_ids_that_the_network_cannot_read_are_refused(single, change, message):
+    version = servables.open_version(str(single[0].version_dir))
+    right = {"input_ids": [[2, 3]], "input_mask": [[1, 1]], "segment_ids": [[0, 1]]}
+    arrays = {k: np.array(v, np.int32) for k, v in {**right, **change}.items()}
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        version.predict("ids", arrays)
+    assert re.match(
+        f"assertion failed: \\[.*{message}", atomic_files.reason(caught.value)
+    )
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (1, 1), (2, 16)])
+def test_ids_within_all_limits_are_answered(single, shape):
+    version = servables.open_version(str(single[0].version_dir))
+    highest = {"input_ids": 9, "input_mask": 1, "segment_ids": 1}
+    arrays = {name: np.full(shape, n, np.int32) for name, n in highest.items()}
+    assert version.predict("ids", arrays)["probabilities"].shape == (shape[0], 3)
 
 
 def test_network_takes_slices_of_the_rows_in_their_order(monkeypatch):
@@ -231,7 +276,7 @@ def test_versions_are_numbered_and_the_newest_is_taken(single):
     assert exported.version_dir.name == "1"
     (folder / "incomplete").mkdir()  # of an export that was interrupted
     assert export.latest_version(str(folder)) == 1
-    second = export.save(module, str(folder), {file_names.LABEL_MAP: "{}"})
+    second = export.save(module, str(folder), {})
     assert second == str(folder / "2")
     assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
     assert export.latest_version(str(folder)) == 2
@@ -240,6 +285,16 @@ def test_versions_are_numbered_and_the_newest_is_taken(single):
     (folder / "10").mkdir()
     assert export.latest_version(str(folder)) == 10
     assert export.latest_version(str(folder / "none")) == 0
+
+
+@pytest.mark.parametrize("name", ["0", "00000007"])
+def test_versions_are_those_that_a_model_server_finds(single, name, tmp_path):
+    shutil.copytree(single[0].version_dir, tmp_path / name)
+    (tmp_path / "1.old").mkdir()
+    found = predictor.Predictor(str(tmp_path))
+    assert found.export_dir == str(tmp_path / name)
+    assert export.versions(str(tmp_path)) == {int(name): str(tmp_path / name)}
+    assert servables.number(found.export_dir) == int(name)
 
 
 @pytest.mark.parametrize("kind", ["single", "pair", "number"])

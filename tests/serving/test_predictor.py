@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 from contract import file_names
-from serving import export, predictor
+from serving import answers, export, predictor
 from serving.protocol import http_server, servables, version_polling
 
 ROOT = pathlib.Path(export.__file__).parents[1]
@@ -43,6 +44,11 @@ def export_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sizes") / "export"
     save(folder)
     return str(folder)
+
+
+def test_export_begins_with_a_line(tmp_path, capsys):
+    path = save(tmp_path / "export")
+    assert capsys.readouterr().err == f"exporting {path} ...\n"
 
 
 LONG = {"label": "long", "probabilities": {"short": 0.0, "long": 1.0}}
@@ -76,15 +82,15 @@ def test_plain_lines_go_to_standard_output(export_dir, tmp_path, capsys):
 
 
 def fails_on(monkeypatch, text, error):
-    """Makes the predictor raise an error for batches with this text."""
-    before = predictor.Predictor.predict
+    """Makes the model raise an error for batches with this text."""
+    before = servables.Version.predict
 
-    def predict(self, texts):
-        if text in texts:
+    def predict(self, name, arrays):
+        if text in arrays["text"]:
             raise error
-        return before(self, texts)
+        return before(self, name, arrays)
 
-    monkeypatch.setattr(predictor.Predictor, "predict", predict)
+    monkeypatch.setattr(servables.Version, "predict", predict)
 
 
 def test_file_of_answers_is_whole_or_absent(export_dir, tmp_path, monkeypatch):
@@ -127,15 +133,126 @@ def test_wrong_place_is_one_line_before_the_work(change, text, export_dir, capsy
     assert out == ""
 
 
-@pytest.mark.parametrize("name", ["saved_model.pb", "model.tflite"])
-def test_damaged_export_is_one_line(name, tmp_path, capsys):
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1" / name).write_bytes(b"broken")
-    assert predictor._main_serve(str(tmp_path), "127.0.0.1", 0, "sizes") == 2
+def test_model_that_fails_is_one_line(export_dir, monkeypatch, capsys):
+    fails_on(monkeypatch, "huge", tf.errors.InternalError(None, None, "bad graph"))
+    assert predictor._main(["", "huge"], export_dir, as_json=False) == 2
+    assert capsys.readouterr().err == "error: bad graph\n"
+
+
+DATA = "variables/variables.data-00000-of-00001"
+
+
+def first(share):
+    return lambda raw: raw[: int(len(raw) * share)]
+
+
+def misspelt(raw):
+    """The name of an operation that the graph uses."""
+    assert b"GatherV2" in raw
+    return raw.replace(b"GatherV2", b"GetherV2")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("saved_model.pb", lambda raw: b"broken"),
+        ("saved_model.pb", first(0.5)),
+        ("saved_model.pb", misspelt),
+        (DATA, first(0)),
+        (DATA, first(0.5)),
+        ("variables/variables.index", first(0.5)),
+        ("model.tflite", lambda raw: b"broken"),
+    ],
+)
+def test_damaged_export_is_one_line(name, change, export_dir, tmp_path, capsys):
+    version = shutil.copytree(f"{export_dir}/1", tmp_path / "1")
+    damaged = version / name
+    damaged.write_bytes(change(damaged.read_bytes() if damaged.exists() else b""))
+    given = tmp_path / "in.jsonl"
+    given.write_text('"a"\n')
     assert predictor._main(["", "text"], str(tmp_path), as_json=False) == 2
-    for line in capsys.readouterr().err.splitlines():
-        assert line.startswith(f"error: {tmp_path}/1: cannot be loaded (")
-        assert line.endswith("); export the model again")
+    assert predictor._main_stream(str(tmp_path), str(given)) == 2
+    assert predictor._main_serve(str(tmp_path), "127.0.0.1", 0, "sizes") == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 3
+    for line in err.splitlines():
+        assert line.startswith(f"error: {damaged}: cannot be loaded (")
+        assert line.endswith(f"); copy {version} again, or export the model again")
+
+
+def test_damaged_fingerprint_is_quiet(export_dir, tmp_path, capsys, caplog):
+    """TensorFlow does without, after the traceback that it logs."""
+    version = shutil.copytree(f"{export_dir}/1", tmp_path / "1")
+    (version / "fingerprint.pb").write_bytes(b"broken")
+    assert predictor._main(["", "text"], str(tmp_path), as_json=False) == 0
+    out, err = capsys.readouterr()
+    assert out == "text\n    long 1.000, short 0.000\n"
+    assert err == "" and not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"cannot be read \(Expecting value: line 1 column 1"),
+        ("[]", "the file holds no JSON object"),
+        ('{"0": "short", "1"', "cannot be read"),
+        ("[" * 100_000, "recursion depth|cannot be read"),
+        ('{"a": -1}', "it is no object of texts"),
+        ('{"labels": ["x"]}', "it is no object of texts"),
+        ('{"0": "a", "2": "b"}', r'its keys are not "0", "1", \.\.\. in this order'),
+        ('{"a": "b"}', "names 0 labels, the model has 2"),
+        ('{"0": "a", "1": "b", "2": "c"}', "names 3 labels, the model has 2"),
+    ],
+)
+def test_label_map_of_another_model_is_refused(text, message, tmp_path):
+    save(tmp_path)
+    path = tmp_path / "1" / "assets.extra" / "label_map.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        predictor.Predictor(str(tmp_path))
+    assert str(path) in str(caught.value)
+    remedy = "; copy it from the run's output directory, or remove it"
+    assert str(caught.value).endswith(remedy)
+
+
+def test_label_comes_from_the_model_where_no_file_names_it(tmp_path, capsys):
+    save(tmp_path)
+    (tmp_path / "1" / "assets.extra" / "label_map.json").unlink()
+    found = predictor.Predictor(str(tmp_path)).predict(["a", "longer"])
+    assert [answer["label"] for answer in found] == ["short", "long"]
+    assert found[1]["probabilities"] == {"0": 0.0, "1": 1.0}
+    assert predictor._main(["", "longer"], str(tmp_path), as_json=False) == 0
+    assert capsys.readouterr().out == "longer\n    long 1.000\n"
+
+
+def test_string_is_one_text(export_dir):
+    model = predictor.Predictor(export_dir)
+    assert model.predict("longer") == model.predict(["longer"]) == [LONG]
+    assert model.predict([]) == []
+
+
+def test_every_number_of_a_model_is_printed(tmp_path, capsys):
+    """As of the ratings on several scales in docs/design.md."""
+
+    def rate(text):
+        size = tf.cast(tf.strings.length(text), tf.float32)
+        return {"probabilities": tf.stack([size, -size / 2], axis=-1)}
+
+    function = export.text_function(rate, "text")
+    export.save(export.ServedModel([], serving_default=function), str(tmp_path), {})
+    found = predictor.Predictor(str(tmp_path)).predict(["abc", "d"])
+    assert found == [{"scores": [3.0, -1.5]}, {"scores": [1.0, -0.5]}]
+    predictor._main(["", "abc"], str(tmp_path), as_json=True)
+    predictor._main(["", "abc"], str(tmp_path), as_json=False)
+    assert capsys.readouterr().out == (
+        '{"text": "abc", "scores": [3.0, -1.5]}\n3.000 -1.500  abc\n'
+    )
+
+
+def test_masks_are_shown_with_their_place():
+    mask = {"start": 25, "tokens": [",", "the"], "probabilities": [0.0712, 0.058]}
+    (line,) = answers.lines(["a [MASK]"], [{"masks": [mask]}], as_json=False)
+    assert line == 'a [MASK]\n    [MASK] at 25: "," 0.071  "the" 0.058'
 
 
 def while_serving(monkeypatch, export_dir, ask):
@@ -183,7 +300,9 @@ def test_http_serves_until_it_is_told_to_stop(export_dir, monkeypatch, capsys):
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith(f"serving {export_dir}/1 at http://127.0.0.1:")
     assert said[0].endswith("/v1/models/sizes:predict; Ctrl-C ends")
-    assert said[1:] == ["stopped"]
+    url = said[0].split(" at ")[1].split(";")[0]
+    body = '{"instances": [{"text": "a text"}]}'
+    assert said[1:] == [f"for example: curl -d '{body}' {url}", "stopped"]
     assert predictor._main_serve("/nowhere", "127.0.0.1", 0, "sizes") == 2
 
 
@@ -195,6 +314,14 @@ def until(look, is_so):
         time.sleep(0.005)
         found.append(look())
     return found
+
+
+def test_http_names_what_takes_long_to_load(export_dir, monkeypatch, capsys):
+    monkeypatch.setattr(predictor, "_SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(servables, "warm", lambda *_: time.sleep(0.5))
+    assert while_serving(monkeypatch, export_dir, labels) == ["short", "long"]
+    text = f"loading and warming up {export_dir}/1 ...\n"
+    assert capsys.readouterr().err == text
 
 
 def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
@@ -212,6 +339,7 @@ def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
         old = weakref.ref(server.model.versions[1])
         monkeypatch.setattr(servables, "warm", warm)
         assert save(folder, "kurz", "lang") == f"{folder}/2"
+        lines.clear()
         found = until(lambda: labels(server), lambda labels: labels[0] == "kurz")
         until(old, lambda version: version is None)
         (tmp_path / "3").mkdir()
@@ -226,7 +354,7 @@ def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
     assert warmed == [(f"{folder}/2", [1])]
     (state,) = status["model_version_status"]
     assert (state["version"], state["state"]) == ("2", "AVAILABLE")
-    said = f"{folder}/2 stays in service; {folder}/3: cannot be loaded ("
+    said = f"{folder}/2 stays in service; {folder}/3/saved_model.pb: cannot be loaded ("
     assert len(lines) == 1 and lines[0].startswith(said)
     assert f"serving {folder}/2 from now on" in capsys.readouterr().out.splitlines()
 
@@ -275,7 +403,7 @@ def test_command_serves_and_is_interrupted(export_dir):
             assert json.load(answer)["outputs"]["label"] == ["short"]
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=WAIT_SECONDS)
-    assert (process.returncode, out) == (0, b"stopped\n")
+    assert (process.returncode, out.splitlines()[-1]) == (0, b"stopped")
     assert err.decode().strip() == "loading TensorFlow ..."
 
 

@@ -123,6 +123,8 @@ WRONG = [
     (b"plain text", "--input_format=lines"),
     (b'{"text": "a"', "not JSON"),
     (b"[" * 100000, "nested too deep"),
+    (b'{"text": "a", "id": NaN}', "NaN is no number of JSON"),
+    (b'{"text": "a", "id": [-Infinity]}', "-Infinity is no number of JSON"),
     (b"[1]", "'[1]' is no object with text"),
     (b"null", "is no object"),
     (b"{}", "text is absent; give a string"),

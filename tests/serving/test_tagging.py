@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 
 import keras
 import numpy as np
@@ -274,8 +275,25 @@ def test_command_prints_tags(model, version_dir, capsys):
 
 
 def test_tags_as_lines():
-    answer = {"words": ["to", "New", "York"], "tags": ["O", "B-place", "I-place"]}
-    line = next(answers.lines(["to New York"], [answer], as_json=False))
-    assert line == "to New York\n    New/B-place York/I-place"
-    none = {"words": ["to"], "tags": ["O"]}
-    assert next(answers.lines(["to"], [none], as_json=False)) == "to\n    (no tags)"
+    def shown(text, *tags):
+        places = [word.span() for word in re.finditer(r"\S+", text)]
+        columns = {"starts": [a for a, _ in places], "ends": [b for _, b in places]}
+        answer = {"words": text.split(), "tags": list(tags), **columns}
+        first, *others = next(answers.lines([text], [answer], as_json=False)).split(
+            "\n    "
+        )
+        assert first == text
+        return others
+
+    assert shown("to", "O") == ["(no tags)"]
+    found = shown("to New  York", "O", "B-place", "I-place")
+    assert found == ["New/B-place York/I-place", "place: New York"]
+    # Spans of one type that touch, in two letters and in four, and of another type.
+    for tags in (
+        ("B-a", "I-a", "B-a", "B-b"),
+        ("B-a", "E-a", "S-a", "S-b"),
+        ("B-a", "L-a", "U-a", "U-b"),
+    ):
+        assert shown("x y z é", *tags)[1:] == ["a: x y", "a: z", "b: é"]
+    # Parts of speech are no spans, nor are spans without a type shown.
+    assert shown("x y z", "S", "PRP-x", "B") == ["x/S y/PRP-x z/B"]

@@ -186,6 +186,9 @@ WRONG = {
     b'{"signature_name": "number", "inputs": [true]}': "Type: True",
     b'{"signature_name": "number", "inputs": [16777217]}': "float32",
     b'{"signature_name": "number", "inputs": [1e39]}': "float32",
+    b'{"signature_name": "number", "inputs": [1' + b"0" * 400 + b"]}": "float32",
+    b'{"signature_name": "\\ud800", "inputs": ["a"]}': 'name: "\ud800" not found',
+    b'{"inputs": ["a"], "beside": [NaN]}': "[NaN] has a number that is not JSON",
     b'{"signature_name": "ids", "inputs": [[1.0]]}': "int32",
     b'{"signature_name": "ids", "inputs": [[2147483648]]}': "int32",
     b'{"signature_name": "ids", "inputs": [[1' + b"0" * 5000 + b"]]}": "Parse error",
@@ -205,11 +208,13 @@ def test_wrong_request_is_an_error_object_of_status_400(body):
         ("POST", "no:predict", 404, "Servable not found for request: Latest(no)"),
         ("POST", "half/versions/3:predict", 404, "Specific(half, 3)"),
         ("POST", "half/versions/99999999999999999999:predict", 400, "convert version"),
+        ("GET", f"half/versions/{20 * '0'}{5000 * '9'}", 400, "convert version: 000"),
+        ("GET", f"half/versions/{5000 * '0'}3", 404, "Specific(half, 3)"),
         ("POST", "half/labels/stable:predict", 400, "label: stable"),
         ("POST", "half:classify", 400, "are for :predict"),
         ("POST", "half:train", 400, "Malformed request: POST /v1/models/half:train"),
         ("POST", "half", 400, "Malformed request"),
-        ("GET", "half:predict", 400, "Malformed request"),
+        ("GET", "half:predict", 400, "to ask, POST {"),
         ("DELETE", "half", 400, "Malformed request"),
         ("GET", "no", 404, "Latest(no)"),
         ("GET", "half/versions/3", 404, "Specific(half, 3)"),
@@ -220,6 +225,27 @@ def test_unknown_place_is_an_error_object(method, path, status, text):
     body = b'{"instances": ["a"]}'
     found = rest.answer(MODEL, method, f"/v1/models/{path}", body)
     assert found[0] == status and text in json.loads(found[1])["error"]
+
+
+def test_numbers_of_inputs_may_be_nan():
+    asked = b'{"signature_name": "number", "inputs": [NaN, -Infinity, 1]}'
+    status, found = ask(asked)
+    assert status == 200 and np.isnan(found["outputs"][0])
+    assert found["outputs"][1:] == [-np.inf, 3.5]
+
+
+def test_errors_are_ascii_so_that_half_a_surrogate_pair_can_be_sent():
+    body = b'{"signature_name": "\\ud800", "instances": ["a"]}'
+    status, text = rest.answer(MODEL, "POST", "/v1/models/half:predict", body)
+    assert status == 400 and text.encode("ascii")
+
+
+def test_address_without_a_model_names_how_to_ask():
+    status, text = rest.answer(MODEL, "GET", "/")
+    assert status == 400 and json.loads(text)["error"] == (
+        'Malformed request: GET /; to ask, POST {"instances": [...]} to '
+        "/v1/models/half:predict; GET /v1/models/half/metadata names the inputs"
+    )
 
 
 def test_failure_of_the_model_has_its_status_and_one_line():

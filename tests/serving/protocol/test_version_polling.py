@@ -111,7 +111,9 @@ def test_polling_ends_with_its_block(monkeypatch):
 
 def test_request_under_way_ends_with_the_version_that_it_began_with(monkeypatch):
     """While the next one answers already."""
-    monkeypatch.setattr(http_server.os, "cpu_count", lambda: 2)  # requests at a time
+    monkeypatch.setattr(
+        http_server.joblib, "cpu_count", lambda: 2
+    )  # requests at a time
     began, may_end = threading.Event(), threading.Event()
 
     def old(_, arrays):
