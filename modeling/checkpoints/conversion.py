@@ -341,6 +341,22 @@ def write_directory(directory, model, target, *, tokenizer=None, files=None, **k
         atomic_files.write_text(os.path.join(directory, name), text)
 
 
+def read_again(directory, model, head):
+    """The model in a directory that `write_directory` has written.
+
+    Raises:
+        ValueError: as in `read`.
+    """
+    weights = os.path.join(directory, keras_files.WEIGHTS_FILE)
+    if not os.path.exists(weights):
+        config = pretrained.read_config(pretrained.look_in(directory).config_file)
+        return read(directory, config, head).model
+    again = type(model).from_config(model.get_config())
+    again.build()
+    again.load_weights(weights)
+    return again
+
+
 def drawn(model, missing):
     """Copies {name: array} of what a file lacks and the outputs of its task do without.
 
