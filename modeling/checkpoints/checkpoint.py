@@ -113,7 +113,7 @@ def find(path):
     if tf.io.gfile.exists(prefix + google.INDEX_ENDING):
         return prefix
     is_one = keras_files.is_keras(path) or elmo_weights.is_elmo(path)
-    if is_one and tf.io.gfile.exists(path):
+    if is_one and _is_file(path):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
@@ -166,7 +166,11 @@ def _why_unread(files):
 
 
 def _present(directory, files):
-    return [file for file in files if tf.io.gfile.exists(os.path.join(directory, file))]
+    return [file for file in files if _is_file(os.path.join(directory, file))]
+
+
+def _is_file(path):
+    return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
 def open_file(path, config=None) -> WeightsFile:

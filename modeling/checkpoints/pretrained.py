@@ -207,7 +207,12 @@ def _download(hub_id, name):
 
 def read_config(path):
     """config_files.read of a local or remote path; logs unknown keys."""
-    read = config_files.read(path, _open)
+    try:
+        read = config_files.read(path, _open)
+    except RecursionError as error:
+        raise ValueError(
+            f"{path}: too many brackets within each other; copy it again"
+        ) from error
     if unknown := read.unknown_keys():
         logging.warning(
             "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)

@@ -22,6 +22,7 @@ from modeling.configs import config_files, keras_configs
 MODEL_FILE = "model.keras"
 WEIGHTS_FILE = "model.weights.h5"
 MODEL_ENDING = ".keras"
+_MAX_RATIO = 100  # of sizes unpacked and packed: Keras packs without compression
 _HEAD_BYTES = 4096  # at most, of an array in an .h5 file and the groups that hold it
 
 
@@ -100,6 +101,9 @@ def stored_config(path):
 
     def read():
         with zipfile.ZipFile(path) as archive:
+            unpacked = sum(part.file_size for part in archive.infolist())
+            if unpacked > _MAX_RATIO * os.path.getsize(path):
+                raise ValueError(f"it unpacks to {unpacked:,} bytes, as no weights do")
             raw = json.loads(archive.read("config.json"))
         return raw["registered_name"] or raw["class_name"], raw["config"]
 
@@ -126,6 +130,7 @@ def _read(path, read):
         TypeError,
         ValueError,
         AttributeError,
+        RecursionError,
         zipfile.BadZipFile,
     ) as error:
         reason = " ".join(str(error).split()) or type(error).__name__

@@ -106,6 +106,12 @@ def test_damaged_tokenizer_config_is_named(tmp_path, text, message):
     assert pretrained.locate(folder).do_lower_case is None
 
 
+def test_config_of_a_hundred_thousand_brackets(tmp_path):
+    write(tmp_path / "config.json", "[" * 100_000)
+    with pytest.raises(ValueError, match=r"config\.json: too many brackets within"):
+        pretrained.read_config(f"{tmp_path}/config.json")
+
+
 def test_added_tokens_are_written_beside_the_weights(tmp_path, tiny_config):
     vocab = [*SPECIAL, "a", "<X>", "b"]
     added = {"b": True, "<X>": False}

@@ -144,6 +144,19 @@ def test_damaged_file_says_so(tiny_config, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_archive_that_unpacks_to_more_than_weights_is_refused(tmp_path):
+    path = tmp_path / "m.keras"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("config.json", b" " * 10**7)
+    with pytest.raises(ValueError, match="it unpacks to 10,000,000 bytes, as no"):
+        keras_files.load(str(path))
+    path.unlink()
+    path.mkdir()
+    for place in (path, tmp_path):
+        with pytest.raises(ValueError, match="no checkpoint in this directory"):
+            checkpoint.find(place)
+
+
 def test_model_of_another_kind_is_refused(tmp_path):
     other = keras.Sequential([keras.Input([3]), keras.layers.Dense(2)])
     other.save(tmp_path / "a.keras")
