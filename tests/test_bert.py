@@ -133,6 +133,22 @@ def test_embedded_texts(loaded, pooling):
     np.testing.assert_allclose(both[:, 1], wanted, atol=1e-6)
 
 
+def test_vectors_are_those_of_the_script(loaded, model_dir, tmp_path):
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    done = tiny.run_script(
+        "extract_features",
+        f"--pretrained={model_dir}",
+        f"--input_file={tmp_path / 'texts.txt'}",
+        f"--output_file={tmp_path / 'vectors.npz'}",
+        *("--layers=-1", "--pooling=mean", "--normalize", "--output_format=npz"),
+    )
+    assert not done.code, done.err
+    with np.load(tmp_path / "vectors.npz") as held:
+        wanted = held["values"]
+    found = loaded.embed(TEXTS, normalize=True)
+    np.testing.assert_allclose(found, wanted.reshape(found.shape), atol=1e-6)
+
+
 def test_vectors_that_are_not_there_are_refused(loaded):
     with pytest.raises(ValueError, match="pooling='max' is not one of cls, mean"):
         loaded.embed(TEXTS, pooling="max")
@@ -295,6 +311,20 @@ def test_tagger_is_saved_without_a_pooler_that_it_lacks(model_dir, tmp_path):
     assert bert.load(tmp_path / "classes").predict(TEXTS) == made.predict(TEXTS)
 
 
+def test_place_that_is_no_directory_is_refused(loaded, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("kept")
+    with pytest.raises(ValueError, match=f"^directory={file} is a file; name a dir"):
+        loaded.save(file)
+    with pytest.raises(ValueError, match=f"^directory={file}/a: {file} is a file"):
+        loaded.save(file / "a", overwrite=True)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes").write_text("kept")
+    with pytest.raises(ValueError, match=r"is not empty .* or add overwrite=True to"):
+        loaded.save(tmp_path / "full")
+    assert file.read_text() == (tmp_path / "full" / "notes").read_text() == "kept"
+
+
 def test_quantization_of_a_saved_model_is_refused(classifier, tmp_path):
     message = 'quantization="dynamic_int8" is for LiteRT exports; add export_format="li'
     with pytest.raises(ValueError, match=f"^{message}"):
@@ -303,8 +333,9 @@ def test_quantization_of_a_saved_model_is_refused(classifier, tmp_path):
 
 
 QUIET = """
-import sys
+import logging, sys
 import bert
+assert logging.getLogger("tensorflow").level == logging.WARNING
 loaded = bert.load(sys.argv[1])
 assert loaded.embed(["a b"]).shape == (1, 32)
 """
