@@ -359,7 +359,8 @@ def load(
         head: a name in pretrainers.HEADS; "auto" takes that of the weights, and leaves
             the heads of pretraining out. Of an encoder-decoder "none" is the encoder.
         labels: of a classifier (or tagger, by `head`); its values are random unless the
-            weights have a head of as many classes.
+            weights have a head of as many classes. They are of a choice, or several for
+            a text, where the config of Hugging Face is of such a model.
         max_seq_length: in tokens, [CLS] and [SEP] included; longer texts are cut.
         do_lower_case: by default what the directory says, or True.
         check_case: whether to compare `do_lower_case` with the vocabulary.
@@ -369,13 +370,13 @@ def load(
     """
     if isinstance(labels, str):
         raise ValueError(f"labels={labels!r} is one string; give a list of names")
-    opened = _open(
-        *(directory, max_seq_length, do_lower_case, check_case),
-        takes_encoder_decoder=not labels,
-    )
+    settings = max_seq_length, do_lower_case, check_case
+    opened = _open(directory, *settings, takes_encoder_decoder=not labels)
     if not labels:
         return _with_its_head(opened, head, max_seq_length)
-    classes = label_maps.named(labels, "" if head == "tagger" else "classification")
+    kind = hugging_face.stated_problem_type(opened[2])
+    kind = kind if kind in ("choice", "multi_label") else "classification"
+    classes = label_maps.named(labels, "" if head == "tagger" else kind)
     return _with_new_head(opened, classes, max_seq_length)
 
 

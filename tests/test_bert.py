@@ -262,14 +262,36 @@ def test_classes_that_nobody_has_named(classifier, tmp_path, problem_type):
     assert again.classes.problem_type == problem_type
     (answer,) = again.predict("the shop")
     assert list(answer["probabilities"]) == [*default.values()]
+    shares = [*answer["probabilities"].values()]
     if problem_type == "classification":
         (wanted,) = classifier.predict("the shop")
-        assert [*answer["probabilities"].values()] == [
-            *wanted["probabilities"].values()
-        ]
+        assert [*wanted["probabilities"].values()] == shares
+    named = bert.load(tmp_path / "hf", labels=["x", "y", "z"])
+    assert named.classes.problem_type == problem_type
+    (answer,) = named.predict("the shop")
+    assert answer["probabilities"] == dict(zip("xyz", shares, strict=True))
     again.save(tmp_path / "saved", "hugging_face")
     raw = json.loads((tmp_path / "saved" / "config.json").read_text())
     assert (raw["id2label"], raw["problem_type"]) == (default, theirs)
+
+
+def test_choice_that_nobody_has_named(model_dir, tmp_path):
+    rows = [{"text": t, "one": "good", "two": "bad", "label": "one"} for t in TEXTS]
+    columns = {"text_a": "text", "choices": ("one", "two"), "label": "label"}
+    made, _ = bert.classifier(model_dir, {"train": rows}, columns=columns)
+    made.save(tmp_path / "hf", "hugging_face")
+    (tmp_path / "hf" / "label_map.json").unlink()
+    for _ in range(2):  # what was read says it, too
+        raw = json.loads((tmp_path / "hf" / "config.json").read_text())
+        assert raw["architectures"] == ["BertForMultipleChoice"]
+        again = bert.load(tmp_path / "hf")
+        with pytest.raises(ValueError, match=r"bert\.load\(directory, labels="):
+            again.predict(TEXTS, choices=[["good", "bad"]] * 3)
+        again.save(tmp_path / "hf", "hugging_face", overwrite=True)
+    again = bert.load(tmp_path / "hf", labels=["one", "two"])
+    wanted = made.predict(TEXTS, choices=[["good", "bad"]] * 3)
+    assert again.predict(TEXTS, choices=[["good", "bad"]] * 3) == wanted
+    assert again.predict(TEXTS[0], choices=["good", "bad"]) == wanted[:1]
 
 
 def test_what_was_drawn_at_random_is_not_saved(model_dir, tmp_path):
