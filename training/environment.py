@@ -8,7 +8,6 @@ import os
 import platform
 import re
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator
 
@@ -64,6 +63,8 @@ def quiet_import() -> Iterator[None]:
 
     It writes to file descriptor 2, which a notebook shows, whatever sys.stderr is.
     """
+    import tempfile  # takes time, which scripts do not have
+
     try:
         terminal = os.dup(2)
     except OSError:  # there is none
