@@ -12,15 +12,18 @@ from training import environment
 
 environment.prepare_notebook()
 
+with environment.quiet_import():
+    import tensorflow as tf
+
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from contract import file_names
+from contract import features, file_names
 from data_pipeline import label_maps
 from data_pipeline.classification import (
     encoding,
@@ -38,17 +41,26 @@ from modeling.checkpoints import checkpoint, conversion, output_directory, pretr
 from modeling.checkpoints.formats import hugging_face
 from modeling.configs import readings
 from modeling.generation import beam_search
-from modeling.inspection import attention_maps
+from modeling.inspection import attention_maps, vectors
 from modeling.operations import joined_weights, sequences
 from serving import export, formats
 from training import steps
-from training.flags import model_flags
+from training.flags import argument_names, model_flags
 from training.optimization import keras_schedule
 from training.optimization import optimizer as optimizer_lib
 from training.results import evaluation, metrics
 
+tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
+
+__all__ = ["Loaded", "classifier", "load", "optimizer"]
+
+_LEAST_TOKENS = 4  # as of --max_seq_length
 _PREDICTED = 64  # texts a batch
 _PAIR = "encoder_decoder"
+
+
+def __dir__():
+    return __all__
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -59,7 +71,9 @@ class Loaded:
         model: one of modeling/models.py, an ordinary Keras model with its weights.
         classes: what a classifier's or tagger's outputs are called, or None.
         source: where the weights are from, and what became of every name.
-        num_texts: of an example, 2 for pairs.
+        num_texts: of an example, 2 for pairs; None where the weights do not say it.
+        drawn: values of variables that the weights lack and `model` does not need, by
+            their names in Google's checkpoints.
     """
 
     model: Any
@@ -67,7 +81,8 @@ class Loaded:
     classes: label_maps.Classes | None
     max_seq_length: int  # in tokens, [CLS] and [SEP] included
     source: str
-    num_texts: int = 1
+    num_texts: int | None = None
+    drawn: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def __repr__(self):
         config = self.model.config
@@ -81,10 +96,15 @@ class Loaded:
     def encode(self, texts, seconds=None, choices=None):
         """The model's inputs, int32 [B, S] each, for B texts or pairs of texts.
 
-        Of a model of choice [B, C, S], for B contexts, `seconds` that stand before each
-        answer, if it was trained on such, and `choices`, lists of C answers.
+        A string is one text. A model of choice takes B contexts, `seconds` that stand
+        before each answer, if it was trained on such, and `choices`, lists of C
+        answers; its inputs are [B, C, S].
+
+        Raises:
+            ValueError: there are not as many `seconds` or `choices` as texts, or the
+                model reads single texts, or pairs alone.
         """
-        pack = self._pack(texts, seconds, self._checked(choices))
+        pack = self._pack(*self._checked(texts, seconds, choices))
         return packing.pad(*pack[:2], num_sequences=self._pack.num_sequences)
 
     def tokens(self, text, second=None) -> list[str]:
@@ -94,14 +114,17 @@ class Loaded:
         return self.tokenizer.ids_to_tokens(ids.numpy())
 
     def predict(self, texts, seconds=None, choices=None) -> list[dict[str, Any]]:
-        """A classifier's answers for each text, as in test_predictions.jsonl."""
+        """A classifier's answers for each text, as in test_predictions.jsonl.
+
+        Arguments and errors are those of `encode`.
+        """
         label_set = self._label_set("predict")
-        pack = self._pack(texts, seconds, self._checked(choices))
+        rows = self._checked(texts, seconds, choices)
+        if not rows[0]:
+            return []
+        pack = self._pack(*rows)
         packed = packing.unpad(pack[0], pack[1], self._pack.num_sequences)
-        order = batching.evaluation_order(packed.lengths, min(_PREDICTED, len(packed)))
-        batches = batching.batches(packed, order)
-        strategy = tf.distribute.get_strategy()
-        outputs = evaluation.predict(self._forward, batches, order, strategy)
+        outputs = _outputs(self._forward, packed)
         shares = np.asarray(
             heads.probabilities(label_set.problem_type, outputs["logits"])
         )
@@ -109,18 +132,47 @@ class Loaded:
         pairs = zip(shares, decisions, strict=True)
         return [predictions.described(label_set, *pair) for pair in pairs]
 
+    @argument_names.in_errors
+    def embed(
+        self, texts, seconds=None, *, pooling="mean", layers=(-1,), normalize=False
+    ) -> np.ndarray:
+        """Vectors of texts, float32 [B, D], or [B, K, D] of K layers.
+
+        They are those of `extract_features.py --layers=-1 --pooling=mean`, and of the
+        signature `embed` of an export. `pooling` is mean, or cls for the vector of
+        [CLS]; `normalize` scales each vector to the length 1.
+
+        Raises:
+            ValueError: the network has no such layer; or as in `encode`.
+        """
+        self._check_encodes("embed")
+        if self.model.config.network == "gpt":
+            raise ValueError(
+                "embed: a GPT has no special tokens before it is fine-tuned; use "
+                "extract_features.py, which leaves them out"
+            )
+        if pooling not in ("cls", "mean"):
+            raise ValueError(f"pooling={pooling!r} is not one of cls, mean")
+        choice = vectors.choose(
+            self.model.config, layers=layers, pooling=pooling, normalize=normalize
+        )
+        encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
+        rows = encode.checked(texts, seconds)
+        if not rows[0]:
+            num_layers = (len(layers),) if len(layers) > 1 else ()
+            return np.zeros((0, *num_layers, choice.width), np.float32)
+        tokens, first_lengths, _ = encode(*rows)
+        packed = packing.unpad(tokens, first_lengths)
+        return _outputs(self._pooled(choice), packed)["vector"]
+
     def attention(self, text, second=None) -> np.ndarray:
         """Attention probabilities of one text, float32 [L, N, S, S], query by key."""
-        if self.model.config.network == _PAIR:
-            raise ValueError(
-                "attention is of one text, and an encoder-decoder reads two; load it "
-                'with head="none" for its encoder'
-            )
-        features = self.encode([text], None if second is None else [second])
-        outputs = self.model.encode(features, None)
+        self._check_encodes("attention")
+        inputs = self.encode([text], None if second is None else [second])
+        outputs = self.model.encode(inputs, None)
         choice = attention_maps.choose(self.model.config)
         maps = attention_maps.compute(
-            self.model.network, outputs, features["input_mask"], choice
+            self.model.network, outputs, inputs[features.INPUT_MASK], choice
         )
         return np.asarray(maps)[0]
 
@@ -129,9 +181,10 @@ class Loaded:
     ) -> list[str]:
         """What an encoder-decoder writes for each text, as run_seq2seq.py predicts it.
 
-        Targets have at most `max_target_length` tokens, by default as many as the
-        decoder has positions; `num_beams` are open at a time, 1 takes the likeliest
-        token each time. Longer sources are cut to `max_seq_length` tokens.
+        A string is one text. Targets have at most `max_target_length` tokens, by
+        default as many as the decoder has positions; `num_beams` are open at a time, 1
+        takes the likeliest token each time. Longer sources are cut to `max_seq_length`
+        tokens.
 
         Raises:
             ValueError: this is no encoder-decoder, or has not so many positions or
@@ -140,8 +193,8 @@ class Loaded:
         config = self.model.config
         if config.network != _PAIR:
             raise ValueError(
-                f"write is for encoder-decoders, and this is a network of "
-                f"{config.kind}; load the directory of one"
+                f"write is for encoder-decoders, and this is a network of {config.kind}"
+                "; load the directory of one"
             )
         positions = config.decoder.max_position_embeddings
         most = positions if max_target_length is None else max_target_length
@@ -155,24 +208,25 @@ class Loaded:
             end_ids=(config.eos_token_id,),
             num_tokens=self.tokenizer.vocab_size,
         )
+        texts, search = encoding.listed("texts", texts), self._search(rules, most)
         written: list[str] = []
         for first in range(0, len(texts), _PREDICTED):
-            batch = tf.constant(list(texts[first : first + _PREDICTED]))
+            batch = tf.constant(texts[first : first + _PREDICTED])
             source = text_graph.encode(self.tokenizer, batch, self.max_seq_length)
-            ids, lengths = self.model.start(len(batch))
-            found = beam_search.search(
-                *(self.model, rules, ids, lengths, most), (source,)
-            )
-            ids = tf.where(found.is_text[:, 0], found.ids[:, 0], -1)
+            ids = search(source)
             spelled = text_graph.decode(self.tokenizer, config.decoder_tokens, ids)
             written += [text.decode("utf-8") for text in spelled.numpy()]
         return written
 
+    @argument_names.in_errors
     def save(self, directory, file_format="google", *, overwrite=False) -> None:
         """Writes weights, config, vocabulary and labels, for `load` and `--pretrained`.
 
-        `file_format` is google, hugging_face or keras. ValueError if the directory
-        holds something that may not be replaced.
+        `file_format` is google, hugging_face or keras. Variables that are `drawn`, and
+        that no training has changed since, are written for Keras alone.
+
+        Raises:
+            ValueError: the directory holds something that may not be replaced.
         """
         output_directory.check(
             directory, own_files=conversion.OWN_FILES, overwrite=overwrite
@@ -187,8 +241,10 @@ class Loaded:
                 labels=self.classes.names if self.classes else (),
                 problem_type=getattr(self.classes, "problem_type", ""),
                 files=texts,
+                left_out=conversion.unchanged(self.model, self.drawn),
             )
 
+    @argument_names.in_errors
     def export(
         self, export_dir, *, export_format="saved_model", quantization="none"
     ) -> str:
@@ -197,6 +253,7 @@ class Loaded:
         Formats as of `--export_format` and `--quantization`.
         """
         label_set = self._label_set("export")
+        write = formats.writer(export_format, quantization)
         formats.check(
             export_format, readings.lstms(self.model.config, self.model.reading)
         )
@@ -211,14 +268,13 @@ class Loaded:
                 self._pack.ids_shape,
                 self.model.config,
             )
-            write = formats.writer(export_format, quantization)
             return export.save(module, export_dir, label_map, write=write)
 
     @functools.cached_property
     def _pack(self):
         is_set = isinstance(self.classes, label_sets.LabelSet)
         label_set = self.classes if is_set else None
-        settings = self.tokenizer, self.max_seq_length, label_set, self.num_texts > 1
+        settings = self.tokenizer, self.max_seq_length, label_set, self.num_texts == 2
         return encoding.Encoder(*settings)
 
     @functools.cached_property
@@ -226,28 +282,67 @@ class Loaded:
         strategy = tf.distribute.get_strategy()
         return steps.predict_function(self.model, strategy, jit_compile=False)
 
-    def _checked(self, choices):
-        """Refuses choices of another number than the model knows."""
-        is_choice = getattr(self.classes, "problem_type", "") == "choice"
-        taken = self._pack.num_sequences if is_choice else 0
-        for row in choices or ((),):
-            if len(row) != taken:
-                raise ValueError(
-                    f"choices: {len(row)} are given for a text, and the model takes "
-                    f"{taken}; give a list of as many for each text"
-                )
-        return choices
+    @functools.cached_property
+    def _pooled(self):
+        """A function of a vectors.Choice to the compiled function of its vectors."""
+
+        def of_choice(choice):
+            def pool(inputs, training):
+                vector = vectors.of_features(self.model, choice, inputs, pools=True)
+                return {"vector": vector}
+
+            strategy = tf.distribute.get_strategy()
+            return steps.predict_function(pool, strategy, jit_compile=False)
+
+        return functools.cache(of_choice)
+
+    @functools.cached_property
+    def _search(self):
+        """A function of rules and a length to the compiled search; ids of the best."""
+        names = features.INPUT_IDS, features.INPUT_MASK, features.SEGMENT_IDS
+        spec = dict.fromkeys(names, tf.TensorSpec([None, None], tf.int32))
+
+        def of_rules(rules, most):
+            @tf.function(autograph=False, input_signature=[spec])
+            def search(source):
+                start = self.model.start(tf.shape(source[features.INPUT_IDS])[0])
+                best = beam_search.search(self.model, rules, *start, most, (source,))
+                return tf.where(best.is_text[:, 0], best.ids[:, 0], -1)
+
+            return search
+
+        return functools.cache(of_rules)
+
+    def _check_encodes(self, action):
+        if self.model.config.network == _PAIR:
+            raise ValueError(
+                f"{action} is of one text, and an encoder-decoder reads two; load it "
+                'with head="none" for its encoder'
+            )
+
+    def _checked(self, texts, seconds=None, choices=None):
+        return self._pack.checked(texts, seconds, choices, num_texts=self.num_texts)
 
     def _label_set(self, action):
         if not isinstance(self.classes, label_sets.LabelSet):
             raise ValueError(
                 f"{action} is for classifiers with labels, and this is a "
-                f"{type(self.model).__name__}; call its `model` with `encode(texts)`, "
-                "or use the script of the task"
+                f"{type(self.model).__name__}; make one by bert.classifier, or by "
+                "bert.load(directory, labels=[...]), or call the `model` itself with "
+                "`encode(texts)`"
             )
         return self.classes
 
 
+def _outputs(forward, packed):
+    """What a function of features returns for each example, in their order."""
+    order = batching.evaluation_order(packed.lengths, min(_PREDICTED, len(packed)))
+    batches = batching.batches(packed, order)
+    strategy = tf.distribute.get_strategy()
+    return evaluation.predict(forward, batches, order, strategy)
+
+
+@argument_names.in_errors
 def load(
     directory,
     *,
@@ -255,6 +350,7 @@ def load(
     labels: Sequence[str] = (),
     max_seq_length=128,
     do_lower_case: bool | None = None,
+    check_case=True,
 ) -> Loaded:
     """Opens a model: config, vocabulary, weights, and labels if it has some.
 
@@ -263,52 +359,71 @@ def load(
             or Keras, of a run, or the id of a model on Hugging Face's hub.
         head: a name in pretrainers.HEADS; "auto" takes that of the weights, and leaves
             the heads of pretraining out. Of an encoder-decoder "none" is the encoder.
-        labels: of a new classifier (or tagger, by `head`), with random values.
+        labels: of a classifier (or tagger, by `head`); its values are random unless the
+            weights have a head of as many classes. They are of a choice, or several for
+            a text, where the config of Hugging Face is of such a model.
+        max_seq_length: in tokens, [CLS] and [SEP] included; longer texts are cut.
         do_lower_case: by default what the directory says, or True.
+        check_case: whether to compare `do_lower_case` with the vocabulary.
 
     Raises:
         ValueError: something is missing, or does not belong together.
     """
-    opened = _open(
-        directory, max_seq_length, do_lower_case, takes_encoder_decoder=not labels
-    )
+    if isinstance(labels, str):
+        raise ValueError(f"labels={labels!r} is one string; give a list of names")
+    settings = max_seq_length, do_lower_case, check_case
+    opened = _open(directory, *settings, takes_encoder_decoder=not labels)
     if not labels:
         return _with_its_head(opened, head, max_seq_length)
-    is_tagger = head == "tagger"
-    classes = label_maps.named(labels, "" if is_tagger else "classification")
+    kind = hugging_face.stated_problem_type(opened[2])
+    kind = kind if kind in ("choice", "multi_label") else "classification"
+    classes = label_maps.named(labels, "" if head == "tagger" else kind)
     return _with_new_head(opened, classes, max_seq_length)
 
 
+@argument_names.in_errors
 def classifier(
     directory,
-    files: Mapping[str, str],
+    files: Mapping[str, Any],
     *,
     problem_type="classification",
     columns: Mapping[str, Any] | None = None,
     max_seq_length=128,
     do_lower_case: bool | None = None,
+    check_case=True,
 ) -> tuple[Loaded, labelled_texts.LabelledTexts]:
     """A new classifier for the labels of tables, and their rows, read and tokenized.
 
     Args:
-        directory: as in `load`.
-        files: paths of tables, {"train": ..., "dev": ..., "test": ...}.
+        directory: as in `load`, and so are the three last.
+        files: of "train", and "dev" and "test" if wanted, the paths of tables, or their
+            rows: pairs (text, label), triples (text_a, text_b, label), dicts {column:
+            value}, or a DataFrame of pandas.
         problem_type: classification, multi_label or regression.
         columns: of tables.Layout, where they have no usual names: text_a, label, ...
 
     Raises:
         ValueError: as `load`, and for rows that are wrong.
     """
-    opened = _open(directory, max_seq_length, do_lower_case)
+    opened = _open(directory, max_seq_length, do_lower_case, check_case)
+    _check_keys("files", files, ("train", "dev", "test"))
+    known = [field.name for field in dataclasses.fields(tables.Layout)]
+    _check_keys("columns", columns or {}, known)
+    if "train" not in files:
+        raise ValueError('files has no "train", whose labels the classifier learns')
+    files = {
+        split: os.fspath(given) if isinstance(given, os.PathLike) else given
+        for split, given in files.items()
+    }
     layout = tables.Layout(**(columns or {}))
-    source = sources.Source(files=dict(files), layout=layout, problem_type=problem_type)
+    source = sources.Source(files=files, layout=layout, problem_type=problem_type)
     data = labelled_texts.load(
         *(source, files, opened[1], max_seq_length),
         label_map="",
         default_metrics=metrics.DEFAULTS,
     )
-    found = _with_new_head(opened, data.label_set, max_seq_length)
-    return dataclasses.replace(found, num_texts=2 if data.encode.has_pairs else 1), data
+    made = _with_new_head(opened, data.label_set, max_seq_length)
+    return dataclasses.replace(made, num_texts=2 if data.encode.has_pairs else 1), data
 
 
 def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
@@ -318,14 +433,28 @@ def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
     return optimizer_lib.BertAdam(rates)
 
 
-def _open(directory, max_seq_length, do_lower_case, **accepted):
-    found = pretrained.locate(directory, "directory")
-    files = model_flags.files_found(found, do_lower_case)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=True)
+def _check_keys(name, given, known):
+    for key in given:
+        if key not in known:
+            raise ValueError(
+                f"{name} has the key {key!r}; its keys are {', '.join(known)}"
+            )
+
+
+def _open(directory, max_seq_length, do_lower_case, check_case, **accepted):
+    is_number = isinstance(max_seq_length, int) and max_seq_length is not True
+    if not is_number or max_seq_length < _LEAST_TOKENS:
+        raise ValueError(
+            f"max_seq_length={max_seq_length!r} is no number of tokens; give "
+            f"{_LEAST_TOKENS} or more, [CLS] and [SEP] included"
+        )
+    place = pretrained.locate(directory, "directory")
+    files = model_flags.files_found(place, do_lower_case)
+    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=check_case)
     config = pretrained.open_config(
         files, tokenizer.vocab_size, max_seq_length, **accepted
     )
-    return found.checkpoint, tokenizer, config
+    return place.checkpoint, tokenizer, config
 
 
 def _with_new_head(opened, classes, max_seq_length):
@@ -346,22 +475,27 @@ def _reading(classes):
     return {"sequences": sequences.kind(classes.problem_type, classes.pair_input)}
 
 
-def _with_its_head(opened, head, max_seq_length):
+def _with_its_head(opened, asked, max_seq_length):
     path, tokenizer, config = opened
-    label_map = label_maps.find(path)
-    asked, file = label_maps.head(label_map, head), checkpoint.open_file(path, config)
-    found, num_classes = conversion.find_head(file, config, asked)
-    if head == "auto" and found == "pretraining":
-        found = "none"
+    label_map, file = label_maps.find(path), checkpoint.open_file(path, config)
+    head = label_maps.head(label_map, asked)
+    head, num_classes = conversion.find_head(file, config, head)
+    if asked == "auto" and head == "pretraining":
+        head = "none"
     classes = None
     if num_classes:
         tell = functools.partial(hugging_face.labels_in, config, num_classes)
-        classes = label_maps.of_head(found, label_map, num_classes, tell)
-    read = conversion.read(path, config, found, **_reading(classes))
+        classes = label_maps.of_head(head, label_map, num_classes, tell)
+        if classes is None and head == "classifier" and tell()[0] != "choice":
+            names = hugging_face.placeholders(num_classes)
+            classes = label_maps.named(names, tell()[0])
+    read = conversion.read(path, config, head, **_reading(classes))
     return _loaded(read.model, tokenizer, classes, max_seq_length, read.report)
 
 
 def _loaded(model, tokenizer, classes, max_seq_length, report):
     print(f"weights: {report}")
-    rest = max_seq_length, str(report), 2 if model.reading.joins_pairs else 1
-    return Loaded(model, tokenizer, classes, *rest)
+    num_texts = 2 if model.reading.joins_pairs else None
+    drawn = conversion.drawn(model, report.missing)
+    source = str(report)
+    return Loaded(model, tokenizer, classes, max_seq_length, source, num_texts, drawn)

@@ -21,7 +21,7 @@ def define_flags():
         "input",
         None,
         "The weights: the directory of a release, of a run or of Hugging Face, the "
-        "prefix of a checkpoint, or a .keras, .weights.h5 or .hdf5 file.",
+        "prefix of a checkpoint, or a .keras or .hdf5 file.",
     )
     enum(
         "head",
@@ -208,9 +208,8 @@ def main(_):
         model, tokenizer = grow(source.model, tokenizer)
         with output_directory.complete(FLAGS.output_dir) as directory:
             write(directory, model, tokenizer, classes, missing)
-            config = pretrained.read_config(pretrained.look_in(directory).config_file)
-            again = conversion.read(directory, config, source.head)
-            largest = conversion.compare(source.model, again.model, missing)
+            again = conversion.read_again(directory, model, source.head)
+            largest = conversion.compare(source.model, again, missing)
     print(f"largest difference, before and after: weights 0, outputs {largest:g}")
     print(f"wrote {FLAGS.output_dir} ({FLAGS.to})")
 

@@ -58,8 +58,17 @@ def check(export_format: str, lstms: str) -> None:
 def writer(
     export_format: str, quantization: str
 ) -> Callable[[export.ServedModel, str], None]:
-    """What `export.save` takes to write a format; arguments as of `save`."""
+    """What `export.save` takes to write a format; arguments as of `save`.
+
+    Raises:
+        ValueError: a SavedModel is to be quantized.
+    """
     if export_format == "saved_model":
+        if quantization != "none":
+            raise ValueError(
+                f"--quantization={quantization} is for LiteRT exports; add "
+                "--export_format=litert"
+            )
         return export.write_saved_model
     return functools.partial(litert.write, quantization=quantization)
 

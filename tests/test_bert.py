@@ -1,12 +1,20 @@
 """bert.py on small models: what it opens, computes, writes and refuses."""
 
 import json
+import os
+import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import bert
+from terminal import native_log
 from tests import tiny
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 TEXTS = ["The film was great", "the shop", "awful"]
 
@@ -52,3 +60,318 @@ def test_vocabulary_is_only_in_tokenizer_json(loaded, tmp_path, lowers):
     assert is_equal == lowers
     lower = [text.lower() for text in TEXTS]
     np.testing.assert_array_equal(vectors(again, lower), vectors(loaded))
+
+
+def test_a_string_is_one_text(loaded, classifier):
+    one, wanted = loaded.encode("the shop"), loaded.encode(["the shop"])
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(one[name], value)
+    np.testing.assert_array_equal(loaded.embed("awful"), loaded.embed(["awful"]))
+    assert classifier.predict("the shop") == classifier.predict(["the shop"])
+    assert len(classifier.predict("abc", "b")) == 1
+    assert classifier.predict([]) == []
+    assert loaded.embed([]).shape == (0, 32)
+    assert loaded.embed([], layers=(0, -1)).shape == (0, 2, 32)
+
+
+def test_texts_that_do_not_belong_together_are_refused(loaded, classifier):
+    for call in (loaded.encode, loaded.embed, classifier.predict):
+        with pytest.raises(ValueError, match="seconds: 1 are given for 2 texts; give"):
+            call(["a", "b"], ["c"])
+        with pytest.raises(ValueError, match="texts: 3 is no string; give a list"):
+            call(["a", 3])
+    with pytest.raises(ValueError, match=r"choices: 2 are given for a text, and .* 0"):
+        classifier.predict("a", choices=["b", "c"])
+
+
+@pytest.mark.parametrize("length", [0, -1, 1, 2, 3, True, 16.5, "16", None])
+def test_length_that_has_no_room_for_a_text_is_refused(model_dir, length):
+    message = f"^max_seq_length={length!r} is no number of tokens; give 4 or more"
+    with pytest.raises(ValueError, match=message):
+        bert.load(model_dir, max_seq_length=length)
+    with pytest.raises(ValueError, match=message):
+        bert.classifier(model_dir, {"train": []}, max_seq_length=length)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((10, float("nan")), "learning_rate=nan; give a finite number of 0 or more"),
+        ((10, -1), "learning_rate=-1; give"),
+        ((10, float("inf")), "learning_rate=inf; give"),
+        ((0,), "num_train_steps=0"),
+        ((10, 1e-4, 2), "num_train_steps=10, num_warmup_steps=20"),
+    ],
+)
+def test_optimizer_refuses_numbers_that_train_nothing(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        bert.optimizer(*arguments)
+
+
+def test_labels_in_one_string_are_refused(model_dir):
+    with pytest.raises(ValueError, match="labels='abc' is one string; give a list"):
+        bert.load(model_dir, labels="abc")
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_embedded_texts(loaded, pooling):
+    texts = [*TEXTS, "a b c d e f g h"]
+    found = loaded.embed(texts, pooling=pooling)
+    features = loaded.encode(texts)
+    outputs = loaded.model(features)
+    tokens = np.asarray(outputs["sequence_output"])
+    mask = np.asarray(features["input_mask"])[..., None]
+    mean = (tokens * mask).sum(axis=1) / mask.sum(axis=1)
+    wanted = mean if pooling == "mean" else tokens[:, 0]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert np.ptp(found, axis=0).max() > 0.1
+    unit = loaded.embed(texts, pooling=pooling, normalize=True)
+    length = np.linalg.norm(wanted, axis=1, keepdims=True)
+    np.testing.assert_allclose(unit, wanted / length, atol=1e-6)
+    both = loaded.embed(texts, pooling=pooling, layers=(0, -1))
+    np.testing.assert_array_equal(both[:, 0], both[:, 1])  # there is one layer
+    np.testing.assert_allclose(both[:, 1], wanted, atol=1e-6)
+
+
+def test_vectors_are_those_of_the_script(loaded, model_dir, tmp_path):
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    done = tiny.run_script(
+        "extract_features",
+        f"--pretrained={model_dir}",
+        f"--input_file={tmp_path / 'texts.txt'}",
+        f"--output_file={tmp_path / 'vectors.npz'}",
+        *("--layers=-1", "--pooling=mean", "--normalize", "--output_format=npz"),
+    )
+    assert not done.code, done.err
+    with np.load(tmp_path / "vectors.npz") as held:
+        wanted = held["values"]
+    found = loaded.embed(TEXTS, normalize=True)
+    np.testing.assert_allclose(found, wanted.reshape(found.shape), atol=1e-6)
+
+
+def test_vectors_that_are_not_there_are_refused(loaded):
+    with pytest.raises(ValueError, match="pooling='max' is not one of cls, mean"):
+        loaded.embed(TEXTS, pooling="max")
+    with pytest.raises(ValueError, match=r"^layers: layer 3, and the network has 1"):
+        loaded.embed(TEXTS, layers=[3])
+
+
+def test_predict_without_labels_names_what_gives_them(loaded):
+    with pytest.raises(ValueError, match=r"this is a BertModel; make one by bert.clas"):
+        loaded.predict(["a"])
+
+
+ROWS = tiny.rows(12)
+DICTS = [{"body": text, "topic": label} for text, label in ROWS]
+
+
+class Frame:
+    """What bert.classifier needs of a pandas.DataFrame."""
+
+    def to_dict(self, orient):
+        assert orient == "records"
+        return [{"text": text, "label": np.str_(label)} for text, label in ROWS]
+
+    def __bool__(self):
+        raise ValueError("the truth value of a DataFrame is ambiguous")
+
+
+def test_tables_in_memory(model_dir):
+    kinds = {"text_a": "body", "label": "topic"}
+    for rows, columns in ((ROWS, None), (DICTS, kinds), (Frame(), None)):
+        made, data = bert.classifier(model_dir, {"train": rows}, columns=columns)
+        assert data.tables["train"].text_a == [text for text, _ in ROWS]
+        assert data.label_set.names == ("bad", "fine", "good")
+        assert data.label_ids["train"].tolist() == [0, 1, 2] * 4
+        assert made.num_texts == 1
+    with pytest.raises(ValueError, match="made for single texts; leave them out"):
+        made.predict(["a"], ["b"])
+
+
+def test_pairs_and_numbers_in_memory(model_dir):
+    rows = [(text, "the", np.float32(i)) for i, (text, _) in enumerate(ROWS)]
+    made, data = bert.classifier(
+        model_dir, {"train": rows, "dev": rows[:2]}, problem_type="regression"
+    )
+    assert data.label_ids["dev"].tolist() == [0.0, 1.0] and made.num_texts == 2
+    with pytest.raises(ValueError, match="made for pairs of texts; give one for each"):
+        made.predict(["a"])
+    assert len(made.predict(["a"], ["b"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "columns", "message"),
+    [
+        ({"train": ROWS, "valid": ROWS}, {}, "files has the key 'valid'; its keys are"),
+        ({"dev": ROWS}, {}, 'files has no "train", whose labels'),
+        ({"train": ROWS}, {"text": "x"}, "columns has the key 'text'; .* text_a, text"),
+        ({"train": []}, {}, r'files\["train"\] has no rows; give it one per example'),
+        ({"train": [(1, 2, 3, 4)]}, {}, r'files\["train"\]:1: \(1, .* has 4 values'),
+        ({"train": [*ROWS, ("", "x")]}, {}, r'files\["train"\]:13: text_a is empty'),
+        (
+            {"train": DICTS},
+            {},
+            r'from \[\'body\', \'topic\'\]; pass columns=\{"text_a": \.\.\.\}$',
+        ),
+        ({"train": "nowhere.tsv"}, {}, "nowhere.tsv"),
+    ],
+)
+def test_wrong_tables_are_refused_in_the_words_of_python(
+    model_dir, files, columns, message
+):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        bert.classifier(model_dir, files, columns=columns)
+
+
+def test_file_without_usual_columns_names_the_argument(model_dir, tmp_path):
+    tiny.write_tsv(tmp_path / "train.tsv", ("body", "topic"), ROWS)
+    message = (
+        r'pass columns=\{"text_a": \.\.\.\} and columns=\{"label": \.\.\.\}, by name'
+    )
+    with pytest.raises(ValueError, match=message):
+        bert.classifier(model_dir, {"train": tmp_path / "train.tsv"})
+
+
+def test_what_bert_offers():
+    assert dir(bert) == ["Loaded", "classifier", "load", "optimizer"]
+
+
+def rewrite(folder, leave_out=(), **config):
+    """Changes the config.json of a Hugging Face directory, and removes weights."""
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **config}))
+    weights = folder / "model.safetensors"
+    held = safetensors.numpy.load_file(weights)
+    held = {key: held[key] for key in held if not key.startswith(tuple(leave_out))}
+    safetensors.numpy.save_file(held, weights, metadata={"format": "pt"})
+
+
+def keys(folder):
+    return {*safetensors.numpy.load_file(folder / "model.safetensors")}
+
+
+@pytest.mark.parametrize("problem_type", ["classification", "multi_label"])
+def test_classes_that_nobody_has_named(classifier, tmp_path, problem_type):
+    """Their names are those by which Hugging Face calls them."""
+    classifier.save(tmp_path / "hf", "hugging_face")
+    (tmp_path / "hf" / "label_map.json").unlink()
+    default = {str(i): f"LABEL_{i}" for i in range(3)}
+    theirs = f"{problem_type.replace('classification', 'single_label')}_classification"
+    rewrite(tmp_path / "hf", id2label=default, problem_type=theirs)
+    again = bert.load(tmp_path / "hf")
+    assert again.classes.problem_type == problem_type
+    (answer,) = again.predict("the shop")
+    assert list(answer["probabilities"]) == [*default.values()]
+    shares = [*answer["probabilities"].values()]
+    if problem_type == "classification":
+        (wanted,) = classifier.predict("the shop")
+        assert [*wanted["probabilities"].values()] == shares
+    named = bert.load(tmp_path / "hf", labels=["x", "y", "z"])
+    assert named.classes.problem_type == problem_type
+    (answer,) = named.predict("the shop")
+    assert answer["probabilities"] == dict(zip("xyz", shares, strict=True))
+    again.save(tmp_path / "saved", "hugging_face")
+    raw = json.loads((tmp_path / "saved" / "config.json").read_text())
+    assert (raw["id2label"], raw["problem_type"]) == (default, theirs)
+
+
+def test_choice_that_nobody_has_named(model_dir, tmp_path):
+    rows = [{"text": t, "one": "good", "two": "bad", "label": "one"} for t in TEXTS]
+    columns = {"text_a": "text", "choices": ("one", "two"), "label": "label"}
+    made, _ = bert.classifier(model_dir, {"train": rows}, columns=columns)
+    made.save(tmp_path / "hf", "hugging_face")
+    (tmp_path / "hf" / "label_map.json").unlink()
+    for _ in range(2):  # what was read says it, too
+        raw = json.loads((tmp_path / "hf" / "config.json").read_text())
+        assert raw["architectures"] == ["BertForMultipleChoice"]
+        again = bert.load(tmp_path / "hf")
+        with pytest.raises(ValueError, match=r"bert\.load\(directory, labels="):
+            again.predict(TEXTS, choices=[["good", "bad"]] * 3)
+        again.save(tmp_path / "hf", "hugging_face", overwrite=True)
+    again = bert.load(tmp_path / "hf", labels=["one", "two"])
+    wanted = made.predict(TEXTS, choices=[["good", "bad"]] * 3)
+    assert again.predict(TEXTS, choices=[["good", "bad"]] * 3) == wanted
+    assert again.predict(TEXTS[0], choices=["good", "bad"]) == wanted[:1]
+
+
+def test_what_was_drawn_at_random_is_not_saved(model_dir, tmp_path):
+    whole = bert.load(model_dir, head="pretraining")
+    whole.save(tmp_path / "whole", "hugging_face")
+    assert {"bert.pooler.dense.bias", "cls.seq_relationship.bias"} <= keys(
+        tmp_path / "whole"
+    )
+    rewrite(tmp_path / "whole", ["bert.pooler", "cls.seq_relationship"])
+    masked = bert.load(tmp_path / "whole", head="pretraining")
+    for name, file_format in (("hf", "hugging_face"), ("g", "google")):
+        masked.save(tmp_path / name, file_format)
+        again = bert.load(tmp_path / name, head="pretraining")
+        assert sorted(again.drawn) == sorted(masked.drawn) and len(again.drawn) == 4
+    raw = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert raw["architectures"] == ["BertForMaskedLM"]
+    assert keys(tmp_path / "hf") == keys(tmp_path / "whole")
+    # What was trained meanwhile is saved.
+    variable = masked.model.next_sentence.trainable_variables[0]
+    variable.assign(variable + 1.0)
+    masked.save(tmp_path / "trained", "hugging_face")
+    assert any("cls.seq_relationship" in key for key in keys(tmp_path / "trained"))
+
+
+def test_tagger_is_saved_without_a_pooler_that_it_lacks(model_dir, tmp_path):
+    bert.load(model_dir).save(tmp_path / "hf", "hugging_face")
+    rewrite(tmp_path / "hf", ["bert.pooler"])
+    tagger = bert.load(tmp_path / "hf", head="tagger", labels=["O", "B-a", "I-a"])
+    tagger.save(tmp_path / "tags", "hugging_face")
+    assert not any("pooler" in key for key in keys(tmp_path / "tags"))
+    again = bert.load(tmp_path / "tags")
+    features = again.encode(TEXTS)
+    np.testing.assert_array_equal(
+        again.model(features)["logits"], tagger.model(features)["logits"]
+    )
+    # A classifier reads it, so it is a part of what was made.
+    made = bert.load(tmp_path / "hf", labels=["a", "b"])
+    made.save(tmp_path / "classes", "hugging_face")
+    assert bert.load(tmp_path / "classes").predict(TEXTS) == made.predict(TEXTS)
+
+
+def test_place_that_is_no_directory_is_refused(loaded, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("kept")
+    with pytest.raises(ValueError, match=f"^directory={file} is a file; name a dir"):
+        loaded.save(file)
+    with pytest.raises(ValueError, match=f"^directory={file}/a: {file} is a file"):
+        loaded.save(file / "a", overwrite=True)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes").write_text("kept")
+    with pytest.raises(ValueError, match=r"is not empty .* or add overwrite=True to"):
+        loaded.save(tmp_path / "full")
+    assert file.read_text() == (tmp_path / "full" / "notes").read_text() == "kept"
+
+
+def test_quantization_of_a_saved_model_is_refused(classifier, tmp_path):
+    message = 'quantization="dynamic_int8" is for LiteRT exports; add export_format="li'
+    with pytest.raises(ValueError, match=f"^{message}"):
+        classifier.export(tmp_path / "export", quantization="dynamic_int8")
+    assert not (tmp_path / "export").exists()
+
+
+QUIET = """
+import logging, sys
+import bert
+assert logging.getLogger("tensorflow").level == logging.WARNING
+loaded = bert.load(sys.argv[1])
+assert loaded.embed(["a b"]).shape == (1, 32)
+"""
+
+
+@pytest.mark.skipif(native_log.has_gpu(), reason="says what becomes of the GPU")
+def test_standard_error_stays_empty(model_dir):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET, str(model_dir)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "" and done.stdout.startswith("weights: ")

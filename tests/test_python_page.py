@@ -73,6 +73,12 @@ def test_features_are_those_of_the_scripts(names):
 
 
 @pytest.mark.slow
+def test_vectors_have_length_1(names):
+    assert names["embedded"].shape == (3, 32) and names["similarity"].shape == (3, 3)
+    np.testing.assert_allclose(np.diag(names["similarity"]), 1.0, atol=1e-6)
+
+
+@pytest.mark.slow
 def test_fit_learns_and_evaluates(names):
     losses, scores = names["history"].history["loss"], names["scores"]
     assert losses[-1] < losses[0]

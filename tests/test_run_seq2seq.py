@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import bert
+from modeling.generation import beam_search
 from tests import resumed_runs, tiny
 from tests.serving import exported_ops
 
@@ -89,12 +90,18 @@ def test_whole_run_learns_and_leaves_its_files(trained, files):
 
 def test_python_writes_what_the_script_does(trained, monkeypatch):
     monkeypatch.setattr(bert, "_PREDICTED", 4)  # so that there are several batches
+    traced, search = [], beam_search.search
+    monkeypatch.setattr(
+        *(beam_search, "search"), lambda *a: traced.append(a) or search(*a)
+    )
     path, _ = trained
     rows = tiny.predictions(path)
     loaded = bert.load(path, max_seq_length=16)
     sources = [row["source"] for row in rows]
     wanted = [row["prediction"] for row in rows]
     assert loaded.write(sources, max_target_length=6) == wanted
+    assert loaded.write(sources[0], max_target_length=6) == wanted[:1]
+    assert len(traced) == 1  # whatever the number and length of texts
     beams = loaded.write(sources, max_target_length=6, num_beams=2)
     assert sum(map(operator.eq, beams, wanted)) >= 8
     assert loaded.write(sources[:1], max_target_length=1) == [wanted[0].split()[0]]

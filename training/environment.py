@@ -3,16 +3,23 @@
 Needs nothing that takes time to import, since it must come first.
 """
 
+import contextlib
 import os
 import platform
+import re
 import sys
 import warnings
+from collections.abc import Iterator
 
+from terminal import native_log
 from training.distribution import processor
 
 # Less than this of TensorFlow's own log is for the reader of a run: errors.
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 _ALL = {"TF_CPP_MIN_LOG_LEVEL": "0"}
+# Where there is no GPU, its C++ code logs that as an error.
+_SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+_BELOW_ERRORS = re.compile(rb"WARNING: All log messages before absl::Init|[IW]\d{4} ")
 # Reuses the memory of tensors. Without it, each one of some megabytes is given back to
 # the system and fetched anew, page by page: a few percent of training, a third of
 # extracting vectors.
@@ -39,6 +46,7 @@ def prepare(
 def prepare_notebook() -> dict[str, str]:
     """`prepare`, which warns where TensorFlow is imported already."""
     wanted = _wanted(processor.PATH, is_quiet=True, serves=False)
+    wanted |= {} if native_log.has_gpu() else _SILENT
     late = [f"{name}={wanted[name]}" for name in wanted if name not in os.environ]
     if late and "tensorflow" in sys.modules:
         warnings.warn(
@@ -46,7 +54,33 @@ def prepare_notebook() -> dict[str, str]:
             "slower than it could be; restart, and import `bert` first",
             stacklevel=3,
         )
-    return prepare()
+    return {name: os.environ.setdefault(name, value) for name, value in wanted.items()}
+
+
+@contextlib.contextmanager
+def quiet_import() -> Iterator[None]:
+    """Drops what TensorFlow's C++ code logs below errors before it reads its level.
+
+    It writes to file descriptor 2, which a notebook shows, whatever sys.stderr is.
+    """
+    import tempfile  # takes time, which scripts do not have
+
+    try:
+        terminal = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)
+            written.seek(0)
+            others = [line for line in written if not _BELOW_ERRORS.match(line)]
+            os.write(terminal, b"".join(others))
+            os.close(terminal)
 
 
 def _wanted(cpu_info: str, is_quiet: bool, serves: bool) -> dict[str, str]:

@@ -96,6 +96,45 @@ class Encoder:
         """`features`, where the tokenizer is TensorFlow operations; else None."""
         return self.features if self.tokenizer.in_graph else None
 
+    def checked(
+        self,
+        texts: Any,
+        seconds: Any = None,
+        choices: Any = None,
+        *,
+        num_texts: int | None = None,
+    ) -> tuple[list[str], list[str] | None, Any]:
+        """The arguments of `__call__` as lists, for texts that somebody gives.
+
+        `num_texts` of an example are 1, or 2 for pairs; None for either.
+
+        Raises:
+            ValueError: they are not equally many, or not what the network reads.
+        """
+        if isinstance(texts, str) and choices is not None:
+            choices = [choices]
+        texts = listed("texts", texts)
+        seconds = None if seconds is None else listed("seconds", seconds)
+        for name, given in (("seconds", seconds), ("choices", choices)):
+            if given is not None and len(given) != len(texts):
+                raise ValueError(
+                    f"{name}: {len(given)} are given for {len(texts)} texts; give one "
+                    "for each text"
+                )
+        if num_texts not in (None, 1 if seconds is None else 2):
+            wanted = "single texts; leave them out"
+            if num_texts == 2:
+                wanted = "pairs of texts; give one for each text"
+            raise ValueError(f"seconds: the model was made for {wanted}")
+        taken = self.num_sequences if self._is_choice else 0
+        for row in choices or ((),):
+            if len(row) != taken:
+                raise ValueError(
+                    f"choices: {len(row)} are given for a text, and the model takes "
+                    f"{taken}; give a list of as many for each text"
+                )
+        return texts, seconds, choices
+
     def check(self, table: tables.Table) -> None:
         """Raises ValueError where the rows are not what the network is to read."""
         if not self.label_set:
@@ -114,6 +153,15 @@ class Encoder:
                 f"{len(names)} are expected, {wording.listing(names)}; all rows of a "
                 "model have equally many"
             )
+
+
+def listed(name: str, texts: Any) -> list[str]:
+    """A list of texts, called `name` in messages; a string is one text."""
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    for text in texts:
+        if not isinstance(text, str):
+            raise ValueError(f"{name}: {text!r:.60} is no string; give a list of texts")
+    return texts
 
 
 def _with_each(tokenizer, contexts, questions, choices):

@@ -18,8 +18,8 @@ class Source:
     task_name: str = ""  # in tasks.TASKS; "" for own files
     data_dir: str = ""  # of the task or the TFDS data set
     xnli_language: str = "zh"
-    # by "train", "dev" and "test"; for TFDS, names of splits
-    files: dict[str, str] = dataclasses.field(default_factory=dict)
+    # by "train", "dev" and "test"; for TFDS, names of splits; or the rows themselves
+    files: dict[str, Any] = dataclasses.field(default_factory=dict)
     tfds_name: str = ""
     layout: tables.Layout = dataclasses.field(default_factory=tables.Layout)
     label_spec: str = ""  # of --labels, or ""
@@ -87,7 +87,8 @@ class Source:
         return is_dev
 
     def _read_file(self, split: str, like: tables.Table | None) -> tables.Table:
-        if not self.files.get(split):
+        path, layout = self.files.get(split), self.layout
+        if path is None or (isinstance(path, str) and not path):
             flag = f"tfds_{split}_split" if self.tfds_name else f"{split}_file"
             raise ValueError(
                 f"the {split} rows are needed and --{flag} is not set; set it, "
@@ -98,10 +99,11 @@ class Source:
             "labels_required": split != "test",
             "allow_empty_text": self.allow_empty_text,
         }
-        path, layout = self.files[split], self.layout
         if self.tfds_name:
             options["data_dir"] = self.data_dir or None
             return tables.read_tfds(self.tfds_name, path, layout, **options)
+        if not isinstance(path, str):
+            return tables.of_rows(f'files["{split}"]', path, layout, **options)
         header = like.header if like else ()
         return tables.read_table(path, layout, other_header=header, **options)
 

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ USUAL_TEXTS: tuple[tuple[str, ...], ...] = (
 )
 USUAL_LABELS = ("label", "labels", "gold_label", "class", "category", "score")
 
+# The columns of rows in memory that have no names, by how many there are.
+_UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
 _ROLES = ("text_a", "text_b", "label", "example_id")
 
 
@@ -155,6 +157,49 @@ def take(table: Table, is_kept: np.ndarray) -> Table:
         if (column := getattr(table, name)) is not None
     }
     return dataclasses.replace(table, **columns)
+
+
+def of_rows(
+    name: str,
+    given: Any,
+    layout: Layout,
+    *,
+    labels_required: bool,
+    allow_empty_text: bool,
+) -> Table:
+    """A table of rows in memory, whose `lines` count from 1; messages call it `name`.
+
+    Rows are dicts {column: value}, a DataFrame of pandas, or as in `_UNNAMED`.
+
+    Raises:
+        ValueError: a row has another form, there is none, or as in `read_table`.
+    """
+    if hasattr(given, "to_dict"):  # a DataFrame
+        given = given.to_dict("records")
+    rows = [_named(f"{name}:{line}", row) for line, row in enumerate(given, start=1)]
+    if not rows:
+        raise ValueError(f"{name} has no rows; give it one per example")
+    keys = _choose_columns(
+        *(name, layout, list(rows[0]), rows[0]), labels_required=labels_required
+    )
+    numbered = enumerate(rows, start=1)
+    return _collect(name, numbered, keys, layout, allow_empty_text=allow_empty_text)
+
+
+def _named(place: str, row: Any) -> dict[str, Any]:
+    """A row as {column: value}, with Python's numbers in the place of numpy's."""
+    if not isinstance(row, Mapping):
+        values = (row,) if isinstance(row, str) else tuple(row)
+        if len(values) not in _UNNAMED:
+            raise ValueError(
+                f"{place}: {row!r:.60} has {len(values)} values; give (text, label), "
+                "(text_a, text_b, label) or {column: value}"
+            )
+        row = dict(zip(_UNNAMED[len(values)], values, strict=True))
+    return {
+        str(key): value.item() if isinstance(value, np.generic) else value
+        for key, value in row.items()
+    }
 
 
 def _choice_role(index: int) -> str:

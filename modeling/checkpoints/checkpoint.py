@@ -43,6 +43,10 @@ _UNREAD = {
         _FROM_HUGGING_FACE
     ),
     (".pt", ".pth"): _FROM_HUGGING_FACE,
+    (".weights.h5",): (
+        "it holds weights alone, and not the network and head that they are of; call "
+        "load_weights of such a model in Python, and save it as model.keras"
+    ),
     (".jl", ".joblib", ".pkl", ".pickle"): _FROM_PICKLE,
 }
 
@@ -99,10 +103,10 @@ class LoadReport:
 def find(path):
     """The checkpoint that a user's path means.
 
-    `path` is a prefix (`bert_model.ckpt`, also followed by .index), a .keras,
-    .weights.h5 or .hdf5 file, or the directory of a release, of a run, of Hugging Face
-    or of such a file. The result is a prefix, one of these files, or the directory that
-    holds model.safetensors or its shards, or the params_shapes.json of GPT.
+    `path` is a prefix (`bert_model.ckpt`, also followed by .index), a .keras or .hdf5
+    file, or the directory of a release, of a run, of Hugging Face or of such a file.
+    The result is a prefix, one of these files, or the directory that holds
+    model.safetensors or its shards, or the params_shapes.json of GPT.
 
     Raises:
         ValueError: nothing is there; says what was looked for.
@@ -112,7 +116,7 @@ def find(path):
     if tf.io.gfile.exists(prefix + google.INDEX_ENDING):
         return prefix
     is_one = keras_files.is_keras(path) or elmo_weights.is_elmo(path)
-    if is_one and tf.io.gfile.exists(path):
+    if is_one and _is_file(path):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
@@ -134,9 +138,8 @@ def find(path):
         return prefixes[0]
     if not prefixes and _present(path, [file_names.PARAMETER_SHAPES]):
         return os.path.join(path, file_names.PARAMETER_SHAPES)
-    of_keras = _present(path, (keras_files.MODEL_FILE, keras_files.WEIGHTS_FILE))
-    if of_keras and not prefixes:
-        return os.path.join(path, of_keras[0])
+    if not prefixes and _present(path, [keras_files.MODEL_FILE]):
+        return os.path.join(path, keras_files.MODEL_FILE)
     found = prefixes + elmo_weights.find_in(path)
     if len(found) == 1:
         return found[0]
@@ -166,13 +169,17 @@ def _why_unread(files):
 
 
 def _present(directory, files):
-    return [file for file in files if tf.io.gfile.exists(os.path.join(directory, file))]
+    return [file for file in files if _is_file(os.path.join(directory, file))]
+
+
+def _is_file(path):
+    return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
 def open_file(path, config=None) -> WeightsFile:
     """Opens the checkpoint that `find` finds.
 
-    The config says what a .weights.h5 does not, and whether an ELMo reads words.
+    The config says whether an ELMo reads words.
     """
     found = find(path)
     if "://" in found and not tf.io.gfile.exists(found + google.INDEX_ENDING):
@@ -180,7 +187,7 @@ def open_file(path, config=None) -> WeightsFile:
     if tf.io.gfile.isdir(found):
         return hugging_face.HuggingFaceFile(found)
     if keras_files.is_keras(found):
-        return keras_files.KerasFile(found, config)
+        return keras_files.KerasFile(found)
     if elmo_weights.is_elmo(found):
         return elmo_weights.ElmoWeights(
             found, getattr(config, "reads_characters", True)

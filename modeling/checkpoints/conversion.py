@@ -341,6 +341,43 @@ def write_directory(directory, model, target, *, tokenizer=None, files=None, **k
         atomic_files.write_text(os.path.join(directory, name), text)
 
 
+def read_again(directory, model, head):
+    """The model in a directory that `write_directory` has written.
+
+    Raises:
+        ValueError: as in `read`.
+    """
+    weights = os.path.join(directory, keras_files.WEIGHTS_FILE)
+    if not os.path.exists(weights):
+        config = pretrained.read_config(pretrained.look_in(directory).config_file)
+        return read(directory, config, head).model
+    again = type(model).from_config(model.get_config())
+    again.build()
+    again.load_weights(weights)
+    return again
+
+
+def drawn(model, missing):
+    """Copies {name: array} of what a file lacks and the outputs of its task do without.
+
+    These are the pooler of a model whose head does not read it, and the heads for
+    pretraining; `missing` are Google names of variables with random values.
+    """
+    needs_all = model.num_classes is not None and model.reads_pooler
+    variables = {} if needs_all else google.variables(model)
+    return {
+        name: np.array(variables[name])
+        for name in missing
+        if name.startswith(("bert/pooler/", "cls/")) and name in variables
+    }
+
+
+def unchanged(model, arrays):
+    """The names whose variables still equal their `arrays`, {Google name: array}."""
+    variables = google.variables(model)
+    return [name for name in arrays if np.array_equal(arrays[name], variables[name])]
+
+
 def _as_released(config, texts):
     """The files beside GPT-2's weights under the names of its release.
 

@@ -1,6 +1,7 @@
 """The three files of a pretrained model, by the directory that holds them."""
 
 import dataclasses
+import json
 import os
 
 import tensorflow as tf
@@ -156,20 +157,28 @@ def fills_masks(config, path):
 
 def _lower_case(directory):
     """Whether text is lower-cased, by tokenizer_config.json, tokenizer.json or name."""
-    path = os.path.join(directory, file_names.TOKENIZER_CONFIG)
-    if tf.io.gfile.exists(path):
-        lowers = json_files.read_object(path).get("do_lower_case")
-        if isinstance(lowers, bool):
-            return lowers
-        if lowers is not None:
+    for file, section, key in (
+        (file_names.TOKENIZER_CONFIG, None, "do_lower_case"),
+        (file_names.TOKENIZER, "normalizer", "lowercase"),
+    ):
+        path = os.path.join(directory, file)
+        settings = json_files.read_object(path) if tf.io.gfile.exists(path) else {}
+        settings = settings.get(section) if section else settings
+        lowers = settings.get(key) if isinstance(settings, dict) else None
+        if lowers is None:
+            continue
+        if not isinstance(lowers, bool):
             raise ValueError(
-                f"{path}: do_lower_case is {lowers!r}; correct it to true or false"
+                f"{path}: {key} is {lowers!r}; correct it to true or false"
             )
-    path = os.path.join(directory, file_names.TOKENIZER)
-    if tf.io.gfile.exists(path):
-        normalizer = json_files.read_object(path).get("normalizer")
-        if isinstance(normalizer, dict) and "lowercase" in normalizer:
-            return bool(normalizer["lowercase"])
+        if settings.get("strip_accents") == (not lowers):
+            logging.warning(
+                "%s: strip_accents is %s, but as in google-research/bert accents are "
+                "stripped where text is lower-cased, and nowhere else; words that have "
+                "accents become other tokens than this model was trained on",
+                *(path, json.dumps(not lowers)),
+            )
+        return lowers
     name = os.path.basename(os.path.normpath(directory))
     if "uncased" in name:
         return True

@@ -1,5 +1,7 @@
 """The learning rate of the original as a schedule for `compile` and `fit` of Keras."""
 
+import math
+
 import keras
 import numpy as np
 
@@ -11,7 +13,8 @@ class LinearWithWarmup(keras.optimizers.schedules.LearningRateSchedule):
     """schedule.linear_with_warmup, from a table of its values; 0 after the last step.
 
     Raises:
-        ValueError: no step, or more steps of warm-up than steps.
+        ValueError: no step, more steps of warm-up than steps, or a rate that is below 0
+            or not finite.
     """
 
     def __init__(self, learning_rate, num_train_steps, num_warmup_steps=0):
@@ -19,6 +22,10 @@ class LinearWithWarmup(keras.optimizers.schedules.LearningRateSchedule):
             raise ValueError(
                 f"num_train_steps={num_train_steps}, num_warmup_steps="
                 f"{num_warmup_steps}; give at least one step, and no more of warm-up"
+            )
+        if not 0 <= learning_rate < math.inf:
+            raise ValueError(
+                f"learning_rate={learning_rate}; give a finite number of 0 or more"
             )
         self.arguments = {
             "learning_rate": learning_rate,

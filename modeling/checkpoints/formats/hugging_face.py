@@ -246,7 +246,7 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
     )
     raw = described(model, left_out, problem_type).to_hugging_face()
     if isinstance(model, models.BertClassifier):
-        problem_type = problem_type or _stated_problem_type(model.config)
+        problem_type = problem_type or stated_problem_type(model.config)
     if problem_type == "choice":
         labels = ()
     elif model.num_classes and not labels:
@@ -285,7 +285,7 @@ def described(model, left_out=(), problem_type=""):
     if kind == "BERT" and model.config.is_left_to_right and heads == ("masked_lm",):
         extra["architectures"] = [_LEFT_TO_RIGHT_BERT]
     if isinstance(model, models.BertClassifier) and not problem_type:
-        problem_type = _stated_problem_type(model.config)
+        problem_type = stated_problem_type(model.config)
         if problem_type == "choice" and kind == "BERT":
             extra["architectures"] = [_CHOICE]
         elif problem_type in _PROBLEM_TYPES:
@@ -293,7 +293,7 @@ def described(model, left_out=(), problem_type=""):
     return dataclasses.replace(model.config, extra=extra)
 
 
-def _stated_problem_type(config):
+def stated_problem_type(config):
     """The problem type of a classifier by its config; "" if that has none."""
     if {*(config.extra.get("architectures") or ())} & {*_CHOICES}:
         return "choice"
@@ -311,7 +311,7 @@ def labels_in(config, num_classes):
         ValueError: the ids are not those of the head.
     """
     usual = "regression" if num_classes == 1 else "classification"
-    problem_type = _stated_problem_type(config) or usual
+    problem_type = stated_problem_type(config) or usual
     listed = config.extra.get("id2label") or {}
     if problem_type in ("choice", "regression") or not listed:
         return problem_type, ()

@@ -9,11 +9,11 @@ import pytest
 
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, pretrained
-from modeling.checkpoints.formats import google, keras_files, listings, names
+from modeling.checkpoints.formats import google, listings, names
 from modeling.configs import config
 from tests.modeling.random_weights import random_model, values
 
-FORMATS = ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE)
+FORMATS = ("google", "hugging_face", "keras")
 BILLION = 10**9
 
 

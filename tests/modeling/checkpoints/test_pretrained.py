@@ -84,6 +84,8 @@ def test_tokenizer_json_says_whether_it_lowers(tmp_path):
     assert pretrained.locate(folder).do_lower_case is True
     (folder / "vocab.txt").unlink()
     assert pretrained.locate(folder).vocab_file == f"{folder}/tokenizer.json"
+    write(folder / "tokenizer.json", '{"normalizer": "odd"}')
+    assert pretrained.locate(folder).do_lower_case is True  # by its name
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,33 @@ def test_damaged_tokenizer_config_is_named(tmp_path, text, message):
     assert said.startswith(f"{folder}/tokenizer_config.json: {message}")
     write(folder / "tokenizer_config.json", '{"do_lower_case": null}')
     assert pretrained.locate(folder).do_lower_case is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_warned"),
+    [
+        ({"do_lower_case": True, "strip_accents": False}, True),
+        ({"do_lower_case": False, "strip_accents": True}, True),
+        ({"do_lower_case": False, "strip_accents": False}, False),
+        ({"do_lower_case": True, "strip_accents": None}, False),
+        ({"do_lower_case": True}, False),
+    ],
+)
+def test_accents_that_would_be_lost_are_warned_of(
+    tmp_path, caplog, settings, is_warned
+):
+    folder = hugging_face_model(tmp_path / "model")
+    write(folder / "tokenizer_config.json", json.dumps(settings))
+    assert pretrained.locate(folder).do_lower_case is settings["do_lower_case"]
+    warned = [record.getMessage() for record in caplog.records]
+    assert len(warned) == is_warned
+    assert all("tokenizer_config.json: strip_accents is " in text for text in warned)
+
+
+def test_config_of_a_hundred_thousand_brackets(tmp_path):
+    write(tmp_path / "config.json", "[" * 100_000)
+    with pytest.raises(ValueError, match=r"config\.json: too many brackets within"):
+        pretrained.read_config(f"{tmp_path}/config.json")
 
 
 def test_added_tokens_are_written_beside_the_weights(tmp_path, tiny_config):

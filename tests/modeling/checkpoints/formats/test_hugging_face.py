@@ -104,6 +104,20 @@ def test_shards_that_are_not_whole(saved):
             checkpoint.load(model, folder)
 
 
+@pytest.mark.parametrize(
+    "begin", [b"", b"\0" * 7, b"\xff" * 8, (2**62).to_bytes(8, "little"), b"PK\3\4"]
+)
+def test_damaged_file_is_named(saved, begin):
+    """Empty, cut, of a header of 2^62 bytes, or an archive."""
+    folder, model, _ = saved
+    path = folder / "model.safetensors"
+    path.write_bytes(begin + (path.read_bytes()[len(begin) :] if begin[7:] else b""))
+    with pytest.raises(ValueError, match="not a readable safetensors file") as caught:
+        checkpoint.load(model, folder)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
 def test_either_of_two_tied_arrays_is_enough(saved):
     folder, model, tensors = saved
     tensors[f"{DECODER}.weight"] = tensors.pop(TABLE)
