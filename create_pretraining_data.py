@@ -71,7 +71,7 @@ def _define_processes():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags)
+    command_line.parse(define_flags, pretraining_flags.check_creation)
 
 import joblib
 from absl import logging

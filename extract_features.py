@@ -59,8 +59,16 @@ def _define_files():
     flags.mark_flags_as_required(["input_file", "output_file"])
 
 
+def check():
+    for name in ("input_file", "output_file"):
+        if not FLAGS[name].value:
+            raise ValueError(f"--{name} is empty; name a file")
+    command_line.check_files("input_file")
+    model_flags.check(needs_weights=True)
+
+
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags)
+    command_line.parse(define_flags, check)
 
 import keras
 import tensorflow as tf
@@ -126,9 +134,7 @@ def check_states(config):
 
 
 def prepare():
-    for name in ("input_file", "output_file"):
-        if not FLAGS[name].value:
-            raise ValueError(f"--{name} is empty; name a file")
+    check()
     strategy = device_setup.set_up(one_host=True)
     if FLAGS.carry_states:
         strategy = tf.distribute.get_strategy()  # on one device, line after line
