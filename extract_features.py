@@ -73,7 +73,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 import tensorflow as tf
 
-from contract import atomic_files, features
+from contract import atomic_files, features, wording
 from data_pipeline.extraction import attention_files, input_lines, vector_files
 from data_pipeline.files import file_patterns
 from data_pipeline.text import vocabulary_checks
@@ -229,8 +229,9 @@ def main(_):
         with errors.of_input():
             parts = prepare()
             size = parts.size
+            lines = wording.count(size.num_lines, "line")
             print(
-                f"input: {size.num_lines} lines from {FLAGS.input_file}, "
+                f"input: {lines} from {FLAGS.input_file}, "
                 f"{size.num_tokens / size.num_lines:.1f} tokens on average, "
                 f"{size.num_truncated} cut to {FLAGS.max_seq_length}",
                 flush=True,
@@ -240,11 +241,8 @@ def main(_):
         with errors.of_writing():
             extract(parts, model)
         seconds = time.monotonic() - started
-        print(
-            f"features: {FLAGS.output_file}, {size.num_lines / seconds:.1f} lines and "
-            f"{size.num_tokens / seconds:.0f} tokens a second"
-        )
+        print(f"features: {FLAGS.output_file}, {lines} in {seconds:.1f} s")
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command_line.run(main, unwinds=True)

@@ -109,7 +109,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, file_names
+from contract import atomic_files, file_names, wording
 from serving import answers, export, formats, streaming
 from serving.protocol import http_server, servables, version_polling
 from terminal import closed_pipes, progress
@@ -238,7 +238,7 @@ def _main_stream(
                 shows_rate = bool(output_file) or not sys.stdout.isatty()
                 done = _answer_lines(predictor, read, input_format, write, shows_rate)
         if output_file:
-            print(f"answered: {output_file}, {done} lines")
+            print(f"answered: {output_file}, {wording.count(done, 'line')}")
     except BrokenPipeError:  # nobody wants the rest
         return closed_pipes.drop_output()
     except (ValueError, OSError) as error:

@@ -146,8 +146,9 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
         if not 0 <= vocab_size - entries <= spare_rows:
             raise ValueError(
                 f"the records of {file} were made with a vocabulary of {entries} "
-                f"entries, but --bert_config_file says vocab_size={vocab_size}; give "
-                "the config that belongs to the vocabulary, or make the records again"
+                "entries, but the network (--pretrained or --bert_config_file) has "
+                f"vocab_size={vocab_size}; give the config that belongs to the "
+                "vocabulary, or make the records again"
             )
         digest, _ = known["vocab_digest"]
         found = digest if vocab is None else record_metadata.vocab_digest(vocab)
@@ -161,8 +162,9 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
         largest = content.largest_id
         if largest is not None and largest >= vocab_size:
             raise ValueError(
-                f"the records of {content.file} hold the token id {largest}, but "
-                f"--bert_config_file says vocab_size={vocab_size}; give the config "
+                f"the records of {content.file} hold the token id {largest}, but the "
+                "network (--pretrained or --bert_config_file) has "
+                f"vocab_size={vocab_size}; give the config "
                 "that belongs to the vocabulary they were made with"
             )
 

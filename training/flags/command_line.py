@@ -12,6 +12,7 @@ import logging as python_logging
 import math
 import os
 import shlex
+import signal
 import sys
 import textwrap
 import weakref
@@ -202,8 +203,15 @@ def _announce_tensorflow(settings: dict[str, str]) -> None:
     print("loading TensorFlow ...", file=sys.stderr, flush=True)
 
 
-def run(main: Callable[[list[str]], object]) -> None:
-    """Runs `main` with what `parse` has left, as absl's app.run does."""
+def run(main: Callable[[list[str]], object], *, unwinds: bool = False) -> None:
+    """Runs `main` with what `parse` has left, as absl's app.run does.
+
+    If it `unwinds`, SIGTERM is an exception there, so that unfinished files go.
+    """
+    if unwinds:
+        signal.signal(
+            signal.SIGTERM, lambda number, _: sys.exit(errors.SIGNALLED + number)
+        )
     app.run(main, flags_parser=lambda _: _arguments)
 
 
