@@ -62,7 +62,8 @@ def define_flags():
 def check():
     if not FLAGS.input and not FLAGS.pretrained:
         raise ValueError("--input is missing; name a checkpoint or its directory")
-    command_line.check_files("input", "bert_config_file", "vocab_file")
+    command_line.check_files("input", remedy=model_flags.CHECKPOINT_REMEDY)
+    command_line.check_files("bert_config_file", "vocab_file")
 
 
 if __name__ == "__main__":  # before the imports that take seconds

@@ -13,6 +13,7 @@ from training.flags import command_line
 FLAGS = flags.FLAGS
 # How many tokens are read; a script has the first, or the others.
 LENGTHS = ("max_seq_length", "max_source_length", "max_target_length")
+CHECKPOINT_REMEDY = "give a prefix such as DIR/bert_model.ckpt, or its directory"
 # Of `define_vectors`.
 VECTOR_FLAGS = ("layers", "combine", "layer_weights", "pooling", "normalize")
 
@@ -158,7 +159,7 @@ def check(*, needs_weights: bool = False) -> None:
     )
     if "output_dir" not in FLAGS or not os.path.isdir(FLAGS.output_dir or ""):
         command_line.check_files(
-            "init_checkpoint"
+            "init_checkpoint", remedy=CHECKPOINT_REMEDY
         )  # which a resumed run can do without
     if FLAGS.pretrained and not os.path.isdir(FLAGS.pretrained):
         hub_ids.check(FLAGS.pretrained, "--pretrained")

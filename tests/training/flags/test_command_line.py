@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import types
@@ -280,7 +281,7 @@ HUB = (
         (
             "convert_checkpoint.py",
             "--input=x --to=google --output_dir=y",
-            f"--input=x: {NO_FILE}",
+            "--input=x: no such file; give a prefix such as ",
         ),
         (
             "serving.predictor",
@@ -317,6 +318,33 @@ def test_prefix_of_a_checkpoint_is_a_file(command_line_of, tmp_path):
         command_line.check_files("init_checkpoint")
     (tmp_path / "model.ckpt.index").touch()
     command_line.check_files("init_checkpoint")
+
+
+MAIN = """
+import sys, time
+from training.flags import command_line
+def main(_):
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    finally:
+        print("unwound", flush=True)
+command_line.parse(lambda: None, loads_tensorflow=False)
+command_line.run(main, unwinds=len(sys.argv) > 1)
+"""
+
+
+@pytest.mark.parametrize("unwinds", [True, False])
+def test_unfinished_files_go_at_sigterm(unwinds):
+    """`python extract_features.py` left OUTPUT.incomplete."""
+    command = [sys.executable, "-c", MAIN, *(["x"] if unwinds else [])]
+    options = {"stdout": subprocess.PIPE, "text": True, "cwd": tiny.ROOT}
+    with subprocess.Popen(command, **options) as process:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGTERM)
+        out = process.communicate(timeout=60)[0]
+    ended = (out, process.returncode)
+    assert ended == (("unwound\n", 143) if unwinds else ("", -signal.SIGTERM))
 
 
 FLOATS = {
