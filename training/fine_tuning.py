@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from contract import wording
+from terminal import progress
 from training import errors, grid, run, run_directory, seeds, steps
 from training.distribution import devices
 from training.results import evaluation
@@ -188,7 +189,7 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         print(f"exported: {path}")
         if settings.evaluates and (exported := task.reopen(path)):
             results |= _compare(task, settings, exported, scores)
-    with errors.of_writing():
+    with errors.of_writing(), progress.waiting("writing the report"):
         seconds = time.monotonic() - started
         task.report(model, settings, rows, step, results, seconds)
     devices.wait_for_all(its_own.strategy, "write results and exports")

@@ -320,6 +320,21 @@ def test_prefix_of_a_checkpoint_is_a_file(command_line_of, tmp_path):
     command_line.check_files("init_checkpoint")
 
 
+EXIT = """
+import atexit, gc
+atexit.register(lambda: print(gc.get_freeze_count() > 0))
+from training.flags import command_line
+command_line.parse(lambda: None)
+"""
+
+
+def test_nothing_is_collected_at_the_end():
+    """A prompt came seconds after an error, for TensorFlow has a million objects."""
+    command = [sys.executable, "-c", EXIT]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tiny.ROOT)
+    assert (done.returncode, done.stdout) == (0, "True\n")
+
+
 MAIN = """
 import sys, time
 from training.flags import command_line
