@@ -52,13 +52,15 @@ class _Filter(NamedTuple):
 _running: _Filter | None = None
 
 
-def begin() -> None:
+def begin(*, in_notebook: bool = False) -> None:
     """Begins to filter what is written to file descriptor 2.
 
-    sys.stderr writes past the filter, and is a terminal if it was one.
+    sys.stderr writes past the filter, and is a terminal if it was one. Another stream,
+    as of a test, leaves all as it is, but `in_notebook`, where it shows the descriptor.
     """
     global _running
-    if _running or sys.platform == "win32" or not _is_standard(sys.stderr):
+    is_standard = _is_standard(sys.stderr)
+    if _running or sys.platform == "win32" or not (is_standard or in_notebook):
         return
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2") < "2":  # somebody wants to see them
         return
@@ -73,7 +75,9 @@ def begin() -> None:
     assert process.stdin is not None
     os.dup2(process.stdin.fileno(), 2)
     process.stdin.close()
-    before, sys.stderr = sys.stderr, _opened_like(sys.stderr, terminal)
+    before = sys.stderr
+    if is_standard:
+        sys.stderr = _opened_like(before, terminal)
     _running = _Filter(os.getpid(), process, terminal, before, sys.stderr)
     atexit.register(end)
 

@@ -179,6 +179,23 @@ def test_standard_error_stays_a_terminal():
     os.close(ours)
 
 
+def test_notebook_has_another_stream_and_the_same_descriptor():
+    """ipykernel reads descriptor 2 and has a sys.stderr of its own."""
+    program = PROGRAM.replace(
+        "native_log.begin()",
+        """import io
+sys.stderr = stream = io.StringIO()
+native_log.begin()
+os.write(2, b'not yet')
+native_log.begin(in_notebook=True)
+assert sys.stderr is stream""",
+    )
+    said = f"{OF_EVERY_START[1]}\nother\n".encode()
+    command = [sys.executable, "-c", program.format(said=said, more="")]
+    done = subprocess.run(command, cwd=tiny.ROOT, capture_output=True, check=True)
+    assert done.stderr == b"not yetother\n"
+
+
 def test_captured_standard_error_is_left_alone(capfd):
     stream = sys.stderr
     native_log.begin()

@@ -120,6 +120,7 @@ def wanted_splits() -> list[str]:
 def check_run() -> None:
     """Raises ValueError for what can be seen before TensorFlow is imported."""
     training_flags.check_actions()
+    device_flags.strategy_kind()
     check()
     model_flags.check()
     if not ("task_name" in FLAGS and (FLAGS.task_name or FLAGS.tfds_name)):

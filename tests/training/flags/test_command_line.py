@@ -214,6 +214,15 @@ HUB = (
         ("run_tagger.py", "--do_train", "--output_dir is missing; name a directory "),
         ("run_squad.py", f"--do_export {NETWORK} --seeds=x", "--seeds=x are not "),
         (
+            *("run_pretraining.py", f"--do_train {NETWORK} --use_tpu --tpu_name=far"),
+            "--output_dir=missing is on this machine, where the TPU at --tpu_name=far ",
+        ),
+        (
+            "run_squad.py",
+            f"--do_train {NETWORK} --use_tpu --distribution_strategy=mirrored",
+            "--use_tpu and --distribution_strategy=mirrored contradict each other",
+        ),
+        (
             *("run_classifier.py", f"--do_export {NETWORK} --grid=x"),
             "--grid cannot vary 'x', which is no flag",
         ),

@@ -5,7 +5,12 @@ from typing import Any
 
 from absl import flags
 
-from training.flags import command_line, model_flags, training_flags
+from training.flags import (
+    command_line,
+    device_flags,
+    model_flags,
+    training_flags,
+)
 
 FLAGS = flags.FLAGS
 BIDIRECTIONAL_LM, DENOISING = "bidirectional_lm", "denoising"
@@ -346,6 +351,7 @@ def check() -> None:
     """Sets defaults of the objective; raises ValueError for what this run cannot do."""
     set_defaults()
     training_flags.check_actions()
+    device_flags.strategy_kind()
     check_objective()
     model_flags.check()
     command_line.check_files("input_file", "eval_input_file")
