@@ -161,8 +161,9 @@ def check(*, needs_weights: bool = False) -> None:
         command_line.check_files(
             "init_checkpoint", remedy=CHECKPOINT_REMEDY
         )  # which a resumed run can do without
-    if FLAGS.pretrained and not os.path.isdir(FLAGS.pretrained):
-        hub_ids.check(FLAGS.pretrained, "--pretrained")
+    directory = FLAGS.pretrained or ""
+    if directory and "://" not in directory and not os.path.isdir(directory):
+        hub_ids.check(directory, "--pretrained")
 
 
 def _check_named(needs_weights: bool) -> None:
