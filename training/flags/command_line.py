@@ -162,13 +162,14 @@ def check_files(*names: str, remedy: str = "check the path") -> None:
     """
     for name in names:
         value = FLAGS[name].value or ""
-        parts = [value] if _is_there(value) else map(str.strip, value.split(","))
+        parts = [value] if is_there(value) else map(str.strip, value.split(","))
         for path in filter(None, parts):
-            if not _is_there(path):
+            if not is_there(path):
                 raise ValueError(f"--{name}={path}: no such file; {remedy}")
 
 
-def _is_there(path: str) -> bool:
+def is_there(path: str) -> bool:
+    """Whether a path is local and there, or elsewhere, where this does not look."""
     if path == "-" or "://" in path:
         return True
     return any(map(os.path.exists, (path, f"{path}.index"))) or bool(glob.glob(path))

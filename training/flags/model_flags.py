@@ -1,7 +1,6 @@
 """Flags of the network and its vocabulary, for every script that runs one."""
 
 import functools
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -157,13 +156,12 @@ def check(*, needs_weights: bool = False) -> None:
         *("bert_config_file", "vocab_file"),
         remedy="give the file that lies beside the checkpoint",
     )
-    if "output_dir" not in FLAGS or not os.path.isdir(FLAGS.output_dir or ""):
-        command_line.check_files(
-            "init_checkpoint", remedy=CHECKPOINT_REMEDY
-        )  # which a resumed run can do without
-    directory = FLAGS.pretrained or ""
-    if directory and "://" not in directory and not os.path.isdir(directory):
-        hub_ids.check(directory, "--pretrained")
+    output_dir = FLAGS.output_dir if "output_dir" in FLAGS else None
+    if not (output_dir and command_line.is_there(output_dir)):
+        # Which a run that is resumed can do without.
+        command_line.check_files("init_checkpoint", remedy=CHECKPOINT_REMEDY)
+    if FLAGS.pretrained and not command_line.is_there(FLAGS.pretrained):
+        hub_ids.check(FLAGS.pretrained, "--pretrained")
 
 
 def _check_named(needs_weights: bool) -> None:

@@ -82,6 +82,21 @@ def test_directory_decides_on_lower_case_unless_told(
     assert model_flags.files(located(lowers)).do_lower_case is expected
 
 
+@pytest.mark.parametrize("output_dir", [None, "new", ".", "gs://bucket/run"])
+def test_first_checkpoint_may_be_gone_where_a_run_may_be_resumed(
+    command_line, monkeypatch, tmp_path, output_dir
+):
+    command_line(**{**MODEL, "init_checkpoint": "gone", "output_dir": output_dir})
+    monkeypatch.setattr(command_line_lib, "FLAGS", model_flags.FLAGS)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dir").mkdir()
+    if output_dir in (None, "new"):
+        with pytest.raises(ValueError, match="--init_checkpoint=gone: no such file"):
+            model_flags.check()
+    else:
+        model_flags.check()
+
+
 @pytest.mark.parametrize(
     ("pretrained", "wanted"),
     [
