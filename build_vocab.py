@@ -94,7 +94,7 @@ def _define_output():
 
 if __name__ == "__main__":  # before the imports that take seconds
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
-    command_line.parse(define_flags)
+    command_line.parse(define_flags, lambda: command_line.check_files("input_file"))
 
 import joblib
 

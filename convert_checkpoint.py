@@ -59,9 +59,16 @@ def define_flags():
     flags.mark_flags_as_required(["to", "output_dir"])
 
 
+def check():
+    if not FLAGS.input and not FLAGS.pretrained:
+        raise ValueError("--input is missing; name a checkpoint or its directory")
+    command_line.check_files("input", remedy=model_flags.CHECKPOINT_REMEDY)
+    command_line.check_files("bert_config_file", "vocab_file")
+
+
 if __name__ == "__main__":  # before the imports that take seconds
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # nothing here needs a GPU
-    command_line.parse(define_flags)
+    command_line.parse(define_flags, check)
 
 import keras
 
@@ -78,8 +85,7 @@ SEED = 0  # of what the input lacks and a Keras file must have
 
 def find_files():
     """The input and what lies beside it; "" for a file that is absent."""
-    if not FLAGS.input and not FLAGS.pretrained:
-        raise ValueError("--input is missing; name a checkpoint or its directory")
+    check()
     path = checkpoint.find(FLAGS.input) if FLAGS.input else ""
     beside = path if os.path.isdir(path) else os.path.dirname(path) or "."
     found = pretrained.look_in(FLAGS.pretrained or beside)

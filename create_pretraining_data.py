@@ -71,12 +71,12 @@ def _define_processes():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags)
+    command_line.parse(define_flags, pretraining_flags.check_creation)
 
 import joblib
 from absl import logging
 
-from contract import atomic_files
+from contract import atomic_files, wording
 from data_pipeline.corpus import byte_ranges, processes
 from data_pipeline.creation import creation_job, creation_runners, creation_tasks
 from data_pipeline.files import file_patterns
@@ -167,7 +167,8 @@ def main(_):
     ):
         job = prepare()
         print(
-            f"reading {len(job.input_files)} files, writing {len(job.output_files)}; "
+            f"reading {wording.count(len(job.input_files), 'file')}, writing "
+            f"{len(job.output_files)}; "
             f"workers: {count if FLAGS.engine == 'local' else 'those of Beam'}",
             flush=True,
         )

@@ -59,13 +59,21 @@ def _define_files():
     flags.mark_flags_as_required(["input_file", "output_file"])
 
 
+def check():
+    for name in ("input_file", "output_file"):
+        if not FLAGS[name].value:
+            raise ValueError(f"--{name} is empty; name a file")
+    command_line.check_files("input_file")
+    model_flags.check(needs_weights=True)
+
+
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags)
+    command_line.parse(define_flags, check)
 
 import keras
 import tensorflow as tf
 
-from contract import atomic_files, features
+from contract import atomic_files, features, wording
 from data_pipeline.extraction import attention_files, input_lines, vector_files
 from data_pipeline.files import file_patterns
 from data_pipeline.text import vocabulary_checks
@@ -126,9 +134,7 @@ def check_states(config):
 
 
 def prepare():
-    for name in ("input_file", "output_file"):
-        if not FLAGS[name].value:
-            raise ValueError(f"--{name} is empty; name a file")
+    check()
     strategy = device_setup.set_up(one_host=True)
     if FLAGS.carry_states:
         strategy = tf.distribute.get_strategy()  # on one device, line after line
@@ -223,8 +229,9 @@ def main(_):
         with errors.of_input():
             parts = prepare()
             size = parts.size
+            lines = wording.count(size.num_lines, "line")
             print(
-                f"input: {size.num_lines} lines from {FLAGS.input_file}, "
+                f"input: {lines} from {FLAGS.input_file}, "
                 f"{size.num_tokens / size.num_lines:.1f} tokens on average, "
                 f"{size.num_truncated} cut to {FLAGS.max_seq_length}",
                 flush=True,
@@ -234,11 +241,8 @@ def main(_):
         with errors.of_writing():
             extract(parts, model)
         seconds = time.monotonic() - started
-        print(
-            f"features: {FLAGS.output_file}, {size.num_lines / seconds:.1f} lines and "
-            f"{size.num_tokens / seconds:.0f} tokens a second"
-        )
+        print(f"features: {FLAGS.output_file}, {lines} in {seconds:.1f} s")
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command_line.run(main, unwinds=True)

@@ -24,7 +24,9 @@ def define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags)
+    command_line.parse(
+        define_flags, fine_tuning_flags.check_run, classifier_flags.check
+    )
 
 import keras
 import numpy as np
@@ -60,7 +62,7 @@ from training.results import evaluation, explaining, metrics, projector, run_fac
 
 def prepare():
     """The task and its settings; a ValueError says what is wrong with the input."""
-    strategy = run_flags.set_up(*ACTIONS)
+    strategy = run_flags.set_up()
     classifier_flags.check()
     files = model_flags.files(pretrained.locate)
     tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
@@ -71,7 +73,7 @@ def prepare():
     classifier_flags.check_kind(source.kind)
     data = labelled_texts.load(
         source,
-        run_flags.wanted_splits(),
+        fine_tuning_flags.wanted_splits(),
         tokenizer,
         FLAGS.max_seq_length,
         label_map=label_maps.find(run_flags.trained_weights(files)),

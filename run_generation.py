@@ -28,7 +28,7 @@ def define_flags():
 
 if __name__ == "__main__":  # before the imports that take seconds
     # Weights do not change once they are there.
-    command_line.parse(define_flags, serves=True)
+    command_line.parse(define_flags, generation_flags.check, serves=True)
 
 import keras
 import tensorflow as tf

@@ -30,7 +30,7 @@ def define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags)
+    command_line.parse(define_flags, pretraining_flags.check)
 
 
 from data_pipeline.denoising import corruptions, denoising_sets
@@ -55,9 +55,8 @@ from training.results import metrics
 
 def prepare():
     """The settings, and the task of --objective."""
-    pretraining_flags.set_defaults()
-    strategy = run_flags.set_up(*ACTIONS)
     pretraining_flags.check()
+    strategy = run_flags.set_up()
     files = model_flags.files(pretrained.locate)
     tokenizer, vocab_size = None, None
     if files.vocab_file or FLAGS.do_export:

@@ -26,7 +26,7 @@ def define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags)
+    command_line.parse(define_flags, fine_tuning_flags.check_run, seq2seq_flags.check)
 
 import tensorflow as tf
 
@@ -57,7 +57,7 @@ _ROWS = 2**32  # a draw's seed holds --seed and the number of the row
 
 def prepare():
     """The task and its settings; a ValueError says what is wrong with the input."""
-    strategy = run_flags.set_up(*ACTIONS)
+    strategy = run_flags.set_up()
     seq2seq_flags.check()
     files = model_flags.files(pretrained.locate)
     tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
@@ -70,7 +70,7 @@ def prepare():
         tokenizer.vocab_size,
     )
     data = pair_sets.load(
-        seq2seq_flags.paths(run_flags.wanted_splits()),
+        seq2seq_flags.paths(fine_tuning_flags.wanted_splits()),
         text_pairs.Layout(**seq2seq_flags.layout()),
         *(tokenizer, config.decoder_tokens),
         pair_sets.Limits(*seq2seq_flags.limits()),

@@ -25,7 +25,9 @@ def define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags)
+    command_line.parse(
+        define_flags, fine_tuning_flags.check_run, squad_flags.check_files
+    )
 
 from absl import logging
 
@@ -53,7 +55,7 @@ def prepare():
     """The task and its settings; a ValueError says what is wrong with the input."""
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)
-    strategy = run_flags.set_up(*ACTIONS)
+    strategy = run_flags.set_up()
     squad_flags.check_files()
     files = model_flags.files(pretrained.locate)
     tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
@@ -67,7 +69,7 @@ def prepare():
         split_words=tokenizer.split_words,
         **squad_flags.answer_settings(has_pieces),
     )
-    splits = run_flags.wanted_splits()
+    splits = fine_tuning_flags.wanted_splits()
     data = {}
     if "train" in splits:
         data["train"] = read_train(tokenizer)

@@ -23,7 +23,7 @@ def define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags)
+    command_line.parse(define_flags, fine_tuning_flags.check_run, tagger_flags.check)
 
 from contract import features, file_names, remote_files
 from data_pipeline import label_maps
@@ -50,13 +50,14 @@ from training.results import run_facts
 
 def prepare():
     """The task and its settings; a ValueError says what is wrong with the input."""
-    strategy = run_flags.set_up(*ACTIONS)
+    tagger_flags.check()
+    strategy = run_flags.set_up()
     files = model_flags.files(pretrained.locate)
     tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
     vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     layout = tagged_files.Layout(**tagger_flags.layout())
-    paths = tagger_flags.paths(run_flags.wanted_splits())
+    paths = tagger_flags.paths(fine_tuning_flags.wanted_splits())
     reading = run_flags.reading(readings.of_run, files)
     splits = sentence_sets.read(paths, layout)
     open_file = remote_files.open_file

@@ -1,12 +1,27 @@
 """How messages name many things without growing long."""
 
+import numbers
 from collections.abc import Sequence
+from typing import Any
 
 
 def first_of(names: Sequence[str], limit: int = 4) -> str:
     """The first names and the number of the others: a, b, c, d and 24 more."""
     others = len(names) - limit
     return ", ".join(names[:limit]) + (f" and {others} more" if others > 0 else "")
+
+
+def count(number: int, noun: str) -> str:
+    """The number of things, such as 1 file or 2 files."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def score(value: Any) -> str:
+    """A number for the screen: four digits after the point, whole ones unchanged."""
+    if not isinstance(value, numbers.Real) or isinstance(value, numbers.Integral):
+        return str(value)
+    number = float(value)
+    return f"{number:.4f}" if abs(number) >= 1e-3 or not number else f"{number:.3g}"
 
 
 def listing(values: Sequence[str], limit: int = 20) -> str:

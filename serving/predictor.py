@@ -28,6 +28,11 @@ from typing import Any
 
 from contract import tf_serving
 
+_NO_EXPORT = (
+    "--export_dir={}: no SavedModel there; train with --do_export first, and give "
+    "OUTPUT_DIR/export or export_litert"
+)
+
 
 def _define_flags():
     from absl import flags
@@ -88,7 +93,15 @@ def _define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     from training.flags import command_line
 
-    command_line.parse(_define_flags, serves=True)
+    def _check():
+        from absl.flags import FLAGS
+
+        path = FLAGS.export_dir or ""
+        if path and "://" not in path and not os.path.isdir(path):
+            raise ValueError(_NO_EXPORT.format(path))
+        command_line.check_files("input_file")
+
+    command_line.parse(_define_flags, _check, serves=True)
     # Keras, which TensorFlow imports, imports these if it can: a second before the
     # first answer, which does not need them.
     _NOT_NEEDED = dict.fromkeys(("matplotlib", "sklearn"))
@@ -97,7 +110,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, file_names, json_files
+from contract import atomic_files, file_names, json_files, wording
 from serving import answers, export, formats, streaming
 from serving.protocol import http_server, servables, version_polling
 from terminal import closed_pipes, progress
@@ -118,10 +131,7 @@ def find_version(export_dir: str) -> str:
     """
     version_dir = _newest_version(export_dir) or export_dir
     if not formats.is_version(version_dir):
-        raise ValueError(
-            f"--export_dir={version_dir}: no SavedModel there; train with "
-            "--do_export first, and give OUTPUT_DIR/export or export_litert"
-        )
+        raise ValueError(_NO_EXPORT.format(version_dir))
     return version_dir
 
 
@@ -252,7 +262,7 @@ def _main_stream(
                 shows_rate = bool(output_file) or not sys.stdout.isatty()
                 done = _answer_lines(predictor, read, input_format, write, shows_rate)
         if output_file:
-            print(f"answered: {output_file}, {done} lines")
+            print(f"answered: {output_file}, {wording.count(done, 'line')}")
     except BrokenPipeError:  # nobody wants the rest
         return closed_pipes.drop_output()
     except (ValueError, OSError) as error:

@@ -1,11 +1,10 @@
 """Keeps from the reader what TensorFlow writes to standard error whenever it starts.
 
-Its C++ code writes to file descriptor 2, whatever sys.stderr is. While the filter runs,
-this descriptor is a pipe to a process that drops the known lines and passes on all
-others at once, unchanged and in order. A process and not a thread, because it has to
-read on while an import holds the interpreter's lock, and after one has crashed.
-
-Needs nothing that takes time to import, since it must come first.
+Its C++ code writes to file descriptor 2, whatever sys.stderr is, and begins before it
+reads TF_CPP_MIN_LOG_LEVEL. While the filter runs, this descriptor is a pipe to a
+process, this file, that drops notes and warnings of TensorFlow's logger and passes on
+all other lines at once. A process and not a thread, because it has to read on while an
+import holds the interpreter's lock, and after one has crashed.
 """
 
 import atexit
@@ -13,62 +12,39 @@ import contextlib
 import glob
 import os
 import re
-import select
 import shutil
-import signal
+import subprocess
 import sys
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-# "E0000 00:00:1795352011.789523   27198 cuda_platform.cc:52] text", and of older code
-# "2025-02-09 09:37:32.334610: E external/local_xla/.../cuda_dnn.cc:9261] text". F ends
-# the process, so it is never among them.
-_LOGGED = re.compile(
-    rb"(?:[IWE]\d{4} [\d:.]+ +\d+|\d{4}-\d\d-\d\d [\d:.]+: [IWE]) "
-    rb"(?:\S*/)?([\w.]+):\d+\] (.*)"
-)
-# Source file to how its lines begin; TensorFlow 2.20 and 2.21, with GPU and without.
-_KNOWN: dict[bytes, tuple[bytes, ...]] = {
-    b"port.cc": (b"oneDNN custom operations are on.",),
-    b"util.cc": (b"oneDNN custom operations are on.", b"oneDNN supports DT_"),
-    b"cpu_feature_guard.cc": (b"This TensorFlow binary is optimized",),
-    b"cuda_dnn.cc": (b"Unable to register cuDNN factory", b"Loaded cuDNN version"),
-    b"cuda_fft.cc": (b"Unable to register cuFFT factory",),
-    b"cuda_blas.cc": (b"Unable to register cuBLAS factory",),
-    b"computation_placer.cc": (b"computation placer already registered.",),
-    b"py_utils.cc": (b"TF-TRT Warning: Could not find TensorRT",),
-    b"cuda_executor.cc": (b"successful NUMA node read from SysFS",),
-    b"gpu_device.cc": (b"Created device /",),
-    b"service.cc": (b"XLA service 0x", b"  StreamExecutor "),
-    b"device_compiler.h": (b"Compiled cluster using XLA!",),
-}
-_KNOWN_BARE: tuple[bytes, ...] = (
-    b"WARNING: All log messages before absl::InitializeLog() is called are written",
-    b"INFO: Created TensorFlow Lite XNNPACK delegate for CPU.",
-    b"To enable the following instructions: ",  # continues a line of cpu_feature_guard
+# "I0000 00:00:1795352011.789523   27198 port.cc:153] text", and of older code
+# "2025-02-09 09:37:32.334610: W external/local_xla/.../py_utils.cc:38] text".
+_NOTE = re.compile(rb"[IW]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IW] ")
+_KNOWN = re.compile(
+    rb"WARNING: All log messages before absl::InitializeLog\(\) is called are written"
+    rb"|INFO: Created TensorFlow Lite XNNPACK delegate for CPU\."
+    rb"|To enable the following instructions: "  # continues a note
+    rb"|E.* util\.cc:\d+\] oneDNN supports DT_"
+    rb"|\d{4}-.*: E .*\] Unable to register cu"
 )
 # These say that there is no GPU to be used. Where there is one, they say why it is not.
-_KNOWN_WITHOUT_GPU: dict[bytes, tuple[bytes, ...]] = {
-    b"cudart_stub.cc": (b"Could not find cuda drivers on your machine",),
-    b"cuda_platform.cc": (b"failed call to cuInit: ",),
-    b"cuda_driver.cc": (b"failed call to cuInit: ",),
-    b"cuda_diagnostics.cc": (b"",),
-    b"dso_loader.cc": (b"Could not load dynamic library 'lib",),
-    b"gpu_device.cc": (b"Cannot dlopen some GPU libraries.",),
-}
-_KNOWN_BARE_WITHOUT_GPU: tuple[bytes, ...] = (b"Skipping registering GPU devices...",)
+_WITHOUT_GPU = re.compile(
+    rb".*\] Could not find cuda drivers on your machine"
+    rb"|.*\] Cannot dlopen some GPU libraries"
+    rb"|.*\] Could not load dynamic library 'lib"
+    rb"|E.*/?cuda_\w+\.cc:\d+\] failed call to cuInit: "
+    rb"|.*cuda_diagnostics\.cc:\d+\] "
+    rb"|Skipping registering GPU devices\.\.\."
+)
 # What the driver of an NVIDIA GPU puts there; dxg is that of Windows' Linux.
 _GPU_FILES = ("/dev/nvidia*", "/dev/dxg", "/proc/driver/nvidia")
-_BLOCK_BYTES = 1 << 16
-_LATE_SECONDS = 0.2  # after which the beginning of a line is passed on
 _PATIENCE_SECONDS = 1.0  # to wait for the filter's last line
-_MARK = b"\0terminal.native_log ends here\0"
 
 
 class _Filter(NamedTuple):
     owner: int  # the process that began it, not one that was forked from it
-    pid: int  # of the process that filters
+    process: Any
     terminal: int  # descriptor of what standard error was
-    finished: int  # its end of file says that all before the mark is passed on
     before: Any  # what sys.stderr was
     meanwhile: Any  # and is: the terminal itself
 
@@ -76,29 +52,33 @@ class _Filter(NamedTuple):
 _running: _Filter | None = None
 
 
-def begin() -> None:
+def begin(*, in_notebook: bool = False) -> None:
     """Begins to filter what is written to file descriptor 2.
 
-    sys.stderr writes past the filter, and is a terminal if it was one.
+    sys.stderr writes past the filter, and is a terminal if it was one. Another stream,
+    as of a test, leaves all as it is, but `in_notebook`, where it shows the descriptor.
     """
     global _running
-    if _running or sys.platform == "win32" or not _is_standard(sys.stderr):
+    is_standard = _is_standard(sys.stderr)
+    if _running or sys.platform == "win32" or not (is_standard or in_notebook):
         return
-    hides_gpu = not has_gpu()
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2") < "2":  # somebody wants to see them
+        return
     sys.stderr.flush()
     terminal = os.dup(2)
-    source, sink = os.pipe()
-    finished, finishing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        for descriptor in (sink, finished):
-            os.close(descriptor)
-        _filter(source, terminal, finishing, hides_gpu)
-    os.dup2(sink, 2)
-    for descriptor in (source, sink, finishing):
-        os.close(descriptor)
-    before, sys.stderr = sys.stderr, _opened_like(sys.stderr, terminal)
-    _running = _Filter(os.getpid(), pid, terminal, finished, before, sys.stderr)
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", __file__, *(["--has_gpu"] if has_gpu() else [])],
+        stdin=subprocess.PIPE,
+        stdout=terminal,
+        start_new_session=True,  # Ctrl-C is not for it; it has the last lines to pass
+    )
+    assert process.stdin is not None
+    os.dup2(process.stdin.fileno(), 2)
+    process.stdin.close()
+    before = sys.stderr
+    if is_standard:
+        sys.stderr = _opened_like(before, terminal)
+    _running = _Filter(os.getpid(), process, terminal, before, sys.stderr)
     atexit.register(end)
 
 
@@ -111,15 +91,11 @@ def end() -> None:
     ending, _running = _running, None
     if ending is None or ending.owner != os.getpid():
         return
-    with contextlib.suppress(OSError):  # somebody has killed it
-        os.write(2, _MARK + b"\n")
-    os.dup2(ending.terminal, 2)
+    os.dup2(ending.terminal, 2)  # closes the pipe
     if sys.stderr is ending.meanwhile:
         sys.stderr = ending.before
-    select.select([ending.finished], [], [], _PATIENCE_SECONDS)
-    os.close(ending.finished)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(ending.pid, os.WNOHANG)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        ending.process.wait(_PATIENCE_SECONDS)
 
 
 def has_gpu() -> bool:
@@ -131,14 +107,9 @@ def has_gpu() -> bool:
 
 def is_known(line: bytes, *, hides_gpu: bool) -> bool:
     """Whether a line is not for the reader; with `hides_gpu`, also if it is of CUDA."""
-    tables = [(_KNOWN, _KNOWN_BARE)]
-    if hides_gpu:
-        tables.append((_KNOWN_WITHOUT_GPU, _KNOWN_BARE_WITHOUT_GPU))
-    logged = _LOGGED.match(line)
-    if not logged:
-        return any(line.startswith(bare) for _, bare in tables)
-    file, text = logged.groups()
-    return any(text.startswith(by_file.get(file, ())) for by_file, _ in tables)
+    if _WITHOUT_GPU.match(line):
+        return hides_gpu
+    return bool(_NOTE.match(line) or _KNOWN.match(line))
 
 
 def _is_standard(stream: Any) -> bool:
@@ -150,8 +121,7 @@ def _is_standard(stream: Any) -> bool:
 
 def _opened_like(stream: Any, descriptor: int) -> Any:
     return open(
-        descriptor,
-        "w",
+        *(descriptor, "w"),
         buffering=1,  # a line at a time, as standard error always is
         encoding=stream.encoding,
         errors=stream.errors,
@@ -159,44 +129,13 @@ def _opened_like(stream: Any, descriptor: int) -> Any:
     )
 
 
-def _filter(source: int, terminal: int, finishing: int, hides_gpu: bool) -> NoReturn:
-    """The process that filters; ends when no process has the pipe any more."""
-    try:
-        # Those of a terminal go to all processes; this one has the last lines to pass.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            signal.signal(number, signal.SIG_IGN)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1):  # or who reads our output waits for us
-            os.dup2(nothing, descriptor)
-        _pass_on(source, terminal, finishing, hides_gpu)
-    finally:
-        os._exit(0)
+def _filter() -> None:
+    hides_gpu = "--has_gpu" not in sys.argv
+    for line in sys.stdin.buffer:
+        if not is_known(line, hides_gpu=hides_gpu):
+            with contextlib.suppress(OSError):  # nobody reads there any more
+                os.write(1, line)
 
 
-def _pass_on(source: int, terminal: int, finishing: int, hides_gpu: bool) -> None:
-    rest = b""
-    is_begun = False  # whether the beginning of the rest's line is passed on
-    while True:
-        if rest and not select.select([source], [], [], _LATE_SECONDS)[0]:
-            _write(terminal, rest)
-            rest, is_begun = b"", True
-        block = os.read(source, _BLOCK_BYTES)
-        if not block:
-            break
-        *lines, rest = (rest + block).split(b"\n")
-        for line in lines:
-            line, mark, _ = line.partition(_MARK)
-            if is_begun or not is_known(line, hides_gpu=hides_gpu):
-                _write(terminal, line if mark else line + b"\n")
-            if mark:
-                os.close(finishing)
-            is_begun = False
-    if is_begun or not is_known(rest, hides_gpu=hides_gpu):
-        _write(terminal, rest)
-
-
-def _write(terminal: int, data: bytes) -> None:
-    with contextlib.suppress(OSError):  # nobody reads there any more
-        while data:
-            select.select([], [terminal], [])
-            data = data[os.write(terminal, data) :]
+if __name__ == "__main__":
+    _filter()

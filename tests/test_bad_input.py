@@ -204,7 +204,7 @@ def test_odd_tables_are_read(place, good):
     ("flag", "words"),
     [
         ("bert_config_file", ["no such file", "beside the checkpoint"]),
-        ("vocab_file", ["cannot be read", "vocab.txt that lies beside"]),
+        ("vocab_file", ["no such file", "beside the checkpoint"]),
         ("init_checkpoint", ["no checkpoint there", "bert_model.ckpt"]),
         ("train_file", ["no such file", "check the path"]),
     ],

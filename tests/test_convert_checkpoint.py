@@ -523,7 +523,9 @@ def test_wrong_flags_are_one_line(release, tmp_path, arguments, complaint):
 
 def test_wrong_input_is_one_line(release, tmp_path):
     out = tmp_path / "out"
-    assert "no checkpoint there" in refusal(tmp_path / "gone", out)
+    assert "gone: no such file; give a prefix such as" in refusal(
+        tmp_path / "gone", out
+    )
     assert "no checkpoint in this directory" in refusal(tmp_path, out)
     broken = tmp_path / "broken"
     shutil.copytree(release, broken)

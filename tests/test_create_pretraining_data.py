@@ -457,7 +457,7 @@ MISTAKES = {
         {"input_file": "{0}/text.txt,{0}/none.txt"},
         ["none.txt", "no such file"],
     ),
-    "no vocabulary": (_nothing, {"vocab_file": "{0}/none"}, ["none", "cannot be read"]),
+    "no vocabulary": (_nothing, {"vocab_file": "{0}/none"}, ["none", "no such file"]),
     "one file twice": (_nothing, {"output_file": "{0}/a,{0}/a"}, ["twice"]),
     "input": (_nothing, {"output_file": "{0}/text.txt"}, ["would be overwritten"]),
     "input, spelled otherwise": (

@@ -450,7 +450,7 @@ def refused(model_dir, input_file, *arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--input_file=no.txt"], "error: no.txt: no such file"),
+        (["--input_file=no.txt"], "--input_file=no.txt: no such file; check"),
         (["--input_file="], "--input_file is empty; name a file"),
         (["--output_file="], "--output_file is empty; name a file"),
         (["--layers=-1,x"], "--layers=-1,x are not finite numbers"),
@@ -466,8 +466,8 @@ def refused(model_dir, input_file, *arguments):
         (["--heads=0"], "--heads=0 is for --attention; add it"),
         (["--output_format=png"], "--output_format=png is for --attention; add it"),
         (["--bert_config_file=no.json"], "no.json"),
-        (["--vocab_file=no.txt"], "no.txt: the vocabulary cannot be read"),
-        (["--init_checkpoint=no.ckpt"], "no.ckpt: no checkpoint there"),
+        (["--vocab_file=no.txt"], "no.txt: no such file; give the file that"),
+        (["--init_checkpoint=no.ckpt"], "no.ckpt: no such file; give a prefix such"),
     ],
 )
 def test_wrong_flags_are_refused(model_dir, input_file, arguments, message):

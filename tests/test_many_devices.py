@@ -116,12 +116,12 @@ def test_only_the_chief_writes(runs):
     for kind in ("train", "eval"):
         events = list((directories["processes"] / kind).glob("*tfevents*"))
         assert len(events) == len(list((directories["one"] / kind).glob("*tfevents*")))
-    strategy = "strategy: MultiWorkerMirroredStrategy, 2 replica(s)"
+    strategy = "strategy: MultiWorkerMirroredStrategy, 2 replicas"
     assert f"{strategy}; worker 0 of 2 (the chief)" in chief
     assert "worker 1 of 2 (chief: 127.0.0.1:" in other
     assert "waits for the chief to ready the output directory" in other
     assert "predictions:" not in other and "evaluation: " not in other
-    assert "strategy: MirroredStrategy, 2 replica(s)" in logs["two"][0]
+    assert "strategy: MirroredStrategy, 2 replicas" in logs["two"][0]
     assert "batch: 8, 4 per replica" in logs["two"][0] and "batch: 8, 4" in chief
 
 

@@ -135,7 +135,8 @@ def test_whole_run_learns_and_leaves_the_files_of_the_original(trained):
     assert tiny.eval_results(path)["eval_accuracy"] > 0.9
     assert "training: step 0 to 180" in done.out
     assert "newly initialised: output_weights, output_bias" in done.out
-    assert re.search(r"^step 180/180 \(100 %\)  loss 0\.\d+ ", done.err, re.M)
+    last = r"^step 180/180 \(100 %\)  [\d.]+/s  00:00 left  loss 0\.\d+ "
+    assert re.search(last, done.err, re.M)
 
 
 def test_eval_results_are_sorted_lines_with_the_originals_keys(trained):

@@ -123,7 +123,7 @@ def test_curves_have_perplexities(trained):
         assert last == pytest.approx(tiny.eval_results(trained[0])[name], rel=1e-6)
     losses = [loss for _, loss in train["train/next_token_loss"]]
     perplexities = [value for _, value in train["train/perplexity"]]
-    assert len(losses) == 7
+    assert len(losses) == 8
     assert perplexities == pytest.approx(np.exp(losses), rel=1e-5)
 
 

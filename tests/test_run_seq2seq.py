@@ -85,7 +85,7 @@ def test_whole_run_learns_and_leaves_its_files(trained, files):
     texts = lines(path / "test_predictions.txt")
     assert texts == [row["prediction"] for row in rows]
     right = sum(row["exact_match"] for row in rows)
-    assert right >= 8 and f"  test_exact_match = {right / 10}\n" in done.out
+    assert right >= 8 and f"  test_exact_match = {right / 10:.4f}\n" in done.out
 
 
 def test_python_writes_what_the_script_does(trained, monkeypatch):
@@ -189,8 +189,15 @@ def test_wrong_input_is_one_line(files, tmp_path):
     )
     tiny.write_tsv(tmp_path / "bad.tsv", None, [("one", "1"), ("two", "")])
     for flags, message in (
-        (("--test_file=x.tsv", "--top_k=3"), "--top_k=3 is for drawing tokens"),
-        (("--test_file=x.tsv", "--max_target_length=49"), "the 48 positions of the d"),
+        (
+            (f"--test_file={tmp_path}/bad.tsv", "--top_k=3"),
+            "--top_k=3 is for drawing tokens",
+        ),
+        (("--test_file=x.tsv",), "--test_file=x.tsv: no such file; check the path"),
+        (
+            (f"--test_file={tmp_path}/bad.tsv", "--max_target_length=49"),
+            "the 48 positions of the d",
+        ),
         ((f"--test_file={tmp_path}/bad.tsv",), "bad.tsv:2: the target is empty"),
         ((), "the test pairs are needed and --test_file is not set"),
     ):

@@ -110,7 +110,7 @@ def test_whole_run_learns_and_leaves_the_files_of_the_original(trained, data):
         answers_of(data / "dev.json"), read(path / "predictions.json")
     )
     assert {name: results[name] for name in expected} == pytest.approx(expected)
-    assert f"  f1 = {results['f1']}" in done.out
+    assert f"  f1 = {results['f1']:.4f}\n" in done.out
     assert "newly initialised: cls/squad/output_weights, cls/squad" in done.out
     tags = {
         value.tag: float(tf.make_ndarray(value.tensor))

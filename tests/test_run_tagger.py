@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from contract import wording
 from data_pipeline.tagging import tag_scores, tagged_files
 from tests import resumed_runs, tiny, tiny_tags, whole_runs
 
@@ -92,7 +93,7 @@ def test_whole_run_learns_and_leaves_its_files(trained, data):
         tags_of(data / "test.conll"), tags_of(path / "test_tags.conll"), "BIO"
     )
     for name, value in scores.items():
-        assert f"  test_{name} = {value}\n" in done.out
+        assert f"  test_{name} = {wording.score(value)}\n" in done.out
     assert scores["f1"] > 0.8
     assert "newly initialised: output_weights, output_bias" in done.out
 

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from contract import wording
+from terminal import progress
 from training import errors, grid, run, run_directory, seeds, steps
 from training.distribution import devices
 from training.results import evaluation
@@ -181,7 +183,7 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         if split == "dev":
             _picture(task, its_own, step, rows)
     for name in sorted(results):
-        print(f"  {name} = {results[name]!s}")
+        print(f"  {name} = {wording.score(results[name])}")
     if settings.exports and its_own.writes:
         with errors.of_writing():
             export = functools.partial(task.export, model, its_own.output_dir)
@@ -189,7 +191,7 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         print(f"exported: {path}")
         if settings.evaluates and (exported := task.reopen(path)):
             results |= _compare(task, settings, exported, scores)
-    with errors.of_writing():
+    with errors.of_writing(), progress.waiting("writing the report"):
         seconds = time.monotonic() - started
         task.report(model, settings, rows, step, results, seconds, tested)
         if settings.exports and its_own.writes:
@@ -210,7 +212,8 @@ def _compare(
     outputs = evaluation.predict_all(forward, alone, examples, size)
     found = task.score("dev", outputs, size).scores
     for name, value in found.items():
-        print(f"  export_{name} = {value!s}  (the model: {scores[name]!s})")
+        model = wording.score(scores[name])
+        print(f"  export_{name} = {wording.score(value)}  (the model: {model})")
     return {f"export_{name}": value for name, value in found.items()}
 
 
@@ -238,7 +241,9 @@ def _scorer(task: Task, settings: Settings, model: Any) -> evaluation.Remembered
     predict = predictor(task.outputs(model), settings)
 
     def score(split: str, batch_size: int) -> Scored:
-        return task.score(split, predict(task.splits[split], batch_size), batch_size)
+        name = "evaluating: batch" if split == "dev" else "predicting: batch"
+        outputs = predict(task.splits[split], batch_size, name=name)
+        return task.score(split, outputs, batch_size)
 
     return evaluation.Remembered(score)
 

@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from contract import atomic_files, file_names, wording
+from terminal import progress
 from training import checkpoints as checkpoints_lib
 from training import errors, interruption, loop, run_directory, steps
 from training.distribution import devices
@@ -176,7 +177,7 @@ def train(settings: Settings, training: Training) -> int:
         keep=settings.keep,
         writes=settings.writes,
     )
-    with errors.of_input():
+    with errors.of_input(), progress.waiting("restoring the checkpoint"):
         step, state = checkpoints.restore() or (0, {})
         devices.check_agreement(settings.strategy, step, "the checkpoint to go on from")
     _announce(settings, training, step)

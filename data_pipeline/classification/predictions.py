@@ -65,7 +65,7 @@ def write(
         label_map = os.path.join(directory, file_names.LABEL_MAP)
         files[label_map] = [label_sets.label_map_text(label_set)]
     atomic_files.write(files)
-    print(f"predictions: {path}")
+    print("\n".join(f"predictions: {path}" for path in list(files)[:2]))
     # Those of labelled rows are warned of beside their scores.
     if scored.losses is None and (warning := lone_class_warning(label_set, scored)):
         print(f"warning: {warning}")

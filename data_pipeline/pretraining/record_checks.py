@@ -146,7 +146,7 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
         if not 0 <= vocab_size - entries <= spare_rows:
             raise ValueError(
                 f"the records of {file} were made with a vocabulary of {entries} "
-                "entries, but --pretrained or --bert_config_file says "
+                "entries, but the network (--pretrained or --bert_config_file) has "
                 f"vocab_size={vocab_size}; give the config that belongs to the "
                 "vocabulary, or make the records again"
             )
@@ -162,9 +162,10 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
         largest = content.largest_id
         if largest is not None and largest >= vocab_size:
             raise ValueError(
-                f"the records of {content.file} hold the token id {largest}, but "
-                f"--pretrained or --bert_config_file says vocab_size={vocab_size}; "
-                "give the config that belongs to the vocabulary they were made with"
+                f"the records of {content.file} hold the token id {largest}, but the "
+                "network (--pretrained or --bert_config_file) has "
+                f"vocab_size={vocab_size}; give the config "
+                "that belongs to the vocabulary they were made with"
             )
 
 

@@ -7,7 +7,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from contract import file_names, json_files, remote_files
+from contract import file_names, hub_ids, json_files, remote_files
 from modeling.checkpoints import checkpoint
 from modeling.checkpoints.formats import hugging_face, names
 from modeling.configs import config_files
@@ -186,11 +186,7 @@ def _lower_case(directory):
 
 
 def _download(hub_id, name):
-    if hub_id.count("/") != 1 or hub_id.startswith((".", "/", "~")):
-        raise ValueError(
-            f"{name}={hub_id}: no such directory; give the directory of a "
-            "release, or the id of a model on Hugging Face's hub (owner/name)"
-        )
+    hub_ids.check(hub_id, name)
     try:
         import huggingface_hub
     except ImportError as error:

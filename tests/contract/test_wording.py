@@ -1,5 +1,6 @@
 """Tests of contract/wording.py."""
 
+import numpy as np
 import pytest
 
 from contract import wording
@@ -22,3 +23,26 @@ def test_names_are_cut_to_the_first(names, limit, expected):
 def test_values_of_a_listing_are_quoted_and_cut():
     assert wording.listing(["a", "it's"]) == """['a', "it's"]"""
     assert wording.listing(["x" * 41, "b"], 1) == f"['{'x' * 40}' and 1 more]"
+
+
+def test_things_are_counted_in_their_number():
+    assert [wording.count(n, "replica") for n in (0, 1, 2)] == [
+        *("0 replicas", "1 replica", "2 replicas"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (np.float32(0.8888889), "0.8889"),
+        (0.8866132670840209, "0.8866"),
+        (np.float64(8123.45678), "8123.4568"),
+        (0.0, "0.0000"),
+        (3.14159e-5, "3.14e-05"),
+        (float("nan"), "nan"),
+        (np.int64(28), "28"),
+        ("a text", "a text"),
+    ],
+)
+def test_scores_have_four_digits(value, shown):
+    assert wording.score(value) == shown

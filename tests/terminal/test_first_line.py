@@ -50,14 +50,14 @@ def run(tmp_path):
 
 
 def test_first_line_is_ours_and_comes_before_the_import(run):
-    said, times = run("build_vocab.py", "--input_file=a", "--output_file=b")
+    said, times = run("build_vocab.py", "--input_file=README.md", "--output_file=b")
     assert said == ["loading TensorFlow ...", UNKNOWN]
     assert times[1] - times[0] > 0.2  # the import sleeps
 
 
 def test_interrupted_import_is_one_line(run, monkeypatch):
     monkeypatch.setenv("STOPS", "1")
-    arguments = ("--input_file=a", "--output_file=b")
+    arguments = ("--input_file=README.md", "--output_file=b")
     said, _ = run("build_vocab.py", *arguments, code=-signal.SIGINT)
     assert said[0] == "loading TensorFlow ..."
     # What went through the filter may come later.
@@ -65,7 +65,7 @@ def test_interrupted_import_is_one_line(run, monkeypatch):
 
 
 def test_verbose_program_shows_all(run):
-    arguments = ("--input_file=a", "--output_file=b", "--verbosity=1")
+    arguments = ("--input_file=README.md", "--output_file=b", "--verbosity=1")
     environment, *said = run("build_vocab.py", *arguments)[0]
     assert environment.startswith("environment: ")
     assert said == ["loading TensorFlow ...", KNOWN, UNKNOWN]

@@ -53,6 +53,10 @@ WITHOUT_GPU = (
     "gpu_device.cc:1960] Cannot dlopen some GPU libraries. Please make sure",
     "Skipping registering GPU devices...",
 )
+NOTES = (
+    "I0000 00:00:1795352007.225621   27198 other.cc:1] no one knows this note",
+    "2025-02-09 09:37:33.337631: W a/b/other.cc:38] nor this warning",
+)
 UNKNOWN = (
     "E0000 00:00:1795352011.789523   27198 cuda_platform.cc:52] no such device",
     "F0000 00:00:1795352011.789523   27198 cuda_platform.cc:52] failed call to cuInit:",
@@ -88,10 +92,10 @@ def lines(*parts):
     return "".join(f"{line}\n" for part in parts for line in part)
 
 
-@pytest.mark.parametrize("line", (*OF_EVERY_START, *WITHOUT_GPU, *UNKNOWN))
+@pytest.mark.parametrize("line", (*OF_EVERY_START, *NOTES, *WITHOUT_GPU, *UNKNOWN))
 def test_lines_that_are_known(line):
     line_bytes = line.encode()
-    of_every_start = line in OF_EVERY_START
+    of_every_start = line in (*OF_EVERY_START, *NOTES)
     assert native_log.is_known(line_bytes, hides_gpu=False) == of_every_start
     known = of_every_start or line in WITHOUT_GPU
     assert native_log.is_known(line_bytes, hides_gpu=True) == known
@@ -138,10 +142,10 @@ def test_more_than_a_pipe_holds_is_passed_on_while_the_interpreter_is_locked():
     assert err == (b"x" * 99 + b"\n") * 5000
 
 
-def test_beginning_of_a_line_is_not_held_back():
-    process = start("", "os.write(2, b'go on? '); sys.stdin.read()", stdin=-1)
-    assert process.stderr.read(7) == b"go on? "  # while it waits
-    process.communicate(timeout=60)
+def test_log_that_somebody_wants_is_not_filtered(environment):
+    environment["TF_CPP_MIN_LOG_LEVEL"] = "0"
+    process = start(lines(OF_EVERY_START), env=environment)
+    assert process.communicate(timeout=60)[1].decode() == lines(OF_EVERY_START)
 
 
 def test_own_lines_pass_by_and_come_after_what_was_written_before_the_end():
@@ -173,6 +177,23 @@ def test_standard_error_stays_a_terminal():
     assert process.communicate(timeout=60)[0] == b""
     assert (process.returncode, os.read(ours, 999)) == (0, b"other\r\n")
     os.close(ours)
+
+
+def test_notebook_has_another_stream_and_the_same_descriptor():
+    """ipykernel reads descriptor 2 and has a sys.stderr of its own."""
+    program = PROGRAM.replace(
+        "native_log.begin()",
+        """import io
+sys.stderr = stream = io.StringIO()
+native_log.begin()
+os.write(2, b'not yet')
+native_log.begin(in_notebook=True)
+assert sys.stderr is stream""",
+    )
+    said = f"{OF_EVERY_START[1]}\nother\n".encode()
+    command = [sys.executable, "-c", program.format(said=said, more="")]
+    done = subprocess.run(command, cwd=tiny.ROOT, capture_output=True, check=True)
+    assert done.stderr == b"not yetother\n"
 
 
 def test_captured_standard_error_is_left_alone(capfd):

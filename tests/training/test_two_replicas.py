@@ -111,5 +111,5 @@ def test_predictions_are_equal_and_in_order(found):
 
 
 def test_strategies_are_described(found):
-    assert found["1"]["describe"].endswith("strategy: one device, 1 replica(s)")
-    assert found["2"]["describe"].endswith("strategy: MirroredStrategy, 2 replica(s)")
+    assert found["1"]["describe"].endswith("strategy: one device, 1 replica")
+    assert found["2"]["describe"].endswith("strategy: MirroredStrategy, 2 replicas")

@@ -7,6 +7,7 @@ import joblib
 import numpy as np
 import tensorflow as tf
 
+from contract import wording
 from training.distribution import cluster
 from training.optimization import accumulation
 
@@ -223,7 +224,7 @@ def describe(strategy):
     kind = type(strategy).__name__.lstrip("_").removesuffix("V1")
     kind = "one device" if kind == "DefaultDistributionStrategy" else kind
     kind = kind.replace("CollectiveAllReduce", "MultiWorkerMirrored")
-    replicas = strategy.num_replicas_in_sync
-    line = f"devices: {devices}; strategy: {kind}, {replicas} replica(s)"
+    replicas = wording.count(strategy.num_replicas_in_sync, "replica")
+    line = f"devices: {devices}; strategy: {kind}, {replicas}"
     workers = _workers(strategy)
     return f"{line}; {workers.name}" if workers else line

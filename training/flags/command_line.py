@@ -3,12 +3,16 @@
 Needs absl alone, so that --help does not wait seconds for importing TensorFlow.
 """
 
+import atexit
 import contextlib
 import difflib
+import gc
+import glob
 import logging as python_logging
 import math
 import os
 import shlex
+import signal
 import sys
 import textwrap
 import weakref
@@ -18,7 +22,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from terminal import native_log
-from training import environment
+from training import environment, errors
 
 FLAGS = flags.FLAGS
 # In the order of --help.
@@ -113,14 +117,15 @@ class _SharesParser(flags.ArgumentParser):
 
 def parse(
     define_flags: Callable[[], None],
-    *,
+    *checks: Callable[[], None],
     serves: bool = False,
     loads_tensorflow: bool = True,
 ) -> None:
     """Defines the flags and reads the command line; ends on --help or a wrong flag.
 
     Comes before TensorFlow is imported, for which it calls `expect_tensorflow`, unless
-    the program does so itself, where its flags ask for what needs TensorFlow.
+    the program does so itself, where its flags ask for what needs TensorFlow. An error
+    of `checks`, which need no TensorFlow, ends the program as it does in `main`.
     """
     define_flags()
     app.define_help_flags()
@@ -142,12 +147,38 @@ def parse(
         text = f"\n{textwrap.indent(text, '  ')}" if "\n" in text else f" {text}"
         _end(f"FATAL Flags parsing error:{text}\nPass --help to see help on flags.")
     sys.excepthook = _explain_interrupt
+    with errors.explained(), errors.of_input():
+        for check in checks:
+            check()
     if loads_tensorflow:
         expect_tensorflow(serves=serves)
 
 
+def check_files(*names: str, remedy: str = "check the path") -> None:
+    """Raises ValueError where flags name local files that are not there.
+
+    Each holds a path, or several and patterns, by comma; a prefix of a checkpoint is a
+    path, too. Other places are for TensorFlow to look at, and "-" is standard input.
+    """
+    for name in names:
+        value = FLAGS[name].value or ""
+        parts = [value] if is_there(value) else map(str.strip, value.split(","))
+        for path in filter(None, parts):
+            if not is_there(path):
+                raise ValueError(f"--{name}={path}: no such file; {remedy}")
+
+
+def is_there(path: str) -> bool:
+    """Whether a path is local and there, or elsewhere, where this does not look."""
+    if path == "-" or "://" in path:
+        return True
+    return any(map(os.path.exists, (path, f"{path}.index"))) or bool(glob.glob(path))
+
+
 def expect_tensorflow(*, serves: bool = False) -> None:
     """Prepares environment and screen for an import; `serves` as in `environment`."""
+    # Python's last collections would look at its million objects for seconds.
+    atexit.register(gc.freeze)
     is_quiet = FLAGS.verbosity < 1
     _announce_tensorflow(environment.prepare(is_quiet=is_quiet, serves=serves))
 
@@ -173,8 +204,15 @@ def _announce_tensorflow(settings: dict[str, str]) -> None:
     print("loading TensorFlow ...", file=sys.stderr, flush=True)
 
 
-def run(main: Callable[[list[str]], object]) -> None:
-    """Runs `main` with what `parse` has left, as absl's app.run does."""
+def run(main: Callable[[list[str]], object], *, unwinds: bool = False) -> None:
+    """Runs `main` with what `parse` has left, as absl's app.run does.
+
+    If it `unwinds`, SIGTERM is an exception there, so that unfinished files go.
+    """
+    if unwinds:
+        signal.signal(
+            signal.SIGTERM, lambda number, _: sys.exit(errors.SIGNALLED + number)
+        )
     app.run(main, flags_parser=lambda _: _arguments)
 
 

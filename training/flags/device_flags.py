@@ -9,6 +9,8 @@ from training.flags import command_line
 FLAGS = flags.FLAGS
 # What is computed in another type than float32, and Keras' name for that.
 PRECISIONS = {"bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+# Flags with paths that a TPU elsewhere must be able to read or write.
+_REMOTE_PATHS = ("output_dir", "init_checkpoint", "input_file", "eval_input_file")
 
 
 @command_line.heading("Devices")
@@ -77,6 +79,39 @@ def _define_training() -> None:
         "Use only operations whose results do not change from run to run, also on GPU, "
         "where some are slower.",
     )
+
+
+def strategy_kind() -> str:
+    """The value of --distribution_strategy, tpu where that is asked for otherwise.
+
+    Raises ValueError if flags contradict each other, or the TPU would not see a file.
+    """
+    kind = FLAGS.distribution_strategy
+    if FLAGS.use_tpu:
+        if kind not in ("auto", "tpu"):
+            raise ValueError(
+                f"--use_tpu and --distribution_strategy={kind} contradict each other; "
+                "leave out one of them"
+            )
+        kind = "tpu"
+    if kind == "tpu" and tpu_address() != "local":
+        _check_remote_paths()
+    return kind
+
+
+def tpu_address() -> str:
+    """Where the TPU is; local by default."""
+    return FLAGS.tpu_name or FLAGS.master or "local"
+
+
+def _check_remote_paths() -> None:
+    for name in _REMOTE_PATHS:
+        for path in (FLAGS[name].value or "").split(",") if name in FLAGS else ():
+            if path and not path.startswith("gs://"):
+                raise ValueError(
+                    f"--{name}={path} is on this machine, where the TPU at --tpu_name="
+                    f"{tpu_address()} cannot see it; copy it to a bucket (gs://)"
+                )
 
 
 def is_tpu() -> bool:

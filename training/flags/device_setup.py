@@ -11,8 +11,6 @@ from training.flags import device_flags
 from training.optimization import accumulation
 
 FLAGS = flags.FLAGS
-# Flags with paths that a TPU elsewhere must be able to read or write.
-_REMOTE_PATHS = ("output_dir", "init_checkpoint", "input_file", "eval_input_file")
 
 
 def set_up(*, one_host: bool = False) -> Any:
@@ -21,22 +19,12 @@ def set_up(*, one_host: bool = False) -> Any:
     Raises ValueError if flags contradict each other or TF_CONFIG, or a device is
     missing.
     """
-    kind = FLAGS.distribution_strategy
-    if FLAGS.use_tpu:
-        if kind not in ("auto", "tpu"):
-            raise ValueError(
-                f"--use_tpu and --distribution_strategy={kind} contradict each other; "
-                "leave out one of them"
-            )
-        kind = "tpu"
+    kind = device_flags.strategy_kind()
     if one_host and cluster.read():
         raise ValueError(
             f"this script runs on one host, but {cluster.VARIABLE} names several; "
             "unset it, and give each host its own part of the input"
         )
-    address = FLAGS.tpu_name or FLAGS.master or "local"
-    if kind == "tpu" and address != "local":
-        _check_remote_paths(address)
     if "deterministic" in FLAGS and FLAGS.deterministic:
         tf.config.experimental.enable_op_determinism()
     if FLAGS.virtual_cpus:
@@ -44,7 +32,7 @@ def set_up(*, one_host: bool = False) -> Any:
     check_gpu()
     strategy = devices.strategy_for(
         kind,
-        tpu_name=address,
+        tpu_name=device_flags.tpu_address(),
         tpu_zone=FLAGS.tpu_zone,
         gcp_project=FLAGS.gcp_project,
     )
@@ -60,16 +48,6 @@ def check_gpu() -> None:
             "--require_gpu: TensorFlow finds no GPU; see nvidia-smi, and install "
             "tensorflow[and-cuda]"
         )
-
-
-def _check_remote_paths(address: str) -> None:
-    for name in _REMOTE_PATHS:
-        for path in (FLAGS[name].value or "").split(",") if name in FLAGS else ():
-            if path and not path.startswith("gs://"):
-                raise ValueError(
-                    f"--{name}={path} is on this machine, where the TPU at "
-                    f"--tpu_name={address} cannot see it; copy it to a bucket (gs://)"
-                )
 
 
 def check_batch_size(strategy: Any) -> None:

@@ -109,6 +109,27 @@ def export_settings() -> dict[str, Any]:
     }
 
 
+def wanted_splits() -> list[str]:
+    """Those of "train", "dev" and "test" that the actions of this run need."""
+    has_eval = "do_eval" in FLAGS and FLAGS.do_eval
+    evaluates = has_eval or (FLAGS.do_train and (FLAGS.evaluate_steps or FLAGS.grid))
+    wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
+    return [split for split, is_wanted in wanted.items() if is_wanted]
+
+
+def check_run() -> None:
+    """Raises ValueError for what can be seen before TensorFlow is imported."""
+    training_flags.check_actions()
+    device_flags.strategy_kind()
+    check()
+    model_flags.check()
+    if not ("task_name" in FLAGS and (FLAGS.task_name or FLAGS.tfds_name)):
+        names = [f"{split}_file" for split in wanted_splits()]
+        if "predict_file" in FLAGS:  # serves as both
+            names = ["predict_file" if n != "train_file" else n for n in names]
+        command_line.check_files(*names)
+
+
 def check() -> None:
     """Raises ValueError if seeds, patience, a grid or an export make no sense."""
     if FLAGS.quantization != "none" and FLAGS.export_format != "litert":

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
+from contract import hub_ids
 from training.flags import command_line
 
 FLAGS = flags.FLAGS
 # How many tokens are read; a script has the first, or the others.
 LENGTHS = ("max_seq_length", "max_source_length", "max_target_length")
+CHECKPOINT_REMEDY = "give a prefix such as DIR/bert_model.ckpt, or its directory"
 # Of `define_vectors`.
 VECTOR_FLAGS = ("layers", "combine", "layer_weights", "pooling", "normalize")
 
@@ -147,6 +149,31 @@ def lengths() -> dict[str, Any]:
     return {name: FLAGS[name].value for name in LENGTHS if name in FLAGS}
 
 
+def check(*, needs_weights: bool = False) -> None:
+    """Raises ValueError where a file is not named, or is local and not there."""
+    _check_named(needs_weights)
+    command_line.check_files(
+        *("bert_config_file", "vocab_file"),
+        remedy="give the file that lies beside the checkpoint",
+    )
+    output_dir = FLAGS.output_dir if "output_dir" in FLAGS else None
+    if not (output_dir and command_line.is_there(output_dir)):
+        # Which a run that is resumed can do without.
+        command_line.check_files("init_checkpoint", remedy=CHECKPOINT_REMEDY)
+    if FLAGS.pretrained and not command_line.is_there(FLAGS.pretrained):
+        hub_ids.check(FLAGS.pretrained, "--pretrained")
+
+
+def _check_named(needs_weights: bool) -> None:
+    needed = ["bert_config_file", *(["init_checkpoint"] if needs_weights else [])]
+    for flag in needed:
+        if not (FLAGS[flag].value or FLAGS.pretrained):
+            raise ValueError(
+                f"--{flag} is missing; set it, or set --pretrained to the directory "
+                "of a model"
+            )
+
+
 def files(
     locate: Callable[[str], Any],
     *,
@@ -156,19 +183,11 @@ def files(
 
     ValueError if one is missing, but for the vocabulary: not every tokenizer has one.
     """
+    _check_named(needs_weights)
     found = locate(FLAGS.pretrained) if FLAGS.pretrained else None
     config_file = FLAGS.bert_config_file or (found.config_file if found else "")
     vocab_file = FLAGS.vocab_file or (found.vocab_file if found else "")
     checkpoint = FLAGS.init_checkpoint or (found.checkpoint if found else "")
-    for flag, value, is_needed in (
-        ("bert_config_file", config_file, True),
-        ("init_checkpoint", checkpoint, needs_weights),
-    ):
-        if is_needed and not value:
-            raise ValueError(
-                f"--{flag} is missing; set it, or set --pretrained to the directory "
-                "of a model"
-            )
     lower = FLAGS.do_lower_case
     if found and found.do_lower_case is not None and not FLAGS["do_lower_case"].present:
         lower = found.do_lower_case

@@ -160,13 +160,12 @@ def _corrects_bias(flag: absl_flags.Flag) -> bool:
     return True
 
 
-def set_up(*actions: str) -> Any:
-    """Checks what needs no file, or raises ValueError; returns the strategy."""
-    training_flags.check_actions(*actions)
+def set_up() -> Any:
+    """Checks what needs no data, or raises ValueError; returns the strategy."""
     training_flags.check_seeds("seed", [FLAGS.seed])
     combinations: list[dict[str, Any]] = [{}]
     if "seeds" in FLAGS:
-        fine_tuning_flags.check()
+        fine_tuning_flags.check_run()
         combinations = fine_tuning_flags.grid() or combinations
     strategy = device_setup.set_up()
     for values in combinations if FLAGS.do_train else ():
@@ -234,14 +233,6 @@ def reading(
     """How the run reads the network, as modeling's readings.of_run finds it."""
     given, trains = feature_flags.given(), FLAGS.do_train
     return of_run(given, trained_weights(files), trains=trains, num_texts=num_texts)
-
-
-def wanted_splits() -> list[str]:
-    """Those of "train", "dev" and "test" that the actions of this run need."""
-    has_eval = "do_eval" in FLAGS and FLAGS.do_eval
-    evaluates = has_eval or (FLAGS.do_train and (FLAGS.evaluate_steps or FLAGS.grid))
-    wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
-    return [split for split, is_wanted in wanted.items() if is_wanted]
 
 
 def fine_tune(prepare: Callable[[], tuple[fine_tuning.Task, Any]]) -> None:

@@ -186,8 +186,9 @@ def define_report() -> None:
     )
 
 
-def check_actions(*names: str) -> None:
+def check_actions() -> None:
     """Raises ValueError if no action is asked for, or --output_dir is missing."""
+    names = [name for name in _ACTIONS if name in FLAGS]
     if not any(FLAGS[name].value for name in names):
         *others, last = (f"`{name}`" for name in names)
         raise ValueError(f"At least one of {', '.join(others)} or {last} must be True.")

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from contract import wording
+
 
 def check_batch_size(batch_size, micro_batches, replicas):
     """Raises ValueError unless the batch divides by replicas and micro-batches."""
@@ -9,8 +11,8 @@ def check_batch_size(batch_size, micro_batches, replicas):
         raise ValueError(
             f"--train_batch_size={batch_size} is the whole batch of one update and "
             f"cannot be cut into --gradient_accumulation_steps={micro_batches} equal "
-            f"parts on each of {replicas} replica(s); choose a multiple of "
-            f"{micro_batches * replicas}"
+            f"parts on each of {wording.count(replicas, 'replica')}; choose a multiple "
+            f"of {micro_batches * replicas}"
         )
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from contract import file_digests, file_names
+from contract import file_digests, file_names, wording
 from training import errors, run, run_directory, steps
 from training.distribution import carried_states, devices
 from training.results import evaluation, run_facts
@@ -220,7 +220,7 @@ def _evaluated(
     results = {k: v for k, v in scores.items() if not isinstance(v, str)}
     results["global_step"] = step
     for name in sorted(results):
-        print(f"  {name} = {results[name]!s}")
+        print(f"  {name} = {wording.score(results[name])}")
     run_directory.record(its_own, step, scores, results)
     if its_own.writes:
         path = os.path.join(its_own.output_dir, file_names.EVAL_RESULTS)

@@ -107,7 +107,7 @@ def test_predictions_of_a_regression(tmp_path):
     assert second["score"] == 3.0
 
 
-def test_all_files_are_written_and_one_is_named(tmp_path, capsys):
+def test_all_files_are_written_and_those_of_rows_are_named(tmp_path, capsys):
     part = scored([[0.25, 0.5, 0.25], [1, 0, 0]], [1, 0])
     predictions.write(str(tmp_path), table(), CLASSES, part)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -116,6 +116,7 @@ def test_all_files_are_written_and_one_is_named(tmp_path, capsys):
         "test_results.tsv",
     ]
     assert capsys.readouterr().out == (
+        f"predictions: {tmp_path}/test_results.tsv\n"
         f"predictions: {tmp_path}/test_predictions.jsonl\n"
     )
     predictions.write(str(tmp_path), table(), CLASSES, scored(np.eye(3)[:2], [1, 1]))

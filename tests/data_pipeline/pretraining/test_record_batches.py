@@ -172,7 +172,10 @@ def test_vocabulary_must_fit_the_network(tmp_path, vocab_size):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 3, said={})
     text = refusal([path], vocab_size=vocab_size)
     assert f"{path} were made with a vocabulary of 20 entries" in text
-    assert f"--pretrained or --bert_config_file says vocab_size={vocab_size};" in text
+    assert (
+        f"network (--pretrained or --bert_config_file) has vocab_size={vocab_size};"
+        in text
+    )
 
 
 def test_table_of_the_network_may_be_rounded_up(tmp_path):
@@ -194,10 +197,7 @@ def test_ids_must_be_in_the_table(tmp_path):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 10)
     assert record_checks.open_records([path], **GIVEN | {"vocab_size": 15})
     text = refusal([path], vocab_size=14)
-    assert (
-        f"{path} hold the token id 14, but --pretrained or --bert_config_file says"
-        in text
-    )
+    assert f"{path} hold the token id 14, but the network (--pretrained or " in text
 
 
 def test_case_must_be_that_of_the_run(tmp_path):

@@ -41,12 +41,12 @@ def test_one_device_is_described(monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
     monkeypatch.setattr(devices.joblib, "cpu_count", lambda: 3)
     assert devices.describe(STRATEGY) == (
-        "devices: CPU with 3 cores, no GPU found; strategy: one device, 1 replica(s)"
+        "devices: CPU with 3 cores, no GPU found; strategy: one device, 1 replica"
     )
     gpu = types.SimpleNamespace(name="/device:GPU:0")
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [gpu])
     assert devices.describe(STRATEGY) == (
-        "devices: 1 GPU; strategy: one device, 1 replica(s)"
+        "devices: 1 GPU; strategy: one device, 1 replica"
     )
 
 
@@ -295,5 +295,5 @@ def test_cluster_is_described(of_two, monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
     monkeypatch.setattr(devices.joblib, "cpu_count", lambda: 3)
     assert devices.describe(of_two(1)).endswith(
-        "strategy: Workers, 4 replica(s); worker 1 of 2 (chief: a:1)"
+        "strategy: Workers, 4 replicas; worker 1 of 2 (chief: a:1)"
     )

@@ -7,8 +7,10 @@ import logging
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import types
 from xml.etree import ElementTree
 
 import pytest
@@ -193,6 +195,182 @@ def test_wrong_flag_ends_at_once(run, program, argument, said):
     assert run(program, argument) == tiny.Done(1, "", said)
 
 
+NO_FILE = "no such file; check the path"
+NETWORK = "--bert_config_file=README.md --output_dir=missing"
+HUB = (
+    "no such directory; give the directory of a release, or the id of a model on "
+    "Hugging Face's hub"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "said"),
+    [
+        (
+            *("run_classifier.py", ""),
+            "At least one of `do_train`, `do_eval`, `do_predict` or `do_export` must "
+            "be True.",
+        ),
+        ("run_tagger.py", "--do_train", "--output_dir is missing; name a directory "),
+        ("run_squad.py", f"--do_export {NETWORK} --seeds=x", "--seeds=x are not "),
+        (
+            *("run_pretraining.py", f"--do_train {NETWORK} --use_tpu --tpu_name=far"),
+            "--output_dir=missing is on this machine, where the TPU at --tpu_name=far ",
+        ),
+        (
+            "run_squad.py",
+            f"--do_train {NETWORK} --use_tpu --distribution_strategy=mirrored",
+            "--use_tpu and --distribution_strategy=mirrored contradict each other",
+        ),
+        (
+            *("run_classifier.py", f"--do_export {NETWORK} --grid=x"),
+            "--grid cannot vary 'x', which is no flag",
+        ),
+        (
+            *("run_classifier.py", "--do_export --output_dir=missing"),
+            "--bert_config_file is missing; set it, or set --pretrained",
+        ),
+        (
+            *("run_classifier.py", f"--do_export {NETWORK} --explain=3"),
+            "--explain explains predictions; add --do_eval or --do_predict",
+        ),
+        (
+            *("run_classifier.py", "--pretrained=gpt2 --do_train --output_dir=missing"),
+            f"--pretrained=gpt2: {HUB} (openai-community/gpt2)",
+        ),
+        (
+            *("run_squad.py", "--pretrained=a/b/c --do_export --output_dir=missing"),
+            f"--pretrained=a/b/c: {HUB} (owner/name)",
+        ),
+        *(
+            ("run_classifier.py", f"--do_eval {NETWORK} --{name}=no", f"--{name}=no: ")
+            for name in ("vocab_file", "init_checkpoint", "dev_file")
+        ),
+        (
+            *(
+                "run_classifier.py",
+                f"--do_eval {NETWORK} --task_name=MRPC --data_dir=x",
+            ),
+            f"--data_dir=x: {NO_FILE}",
+        ),
+        (
+            *("run_seq2seq.py", f"--do_train {NETWORK} --train_file=x.tsv"),
+            f"--train_file=x.tsv: {NO_FILE}",
+        ),
+        (
+            *("run_squad.py", f"--do_predict {NETWORK} --predict_file=x.json"),
+            f"--predict_file=x.json: {NO_FILE}",
+        ),
+        (
+            *("run_tagger.py", f"--do_train {NETWORK}"),
+            "the train sentences are needed and --train_file is not set; set it",
+        ),
+        (
+            *("run_pretraining.py", f"--do_train {NETWORK} --input_file=R*.md,x*"),
+            f"--input_file=x*: {NO_FILE}",
+        ),
+        ("run_generation.py", "--pretrained=README.md --top_p=0", "--top_p=0.0 is not"),
+        (
+            *(
+                "extract_features.py",
+                "--pretrained=docs --input_file=x --output_file=y",
+            ),
+            f"--input_file=x: {NO_FILE}",
+        ),
+        (
+            "create_pretraining_data.py",
+            "--input_file=README.md --output_file=y --vocab_file=x",
+            f"--vocab_file=x: {NO_FILE}",
+        ),
+        (
+            "build_vocab.py",
+            "--input_file=x --output_file=y",
+            f"--input_file=x: {NO_FILE}",
+        ),
+        (
+            "convert_checkpoint.py",
+            "--input=x --to=google --output_dir=y",
+            "--input=x: no such file; give a prefix such as ",
+        ),
+        (
+            "serving.predictor",
+            "--export_dir=x text",
+            "--export_dir=x: no SavedModel there; ",
+        ),
+    ],
+)
+def test_errors_that_need_no_tensorflow_come_before_it(run, program, arguments, said):
+    done = run(program, *arguments.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {said}") and done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("path", ["gs://bucket/a.tsv", "-", "README.md,R*.md"])
+def test_files_elsewhere_and_patterns_are_not_refused(command_line_of, path):
+    command_line_of(train_file=path, dev_file=None)
+    command_line.check_files("train_file", "dev_file")
+
+
+@pytest.fixture
+def command_line_of(monkeypatch):
+    def give(**values):
+        line = {n: types.SimpleNamespace(value=value) for n, value in values.items()}
+        monkeypatch.setattr(command_line, "FLAGS", line)
+        monkeypatch.chdir(tiny.ROOT)
+
+    return give
+
+
+def test_prefix_of_a_checkpoint_is_a_file(command_line_of, tmp_path):
+    command_line_of(init_checkpoint=str(tmp_path / "model.ckpt"))
+    with pytest.raises(ValueError, match=NO_FILE):
+        command_line.check_files("init_checkpoint")
+    (tmp_path / "model.ckpt.index").touch()
+    command_line.check_files("init_checkpoint")
+
+
+EXIT = """
+import atexit, gc
+atexit.register(lambda: print(gc.get_freeze_count() > 0))
+from training.flags import command_line
+command_line.parse(lambda: None)
+"""
+
+
+def test_nothing_is_collected_at_the_end():
+    """A prompt came seconds after an error, for TensorFlow has a million objects."""
+    command = [sys.executable, "-c", EXIT]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tiny.ROOT)
+    assert (done.returncode, done.stdout) == (0, "True\n")
+
+
+MAIN = """
+import sys, time
+from training.flags import command_line
+def main(_):
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    finally:
+        print("unwound", flush=True)
+command_line.parse(lambda: None, loads_tensorflow=False)
+command_line.run(main, unwinds=len(sys.argv) > 1)
+"""
+
+
+@pytest.mark.parametrize("unwinds", [True, False])
+def test_unfinished_files_go_at_sigterm(unwinds):
+    """`python extract_features.py` left OUTPUT.incomplete."""
+    command = [sys.executable, "-c", MAIN, *(["x"] if unwinds else [])]
+    options = {"stdout": subprocess.PIPE, "text": True, "cwd": tiny.ROOT}
+    with subprocess.Popen(command, **options) as process:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGTERM)
+        out = process.communicate(timeout=60)[0]
+    ended = (out, process.returncode)
+    assert ended == (("unwound\n", 143) if unwinds else ("", -signal.SIGTERM))
+
+
 FLOATS = {
     "run_classifier.py": [
         "learning_rate",
@@ -299,7 +477,7 @@ def test_run_json_gets_the_flags_of_the_script_alone(monkeypatch):
 
 @pytest.mark.parametrize("more", [[], ["--verbosity=1"]], ids=["quiet", "verbose"])
 def test_verbosity_prints_the_environment_before_tensorflow(run, more):
-    done = run("build_vocab.py", "--input_file=a", "--output_file=b", *more)
+    done = run("build_vocab.py", "--input_file=R*.md", "--output_file=b", *more)
     # Importing it fails here, and the line comes first.
     first, *rest = done.err.splitlines()
     assert ("TF_CPU_ALLOCATOR_USE_BFC=" in first) == bool(more)

@@ -1,9 +1,11 @@
 """Tests of model_flags.py with a stand-in for the parsed command line."""
 
+import re
 import types
 
 import pytest
 
+from training.flags import command_line as command_line_lib
 from training.flags import model_flags
 
 MODEL = {
@@ -78,3 +80,42 @@ def test_directory_decides_on_lower_case_unless_told(
     given = ("do_lower_case",) if present else ()
     command_line(given, **{**MODEL, "do_lower_case": flag})
     assert model_flags.files(located(lowers)).do_lower_case is expected
+
+
+@pytest.mark.parametrize("output_dir", [None, "new", ".", "gs://bucket/run"])
+def test_first_checkpoint_may_be_gone_where_a_run_may_be_resumed(
+    command_line, monkeypatch, tmp_path, output_dir
+):
+    command_line(**{**MODEL, "init_checkpoint": "gone", "output_dir": output_dir})
+    monkeypatch.setattr(command_line_lib, "FLAGS", model_flags.FLAGS)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dir").mkdir()
+    if output_dir in (None, "new"):
+        with pytest.raises(ValueError, match="--init_checkpoint=gone: no such file"):
+            model_flags.check()
+    else:
+        model_flags.check()
+
+
+@pytest.mark.parametrize(
+    ("pretrained", "wanted"),
+    [
+        ("gs://bucket/model", None),  # for TensorFlow to look at
+        ("google-bert/bert-base-uncased", None),
+        ("bert-base-uncased", "(google-bert/bert-base-uncased)"),
+        ("gpt2", "(openai-community/gpt2)"),
+        ("openai-gpt", "(openai-community/openai-gpt)"),
+        ("./bert-base-uncased", "(owner/name)"),
+    ],
+)
+def test_directory_is_there_or_may_be_elsewhere(
+    command_line, monkeypatch, tmp_path, pretrained, wanted
+):
+    command_line(**{**MODEL, "pretrained": pretrained})
+    monkeypatch.setattr(command_line_lib, "FLAGS", model_flags.FLAGS)
+    monkeypatch.chdir(tmp_path)
+    if wanted:
+        with pytest.raises(ValueError, match=re.escape(wanted)):
+            model_flags.check()
+    else:
+        model_flags.check()

@@ -43,7 +43,7 @@ def given(*arguments):
 )
 def test_flag_of_another_objective_is_refused(arguments, message):
     with given(*arguments), pytest.raises(ValueError) as raised:
-        pretraining_flags.check()
+        pretraining_flags.check_objective()
     assert message in str(raised.value)
 
 
@@ -51,7 +51,7 @@ def test_network_decides_on_the_objective():
     bert = types.SimpleNamespace(network="bert", kind="BERT")
     both = types.SimpleNamespace(network="encoder_decoder", kind="an encoder-decoder")
     with given("--objective=denoising"):
-        pretraining_flags.check()
+        pretraining_flags.check_objective()
         pretraining_flags.check_network(both, "config.json")
         with pytest.raises(
             ValueError, match="=denoising is not for BERT, which bert_c"

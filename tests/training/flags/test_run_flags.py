@@ -8,7 +8,7 @@ from absl import flags
 
 from tests import tiny
 from training.flags import command_line as command_line_lib
-from training.flags import model_flags, run_flags, training_flags
+from training.flags import fine_tuning_flags, model_flags, run_flags, training_flags
 from training.optimization import adagrad, gpt_adam, lamb, optimizer
 
 TRAINING = {
@@ -329,4 +329,4 @@ def test_batches_are_made_as_the_flags_say(
 )
 def test_splits_are_those_that_the_actions_need(command_line, changes, wanted):
     command_line(**{**FINE_TUNING, **changes})
-    assert run_flags.wanted_splits() == wanted
+    assert fine_tuning_flags.wanted_splits() == wanted

@@ -203,5 +203,6 @@ def test_batch_must_be_cut_equally(batch_size, micro_batches, replicas, multiple
     assert str(caught.value) == (
         f"--train_batch_size={batch_size} is the whole batch of one update and cannot "
         f"be cut into --gradient_accumulation_steps={micro_batches} equal parts on "
-        f"each of {replicas} replica(s); choose a multiple of {multiple}"
+        f"each of {replicas} replica{'s' * (replicas > 1)}; choose a multiple of "
+        f"{multiple}"
     )

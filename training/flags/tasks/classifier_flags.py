@@ -172,6 +172,7 @@ def check() -> None:
             )
     if FLAGS.teacher:
         _check_teacher()
+    command_line.check_files("unlabelled_file", *(["data_dir"] * bool(FLAGS.task_name)))
 
 
 def check_kind(problem_type: str) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from absl import flags
 
-from training.flags import command_line, training_flags
+from training.flags import command_line, model_flags, training_flags
 
 FLAGS = flags.FLAGS
 SCORED_AS = ("texts", "document", "choices", "last_word", "labels")
@@ -192,6 +192,8 @@ def check() -> None:
     if FLAGS.do_export and not FLAGS.output_dir:
         raise ValueError("--do_export needs an --output_dir")
     _check_output()
+    model_flags.check(needs_weights=True)
+    command_line.check_files("prompt_file", "score_file", "examples_file")
 
 
 def check_sampling() -> None:

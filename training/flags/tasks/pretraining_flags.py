@@ -5,7 +5,12 @@ from typing import Any
 
 from absl import flags
 
-from training.flags import command_line, model_flags
+from training.flags import (
+    command_line,
+    device_flags,
+    model_flags,
+    training_flags,
+)
 
 FLAGS = flags.FLAGS
 BIDIRECTIONAL_LM, DENOISING = "bidirectional_lm", "denoising"
@@ -133,6 +138,7 @@ def check_creation() -> None:
             f"{proportions.serialize()} is for records that are masked, but --masking "
             "is none; give the flag to run_pretraining.py, which masks them"
         )
+    command_line.check_files("input_file", "vocab_file")
 
 
 def _masking_kind() -> str:
@@ -340,6 +346,16 @@ def files() -> dict[str, str]:
 
 
 def check() -> None:
+    """Sets defaults of the objective; raises ValueError for what this run cannot do."""
+    set_defaults()
+    training_flags.check_actions()
+    device_flags.strategy_kind()
+    check_objective()
+    model_flags.check()
+    command_line.check_files("input_file", "eval_input_file")
+
+
+def check_objective() -> None:
     """Raises ValueError if a flag is set that this run would not read."""
     for objective, names in _READ_BY.items():
         for name in names if FLAGS.objective != objective else ():

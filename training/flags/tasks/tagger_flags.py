@@ -5,7 +5,7 @@ from typing import Any
 
 from absl import flags
 
-from training.flags import command_line, feature_flags
+from training.flags import command_line, feature_flags, fine_tuning_flags
 
 FLAGS = flags.FLAGS
 SPLITS = ("train", "dev", "test")
@@ -66,6 +66,11 @@ def layout() -> dict[str, Any]:
 def limits() -> dict[str, Any]:
     """How long sentences are cut, in tokens."""
     return {"max_seq_length": FLAGS.max_seq_length, "stride": FLAGS.window_stride}
+
+
+def check() -> None:
+    """Raises ValueError where a file is needed and not named."""
+    paths(fine_tuning_flags.wanted_splits())
 
 
 def paths(splits: Sequence[str]) -> dict[str, str]:
