@@ -1,7 +1,5 @@
 """BERT in a notebook, and in Keras' way; docs/python.md shows how.
 
-    import bert
-
     model = bert.load("models/minilm").model
 
 Import it before TensorFlow: like a script it first sets what TensorFlow reads when it

@@ -13,7 +13,7 @@ from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DESIGN = (ROOT / "docs" / "design.md").read_text("utf-8")
-READING_LINES = 3050
+READING_LINES = 3100
 PACKAGES = ("data_pipeline", "modeling", "reports", "serving", "training")
 LEAVES = ("contract", "terminal")
 SCRIPT_LINES = 105  # without empty ones

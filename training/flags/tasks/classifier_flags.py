@@ -18,6 +18,7 @@ _TFDS_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 def define() -> None:
     """Where labelled rows come from, who teaches, and what else is written."""
     _define_rows()
+    _define_columns()
     _define_language_model()
     _define_teacher()
     _define_output()
@@ -49,22 +50,6 @@ def _define_rows() -> None:
     string("tfds_name", None, "TensorFlow data set to read instead, such as glue/sst2.")
     enum("file_format", "auto", ["auto", "tsv", "csv", "jsonl"], "auto: by the ending.")
     enum("has_header", "auto", ["auto", "true", "false"], "Whether line 1 has names.")
-    for column, content in (
-        ("text_a", "the text, or the first of a pair"),
-        ("text_b", "the second text of a pair"),
-        ("label", "the labels"),
-        ("id", "what names a row in predictions"),
-    ):
-        string(
-            f"{column}_column", None, f"Column of {content}: a name, or number from 0."
-        )
-    flags.DEFINE_list(
-        "choice_columns",
-        [],
-        "Columns of answers, of which the label names the right one, by column or by "
-        "number from 0; or one column of JSON lists. text_a is their context; text_b, "
-        "if given, stands before each.",
-    )
     enum(
         "pair_input",
         "joined",
@@ -89,6 +74,27 @@ def _define_rows() -> None:
     )
     boolean("allow_empty_text", False, "Keep rows of own files that have no text.")
     string("class_weights", None, "'balanced', or one weight a class, by comma.")
+
+
+@command_line.heading("Data")
+def _define_columns() -> None:
+    string = flags.DEFINE_string
+    for column, content in (
+        ("text_a", "the text, or the first of a pair"),
+        ("text_b", "the second text of a pair"),
+        ("label", "the labels"),
+        ("id", "what names a row in predictions"),
+    ):
+        string(
+            f"{column}_column", None, f"Column of {content}: a name, or number from 0."
+        )
+    flags.DEFINE_list(
+        "choice_columns",
+        [],
+        "Columns of answers, of which the label names the right one, by column or by "
+        "number from 0; or one column of JSON lists. text_a is their context; text_b, "
+        "if given, stands before each.",
+    )
 
 
 @command_line.heading("Training")
