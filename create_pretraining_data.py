@@ -114,7 +114,7 @@ def prepare():
     if FLAGS.max_seq_length > MOST_TOKENS:
         raise ValueError(
             f"--max_seq_length={FLAGS.max_seq_length} exceeds {MOST_TOKENS}, more "
-            "tokens than any network reads at a time; records are padded to it: give the "
+            "tokens than any network reads at once; records are padded to it: give the "
             "max_position_embeddings of bert_config.json, or less"
         )
     files = byte_ranges.find_files(FLAGS.input_file)
