@@ -83,6 +83,7 @@ ARROWS = {
         "data_pipeline.text",
         "data_pipeline.examples",
         "data_pipeline.corpus",
+        "data_pipeline.files",
         "data_pipeline.pretraining",
     },
     # A command, and a table of the files of two tasks.

@@ -74,12 +74,13 @@ class Reader:
 
     def _read(self, file: int) -> tuple[bytes, np.ndarray]:
         """The lines in UTF-8, end to end, and where each ends: int64 [lines + 1]."""
-        parts, lengths = [], [np.zeros(1, np.int64)]
+        parts: list[bytes] = []
+        lengths = [0]
         for lines in _read(self._source.files[file], self._source.split_words):
             encoded = [text.encode() for text in lines]
             parts.append(b"".join(encoded))
-            lengths.append(np.array([*map(len, encoded)]))
-        return b"".join(parts), np.cumsum(np.concatenate(lengths))
+            lengths += map(len, encoded)
+        return b"".join(parts), np.cumsum(lengths)
 
     def words(self, file: int, line: int) -> list[str]:
         """The words of a line, both counted from 0.

@@ -73,18 +73,17 @@ def table(
             (a + b for a, b in merges),
         )
     )
-    keys = left * len(ids) + right
+    size = max(ids.values()) + 1
+    keys = left * size + right
     order = np.argsort(keys)
     columns = keys[order], order.astype(np.int32), both[order].astype(np.int32)
     if not merges:  # one that no pair has, so that there is one
         columns = np.array([-1]), *np.zeros([2, 1], np.int32)
-    lengths = np.zeros(len(ids), np.int32)
+    lengths = np.zeros(size, np.int32)
     lengths[[*ids.values()]] = [*map(len, ids)]
-    sides = (
-        _least_ranks(len(ids), *x)
-        for x in ((right, lengths[left]), (left, lengths[right]))
-    )
-    return Table(byte_ids, *columns, lengths, *sides, np.array(len(ids)))
+    before = _least_ranks(size, right, lengths[left])
+    after = _least_ranks(size, left, lengths[right])
+    return Table(byte_ids, *columns, lengths, before, after, np.array(size))
 
 
 def _least_ranks(vocab_size, tokens, neighbour_lengths):
