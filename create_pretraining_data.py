@@ -86,6 +86,7 @@ from terminal import progress
 from training import errors
 
 LOGGED_EXAMPLES = 20  # as many as the original logs
+MOST_TOKENS = 1 << 20  # of a record
 
 
 def output_files(inputs):
@@ -110,6 +111,12 @@ def output_files(inputs):
 
 def prepare():
     pretraining_flags.check_creation()
+    if FLAGS.max_seq_length > MOST_TOKENS:
+        raise ValueError(
+            f"--max_seq_length={FLAGS.max_seq_length} exceeds {MOST_TOKENS}, more "
+            "tokens than any network reads at once; records are padded to it: give the "
+            "max_position_embeddings of bert_config.json, or less"
+        )
     files = byte_ranges.find_files(FLAGS.input_file)
     tokenizer = vocabulary_checks.open_vocabulary(*vocabulary())
     if FLAGS.objective == record_metadata.MASKED_LM:

@@ -217,6 +217,15 @@ def test_end_of_documents_is_only_for_left_to_right(place):
     assert "--document_end=file is for --objective=left_to_right" in done.err
 
 
+def test_a_length_that_no_network_has_is_refused(place):
+    """It padded each record to a billion tokens, in silence."""
+    done = tiny_corpus.create(place, max_seq_length=10**9, max_predictions_per_seq=5)
+    assert done.code == 2
+    assert "--max_seq_length=1000000000 exceeds 1048576, more tokens t" in done.err
+    assert "max_position_embeddings of bert_config.json, or less" in done.err
+    assert tiny_corpus.listing(place) == []
+
+
 def test_shards_and_lists_of_files(place):
     tiny_corpus.create(place, output="a,b,c")
     names = ["a", "b", "c"]

@@ -4,6 +4,7 @@ Plain Python: functions that open files take what opens them, for remote files.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -112,12 +113,7 @@ class LabelSet:
             ValueError: the table has no labels, a label is not in the set, or a
                 regression value is not a finite float32.
         """
-        if table.labels is None:
-            raise ValueError(
-                f"{table.path}: has no labels; pass --label_column if a column holds "
-                "them"
-            )
-        rows = list(zip(table.lines, table.labels, strict=True))
+        rows = _labelled_lines(table)
         if self.problem_type == "regression":
             values = [_number(table.path, line, label) for line, label in rows]
             return np.array(values, np.float32)
@@ -125,11 +121,22 @@ class LabelSet:
         if self.has_one_label:
             found = [self._id(ids, table.path, line, label) for line, label in rows]
             return np.array(found, np.int32)
-        hot = np.zeros((len(rows), len(ids)), np.float32)
-        for index, (line, label) in enumerate(rows):
-            for name in split_labels(label, self.separator):
-                hot[index, self._id(ids, table.path, line, name)] = 1.0
-        return hot
+        return self.encode_sets(table)[:]
+
+    def encode_sets(self, table: _Table) -> "MultiHot":
+        """As `encode`, for multi_label, in the memory of the labels that rows have."""
+        ids = {name: index for index, name in enumerate(self.names)}
+        found = [
+            [
+                self._id(ids, table.path, line, name)
+                for name in split_labels(label, self.separator)
+            ]
+            for line, label in _labelled_lines(table)
+        ]
+        splits = np.cumsum([0, *map(len, found)])
+        return MultiHot(
+            np.array([*itertools.chain(*found)], np.int32), splits, len(ids)
+        )
 
     def _id(self, ids: dict[str, int], path: str, line: int, label: Label) -> int:
         if isinstance(label, tuple):
@@ -153,6 +160,35 @@ class LabelSet:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class MultiHot:
+    """A float32 matrix [N, C] of zeros and ones, of which rows are made as needed."""
+
+    ids: np.ndarray  # int32, columns of the ones, row by row
+    splits: np.ndarray  # int64 [N + 1], where the ids of each row begin and end
+    num_columns: int
+    dtype = np.dtype(np.float32)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and C."""
+        return len(self), self.num_columns
+
+    def __len__(self) -> int:
+        return len(self.splits) - 1
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self[:].astype(dtype or self.dtype)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Rows chosen by a slice or int [B]; float32 [B, C]."""
+        chosen = np.arange(len(self))[rows]
+        hot = np.zeros((len(chosen), self.num_columns), np.float32)
+        for row, index in zip(hot, chosen.tolist(), strict=True):
+            row[self.ids[self.splits[index] : self.splits[index + 1]]] = 1.0
+        return hot
+
+
 def split_labels(label: Label, separator: str) -> tuple[str, ...]:
     """The labels of one multi-label cell, without whitespace around each."""
     if isinstance(label, tuple):
@@ -160,6 +196,14 @@ def split_labels(label: Label, separator: str) -> tuple[str, ...]:
     if not label.strip():
         return ()
     return tuple(part.strip() for part in label.split(separator))
+
+
+def _labelled_lines(table: _Table) -> list[tuple[int, Label]]:
+    if table.labels is None:
+        raise ValueError(
+            f"{table.path}: has no labels; pass --label_column if a column holds them"
+        )
+    return list(zip(table.lines, table.labels, strict=True))
 
 
 def find_labels(

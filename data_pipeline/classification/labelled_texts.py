@@ -6,15 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from contract import features
 from data_pipeline.classification import encoding, label_sets, sources, tables
 from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization
-
-# Rows tokenized at a time: enough to keep the operations busy, little to hold.
-_CHUNK_ROWS = 8192
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,7 +21,7 @@ class LabelledTexts:
 
     tables: dict[str, tables.Table]
     packed: dict[str, packing.Packed]
-    label_ids: dict[str, np.ndarray | None]  # of LabelSet.encode, or None
+    label_ids: dict[str, Any]  # of LabelSet.encode, or encode_sets to learn; or None
     label_set: label_sets.LabelSet
     metrics: tuple[str, ...]  # scores that people report for the task
     encode: encoding.Encoder
@@ -36,7 +34,9 @@ class LabelledTexts:
     def digest(self, split: str) -> str:
         """A short text that differs where tokens or labels of a split differ."""
         packed = self.packed[split]
-        digest = packing.digest(packed, self.label_ids[split])
+        label_ids = self.label_ids[split]
+        targets = [] if label_ids is None else [label_ids]
+        digest = packing.digest(packed, *targets)
         return f"{len(packed)} examples, digest {digest}"
 
     def names(self, split: str, indices: np.ndarray) -> list[str]:
@@ -62,6 +62,8 @@ class LabelledTexts:
     def examples(self, split: str) -> batching.Examples:
         """The rows of a split as training/fine_tuning.py takes them."""
         label_ids = self.label_ids[split]
+        if isinstance(label_ids, label_sets.MultiHot):
+            label_ids = functools.partial(_gather, label_ids)
         return batching.Examples(
             self.packed[split],
             functools.partial(self.names, split),
@@ -119,10 +121,21 @@ def load(
     )
 
 
-def _label_ids(
-    split: str, table: tables.Table, label_set: label_sets.LabelSet
-) -> np.ndarray | None:
+def _gather(matrix: label_sets.MultiHot, indices: tf.Tensor) -> tf.Tensor:
+    """Rows [B] of a matrix, float32 [B, C], as TensorFlow operations."""
+    rows = tf.gather(
+        tf.RaggedTensor.from_row_splits(matrix.ids, matrix.splits), indices
+    )
+    places = tf.stack([rows.value_rowids(), tf.cast(rows.values, tf.int64)], axis=1)
+    shape = tf.stack([tf.size(indices, tf.int64), matrix.num_columns])
+    counts = tf.scatter_nd(places, tf.ones_like(rows.values), shape)
+    return tf.cast(tf.ensure_shape(counts, [None, matrix.num_columns]) > 0, tf.float32)
+
+
+def _label_ids(split: str, table: tables.Table, label_set: label_sets.LabelSet) -> Any:
     """The labels of a split as arrays; None for a test split without usable ones."""
+    if split == "train" and label_set.problem_type == "multi_label":
+        return label_set.encode_sets(table)
     if split != "test":
         return label_set.encode(table)
     try:

@@ -1,5 +1,6 @@
 """Learns a byte-level vocabulary as GPT-2's from counted pieces of a corpus."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 
@@ -12,6 +13,8 @@ from data_pipeline.text import gpt_tokenizers
 # A pair that occurs once is no pattern.
 MIN_FREQUENCY = 2
 _BLOCK_CHARS = 1 << 16
+# Of running text, which the library counts anew; it takes most of a minute.
+MAX_CHARS = 1 << 28
 
 
 def learn(
@@ -19,7 +22,8 @@ def learn(
 ) -> gpt_tokenizers.Gpt2Tokenizer:
     """The tokenizer of at most `vocab_size` tokens: bytes, merges, <|endoftext|>.
 
-    Any text can be spelled, because all 256 bytes are tokens.
+    Any text can be spelled, because all 256 bytes are tokens. If the words have more
+    than MAX_CHARS characters, their counts are divided by the same number.
 
     Raises:
         ValueError: `vocab_size` has no room for the bytes.
@@ -41,11 +45,27 @@ def learn(
         show_progress=False,
     )
     report(f"learning from {len(counts.words)} different words")
-    learned.train_from_iterator(_running_text(counts.words), trainer)
+    words = {gpt_tokenizers.spelled(word): n for word, n in counts.words.items()}
+    words = {
+        word: n for word, n in words.items() if len(word) > 1
+    }  # others have no pair
+    learned.train_from_iterator(_running_text(_at_most(words, MAX_CHARS)), trainer)
     model = json.loads(learned.to_str())["model"]
     vocab = sorted(model["vocab"], key=model["vocab"].__getitem__)
     merges = [(first, second) for first, second in model["merges"]]
     return gpt_tokenizers.Gpt2Tokenizer([*vocab, gpt_tokenizers.END_OF_TEXT], merges)
+
+
+def _at_most(words: Mapping[str, int], max_chars: int) -> dict[str, int]:
+    """Counts, divided so that the running text has about `max_chars` characters.
+
+    What rounding takes from a count goes to the next, so that the counts of a pair in
+    many rare words stay in proportion.
+    """
+    divisor = -(-sum((len(word) + 1) * n for word, n in words.items()) // max_chars)
+    sums = itertools.accumulate(words.values(), initial=0)
+    cuts = [total // max(divisor, 1) for total in sums]
+    return dict(zip(words, map(int.__sub__, cuts[1:], cuts), strict=True))
 
 
 def _running_text(words: Mapping[str, int]) -> Iterator[str]:
@@ -56,14 +76,11 @@ def _running_text(words: Mapping[str, int]) -> Iterator[str]:
     begun: list[str] = []
     num_chars = 0
     for word, count in words.items():
-        spelled = gpt_tokenizers.spelled(word)
-        if len(spelled) < 2:
-            continue  # there is nothing to merge
-        at_once = max(_BLOCK_CHARS // (len(spelled) + 1), 1)
+        at_once = max(_BLOCK_CHARS // (len(word) + 1), 1)
         while count:
             times = min(count, at_once)
-            begun.append(" ".join([spelled] * times))
-            num_chars += times * (len(spelled) + 1)
+            begun.append(" ".join([word] * times))
+            num_chars += times * (len(word) + 1)
             count -= times
             if num_chars >= _BLOCK_CHARS:
                 yield " ".join(begun)

@@ -76,7 +76,8 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=
 
     The order may be a Dataset of int32 [B], too. An index of -1 stands for any example.
     `targets` are {feature name: array [N, ...]} or, where every token has its own, a
-    tf.RaggedTensor [N, (S)], filled up with IGNORED. `pad_to` is the length of every
+    tf.RaggedTensor [N, (S)], filled up with IGNORED, or where they are too many to
+    hold, a function from indices [B] to their targets. `pad_to` is the length of every
     batch, None for its longest. `others`: indices [B] -> features of another length.
 
     Returns:
@@ -87,7 +88,9 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=
     first_lengths = tf.constant(packed.first_lengths)
     num_sequences = packed.num_sequences
     targets = {
-        name: values if isinstance(values, tf.RaggedTensor) else tf.constant(values)
+        name: values
+        if isinstance(values, tf.RaggedTensor) or callable(values)
+        else tf.constant(values)
         for name, values in (targets or {}).items()
     }
 
@@ -104,7 +107,7 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=
             num_sequences,
         )
         for name, values in targets.items():
-            chosen = tf.gather(values, indices)
+            chosen = values(indices) if callable(values) else tf.gather(values, indices)
             if isinstance(chosen, tf.RaggedTensor):
                 chosen = chosen.to_tensor(features.IGNORED, shape=[None, pad_to])
             batch[name] = chosen

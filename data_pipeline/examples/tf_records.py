@@ -48,6 +48,12 @@ class _Columns:
 
     def add_varints(self, values):
         """Appends integers 0..2^32-1 [N, L], in as many bytes as each needs."""
+        for value in (np.min(values, initial=0), np.max(values, initial=0)):
+            if not 0 <= value < 1 << 32:
+                raise ValueError(
+                    f"{value} is outside 0..{(1 << 32) - 1}, which a record can hold; "
+                    "give other ids"
+                )
         values = np.asarray(values, np.uint32)
         width = max(-(-int(values.max(initial=0)).bit_length() // 7), 1)
         if width == 1:

@@ -24,6 +24,7 @@ VALUES = "values"
 SHAPE = "shape"
 SPLITS = "splits"
 LAYERS = "layers"
+_TOKENS_IN_MEMORY = 1 << 16  # as JSON; a network of characters has no end of them
 
 Write = Callable[[Sequence[Any]], None]
 Spell = Callable[[np.ndarray], list[str]]  # ids of tokens [S] or [S, C] to the tokens
@@ -136,7 +137,7 @@ def _jsonl(path, layout):
     """The original's: an object a line, as json.dumps writes it."""
     names = [json.dumps(name) for name in layout.layers]
     heads = [f'{{"index": {name}, "values": ['.encode() for name in names]
-    dumped = functools.cache(lambda token: json.dumps(token).encode())
+    dumped = functools.lru_cache(_TOKENS_IN_MEMORY)(lambda t: json.dumps(t).encode())
 
     def vectors(rows):
         layers = [head + row + b"]}" for head, row in zip(heads, rows, strict=True)]

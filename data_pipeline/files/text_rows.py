@@ -82,15 +82,18 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
     Raises:
         FileNotFoundError, ValueError: no such file, it cannot be read or is not UTF-8.
     """
-    number, rest = 0, b""
+    number = 0
+    begun: list[bytes] = []  # pieces of a line whose end is not read yet
     try:
         with tf.io.gfile.GFile(path, "rb") as raw:
             stream = gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw
             while chunk := stream.read(_CHUNK_BYTES):
-                *whole, rest = (rest + chunk).split(b"\n")
+                *whole, last = chunk.split(b"\n")
                 for line in whole:
                     number += 1
-                    yield number, _decode(path, number, line)
+                    yield number, _decode(path, number, b"".join([*begun, line]))
+                    begun = []
+                begun.append(last)
     except tf.errors.NotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
     except (tf.errors.OpError, OSError, EOFError, zlib.error) as error:
@@ -98,7 +101,7 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
             f"{path}: cannot be read ({_one_line(error)}); check that it is a "
             "complete, readable file"
         ) from error
-    if rest:
+    if rest := b"".join(begun):
         yield number + 1, _decode(path, number + 1, rest)
 
 

@@ -4,6 +4,7 @@ A template such as "Review: {text}\nSentiment: {label}" is filled for each label
 label whose words are likeliest is the decision. Filled examples may stand before it.
 """
 
+import collections
 import string
 from collections.abc import Mapping, Sequence
 
@@ -129,11 +130,12 @@ def examples(
     ids = label_set.encode(table)
     order = np.random.default_rng(seed).permutation(len(ids))
     # The first row of each label, then the second of each, ...
-    rank = {
-        place: int(np.sum(ids[order[:i]] == ids[place]))
-        for i, place in enumerate(order)
-    }
-    chosen = sorted(order, key=lambda place: rank[place])[:count]
+    seen: collections.Counter[int] = collections.Counter()
+    rank = np.zeros(len(ids), np.int64)
+    for place, label in zip(order, ids[order].tolist(), strict=True):
+        rank[place] = seen[label]
+        seen[label] += 1
+    chosen = order[np.argsort(rank[order], kind="stable")][:count]
     texts = _texts(template, table)
     filled = [template.alternative(texts[i], words[ids[i]]) for i in chosen]
     return "".join(a.before + a.scored + _BETWEEN for a in filled)

@@ -58,22 +58,28 @@ def shuffled(
 
 
 def _of_file(file, lengths, lines):
-    pairs = zip(lines.tolist(), lengths[lines].tolist(), strict=True)
-    return (Sentence(file, line, length) for line, length in pairs)
+    numbers = lines.tolist(), lengths[lines].tolist()
+    return map(Sentence._make, zip(itertools.repeat(file), *numbers))
 
 
-def deal(sentences: Iterable[Sentence], rows: int, unroll: int) -> Iterator[Segment]:
+def deal(
+    sentences: Iterable[Sentence], rows: int, unroll: int, first_batch: int = 0
+) -> Iterator[Segment]:
     """Puts sentences into rows, one after another.
 
     Segments come in the order of the batch that they begin in, start // unroll, and
-    within it of the row.
+    within it of the row. Those that end before `first_batch` are left out.
     """
-    heap = [(0, row, 0) for row in range(rows)]  # batch, row, start of what comes next
+    begin = first_batch * unroll
+    starts = [0] * rows  # of what comes next
+    heap = list(range(rows))  # batch * rows + row, for each row
     for sentence in sentences:
-        _, row, start = heap[0]
-        end = start + sentence.length + 1
-        heapq.heapreplace(heap, (end // unroll, row, end))
-        yield Segment(row, start, end, sentence)
+        row = heap[0] % rows
+        start = starts[row]
+        end = starts[row] = start + sentence[2] + 1  # by name takes longer
+        heapq.heapreplace(heap, end // unroll * rows + row)
+        if end > begin:
+            yield Segment(row, start, end, sentence)
 
 
 def count_batches(lengths: Sequence[np.ndarray], rows: int, unroll: int) -> int:

@@ -3,7 +3,9 @@
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from data_pipeline.text import elmo_tokenizer
 
 # A file is read for both directions at once, and at its end they are not in step.
 _FILES_IN_MEMORY = 2
+_CHUNK_LINES = 1 << 13  # of a file, as text; a string takes twice what its bytes do
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +72,15 @@ class Reader:
         self._source = source
         self._text = functools.lru_cache(_FILES_IN_MEMORY)(self._read)
 
-    def _read(self, file: int) -> list[str]:
-        return _read(self._source.files[file], self._source.split_words)
+    def _read(self, file: int) -> tuple[bytes, np.ndarray]:
+        """The lines in UTF-8, end to end, and where each ends: int64 [lines + 1]."""
+        parts: list[bytes] = []
+        lengths = [0]
+        for lines in _read(self._source.files[file], self._source.split_words):
+            encoded = [text.encode() for text in lines]
+            parts.append(b"".join(encoded))
+            lengths += map(len, encoded)
+        return b"".join(parts), np.cumsum(lengths)
 
     def words(self, file: int, line: int) -> list[str]:
         """The words of a line, both counted from 0.
@@ -78,8 +88,10 @@ class Reader:
         Raises:
             ValueError, OSError: the file cannot be read, or is not what it was.
         """
-        text = self._text(file)
-        found = text[line].split() if line < len(text) else []
+        text, ends = self._text(file)
+        found = []
+        if line < len(ends) - 1:
+            found = text[ends[line] : ends[line + 1]].decode().split()
         expected = int(self._source.lengths[file][line])
         if len(found) != expected:
             raise ValueError(
@@ -108,12 +120,14 @@ def open_files(spec: str, flag: str, split_words: str) -> SentenceFiles:
     return source
 
 
-def _read(file: str, split_words: str) -> list[str]:
-    """The lines, with white space between their words."""
-    return elmo_tokenizer.spaced(
-        [text for _, text in text_rows.lines(file)], split_words
+def _read(file: str, split_words: str) -> Iterator[list[str]]:
+    """The lines, some at a time, with white space between their words."""
+    lines = text_rows.lines(file)
+    while texts := [text for _, text in itertools.islice(lines, _CHUNK_LINES)]:
+        yield elmo_tokenizer.spaced(texts, split_words)
+
+
+def _count(chunks: Iterable[list[str]]) -> np.ndarray:
+    return np.fromiter(
+        (len(text.split()) for lines in chunks for text in lines), np.int32
     )
-
-
-def _count(lines: list[str]) -> np.ndarray:
-    return np.fromiter((len(text.split()) for text in lines), np.int32)

@@ -1,6 +1,6 @@
 """Batches of two streams, in which each distinct word of both is once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,19 +37,20 @@ def training_streams(
     rows: int,
     unroll: int,
     seed: int,
+    first_batch: int,
     read: Any = None,
 ) -> list[word_streams.WordStream]:
     """The forward and the reversed stream of a run, each in an order of its own."""
     return _streams(
         lambda number: dealing.shuffled(source.lengths, seed, number),
-        *(rows, unroll, read),
+        *(rows, unroll, first_batch, read),
     )
 
 
-def _streams(sentences_of, rows, unroll, read):
+def _streams(sentences_of, rows, unroll, first_batch, read):
     return [
         word_streams.WordStream(
-            dealing.deal(sentences_of(number), rows, unroll),
+            dealing.deal(sentences_of(number), rows, unroll, first_batch),
             *(rows, unroll),
             read=read,
             is_reversed=number == 2,
@@ -63,11 +64,12 @@ def training(
     words: word_ids.WordIds,
     shape: Shape,
     seed: int,
-    steps: Iterable[int],
+    steps: Sequence[int],
 ) -> Iterator[dict[str, np.ndarray]]:
     """Features of consecutive steps of a run; as `features` names and shapes them."""
     read = source.reader().words
-    streams = training_streams(source, shape.rows, shape.unroll, seed, read)
+    first = steps[0] if steps else 0
+    streams = training_streams(source, shape.rows, shape.unroll, seed, first, read)
     for step in steps:
         found = _batch(streams, step, words, shape)
         drawn = np.array([seed % _SEED_BOUND, step], features.INTEGER)
@@ -90,7 +92,7 @@ def evaluation(
     """
     streams = _streams(
         lambda number: dealing.in_order(source.lengths),
-        *(shape.rows, shape.unroll, source.reader().words),
+        *(shape.rows, shape.unroll, 0, source.reader().words),
     )
     for number in range(num_batches):
         yield _batch(streams, number, words, shape)

@@ -61,7 +61,7 @@ class StreamSets:
     def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
         """Names the sentences of one batch, such as "text/part-3:17"; reads nothing."""
         streams = stream_batches.training_streams(
-            self.train, batch_size, self.unroll, seed
+            self.train, batch_size, self.unroll, seed, step
         )
         found = [
             self.train.name(segment.sentence.file, segment.sentence.line)
@@ -94,6 +94,11 @@ class StreamSets:
     def _shape(self, batch_size, micro_batches, context):
         """A host computes its rows in parts, each with distinct words of its own."""
         hosts = context.num_input_pipelines
+        if batch_size % hosts:
+            raise ValueError(
+                f"a batch of {batch_size} rows is no multiple of {hosts} hosts, which "
+                "have equal shares of it; choose another batch size"
+            )
         count = batch_size // hosts
         first = context.input_pipeline_id * count
         return stream_batches.Shape(

@@ -208,11 +208,7 @@ class GptTokenizer(_BytePairTokenizer):
 
     def begins_part(self, ids: tf.Tensor) -> tf.Tensor:
         """Which tokens, int32 [T], follow one that ends a word, or none; bool."""
-        ends = [
-            token.endswith(byte_pair_files.END_OF_WORD) or token == UNKNOWN
-            for token in self.vocab
-        ]
-        has_ended = tf.gather(ends, ids)
+        has_ended = tf.gather(self._are_ends, ids)
         return tf.concat([[True], has_ended], axis=0)[: tf.size(ids)]
 
     def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -239,6 +235,13 @@ class GptTokenizer(_BytePairTokenizer):
 
     def _of(self, vocab):
         return GptTokenizer(vocab, self.merges, self.words)
+
+    @functools.cached_property
+    def _are_ends(self):
+        end = byte_pair_files.END_OF_WORD
+        return tokenization.constant(
+            [token.endswith(end) or token == UNKNOWN for token in self.vocab]
+        )
 
     @functools.cached_property
     def _spelled(self):

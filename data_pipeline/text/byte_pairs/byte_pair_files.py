@@ -4,6 +4,7 @@ A vocabulary lies in two files, {token: id} and the merges in the order in which
 were learned (file_names.MERGES), or in one tokenizer.json.
 """
 
+import collections
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -97,8 +98,7 @@ def _object(path: str) -> dict[str, Any]:
     def unique(pairs):
         found = dict(pairs)
         if len(found) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in found if keys.count(key) > 1)
+            ((twice, _),) = collections.Counter(key for key, _ in pairs).most_common(1)
             raise ValueError(f"{twice!r} is there twice")
         return found
 

@@ -73,18 +73,17 @@ def table(
             (a + b for a, b in merges),
         )
     )
-    keys = left * len(ids) + right
+    size = max(ids.values()) + 1
+    keys = left * size + right
     order = np.argsort(keys)
     columns = keys[order], order.astype(np.int32), both[order].astype(np.int32)
     if not merges:  # one that no pair has, so that there is one
         columns = np.array([-1]), *np.zeros([2, 1], np.int32)
-    lengths = np.zeros(len(ids), np.int32)
+    lengths = np.zeros(size, np.int32)
     lengths[[*ids.values()]] = [*map(len, ids)]
-    sides = (
-        _least_ranks(len(ids), *x)
-        for x in ((right, lengths[left]), (left, lengths[right]))
-    )
-    return Table(byte_ids, *columns, lengths, *sides, np.array(len(ids)))
+    before = _least_ranks(size, right, lengths[left])
+    after = _least_ranks(size, left, lengths[right])
+    return Table(byte_ids, *columns, lengths, before, after, np.array(size))
 
 
 def _least_ranks(vocab_size, tokens, neighbour_lengths):
@@ -315,33 +314,41 @@ def _chosen(symbols, rows, rank, table):
     """
     none = tf.size(table.keys)
     is_lowest = rank <= tf.minimum(_shifted(rank, 1, none), _shifted(rank, -1, none))
-    places = tf.where(is_lowest & (rank < none))[:, 0]  # [c]
-    own_rank = tf.gather(rank, places)
+    is_lowest &= rank < none
     lengths = tf.gather(table.lengths, symbols)
     ends = tf.cumsum(lengths)
+    before, after = (tf.reshape(least, [-1]) for least in (table.before, table.after))
 
-    def joins(own, direction, edges, least):
-        """Least rank [c] of what may join symbols at places `own` from outside."""
+    def is_safe(rank, left, right, columns):
+        """Whether no token of column + 2 bytes or more joins pairs [c] before."""
+        left = tf.gather(before, left * (_REACH + 1) + columns[0])
+        right = tf.gather(after, right * (_REACH + 1) + columns[1])
+        # Of equal pairs that overlap, the left one comes first.
+        return (left > rank) & (right >= rank)
+
+    def reach(places, direction, edges):
+        """Columns [c] by the nearest pair with a lower rank than those at places."""
+        own = places + (1 if direction > 0 else 0)
         far = own[:, tf.newaxis] + direction * tf.range(2, _REACH + 2, dtype=tf.int64)
         inside = tf.maximum(tf.minimum(far, tf.size(symbols, tf.int64) - 1), 0)
         is_there = tf.gather(rows, inside) == tf.gather(rows, own)[:, tf.newaxis]
         is_there &= far == inside  # [c, _REACH]
         pair = inside if direction < 0 else inside - 1
-        is_before = is_there & (tf.gather(rank, pair) < own_rank[:, tf.newaxis])
+        is_before = tf.gather(rank, pair) < tf.gather(rank, places)[:, tf.newaxis]
         num_bytes = tf.gather(edges, inside) - tf.gather(edges, own)[:, tf.newaxis]
-        num_bytes *= direction
-        column = tf.where(is_before, tf.minimum(num_bytes - 2, _REACH - 1), _REACH)
+        column = tf.minimum(direction * num_bytes - 2, _REACH - 1)
+        column = tf.where(is_there & is_before, column, _REACH)
         unseen = tf.where(is_there[:, -1], _REACH - 1, _REACH)
-        column = tf.minimum(tf.reduce_min(column, axis=1), unseen)
-        index = tf.gather(symbols, own) * (_REACH + 1) + column
-        return tf.gather(tf.reshape(least, [-1]), index)
+        return tf.minimum(tf.reduce_min(column, axis=1), unseen)
 
-    # Of equal pairs that overlap, the left one comes first.
-    is_safe = joins(places, -1, ends - lengths, table.before) > own_rank
-    is_safe &= joins(places + 1, 1, ends, table.after) >= own_rank
-    least_of_row = tf.gather(tf.math.segment_min(rank, rows), tf.gather(rows, places))
-    is_safe |= own_rank == least_of_row
-    can_merge = _flags(tf.boolean_mask(places, is_safe), tf.size(symbols, tf.int64))
+    can_merge = rank == tf.gather(tf.math.segment_min(rank, rows), rows)
+    can_merge |= is_safe(rank, symbols, _shifted(symbols, -1, 0), (0, 0))
+    can_merge &= is_lowest
+    unsure = tf.where(is_lowest & ~can_merge)[:, 0]  # [c]
+    pairs = tf.gather(symbols, unsure), tf.gather(symbols, unsure + 1)
+    columns = reach(unsure, -1, ends - lengths), reach(unsure, 1, ends)
+    is_sure = is_safe(tf.gather(rank, unsure), *pairs, columns)
+    can_merge |= _flags(tf.boolean_mask(unsure, is_sure), tf.size(symbols, tf.int64))
     # Of a run, as of aaa where a a is learned, every second begins a pair, if all
     # before it can be merged.
     begins_run = rank != _shifted(rank, 1, -1)

@@ -1,6 +1,7 @@
 """Tests of data_pipeline/classification/labelled_texts.py."""
 
 import collections
+import dataclasses
 import json
 import pathlib
 import re
@@ -355,8 +356,39 @@ def test_regression_and_several_labels(source, tokenizer):
         ["train"],
         tokenizer,
     )
-    assert data.label_ids["train"].tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    assert np.asarray(data.label_ids["train"]).tolist() == [[1.0, 1.0], [0.0, 0.0]]
     assert data.metrics == ("f1_micro",)
+
+
+def test_sets_of_labels_are_kept_as_their_labels(source, tokenizer):
+    """20,000 rows of 13,000 labels were a gigabyte, and once more as a constant."""
+    rng = np.random.default_rng(1)
+    sets = [rng.choice(400, size, replace=False) for size in rng.integers(0, 9, 300)]
+    rows = [("good", "|".join(map(str, ids))) for ids in sets] + [("bad", "399|3|3")]
+    many = source(
+        train=rows,
+        dev=rows[-1:],
+        problem_type="multi_label",
+        separator="|",
+        label_spec=",".join(map(str, range(400))),
+    )
+    data = load(many, ["train", "dev"], tokenizer)
+    wanted = np.zeros([301, 400], np.float32)
+    for row, ids in enumerate([*sets, [399, 3]]):
+        wanted[row, ids] = 1.0
+    kept = data.label_ids["train"]
+    assert kept.ids.nbytes + kept.splits.nbytes < wanted.nbytes / 40
+    assert (np.asarray(kept) == wanted).all() and kept.shape == wanted.shape
+    assert data.label_ids["dev"].tolist() == wanted[-1:].tolist()
+    examples = data.examples("train")
+    (batch,) = examples.batches(np.array([[7, 300, -1, 0]], np.int32), None)
+    found = batch["label_ids"]
+    assert found.dtype == tf.float32 and found.shape == (4, 400)
+    assert (found.numpy() == wanted[[7, 300, 0, 0]]).all()
+    dense = dataclasses.replace(data, label_ids={"train": wanted})
+    assert dense.digest("train") == data.digest("train")
+    (other,) = dense.examples("train").batches(np.array([[7]], np.int32), None)
+    assert (other["label_ids"].numpy() == found[:1].numpy()).all()
 
 
 def test_label_map_is_found_beside_a_checkpoint(tmp_path):

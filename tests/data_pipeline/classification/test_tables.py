@@ -3,6 +3,7 @@
 import gzip
 import re
 import sys
+import time
 import types
 
 import numpy as np
@@ -156,6 +157,21 @@ def test_byte_order_mark_is_no_part_of_the_first_cell(read, name):
 def test_last_line_needs_no_end_and_blank_lines_at_the_end_are_ignored(read):
     assert read("text\tlabel\na\t1\nb\t0").text_a == ["a", "b"]
     assert read("text\tlabel\na\t1\nb\t0\n\n\r\n\n").text_a == ["a", "b"]
+
+
+def test_a_line_of_many_reads_is_read_in_linear_time(tmp_path, monkeypatch):
+    """Each read copied all that was read of the line so far."""
+    path = tmp_path / "a.txt"
+    monkeypatch.setattr(text_rows, "_CHUNK_BYTES", 16)
+
+    def seconds(size):
+        path.write_bytes(b"x" * size + b"\ny")
+        started = time.process_time()
+        assert [len(line) for _, line in text_rows.lines(str(path))] == [size, 1]
+        return time.process_time() - started
+
+    small = min(seconds(200_000) for _ in range(3))
+    assert seconds(1_600_000) < 24 * small  # 64 times as long if it is quadratic
 
 
 def test_lines_that_cross_a_read_boundary(read, monkeypatch):

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from contract import atomic_files
-from data_pipeline.corpus import processes
+from data_pipeline.corpus import byte_ranges, processes, word_counts
 from data_pipeline.creation import creation_job, creation_runners, creation_tasks
 from data_pipeline.pretraining import record_metadata
 from tests import tiny, tiny_corpus
@@ -548,3 +548,40 @@ def test_work_directory_holds_whole_files(source, tmp_path):
     atomic_files.remove(path)
     atomic_files.remove(path)
     assert not tf.io.gfile.exists(path)
+
+
+def test_records_made_elsewhere_are_those_made_here(source, tmp_path):
+    """All files are remote, and the text is packed."""
+    here = job_of(source, tmp_path, 2)
+    run(here)
+    packed = gzip.compress((source / "text.txt").read_bytes())
+    for name, data in (
+        ("text.txt.gz", packed),
+        ("vocab.txt", (source / "vocab.txt").read_bytes()),
+    ):
+        tf.io.gfile.makedirs("ram://corpus")
+        with tf.io.gfile.GFile(f"ram://corpus/{name}", "wb") as file:
+            file.write(data)
+    files = byte_ranges.find_files("ram://corpus/*.gz,ram://corpus/t*")
+    assert files == ["ram://corpus/text.txt.gz"]
+    job = job_of("ram://corpus", "ram://records", 2)
+    job = dataclasses.replace(job, input_files=tuple(files))
+    run(job)
+    assert contents(job) == contents(here)
+    read = record_metadata.read
+    assert list(map(read, job.output_files)) == list(map(read, here.output_files))
+    assert not tf.io.gfile.exists(job.work_dir)
+
+
+def test_words_of_files_elsewhere_are_counted():
+    tf.io.gfile.makedirs("ram://words")
+    for name, data in (("a.txt", b"a b\n"), ("b.txt.gz", gzip.compress(b"b c\n"))):
+        with tf.io.gfile.GFile(f"ram://words/{name}", "wb") as file:
+            file.write(data)
+    files = byte_ranges.find_files("ram://words/*")
+    counts = word_counts.count_files(
+        *(files, processes.InThisProcess(), 1),
+        split=word_counts.Words(True),
+        report=no_report,
+    )
+    assert counts.words == {"a": 1, "b": 2, "c": 1}

@@ -167,3 +167,14 @@ def test_interrupted_writing_leaves_the_former_file(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write(path, np.array([1, 1], np.int32))
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("wrong", [-1, 1 << 32])
+def test_numbers_that_a_record_cannot_hold_are_refused(wrong):
+    """-1 became 4294967295."""
+    for values in (np.array([[1, wrong]]), np.array([[2**32 - 1, wrong]])):
+        with pytest.raises(ValueError, match=rf"{wrong} is outside 0\.\.4294967295"):
+            list(tf_records.records({"ids": values}))
+    (record,) = tf_records.records({"ids": np.array([[0, 2**32 - 1]])})
+    feature = tf.train.Example.FromString(record).features.feature["ids"]
+    assert list(feature.int64_list.value) == [0, 2**32 - 1]

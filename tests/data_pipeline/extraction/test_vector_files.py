@@ -1,6 +1,7 @@
 """data_pipeline/extraction/vector_files.py: written, read back and compared."""
 
 import dataclasses
+import io
 import json
 from typing import NamedTuple
 
@@ -235,3 +236,34 @@ def test_unwritable_place_is_named(tmp_path, output_format):
     path = tmp_path / "file" / "a"
     with pytest.raises(OSError, match=r"file/a: cannot be written \(.*make room"):
         write(path, output_format, lines, layout)
+
+
+@pytest.mark.parametrize("output_format", vector_files.FORMATS)
+def test_files_elsewhere_are_those_here(tmp_path, output_format):
+    lines, layout = make([3, 6, 2], (-1, 0), 5)
+    here = write(tmp_path / "a", output_format, lines, layout)
+    write("ram://elsewhere/a", output_format, lines, layout)
+    with tf.io.gfile.GFile("ram://elsewhere/a", "rb") as file:
+        found = file.read()
+    if output_format == "npz":  # which has the time in it
+        found, wanted = np.load(io.BytesIO(found)), np.load(here)
+        assert {n: v.tolist() for n, v in found.items()} == {
+            name: values.tolist() for name, values in wanted.items()
+        }
+    elif output_format == "hdf5":
+        with h5py.File(io.BytesIO(found)) as found, h5py.File(here) as wanted:
+            assert (found["0"][:] == wanted["0"][:]).all() and len(found) == len(wanted)
+    else:
+        assert found == here.read_bytes()
+
+
+def test_spelled_tokens_do_not_fill_the_memory(tmp_path, monkeypatch):
+    """Every different word of a network of characters stayed for ever."""
+    spelled = []
+    monkeypatch.setattr(vector_files, "_TOKENS_IN_MEMORY", 2)
+    dumps = json.dumps
+    monkeypatch.setattr(json, "dumps", lambda x: spelled.append(x) or dumps(x))
+    lines, layout = make([3, 6, 8], (-1,), 2)
+    write(tmp_path / "a.jsonl", "jsonl", lines, layout)
+    tokens = [VOCAB[i] for line in lines for i in line.input_ids]
+    assert len(set(tokens)) < len([t for t in spelled if t in VOCAB]) <= len(tokens)

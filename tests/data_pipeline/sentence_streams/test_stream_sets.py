@@ -1,6 +1,7 @@
 """Batches of two streams, equal to those that bilm-tf made (tests/golden/elmo)."""
 
 import dataclasses
+import itertools
 import pathlib
 
 import numpy as np
@@ -131,6 +132,40 @@ def test_batches_from_any_step_on_are_those_of_the_whole_run(sets):
     for step in (1, 7, 40):
         assert_equal(training(sets, step, 44), whole[step:])
     assert (whole[7]["forward_words"] != whole[8]["forward_words"]).any()
+
+
+def test_dealing_leaves_out_what_ends_before_the_first_batch(sets):
+    """A resumed run looked at every sentence of those before, one by one."""
+    lengths = sets.train.lengths
+
+    def dealt(first_batch, number=400):
+        sentences = dealing.shuffled(lengths, 3, 1)
+        segments = dealing.deal(sentences, ROWS, UNROLL, first_batch)
+        return list(itertools.islice(segments, number))
+
+    every = dealt(0)
+    for batch in (1, 9, 30):
+        later = dealt(batch, 50)
+        wanted = [segment for segment in every if segment.end > batch * UNROLL]
+        assert later == wanted[:50] and len(wanted) > 50
+        assert (later[0] != every[0]) == (batch > 1)
+        assert isinstance(later[0].sentence, dealing.Sentence)
+
+
+def test_hosts_share_whole_rows(sets):
+    """Three hosts had six of eight rows."""
+    context = tf.distribute.InputContext(3, 0, 3)
+    with pytest.raises(ValueError, match="batch of 8 rows is no multiple of 3 hosts"):
+        sets.training_batches(8, 1, 0, 1, context)
+
+
+def test_a_reader_holds_lines_as_bytes(sets, text_dir):
+    reader = sets.train.reader()
+    lines = (text_dir / "part-1.txt").read_text().splitlines()
+    for number, line in enumerate(lines):
+        assert reader.words(1, number) == line.split()
+    text, ends = reader._text(1)
+    assert text == "".join(lines).encode() and len(ends) == len(lines) + 1
 
 
 def test_other_seed_gives_another_order(sets):

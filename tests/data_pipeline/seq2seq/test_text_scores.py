@@ -1,7 +1,10 @@
 """Tests of data_pipeline/seq2seq/text_scores.py."""
 
+import time
+
 import numpy as np
 import pytest
+from rouge_score import rouge_scorer
 from sacrebleu.metrics import BLEU, CHRF
 
 from data_pipeline.seq2seq import text_scores
@@ -38,6 +41,31 @@ def test_scores_by_hand():
 def test_published_examples_of_rouge(target, prediction, wanted):
     found = text_scores.count([target], [prediction]).shares
     assert {name: found[name][0] for name in wanted} == pytest.approx(wanted)
+
+
+def test_rouge_is_that_of_the_library():
+    rng = np.random.default_rng(6)
+    rouge = rouge_scorer.RougeScorer(text_scores.ROUGE)
+    for size in (1, 2, 5, 40):  # different words
+        for length in (0, 1, 3, 64, 65, 200):
+            lengths = length, rng.integers(0, length + 2)
+            texts = [
+                " ".join(f"w{i}" for i in rng.integers(0, size, n)) for n in lengths
+            ]
+            found = text_scores.count(*([text] for text in texts)).shares
+            for name, wanted in rouge.score(*texts).items():
+                assert found[name].tolist() == [wanted.fmeasure]
+
+
+def test_rouge_l_of_long_texts_takes_no_table_of_them():
+    """The library needs 8 s for these, at every evaluation."""
+    rng = np.random.default_rng(7)
+    first, second = rng.integers(0, 900, [2, 6000]).astype(str).tolist()
+    started = time.process_time()
+    common = text_scores._longest_common(first, second)
+    assert time.process_time() - started < 1
+    assert common == text_scores._longest_common(second, first)
+    assert 350 < common < 420
 
 
 def test_brevity_is_penalised():
