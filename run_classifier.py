@@ -23,9 +23,16 @@ def define_flags():
     classifier_flags.define()
 
 
+def check_columns():
+    from data_pipeline.classification import tables
+
+    layout = tables.Layout(**classifier_flags.layout())
+    tables.check_columns(fine_tuning_flags.local_tables(), layout)
+
+
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(
-        define_flags, fine_tuning_flags.check_run, classifier_flags.check
+        define_flags, fine_tuning_flags.check_run, classifier_flags.check, check_columns
     )
 
 import keras

@@ -25,8 +25,18 @@ def define_flags():
     seq2seq_flags.define()
 
 
+def check_columns():
+    from data_pipeline.seq2seq import text_pairs
+
+    layout = text_pairs.Layout(**seq2seq_flags.layout())
+    for split, path in fine_tuning_flags.local_tables().items():
+        text_pairs.open_rows(path, layout, targets_required=split != "test")
+
+
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags, fine_tuning_flags.check_run, seq2seq_flags.check)
+    command_line.parse(
+        define_flags, fine_tuning_flags.check_run, seq2seq_flags.check, check_columns
+    )
 
 import tensorflow as tf
 

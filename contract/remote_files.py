@@ -1,19 +1,27 @@
-"""Files of any file system that TensorFlow reads, with Python's errors."""
+"""Files of any file system that TensorFlow reads, with Python's errors.
+
+Local files need no TensorFlow, which takes seconds to import.
+"""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
-import tensorflow as tf
-
 
 @contextlib.contextmanager
-def open_file(path: str, mode: str = "rb") -> Iterator[Any]:
+def open_file(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[Any]:
     """Opens a local or remote file as `open` does.
 
     Raises:
         FileNotFoundError, OSError: there is no such file, or it cannot be read.
     """
+    if not is_remote(path):
+        with open(path, mode, encoding=None if "b" in mode else "utf-8") as file:
+            yield file
+        return
+    import tensorflow as tf
+
     try:
         with tf.io.gfile.GFile(path, mode) as file:
             yield file
@@ -21,3 +29,8 @@ def open_file(path: str, mode: str = "rb") -> Iterator[Any]:
         raise FileNotFoundError(path) from error
     except tf.errors.OpError as error:  # of a directory, say
         raise OSError(error.message) from error
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is for TensorFlow to open, such as gs://bucket/file."""
+    return "://" in os.fspath(path)

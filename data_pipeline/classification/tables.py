@@ -1,6 +1,7 @@
 """Reads labelled tables: TSV, CSV and JSONL files, and TensorFlow Datasets."""
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -101,6 +102,33 @@ def read_table(
             is blank, too short, or has an empty text that is not allowed.
     """
     path = str(path)
+    rows, keys, first, has_header = _begin(
+        path, layout, other_header, labels_required=labels_required
+    )
+    table = _collect(path, rows, keys, layout, allow_empty_text=allow_empty_text)
+    if isinstance(first, list) and not has_header and layout.has_header is None:
+        _refuse_likely_header(table, other_header)
+    return dataclasses.replace(table, header=tuple(first) if has_header else ())
+
+
+def check_columns(files: Mapping[str, str], layout: Layout) -> None:
+    """Raises what `read_table` raises of the first rows; needs no TensorFlow.
+
+    `files` has the path of each split; a "test" split needs no labels.
+    """
+    header: tuple[str, ...] = ()
+    for split, path in files.items():
+        with contextlib.redirect_stdout(None):  # what is printed comes with all rows
+            _, _, first, has_header = _begin(
+                path, layout, header, labels_required=split != "test"
+            )
+        header = tuple(first) if has_header else header
+
+
+def _begin(
+    path: str, layout: Layout, other_header: Sequence[str], *, labels_required: bool
+) -> tuple[text_rows.NumberedRows, dict[str, Key], text_rows.Row, bool]:
+    """Opens a table: its rows, the keys of its cells, row 1, whether it has names."""
     reads = choice_rows if layout.file_format in choice_rows.LAYOUTS else text_rows
     rows = reads.file_rows(path, layout.file_format)
     line, first = next(rows, (0, None))
@@ -110,13 +138,10 @@ def read_table(
         path, layout, first, other_header
     )
     names = list(first) if has_header or isinstance(first, dict) else []
+    keys = _choose_columns(path, layout, names, first, labels_required=labels_required)
     if not has_header:
         rows = itertools.chain([(line, first)], rows)
-    keys = _choose_columns(path, layout, names, first, labels_required=labels_required)
-    table = _collect(path, rows, keys, layout, allow_empty_text=allow_empty_text)
-    if isinstance(first, list) and not has_header and layout.has_header is None:
-        _refuse_likely_header(table, other_header)
-    return dataclasses.replace(table, header=tuple(first) if has_header else ())
+    return rows, keys, first, has_header
 
 
 def read_tfds(

@@ -10,8 +10,6 @@ import xml.sax.handler
 from collections.abc import Iterator
 from typing import Any
 
-import tensorflow as tf
-
 from contract import json_text
 from data_pipeline.files import text_rows
 
@@ -178,6 +176,8 @@ def _race_rows(path: str) -> text_rows.NumberedRows:
 
 
 def _race_files(path: str) -> list[str]:
+    import tensorflow as tf  # the other layouts are read without it
+
     if not tf.io.gfile.isdir(path):
         return [path]
     found = [

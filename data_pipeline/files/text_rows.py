@@ -9,9 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import tensorflow as tf
-
-from contract import json_text
+from contract import json_text, remote_files
 
 # A row is a list of cells (TSV, CSV) or a dict (JSONL, TensorFlow Datasets).
 Row = list[str] | dict[str, Any]
@@ -35,6 +33,7 @@ def tfds_rows(
         ValueError: no such data set or split.
     """
     # Slow to import, and rarely needed.
+    import tensorflow as tf
     import tensorflow_datasets as tfds
 
     order = tfds.ReadConfig(interleave_cycle_length=1)  # one shard after another
@@ -85,7 +84,7 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
     number = 0
     begun: list[bytes] = []  # pieces of a line whose end is not read yet
     try:
-        with tf.io.gfile.GFile(path, "rb") as raw:
+        with remote_files.open_file(path) as raw:
             stream = gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw
             while chunk := stream.read(_CHUNK_BYTES):
                 *whole, last = chunk.split(b"\n")
@@ -94,9 +93,9 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
                     yield number, _decode(path, number, b"".join([*begun, line]))
                     begun = []
                 begun.append(last)
-    except tf.errors.NotFoundError as error:
+    except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
-    except (tf.errors.OpError, OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ValueError(
             f"{path}: cannot be read ({_one_line(error)}); check that it is a "
             "complete, readable file"

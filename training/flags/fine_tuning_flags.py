@@ -117,6 +117,14 @@ def wanted_splits() -> list[str]:
     return [split for split, is_wanted in wanted.items() if is_wanted]
 
 
+def local_tables() -> dict[str, str]:
+    """{split: path} of the user's files on this machine that the run needs."""
+    if "task_name" in FLAGS and (FLAGS.task_name or FLAGS.tfds_name):
+        return {}
+    paths = {split: FLAGS[f"{split}_file"].value for split in wanted_splits()}
+    return {s: path for s, path in paths.items() if path and "://" not in path}
+
+
 def check_run() -> None:
     """Raises ValueError for what can be seen before TensorFlow is imported."""
     training_flags.check_actions()

@@ -196,6 +196,7 @@ def test_wrong_flag_ends_at_once(run, program, argument, said):
 
 
 NO_FILE = "no such file; check the path"
+TABLE = "sample_data/messages/train.tsv"
 NETWORK = "--bert_config_file=README.md --output_dir=missing"
 HUB = (
     "no such directory; give the directory of a release, or the id of a model on "
@@ -254,8 +255,22 @@ HUB = (
             f"--data_dir=x: {NO_FILE}",
         ),
         (
+            *(
+                "run_classifier.py",
+                f"--do_train {NETWORK} --train_file={TABLE} --text_a_column=Text",
+            ),
+            f"{TABLE}: no column 'Text' (text_a); there is 'text' (capitals count)",
+        ),
+        (
             *("run_seq2seq.py", f"--do_train {NETWORK} --train_file=x.tsv"),
             f"--train_file=x.tsv: {NO_FILE}",
+        ),
+        (
+            *(
+                "run_seq2seq.py",
+                f"--do_train {NETWORK} --train_file={TABLE} --source_column=a",
+            ),
+            f"{TABLE}: no column 'a' (source); its columns are ['text', 'label']",
         ),
         (
             *("run_squad.py", f"--do_predict {NETWORK} --predict_file=x.json"),
