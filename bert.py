@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from contract import features, file_names
+from contract import errors, features, file_names
 from data_pipeline import label_maps
 from data_pipeline.classification import (
     encoding,
@@ -145,12 +145,12 @@ class Loaded:
         """
         self._check_encodes("embed")
         if self.model.config.network == "gpt":
-            raise ValueError(
+            raise errors.InputError(
                 "embed: a GPT has no special tokens before it is fine-tuned; use "
                 "extract_features.py, which leaves them out"
             )
         if pooling not in ("cls", "mean"):
-            raise ValueError(f"pooling={pooling!r} is not one of cls, mean")
+            raise errors.InputError(f"pooling={pooling!r} is not one of cls, mean")
         choice = vectors.choose(
             self.model.config, layers=layers, pooling=pooling, normalize=normalize
         )
@@ -190,14 +190,14 @@ class Loaded:
         """
         config = self.model.config
         if config.network != _PAIR:
-            raise ValueError(
+            raise errors.InputError(
                 f"write is for encoder-decoders, and this is a network of {config.kind}"
                 "; load the directory of one"
             )
         positions = config.decoder.max_position_embeddings
         most = positions if max_target_length is None else max_target_length
         if not 1 <= most <= positions:
-            raise ValueError(
+            raise errors.InputError(
                 f"max_target_length={most}: the decoder has {positions} positions; "
                 f"give 1 to {positions}"
             )
@@ -313,7 +313,7 @@ class Loaded:
 
     def _check_encodes(self, action):
         if self.model.config.network == _PAIR:
-            raise ValueError(
+            raise errors.InputError(
                 f"{action} is of one text, and an encoder-decoder reads two; load it "
                 'with head="none" for its encoder'
             )
@@ -323,7 +323,7 @@ class Loaded:
 
     def _label_set(self, action):
         if not isinstance(self.classes, label_sets.LabelSet):
-            raise ValueError(
+            raise errors.InputError(
                 f"{action} is for classifiers with labels, and this is a "
                 f"{type(self.model).__name__}; make one by bert.classifier, or by "
                 "bert.load(directory, labels=[...]), or call the `model` itself with "
@@ -368,7 +368,7 @@ def load(
         ValueError: something is missing, or does not belong together.
     """
     if isinstance(labels, str):
-        raise ValueError(f"labels={labels!r} is one string; give a list of names")
+        raise errors.InputError(f"labels={labels!r} is a string; give a list of names")
     settings = max_seq_length, do_lower_case, check_case
     opened = _open(directory, *settings, takes_encoder_decoder=not labels)
     if not labels:
@@ -408,7 +408,7 @@ def classifier(
     known = [field.name for field in dataclasses.fields(tables.Layout)]
     _check_keys("columns", columns or {}, known)
     if "train" not in files:
-        raise ValueError('files has no "train", whose labels the classifier learns')
+        raise errors.InputError('files has no "train", which the classifier learns')
     files = {
         split: os.fspath(given) if isinstance(given, os.PathLike) else given
         for split, given in files.items()
@@ -434,7 +434,7 @@ def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
 def _check_keys(name, given, known):
     for key in given:
         if key not in known:
-            raise ValueError(
+            raise errors.InputError(
                 f"{name} has the key {key!r}; its keys are {', '.join(known)}"
             )
 
@@ -442,7 +442,7 @@ def _check_keys(name, given, known):
 def _open(directory, max_seq_length, do_lower_case, check_case, **accepted):
     is_number = isinstance(max_seq_length, int) and max_seq_length is not True
     if not is_number or max_seq_length < _LEAST_TOKENS:
-        raise ValueError(
+        raise errors.InputError(
             f"max_seq_length={max_seq_length!r} is no number of tokens; give "
             f"{_LEAST_TOKENS} or more, [CLS] and [SEP] included"
         )

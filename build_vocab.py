@@ -98,7 +98,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import joblib
 
-from contract import atomic_files, file_names
+from contract import atomic_files, errors, file_names
 from data_pipeline.corpus import (
     byte_pair_learning,
     byte_ranges,
@@ -112,25 +112,24 @@ from data_pipeline.text import elmo_tokenizer, tokenization
 from data_pipeline.text.byte_pairs import byte_pair_files
 from modeling.checkpoints import pretrained
 from terminal import progress
-from training import errors
 
 
 def base_config():
     if bool(FLAGS.base_config_file) != bool(FLAGS.output_config_file):
-        raise ValueError(
+        raise errors.InputError(
             "--base_config_file and --output_config_file belong together: the config "
             "to start from, and where it goes with the size of this vocabulary"
         )
     if not FLAGS.base_config_file:
         return None
     if file_patterns.among([FLAGS.output_config_file], [FLAGS.output_file]):
-        raise ValueError(
+        raise errors.InputError(
             f"--output_config_file={FLAGS.output_config_file} is --output_file, too; "
             "choose another name"
         )
     config = pretrained.read_config(FLAGS.base_config_file)
     if config.network == "encoder_decoder" and FLAGS.kind != WORD_PIECE:
-        raise ValueError(
+        raise errors.InputError(
             f"--base_config_file={FLAGS.base_config_file} is of an {config.kind}, whose"
             f" texts stand between [CLS] and [SEP]; set --kind={WORD_PIECE}"
         )
@@ -141,13 +140,13 @@ def check_kind():
     """Refuses flags that do not belong to the kind of the vocabulary."""
     for name, kind in OF_KINDS.items():
         if FLAGS[name].present and FLAGS.kind != kind:
-            raise ValueError(
+            raise errors.InputError(
                 f"--{name} belongs to --kind={kind}; leave it out with "
                 f"--kind={FLAGS.kind}"
             )
     is_pairs, name = FLAGS.kind == BYTE_PAIR, file_names.VOCAB_JSON
     if is_pairs and not FLAGS.output_file.endswith(name):
-        raise ValueError(
+        raise errors.InputError(
             f"--output_file={FLAGS.output_file}: the name of byte pairs ends in "
             f"{name}; choose another"
         )
@@ -169,7 +168,7 @@ def outputs():
 def check_output(path, files):
     """Refuses a file that cannot be written, before hours of work for it."""
     if file_patterns.among([path], files):
-        raise ValueError(
+        raise errors.InputError(
             f"{path} is to be written and is one of --input_file; choose another name"
         )
     atomic_files.check_writable(path)
@@ -224,11 +223,7 @@ def write(tokenizer, config):
 def main(_):
     command_line.quiet_libraries()
     num_workers = FLAGS.num_workers or joblib.cpu_count()
-    with (
-        errors.explained(),
-        errors.of_input(),
-        processes.start(num_workers) as executor,
-    ):
+    with errors.explained(), processes.start(num_workers) as executor:
         files = byte_ranges.find_files(FLAGS.input_file)
         check_kind()
         config = base_config()

@@ -61,7 +61,9 @@ def define_flags():
 
 def check():
     if not FLAGS.input and not FLAGS.pretrained:
-        raise ValueError("--input is missing; name a checkpoint or its directory")
+        raise errors.InputError(
+            "--input is missing; name a checkpoint or its directory"
+        )
     command_line.check_files("input", remedy=model_flags.CHECKPOINT_REMEDY)
     command_line.check_files("bert_config_file", "vocab_file")
 
@@ -72,13 +74,12 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import keras
 
-from contract import file_names, wording
+from contract import errors, file_names, wording
 from data_pipeline import label_maps
 from data_pipeline.text import added_tokens, tokenization, vocabulary_checks
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, output_directory, pretrained
 from modeling.checkpoints.formats import hugging_face, keras_files
-from training import errors
 
 SEED = 0  # of what the input lacks and a Keras file must have
 
@@ -105,7 +106,7 @@ def find_files():
 
 def read_config(files):
     if not files.config_file:
-        raise ValueError(
+        raise errors.InputError(
             f"{files.checkpoint}: there is no {' or '.join(pretrained.CONFIG_FILES)} "
             "beside it; give --bert_config_file"
         )
@@ -169,14 +170,16 @@ def grow(model, tokenizer):
     """Model and tokenizer with the tokens and rows that flags ask for."""
     if model.config.network == "elmo":
         if FLAGS.add_tokens or FLAGS.resize_embeddings:
-            raise ValueError(
+            raise errors.InputError(
                 "--add_tokens and --resize_embeddings: an ELMo reads characters, or "
                 "the words that it was trained on; leave them out"
             )
         return model, tokenizer
     if FLAGS.add_tokens:
         if not tokenizer:
-            raise ValueError("--add_tokens needs a vocabulary; give --vocab_file")
+            raise errors.InputError(
+                "--add_tokens needs a vocabulary; give --vocab_file"
+            )
         tokenizer, never = added_tokens.add(tokenizer, FLAGS.add_tokens)
         if never:
             print(f"added, but no text becomes them: {wording.listing(never)}")
@@ -205,7 +208,7 @@ def write(directory, model, tokenizer, classes, missing):
 def main(_):
     command_line.quiet_libraries()
     keras.utils.set_random_seed(SEED)
-    with errors.explained(), errors.of_input():
+    with errors.explained():
         source, tokenizer, classes = prepare()
         missing = source.report.missing
         print(source)

@@ -76,14 +76,13 @@ if __name__ == "__main__":  # before the imports that take seconds
 import joblib
 from absl import logging
 
-from contract import atomic_files, wording
+from contract import atomic_files, errors, wording
 from data_pipeline.corpus import byte_ranges, processes
 from data_pipeline.creation import creation_job, creation_runners, creation_tasks
 from data_pipeline.files import file_patterns
 from data_pipeline.pretraining import masking, record_metadata
 from data_pipeline.text import tokenization, vocabulary_checks
 from terminal import progress
-from training import errors
 
 LOGGED_EXAMPLES = 20  # as many as the original logs
 MOST_TOKENS = 1 << 20  # of a record
@@ -96,11 +95,11 @@ def output_files(inputs):
     if count > 1:
         names = [f"{n}-{i:05}-of-{count:05}" for n in names for i in range(count)]
     if len(set(names)) != len(names) or not names:
-        raise ValueError(
+        raise errors.InputError(
             f"--output_file={FLAGS.output_file} names no file, or one file twice"
         )
     if both := file_patterns.among(names, inputs):
-        raise ValueError(
+        raise errors.InputError(
             f"--output_file={both[0]} is one of --input_file and would be overwritten; "
             "choose another name"
         )
@@ -112,7 +111,7 @@ def output_files(inputs):
 def prepare():
     pretraining_flags.check_creation()
     if FLAGS.max_seq_length > MOST_TOKENS:
-        raise ValueError(
+        raise errors.InputError(
             f"--max_seq_length={FLAGS.max_seq_length} exceeds {MOST_TOKENS}, more "
             "tokens than any network reads at once; records are padded to it: give the "
             "max_position_embeddings of bert_config.json, or less"
@@ -167,11 +166,7 @@ def main(_):
     count = FLAGS.num_workers or joblib.cpu_count()
     local = 1 if FLAGS.engine == "beam" else count
     warm_up = functools.partial(creation_job.load_tokenizer, *vocabulary())
-    with (
-        errors.explained(),
-        errors.of_input(),
-        processes.start(local, warm_up) as executor,
-    ):
+    with errors.explained(), processes.start(local, warm_up) as executor:
         job = prepare()
         print(
             f"reading {wording.count(len(job.input_files), 'file')}, writing "

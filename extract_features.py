@@ -62,7 +62,7 @@ def _define_files():
 def check():
     for name in ("input_file", "output_file"):
         if not FLAGS[name].value:
-            raise ValueError(f"--{name} is empty; name a file")
+            raise errors.InputError(f"--{name} is empty; name a file")
     command_line.check_files("input_file")
     model_flags.check(needs_weights=True)
 
@@ -73,7 +73,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 import tensorflow as tf
 
-from contract import atomic_files, features, wording
+from contract import atomic_files, errors, features, wording
 from data_pipeline.extraction import attention_files, input_lines, vector_files
 from data_pipeline.files import file_patterns
 from data_pipeline.text import vocabulary_checks
@@ -82,7 +82,7 @@ from modeling.checkpoints import checkpoint, pretrained
 from modeling.configs import config as config_lib
 from modeling.inspection import attention_maps, carried_states, vectors
 from terminal import progress
-from training import errors, steps
+from training import steps
 from training.distribution import devices
 from training.flags import device_setup
 from training.results import extraction
@@ -107,13 +107,15 @@ def choose(config):
     if FLAGS.attention:
         for name in ("combine", "layer_weights", "pooling", "normalize"):
             if FLAGS[name].present:
-                raise ValueError(f"--{name} and --attention exclude each other")
+                raise errors.InputError(f"--{name} and --attention exclude each other")
         heads = command_line.numbers("heads", int)
         layers = command_line.numbers("layers", int) if FLAGS["layers"].present else ()
         return attention_maps.choose(config, layers, heads)
     for name, is_wrong in (("heads", FLAGS.heads), ("output_format", is_picture)):
         if is_wrong:
-            raise ValueError(f"{FLAGS[name].serialize()} is for --attention; add it")
+            raise errors.InputError(
+                f"{FLAGS[name].serialize()} is for --attention; add it"
+            )
     asked = model_flags.vector_choice()
     names_layers = FLAGS["layers"].present or FLAGS.combine != "none"
     takes_all = FLAGS.output_format == "hdf5" or config.network == "elmo"
@@ -125,12 +127,14 @@ def choose(config):
 def check_states(config):
     """Raises ValueError where no states can go from line to line."""
     if FLAGS.carry_states and config.network != "elmo":
-        raise ValueError(
+        raise errors.InputError(
             f"--carry_states is for ELMo, and the network is a {config.kind}, without "
             "states; leave it out"
         )
     if FLAGS.carry_states and device_flags.is_tpu():
-        raise ValueError("--carry_states does not run on TPU; leave one of them out")
+        raise errors.InputError(
+            "--carry_states does not run on TPU; leave one of them out"
+        )
 
 
 def prepare():
@@ -144,7 +148,7 @@ def prepare():
     choice = choose(config)
     check_states(config)
     if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):
-        raise ValueError(
+        raise errors.InputError(
             f"--output_file={FLAGS.output_file} is --input_file and would be "
             "overwritten; choose another name"
         )
@@ -226,20 +230,18 @@ def extract(parts, model):
 def main(_):
     command_line.quiet_libraries()
     with errors.explained():
-        with errors.of_input():
-            parts = prepare()
-            size = parts.size
-            lines = wording.count(size.num_lines, "line")
-            print(
-                f"input: {lines} from {FLAGS.input_file}, "
-                f"{size.num_tokens / size.num_lines:.1f} tokens on average, "
-                f"{size.num_truncated} cut to {FLAGS.max_seq_length}",
-                flush=True,
-            )
-            model = build_model(parts)
+        parts = prepare()
+        size = parts.size
+        lines = wording.count(size.num_lines, "line")
+        print(
+            f"input: {lines} from {FLAGS.input_file}, "
+            f"{size.num_tokens / size.num_lines:.1f} tokens on average, "
+            f"{size.num_truncated} cut to {FLAGS.max_seq_length}",
+            flush=True,
+        )
+        model = build_model(parts)
         started = time.monotonic()
-        with errors.of_writing():
-            extract(parts, model)
+        extract(parts, model)
         seconds = time.monotonic() - started
         print(f"features: {FLAGS.output_file}, {lines} in {seconds:.1f} s")
 

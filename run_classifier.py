@@ -1,7 +1,6 @@
 r"""Fine-tunes, evaluates, predicts with and exports a BERT classifier.
 
-Takes every flag of google-research/bert's run_classifier.py, and tables of one's own:
-see docs/classification.md.
+Takes the flags of google-research/bert, and tables of any form: docs/classification.md.
 
     python run_classifier.py --pretrained=models/minilm --do_train --do_eval \
         --train_file=train.tsv --dev_file=dev.tsv --output_dir=output/mine
@@ -11,6 +10,7 @@ import functools
 
 from absl import flags
 
+from data_pipeline.classification import tables
 from training.flags import command_line, fine_tuning_flags, model_flags
 from training.flags.tasks import classifier_flags
 
@@ -23,17 +23,14 @@ def define_flags():
     classifier_flags.define()
 
 
-def check_columns():
-    from data_pipeline.classification import tables
-
+def check():
+    classifier_flags.check()
     layout = tables.Layout(**classifier_flags.layout())
     tables.check_columns(fine_tuning_flags.local_tables(), layout)
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(
-        define_flags, fine_tuning_flags.check_run, classifier_flags.check, check_columns
-    )
+    command_line.parse(define_flags, fine_tuning_flags.check_run, check)
 
 import keras
 import numpy as np
@@ -50,7 +47,6 @@ from data_pipeline.classification import (
     soft_labels,
     sources,
     summaries,
-    tables,
 )
 from data_pipeline.text import vocabulary_checks
 from modeling import feature_heads, heads, losses, models, token_heads
@@ -62,7 +58,7 @@ from modeling.objectives import distillation
 from modeling.operations import joined_weights, sequences
 from reports import examined, pictures, run_report
 from serving import export, formats
-from training import checkpoints, errors, fine_tuning
+from training import checkpoints, fine_tuning
 from training.flags import run_flags
 from training.results import evaluation, explaining, metrics, projector, run_facts
 
@@ -87,8 +83,7 @@ def prepare():
         default_metrics=metrics.DEFAULTS,
     )
     data = soft_labels.with_unlabelled(data, source, FLAGS.max_seq_length)
-    num_texts = len(data.encode.text_names)
-    reading = run_flags.reading(readings.of_run, files, num_texts)
+    reading = run_flags.reading(readings.of_run, files, len(data.encode.text_names))
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
@@ -114,8 +109,8 @@ def open_teacher(data, settings):
     classes = label_maps.of_head("classifier", label_map, model.num_classes, tell)
     soft_labels.check_classes(FLAGS.teacher, classes, data.label_set)
     predict = fine_tuning.predictor(model, settings)
-    encode = encoding.Encoder(tokenizer, length)
-    return soft_labels.SoftLabels(data, encode, predict, teacher.digest(model))
+    digest, encode = teacher.digest(model), encoding.Encoder(tokenizer, length)
+    return soft_labels.SoftLabels(data, encode, predict, digest)
 
 
 def make_task(config, tokenizer, data, soft, reading):
@@ -216,19 +211,18 @@ def show(data, model, scored, settings):
         pooled = fine_tuning.compiled(
             lambda features, training: {"vectors": model.pool(features)}, settings
         )
-        named = data.tables["dev"], data.label_set, scored
-        columns = functools.partial(predictions.columns, *named)
+        rows = data.tables["dev"], data.label_set, scored
+        columns = functools.partial(predictions.columns, *rows)
         projector.write(pooled, data.examples("dev"), columns, settings)
 
 
 def predict(data, scored, settings, _):
     """Writes test_results.tsv and test_predictions.jsonl; returns scores, if any."""
     if settings.writes:
-        with errors.of_writing():
-            predictions.write(
-                *(settings.output_dir, data.tables["test"], data.label_set, scored),
-                lists_labels=not checkpoints.all_checkpoints(settings.output_dir),
-            )
+        predictions.write(
+            *(settings.output_dir, data.tables["test"], data.label_set, scored),
+            lists_labels=not checkpoints.all_checkpoints(settings.output_dir),
+        )
     return scored.results("test")
 
 

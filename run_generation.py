@@ -33,7 +33,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 import tensorflow as tf
 
-from contract import atomic_files
+from contract import atomic_files, errors
 from data_pipeline.classification import tables
 from data_pipeline.prompts import continuations, generation_graph, prompt_lists
 from data_pipeline.scoring import scored_files, windows
@@ -43,7 +43,6 @@ from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import decoding, sampling, scoring
 from serving import export, generation
 from terminal import progress
-from training import errors
 from training.flags import device_setup
 from training.results import metrics
 
@@ -69,7 +68,7 @@ def prepare():
     tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, 0)
     if not config.is_left_to_right:
-        raise ValueError(
+        raise errors.InputError(
             f"{files.config_file}: the network reads in both directions, so it cannot "
             "write; give a GPT, a GPT-2, or a BERT with attention=causal"
         )
@@ -225,17 +224,15 @@ def export_model(tokenizer, room, model):
 def main(_):
     command_line.quiet_libraries()
     with errors.explained():
-        with errors.of_input():
-            parts = prepare()
-            model = build_model(parts)
-        with errors.of_writing():
-            lines = parts.work(model)
-            if FLAGS.output_file:
-                atomic_files.write({FLAGS.output_file: lines})
-                print(f"written: {FLAGS.output_file}")
-            elif not FLAGS.score_file:
-                sys.stdout.writelines(lines)
-            sys.stdout.flush()  # while a reader that left can be told from an error
+        parts = prepare()
+        model = build_model(parts)
+        lines = parts.work(model)
+        if FLAGS.output_file:
+            atomic_files.write({FLAGS.output_file: lines})
+            print(f"written: {FLAGS.output_file}")
+        elif not FLAGS.score_file:
+            sys.stdout.writelines(lines)
+        sys.stdout.flush()  # while a reader that left can be told from an error
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, pretraining_flags.check)
 
 
+from contract import errors
 from data_pipeline.denoising import corruptions, denoising_sets
 from data_pipeline.extraction import embedding_graph
 from data_pipeline.pretraining import cloze_graph, cloze_table, masking, record_sets
@@ -47,7 +48,7 @@ from modeling.operations import joined_weights
 from reports import run_report
 from serving import export
 from serving import pretrained as served
-from training import errors, run
+from training import run
 from training.flags import run_flags
 from training.pretraining import pretraining_run
 from training.results import metrics
@@ -117,7 +118,7 @@ def masked_lm(config, tokenizer, files):
 def left_to_right(config, tokenizer, files):
     """Each token from those before it, by GPT or a BERT with a causal mask."""
     if not config.is_left_to_right:
-        raise ValueError(
+        raise errors.InputError(
             f"--objective=left_to_right, but the network of {files.config_file} sees "
             'the tokens that follow; add "attention": "causal" to it, or give the '
             "config of a GPT"
@@ -235,8 +236,7 @@ def export_model(tokenizer, model, output_dir):
 def main(_):
     command_line.quiet_libraries()
     with errors.explained():
-        with errors.of_input():
-            task, settings = prepare()
+        task, settings = prepare()
         said = task.records.explain if task.records else lambda error: None
         with run.lost_workers_named(settings.run.strategy), errors.named(said):
             pretraining_run.run_task(task, settings)

@@ -13,6 +13,7 @@ import functools
 
 from absl import flags
 
+from data_pipeline.seq2seq import text_pairs
 from training.flags import command_line, fine_tuning_flags, model_flags
 from training.flags.tasks import seq2seq_flags
 
@@ -25,27 +26,23 @@ def define_flags():
     seq2seq_flags.define()
 
 
-def check_columns():
-    from data_pipeline.seq2seq import text_pairs
-
+def check():
+    seq2seq_flags.check()
     layout = text_pairs.Layout(**seq2seq_flags.layout())
     for split, path in fine_tuning_flags.local_tables().items():
         text_pairs.open_rows(path, layout, targets_required=split != "test")
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(
-        define_flags, fine_tuning_flags.check_run, seq2seq_flags.check, check_columns
-    )
+    command_line.parse(define_flags, fine_tuning_flags.check_run, check)
 
 import tensorflow as tf
 
-from contract import features
+from contract import errors, features
 from data_pipeline.seq2seq import (
     pair_sets,
     text_graph,
     text_outcomes,
-    text_pairs,
     text_predictions,
     text_scores,
 )
@@ -58,7 +55,7 @@ from modeling.objectives import token_losses
 from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, generation
-from training import errors, fine_tuning
+from training import fine_tuning
 from training.flags import run_flags
 from training.results import run_facts
 
@@ -104,7 +101,7 @@ def open_network(files, tokenizer):
     if config.network == "encoder_decoder":
         return config, load
     if config.network != "bert":
-        raise ValueError(
+        raise errors.InputError(
             f"{files.config_file}: describes a network of {config.kind}, and a text is "
             "read by one BERT and written by another; give the config.json of an "
             "encoder-decoder, or a BERT for both sides"
@@ -194,10 +191,7 @@ def examine(data, split, written):
 def predict(data, written, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
     if settings.writes:
-        with errors.of_writing():
-            paths = text_predictions.write_all(
-                settings.output_dir, data["test"], written
-            )
+        paths = text_predictions.write_all(settings.output_dir, data["test"], written)
         print("\n".join(f"predictions: {path}" for path in paths))
     return written.results("test")
 

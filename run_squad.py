@@ -46,7 +46,7 @@ from modeling.configs import readings
 from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, question_answering
-from training import errors, fine_tuning, run_directory
+from training import fine_tuning, run_directory
 from training.flags import run_flags
 from training.results import run_facts
 
@@ -164,8 +164,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
 def predict(answered, settings, global_step):
     """Writes predictions.json and the files beside it; returns scores, if any."""
     if settings.writes:
-        with errors.of_writing():
-            answer_choice.write(settings.output_dir, answered.answers)
+        answer_choice.write(settings.output_dir, answered.answers)
         path = os.path.join(settings.output_dir, file_names.SQUAD_PREDICTIONS)
         print(f"predictions: {path}")
     if not answered.scores:

@@ -43,7 +43,7 @@ from modeling.configs import readings
 from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, tagging
-from training import errors, fine_tuning
+from training import fine_tuning
 from training.flags import run_flags
 from training.results import run_facts
 
@@ -143,10 +143,9 @@ def predict(tag_set, data, tagged, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
     predicted = tagged.tags, tagged.probabilities, tag_set.scheme
     if settings.writes:
-        with errors.of_writing():
-            paths = tag_predictions.write_all(
-                settings.output_dir, data["test"].sentences, *predicted
-            )
+        paths = tag_predictions.write_all(
+            settings.output_dir, data["test"].sentences, *predicted
+        )
         print("\n".join(f"predictions: {path}" for path in paths))
     return tagged.results("test")
 

@@ -19,7 +19,7 @@ from absl import app, flags
 
 from benchmarks import machine, report, sides, turns
 from benchmarks import rows as rows_lib
-from training import errors
+from contract import errors
 
 FLAGS = flags.FLAGS
 PEER_VARIANTS = ["sdpa", "eager", "sdpa_compiled", "sdpa_frozen", "sdpa_int8"]
@@ -58,14 +58,14 @@ def check_input(rows):
     paths |= {"pretrained": FLAGS.pretrained, "peer_python": FLAGS.peer_python}
     for flag, path in paths.items():
         if path and not pathlib.Path(path).exists():
-            raise ValueError(f"--{flag}={path}: there is no such file")
+            raise errors.InputError(f"--{flag}={path}: there is no such file")
     if unknown := sorted(set(FLAGS.peer_variants) - set(PEER_VARIANTS)):
-        raise ValueError(
+        raise errors.InputError(
             f"--peer_variants={','.join(unknown)}: variants are "
             f"{', '.join(PEER_VARIANTS)}"
         )
     if FLAGS.rounds < 1:
-        raise ValueError(f"--rounds={FLAGS.rounds} is below 1; give at least 1")
+        raise errors.InputError(f"--rounds={FLAGS.rounds} is below 1; give at least 1")
 
 
 def file_of(row):
@@ -157,9 +157,8 @@ def measure(name, row, directory):
 def main(_):
     """Times the rows; wrong flags and a side that fails end it without a traceback."""
     with errors.explained():
-        with errors.of_input():
-            rows = rows_lib.named(FLAGS.rows)
-            check_input(rows)
+        rows = rows_lib.named(FLAGS.rows)
+        check_input(rows)
         try:
             print(report.markdown(measure_all(rows)))
         except turns.SideFailed as error:

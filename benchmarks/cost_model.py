@@ -13,8 +13,8 @@ import pathlib
 
 from absl import app, flags
 
+from contract import errors
 from modeling.configs import config as config_lib
-from training import errors
 
 FLAGS = flags.FLAGS
 TRAINING = 3  # the gradients of a product are two products of its size
@@ -289,7 +289,7 @@ def networks(batch: Batch) -> dict[str, config_lib.BertConfig]:
     for path in FLAGS.bert_config_files:
         config = config_lib.BertConfig.from_json_file(path)
         if batch.length > config.max_position_embeddings:
-            raise ValueError(
+            raise errors.InputError(
                 f"--max_seq_length={batch.length} exceeds max_position_embeddings="
                 f"{config.max_position_embeddings} in {path}; lower the flag"
             )
@@ -302,13 +302,13 @@ def numbers_of_gpus() -> list[int]:
     found = [int(text) if text.isdecimal() else 0 for text in FLAGS.gpus]
     if 0 in found:
         wrong = FLAGS.gpus[found.index(0)]
-        raise ValueError(f"--gpus={wrong} is not a whole number of 1 or more")
+        raise errors.InputError(f"--gpus={wrong} is not a whole number of 1 or more")
     return found
 
 
 def main(_):
     """Prints the table."""
-    with errors.explained(), errors.of_input():
+    with errors.explained():
         hardware = Hardware(
             **{
                 field.name: FLAGS[field.name].value

@@ -22,7 +22,7 @@ import tempfile
 from absl import app, flags
 
 from benchmarks import elmo_work, machine, turns
-from contract import atomic_files
+from contract import atomic_files, errors
 from training import environment
 
 FLAGS = flags.FLAGS
@@ -58,15 +58,19 @@ def commands():
 def check_input():
     """The lines of the text; says what is missing before the long work starts."""
     if bool(FLAGS.original) != bool(FLAGS.original_python):
-        raise ValueError("--original and --original_python belong together; give both")
+        raise errors.InputError(
+            "--original and --original_python belong together; give both"
+        )
     for name in ("original", "original_python"):
         if (path := FLAGS[name].value) and not os.path.exists(path):
-            raise ValueError(f"--{name}={path}: there is no such file or directory")
+            raise errors.InputError(
+                f"--{name}={path}: there is no such file or directory"
+            )
     files = [
         path for each in FLAGS.text_files or () for path in sorted(glob.glob(each))
     ]
     if not files:
-        raise ValueError(
+        raise errors.InputError(
             f"--text_files={FLAGS.text_files}: there is no such file; name some text"
         )
     return [

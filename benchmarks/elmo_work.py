@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import sides
+from contract import errors
 
 CHARACTERS = 50  # ids of a word
 # Ids of characters after those of bytes, 0 is padding; the original's training has all
@@ -153,7 +154,7 @@ def make(
     cut = (re.findall(r"\w+|[^\w\s]", line)[:LONGEST] for line in lines)
     sentences = [words for words in cut if words]
     if len(sentences) < num_sentences:
-        raise ValueError(
+        raise errors.InputError(
             f"--text_files: has {len(sentences)} sentences, and {num_sentences} are "
             "to be extracted; name more files"
         )

@@ -21,8 +21,8 @@ import time
 from absl import app, flags
 
 from benchmarks import cost_model, machine, sides, turns
+from contract import errors
 from modeling.configs import config as config_lib
-from training import errors
 
 FLAGS = flags.FLAGS
 FILE_NAME = "growth.json"
@@ -69,7 +69,9 @@ def values_of(flag):
     """The numbers of a flag that lists some."""
     wrong = [text for text in FLAGS[flag].value if not text.isdecimal() or text == "0"]
     if wrong:
-        raise ValueError(f"--{flag}={wrong[0]} is not a whole number of 1 or more")
+        raise errors.InputError(
+            f"--{flag}={wrong[0]} is not a whole number of 1 or more"
+        )
     return [int(text) for text in FLAGS[flag].value]
 
 
@@ -100,12 +102,12 @@ def network(config, point):
     width, length = point["hidden_size"], point["max_seq_length"]
     head = config.hidden_size // config.num_attention_heads
     if width % head:
-        raise ValueError(
+        raise errors.InputError(
             f"--hidden_sizes={width} is not a multiple of {head}, the size of a head "
             f"in {FLAGS.bert_config_file}; choose another width"
         )
     if length > config.max_position_embeddings:
-        raise ValueError(
+        raise errors.InputError(
             f"--max_seq_lengths={length} exceeds max_position_embeddings="
             f"{config.max_position_embeddings} in {FLAGS.bert_config_file}; lower it"
         )
@@ -205,7 +207,7 @@ def begun(path, common):
     results = json.loads(path.read_text(encoding="utf-8"))
     for name, value in common.items():
         if results.get(name, value) != value:
-            raise ValueError(
+            raise errors.InputError(
                 f"{path} was measured with {name}={json.dumps(results[name])}, and now "
                 f"it is {json.dumps(value)}; choose another --output_dir"
             )
@@ -236,7 +238,9 @@ def planned():
         points.append(("training", point, measure))
     if FLAGS.corpus_files:
         if not pathlib.Path(FLAGS.vocab_file).exists():
-            raise ValueError(f"--vocab_file={FLAGS.vocab_file}: there is no such file")
+            raise errors.InputError(
+                f"--vocab_file={FLAGS.vocab_file}: there is no such file"
+            )
         for point in creation_points():
             measure = functools.partial(measure_creation, point)
             points.append(("creation", point, measure))
@@ -246,10 +250,9 @@ def planned():
 def main(_):
     """Measures the points that are missing; prints those there are as a table."""
     with errors.explained():
-        with errors.of_input():
-            points, common = planned()
-            path = pathlib.Path(FLAGS.output_dir, FILE_NAME)
-            results = begun(path, common)
+        points, common = planned()
+        path = pathlib.Path(FLAGS.output_dir, FILE_NAME)
+        results = begun(path, common)
         for kind, point, measure in points:
             if is_measured(point, results[kind]):
                 continue

@@ -16,7 +16,7 @@ from absl import app, flags
 from matplotlib import figure as figures
 
 from benchmarks import growth, report
-from training import errors
+from contract import errors
 
 FLAGS = flags.FLAGS
 INK, LINE = "#80868b", "#3d85d8"  # a contrast of 3.5 and more to white and to black
@@ -152,7 +152,7 @@ def define_flags():
 def main(_):
     """Draws."""
     with errors.explained():
-        with errors.of_input(), open(FLAGS.input_file, encoding="utf-8") as file:
+        with open(FLAGS.input_file, encoding="utf-8") as file:
             results = json.load(file)
         for path in draw(results, FLAGS.output_dir):
             print(f"wrote {os.fspath(path)}")

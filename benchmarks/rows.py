@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from contract import errors
+
 WHOLE = 0  # steps of a row: NUM_EPOCHS over its file, at most MAX_STEPS
 NUM_EPOCHS = 3  # as the scripts train by default
 MAX_STEPS = 700
@@ -147,7 +149,9 @@ def named(names: list[str]) -> dict[str, Row]:
     """
     unknown = sorted(set(names) - set(ROWS))
     if unknown:
-        raise ValueError(f"--rows={','.join(unknown)}: rows are {', '.join(ROWS)}")
+        raise errors.InputError(
+            f"--rows={','.join(unknown)}: rows are {', '.join(ROWS)}"
+        )
     return {name: ROWS[name] for name in names or ROWS}
 
 

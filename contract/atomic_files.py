@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import json_files
+from contract import errors
 
 SUFFIX = ".incomplete"
 
@@ -89,15 +89,10 @@ def write_json(path: str, value: Mapping[str, Any], *, shared: bool = False) -> 
     write_bytes(path, line.encode(), shared=shared)
 
 
-def read_json(path: str) -> dict[str, Any]:
-    """Reads what `write_json` wrote; ValueError where the file is damaged."""
-    return json_files.read_object(path)
-
-
 def check_writable(path: str) -> None:
     """Raises OSError or ValueError where no file can be written, before long work."""
     if path.endswith("/") or tf.io.gfile.isdir(path):
-        raise ValueError(f"{path} is a directory; name the file to write in it")
+        raise errors.InputError(f"{path} is a directory; name the file to write in it")
     if is_special(path):
         if not os.access(path, os.W_OK):
             raise unwritable(path, PermissionError("Permission denied"))

@@ -1,5 +1,7 @@
 """Ids of models on Hugging Face's hub; checked before TensorFlow is imported, too."""
 
+from contract import errors
+
 # The owners of ids that once had none, by how these begin.
 _OWNERS = {
     "bert-": "google-bert",
@@ -16,7 +18,7 @@ def check(spec: str, flag: str) -> None:
     hub_id = "owner/name"
     if owner and "/" not in spec:
         hub_id = f"{owner}/{spec}"
-    raise ValueError(
+    raise errors.InputError(
         f"{flag}={spec}: no such directory; give the directory of a release, or the id "
         f"of a model on Hugging Face's hub ({hub_id})"
     )

@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from contract import errors
+
 # An escape of half a surrogate pair; of two that belong together, too.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -26,9 +28,11 @@ def parse(
             text = text.decode(json.detect_encoding(text))
         value = json.loads(text, object_pairs_hook=from_pairs)
     except RecursionError:
-        raise ValueError("its brackets are nested too deeply; remove some") from None
+        raise errors.InputError(
+            "its brackets are nested too deeply; remove some"
+        ) from None
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"byte {error.start + 1} is not UTF-8; convert it to UTF-8"
         ) from None
     except json.JSONDecodeError:
@@ -36,7 +40,7 @@ def parse(
     except ValueError as error:
         if "digits" not in str(error):
             raise  # of `from_pairs`
-        raise ValueError(
+        raise errors.InputError(
             "an integer of it has more than 4300 digits; write it as a string"
         ) from None
     if _SURROGATE.search(text):
@@ -49,7 +53,7 @@ def _check_characters(text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         before = text[max(error.start - 20, 0) : error.start]
-        raise ValueError(
+        raise errors.InputError(
             f"its text has {text[error.start]!a}, which is half a character, after "
             f"{before!r}; remove it"
         ) from None

@@ -17,8 +17,13 @@ def open_file(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[Any]:
         FileNotFoundError, OSError: there is no such file, or it cannot be read.
     """
     if not is_remote(path):
-        with open(path, mode, encoding=None if "b" in mode else "utf-8") as file:
-            yield file
+        try:
+            with open(path, mode, encoding=None if "b" in mode else "utf-8") as file:
+                yield file
+        except FileNotFoundError as error:
+            raise FileNotFoundError(path) from error
+        except OSError as error:  # of a directory, say
+            raise OSError(error.strerror or error) from error
         return
     import tensorflow as tf
 

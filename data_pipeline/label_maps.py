@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from contract import file_names, json_files, remote_files, wording
+from contract import errors, file_names, json_files, remote_files, wording
 from data_pipeline.classification import label_sets
 from data_pipeline.tagging import tag_schemes, tag_sets
 
@@ -40,7 +40,7 @@ def read(path: str, num_classes: int) -> Classes:
     if isinstance(classes, label_sets.LabelSet):
         expected = classes.num_outputs
     if expected != num_classes:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: has {len(classes.names)} labels, but the head has {num_classes} "
             "classes; give the files of one model"
         )
@@ -89,7 +89,7 @@ def named(names: Sequence[str], problem_type: str) -> Classes:
             scheme = tag_schemes.PLAIN
         return tag_sets.TagSet(tuple(names), scheme)
     except ValueError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"the classes are called {wording.listing(names)}: {error}"
         ) from error
 

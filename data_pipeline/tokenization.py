@@ -30,9 +30,9 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import tensorflow as tf
 
+from contract import errors
 from data_pipeline.text import vocabulary_checks
 from data_pipeline.text.tokenization import Tokenizer
-from terminal import closed_pipes
 
 BLOCK_BYTES = 1 << 20  # tokenized at a time
 
@@ -76,7 +76,7 @@ def _whole_lines(source: BinaryIO) -> Iterator[bytes]:
 def _main(argv: Sequence[str], vocab_file: str, do_lower_case: bool, ids: bool) -> int:
     try:
         if len(argv) != 2:
-            raise ValueError(
+            raise errors.InputError(
                 f"{len(argv) - 1} files given; give one, or - for standard input"
             )
         tokenizer = vocabulary_checks.open_vocabulary(vocab_file, do_lower_case)
@@ -87,7 +87,7 @@ def _main(argv: Sequence[str], vocab_file: str, do_lower_case: bool, ids: bool) 
                 write_tokens(file, sys.stdout.buffer, tokenizer, as_ids=ids)
         sys.stdout.flush()
     except BrokenPipeError:
-        closed_pipes.drop_output()  # the reader has what it wants
+        errors.drop_output()  # the reader has what it wants
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2

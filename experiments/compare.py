@@ -70,16 +70,16 @@ if __name__ == "__main__":  # before the imports that take seconds
 import joblib
 import tensorflow as tf
 
+from contract import errors
 from experiments import comparison, pages, preparation, stages
 from modeling.configs import config as config_lib
-from training import errors
 
 
 def _known(flag, known):
     """The values of a list flag; ValueError where one is not known."""
     wrong = [name for name in FLAGS[flag].value if name not in known]
     if wrong or not FLAGS[flag].value:
-        raise ValueError(
+        raise errors.InputError(
             f"--{flag}={','.join(FLAGS[flag].value)}: {', '.join(wrong) or 'nothing'} "
             f"is not one of {', '.join(known)}"
         )
@@ -93,15 +93,17 @@ def settings():
         ValueError: a flag is wrong, contradicts another, or names what is not there.
     """
     if (FLAGS.minutes is None) == (FLAGS.steps is None):
-        raise ValueError("give --minutes or --steps, to say how long it may take")
+        raise errors.InputError(
+            "give --minutes or --steps, to say how long it may take"
+        )
     if FLAGS.minutes and FLAGS["num_train_epochs"].present:
-        raise ValueError(
+        raise errors.InputError(
             f"{FLAGS['num_train_epochs'].serialize()} goes with --steps; --minutes "
             "decides the epochs; leave one of them out"
         )
     wrong = [text for text in FLAGS.seeds if not text.strip().isdecimal()]
     if wrong or len(set(FLAGS.seeds)) < len(FLAGS.seeds) or not FLAGS.seeds:
-        raise ValueError(
+        raise errors.InputError(
             f"--seeds={','.join(FLAGS.seeds)} are not different whole numbers; give "
             "such as 1,2,3"
         )
@@ -112,7 +114,7 @@ def settings():
         FLAGS.max_seq_length, *(tasks.TASKS[t].max_seq_length for t in chosen)
     )
     if longest > bert.max_position_embeddings:
-        raise ValueError(
+        raise errors.InputError(
             f"{FLAGS.bert_config_file} has {bert.max_position_embeddings} positions, "
             f"but texts of {longest} tokens are read; give it more, or lower "
             "--max_seq_length"
@@ -139,18 +141,16 @@ def _stop(number, _):
 def main(_):
     """Runs the comparison of the flags."""
     with errors.explained():
-        with errors.of_input():
-            asked = settings()
-            corpus = preparation.Corpus(
-                os.path.join(asked.directory, "corpus"),
-                *(FLAGS.corpus_files, FLAGS.held_out_files),
-                vocab_size=FLAGS.vocab_size,
-                max_seq_length=FLAGS.max_seq_length,
-            )
+        asked = settings()
+        corpus = preparation.Corpus(
+            os.path.join(asked.directory, "corpus"),
+            *(FLAGS.corpus_files, FLAGS.held_out_files),
+            vocab_size=FLAGS.vocab_size,
+            max_seq_length=FLAGS.max_seq_length,
+        )
         signal.signal(signal.SIGTERM, _stop)
         with stages.locked(asked.directory) as lock:
-            with errors.of_input():
-                comparison.check_same(asked, corpus)
+            comparison.check_same(asked, corpus)
             runner = stages.Runner(ROOT, asked.jobs, asked.threads, lock)
             try:
                 results = comparison.Comparison(asked, corpus, runner).run()

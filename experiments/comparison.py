@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from contract import atomic_files
+from contract import atomic_files, errors, json_files
 from data_pipeline.text import tokenization
 from experiments import (
     commands,
@@ -21,7 +21,6 @@ from experiments import (
     tasks,
 )
 from modeling.configs import config as config_lib
-from training import errors
 
 SETTINGS = "settings.json"
 # Settings that are flags, too.
@@ -98,10 +97,10 @@ def check_same(settings: Settings, corpus: preparation.Corpus) -> None:
     if not os.path.exists(path):
         atomic_files.write_json(path, identity)
         return
-    known = atomic_files.read_json(path)
+    known = json_files.read_object(path)
     for name, value in identity.items():
         if known.get(name, value) != value:
-            raise ValueError(
+            raise errors.InputError(
                 f"{settings.directory} has a comparison with {name}={known.get(name)}, "
                 f"but this one has {name}={value}; name another --output_dir, or the "
                 "same value"
@@ -247,9 +246,8 @@ class Comparison:
 
     def _plan(self, speeds, kinds):
         settings = self._settings
-        with errors.of_input():
-            networks = [network.name for network in self._networks]
-            plan = plans.read(settings.directory, networks, settings.tasks)
+        networks = [network.name for network in self._networks]
+        plan = plans.read(settings.directory, networks, settings.tasks)
         if plan:
             return plan
         if settings.steps:
@@ -264,13 +262,12 @@ class Comparison:
             )
             beside = sum(map(stages.seconds_of, self._stages)) - alone
             runs = [(t.name, self._estimate(kinds, s, t)) for s, t in self._all_runs()]
-            with errors.of_input():
-                plan = plans.by_minutes(
-                    *(settings.minutes, alone + beside / settings.jobs, speeds, runs),
-                    shares={name: tasks.TASKS[name].share for name in settings.tasks},
-                    seeds=len(settings.seeds),
-                    jobs=settings.jobs,
-                )
+            plan = plans.by_minutes(
+                *(settings.minutes, alone + beside / settings.jobs, speeds, runs),
+                shares={name: tasks.TASKS[name].share for name in settings.tasks},
+                seeds=len(settings.seeds),
+                jobs=settings.jobs,
+            )
         plans.write(settings.directory, plan)
         return plan
 

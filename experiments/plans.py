@@ -12,9 +12,8 @@ import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from contract import atomic_files, file_names
+from contract import atomic_files, errors, file_names, json_files
 from experiments import commands
 
 PLAN = "plan.json"
@@ -128,7 +127,7 @@ def by_minutes(
     others = sum(s.seconds(1, seeds) for _, s in runs)
     if starts + others >= left:
         needed = (spent + (starts + others) * 1.2 / jobs) / 60 / (1 - _RESERVE)
-        raise ValueError(
+        raise errors.InputError(
             f"--minutes={minutes:g} are too few: so many runs take {needed:.0f} "
             "minutes to start and to be scored; give more, or fewer --systems, "
             "--tasks or --seeds"
@@ -182,13 +181,10 @@ def read(
     if not os.path.exists(path):
         return None
     remedy = "remove the file, and the next command plans anew"
-    try:
-        raw: Any = atomic_files.read_json(path)
-    except ValueError as error:  # not JSON, or not UTF-8
-        raise ValueError(f"{path}: is not JSON ({error}); {remedy}") from error
+    raw = json_files.read_object(path, remedy=remedy)
     keys = [field.name for field in dataclasses.fields(Plan)]
-    if not isinstance(raw, dict) or set(raw) != set(keys):
-        raise ValueError(f"{path}: is not a map of {', '.join(keys)}; {remedy}")
+    if set(raw) != set(keys):
+        raise errors.InputError(f"{path}: is not a map of {', '.join(keys)}; {remedy}")
     for key, names, kind, meant in (
         ("steps", networks, int, "whole number of steps"),
         ("epochs", tasks, (int, float), "number of epochs"),
@@ -196,7 +192,7 @@ def read(
         values = raw[key]
         if not isinstance(values, dict) or set(names) - set(values):
             wanted = f" of {', '.join(names)}" if names else ""
-            raise ValueError(f"{path}: {key} are not a map{wanted}; {remedy}")
+            raise errors.InputError(f"{path}: {key} are not a map{wanted}; {remedy}")
         for name, value in values.items():
             _check_positive(f"{path}: {key} of {name}", value, kind, meant, remedy)
     _check_positive(f"{path}: tokens", raw["tokens"], (int, float), "number", remedy)
@@ -206,7 +202,9 @@ def read(
 def _check_positive(what, value, kind, meant, remedy):
     is_number = isinstance(value, kind) and not isinstance(value, bool)
     if not (is_number and 0 < value < math.inf):
-        raise ValueError(f"{what} are {value!r}, not a positive {meant}; {remedy}")
+        raise errors.InputError(
+            f"{what} are {value!r}, not a positive {meant}; {remedy}"
+        )
 
 
 def write(directory: str, plan: Plan) -> None:

@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Sequence
 
+from contract import errors
 from data_pipeline.files import text_rows
 from data_pipeline.text import tokenization
 from experiments import stages
@@ -46,7 +47,7 @@ class Corpus:
         held = files_of("held_out_files", held_out)
         found = [f for f in files_of("corpus_files", train) if f not in held]
         if not found:
-            raise ValueError(
+            raise errors.InputError(
                 f"--corpus_files={train} are all among --held_out_files={held_out}; "
                 "leave text to train on"
             )
@@ -154,8 +155,12 @@ def files_of(flag: str, globs: str) -> list[str]:
     found: set[str] = set()
     for pattern in filter(None, map(str.strip, globs.split(","))):
         if not (matches := glob.glob(pattern)):
-            raise ValueError(f"--{flag}: no file is called {pattern}; correct it")
+            raise errors.InputError(
+                f"--{flag}: no file is called {pattern}; correct it"
+            )
         found |= set(map(os.path.abspath, matches))
     if not found:
-        raise ValueError(f"--{flag} names no file; name texts, one sentence a line")
+        raise errors.InputError(
+            f"--{flag} names no file; name texts, one sentence a line"
+        )
     return sorted(found)

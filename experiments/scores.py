@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import atomic_files, file_names
+from contract import file_names, json_files
 from experiments import tasks
 from reports.measures import confidence
 
@@ -60,7 +60,7 @@ class Score:
 
 def read(directory: str, task: tasks.Task) -> Score:
     """Reads seeds.json and the reports of a task's runs."""
-    found = atomic_files.read_json(os.path.join(directory, SEEDS_FILE))["seeds"]
+    found = json_files.read_object(os.path.join(directory, SEEDS_FILE))["seeds"]
     values, resampled = {}, []
     for seed in sorted(found, key=int):
         values[int(seed)] = task.scale * found[seed][task.score]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from contract import atomic_files
+from contract import atomic_files, errors
 from modeling.configs import (
     config,
     elmo_config,
@@ -33,7 +33,7 @@ def of_bert(
         ValueError: the BERT has an odd width, or one layer, so nothing equals it.
     """
     if bert.num_hidden_layers < 2 or bert.hidden_size % 2:
-        raise ValueError(
+        raise errors.InputError(
             f"a BERT of {bert.num_hidden_layers} layers of {bert.hidden_size} has no "
             "counterparts: an encoder-decoder needs two layers, an ELMo an even width; "
             "give a --bert_config_file with both"
@@ -92,7 +92,7 @@ def _pair(bert, vocab, inner):
         for layers in (bert.num_hidden_layers - written, written)
     )
     pair = encoder_decoder_config.EncoderDecoderConfig.of_berts(
-        *(encoder, decoder), decoder_start_token_id=0, eos_token_id=0
+        *(encoder, decoder), decoder_start_token_id=1, eos_token_id=2
     )
     return pair.with_vocabulary(vocab)
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from contract import atomic_files, file_names
+from contract import atomic_files, file_names, json_files
 
 DONE, LOG, LOCK = "done.json", "log.txt", "lock"
 _SHOWN = 15  # lines of a log, where a program failed
@@ -148,7 +148,7 @@ def seconds_of(stage: Stage) -> float:
     path = os.path.join(stage.directory, DONE)
     if not os.path.exists(path):
         return 0.0
-    record = atomic_files.read_json(path)
+    record = json_files.read_object(path)
     return record["seconds"] if record["command"] == list(stage.command) else 0.0
 
 

@@ -4,6 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from contract import errors
+
 
 class Task(NamedTuple):
     """A published task, below --data_dir."""
@@ -119,7 +121,7 @@ def check(names: Sequence[str], data_dir: str) -> None:
         for name in task.files:
             path = os.path.join(data_dir, task.name, name)
             if not os.path.isfile(path):
-                raise ValueError(
+                raise errors.InputError(
                     f"{task.title}: there is no {path}; put it there, or leave the "
                     f"task out of --tasks={','.join(names)}"
                 )

@@ -6,6 +6,7 @@ finetune-transformer-lm (Radford et al., 2018) and gpt-2 (Radford et al., 2019).
 import keras
 from keras import ops
 
+from contract import errors
 from modeling import encoder, heads, layers
 from modeling.configs import keras_configs
 from modeling.operations import fast_norms, fast_ops, token_masks
@@ -48,7 +49,7 @@ class GptDense(keras_configs.Configured, keras.layers.Layer):
         Raises:
             ValueError: always.
         """
-        raise ValueError(
+        raise errors.InputError(
             f"{self.name}: GPT's kernels [1, D, units] take no LoRA; train them, or "
             "freeze some of the layers (layer.trainable = False)"
         )

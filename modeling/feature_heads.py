@@ -9,6 +9,7 @@ import dataclasses
 import keras
 from keras import ops
 
+from contract import errors
 from contract import features as names
 from modeling import elmo, heads
 from modeling.configs import keras_configs, readings
@@ -302,6 +303,8 @@ def choose(config, layer_mix):
     name = readings.LAST if layer_mix in readings.SCALED else layer_mix
     if name not in layer_choices.COMBINATIONS:
         known = *layer_choices.COMBINATIONS, *readings.WEIGHTED, *readings.SCALED
-        raise ValueError(f"--layer_mix={layer_mix} is none of {', '.join(known)}")
+        raise errors.InputError(
+            f"--layer_mix={layer_mix} is none of {', '.join(known)}"
+        )
     layers, merge = layer_choices.COMBINATIONS[name]
     return layer_choices.states_of(layers, depth, flag), merge

@@ -2,6 +2,7 @@
 
 import keras
 
+from contract import errors
 from contract import features as names
 from modeling import heads, models, token_heads
 from modeling.configs import keras_configs
@@ -162,7 +163,7 @@ def build(head, num_classes, config, *, recompute=False, **settings):
             head another network.
     """
     if (config.network == "encoder_decoder") != (head == "seq2seq"):
-        raise ValueError(
+        raise errors.InputError(
             f"a network of {config.kind} has no head {head!r}: seq2seq is the one head "
             "of an encoder-decoder, and of no other; choose a head of the network"
         )

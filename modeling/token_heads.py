@@ -6,6 +6,7 @@ Their products are computed in the compute dtype, and logits are float32.
 import keras
 from keras import ops
 
+from contract import errors
 from modeling import layers, losses
 from modeling.configs import keras_configs
 from modeling.operations import key_value_cache
@@ -25,7 +26,7 @@ class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         if config.network != "bert":
-            raise ValueError(
+            raise errors.InputError(
                 f"{config.kind} predicts the next token, and no masked words; give a "
                 "BERT, or --objective=left_to_right"
             )
@@ -82,7 +83,7 @@ def of_network(config, name, dtype=None):
         ValueError: the network looks to both sides.
     """
     if not config.is_left_to_right:
-        raise ValueError(
+        raise errors.InputError(
             "attention is bidirectional, so that each token sees those that it is to "
             'predict; set "attention": "causal" in bert_config.json'
         )

@@ -29,7 +29,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import numpy as np
 
-from contract import atomic_files
+from contract import atomic_files, errors
 from reports.measures import confidence
 from reports.pages import record, run_page
 
@@ -103,19 +103,19 @@ def compare(
     one, other = first["evaluation"], second["evaluation"]
     for name, found in zip(names, (one, other), strict=True):
         if not found:
-            raise ValueError(
+            raise errors.InputError(
                 f"{name}: has scored no rows; run it with --do_eval, or --do_predict "
                 "of rows with labels"
             )
     if first["kind"] != second["kind"]:
-        raise ValueError(
+        raise errors.InputError(
             f"{names[0]} is a run of {first['kind']} and {names[1]} of "
             f"{second['kind']}; name two runs of one task"
         )
     places = {key: i for i, key in enumerate(other["keys"])}
     pairs = [(i, places[k]) for i, k in enumerate(one["keys"]) if k in places]
     if not pairs:
-        raise ValueError(
+        raise errors.InputError(
             f"{names[0]} and {names[1]} share none of their {len(one['keys'])} and "
             f"{len(other['keys'])} rows; evaluate both on one file"
         )
@@ -236,7 +236,7 @@ def _columns(table):
 def _main(argv: Sequence[str], output_file: str | None) -> int:
     try:
         if len(argv) != 3:
-            raise ValueError(
+            raise errors.InputError(
                 f"{len(argv) - 1} directories given; give two, of runs to compare"
             )
         if output_file:

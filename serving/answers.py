@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from contract import errors
+
 _ANSWER_OUTPUTS = ("answer", "start", "end", "score", "probability", "null_odds")
 _WORD_OUTPUTS = ("words", "tags", "probabilities", "starts", "ends")  # [B, W] each
 _MASK_OUTPUTS = ("tokens", "probabilities", "filled")  # [B, M, k] each
@@ -54,11 +56,11 @@ def texts(arguments: Sequence[str]) -> list[list[str]]:
     rows = [argument.split("\t") for argument in arguments]
     for argument, row in zip(arguments, rows, strict=True):
         if not _is_text(argument):
-            raise ValueError(
+            raise errors.InputError(
                 f"{argument!r:.80} is not UTF-8; convert it, for example with iconv"
             )
         if len(row) != len(rows[0]):
-            raise ValueError(
+            raise errors.InputError(
                 f"{argument!r:.80} has {len(row)} texts, the first argument has "
                 f"{len(rows[0])}; separate the texts of a pair by one tab"
             )
@@ -73,12 +75,12 @@ def _is_text(argument: str) -> bool:
 def check(columns: Sequence[Sequence[str]], names: Sequence[str], model: str) -> None:
     """Raises ValueError unless there is one column for each name, all equally long."""
     if len(columns) != len(names):
-        raise ValueError(
+        raise errors.InputError(
             f"{model} takes {', '.join(names)} for each example, {len(columns)} given; "
             "separate the texts of a pair by a tab"
         )
     if len({len(column) for column in columns}) > 1:
-        raise ValueError(
+        raise errors.InputError(
             f"{' and '.join(str(len(column)) for column in columns)} texts given for "
             f"{', '.join(names)}; give as many of each"
         )
@@ -92,10 +94,10 @@ def label_names(label_map: Any) -> list[str]:
     """
     texts = label_map.values() if isinstance(label_map, dict) else [None]
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError("it is no object of texts")
+        raise errors.InputError("it is no object of texts")
     names = {key: name for key, name in label_map.items() if key.isdecimal()}
     if list(names) != [str(index) for index in range(len(names))]:
-        raise ValueError('its keys are not "0", "1", ... in this order')
+        raise errors.InputError('its keys are not "0", "1", ... in this order')
     return list(names.values())
 
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contract import json_text, tf_serving
+from contract import errors, json_text, tf_serving
 
 
 def _define_flags():
@@ -64,7 +64,7 @@ def connect(
     """The calls of a model; ValueError where the extra for gRPC is not installed."""
     host, _, port = address.rpartition(":")
     if not (host and port.isascii() and port.isdigit()) or "/" in address:
-        raise ValueError(
+        raise errors.InputError(
             f"--address={address} is not HOST:PORT; give it such as "
             f"localhost:{tf_serving.REST_PORT if by_rest else tf_serving.GRPC_PORT}"
         )
@@ -73,7 +73,7 @@ def connect(
     try:
         grpc_calls = importlib.import_module("serving.protocol.grpc_calls")
     except ModuleNotFoundError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"gRPC needs {error.name}, which is not installed; ask by --rest, or "
             "install the extra: pip install -c constraints.txt tensorflow-serving-api"
         ) from error
@@ -107,7 +107,7 @@ def ask(
             given = dict(zip(outputs, given.values(), strict=True))
         rows = answers.rows(given, labels or (), knows_labels=labels is not None)
         if len(rows) != len(batch[0]):
-            raise ValueError(
+            raise errors.InputError(
                 f"the server answers {len(rows)} times to {len(batch[0])} examples"
             )
         found += rows
@@ -120,7 +120,7 @@ def _described(
     """Inputs and outputs of a signature that takes texts."""
     if wanted not in signatures:
         names = sorted(name for name in signatures if not name.startswith("__"))
-        raise ValueError(
+        raise errors.InputError(
             f"--signature={wanted}: the model has {', '.join(names) or 'none'}"
         )
     inputs, counts = signatures[wanted]["inputs"], {}
@@ -130,7 +130,7 @@ def _described(
         counts[name] = int(dims[1]["size"]) if len(dims) == 2 else 1
         if info["dtype"] != "DT_STRING" or len(dims) not in (1, 2) or counts[name] < 1:
             shape = ", ".join(dim["size"] for dim in dims)
-            raise ValueError(
+            raise errors.InputError(
                 f"--signature={wanted} takes {name} [{shape}] of {info['dtype']}; this "
                 "command gives texts, for example to serving_default"
             )
@@ -142,7 +142,7 @@ def _read_labels(path):
         with open(path, encoding="utf-8") as file:
             return answers.label_names(json_text.parse(file.read()))
     except (OSError, ValueError) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"--label_map_file={path}: cannot be read ({error}); give "
             "OUTPUT_DIR/export/<n>/assets.extra/label_map.json"
         ) from error
@@ -152,7 +152,7 @@ def _main(argv, flags):
     """Prints the answers to the texts argv[1:]; returns an exit code."""
     try:
         if not (flags.address and flags.model and argv[1:]):
-            raise ValueError(
+            raise errors.InputError(
                 'give --address=HOST:PORT, --model=NAME and texts: "one" "another"'
             )
         columns = answers.texts(argv[1:])

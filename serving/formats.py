@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import logging
 from tensorflow.core.protobuf import saved_model_pb2
 
-from contract import atomic_files
+from contract import atomic_files, errors
 from serving import export, litert
 from serving.protocol import servables
 
@@ -49,7 +49,7 @@ def check(export_format: str, lstms: str) -> None:
     `lstms` names the part of it that is made of LSTMs; "" if none is.
     """
     if export_format == "litert" and lstms:
-        raise ValueError(
+        raise errors.InputError(
             f"--export_format=litert has no operation for the LSTMs of {lstms}; leave "
             "it out: a SavedModel holds them"
         )
@@ -65,7 +65,7 @@ def writer(
     """
     if export_format == "saved_model":
         if quantization != "none":
-            raise ValueError(
+            raise errors.InputError(
                 f"--quantization={quantization} is for LiteRT exports; add "
                 "--export_format=litert"
             )
@@ -110,7 +110,7 @@ def open_version(directory: str) -> servables.Version:
     try:
         return opens(directory)
     except Exception as error:  # damaged bytes make TensorFlow raise any type
-        raise ValueError(
+        raise errors.InputError(
             f"{_damaged_file(directory)}: cannot be loaded ({type(error).__name__}: "
             f"{atomic_files.reason(error)}); copy {directory} again, or export the "
             "model again"

@@ -20,8 +20,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from contract import errors, tf_serving
 from contract import features as feature_names
-from contract import tf_serving
 from serving import export
 from serving.protocol import servables
 
@@ -101,7 +101,7 @@ def _numbered(state):
 def check_installed() -> None:
     """Raises ValueError where LiteRT is missing."""
     if importlib.util.find_spec("ai_edge_litert") is None:
-        raise ValueError(
+        raise errors.InputError(
             "LiteRT exports are run with a package that is not installed: "
             "pip install ai-edge-litert"
         )

@@ -26,7 +26,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from contract import tf_serving
+from contract import errors, tf_serving
 
 _NO_EXPORT = (
     "--export_dir={}: no SavedModel there; train with --do_export first, and give "
@@ -98,7 +98,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
         path = FLAGS.export_dir or ""
         if path and "://" not in path and not os.path.isdir(path):
-            raise ValueError(_NO_EXPORT.format(path))
+            raise errors.InputError(_NO_EXPORT.format(path))
         command_line.check_files("input_file")
 
     command_line.parse(_define_flags, _check, serves=True)
@@ -113,7 +113,7 @@ import tensorflow as tf
 from contract import atomic_files, file_names, json_files, wording
 from serving import answers, export, formats, streaming
 from serving.protocol import http_server, servables, version_polling
-from terminal import closed_pipes, progress
+from terminal import progress
 
 if __name__ == "__main__":
     for _name in _NOT_NEEDED:
@@ -131,7 +131,7 @@ def find_version(export_dir: str) -> str:
     """
     version_dir = _newest_version(export_dir) or export_dir
     if not formats.is_version(version_dir):
-        raise ValueError(_NO_EXPORT.format(version_dir))
+        raise errors.InputError(_NO_EXPORT.format(version_dir))
     return version_dir
 
 
@@ -161,13 +161,13 @@ class Predictor:
         self._signature = signature
         known = self._version.text_signatures()
         if not known:
-            raise ValueError(
+            raise errors.InputError(
                 f"{export_dir}: takes ids alone, for its tokenizer is no operation of "
                 "TensorFlow; tokenize first, and give a server's signature ids what "
                 "bert.load(...).encode returns"
             )
         if signature not in known:
-            raise ValueError(
+            raise errors.InputError(
                 f"--signature={signature}: {export_dir} has no such signature of "
                 f"texts; choose among {', '.join(sorted(known))}"
             )
@@ -203,7 +203,7 @@ class Predictor:
         try:
             outputs = self._version.predict(self._signature, arguments)
         except tf.errors.OpError as error:
-            raise ValueError(atomic_files.reason(error)) from error
+            raise errors.InputError(atomic_files.reason(error)) from error
         return answers.rows(outputs, self.labels, knows_labels=True)
 
 
@@ -219,11 +219,11 @@ def _read_labels(directory, outputs):
     try:
         names = answers.label_names(json_files.read_object(path))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: {error}; {remedy}") from error
+        raise errors.InputError(f"{path}: {error}; {remedy}") from error
     if "probabilities" in outputs and (names or "label" in outputs):
         count = outputs["probabilities"].tensor_shape.dim[-1].size
         if count not in (len(names), -1):
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}: names {len(names)} labels, the model has {count}; {remedy}"
             )
     return names
@@ -233,7 +233,7 @@ def _main(argv, export_dir, as_json, signature=tf_serving.DEFAULT_SIGNATURE):
     """Prints the predictions for the texts argv[1:]; returns an exit code."""
     try:
         if not export_dir or not argv[1:]:
-            raise ValueError('give --export_dir=DIR and texts: "one" "another"')
+            raise errors.InputError('give --export_dir=DIR and texts: "one" "another"')
         found = Predictor(export_dir, signature).predict(*answers.texts(argv[1:]))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -253,7 +253,7 @@ def _main_stream(
     """Writes an answer for each line of a file; returns an exit code."""
     try:
         if not export_dir:
-            raise ValueError("give --export_dir=DIR")
+            raise errors.InputError("give --export_dir=DIR")
         if output_file:
             atomic_files.check_writable(output_file)
         with _reading(input_file) as read:
@@ -264,7 +264,7 @@ def _main_stream(
         if output_file:
             print(f"answered: {output_file}, {wording.count(done, 'line')}")
     except BrokenPipeError:  # nobody wants the rest
-        return closed_pipes.drop_output()
+        return errors.drop_output()
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -284,7 +284,7 @@ def _reading(path):
             file.size()  # opens it
             yield lambda: file.read(_BLOCK_BYTES)
     except tf.errors.OpError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"--input_file={path}: cannot be read ({atomic_files.reason(error)}); name "
             "a file, or - for standard input"
         ) from error
@@ -349,7 +349,7 @@ def _main_serve(export_dir, host, port, model_name):
 
     try:
         if not export_dir:
-            raise ValueError("give --export_dir=DIR")
+            raise errors.InputError("give --export_dir=DIR")
         version_dir = find_version(export_dir)
         server = http_server.Server(load(version_dir), host, port)
     except ValueError as error:
@@ -378,7 +378,7 @@ def _example_request(server):
 if __name__ == "__main__":
     from absl.flags import FLAGS
 
-    from training import errors
+    from contract import errors
 
     def _run(argv):
         with errors.explained():

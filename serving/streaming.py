@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from contract import errors
 from serving import answers as answer_rows
 
 # Texts that wait to be asked, of which those of similar length are asked together.
@@ -71,20 +72,20 @@ def parse(line: bytes, number: int, names: Sequence[str], input_format: str) -> 
 
 def _parts(line, number, names, input_format):
     if len(line) > MAX_LINE_BYTES:
-        raise ValueError(f"longer than {MAX_LINE_BYTES} bytes; give less text")
+        raise errors.InputError(f"longer than {MAX_LINE_BYTES} bytes; give less text")
     line = line.removesuffix(b"\r")
     if number == 1:
         line = line.removeprefix(b"\xef\xbb\xbf")
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"not UTF-8 at byte {error.start}; convert the file, e.g. with iconv"
         ) from error
     if input_format == "lines":
         texts = tuple(text.split("\t"))
         if len(texts) != len(names):
-            raise ValueError(
+            raise errors.InputError(
                 f"{len(texts)} texts; give {', '.join(names)}, with a tab between two"
             )
         return texts, {}
@@ -94,7 +95,9 @@ def _parts(line, number, names, input_format):
     if isinstance(value, str) and len(names) == 1:
         value = {names[0]: value}
     if not isinstance(value, dict):
-        raise ValueError(f"{text[:_SHOWN]!r} is no object with {', '.join(names)}")
+        raise errors.InputError(
+            f"{text[:_SHOWN]!r} is no object with {', '.join(names)}"
+        )
     texts = []
     for name, count in collections.Counter(names).items():
         given = value.get(name)
@@ -102,7 +105,7 @@ def _parts(line, number, names, input_format):
         if len(several) != count or not all(isinstance(v, str) for v in several):
             shown = f"{json.dumps(given):.{_SHOWN}}" if name in value else "absent"
             wanted = "a string" if count == 1 else f"a list of {count} strings"
-            raise ValueError(f"{name} is {shown}; give {wanted}")
+            raise errors.InputError(f"{name} is {shown}; give {wanted}")
         texts += several
     passed = {key: value[key] for key in value if key not in names}
     return tuple(texts), passed
@@ -112,23 +115,23 @@ def _json(text):
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError as error:
-        raise ValueError("not JSON: nested too deep") from error
+        raise errors.InputError("not JSON: nested too deep") from error
     except ValueError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"not JSON: {error}: {text[:_SHOWN]!r}; give --input_format=lines for "
             "plain text"
         ) from error
 
 
 def _refuse_constant(name):
-    raise ValueError(f"{name} is no number of JSON")
+    raise errors.InputError(f"{name} is no number of JSON")
 
 
 def _check_unicode(value):
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise ValueError(
+        raise errors.InputError(
             "half of a surrogate pair is not Unicode; give both halves or none"
         ) from error
 

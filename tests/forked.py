@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import pathlib
+import runpy
 import socket
 import subprocess
 import sys
@@ -42,6 +43,10 @@ class Job:
             assert time.monotonic() < end, f"no {said!r} in {self.text()}"
             assert self._server.ask("code", self.pid) is None, self.text()
             time.sleep(0.01)
+
+    def poll(self):
+        """The exit code, as `code`, or None while it runs."""
+        return self._server.ask("code", self.pid)
 
     def kill(self, number):
         os.kill(self.pid, number)
@@ -97,6 +102,10 @@ class Server:
         )
         return Job(self, pid, log)
 
+    def start_program(self, program, *arguments):
+        """Runs a script, or a module such as serving.predictor, as its users do."""
+        return self.start(program, *arguments, constants={"": "program"})
+
     def start_workers(self, count, script, *arguments, **more):
         """The same script in `count` processes, which find each other by TF_CONFIG."""
         return [
@@ -141,6 +150,10 @@ def _run(script, arguments, constants, environment, log):
         os.dup2(file.fileno(), 2)
     sys.stdout.reconfigure(line_buffering=True)
     os.environ.update(environment)
+    if constants.pop("", None) == "program":
+        sys.argv = [script, *arguments]
+        runpy.run_module(script, run_name="__main__", alter_sys=False)
+        sys.exit()
     for name, value in constants.items():
         module, _, attribute = name.rpartition(".")
         setattr(importlib.import_module(module), attribute, value)

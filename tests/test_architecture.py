@@ -33,7 +33,6 @@ FLAG_FOLDER = "training/flags/"
 # Their tests start in milliseconds and they serve where no TensorFlow is installed.
 PLAIN_MODULES = {
     "data_pipeline.classification.label_sets",
-    "data_pipeline.classification.tables",
     "data_pipeline.tagging.tag_schemes",
     "data_pipeline.tagging.tag_sets",
     "modeling.configs.config",

@@ -109,7 +109,7 @@ def test_optimizer_refuses_numbers_that_train_nothing(arguments, message):
 
 
 def test_labels_in_one_string_are_refused(model_dir):
-    with pytest.raises(ValueError, match="labels='abc' is one string; give a list"):
+    with pytest.raises(ValueError, match="labels='abc' is a string; give a list"):
         bert.load(model_dir, labels="abc")
 
 
@@ -203,7 +203,7 @@ def test_pairs_and_numbers_in_memory(model_dir):
     ("files", "columns", "message"),
     [
         ({"train": ROWS, "valid": ROWS}, {}, "files has the key 'valid'; its keys are"),
-        ({"dev": ROWS}, {}, 'files has no "train", whose labels'),
+        ({"dev": ROWS}, {}, 'files has no "train", which'),
         ({"train": ROWS}, {"text": "x"}, "columns has the key 'text'; .* text_a, text"),
         ({"train": []}, {}, r'files\["train"\] has no rows; give it one per example'),
         ({"train": [(1, 2, 3, 4)]}, {}, r'files\["train"\]:1: \(1, .* has 4 values'),

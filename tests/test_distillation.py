@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bert
+from contract import errors
 from tests import forked, resumed_runs, tiny, whole_runs
 
 LEARN = ("--learning_rate=2e-3", "--num_train_epochs=20", "--train_batch_size=8")
@@ -195,7 +196,7 @@ def test_teacher_computes_in_the_precision_of_the_run(
 
     def read(path, config):
         policies.append(keras.config.dtype_policy().name)
-        raise ValueError("seen")
+        raise errors.InputError("seen")
 
     monkeypatch.setattr("modeling.checkpoints.teacher.read", read)
     before = keras.config.dtype_policy()

@@ -66,10 +66,13 @@ def test_dev_share_scores_rows_that_are_not_trained_on(model_dir, table_dir, tmp
     assert (tmp_path / "eval_results.txt").read_text() == scores
 
 
+TABLES = tiny.ROOT / "sample_data" / "messages"
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (files_of("absent", "train", "dev"), "0.2 beside --dev_file=absent/dev.tsv: "),
+        (files_of(TABLES, "train", "dev"), f"0.2 beside --dev_file={TABLES}/dev.tsv: "),
         (["--task_name=CoLA", "--data_dir=x"], "0.2 beside --task_name=CoLA: "),
         ([], "0.2: takes the dev rows from --train_file; set that, too"),
     ],

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from contract import atomic_files, file_digests, file_names
+from contract import atomic_files, errors, file_digests, file_names
 
 GLOBAL_STEP = "global_step"
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
@@ -108,7 +108,7 @@ class RunCheckpoints:
                     "%s cannot be read (%s); trying the one before", prefix, error
                 )
         if prefixes:
-            raise ValueError(
+            raise errors.InputError(
                 f"{self.directory}: none of {len(prefixes)} checkpoints can be read; "
                 "start again with --overwrite_output_dir"
             )
@@ -121,7 +121,7 @@ class RunCheckpoints:
         values = {}
         for name, variable in self.variables.items():
             if shapes.get(name) != list(variable.shape):
-                raise ValueError(
+                raise errors.InputError(
                     f"{prefix}: {name} is {shapes.get(name, 'missing')}, this run "
                     f"wants {list(variable.shape)}; the directory holds another run: "
                     "choose another --output_dir or add --overwrite_output_dir"

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from contract import wording
 from terminal import progress
-from training import errors, grid, run, run_directory, seeds, steps
+from training import grid, run, run_directory, seeds, steps
 from training.distribution import devices
 from training.results import evaluation
 
@@ -140,8 +140,7 @@ def run_task(task: Task, settings: Settings) -> None:
         else:
             run_once(common.seed, common.output_dir)
         if settings.combinations or settings.seeds:
-            with errors.of_writing():
-                task.report(None, settings)
+            task.report(None, settings)
 
 
 def _run_once(task: Task, settings: Settings) -> grid.Outcome:
@@ -155,8 +154,7 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         files=task.files,
     )
     if its_own.writes:
-        with errors.of_writing():
-            task.write_records(its_own.output_dir)
+        task.write_records(its_own.output_dir)
     cache = settings.feature_cache
     cached = cache.wrapped(task, model, settings) if cache else task
     score = _scorer(cached, settings, model)
@@ -170,8 +168,7 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
         results |= {**task.evaluate(scored), "global_step": step}
         scores, rows = scored.scores, task.examine("dev", scored)
         run_directory.record(its_own, step, scores, results)
-        with errors.of_writing():
-            task.show(model, scored, settings)
+        task.show(model, scored, settings)
         _picture(task, its_own, step, rows)
     if settings.predicts:
         splits = task.splits
@@ -185,13 +182,12 @@ def _run_once(task: Task, settings: Settings) -> grid.Outcome:
     for name in sorted(results):
         print(f"  {name} = {wording.score(results[name])}")
     if settings.exports and its_own.writes:
-        with errors.of_writing():
-            export = functools.partial(task.export, model, its_own.output_dir)
-            path = run_directory.export_once(its_own, step, export)
+        export = functools.partial(task.export, model, its_own.output_dir)
+        path = run_directory.export_once(its_own, step, export)
         print(f"exported: {path}")
         if settings.evaluates and (exported := task.reopen(path)):
             results |= _compare(task, settings, exported, scores)
-    with errors.of_writing(), progress.waiting("writing the report"):
+    with progress.waiting("writing the report"):
         seconds = time.monotonic() - started
         task.report(model, settings, rows, step, results, seconds, tested)
         if settings.exports and its_own.writes:

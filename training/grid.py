@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, file_names
-from training import checkpoints, errors, run, run_directory, seeds
+from contract import atomic_files, errors, file_names, json_files
+from training import checkpoints, run, run_directory, seeds
 from training.distribution import devices
 from training.results import hparams
 
@@ -80,8 +80,7 @@ def run_all(run_once: Callable[[Any, Any], Outcome], task: Any, settings: Any) -
     """
     record = _Record(task, settings)
     if settings.run.writes:
-        with errors.of_writing():
-            task.write_records(settings.run.output_dir)
+        task.write_records(settings.run.output_dir)
     # One copy of the features is enough.
     task = dataclasses.replace(task, write_records=lambda directory: None)
     # Where nothing else scores a run, its predictions do.
@@ -112,16 +111,15 @@ class _Record:
         trained_on = {"data": task.splits["train"].digest(), **task.identity}
         self._identity = {**identity, **trained_on}
         self._held_out = task.splits["dev"].digest()
-        with errors.of_input():
-            self.runs = {} if common.overwrite else self._read()
-            found = zlib.crc32(json.dumps(self.runs, sort_keys=True).encode())
-            devices.check_agreement(common.strategy, found, file_names.GRID)
+        self.runs = {} if common.overwrite else self._read()
+        found = zlib.crc32(json.dumps(self.runs, sort_keys=True).encode())
+        devices.check_agreement(common.strategy, found, file_names.GRID)
 
     def _read(self) -> dict[str, Any]:
         run_directory.check_identity(self._directory, file_names.GRID, self._identity)
         if not tf.io.gfile.exists(self._path):
             return {}
-        return dict(atomic_files.read_json(self._path)["runs"])
+        return dict(json_files.read_object(self._path)["runs"])
 
     def key(self, combination: Combination, seed: int) -> str:
         """Differs where results may."""
@@ -144,8 +142,7 @@ class _Record:
         record = {"identity": self._identity, "runs": self.runs, **summary}
         text = json.dumps(record, indent=2, sort_keys=True) + "\n"
         if self._writes:
-            with errors.of_writing():
-                atomic_files.write_text(self._path, text)
+            atomic_files.write_text(self._path, text)
 
     def name(self, directory: str) -> str:
         """A run's directory, relative to that of the grid."""
@@ -208,8 +205,7 @@ class _Runs:
             values = {**combination.values, "seed": seed}
             entry = {"key": key, "values": values, **self._ended(its_own)}
             self._record.add(directory, entry)
-        with errors.of_writing():
-            self._experiment.add(directory, entry["values"], entry["results"])
+        self._experiment.add(directory, entry["values"], entry["results"])
         return entry
 
     def _ended(self, its_own: run.Settings) -> dict[str, Any]:

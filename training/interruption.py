@@ -8,8 +8,8 @@ import threading
 
 import tensorflow as tf
 
+from contract import errors
 from terminal import progress
-from training import errors
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PATIENCE_SECONDS = 1.0  # for Python to end the process, at a second signal

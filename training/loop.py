@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from training import errors
+from contract import errors
 from training.optimization import loss_scale
 
 

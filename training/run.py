@@ -11,10 +11,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from contract import atomic_files, file_names, wording
+from contract import atomic_files, errors, file_names, wording
 from terminal import progress
 from training import checkpoints as checkpoints_lib
-from training import errors, interruption, loop, run_directory, steps
+from training import interruption, loop, run_directory, steps
 from training.distribution import devices
 from training.results import reporting, tracing
 
@@ -127,32 +127,31 @@ def start(
     identity = (
         {**settings.identity, **identity, "seed": settings.seed} if trains else {}
     )
-    with errors.of_input():
-        resumes = run_directory.resumes(output_dir, identity, overwrite=overwrite)
-        checksum = zlib.crc32(json.dumps([identity, resumes], sort_keys=True).encode())
-        devices.check_agreement(
-            settings.strategy, checksum, "model, data and output directory"
+    resumes = run_directory.resumes(output_dir, identity, overwrite=overwrite)
+    checksum = zlib.crc32(json.dumps([identity, resumes], sort_keys=True).encode())
+    devices.check_agreement(
+        settings.strategy, checksum, "model, data and output directory"
+    )
+    with settings.strategy.scope():
+        model = make_model()
+        model.build()
+    path = output_dir if resumes else settings.init_checkpoint
+    origin, step = load_weights(model, path, trains=trains, resumes=resumes)
+    if trains and settings.writes:
+        run_directory.begin(
+            output_dir,
+            overwrite=overwrite,
+            resumes=resumes,
+            identity=identity,
+            flags=settings.flags,
+            command=settings.command,
+            files=files,
         )
-        with settings.strategy.scope():
-            model = make_model()
-            model.build()
-        path = output_dir if resumes else settings.init_checkpoint
-        origin, step = load_weights(model, path, trains=trains, resumes=resumes)
-        if trains and settings.writes:
-            run_directory.begin(
-                output_dir,
-                overwrite=overwrite,
-                resumes=resumes,
-                identity=identity,
-                flags=settings.flags,
-                command=settings.command,
-                files=files,
-            )
-        elif settings.writes:
-            path = os.path.join(output_dir, file_names.EVAL_RESULTS)
-            atomic_files.check_writable(path)
-        if not trains:
-            print(f"weights: {origin}")
+    elif settings.writes:
+        path = os.path.join(output_dir, file_names.EVAL_RESULTS)
+        atomic_files.check_writable(path)
+    if not trains:
+        print(f"weights: {origin}")
     devices.wait_for_all(settings.strategy, "ready the output directory")
     return model, origin, step
 
@@ -177,7 +176,7 @@ def train(settings: Settings, training: Training) -> int:
         keep=settings.keep,
         writes=settings.writes,
     )
-    with errors.of_input(), progress.waiting("restoring the checkpoint"):
+    with progress.waiting("restoring the checkpoint"):
         step, state = checkpoints.restore() or (0, {})
         devices.check_agreement(settings.strategy, step, "the checkpoint to go on from")
     _announce(settings, training, step)
@@ -235,8 +234,7 @@ def _do_the_rest(
     reporter, watch = all_steps.reporter, all_steps.interruption
     traced: Any = all_steps.train_steps
     state = _with_parts(settings, step, state)
-    with errors.of_writing():
-        run_directory.go_on(settings)
+    run_directory.go_on(settings)
     with (
         _saving_ends_for_all(strategy),
         contextlib.closing(reporter),
@@ -299,8 +297,7 @@ def _use_best(settings: Settings, store: Any, state: Mapping[str, Any]) -> int:
 def _saving_ends_for_all(strategy: Any) -> Iterator[None]:
     """A process that stops waits for the chief, who may still be writing."""
     try:
-        with errors.of_writing():
-            yield
+        yield
     except errors.Stopped:
         devices.wait_for_all(strategy, "save")
         raise

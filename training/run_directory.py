@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import atomic_files, file_names, json_files
-from training import checkpoints, errors
+from contract import atomic_files, errors, file_names, json_files
+from training import checkpoints
 from training.results import hparams, reporting, run_facts
 
 _EXPORTING = "exporting.json"  # what a command exports, until it ends
@@ -52,7 +52,7 @@ def resumes(directory: str, identity: Mapping[str, Any], *, overwrite: bool) -> 
     naming the difference, or if `directory` is a file.
     """
     if tf.io.gfile.exists(directory) and not tf.io.gfile.isdir(directory):
-        raise ValueError(
+        raise errors.InputError(
             f"--output_dir={directory} is a file; name a directory, new or not"
         )
     if overwrite:
@@ -74,7 +74,7 @@ def check_identity(directory: str, name: str, identity: Mapping[str, Any]) -> No
         if key in before and before[key] != value
     ]
     if differing:
-        raise ValueError(
+        raise errors.InputError(
             f"--output_dir={directory} holds another run: {'; '.join(differing)}; "
             "choose another directory, or add --overwrite_output_dir to replace it"
         )
@@ -88,7 +88,7 @@ def _identity(path: str) -> dict[str, Any]:
         *(ValueError, KeyError, TypeError, RecursionError),
         tf.errors.OpError,
     ) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: cannot be read ({error}), so it does not say whose run this is; "
             "choose another directory, or add --overwrite_output_dir to replace it"
         ) from error
@@ -203,7 +203,7 @@ def record(
     newest = checkpoints.all_checkpoints(directory)[-1:]
     goes_back = any(step < checkpoints.step_of(prefix) for prefix in newest)
     reporter = reporting.Reporter(directory, step)
-    with errors.of_writing(), contextlib.closing(reporter):
+    with contextlib.closing(reporter):
         if not goes_back:
             reporter.write("eval", step, scores)
         write_results(os.path.join(directory, file_names.EVAL_RESULTS), results)
@@ -212,5 +212,5 @@ def record(
 def show(settings: Any, step: int, shown: Mapping[str, Any]) -> None:
     """Writes what Reporter.show takes to TensorBoard; InputError if that fails."""
     reporter = reporting.Reporter(settings.output_dir, step)
-    with errors.of_writing(), contextlib.closing(reporter):
+    with contextlib.closing(reporter):
         reporter.show("eval", step, shown)

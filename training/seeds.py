@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from contract import atomic_files
-from training import errors
 from training.results import hparams, metrics
 
 SUMMARY_FILE = "seeds.json"
@@ -38,8 +37,7 @@ def run_all(
             print(f"seeds: run {number} of {len(seeds)}: {directory}", flush=True)
         runs[seed] = dict(run_once(seed, directory))
         if shows:
-            with errors.of_writing():
-                experiment.add(directory, {"seed": seed}, runs[seed])
+            experiment.add(directory, {"seed": seed}, runs[seed])
     summary = metrics.summarize(list(runs.values()))
     record = {
         "seeds": {
@@ -50,8 +48,7 @@ def run_all(
     }
     text = json.dumps(record, indent=2, sort_keys=True) + "\n"
     if writes:
-        with errors.of_writing():
-            atomic_files.write_text(os.path.join(output_dir, SUMMARY_FILE), text)
+        atomic_files.write_text(os.path.join(output_dir, SUMMARY_FILE), text)
     print(f"over seeds {', '.join(map(str, seeds))}:")
     for name, values in summary.items():
         if name != "global_step":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import wording
+from contract import errors, wording
 from data_pipeline.classification import label_sets, tables
 from data_pipeline.examples import packing
 from data_pipeline.text import tokenization
@@ -117,7 +117,7 @@ class Encoder:
         seconds = None if seconds is None else listed("seconds", seconds)
         for name, given in (("seconds", seconds), ("choices", choices)):
             if given is not None and len(given) != len(texts):
-                raise ValueError(
+                raise errors.InputError(
                     f"{name}: {len(given)} are given for {len(texts)} texts; give one "
                     "for each text"
                 )
@@ -125,11 +125,11 @@ class Encoder:
             wanted = "single texts; leave them out"
             if num_texts == 2:
                 wanted = "pairs of texts; give one for each text"
-            raise ValueError(f"seconds: the model was made for {wanted}")
+            raise errors.InputError(f"seconds: the model was made for {wanted}")
         taken = self.num_sequences if self._is_choice else 0
         for row in choices or ((),):
             if len(row) != taken:
-                raise ValueError(
+                raise errors.InputError(
                     f"choices: {len(row)} are given for a text, and the model takes "
                     f"{taken}; give a list of as many for each text"
                 )
@@ -141,14 +141,14 @@ class Encoder:
             return
         label_set = self.label_set
         if label_set.pair_input == "both_orders" and table.text_b is None:
-            raise ValueError(
+            raise errors.InputError(
                 f"{table.path}: --pair_input=both_orders reads two texts in both "
                 "orders, and the rows have one; give --text_b_column, or leave the "
                 "flag out"
             )
         found, names = table.choices, label_set.names
         if found and len(found[0]) != len(names):
-            raise ValueError(
+            raise errors.InputError(
                 f"{table.path}:{table.lines[0]}: {len(found[0])} choices, and "
                 f"{len(names)} are expected, {wording.listing(names)}; all rows of a "
                 "model have equally many"
@@ -160,7 +160,9 @@ def listed(name: str, texts: Any) -> list[str]:
     texts = [texts] if isinstance(texts, str) else list(texts)
     for text in texts:
         if not isinstance(text, str):
-            raise ValueError(f"{name}: {text!r:.60} is no string; give a list of texts")
+            raise errors.InputError(
+                f"{name}: {text!r:.60} is no string; give a list of texts"
+            )
     return texts
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from contract import problem_types, wording
+from contract import errors, problem_types, wording
 from data_pipeline.files import label_files
 
 # As a file writes it; a tuple is a JSON list (multi-label).
@@ -58,23 +58,23 @@ class LabelSet:
 
     def __post_init__(self) -> None:
         if self.problem_type not in PROBLEM_TYPES:
-            raise ValueError(
+            raise errors.InputError(
                 f"--problem_type={self.problem_type} is not one of "
                 f"{', '.join(PROBLEM_TYPES)}"
             )
         fewest = _FEWEST_LABELS[self.problem_type]
         if len(self.names) < fewest:
-            raise ValueError(
+            raise errors.InputError(
                 f"{self.problem_type} needs {fewest} labels or more, not "
                 f"{list(self.names)}; name all with --labels"
             )
         if self.problem_type == "regression" and self.names:
-            raise ValueError(
+            raise errors.InputError(
                 f"regression has no labels, but {wording.listing(self.names)} are "
                 "given; leave --labels out or choose another --problem_type"
             )
         if self.problem_type == "multi_label" and not self.separator:
-            raise ValueError(
+            raise errors.InputError(
                 "multi_label needs a separator between labels; set --label_separator"
             )
         label_files.check_distinct(self.names, "label")
@@ -140,20 +140,20 @@ class LabelSet:
 
     def _id(self, ids: dict[str, int], path: str, line: int, label: Label) -> int:
         if isinstance(label, tuple):
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}:{line}: {list(label)} is a list of labels; pass "
                 "--problem_type=multi_label or give the row one label"
             )
         if label in ids:
             return ids[label]
         if self.problem_type == "choice":
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}:{line}: label {label!r:.80} names none of the "
                 f"{len(self.names)} choices, {wording.listing(self.names)}, so none is "
                 "right; correct the row, or say with --labels what the label column "
                 "calls them, in their order" + _header_hint(line)
             )
-        raise ValueError(
+        raise errors.InputError(
             f"{path}:{line}: label {label!r:.80} is not one of "
             f"{wording.listing(self.names)}{label_files.closest(label, self.names)}; "
             "correct the row or name every label with --labels" + _header_hint(line)
@@ -200,7 +200,7 @@ def split_labels(label: Label, separator: str) -> tuple[str, ...]:
 
 def _labelled_lines(table: _Table) -> list[tuple[int, Label]]:
     if table.labels is None:
-        raise ValueError(
+        raise errors.InputError(
             f"{table.path}: has no labels; pass --label_column if a column holds them"
         )
     return list(zip(table.lines, table.labels, strict=True))
@@ -217,13 +217,15 @@ def find_labels(
     if problem_type == "regression":
         return ()
     if table.labels is None:
-        raise ValueError(f"{table.path}: has no labels to find; pass --label_column")
+        raise errors.InputError(
+            f"{table.path}: has no labels to find; pass --label_column"
+        )
     found: dict[str, int] = {}
     for line, label in zip(table.lines, table.labels, strict=True):
         is_set = problem_type == "multi_label"
         for name in split_labels(label, separator) if is_set else (label,):
             if not isinstance(name, str) or not name:
-                raise ValueError(
+                raise errors.InputError(
                     f"{table.path}:{line}: label {name!r:.80} is not one label; "
                     "correct the row or pass --problem_type=multi_label"
                 )
@@ -231,7 +233,7 @@ def find_labels(
     for name, line in found.items():
         whole = name.removesuffix(".0")
         if whole != name and is_number(name) and whole in found:
-            raise ValueError(
+            raise errors.InputError(
                 f"{table.path}:{line}: label {name!r} is the number of the class "
                 f"{whole!r} (line {found[whole]}); write both alike"
             )
@@ -295,7 +297,7 @@ def class_weights(spec: str, label_ids: np.ndarray, label_set: LabelSet) -> np.n
         ValueError: not a classification, an empty class, or not C positive numbers.
     """
     if label_set.problem_type != "classification":
-        raise ValueError(
+        raise errors.InputError(
             f"--class_weights={spec} needs a classification, not "
             f"{label_set.problem_type}; leave it out"
         )
@@ -304,20 +306,20 @@ def class_weights(spec: str, label_ids: np.ndarray, label_set: LabelSet) -> np.n
         counts = np.bincount(label_ids, minlength=len(names))
         for name, count in zip(names, counts, strict=True):
             if not count:
-                raise ValueError(
+                raise errors.InputError(
                     f"--class_weights=balanced: class {name!r} has no training example;"
                     " add some, take it out of --labels, or give numbers"
                 )
         return (len(label_ids) / (len(names) * counts)).astype(np.float32)
     parts = spec.split(",")
     if len(parts) != len(names):
-        raise ValueError(
+        raise errors.InputError(
             f"--class_weights={spec} has {len(parts)} numbers for {len(names)} classes;"
             f" give one for each of {wording.listing(names)}, in this order"
         )
     for part in parts:
         if not is_number(part) or float(part) <= 0:
-            raise ValueError(
+            raise errors.InputError(
                 f"--class_weights={spec}: {part!r} is not a positive number; correct it"
             )
     return np.array([float(part) for part in parts], np.float32)
@@ -328,7 +330,7 @@ def _number(path: str, line: int, label: Label) -> float:
     # Beyond float32 it would become infinite on the way to the model.
     if not is_number(text) or abs(float(text)) > _LARGEST:
         shown = label if isinstance(label, str) else list(label)
-        raise ValueError(
+        raise errors.InputError(
             f"{path}:{line}: {shown!r:.80} is not a finite number, which regression "
             "needs; correct the row or choose another --problem_type"
             + _header_hint(line)

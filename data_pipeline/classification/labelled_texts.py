@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from contract import features
+from contract import errors, features
 from data_pipeline.classification import encoding, label_sets, sources, tables
 from data_pipeline.examples import batching, packing
 from data_pipeline.text import tokenization
@@ -94,7 +94,7 @@ def load(
         rows[split] = source.read(split, like=next(iter(rows.values()), None))
     pairs = {table.text_b is not None for table in rows.values()}
     if len(pairs) > 1:
-        raise ValueError(
+        raise errors.InputError(
             f"{', '.join(table.path for table in rows.values())}: some have pairs of "
             "texts and some have single texts; check --text_b_column"
         )

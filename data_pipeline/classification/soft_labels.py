@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from contract import features, wording
+from contract import errors, features, wording
 from data_pipeline.classification import (
     encoding,
     label_sets,
@@ -45,7 +45,7 @@ def with_unlabelled(
         other_header=next(iter(data.tables.values())).header,
     )
     if (table.text_b is not None) != data.encode.has_pairs:
-        raise ValueError(
+        raise errors.InputError(
             f"--unlabelled_file={path} and the training rows: one has pairs of texts "
             "and one has single texts; check --text_b_column"
         )
@@ -63,23 +63,23 @@ def with_unlabelled(
 def check_classes(directory: str, theirs: Any, ours: label_sets.LabelSet) -> None:
     """Raises ValueError unless a teacher's classes are those of its student."""
     if theirs is None:
-        raise ValueError(
+        raise errors.InputError(
             f"--teacher={directory}: nothing says what its classes are called; put a "
             'label_map.json beside its weights, such as {"0": "bad", "1": "good"}'
         )
     kind = getattr(theirs, "problem_type", "tagging")
     if kind != ours.problem_type:
-        raise ValueError(
+        raise errors.InputError(
             f"--teacher={directory} was trained for {kind} and the student is for "
             f"{ours.problem_type}; set --problem_type, or choose another teacher"
         )
     if theirs.num_sequences > 1:
-        raise ValueError(
+        raise errors.InputError(
             f"--teacher={directory} reads pairs in both orders, and a teacher reads "
             "one sequence; choose another teacher"
         )
     if theirs.names != ours.names:
-        raise ValueError(
+        raise errors.InputError(
             f"--teacher={directory} has the labels {wording.listing(theirs.names)} and "
             f"the student has {wording.listing(ours.names)}; they must be the same in "
             f"the same order: --labels={','.join(theirs.names)} gives the student the "

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from contract import remote_files, wording
+from contract import errors, remote_files, wording
 from data_pipeline.classification import label_sets, tables, tasks
 from data_pipeline.files import label_files
 
@@ -54,7 +54,7 @@ class Source:
             ValueError: no such split was named, or its content is wrong.
         """
         if self.task and not self.data_dir:
-            raise ValueError(
+            raise errors.InputError(
                 f"--task_name={self.task_name} needs --data_dir; set it to the "
                 "directory with the task's files"
             )
@@ -80,7 +80,7 @@ class Source:
             count = int(self.dev_share * len(rows) + 0.5)
             is_dev[rows[: min(count, len(rows) - 1)]] = True
         if not is_dev.any():
-            raise ValueError(
+            raise errors.InputError(
                 f"--dev_share={self.dev_share:g} of {len(table.lines)} rows "
                 f"({table.path}) is not one row; raise it, or give a --dev_file"
             )
@@ -90,7 +90,7 @@ class Source:
         path, layout = self.files.get(split), self.layout
         if path is None or (isinstance(path, str) and not path):
             flag = f"tfds_{split}_split" if self.tfds_name else f"{split}_file"
-            raise ValueError(
+            raise errors.InputError(
                 f"the {split} rows are needed and --{flag} is not set; set it, "
                 + ("give --dev_share=0.2, " if flag == "dev_file" else "")
                 + "or name a task with --task_name and --data_dir"
@@ -123,7 +123,7 @@ class Source:
             trained = label_sets.read_label_map(known, remote_files.open_file)
             if found and found.names != trained.names:
                 flag = f"task_name={self.task_name}" if self.task else "labels"
-                raise ValueError(
+                raise errors.InputError(
                     f"--{flag}: {wording.listing(found.names)} are not the labels that "
                     f"the model was trained with, {wording.listing(trained.names)} "
                     f"({known}); leave the flag out, or correct that file if it is "
@@ -132,7 +132,7 @@ class Source:
             self._check_form(trained, known)
             return trained
         if found is None:
-            raise ValueError(
+            raise errors.InputError(
                 "nothing says what the labels are: there are no training rows, and no "
                 "label_map.json beside the weights; train first (--do_train), give the "
                 "--output_dir of a trained run as --pretrained, or name the labels "
@@ -150,12 +150,12 @@ class Source:
     def _check_form(self, trained: label_sets.LabelSet, known: str) -> None:
         """Refuses rows of another form than the model was trained on."""
         if trained.pair_input != self.pair_input:
-            raise ValueError(
+            raise errors.InputError(
                 f"--pair_input={self.pair_input}: the model was trained with "
                 f"--pair_input={trained.pair_input} ({known}); give that"
             )
         if (trained.problem_type == "choice") != (self.kind == "choice"):
-            raise ValueError(
+            raise errors.InputError(
                 f"the model was trained for {trained.problem_type} ({known}) and the "
                 f"rows are for {self.kind}; give --choice_columns, or a task "
                 "of choice, to a model of choice alone"

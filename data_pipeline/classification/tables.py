@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from contract import wording
+from contract import errors, wording
 from data_pipeline.classification import label_sets
 from data_pipeline.files import choice_rows, table_columns, text_rows
 
@@ -133,7 +133,9 @@ def _begin(
     rows = reads.file_rows(path, layout.file_format)
     line, first = next(rows, (0, None))
     if first is None:
-        raise ValueError(f"{path}: the file is empty; give it one row per example")
+        raise errors.InputError(
+            f"{path}: the file is empty; give it one row per example"
+        )
     has_header = isinstance(first, list) and _is_header(
         path, layout, first, other_header
     )
@@ -166,7 +168,7 @@ def read_tfds(
     names, rows = text_rows.tfds_rows(path, name, split, data_dir)
     line, first = next(rows, (0, None))
     if first is None:
-        raise ValueError(f"{path}: the split is empty; choose another")
+        raise errors.InputError(f"{path}: the split is empty; choose another")
     keys = _choose_columns(path, layout, names, first, labels_required=labels_required)
     rows = itertools.chain([(line, first)], rows)
     return _collect(path, rows, keys, layout, allow_empty_text=allow_empty_text)
@@ -203,7 +205,7 @@ def of_rows(
         given = given.to_dict("records")
     rows = [_named(f"{name}:{line}", row) for line, row in enumerate(given, start=1)]
     if not rows:
-        raise ValueError(f"{name} has no rows; give it one per example")
+        raise errors.InputError(f"{name} has no rows; give it one per example")
     keys = _choose_columns(
         *(name, layout, list(rows[0]), rows[0]), labels_required=labels_required
     )
@@ -216,7 +218,7 @@ def _named(place: str, row: Any) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         values = (row,) if isinstance(row, str) else tuple(row)
         if len(values) not in _UNNAMED:
-            raise ValueError(
+            raise errors.InputError(
                 f"{place}: {row!r:.60} has {len(values)} values; give (text, label), "
                 "(text_a, text_b, label) or {column: value}"
             )
@@ -258,7 +260,7 @@ def _is_header(
         return False
     if table_columns.usual_names(first, USUAL_TEXTS):
         return True
-    raise ValueError(
+    raise errors.InputError(
         f"{path}:1: {wording.listing(first)} has no usual name of a text column "
         "(text, sentence, text_a, sentence1, question, ...); pass --text_a_column "
         "and --label_column, by name or by number from 0"
@@ -280,7 +282,7 @@ def _choose_columns(
     if asked["text_a"] is None:
         texts = table_columns.usual_names(names, USUAL_TEXTS)
         if not texts or asked["text_b"] is not None:
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}: the first text's column is not given and cannot be guessed "
                 f"from {wording.listing(names)}; pass --text_a_column"
             )
@@ -292,7 +294,7 @@ def _choose_columns(
         asked["label"] = usual[0] if usual else None
     label = asked["label"]
     if labels_required and label is None:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: the label's column is not given and cannot be guessed from "
             f"{wording.listing(names)}; pass --label_column"
         )
@@ -328,7 +330,7 @@ def _collect(
             if not layout.skip_short_rows:
                 role = next(role for role, value in cells.items() if value is None)
                 lack = table_columns.lack(row, role, keys[role])
-                raise ValueError(f"{place}: {lack}")
+                raise errors.InputError(f"{place}: {lack}")
             short.append(line)
             continue
         if layout.keep_rows:
@@ -340,7 +342,7 @@ def _collect(
         for role, column in columns.items():
             value = _value(place, role, cells[role])
             if not allow_empty_text and role.startswith("text") and not value.strip():
-                raise ValueError(
+                raise errors.InputError(
                     f"{place}: {role} is empty; fill it, remove the row, or pass "
                     "--allow_empty_text"
                 )
@@ -353,12 +355,12 @@ def _collect(
             *(path, len(short), short[0]),
         )
     if not lines and layout.keep_rows and others:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: no row has {layout.keep_rows[1]!r} in column "
             f"{layout.keep_rows[0]}; choose one of {wording.listing(sorted(others))}"
         )
     if not lines:
-        raise ValueError(f"{path}: no rows but the header; give it one per example")
+        raise errors.InputError(f"{path}: no rows but a header; give one per example")
     return Table(
         path=path,
         text_a=columns["text_a"],
@@ -386,7 +388,7 @@ class _Kinds:
                 kind = "a number"
             self._first = self._first or (kind, place)
             if kind != self._first[0]:
-                raise ValueError(
+                raise errors.InputError(
                     f"{place}: label {json.dumps(item)} is {kind}, and that of "
                     f"{self._first[1]} is {self._first[0]}; write all labels alike"
                 )
@@ -408,7 +410,7 @@ class _Choices:
         if len(found) == 1:
             (found,) = found
         if not isinstance(found, list):
-            raise ValueError(
+            raise errors.InputError(
                 f"{place}: {found!r:.40} is one choice; name a column for each with "
                 "--choice_columns, or one that holds JSON lists"
             )
@@ -417,13 +419,13 @@ class _Choices:
         )
         expected = len(self.rows[0]) if self.rows else max(len(row), 2)
         if len(row) != expected:
-            raise ValueError(
+            raise errors.InputError(
                 f"{place}: {len(row)} choices, {expected} are needed as in the rows "
                 "before; give each row as many, and 2 at least"
             )
         if not self._allows_empty and not all(text.strip() for text in row):
             index = next(i for i, text in enumerate(row) if not text.strip())
-            raise ValueError(
+            raise errors.InputError(
                 f"{place}: choice {index} is empty; fill it, remove the row, or pass "
                 "--allow_empty_text"
             )
@@ -435,9 +437,11 @@ def _value(place: str, role: str, value: Any) -> Any:
     if isinstance(value, str):
         return value
     if role.startswith("text"):
-        raise ValueError(f"{place}: {role} is {value!r:.40}, no string; quote it")
+        raise errors.InputError(
+            f"{place}: {role} is {value!r:.40}, no string; quote it"
+        )
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(
+        raise errors.InputError(
             f"{place}: {role} is {value}, no finite number; correct it, or quote it as "
             "the name of a class"
         )
@@ -445,7 +449,7 @@ def _value(place: str, role: str, value: Any) -> Any:
         return json.dumps(value)
     if isinstance(value, list) and role == "label":
         return tuple(_value(place, "an item of label", item) for item in value)
-    raise ValueError(
+    raise errors.InputError(
         f"{place}: {role} is {value!r:.40}; write a string, number, true or false"
     )
 
@@ -453,7 +457,7 @@ def _value(place: str, role: str, value: Any) -> Any:
 def _refuse_likely_header(table: Table, other_header: Sequence[str]) -> None:
     """Raises where line 1, read as an example, may be a header."""
     if table.labels is None and other_header:
-        raise ValueError(
+        raise errors.InputError(
             f"{table.path}:{table.lines[0]}: {table.text_a[0]!r:.40} may be a header "
             "or a text, where the rows read before it have "
             f"{wording.listing(other_header)}; pass --has_header=true if it is a "
@@ -465,7 +469,7 @@ def _refuse_likely_header(table: Table, other_header: Sequence[str]) -> None:
     counts = collections.Counter(table.labels)
     is_odd = all(label_sets.is_number(label) for label in others)
     if is_odd or [name for name, count in counts.items() if count == 1] == [first]:
-        raise ValueError(
+        raise errors.InputError(
             f"{table.path}:{table.lines[0]}: {first!r} is the label of no other row; "
             "pass --has_header=true if the line is a header, else --has_header=false"
         )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from contract import errors
 from data_pipeline.classification import tables
 
 
@@ -228,7 +229,7 @@ def task_named(name: str, xnli_language: str = "zh") -> Task:
 
     keys = {squeezed(key): key for key in TASKS} | _OTHER_NAMES
     if squeezed(name) not in keys:
-        raise ValueError(
+        raise errors.InputError(
             f"Task not found: {name}; choose one of {sorted(TASKS)}, or leave the task "
             "out and name files and columns"
         )
@@ -247,7 +248,7 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
         ValueError: there is no such split, or `tables.read_table` refuses the file.
     """
     if split not in task.splits:
-        raise ValueError(
+        raise errors.InputError(
             f"task {task.name} has no {split} split; it has {', '.join(task.splits)}"
         )
     row = task.splits[split]

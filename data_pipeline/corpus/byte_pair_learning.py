@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
+from contract import errors
 from data_pipeline.corpus import word_counts
 from data_pipeline.text import gpt_tokenizers
 
@@ -31,7 +32,7 @@ def learn(
     alphabet = gpt_tokenizers.BYTE_CHARS
     least = len(alphabet) + 1
     if vocab_size < least:
-        raise ValueError(
+        raise errors.InputError(
             f"--vocab_size={vocab_size} has no room for {len(alphabet)} bytes and "
             f"{gpt_tokenizers.END_OF_TEXT}; raise it to {least} or more"
         )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files
+from contract import atomic_files, errors
 from data_pipeline.files import file_patterns
 
 RANGE_BYTES = 1 << 18
@@ -54,7 +54,7 @@ def unpack(path: str, destination: str) -> None:
             while block := source.read(_BLOCK_BYTES):
                 sink.write(block)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: not a whole gzip file ({error}); copy it again, or rename it if "
             "it is plain text"
         ) from error

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from contract import errors
 from data_pipeline.corpus import byte_ranges
 from data_pipeline.files import file_patterns
 from data_pipeline.text import elmo_tokenizer, normalization
@@ -137,7 +138,7 @@ def count(
         num_bytes += int(sizes[group].sum())
         report(num_ranges, total, MB=num_bytes // 10**6, words=num_words)
     if not num_words:
-        raise ValueError(
+        raise errors.InputError(
             f"--input_file: no word in {len(corpus.files)} files of "
             f"{corpus.num_bytes} bytes; give UTF-8 text"
         )

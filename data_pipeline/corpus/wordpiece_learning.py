@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from contract import errors
 from data_pipeline.corpus import word_counts
 from data_pipeline.text import normalization, tokenization
 
@@ -60,14 +61,14 @@ def learn(
     fixed = ["[PAD]", *before, *SPECIAL, *after]
     chars = _frequent(counts, min_character_frequency)
     if counts.characters and not chars:
-        raise ValueError(
+        raise errors.InputError(
             f"--min_character_frequency={min_character_frequency} leaves no character, "
             f"for the most frequent occurs {max(counts.characters.values())} times; "
             "lower it"
         )
     alphabet = _alphabet(chars)
     if len(fixed) + len(alphabet) > vocab_size:
-        raise ValueError(
+        raise errors.InputError(
             _too_many_characters(counts, len(fixed), len(alphabet), vocab_size)
         )
     room = vocab_size - len(fixed) - len(alphabet)

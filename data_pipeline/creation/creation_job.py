@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files
+from contract import atomic_files, errors, json_files
 from data_pipeline.corpus import byte_ranges
 from data_pipeline.files import file_patterns
 from data_pipeline.pretraining import record_metadata
@@ -135,7 +135,7 @@ class UnitPlan:
 def load_plan(job: Job) -> UnitPlan:
     """The plan of a job that has begun; the same in every process."""
     text = byte_ranges.Corpus.of(
-        **atomic_files.read_json(job.path(_CORPUS)),
+        **json_files.read_object(job.path(_CORPUS)),
         whole_files=job.settings.document_end == record_metadata.FILE,
     )
     order = np.random.default_rng(job.seed(0)).permutation(len(text.range_files))
@@ -164,10 +164,10 @@ def begin(job: Job) -> list[int]:
     }
     record = json.loads(json.dumps(record))
     path = job.path(_JOB)
-    before = atomic_files.read_json(path) if tf.io.gfile.exists(path) else None
+    before = json_files.read_object(path) if tf.io.gfile.exists(path) else None
     if before != record:
         if before and tf.io.gfile.exists(job.path(_CORPUS)):
-            raise ValueError(_difference(job, before, record))
+            raise errors.InputError(_difference(job, before, record))
         if tf.io.gfile.isdir(job.work_dir):
             # Half removed by a killed `end`, or holds nothing but unpacked input.
             tf.io.gfile.rmtree(job.work_dir)
@@ -212,7 +212,7 @@ def settle(job: Job) -> UnitPlan:
         job.unpacked_path(index) if byte_ranges.is_packed(file) else file
         for index, file in enumerate(job.input_files)
     ]
-    sizes = atomic_files.read_json(job.path(_JOB))["input_sizes"]
+    sizes = json_files.read_object(job.path(_JOB))["input_sizes"]
     unpacked = [i for i, file in enumerate(job.input_files) if file != files[i]]
     for index, size in zip(
         unpacked, file_patterns.sizes([files[i] for i in unpacked]), strict=True

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from contract import errors
 from data_pipeline.corpus import byte_ranges
 from data_pipeline.creation import creation_job, creation_tasks
 
@@ -104,7 +105,7 @@ def _results(submitted: Iterable[futures.Future]) -> list[Any]:
 def _check_totals(job: creation_job.Job, totals: Totals) -> None:
     if not totals.get("instances"):
         creation_job.end(job)
-        raise ValueError(
+        raise errors.InputError(
             f"--input_file: {len(job.input_files)} files hold no document with a "
             "token, so there is nothing to train on; give UTF-8 text, one sentence a "
             "line, blank lines between documents"
@@ -124,7 +125,7 @@ def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
         import apache_beam as beam
         from apache_beam.options import pipeline_options
     except ImportError as error:
-        raise ValueError(
+        raise errors.InputError(
             "--engine=beam needs a package: pip install apache-beam, or its extra for "
             "the runner, such as apache-beam[gcp]"
         ) from error

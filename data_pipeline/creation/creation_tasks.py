@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, features
+from contract import atomic_files, features, json_files
 from data_pipeline.creation import creation_job, pair_records, stretch_records
 from data_pipeline.pretraining import record_metadata
 
@@ -61,7 +61,7 @@ def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
     """
     marker = job.counts_path(unit, task)
     if tf.io.gfile.exists(marker):
-        return atomic_files.read_json(marker)
+        return json_files.read_object(marker)
     found = _load_unit(job, unit)
     rng = np.random.default_rng(job.seed(2, unit, task))
     counts = dict.fromkeys(_instances(job).COUNTS, 0)
@@ -105,7 +105,7 @@ def write_unit(job: creation_job.Job, unit: int) -> None:
 def totals(job: creation_job.Job) -> dict[str, int]:
     """The sums of all counts over everything that is written."""
     counts = [
-        atomic_files.read_json(path)
+        json_files.read_object(path)
         for path in tf.io.gfile.glob(job.path("unit-*.json"))
     ]
     names = _instances(job).COUNTS

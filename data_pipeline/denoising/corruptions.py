@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from contract import errors
 from data_pipeline.denoising import noise, transforms
 
 MEAN_NOISE_SPAN_LENGTH = 3.0  # of T5 and BART alike, in tokens
@@ -48,14 +49,14 @@ def rule(
     if noise_density is None:
         noise_density = known.noise_density
     if not 0 < noise_density < 1:
-        raise ValueError(
+        raise errors.InputError(
             f"--noise_density={noise_density} makes noise of nothing or of all; give "
             f"a share between 0 and 1, such as {known.noise_density}"
         )
     if not known.has_spans:
         if mean_noise_span_length is not None:
             named = " or ".join(name for name, c in CORRUPTIONS.items() if c.has_spans)
-            raise ValueError(
+            raise errors.InputError(
                 f"--mean_noise_span_length={mean_noise_span_length} is for "
                 f"--corruption={named}, but it is {corruption}; leave it out"
             )
@@ -63,7 +64,7 @@ def rule(
     if mean_noise_span_length is None:
         mean_noise_span_length = MEAN_NOISE_SPAN_LENGTH
     if mean_noise_span_length < 1:
-        raise ValueError(
+        raise errors.InputError(
             f"--mean_noise_span_length={mean_noise_span_length} is below 1 token; "
             f"{MEAN_NOISE_SPAN_LENGTH} is usual"
         )

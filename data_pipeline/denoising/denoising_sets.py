@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from contract import features, wording
+from contract import errors, features, wording
 from data_pipeline.denoising import corruptions, denoising_batches, special_entries
 from data_pipeline.pretraining import record_batches, record_checks, record_sets
 from data_pipeline.text import tokenization
@@ -144,7 +144,7 @@ def _checked_width(
     """The tokens of text that records have room for."""
     named = wording.first_of(source.files, 1)
     if source.sentence_task != "none":
-        raise ValueError(
+        raise errors.InputError(
             f"the records of {named} have two segments (sentence_task="
             f"{source.sentence_task}), and --objective=denoising reads texts; make "
             "them with create_pretraining_data.py --objective=left_to_right"
@@ -153,7 +153,7 @@ def _checked_width(
     longest = corruptions.longest_text(max_seq_length, rule)
     if not 1 <= width <= longest:
         fitting = longest + denoising_batches.AROUND_TEXT
-        raise ValueError(
+        raise errors.InputError(
             f"the records of {named} have max_seq_length={source.max_seq_length}, but "
             f"--max_seq_length={max_seq_length} has room for the source and target of "
             f"{fitting} with --corruption={rule.corruption}; make records with "

@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from contract import features
+from contract import errors, features
 from data_pipeline.denoising import corruptions
 from data_pipeline.text import tokenization
 
@@ -24,7 +24,7 @@ def around_source(tokenizer: tokenization.Tokenizer | None) -> tuple[int, int]:
         ValueError: there is no vocabulary, or one of byte pairs or words.
     """
     if not isinstance(tokenizer, tokenization.BertTokenizer):
-        raise ValueError(
+        raise errors.InputError(
             "--objective=denoising needs the vocabulary of word pieces that the "
             "records were made with; set --vocab_file to a vocab.txt"
         )
@@ -42,7 +42,7 @@ def entries_of(
     known = corruptions.CORRUPTIONS[rule.corruption]
     if known.has_mask and tokenizer.mask_id is None:
         others = [name for name, c in corruptions.CORRUPTIONS.items() if not c.has_mask]
-        raise ValueError(
+        raise errors.InputError(
             f"the vocabulary of {tokenizer.vocab_size} tokens lacks "
             f"{tokenization.MASK}, which --corruption={rule.corruption} writes; give "
             "the vocab.txt of a pretrained model, make one with build_vocab.py, or set "
@@ -51,7 +51,7 @@ def entries_of(
     needed = corruptions.sizes(width, rule).sentinels
     ids = _unused(tokenizer) or _ordinary(tokenizer)
     if len(ids) < needed:
-        raise ValueError(
+        raise errors.InputError(
             f"--corruption={rule.corruption} needs {needed} sentinels for texts of up "
             f"to {width} tokens, but the vocabulary has {len(ids)} [unused] entries; "
             "set --corruption=random_spans with a longer --mean_noise_span_length or a "

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from contract import features
+from contract import errors, features
 from data_pipeline.examples import batching
 
 
@@ -27,7 +27,7 @@ def training(
         ValueError: there are fewer examples than a batch has.
     """
     if len(examples) < batch_size:
-        raise ValueError(
+        raise errors.InputError(
             f"batch_size={batch_size} is more than the {len(examples)} examples; lower "
             "it"
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files
+from contract import atomic_files, errors
 from data_pipeline.examples import packing, ragged
 from terminal import progress
 
@@ -50,7 +50,7 @@ class _Columns:
         """Appends integers 0..2^32-1 [N, L], in as many bytes as each needs."""
         for value in (np.min(values, initial=0), np.max(values, initial=0)):
             if not 0 <= value < 1 << 32:
-                raise ValueError(
+                raise errors.InputError(
                     f"{value} is outside 0..{(1 << 32) - 1}, which a record can hold; "
                     "give other ids"
                 )

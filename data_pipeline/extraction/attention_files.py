@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from contract import errors
 from data_pipeline.extraction import attention_pictures, json_numbers, vector_files
 
 HEADS = "heads"
@@ -53,7 +54,7 @@ class AttentionLayout:
 def check(output_format: str, path: str, num_lines: int) -> None:
     """Raises ValueError where a picture would be of several lines."""
     if output_format in PICTURES and num_lines > 1:
-        raise ValueError(
+        raise errors.InputError(
             f"--output_format={output_format} draws one line, and {path} has "
             f"{num_lines}; give a file with one of them"
         )

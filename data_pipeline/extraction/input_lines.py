@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from contract import features
+from contract import errors, features
 from data_pipeline.examples import batching, packing, ragged
 from data_pipeline.files import text_rows
 from data_pipeline.text import tokenization
@@ -57,7 +57,9 @@ class TextLines:
             num_truncated += packed.num_truncated
             num_pairs += int(np.sum(packed.lengths**2))
         if not num_lines:
-            raise ValueError(f"{self.path}: is empty; give a file with a text a line")
+            raise errors.InputError(
+                f"{self.path}: is empty; give a file with a text a line"
+            )
         return Size(num_lines, num_tokens, num_truncated, num_pairs)
 
     def batches(
@@ -124,7 +126,7 @@ class TextLines:
             chunk.append(split(line))
             characters += len(line)
             if chunk[-1][1] and not self._has_frame:
-                raise ValueError(
+                raise errors.InputError(
                     f"{self.path}:{number}: is a pair of texts, A{SEPARATOR}B, and the "
                     "vocabulary has no special tokens to stand around them, as a GPT "
                     "has none before it is fine-tuned; give a text a line, or the "
@@ -141,7 +143,7 @@ class TextLines:
         packed = pack(chunk, self.tokenizer, self.max_seq_length)
         empty = np.flatnonzero(packed.lengths == 0)
         if self.needs_tokens and len(empty):
-            raise ValueError(
+            raise errors.InputError(
                 f"{self.path}:{last - len(chunk) + 1 + empty[0]}: has no token, and so "
                 "no vector of its text: the vocabulary has no special tokens to stand "
                 "around it; remove the line, or leave out --pooling"

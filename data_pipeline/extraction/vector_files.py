@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, features
+from contract import atomic_files, errors, features
 from data_pipeline.extraction import hdf5_vectors, json_numbers
 
 # Names beside those of features.py; the original spells linex_index so.
@@ -109,7 +109,7 @@ def writer(path: str, output_format: str, layout: Any) -> Iterator[Write]:
 
 def _check_counts(path, num_lines, num_tokens, layout):
     if (num_lines, num_tokens) != (layout.num_lines, layout.num_tokens):
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: {num_lines} lines with {num_tokens} tokens came, "
             f"{layout.num_lines} with {layout.num_tokens} were counted before; the "
             "input has changed meanwhile: run the command again"

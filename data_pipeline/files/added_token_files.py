@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import file_names, json_files, wording
+from contract import errors, file_names, json_files, wording
 
 # Text never becomes these, as in google-research/bert.
 _SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
@@ -34,7 +34,7 @@ def read(vocab_file: str, vocab: Sequence[str]) -> tuple[list[str], dict[str, bo
     new = {token: i for token, i in ids.items() if held.get(token, -1) != i}
     if (empty := [t for t in ids if not t.strip()]) or held.keys() & new.keys():
         wrong = empty or sorted(held.keys() & new.keys())
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: {wording.listing(wrong)} cannot be added with these ids, because "
             f"they are empty, or {os.path.basename(vocab_file)} has them with other "
             "ids; correct or remove them"
@@ -54,7 +54,7 @@ def choose(
     for token in tokens:
         settings = told.get(token, {})
         if settings.get("single_word"):
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}: {token!r} is to match whole words alone (single_word), which "
                 "is not supported; set it to false where the token is described"
             )
@@ -68,7 +68,7 @@ def _in_order(ids: Mapping[str, Any], first: int, path: str) -> list[str]:
     """The tokens in the order of their ids, which run from `first` without a gap."""
     wanted = range(first, first + len(ids))
     if sorted(ids.values(), key=repr) != sorted(wanted, key=repr):
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: the ids of its {len(ids)} tokens are not {first}, {first + 1}, "
             "...; correct them, or remove the file to do without its tokens"
         )
@@ -95,7 +95,7 @@ def _settings(directory: str) -> dict[str, dict[str, Any]]:
                 for entry in listed(json_files.read_object(path))
             )
         except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}: does not describe tokens as Hugging Face does ({error!r}); "
                 "copy it again"
             ) from error

@@ -10,7 +10,7 @@ import xml.sax.handler
 from collections.abc import Iterator
 from typing import Any
 
-from contract import json_text
+from contract import errors, json_text
 from data_pipeline.files import text_rows
 
 # What stands before an answer of COPA, by what its premise asks for.
@@ -56,7 +56,7 @@ def _copa_rows(path: str) -> text_rows.NumberedRows:
 
 def _copa_row(path, line, premise, first, second, question) -> dict[str, Any]:
     if question not in CONNECTIVES:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}:{line}: asks for {question!r:.40}, which is none of "
             f"{', '.join(CONNECTIVES)}; correct the row"
         )
@@ -70,7 +70,7 @@ def _copa_row(path, line, premise, first, second, question) -> dict[str, Any]:
 def _needed(path: str, line: int, row: dict[str, Any], *names: str) -> list[Any]:
     for name in names:
         if not isinstance(row.get(name), str):
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}:{line}: {name} is {row.get(name)!r:.40}, no text; give the "
                 "row one"
             )
@@ -107,7 +107,7 @@ def _copa_items(path: str) -> text_rows.NumberedRows:
     try:
         xml.sax.parseString(text.encode(), handler)
     except xml.sax.SAXParseException as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}:{error.getLineNumber()}: not XML ({error.getMessage()}); restore "
             "the published file"
         ) from error
@@ -127,7 +127,7 @@ def _story_rows(path: str) -> text_rows.NumberedRows:
         if line == 1 and all(str(cell).isidentifier() for cell in row):
             continue  # names of columns; sentences have spaces and full stops
         if len(row) not in (_STORY_CELLS - 1, _STORY_CELLS):
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}:{line}: {len(row)} cells; a story has {_STORY_CELLS}: id, "
                 "four sentences, two endings, and 1 or 2 for the right one"
             )
@@ -144,13 +144,13 @@ def _swag_rows(path: str) -> text_rows.NumberedRows:
     endings = [name for name in header if str(name).startswith("ending")]
     for name in ("sent1", "sent2", "ending0", "ending1"):
         if name not in header:
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}:{line}: no column {name}; give SWAG's train.csv, val.csv or "
                 "test.csv as published"
             )
     for line, row in rows:
         if len(row) != len(header):
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}:{line}: {len(row)} cells, the header has {len(header)}; "
                 "correct the row"
             )
@@ -187,7 +187,7 @@ def _race_files(path: str) -> list[str]:
         if name.endswith((".txt", ".json"))
     ]
     if not found:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: no .txt or .json file below it; give a directory of RACE"
         )
     return sorted(found)
@@ -203,7 +203,7 @@ def _race_questions(file: str) -> Iterator[dict[str, Any]]:
         name = article.get("id", os.path.basename(file))
         context = article["article"]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{file}: not an article of RACE ({type(error).__name__}: {error}); it is "
             "one JSON object with article, questions, options and answers"
         ) from error
@@ -211,7 +211,7 @@ def _race_questions(file: str) -> Iterator[dict[str, Any]]:
         told = {} if answer is None else {"label": answer}
         row = {"context": context, "question": question, "choices": options}
         if not isinstance(options, list) or len(options) != len(_RACE_LABELS):
-            raise ValueError(
+            raise errors.InputError(
                 f"{file}: question {index} has {options!r:.60} as options; give "
                 f"{len(_RACE_LABELS)} texts"
             )

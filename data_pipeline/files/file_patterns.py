@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from contract import errors
+
 READERS = 16  # files looked at at a time; a remote one takes many milliseconds
 
 
@@ -29,7 +31,7 @@ def find(
         try:
             found = sorted(tf.io.gfile.glob(pattern))
         except tf.errors.OpError as error:
-            raise ValueError(
+            raise errors.InputError(
                 f"--{flag}={pattern}: cannot be listed ({error.message})"
             ) from error
         if not found and tf.io.gfile.exists(pattern):
@@ -40,12 +42,12 @@ def find(
             p for p, is_one in zip(found, are_directories, strict=True) if not is_one
         ]
         if not found:
-            raise ValueError(
+            raise errors.InputError(
                 f"--{flag}={pattern}: there is no such file; give {wanted}"
             )
         files += found
     if not files:
-        raise ValueError(f"--{flag} is empty; give {wanted}")
+        raise errors.InputError(f"--{flag} is empty; give {wanted}")
     return list(dict.fromkeys(files))
 
 

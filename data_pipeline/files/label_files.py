@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from contract import json_text
+from contract import errors, json_text
 
 Classes = TypeVar("Classes")
 
@@ -42,9 +42,11 @@ def _checked(
     for number, name in enumerate(names, start=1):
         place = f"{source}:{number}" if numbered else source
         if not name:
-            raise ValueError(f"{place}: label {number} is empty; remove or name it")
+            raise errors.InputError(
+                f"{place}: label {number} is empty; remove or name it"
+            )
         if name in seen:
-            raise ValueError(
+            raise errors.InputError(
                 f"{place}: label {name!r} is already label {seen[name]}; remove one"
             )
         seen[name] = number
@@ -61,7 +63,7 @@ def read_text(path: str, open_file: Callable[..., Any]) -> str:
     except OSError as error:
         raise OSError(f"{path}: cannot be read ({error}); check the path") from error
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: byte {error.start + 1} is not UTF-8; convert the file to UTF-8"
         ) from None
 
@@ -92,7 +94,7 @@ def read_map(
         names = tuple(str(content[str(index)]) for index in range(len(content)))
         return make(names, **others)
     except (ValueError, AttributeError, TypeError, KeyError) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: not a {what} ({type(error).__name__}: {error}); its keys are "
             f'"0", "1", ...{settings}; restore it, or train again to write it'
         ) from None
@@ -102,7 +104,7 @@ def check_distinct(names: Iterable[str], what: str) -> None:
     """Refuses a name that occurs twice; `what` is "label" or "tag"."""
     for name, count in collections.Counter(names).most_common(1):
         if count > 1:
-            raise ValueError(
+            raise errors.InputError(
                 f"{what} {name!r} is named more than once ({count} times); remove one"
             )
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from contract import wording
+from contract import errors, wording
 from data_pipeline.files import text_rows
 
 Key = int | str  # what finds a cell in a row
@@ -22,7 +22,7 @@ def asked(column: Key | None, *, keyed: bool) -> Key | None:
     if isinstance(column, str) and column.isdecimal():
         return int(column)
     if isinstance(column, str) and column.removeprefix("-").isdecimal():
-        raise ValueError(
+        raise errors.InputError(
             f"column {column}: columns are counted from 0; give the column's name, or "
             "0 for the first, 1 for the second, ..."
         )
@@ -57,7 +57,7 @@ def is_header(
     """
     by_name = [column for column in asked.values() if isinstance(column, str)]
     if has_header is False and by_name:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: column {by_name[0]!r} is a name, but --has_header=false says "
             "that there are none; give columns by number, from 0"
         )
@@ -84,13 +84,13 @@ def key(path: str, role: str, column: Key, names: Sequence[str], *, keyed: bool)
     names = list(names)
     others = "by name: objects have no numbers" if keyed else "or a number from 0"
     if names.count(column) > 1:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: {names.count(column)} columns are called {column!r} ({role}), "
             f"among {wording.listing(names)}; choose one that is there once, {others}"
         )
     if column not in names:
         alike = [name for name in names if name.lower() == column.lower()]
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: no column {column!r} ({role}); "
             + (f"there is {alike[0]!r} (capitals count); " if alike else "")
             + f"its columns are {wording.listing(names)}; choose one of them, {others}"

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from contract import json_text, remote_files
+from contract import errors, json_text, remote_files
 
 # A row is a list of cells (TSV, CSV) or a dict (JSONL, TensorFlow Datasets).
 Row = list[str] | dict[str, Any]
@@ -42,7 +42,7 @@ def tfds_rows(
             name, split=split, data_dir=data_dir, with_info=True, read_config=order
         )
     except (ValueError, OSError, AssertionError, tf.errors.OpError) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: TensorFlow Datasets cannot load it ({_one_line(error)}); check "
             f"name, split and data directory {data_dir!r}"
         ) from error
@@ -96,7 +96,7 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: cannot be read ({_one_line(error)}); check that it is a "
             "complete, readable file"
         ) from error
@@ -110,7 +110,7 @@ def _decode(path: str, number: int, line: bytes) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}:{number}: byte {line[error.start]:#04x}, number {error.start + 1} "
             f"of the line, is not UTF-8; {_encoding_remedy(path, number, line)}"
         ) from None
@@ -154,7 +154,7 @@ def _csv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
             yield number, row or None
             number = reader.line_num + 1
     except csv.Error as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}:{number}: not a row of CSV ({error}); close each quote and double "
             "those inside, or use TSV or JSONL"
         ) from None
@@ -185,9 +185,9 @@ def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
         except json.JSONDecodeError as error:
             row = error.msg
         except ValueError as error:
-            raise ValueError(f"{path}:{number}: {error}") from None
+            raise errors.InputError(f"{path}:{number}: {error}") from None
         if not isinstance(row, dict | None):
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}:{number}: {line:.40} is not a JSON object on one line; write "
                 'one per line, such as {"text": "...", "label": "..."}'
             )
@@ -212,7 +212,7 @@ def text_of(path: str, number: int, row: dict[str, Any], keys: Sequence[str]) ->
     for key in keys:
         if isinstance(row.get(key), str):
             return row[key]
-    raise ValueError(
+    raise errors.InputError(
         f"{path}:{number}: no text under {' or '.join(map(repr, keys))} in "
         f"{json.dumps(row, ensure_ascii=False):.60}; give the row one"
     )
@@ -231,11 +231,11 @@ def file_rows(path: str, file_format: str) -> NumberedRows:
         ending = path.lower().removesuffix(".gz").rpartition(".")[2]
         file_format = {"txt": "tsv", "json": "jsonl"}.get(ending, ending)
     if file_format in _WORKBOOKS:
-        raise ValueError(
+        raise errors.InputError(
             f'{path}: is a workbook; save its table as "CSV UTF-8" and give that file'
         )
     if file_format not in _PARSERS:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: format {file_format!r} is not one of {sorted(_PARSERS)}; rename "
             "the file or pass --file_format"
         )
@@ -244,6 +244,8 @@ def file_rows(path: str, file_format: str) -> NumberedRows:
         if row is None:
             blank = blank or line
         elif blank:
-            raise ValueError(f"{path}:{blank}: blank line between rows; remove it")
+            raise errors.InputError(
+                f"{path}:{blank}: blank line between rows; remove it"
+            )
         else:
             yield line, row

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from contract import features
+from contract import errors, features
 from data_pipeline.examples import packing
 from data_pipeline.text import token_matching, tokenization
 from data_pipeline.text.tokenization import MASK
@@ -29,12 +29,12 @@ class Clozes(NamedTuple):
 def check(tokenizer: tokenization.BertTokenizer, top_k: int) -> None:
     """Raises ValueError where so many tokens cannot be chosen for a mask."""
     if tokenizer.mask_id is None:
-        raise ValueError(
+        raise errors.InputError(
             f"the vocabulary of {tokenizer.vocab_size} tokens has no {MASK}, which "
             "stands for what is to be filled in; give the vocab.txt of the checkpoint"
         )
     if top_k > tokenizer.vocab_size:
-        raise ValueError(
+        raise errors.InputError(
             f"--top_k={top_k} exceeds the {tokenizer.vocab_size} tokens of the "
             "vocabulary; lower it"
         )

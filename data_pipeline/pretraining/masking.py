@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import features
+from contract import errors, features
 from data_pipeline.text import tokenization
 
 # Of the chosen tokens: what becomes [MASK], what becomes any entry, and what stays.
@@ -57,7 +57,7 @@ class Pieces:
 def pieces_of(tokenizer: Any) -> Pieces:
     """The Pieces of a BertTokenizer; ValueError where its vocabulary has no [MASK]."""
     if tokenizer.mask_id is None:
-        raise ValueError(
+        raise errors.InputError(
             f"the vocabulary of {tokenizer.vocab_size} tokens lacks [MASK]; give the "
             "vocab.txt of a pretrained model, make one with build_vocab.py, or set "
             "--objective=left_to_right, which hides nothing"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from contract import features, wording
+from contract import errors, features, wording
 from data_pipeline.examples import ragged
 from data_pipeline.pretraining import record_checks, record_files, shuffling
 
@@ -145,7 +145,7 @@ def rows_of_host(batch_size: int, context: tf.distribute.InputContext) -> slice:
     """Which rows of a batch a host gets; ValueError where hosts do not divide it."""
     hosts = context.num_input_pipelines
     if batch_size % hosts:
-        raise ValueError(
+        raise errors.InputError(
             f"a batch of {batch_size} records cannot be cut into equal shares of "
             f"{hosts} hosts; choose a multiple of {hosts}"
         )
@@ -195,7 +195,7 @@ def _batches(source, records, rows, batch_size, seed, start_step, mask):
     """These rows of batches of serialized records, parsed and masked."""
     masks = source.is_masked and not source.has_masks
     if masks and mask is None:
-        raise ValueError(
+        raise errors.InputError(
             f"the records of {wording.first_of(source.files, 1)} hold unmasked text, "
             "which is masked while training; give the --vocab_file they were made with"
         )

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contract import atomic_files, wording
+from contract import atomic_files, errors, wording
 from data_pipeline.files import file_patterns
 from data_pipeline.pretraining import record_files, record_metadata
 
@@ -74,7 +74,7 @@ def open_records(
     first = contents[0]
     has_masks = first.max_predictions_per_seq > 0
     if has_masks and not is_masked:
-        raise ValueError(
+        raise errors.InputError(
             "this --objective reads texts as they are, but the records of "
             f"{first.file} are masked; make them with create_pretraining_data.py "
             "--objective=left_to_right, or --masking=none"
@@ -86,7 +86,7 @@ def open_records(
     _check_vocabulary(contents, known, vocab_size, spare_rows, vocab)
     counts = tuple(content.count for content in contents)
     if not sum(counts):
-        raise ValueError(
+        raise errors.InputError(
             f"--{flag}: there is no record in {wording.first_of(files, 1)}; make "
             "them again with create_pretraining_data.py from more text"
         )
@@ -120,7 +120,7 @@ def _agreed(contents, flag):
                 continue
             first, file = known.setdefault(name, (value, content.file))
             if value != first:
-                raise ValueError(
+                raise errors.InputError(
                     f"--{flag}: the records of {file} have {name}={first}, those of "
                     f"{content.file} {name}={value}; give only files that were made "
                     "with the same settings"
@@ -133,7 +133,7 @@ def _check_flags(known, wanted):
     for name, given in wanted.items():
         value, file = known.get(name, (given, None))
         if given is not None and value != given:
-            raise ValueError(
+            raise errors.InputError(
                 f"--{name}={given}, but the records of {file} have {name}={value}; "
                 f"give --{name}={value}, or make the records again"
             )
@@ -144,7 +144,7 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
     if "vocab_size" in known:
         entries, file = known["vocab_size"]
         if not 0 <= vocab_size - entries <= spare_rows:
-            raise ValueError(
+            raise errors.InputError(
                 f"the records of {file} were made with a vocabulary of {entries} "
                 "entries, but the network (--pretrained or --bert_config_file) has "
                 f"vocab_size={vocab_size}; give the config that belongs to the "
@@ -153,7 +153,7 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
         digest, _ = known["vocab_digest"]
         found = digest if vocab is None else record_metadata.vocab_digest(vocab)
         if found != digest:
-            raise ValueError(
+            raise errors.InputError(
                 f"the records of {file} were made with another vocabulary (digest "
                 f"{digest}, {entries} entries) than --vocab_file (digest {found}); "
                 "give the one they were made with, or make the records again"
@@ -161,7 +161,7 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
     for content in contents:
         largest = content.largest_id
         if largest is not None and largest >= vocab_size:
-            raise ValueError(
+            raise errors.InputError(
                 f"the records of {content.file} hold the token id {largest}, but the "
                 "network (--pretrained or --bert_config_file) has "
                 f"vocab_size={vocab_size}; give the config "
@@ -174,7 +174,7 @@ def check_sentence_task(sources: Mapping[str, RecordSource]) -> None:
     first = next(iter(sources.values()))
     for flag, source in sources.items():
         if source.sentence_task != first.sentence_task:
-            raise ValueError(
+            raise errors.InputError(
                 f"--{flag} has records with sentence_task={source.sentence_task}, "
                 f"--input_file with {first.sentence_task}; give records that were made "
                 "with the same settings"

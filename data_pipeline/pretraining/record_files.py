@@ -11,7 +11,7 @@ import struct
 import tensorflow as tf
 from google.protobuf import message as protobuf
 
-from contract import features
+from contract import errors, features
 from data_pipeline.pretraining import record_metadata
 
 _SEQUENCES = features.ENCODER_INPUTS
@@ -62,7 +62,7 @@ def describe(file: str) -> Contents:
             return _from_metadata(file, size, known)
         return _from_records(file, size)
     except tf.errors.OpError as error:
-        raise ValueError(f"{file}: cannot be read ({_reason(error)})") from error
+        raise errors.InputError(f"{file}: cannot be read ({_reason(error)})") from error
 
 
 def _reason(error):
@@ -71,7 +71,7 @@ def _reason(error):
 
 def _from_metadata(file, size, known):
     if size != known.num_bytes:
-        raise ValueError(
+        raise errors.InputError(
             f"{file}: has {size} bytes, but {file}{record_metadata.SUFFIX} says "
             f"{known.num_bytes}; it is truncated or was changed: copy both files "
             "again, or make them again with create_pretraining_data.py"
@@ -83,7 +83,7 @@ def _from_metadata(file, size, known):
 
 def _from_records(file, size):
     if not size:
-        raise ValueError(
+        raise errors.InputError(
             f"{file}: is empty, there is no record in it; leave it out, or make it "
             "again with create_pretraining_data.py"
         )
@@ -91,7 +91,7 @@ def _from_records(file, size):
     try:
         next(iter(records), None)
     except tf.errors.DataLossError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{file}: is no TFRecord file, or its first record is damaged; give "
             "uncompressed files of create_pretraining_data.py, or copy it again"
         ) from error
@@ -107,7 +107,7 @@ def _from_records(file, size):
     ):
         for number, value in enumerate(values):
             if value != values[0]:
-                raise ValueError(
+                raise errors.InputError(
                     f"{file}: {name} has {values[0]} values in record 0, but {value} "
                     f"in record {number}; make the file again with one setting"
                 )
@@ -126,7 +126,7 @@ def _measure(serialized, where):
     try:
         found = tf.train.Example.FromString(serialized).features.feature
     except protobuf.DecodeError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{where} is no tf.train.Example; give files of create_pretraining_data.py"
         ) from error
     tokens = len(found[features.INPUT_IDS].int64_list.value)
@@ -140,12 +140,12 @@ def _measure(serialized, where):
     for name, kind, length in wanted:
         values = getattr(found[name], f"{kind}_list").value
         if not values:
-            raise ValueError(
+            raise errors.InputError(
                 f"{where} has no {name} of kind {kind}, so it is no pretraining "
                 "record; give files of create_pretraining_data.py"
             )
         if len(values) != length:
-            raise ValueError(
+            raise errors.InputError(
                 f"{where} has {len(values)} values of {name} where there should be "
                 f"{length}; make the file again with create_pretraining_data.py"
             )
@@ -166,7 +166,7 @@ def count_records(file: str, size: int) -> int:
                 (length,) = _LENGTH.unpack_from(block, position - begin)
                 following = position + length + _FRAME_BYTES
             if following > size:
-                raise ValueError(
+                raise errors.InputError(
                     f"{file}: record {count}, which begins at byte {position}, goes "
                     f"beyond the end of the file at byte {size}; it is truncated or "
                     "damaged: copy it again, or make it again with "

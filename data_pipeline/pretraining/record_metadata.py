@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from contract import atomic_files, json_text
+from contract import atomic_files, errors, json_text
 from data_pipeline.pretraining import masking
 
 SUFFIX = ".metadata.json"
@@ -85,7 +85,7 @@ def read(records_file: str) -> Metadata | None:
         with tf.io.gfile.GFile(path) as file:
             return Metadata(**json_text.parse(file.read()))
     except (ValueError, TypeError) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: cannot be read ({error}); it is written by "
             "create_pretraining_data.py: make the records again, or delete it to read "
             "the records without a check"

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import wording
+from contract import errors, wording
 from data_pipeline.pretraining import masking, record_batches, record_checks
 from data_pipeline.text import tokenization
 
@@ -125,14 +125,14 @@ def load(
     record_checks.check_sentence_task(sources)
     if train.has_masks and held_out.has_masks:
         if masks_are_asked_for:
-            raise ValueError(
+            raise errors.InputError(
                 "--masking, --masked_lm_prob and --mask_proportions are for records "
                 f"not masked yet, but those of {train.files[0]} are; leave the flags "
                 "out, or make records with create_pretraining_data.py --masking=none"
             )
         return RecordSets(train, held_out, None)
     if tokenizer is None:
-        raise ValueError(
+        raise errors.InputError(
             "the records are not masked, and masking them needs the vocabulary; set "
             "--vocab_file to the one they were made with"
         )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from contract import wording
+from contract import errors, wording
 from data_pipeline.files import text_rows
 
 STANDARD_INPUT = "-"
@@ -57,7 +57,7 @@ class Room:
         """
         new_tokens = self.new_tokens(is_prompted=is_prompted)
         if new_tokens > self.context:
-            raise ValueError(
+            raise errors.InputError(
                 f"--max_new_tokens={new_tokens} is more than the network's context of "
                 f"{self.context} tokens; give fewer"
             )
@@ -75,7 +75,9 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
             none, or a prompt is empty.
     """
     if arguments and path:
-        raise ValueError("--prompt and --prompt_file exclude each other; give one")
+        raise errors.InputError(
+            "--prompt and --prompt_file exclude each other; give one"
+        )
     found = [
         Prompt(text, f"--prompt number {number}" if arguments[1:] else "--prompt")
         for number, text in enumerate(arguments, start=1)
@@ -83,15 +85,15 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
     if path:
         found = list(_of_file(path))
         if not found:
-            raise ValueError(f"{path}: has no prompt; {_REMEDY}")
+            raise errors.InputError(f"{path}: has no prompt; {_REMEDY}")
     for prompt in found:
         if any("\ud800" <= character <= "\udfff" for character in prompt.text):
-            raise ValueError(
+            raise errors.InputError(
                 f"{prompt.place}: {prompt.text!a:.60} is not UTF-8; set the terminal "
                 "to UTF-8, or give the prompt in a --prompt_file"
             )
         if not prompt.text.strip():
-            raise ValueError(f"{prompt.place}: the prompt is empty; {_REMEDY}")
+            raise errors.InputError(f"{prompt.place}: the prompt is empty; {_REMEDY}")
     return found
 
 
@@ -101,7 +103,7 @@ def _of_file(path: str) -> Iterator[Prompt]:
         try:
             lines = list(enumerate(stream, start=1))
         except UnicodeDecodeError as error:
-            raise ValueError(
+            raise errors.InputError(
                 f"standard input is not UTF-8 ({error.reason}); convert it, for "
                 "example with iconv"
             ) from error
@@ -135,13 +137,13 @@ def encode(prompts: Sequence[Prompt], tokenizer: Any, room: Room) -> list[list[i
     ids = tokenizer.tokenize([prompt.text for prompt in prompts]).to_list()
     for prompt, of_prompt in zip(prompts, ids, strict=True):
         if not of_prompt:
-            raise ValueError(
+            raise errors.InputError(
                 f"{prompt.place}: {wording.listing([prompt.text])} has no token; "
                 f"{_REMEDY}"
             )
         if len(of_prompt) > most and not room.keeps_end:
             fitting = room.context - len(of_prompt) + 1
-            raise ValueError(
+            raise errors.InputError(
                 f"{prompt.place}: a prompt of {len(of_prompt)} tokens and "
                 f"{new_tokens} new ones do not fit into the network's context of "
                 f"{room.context}; shorten it, "
@@ -159,7 +161,7 @@ def start_of(tokenizer: Any) -> int:
         ValueError: the vocabulary has none.
     """
     if tokenizer.document_end_id is None:
-        raise ValueError(
+        raise errors.InputError(
             "the vocabulary has no token that ends a text, so nothing to begin with; "
             "give a --prompt"
         )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import wording
+from contract import errors, wording
 from data_pipeline.scoring import perplexity, windows
 
 
@@ -73,7 +73,7 @@ def encode(
             if first == 0:  # nothing stands before the first token
                 first = 1
             if first >= len(ids):
-                raise ValueError(
+                raise errors.InputError(
                     f"{case.place}: {wording.listing([choice.scored])} after "
                     f"{wording.listing([choice.before[-40:]])} has no token that "
                     "could be scored; correct the row"
@@ -98,7 +98,7 @@ def _fitting(encoded, case, context, keeps_end):
     if over <= 0:
         return encoded
     if not keeps_end or encoded.first - over < 1:
-        raise ValueError(
+        raise errors.InputError(
             f"{case.place}: a text of {len(encoded.ids)} tokens does not fit into the "
             f"network's context of {context}; shorten it"
             + ("" if keeps_end else ", or pass --keep_end to drop its beginning")
@@ -179,7 +179,7 @@ def last_words(path: str) -> list[Case]:
     for text, place in perplexity.read(path, as_one=False):
         before, space, word = text.rstrip().rpartition(" ")
         if not before.strip():
-            raise ValueError(
+            raise errors.InputError(
                 f"{place}: {wording.listing([text])} is one word, and nothing stands "
                 "before it; give a passage"
             )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contract import errors
 from data_pipeline.classification import label_sets, tables, tasks
 from data_pipeline.files import choice_rows, label_files, text_rows
 from data_pipeline.scoring import cases
@@ -35,7 +36,7 @@ def read(
         layout = published.splits["train"].layout
         labels = labels or published.labels
     if not layout.choices:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: which columns hold the answers? name them with --choice_columns, "
             "or a published layout with --score_format"
         )
@@ -90,20 +91,22 @@ def _winograd(path: str) -> list[cases.Case]:
     names = [str(name) for name in header]
     for name in _WINOGRAD_COLUMNS:
         if name not in names:
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}:{line}: no column {name}; give the table WSCollection.csv, or "
                 "--score_format and --choice_columns of your own"
             )
     found = []
     for line, row in rows:
         if len(row) != len(names):
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}:{line}: {len(row)} cells, the header has {len(names)}; "
                 "correct the row"
             )
         found.append(_schema(f"{path}:{line}", dict(zip(names, row, strict=True))))
     if not found:
-        raise ValueError(f"{path}: no rows but the header; give it one per schema")
+        raise errors.InputError(
+            f"{path}: no rows but the header; give it one per schema"
+        )
     return found
 
 
@@ -112,7 +115,9 @@ def _schema(place: str, cells: Mapping[str, Any]) -> cases.Case:
     label = cells.get("label", "")
     if label not in ("", "0", "1"):
         hint = label_files.closest(label, ["0", "1"])
-        raise ValueError(f"{place}: label {label!r} is none of 0, 1{hint}; correct it")
+        raise errors.InputError(
+            f"{place}: label {label!r} is none of 0, 1{hint}; correct it"
+        )
     before = " ".join(cells["txt1"].split())
     after = " ".join(cells["txt2"].split())
     if after[:1].isalnum() or after[:1] == '"':

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import remote_files, wording
+from contract import errors, remote_files, wording
 from data_pipeline.files import label_files, text_rows
 from data_pipeline.scoring import windows
 
@@ -78,7 +78,7 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
         ]
     found = [(text, place) for text, place in found if text.strip()]
     if not found:
-        raise ValueError(f"{path}: has no text; give one a line")
+        raise errors.InputError(f"{path}: has no text; give one a line")
     return found
 
 
@@ -93,7 +93,7 @@ def encode(found: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:
     texts = []
     for (text, place), of_text in zip(found, ids, strict=True):
         if len(start) + len(of_text) < 2:
-            raise ValueError(
+            raise errors.InputError(
                 f"{place}: {wording.listing([text])} is {len(of_text)} token, which "
                 "nothing predicts, for the vocabulary has no token that ends texts; "
                 "remove it or make it longer"

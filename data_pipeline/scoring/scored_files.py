@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from contract import errors
 from data_pipeline.classification import label_sets, tables
 from data_pipeline.scoring import cases, choices, perplexity, templates, windows
 
@@ -57,7 +58,7 @@ def texts(
     """Perplexities of texts, of which the results are those of all together."""
     stride = settings.stride or max(reader.context // 2, 1)
     if stride >= reader.context:
-        raise ValueError(
+        raise errors.InputError(
             f"--stride={stride} leaves no token before a window of {reader.context}; "
             f"give {reader.context - 1} or less"
         )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from contract import errors
 from data_pipeline.classification import label_sets, tables
 from data_pipeline.files import label_files
 from data_pipeline.scoring import cases
@@ -32,21 +33,23 @@ class Template:
         try:
             parts = list(string.Formatter().parse(text))
         except ValueError as error:
-            raise ValueError(f"--template={text!r}: {error}; double braces") from error
+            raise errors.InputError(
+                f"--template={text!r}: {error}; double braces"
+            ) from error
         for _, name, form, conversion in parts:
             if form or conversion:
-                raise ValueError(
+                raise errors.InputError(
                     f"--template={text!r}: {{{name}}} has a format or a conversion; "
                     f"write {{{name}}} alone"
                 )
         fields = [name for _, name, *_ in parts if name is not None]
         if unknown := sorted(set(fields) - set(_FIELDS)):
-            raise ValueError(
+            raise errors.InputError(
                 f"--template has {{{unknown[0]}}}; fields are "
                 + ", ".join(f"{{{name}}}" for name in _FIELDS)
             )
         if fields.count("label") != 1 or len(fields) < 2:
-            raise ValueError(
+            raise errors.InputError(
                 f"--template={text!r} needs a text and one {{label}}, for example "
                 "'Review: {text}\\nSentiment: {label}'"
             )
@@ -78,7 +81,7 @@ def label_words(spec: Sequence[str], label_set: label_sets.LabelSet) -> tuple[st
         name, equals, word = pair.partition("=")
         if not equals or name not in words or not word.strip():
             hint = label_files.closest(name, label_set.names)
-            raise ValueError(
+            raise errors.InputError(
                 f"--label_words: {pair!r} is no LABEL=WORDS of a label among "
                 f"{', '.join(label_set.names)}{hint}"
             )
@@ -123,7 +126,7 @@ def examples(
         ValueError: the table has fewer rows.
     """
     if count > len(table.lines):
-        raise ValueError(
+        raise errors.InputError(
             f"{table.path}: has {len(table.lines)} rows, --num_examples={count} asks "
             "for more; give fewer"
         )
@@ -144,7 +147,7 @@ def examples(
 def _texts(template, table):
     """What fills the fields of each row."""
     if template.has_pairs and table.text_b is None:
-        raise ValueError(
+        raise errors.InputError(
             f"{table.path}: has no second text, which {{text_b}} of --template asks "
             "for; name its column with --text_b_column"
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from contract import wording
+from contract import errors, wording
 from data_pipeline.files import file_patterns, text_rows
 from data_pipeline.text import elmo_tokenizer
 
@@ -94,7 +94,7 @@ class Reader:
             found = text[ends[line] : ends[line + 1]].decode().split()
         expected = int(self._source.lengths[file][line])
         if len(found) != expected:
-            raise ValueError(
+            raise errors.InputError(
                 f"{self._source.name(file, line)}: {len(found)} words, where there "
                 f"were {expected} when the run began; leave the files alone while they "
                 "are trained on, and run the same command again with those from before"
@@ -114,7 +114,7 @@ def open_files(spec: str, flag: str, split_words: str) -> SentenceFiles:
     lengths = [_count(_read(file, split_words)) for file in files]
     source = SentenceFiles(tuple(files), tuple(lengths), split_words)
     if not source.num_sentences:
-        raise ValueError(
+        raise errors.InputError(
             f"--{flag}: there is no word in {wording.first_of(files, 1)}; give {wanted}"
         )
     return source

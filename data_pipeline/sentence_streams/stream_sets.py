@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import features, wording
+from contract import errors, features, wording
 from data_pipeline.sentence_streams import (
     dealing,
     sentence_files,
@@ -95,7 +95,7 @@ class StreamSets:
         """A host computes its rows in parts, each with distinct words of its own."""
         hosts = context.num_input_pipelines
         if batch_size % hosts:
-            raise ValueError(
+            raise errors.InputError(
                 f"a batch of {batch_size} rows is no multiple of {hosts} hosts, which "
                 "have equal shares of it; choose another batch size"
             )

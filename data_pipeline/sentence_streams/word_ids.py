@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from contract import features
+from contract import errors, features
 from data_pipeline.text import elmo_tokenizer
 
 
@@ -22,7 +22,7 @@ class WordIds:
 
     def __init__(self, tokenizer) -> None:
         if not (tokenizer and tokenizer.vocab):
-            raise ValueError(
+            raise errors.InputError(
                 "--vocab_file is missing; its words are what is predicted: see "
                 "docs/elmo.md on how to count them"
             )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from contract import features
+from contract import errors, features
 from data_pipeline.examples import packing, ragged
 from data_pipeline.seq2seq import decoder_features, text_graph, text_pairs, text_scores
 from terminal import progress
@@ -238,7 +238,7 @@ def _refuse_empty(path, pairs, counts, role):
     """Refuses texts without a token, such as one of format characters alone."""
     if not counts.all():
         pair = pairs[int(np.argmin(counts))]
-        raise ValueError(
+        raise errors.InputError(
             f"{path}:{pair.line}: the {role} has no token, only characters that the "
             "tokenizer leaves out; correct the row, or remove it"
         )

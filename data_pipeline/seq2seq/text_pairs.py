@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from contract import wording
+from contract import errors, wording
 from data_pipeline.files import table_columns, text_rows
 
 SOURCE, TARGET = "source", "target"  # the roles of columns, in messages and flags
@@ -101,7 +101,9 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     rows = text_rows.file_rows(path, layout.file_format)
     line, first = next(rows, (0, None))
     if first is None:
-        raise ValueError(f"{path}: the file is empty; give it one pair of texts a row")
+        raise errors.InputError(
+            f"{path}: the file is empty; give it one pair of texts a row"
+        )
     keyed = isinstance(first, dict)
     has_header = False
     if isinstance(first, list):
@@ -118,9 +120,11 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     if has_header:
         line, first = next(rows, (0, None))
     if first is None:
-        raise ValueError(f"{path}: no rows but the header; give it one for each pair")
+        raise errors.InputError(
+            f"{path}: no rows but the header; give it one for each pair"
+        )
     if targets_required and TARGET not in keys:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: no column among {wording.listing(names)} has a usual name of "
             "targets (target, answer, output, summary, ...); pass --target_column"
             if len(first) > 1
@@ -128,7 +132,7 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
             "between them (TSV), or say with --file_format how they are parted"
         )
     if keys[SOURCE] == keys.get(TARGET):
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: source and target are both column {columns[SOURCE]!r}; give two "
             "with --source_column and --target_column"
         )
@@ -178,7 +182,7 @@ def _is_header(
     if others and len(first) > 1 and is_alone(_LANGUAGE):
         return True
     if others and is_alone(_NAME):
-        raise ValueError(
+        raise errors.InputError(
             f"{path}:1: {wording.listing(first)} may be names of columns or a pair, "
             "for no other row is as short; pass --has_header=true if it is a header, "
             "else --has_header=false"
@@ -228,7 +232,7 @@ def _pairs(
             role: _text(f"{path}:{line}", row, role, key) for role, key in keys.items()
         }
         if table_columns.cell(row, without_targets):
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}:{line}: has a target, and the first row has none; give all "
                 "rows one, or none"
             )
@@ -238,12 +242,14 @@ def _pairs(
 def _text(place: str, row: Any, role: str, key: table_columns.Key) -> str:
     text = table_columns.cell(row, key)
     if text is None:
-        raise ValueError(f"{place}: {table_columns.lack(row, role, key)}")
+        raise errors.InputError(f"{place}: {table_columns.lack(row, role, key)}")
     if not isinstance(text, str):
-        raise ValueError(
+        raise errors.InputError(
             f"{place}: the {role} is {wording.listing([repr(text)])}, no string; "
             "quote it"
         )
     if not text.strip():
-        raise ValueError(f"{place}: the {role} is empty; fill it, or remove the row")
+        raise errors.InputError(
+            f"{place}: the {role} is empty; fill it, or remove the row"
+        )
     return text

@@ -16,6 +16,8 @@ import numpy as np
 from rouge_score import rouge_scorer, scoring, tokenizers
 from sacrebleu.metrics import BLEU, CHRF
 
+from contract import errors
+
 EXACT_MATCH = "exact_match"
 ROUGE = ("rouge1", "rouge2", "rougeL")  # F1 of words, pairs of words, subsequences
 NAMES = (EXACT_MATCH, *ROUGE, "bleu", "chrf")
@@ -104,6 +106,8 @@ def score(
         ValueError: there is no text.
     """
     if not targets:
-        raise ValueError("there is no target to score with; give rows that have one")
+        raise errors.InputError(
+            "there is no target to score with; give rows that have one"
+        )
     chrf = CHRF().corpus_score(list(predictions), [list(targets)])
     return rows.of(np.arange(len(targets))) | {"chrf": float(chrf.score)}

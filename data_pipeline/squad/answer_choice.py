@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import atomic_files, features, file_names
+from contract import atomic_files, errors, features, file_names
 from data_pipeline.examples import ragged
 from data_pipeline.squad import answer_text, context_windows, squad_files
 
@@ -57,9 +57,13 @@ class Settings:
     def __post_init__(self):
         for name in ("n_best_size", "max_answer_length"):
             if getattr(self, name) < 1:
-                raise ValueError(f"--{name}={getattr(self, name)} must be at least 1")
+                raise errors.InputError(
+                    f"--{name}={getattr(self, name)} must be at least 1"
+                )
         if self.aligner not in ALIGNERS:
-            raise ValueError(f"aligner {self.aligner!r} is not one of {ALIGNERS}")
+            raise errors.InputError(
+                f"aligner {self.aligner!r} is not one of {ALIGNERS}"
+            )
 
 
 class Answers(NamedTuple):
@@ -161,12 +165,12 @@ def _check(inputs, start_logits, end_logits):
     shape = inputs.grids.word_index.shape
     for name, logits in (("start", start_logits), ("end", end_logits)):
         if logits.shape != shape:
-            raise ValueError(
+            raise errors.InputError(
                 f"{name} logits of shape {logits.shape} do not belong to windows of "
                 f"shape {shape}; predict these windows"
             )
         if broken := int((~(logits < np.inf)).any(axis=1).sum()):
-            raise ValueError(
+            raise errors.InputError(
                 f"{name} logits of {broken} of {len(logits)} windows are not numbers; "
                 "the weights are damaged, take another checkpoint"
             )

@@ -11,6 +11,8 @@ import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 
+from contract import errors
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -55,7 +57,7 @@ def score_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
     """
     _check(gold)
     if unanswerable := [key for key, answers in gold.items() if not answers]:
-        raise ValueError(
+        raise errors.InputError(
             f"{len(unanswerable)} of {len(gold)} questions have no answer (the first "
             f"is {unanswerable[0]}), which is so in SQuAD 2.0 only; set "
             "--version_2_with_negative"
@@ -92,7 +94,7 @@ def score_v2(
     for name, values in (("predictions", predictions), ("null odds", null_score_diffs)):
         missing = [] if values is None else [key for key in gold if key not in values]
         if missing:
-            raise ValueError(
+            raise errors.InputError(
                 f"the {name} lack {len(missing)} of {len(gold)} questions (the first "
                 f"is {missing[0]}); predict with the file that is scored"
             )
@@ -123,7 +125,7 @@ def score_v2(
 
 def _check(gold):
     if not gold:
-        raise ValueError("there is no question to score; give a file with some")
+        raise errors.InputError("there is no question to score; give a file with some")
 
 
 def _best(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from contract import features
+from contract import errors, features
 from data_pipeline.examples import packing, ragged
 from data_pipeline.squad import squad_files
 from data_pipeline.text import tokenization
@@ -119,13 +119,13 @@ def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
     """Raises ValueError where lengths, in tokens, leave no room for a context."""
     if doc_stride < 1:
-        raise ValueError(
+        raise errors.InputError(
             f"--doc_stride={doc_stride} is not positive; give the tokens from one "
             "window to the next, such as 128"
         )
     limit = max_seq_length - 4
     if not 0 <= max_query_length <= limit:
-        raise ValueError(
+        raise errors.InputError(
             f"--max_query_length={max_query_length} is outside 0..{limit}: "
             f"the --max_seq_length={max_seq_length} of a window includes 3 special "
             "tokens and some of the context; lower the one or raise the other"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import features, file_names
+from contract import errors, features, file_names
 from data_pipeline.examples import batching, packing, ragged, tf_records
 from data_pipeline.squad import (
     answer_choice,
@@ -96,7 +96,7 @@ def load(
     """
     windows = context_windows.make_windows(questions, tokenizer, **limits)
     if not len(windows):
-        raise ValueError(
+        raise errors.InputError(
             f"{questions.path}: no context has a token that the model reads; check "
             "that it holds text"
         )
@@ -184,7 +184,7 @@ def _is_annotated(questions: squad_files.Questions) -> bool:
 def score_names(data: QuestionSet, settings: answer_choice.Settings) -> tuple[str, ...]:
     """Scores by which a checkpoint can be best, default first; ValueError if none."""
     if not _is_annotated(data.questions):
-        raise ValueError(
+        raise errors.InputError(
             f"{data.questions.path}: some questions have no answer to compare with, "
             "and are not marked is_impossible; leave out --evaluate_steps and --grid, "
             "or give a file with answers"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from contract import json_text, remote_files
+from contract import errors, json_text, remote_files
 from data_pipeline.text import normalization
 
 _WORD = re.compile(f"[^{normalization.CONTEXT_WHITESPACE}]+")
@@ -111,7 +111,7 @@ def read_for_training(
             *(path, len(not_found), len(not_found) + len(examples), not_found[0]),
         )
     if not examples:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: none of {len(questions)} questions is left for training; correct "
             "answer_start, which counts characters of the context from 0"
         )
@@ -153,7 +153,7 @@ def _training_answers(
     texts, starts = questions.answer_texts[row], questions.answer_starts[row]
     if len(texts) == 1 or (texts and multiple_answers):
         if "" in (text.strip() for text in texts):
-            raise ValueError(
+            raise errors.InputError(
                 f"{questions.path}: question {questions.ids[row]!r} has an empty "
                 'answer; write "answers": [] and "is_impossible": true, and set '
                 "--version_2_with_negative"
@@ -166,7 +166,7 @@ def _training_answers(
         remedy = "the file is SQuAD 2.0, so set --version_2_with_negative"
     else:
         remedy = 'give it one, or in SQuAD 2.0 "is_impossible": true'
-    raise ValueError(
+    raise errors.InputError(
         f"{questions.path}: question {questions.ids[row]!r} has {len(texts)} answers, "
         f"and training takes exactly 1; {remedy}"
     )
@@ -216,9 +216,11 @@ def _read(path: str) -> Questions:
         name = str(name) if isinstance(name, int) else _get(record, "id", str, place)
         place = f"{path}: question {name!r}"
         if name in rows:
-            raise ValueError(f"{place} stands there twice; give each its own id")
+            raise errors.InputError(f"{place} stands there twice; give each its own id")
         if context not in contexts and not split_words(context):
-            raise ValueError(f"{place} has an empty context; give one or remove it")
+            raise errors.InputError(
+                f"{place} has an empty context; give one or remove it"
+            )
         answers = _get(record, "answers", list, place) if "answers" in record else []
         rows[name] = (
             _get(record, "question", str, place),
@@ -229,7 +231,9 @@ def _read(path: str) -> Questions:
             "is_impossible" in record,
         )
     if not rows:
-        raise ValueError(f"{path}: there is no question in it; give it at least one")
+        raise errors.InputError(
+            f"{path}: there is no question in it; give it at least one"
+        )
     texts, index, answer_texts, answer_starts, is_impossible, has_flag = map(
         list, zip(*rows.values(), strict=True)
     )
@@ -265,11 +269,11 @@ def _load(path: str) -> Any:
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
     except OSError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: cannot be read ({error}); check that it is a file"
         ) from error
     except ValueError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: cannot be read as JSON ({error}); give a file of SQuAD's layout"
         ) from error
 
@@ -278,7 +282,7 @@ def _get(record: Any, key: str, expected: type, place: str) -> Any:
     value = record.get(key) if isinstance(record, dict) else None
     if not isinstance(value, expected):
         lack = "is missing" if value is None else f"is {value!r:.40}"
-        raise ValueError(
+        raise errors.InputError(
             f"{place}: {key!r} {lack}, and must be {_TYPE_NAMES[expected]}; "
             "SQuAD's layout is data[].paragraphs[].{context, qas[].{id, question, "
             "answers[].{text, answer_start}}}"

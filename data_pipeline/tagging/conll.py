@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from contract import errors
 from data_pipeline.files import text_rows
 
 # Begins the line between two documents; CoNLL-U writes a comment instead.
@@ -74,13 +75,13 @@ def find_columns(
     num_columns = len(cells(line, separator))
     word, tag = (_position(c, num_columns) for c in (word_column, tag_column))
     if word is None:
-        raise ValueError(
+        raise errors.InputError(
             f"{place}: {num_columns} columns; --word_column={word_column} is not "
             "there, counted from 0"
         )
     tag = None if tag == word else tag
     if tag is None and tags_required:
-        raise ValueError(
+        raise errors.InputError(
             f"{place}: {num_columns} columns; besides the words' there is no "
             f"--tag_column={tag_column}, counted from 0; give each line a word and its "
             "tag, or correct the flags"
@@ -171,13 +172,13 @@ def _check_row(place: str, row: list[str], columns: Columns) -> None:
             else "give both as many (where the first row has a tab, columns are "
             "between tabs, else between spaces)"
         )
-        raise ValueError(
+        raise errors.InputError(
             f"{place}: {len(row)} columns, line {columns.line} has "
             f"{columns.num_columns}; {remedy}"
         )
     for role, column in (("word", columns.word), ("tag", columns.tag)):
         if column is not None and not row[column]:
-            raise ValueError(
+            raise errors.InputError(
                 f"{place}: the {role}, column {column}, is empty; fill it, or correct "
                 f"--{role}_column"
             )

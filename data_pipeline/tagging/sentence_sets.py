@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from contract import features, wording
+from contract import errors, features, wording
 from data_pipeline.examples import batching, packing, ragged
 from data_pipeline.tagging import (
     sentence_windows,
@@ -166,7 +166,7 @@ def respell(
             for line, tag in sentences.tagged_words()
             if not tag_schemes.fits(tag, scheme)
         )
-        raise ValueError(f"{sentences.tag_path}:{line}: {error}") from error
+        raise errors.InputError(f"{sentences.tag_path}:{line}: {error}") from error
     changes = sum(sum(map(str.__ne__, *pair)) for pair in zip(given, tags, strict=True))
     return dataclasses.replace(sentences, tags=tags), changes
 
@@ -223,7 +223,7 @@ def find_tag_set(
         _announce(found)
         return found
     if not known:
-        raise ValueError(
+        raise errors.InputError(
             "without training sentences nothing says what the tags are; give a "
             "checkpoint that has a label_map.json beside it (convert_checkpoint.py "
             "writes one)"
@@ -234,7 +234,7 @@ def find_tag_set(
         ("tag_scheme", scheme, found.scheme),
     ):
         if asked and asked != has:
-            raise ValueError(
+            raise errors.InputError(
                 f"--{flag}={asked:.80} is not what the model was trained with, "
                 f"{has:.80} ({known}); leave the flag out"
             )

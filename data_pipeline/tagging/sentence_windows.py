@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from contract import features
+from contract import errors, features
 from data_pipeline.examples import packing, ragged
 from data_pipeline.tagging import tagged_files
 from data_pipeline.text import tokenization
@@ -62,7 +62,7 @@ class SentenceWindows:
         """
         longest = int(self.packed.lengths.max(initial=0))
         if len(outputs) != len(self) or outputs.shape[1] < longest:
-            raise ValueError(
+            raise errors.InputError(
                 f"outputs of shape {outputs.shape} are not those of {len(self)} windows"
                 f" of up to {longest} tokens"
             )
@@ -136,12 +136,12 @@ def limits(max_seq_length: int, stride: int) -> tuple[int, int]:
     """
     room = max_seq_length - 2  # [CLS] and [SEP]
     if room < 1:
-        raise ValueError(
+        raise errors.InputError(
             f"--max_seq_length={max_seq_length} leaves no token beside [CLS] and [SEP];"
             " give 3 or more"
         )
     if not 0 <= stride <= room:
-        raise ValueError(
+        raise errors.InputError(
             f"--window_stride={stride} is outside 0..{room}, the --max_seq_length="
             f"{max_seq_length} without [CLS] and [SEP]; give 0 for half a window"
         )

@@ -11,6 +11,8 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from contract import errors
+
 OUTSIDE = "O"
 PLAIN = "plain"  # each tag for itself, such as parts of speech
 # The letters of a word that begins a span, is inside it, ends it, and is a span alone;
@@ -46,7 +48,7 @@ def parse(tag: str, scheme: str) -> tuple[str, str]:
     place = _LETTERS[scheme].find(letter) if len(letter) == 1 else -1
     if place < 0 or bool(hyphen) != bool(span_type):
         letters = ", ".join(f"{known}-type" for known in _LETTERS[scheme])
-        raise ValueError(
+        raise errors.InputError(
             f"tag {tag!r:.80} is not of the scheme {scheme} ({letters} or O); correct "
             "it, check --tag_column, or choose another --tag_scheme"
         )

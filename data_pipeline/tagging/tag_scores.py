@@ -7,6 +7,7 @@ rule of conlleval, the script of the CoNLL tasks. Plain Python.
 import collections
 from collections.abc import Sequence
 
+from contract import errors
 from data_pipeline.tagging import tag_schemes
 
 Tags = Sequence[Sequence[str]]  # of each sentence
@@ -22,7 +23,9 @@ def score(given: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
         ValueError: a tag is not of the scheme, or the numbers of words differ.
     """
     if list(map(len, given)) != list(map(len, predicted)):
-        raise ValueError("given and predicted tags differ in the number of words")
+        raise errors.InputError(
+            "given and predicted tags differ in the number of words"
+        )
     pairs = list(zip(given, predicted, strict=True))
     num_right = sum(sum(map(str.__eq__, *pair)) for pair in pairs)
     accuracy = {"accuracy": num_right / max(sum(map(len, given)), 1)}

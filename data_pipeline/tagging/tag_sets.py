@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from contract import features, wording
+from contract import errors, features, wording
 from data_pipeline.files import label_files
 from data_pipeline.tagging import tag_schemes
 
@@ -39,14 +39,14 @@ class TagSet:
 
     def __post_init__(self) -> None:
         if self.scheme not in tag_schemes.SCHEMES:
-            raise ValueError(
+            raise errors.InputError(
                 f"--tag_scheme={self.scheme} is not one of "
                 f"{', '.join(tag_schemes.SCHEMES)}"
             )
         placeholders = self.placeholders()
         if len(self.names) - len(placeholders) < 2:
             scheme = "" if self.scheme == tag_schemes.PLAIN else f" of {self.scheme}"
-            raise ValueError(
+            raise errors.InputError(
                 f"a tagger needs 2 tags{scheme} or more, not "
                 f"{wording.listing(self.names)}; name all with --labels"
             )
@@ -106,12 +106,12 @@ class TagSet:
     def _error(self, path: str, line: int, tag: str, is_known: bool) -> ValueError:
         """The error for a tag that is not in the set, of a known type or of another."""
         if is_known:
-            return ValueError(
+            return errors.InputError(
                 f"{path}:{line}: --labels lacks {tag!r:.80}, with which {self.scheme} "
                 "spells this word's tag; add it, or leave the flag out to have every "
                 "tag of each type"
             )
-        return ValueError(
+        return errors.InputError(
             f"{path}:{line}: tag {tag!r:.80} is not one of "
             f"{wording.listing(self.names)}{label_files.closest(tag, self.names)}; "
             "correct it, check --tag_column, or name every tag with --labels to "
@@ -156,7 +156,7 @@ def find(
     else:
         names = tag_schemes.all_tags(tag_schemes.types_of(tags, scheme), scheme)
     if len(names) == 1:
-        raise ValueError(
+        raise errors.InputError(
             f"{sentences.tag_path}: every word has the tag {names[0]!r:.80}, and "
             "there is nothing to learn; check --tag_column, or name the tags with "
             "--labels"
@@ -176,7 +176,7 @@ def read_map(path: str, open_file: Callable[..., Any] = open) -> TagSet:
     # Files of earlier versions may have a "file_scheme", and IOB1 for BIO.
     def make(names, problem_type="classification", tag_scheme="", file_scheme=""):
         if problem_type != _PROBLEM_TYPE:
-            raise ValueError("it is a classifier's")
+            raise errors.InputError("it is a classifier's")
         return TagSet(names, "BIO" if tag_scheme == "IOB1" else tag_scheme)
 
     settings = ', "problem_type" and "tag_scheme"'

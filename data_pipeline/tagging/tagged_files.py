@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import features, json_text
+from contract import errors, features, json_text
 from data_pipeline.files import text_rows
 from data_pipeline.tagging import conll
 
@@ -61,7 +61,9 @@ class Sentences:
     def tagged_words(self) -> Iterator[tuple[int, str]]:
         """Yields line and tag of each word; raises ValueError without tags."""
         if self.tags is None:
-            raise ValueError(f"{self.path}: has no tags; give a file that has some")
+            raise errors.InputError(
+                f"{self.path}: has no tags; give a file that has some"
+            )
         for lines, tags in zip(self.lines, self.tags, strict=True):
             yield from zip(lines, tags, strict=True)
 
@@ -124,7 +126,7 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
 def _format(path: str, asked: str) -> str:
     if asked != "auto":
         if asked not in FORMATS:
-            raise ValueError(
+            raise errors.InputError(
                 f"--file_format={asked} is not one of {', '.join(('auto', *FORMATS))}"
             )
         return asked
@@ -151,15 +153,17 @@ def _collect(
             continue
         line = sentence.lines[0]
         if sentence.tags is None and tags_required:
-            raise ValueError(f"{path}:{line}: has no tags; give every sentence some")
+            raise errors.InputError(
+                f"{path}:{line}: has no tags; give every sentence some"
+            )
         sentences.append(sentence)
         if (sentence.tags is None) != (sentences[0].tags is None):
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}: of lines {sentences[0].lines[0]} and {line} one has tags and "
                 "one has none; give tags to all sentences, or to none"
             )
     if not sentences:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: there is no sentence; give it one word a line with its tag, or "
             'lines such as {"words": ["a", "b"], "tags": ["O", "O"]}'
         )
@@ -170,7 +174,7 @@ def _tag_path(path: str, tags_required: bool) -> str | None:
     plain = path.removesuffix(".gz")
     tag_path = f"{plain.removesuffix('in')}out{path[len(plain) :]}"
     if not plain.endswith(".in"):
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: the name does not end in seq.in, so that of the tags' file is "
             "not known; rename it, or choose another --file_format"
         )
@@ -196,7 +200,7 @@ def _lines_of_words(path: str, tag_path: str | None) -> Iterator[conll.Sentence]
 
 def _check_numbers(place: str, num_words: int, num_tags: int) -> None:
     if num_words != num_tags:
-        raise ValueError(
+        raise errors.InputError(
             f"{place}: {num_tags} tags for {num_words} words; give each word one"
         )
 
@@ -214,11 +218,13 @@ def _objects(path: str) -> Iterator[conll.Sentence]:
 def _words(place: str, row: dict[str, Any]) -> list[str]:
     key = next((key for key in _WORDS_KEYS if row.get(key) is not None), None)
     if key is None:
-        raise ValueError(f"{place}: none of {', '.join(_WORDS_KEYS)}; give it one")
+        raise errors.InputError(
+            f"{place}: none of {', '.join(_WORDS_KEYS)}; give it one"
+        )
     value = row[key]
     if key == "text":
         if not isinstance(value, str):
-            raise ValueError(f"{place}: text is {value!r:.60}; write one string")
+            raise errors.InputError(f"{place}: text is {value!r:.60}; write one string")
         value = value.split()
     _check_texts(place, key, value)
     return list(value)
@@ -226,6 +232,6 @@ def _words(place: str, row: dict[str, Any]) -> list[str]:
 
 def _check_texts(place: str, key: str, value: Any) -> None:
     if not isinstance(value, list) or not all(isinstance(v, str) and v for v in value):
-        raise ValueError(
+        raise errors.InputError(
             f"{place}: {key} is {value!r:.60}; write a list of strings, none empty"
         )

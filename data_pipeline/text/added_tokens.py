@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from contract import errors
 from data_pipeline.files import text_rows
 from data_pipeline.text import tokenization
 
@@ -19,22 +20,22 @@ def add(
             is empty, holds whitespace or is known already.
     """
     if not isinstance(tokenizer, tokenization.BertTokenizer):
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: tokens can be added to word pieces, not to byte pairs, which "
             "spell them already; leave it out"
         )
     tokens = [line.strip() for _, line in text_rows.lines(path)]
     if not tokens:
-        raise ValueError(f"{path}: is empty; give the tokens to add, one a line")
+        raise errors.InputError(f"{path}: is empty; give the tokens to add, one a line")
     known = {token: f"id {i}" for i, token in enumerate(tokenizer.vocab)}
     for line, token in enumerate(tokens, start=1):
         if len(token.split()) != 1:
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}:{line}: {token!r} is not one token; give one a line, without "
                 "whitespace"
             )
         if token in known:
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}:{line}: {token!r} is known already, {known[token]}; remove it"
             )
         known[token] = f"line {line}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import file_names
+from contract import errors, file_names
 from data_pipeline.text import normalization, token_offsets, tokenization
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
@@ -37,14 +37,14 @@ def read_vocab(vocab_file: str) -> list[str]:
     vocab = tokenization.read_vocab(vocab_file)
     for number, word in enumerate(vocab[:3], start=1):
         if word not in (BEGIN, END, UNKNOWN) or word in vocab[: number - 1]:
-            raise ValueError(
+            raise errors.InputError(
                 f"{vocab_file}:{number}: {word!r} is not one of the three entries that "
                 f"an ELMo vocabulary begins with, {BEGIN}, {END} and {UNKNOWN}; put "
                 "them on its first lines, or leave the file out where the network "
                 "reads characters, which need none"
             )
     if len(vocab) < 3:
-        raise ValueError(
+        raise errors.InputError(
             f"{vocab_file}: has {len(vocab)} lines, and an ELMo vocabulary begins with "
             f"{BEGIN}, {END} and {UNKNOWN}; copy it again"
         )
@@ -97,7 +97,7 @@ class ElmoTokenizer(tokenization.Tokenizer):
         """
         super().__init__(vocab, do_lower_case=False)
         if split_words not in SPLITS:
-            raise ValueError(
+            raise errors.InputError(
                 f"{SETTING}={split_words!r} is unknown; choose one of "
                 f"{', '.join(SPLITS)}"
             )

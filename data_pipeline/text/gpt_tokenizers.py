@@ -10,7 +10,7 @@ import tensorflow as tf
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from contract import file_names
+from contract import errors, file_names
 from data_pipeline.text import normalization, tokenization
 from data_pipeline.text.byte_pairs import byte_pair_files, byte_pair_graph, gpt_words
 
@@ -177,12 +177,12 @@ class GptTokenizer(_BytePairTokenizer):
         """
         super().__init__(vocab, merges, True)
         if words not in GPT_TOKENIZERS:
-            raise ValueError(
+            raise errors.InputError(
                 f"{SETTING}={words!r} is unknown; choose one of "
                 f"{', '.join(GPT_TOKENIZERS)}"
             )
         if UNKNOWN not in self._ids:
-            raise ValueError(
+            raise errors.InputError(
                 f"the vocabulary of {self.vocab_size} tokens lacks {UNKNOWN}; give "
                 "the one of the checkpoint"
             )
@@ -255,7 +255,7 @@ class GptTokenizer(_BytePairTokenizer):
 
     def _rows_to_ids(self, texts):
         if not tf.executing_eagerly():
-            raise ValueError(
+            raise errors.InputError(
                 "the tokenizer of GPT finds words in Python, so no graph can contain "
                 "it; tokenize before, and give the graph ids"
             )

@@ -21,7 +21,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_text as text
 
-from contract import file_names, json_files
+from contract import errors, file_names, json_files
 from data_pipeline.files import added_token_files
 from data_pipeline.text import normalization, token_matching
 
@@ -50,12 +50,12 @@ def read_vocab(vocab_file: str) -> list[str]:
         with tf.io.gfile.GFile(vocab_file, "rb") as file:
             content = file.read().removeprefix(b"\xef\xbb\xbf")
     except tf.errors.OpError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{vocab_file}: the vocabulary cannot be read ({error.message}); give the "
             "vocab.txt that lies beside the checkpoint"
         ) from error
     if not content.strip():
-        raise ValueError(
+        raise errors.InputError(
             f"{vocab_file}: the vocabulary is empty (0 tokens); give the vocab.txt "
             "that lies beside the checkpoint"
         )
@@ -64,7 +64,7 @@ def read_vocab(vocab_file: str) -> list[str]:
         try:
             tokens.append(line.decode("utf-8").strip())
         except UnicodeDecodeError as error:
-            raise ValueError(
+            raise errors.InputError(
                 f"{vocab_file}:{number}: {line!r} is not UTF-8; save the vocabulary as "
                 "UTF-8"
             ) from error
@@ -89,11 +89,11 @@ def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
     except (AttributeError, KeyError, TypeError):
         is_known = False
     if not is_known:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: not a tokenizer of word pieces; give --vocab_file=vocab.txt"
         )
     if sorted(ids.values(), key=repr) != sorted(range(len(ids)), key=repr):
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: the ids of its {len(ids)} tokens are not 0, 1, ...; give "
             "--vocab_file=vocab.txt"
         )
@@ -154,7 +154,7 @@ class Tokenizer:
         """Cuts texts, a scalar or [B], into int32 ids, [S] or ragged [B, (S)]."""
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank not in (0, 1):
-            raise ValueError(
+            raise errors.InputError(
                 f"texts of shape {texts.shape} cannot be tokenized; give one string or "
                 "one axis of strings"
             )
@@ -223,7 +223,7 @@ class Tokenizer:
         ids = [int(index) for index in ids]
         for index in ids:
             if not 0 <= index < self.vocab_size:
-                raise ValueError(
+                raise errors.InputError(
                     f"id {index} is outside 0..{self.vocab_size - 1}; the ids come "
                     "from another vocabulary"
                 )
@@ -268,7 +268,7 @@ class BertTokenizer(Tokenizer):
         ids = {token: index for index, token in enumerate(self.vocab)}
         required = ("[UNK]", "[CLS]", "[SEP]")
         if missing := [token for token in required if token not in ids]:
-            raise ValueError(
+            raise errors.InputError(
                 f"the vocabulary of {self.vocab_size} tokens lacks "
                 f"{', '.join(missing)}; give the vocab.txt of the checkpoint"
             )
@@ -294,7 +294,7 @@ class BertTokenizer(Tokenizer):
         try:
             return cls(vocab, do_lower_case, added)
         except ValueError as error:
-            raise ValueError(f"{vocab_file}: {error}") from error
+            raise errors.InputError(f"{vocab_file}: {error}") from error
 
     knows_parts = True
 
@@ -410,7 +410,7 @@ def _distinct(
     """
     found = tf.strings.regex_full_match(vocab, normalization.WORD_PIECE).numpy()
     if not found.any():
-        raise ValueError(
+        raise errors.InputError(
             f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
             "give the vocab.txt of the checkpoint"
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import file_names, json_files
+from contract import errors, file_names, json_files
 from data_pipeline.text import elmo_tokenizer, gpt_tokenizers, tokenization
 from data_pipeline.text.byte_pairs import byte_pair_files
 
@@ -54,7 +54,7 @@ def check_case(
     if tokenizer.do_lower_case and (
         name in _CASED_RELEASES or (is_known and share > _CASED_SHARE)
     ):
-        raise ValueError(
+        raise errors.InputError(
             f"--do_lower_case=true, but {vocab_file} is a cased vocabulary ({capitals} "
             "entries have capitals, which lower-cased text never reaches); set "
             "--do_lower_case=false, or --nocheck_case if this is meant"
@@ -62,7 +62,7 @@ def check_case(
     if not tokenizer.do_lower_case and (
         name in _LOWER_RELEASES or (is_known and share < _UNCASED_SHARE)
     ):
-        raise ValueError(
+        raise errors.InputError(
             f"--do_lower_case=false, but {vocab_file} is an uncased vocabulary "
             f"({capitals} entries have capitals, so capitals become [UNK]); set "
             "--do_lower_case=true, or --nocheck_case if this is meant"
@@ -79,7 +79,7 @@ def open_tokenizer(files: Any, *, checks_case: bool) -> tokenization.Tokenizer:
     if (options := elmo_options(files.config_file)) is not None:
         return open_elmo(files, options)
     if not files.vocab_file:
-        raise ValueError(
+        raise errors.InputError(
             "--vocab_file is missing; set it, or set --pretrained to the directory of "
             "a model"
         )
@@ -113,7 +113,7 @@ def open_elmo(files: Any, options: dict[str, Any]) -> elmo_tokenizer.ElmoTokeniz
     """
     characters = options.get("char_cnn")
     if characters is None and not files.vocab_file:
-        raise ValueError(
+        raise errors.InputError(
             f"--vocab_file is missing; {files.config_file} describes a network that "
             "reads words, not characters: set it to the file of its words"
         )
@@ -132,7 +132,7 @@ def open_elmo(files: Any, options: dict[str, Any]) -> elmo_tokenizer.ElmoTokeniz
 def check_exports(tokenizer: tokenization.Tokenizer, exports: bool) -> None:
     """Raises ValueError where an export of texts cannot have their tokenizer."""
     if exports and not tokenizer.in_graph:
-        raise ValueError(
+        raise errors.InputError(
             "--do_export: an export takes raw text, and the tokenizer of GPT is no "
             "TensorFlow operation; leave it out, or take BERT or GPT-2"
         )
@@ -162,7 +162,7 @@ def open_vocabulary(
         words = gpt_tokenizer or _setting(*setting)
         return gpt_tokenizers.GptTokenizer(read.vocab, read.merges, words)
     except ValueError as error:
-        raise ValueError(f"{vocab_file}: {error}") from error
+        raise errors.InputError(f"{vocab_file}: {error}") from error
 
 
 def _setting(file, key, default):

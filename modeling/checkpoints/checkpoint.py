@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from contract import file_names, wording
+from contract import errors, file_names, wording
 from modeling.checkpoints import comparison
 from modeling.checkpoints.formats import (
     elmo_weights,
@@ -123,9 +123,9 @@ def find(path):
     if _is_shapes(path) and tf.io.gfile.exists(path):
         return path
     if tf.io.gfile.exists(path) and (why := _why_unread([path])):
-        raise ValueError(why)
+        raise errors.InputError(why)
     if not tf.io.gfile.isdir(path):
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: no checkpoint there (looked for {prefix}.index and for a "
             "directory); give a prefix such as DIR/bert_model.ckpt or its directory"
         )
@@ -149,7 +149,7 @@ def find(path):
         wrong = why
     else:
         wrong = "no checkpoint in this directory"
-    raise ValueError(
+    raise errors.InputError(
         f"{path}: {wrong}; give a prefix such as DIR/bert_model.ckpt, or a directory "
         "with one checkpoint or model.safetensors"
     )
@@ -255,7 +255,7 @@ def assign(model, file: WeightsFile) -> LoadReport:
         if name.path in names.TOKEN_TABLES:
             value = _with_new_tokens(value, variable, model.config)
         if value.shape != shape:
-            raise ValueError(
+            raise errors.InputError(
                 f"{file.source}: {key} is {list(value.shape)}, the model wants "
                 f"{list(shape)}; this checkpoint belongs to another config file"
             )
@@ -285,7 +285,7 @@ def _with_new_tokens(value, variable, config):
 
 def _not_finite(source, key, value):
     count = int(np.count_nonzero(~np.isfinite(value)))
-    return ValueError(
+    return errors.InputError(
         f"{source}: {key} has {count} of {value.size} numbers that are nan or infinite "
         "in float32; copy the file again, or take an earlier checkpoint"
     )
@@ -313,7 +313,7 @@ def load_trained(model, path, *, allows_missing=None):
         ValueError: there is no path, or the head is missing; as in `load` otherwise.
     """
     if not path:
-        raise ValueError(
+        raise errors.InputError(
             "there is no trained model in --output_dir; add --do_train, or set "
             "--init_checkpoint to the checkpoint of a run"
         )
@@ -321,7 +321,7 @@ def load_trained(model, path, *, allows_missing=None):
     # Hugging Face's files of spans and tags have no pooler.
     unread = () if model.reads_pooler else _POOLER
     if needed := [name for name in report.missing if name not in unread]:
-        raise ValueError(
+        raise errors.InputError(
             f"{report.source}: lacks {wording.first_of(needed)}, so it is not a "
             "trained model of this task and number of labels; add --do_train, or set "
             "--init_checkpoint to the checkpoint of a run"

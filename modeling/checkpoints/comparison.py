@@ -2,7 +2,7 @@
 
 import operator
 
-from contract import wording
+from contract import errors, wording
 from modeling.checkpoints.formats import names
 
 _REMEDY = "give the config file of this checkpoint"
@@ -22,13 +22,13 @@ def check(config, file, *, allows_missing=None):
     sizes = file.sizes()
     depth = sizes.get(names.DEPTH, 0)
     if not sizes:
-        raise ValueError(
+        raise errors.InputError(
             f"{file.source}: none of its {len(file.shapes)} variables belongs to a "
             "BERT, GPT, ELMo or encoder-decoder (the first is "
             f"{min(file.shapes, default='-')!r}); choose another checkpoint"
         )
     if (kind := sizes[names.KIND]) != config.kind:
-        raise ValueError(
+        raise errors.InputError(
             f"{file.source}: has weights of {kind}, but the config is of {config.kind};"
             f" {_REMEDY}"
         )
@@ -37,14 +37,14 @@ def check(config, file, *, allows_missing=None):
         for key, size in sizes.items()
         if key not in (names.DEPTH, names.KIND) and not _fits(config, key, size)
     ]:
-        raise ValueError(
+        raise errors.InputError(
             f"{file.source}: the config says {', '.join(differing)}; {_REMEDY}"
         )
     if allows_missing:
         return
     flag = "" if allows_missing is None else _FLAG
     if depth < config.num_hidden_layers:
-        raise ValueError(
+        raise errors.InputError(
             f"{file.source}: the config says {config.key_in_file(names.DEPTH)}="
             f"{config.num_hidden_layers}, but the file has {depth}; {_REMEDY}{flag}"
         )
@@ -52,7 +52,7 @@ def check(config, file, *, allows_missing=None):
         return
     keys = [row.key(file.format) for row in names.of_config(config)]
     if missing := [key for key in keys if key not in file.shapes]:
-        raise ValueError(
+        raise errors.InputError(
             f"{file.source}: lacks {wording.first_of(missing)} of the {len(keys)} "
             f"variables of embeddings and encoder; copy the file again, or {_REMEDY}"
             f"{flag}"

@@ -14,7 +14,7 @@ import numpy as np
 import safetensors
 import tensorflow as tf
 
-from contract import atomic_files, file_names
+from contract import atomic_files, errors, file_names
 from modeling import pretrainers, token_heads
 from modeling.checkpoints import (
     checkpoint,
@@ -123,7 +123,7 @@ def read(path, config, head="auto", **settings):
     file = checkpoint.open_file(path, config)
     comparison.check(config, file)
     if (depth := file.sizes()[names.DEPTH]) > config.num_hidden_layers:
-        raise ValueError(
+        raise errors.InputError(
             f"{file.source}: has {depth} layers, but its config says num_hidden_layers="
             f"{config.num_hidden_layers}; give the config file of this checkpoint"
         )
@@ -139,7 +139,7 @@ def read(path, config, head="auto", **settings):
     has = {_part(name.path) for name in rows if name.google in report.assigned}
     for name in rows:
         if name.google in report.missing and (part := _part(name.path)) in has:
-            raise ValueError(
+            raise errors.InputError(
                 f"{report.source}: lacks {name.google}, though it has others of the "
                 f"{part}; the file is not whole"
             )
@@ -190,12 +190,12 @@ def find_head(file, config, asked="auto"):
         del held["classifier" if is_tagger else "tagger"]
     if asked == "auto":
         if len(held) > 1:
-            raise ValueError(
+            raise errors.InputError(
                 f"{file.source}: has several heads, {' and '.join(sorted(held))}; say "
                 "by --head which of them to convert"
             )
         if held and told and told not in hugging_face.ARCHITECTURES:
-            raise ValueError(
+            raise errors.InputError(
                 f"{file.source}: has a head of {told}, which is not known; say by "
                 "--head what it is, or --head=none for the encoder alone"
             )
@@ -204,7 +204,7 @@ def find_head(file, config, asked="auto"):
     if config.network == "gpt" and asked == "language_model":
         return asked, None
     if asked != "none" and asked not in held:
-        raise ValueError(
+        raise errors.InputError(
             f"--head={asked}: {file.source} has no such head (it has: "
             f"{' and '.join(sorted(held)) or 'none'}); leave --head out to find it"
         )
@@ -221,12 +221,12 @@ def num_rows(config, num_tokens, asked=0):
     """
     least = max(config.vocab_size, num_tokens)
     if asked and asked < least:
-        raise ValueError(
+        raise errors.InputError(
             f"--resize_embeddings={asked}: there are {config.vocab_size} rows and "
             f"{num_tokens} tokens, and none is taken away; give {least} or more"
         )
     if num_tokens and asked > num_tokens + pretrained.SPARE_ROWS:
-        raise ValueError(
+        raise errors.InputError(
             f"--resize_embeddings={asked}: there are {num_tokens} tokens, and at most "
             f"{pretrained.SPARE_ROWS} rows without one; name more in --add_tokens"
         )
@@ -267,7 +267,7 @@ def check_target(config, target):
     of_network = {"elmo": _OF_ELMO, "encoder_decoder": _OF_PAIRS}
     known = of_network.get(config.network, _OF_TRANSFORMERS)
     if target not in known:
-        raise ValueError(
+        raise errors.InputError(
             f"{target}: no format for the weights of {config.kind}; choose one of "
             f"{', '.join(known)}"
         )
@@ -406,7 +406,9 @@ def compare(first, second, missing=()):
     """
     shape = first.config.network_alone()
     if shape != second.config.network_alone().with_vocab_size(shape.vocab_size):
-        raise ValueError(f"the config was not kept: {shape} became {second.config}")
+        raise errors.InputError(
+            f"the config was not kept: {shape} became {second.config}"
+        )
     weights, others = names.named_variables(first), names.named_variables(second)
     for (name, value), (_, other) in zip(weights, others, strict=True):
         if name.google in missing:
@@ -415,12 +417,12 @@ def compare(first, second, missing=()):
         new = range(shape.vocab_size, second.config.vocab_size)
         theirs = np.delete(theirs, new, axis=0) if len(theirs) > len(ours) else theirs
         if not np.array_equal(ours, theirs, equal_nan=True):
-            raise ValueError(f"{name.google} was not kept; nothing is written")
+            raise errors.InputError(f"{name.google} was not kept; nothing is written")
     batch = fixed_batches.of_config(first.config)
     outputs = zip(_outputs(first, batch), _outputs(second, batch), strict=True)
     largest = np.max([np.abs(x - y[..., : x.shape[-1]]).max() for x, y in outputs])
     if not largest <= TOLERANCE:  # nor if it is no number
-        raise ValueError(
+        raise errors.InputError(
             f"the outputs before and after differ by {largest}; nothing is written: "
             "the weights may be damaged (not finite numbers); convert another copy"
         )

@@ -5,7 +5,7 @@ import fnmatch
 import os
 import shutil
 
-from contract import atomic_files
+from contract import atomic_files, errors
 
 
 def check(path, *, own_files, overwrite, inputs=()):
@@ -19,36 +19,38 @@ def check(path, *, own_files, overwrite, inputs=()):
             holds what may not be replaced.
     """
     if not path:
-        raise ValueError("--output_dir is empty; name a directory, new or not")
+        raise errors.InputError("--output_dir is empty; name a directory, new or not")
     if "://" in os.fspath(path):
-        raise ValueError(
+        raise errors.InputError(
             f"--output_dir={path} is not local; name a local directory, and copy it "
             "there when it is complete"
         )
     path = above = os.path.realpath(path)
     if os.path.exists(path) and not os.path.isdir(path):
-        raise ValueError(f"--output_dir={path} is a file; name a directory, new or not")
+        raise errors.InputError(
+            f"--output_dir={path} is a file; name a directory, new or not"
+        )
     while not os.path.exists(above):
         above = os.path.dirname(above)
     if not os.path.isdir(above):
-        raise ValueError(
+        raise errors.InputError(
             f"--output_dir={path}: {above} is a file; name a place below a directory"
         )
     held = sorted(os.listdir(path)) if os.path.isdir(path) else []
     if held and not overwrite:
-        raise ValueError(
+        raise errors.InputError(
             f"--output_dir={path} is not empty (it holds {held[0]}); choose another "
             "directory, or add --overwrite to replace what is there"
         )
     for name in held:
         if not any(fnmatch.fnmatch(name, pattern) for pattern in own_files):
-            raise ValueError(
+            raise errors.InputError(
                 f"--output_dir={path} holds {name}, which no conversion has written, "
                 "and is not replaced; choose another directory"
             )
     for source in inputs:
         if held and os.path.commonpath([path, os.path.realpath(source)]) == path:
-            raise ValueError(
+            raise errors.InputError(
                 f"--output_dir={path} holds {source}, which is to be converted; "
                 "choose another directory"
             )

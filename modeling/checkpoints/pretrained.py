@@ -7,7 +7,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from contract import file_names, hub_ids, json_files, remote_files
+from contract import errors, file_names, hub_ids, json_files, remote_files
 from modeling.checkpoints import checkpoint
 from modeling.checkpoints.formats import hugging_face, names
 from modeling.configs import config_files
@@ -59,7 +59,7 @@ def locate(spec, name="--pretrained"):
         missing = file_names.VOCAB if found.config_file else missing
         others = "--bert_config_file, --vocab_file and --init_checkpoint one by one"
         others = f", or give {others}" if name == "--pretrained" else ""
-        raise ValueError(
+        raise errors.InputError(
             f"{name}={spec}: there is no {missing} in it; unpack the whole release "
             f"there{others}"
         )
@@ -147,7 +147,7 @@ def fills_masks(config, path):
         ValueError: there is no path, or no checkpoint.
     """
     if not path:
-        raise ValueError(
+        raise errors.InputError(
             "there is no trained model in --output_dir; add --do_train, or set "
             "--pretrained to the directory of a model"
         )
@@ -168,7 +168,7 @@ def _lower_case(directory):
         if lowers is None:
             continue
         if not isinstance(lowers, bool):
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}: {key} is {lowers!r}; correct it to true or false"
             )
         if settings.get("strip_accents") == (not lowers):
@@ -190,7 +190,7 @@ def _download(hub_id, name):
     try:
         import huggingface_hub
     except ImportError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{name}={hub_id}: no such directory, and downloading it from "
             "Hugging Face's hub needs a package: pip install huggingface_hub"
         ) from error
@@ -204,7 +204,7 @@ def _download(hub_id, name):
     try:
         return huggingface_hub.snapshot_download(hub_id, allow_patterns=files)
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{name}={hub_id}: no such directory, and the hub does not give it "
             f"({str(error).splitlines()[0]})"
         ) from error
@@ -242,7 +242,7 @@ def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=Fals
     """
     config = read_config(files.config_file)
     if config.network == "encoder_decoder" and not takes_encoder_decoder:
-        raise ValueError(
+        raise errors.InputError(
             f"{files.config_file}: describes an encoder-decoder, which writes texts and"
             " does nothing else; give another network, or its encoder as "
             "convert_checkpoint.py --head=none writes it"
@@ -276,7 +276,7 @@ def check_memory(config, path):
     except (AttributeError, OSError, ValueError):  # a system that does not say
         return
     if needed > memory:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: describes a network of {config.num_weights():,} weights, "
             f"{needed / 1e9:,.0f} GB, but this machine has {memory / 1e9:,.0f} GB of "
             "memory; correct its sizes, num_hidden_layers="
@@ -294,19 +294,19 @@ def check_sizes(config, vocab_size, files, max_seq_length):
     if has_table and not 0 <= config.vocab_size - vocab_size <= SPARE_ROWS:
         added = os.path.join(os.path.dirname(files.vocab_file), file_names.ADDED_TOKENS)
         beside = f" with {file_names.ADDED_TOKENS}" if tf.io.gfile.exists(added) else ""
-        raise ValueError(
+        raise errors.InputError(
             f"{files.vocab_file}{beside} has {vocab_size} entries, but "
             f"{files.config_file} says vocab_size={config.vocab_size}; they belong to "
             "different models: give the two files of one release"
         )
     if config.network == "encoder_decoder" and config.num_outputs != config.vocab_size:
-        raise ValueError(
+        raise errors.InputError(
             f"{files.config_file}: the encoder has {config.vocab_size} tokens and the "
             f"decoder {config.num_outputs}, but a run has one vocabulary for both; "
             "give a model whose sides share theirs"
         )
     if max_seq_length > config.max_position_embeddings:
-        raise ValueError(
+        raise errors.InputError(
             f"Cannot use sequence length {max_seq_length} because the {config.kind} "
             "model was only trained up to sequence length "
             f"{config.max_position_embeddings} (max_position_embeddings in "

@@ -4,6 +4,7 @@ import zlib
 
 import numpy as np
 
+from contract import errors
 from modeling.checkpoints import checkpoint, conversion
 
 
@@ -17,7 +18,7 @@ def read(path, config):
     try:
         conversion.find_head(file, config, "classifier")
     except ValueError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"--teacher: {file.source} has no head of a classifier; fine-tune it with "
             "--do_train, and give the --output_dir of that run"
         ) from error

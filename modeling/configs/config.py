@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from contract import file_names, json_text
+from contract import errors, file_names, json_text
 
 # Keys of released configurations that change nothing in the network built here.
 _TOLERATED = frozenset(
@@ -106,7 +106,7 @@ class NetworkConfig:
         with named(path), open_file(path, "rb") as file:
             raw = json_text.parse(file.read())
             if not isinstance(raw, dict):
-                raise ValueError("the file holds no JSON object")
+                raise errors.InputError("the file holds no JSON object")
             return cls.from_dict(raw)
 
     def unknown_keys(self) -> list[str]:
@@ -151,7 +151,7 @@ def named(path: str | os.PathLike[str]) -> Iterator[None]:
             "bert_config.json that lies beside the checkpoint"
         ) from error
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+        raise errors.InputError(f"{name}: {error}") from error
 
 
 class TransformerConfig(NetworkConfig):
@@ -163,7 +163,7 @@ class TransformerConfig(NetworkConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
+            raise errors.InputError(
                 f"{self.key_in_file('hidden_size')}={self.hidden_size} is not a "
                 f"multiple of {self.key_in_file('num_attention_heads')}="
                 f"{self.num_attention_heads}; correct the config"
@@ -199,12 +199,12 @@ class BertConfig(TransformerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.hidden_act not in _GOOGLE_ACTIVATIONS.values():
-            raise ValueError(
+            raise errors.InputError(
                 f"hidden_act={self.hidden_act!r} is not one of "
                 f"{sorted(set(_GOOGLE_ACTIVATIONS.values()))}"
             )
         if self.attention not in ATTENTIONS:
-            raise ValueError(
+            raise errors.InputError(
                 f"attention={self.attention!r} is not one of {list(ATTENTIONS)}; "
                 "correct the config"
             )
@@ -235,7 +235,9 @@ class BertConfig(TransformerConfig):
         raw = dict(raw)
         is_hugging_face = "model_type" in raw
         if "vocab_size" not in raw:
-            raise ValueError("the key vocab_size is missing; is this a BERT config?")
+            raise errors.InputError(
+                "the key vocab_size is missing; is this a BERT config?"
+            )
         if is_hugging_face:
             raw = _translated_from_hugging_face(raw)
         raw["hidden_act"] = _activation(raw.get("hidden_act", "gelu"), is_hugging_face)
@@ -305,14 +307,16 @@ def check_number(key: str, kind: Any, value: Any, name: str | None = None) -> No
         wanted, fits = "a number of 0 or more", lambda x: 0 <= x < math.inf
     of_kind = isinstance(value, numbers.Integral if kind is int else numbers.Real)
     if not of_kind or isinstance(value, bool) or not fits(value):
-        raise ValueError(f"{name or key}={value!r} is not {wanted}; correct the config")
+        raise errors.InputError(
+            f"{name or key}={value!r} is not {wanted}; correct the config"
+        )
 
 
 def _activation(name: Any, is_hugging_face: bool) -> str:
     known = _HUGGING_FACE_ACTIVATIONS if is_hugging_face else _GOOGLE_ACTIVATIONS
     lowered = "" if name is None else str(name).lower()
     if lowered not in known:
-        raise ValueError(
+        raise errors.InputError(
             f"Unsupported activation: {name}; hidden_act must be one of {sorted(known)}"
         )
     return known[lowered]
@@ -321,17 +325,17 @@ def _activation(name: Any, is_hugging_face: bool) -> str:
 def _translated_from_hugging_face(raw: dict[str, Any]) -> dict[str, Any]:
     """Checks what only Hugging Face's files say, and fills in their defaults."""
     if raw["model_type"] != "bert":
-        raise ValueError(
+        raise errors.InputError(
             f"model_type is {raw['model_type']!r}, and this is to be a BERT ('bert'); "
             "give the model of a BERT"
         )
     kind = raw.get("position_embedding_type", "absolute")
     if kind != "absolute":
-        raise ValueError(
+        raise errors.InputError(
             f"position_embedding_type is {kind!r}; only 'absolute' is supported"
         )
     if raw.get("add_cross_attention"):
-        raise ValueError(
+        raise errors.InputError(
             "add_cross_attention is true; the decoder of an encoder-decoder cannot be "
             "read alone"
         )

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from contract import json_text
+from contract import errors, json_text
 from modeling.configs import config as config_lib
 from modeling.configs import elmo_config, encoder_decoder_config, gpt_config
 
@@ -34,12 +34,12 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
         if isinstance(raw, list) and raw and isinstance(raw[0], list):
             return gpt_config.GptConfig.from_shapes(raw)
         if not isinstance(raw, dict):
-            raise ValueError(
+            raise errors.InputError(
                 "the file holds no JSON object; copy it again from where the weights "
                 "are from"
             )
         if (kind := raw.get("model_type", "bert")) not in MODEL_TYPES:
-            raise ValueError(
+            raise errors.InputError(
                 f"model_type is {kind!r}, and the networks that can be read are those "
                 f"of {', '.join(MODEL_TYPES)}; give a model of one of these types"
             )

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from contract import file_names
+from contract import errors, file_names
 from modeling.configs import config as config_lib
 
 NUM_CHARACTERS = 261  # bytes and five marks; ids are one more, for 0 is padding
@@ -90,7 +90,7 @@ class ElmoConfig(config_lib.NetworkConfig):
         try:
             filters = tuple((width, count) for width, count in self.filters)
         except (TypeError, ValueError):
-            raise ValueError(
+            raise errors.InputError(
                 f"char_cnn.filters={self.filters!r} are not pairs of a width and a "
                 "number, as [[1, 32], [2, 64]]; correct the config"
             ) from None
@@ -98,11 +98,13 @@ class ElmoConfig(config_lib.NetworkConfig):
         for field in dataclasses.fields(self):
             value, name = getattr(self, field.name), self.key_in_file(field.name)
             if field.type is bool and not isinstance(value, bool):
-                raise ValueError(f"{name}={value!r} is not true or false; correct it")
+                raise errors.InputError(
+                    f"{name}={value!r} is not true or false; correct it"
+                )
             if field.name not in _MAY_BE_0 or value != 0 or isinstance(value, bool):
                 config_lib.check_number(field.name, field.type, value, name)
         if self.projection_dim > self.lstm_dim:
-            raise ValueError(
+            raise errors.InputError(
                 f"projection_dim={self.projection_dim} exceeds dim={self.lstm_dim}: a "
                 "projection makes outputs shorter; correct the config"
             )
@@ -110,19 +112,19 @@ class ElmoConfig(config_lib.NetworkConfig):
 
     def _check_characters(self) -> None:
         if self.activation not in _ACTIVATIONS:
-            raise ValueError(
+            raise errors.InputError(
                 f"activation={self.activation!r} is not one of {list(_ACTIVATIONS)}"
             )
         for width, count in self.filters:
             config_lib.check_number("width of filters", int, width)
             config_lib.check_number("number of filters", int, count)
             if width > self.max_characters:
-                raise ValueError(
+                raise errors.InputError(
                     f"filters: a width of {width} exceeds max_characters_per_token="
                     f"{self.max_characters}; correct the config"
                 )
         if not self.reads_characters and not self.vocab_size:
-            raise ValueError(
+            raise errors.InputError(
                 "without char_cnn the network reads ids of words, and n_tokens_vocab "
                 "says how many there are; add one of them"
             )
@@ -170,13 +172,13 @@ class ElmoConfig(config_lib.NetworkConfig):
         flat = {key: value for key, value in _flat(raw) if value is not None}
         for key, allowed in _REQUIRED.items():
             if (value := flat.pop(key, allowed[-1])) not in allowed:
-                raise ValueError(
+                raise errors.InputError(
                     f"{key}={value!r} is another network than ELMo's, which has "
                     f"{' or '.join(map(str, allowed))}; correct the options"
                 )
         for key in _NEEDED:
             if key not in flat:
-                raise ValueError(
+                raise errors.InputError(
                     f"the key {key} is missing; are these the options of an ELMo?"
                 )
         known = {ours: flat.pop(key) for key, ours in _KEYS.items() if key in flat}

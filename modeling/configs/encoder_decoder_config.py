@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from contract import features, file_names
+from contract import errors, features, file_names
 from modeling.configs import config as config_lib
 
 MODEL_TYPE = "encoder-decoder"  # Hugging Face's, and what people call the network
@@ -96,14 +96,14 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
 
     def __post_init__(self) -> None:
         if self.encoder.is_left_to_right or not self.decoder.is_left_to_right:
-            raise ValueError(
+            raise errors.InputError(
                 f"the encoder's attention is {self.encoder.attention} and the decoder's"
                 f" {self.decoder.attention}, but an encoder looks to both sides, and "
                 "only a decoder writes: is_decoder is true for the decoder alone; "
                 "correct the config"
             )
         if self.encoder.hidden_size != self.decoder.hidden_size:
-            raise ValueError(
+            raise errors.InputError(
                 f"the encoder is {self.encoder.hidden_size} wide and the decoder "
                 f"{self.decoder.hidden_size} (hidden_size): the projection between the "
                 "two (enc_to_dec_proj) is not built here; give both one width"
@@ -112,13 +112,13 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
             value, limit = getattr(self, name), self.decoder.vocab_size
             is_whole = isinstance(value, int) and not isinstance(value, bool)
             if not is_whole or not 0 <= value < limit:
-                raise ValueError(
+                raise errors.InputError(
                     f"{name}={value!r} is not a token of the decoder, whose vocabulary "
                     f"has the ids 0..{limit - 1}; correct the config"
                 )
         for name in (_IDS[0], _IDS[2]):
             if getattr(self, name) == self.eos_token_id:
-                raise ValueError(
+                raise errors.InputError(
                     f"{name}={self.eos_token_id} is eos_token_id as well, so that the "
                     "end of a text cannot be told from it; give each an id of its own"
                 )
@@ -183,9 +183,9 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         """
         raw = dict(raw)
         if (model_type := raw.pop("model_type", None)) != MODEL_TYPE:
-            raise ValueError(f"model_type is {model_type!r}, not {MODEL_TYPE!r}")
+            raise errors.InputError(f"model_type is {model_type!r}, not {MODEL_TYPE!r}")
         if raw.get("tie_encoder_decoder"):
-            raise ValueError(
+            raise errors.InputError(
                 "tie_encoder_decoder is true: both sides have the same weights, which "
                 "is not built here; save the model with weights of their own"
             )
@@ -201,7 +201,7 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
                 )
             if value is None:
                 token = "[CLS]" if name == _IDS[0] else "[SEP]"
-                raise ValueError(
+                raise errors.InputError(
                     f'the key {name} is missing; add "{name}": the id of {token} in '
                     "the vocabulary"
                 )
@@ -250,7 +250,7 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         if size == self.vocab_size:
             return self
         if self.vocab_size != self.num_outputs:
-            raise ValueError(
+            raise errors.InputError(
                 f"the encoder has {self.vocab_size} tokens and the decoder "
                 f"{self.num_outputs}, so they have two vocabularies, to which no "
                 "tokens can be added; keep their sizes"
@@ -286,11 +286,11 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
 def _read_side(side: str, raw: Any) -> config_lib.BertConfig:
     with _named(side):
         if not isinstance(raw, dict):
-            raise ValueError("the key is missing, or holds no config")
+            raise errors.InputError("the key is missing, or holds no config")
         raw = {"model_type": "bert", **raw}
         crosses = raw.pop("add_cross_attention", False)
         if side == "decoder" and raw["model_type"] == "bert" and not crosses:
-            raise ValueError(
+            raise errors.InputError(
                 "add_cross_attention is not true, so the decoder does not read what the"
                 " encoder puts out; give a model that was trained as an encoder-decoder"
             )
@@ -302,4 +302,4 @@ def _named(side: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{side}: {error}") from error
+        raise errors.InputError(f"{side}: {error}") from error

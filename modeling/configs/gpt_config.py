@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from contract import file_names
+from contract import errors, file_names
 from modeling.configs import config as config_lib
 
 MODEL_TYPES = ("openai-gpt", "gpt2")  # Hugging Face's, of both networks
@@ -95,11 +95,11 @@ class GptConfig(config_lib.TransformerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.joined_table and self.norm_first:
-            raise ValueError(
+            raise errors.InputError(
                 "joined_table is of GPT, and GPT-2 has two tables; leave it out"
             )
         if self.hidden_act not in (known := _ACTIVATIONS[self.norm_first].values()):
-            raise ValueError(
+            raise errors.InputError(
                 f"hidden_act={self.hidden_act!r} is not one of {sorted(set(known))}"
             )
 
@@ -132,12 +132,14 @@ class GptConfig(config_lib.TransformerConfig):
         raw = dict(raw)
         model_type = raw.pop("model_type", None)
         if model_type not in MODEL_TYPES:
-            raise ValueError(f"model_type is {model_type!r}, not one of {MODEL_TYPES}")
+            raise errors.InputError(
+                f"model_type is {model_type!r}, not one of {MODEL_TYPES}"
+            )
         if "vocab_size" not in raw:
-            raise ValueError("the key vocab_size is missing")
+            raise errors.InputError("the key vocab_size is missing")
         for key, values in _REQUIRED.items():
             if raw.get(key, values[0]) not in values:
-                raise ValueError(
+                raise errors.InputError(
                     f"{key} is {raw[key]!r}, and only {values[0]!r} is supported"
                 )
         norm_first = model_type == "gpt2"
@@ -150,7 +152,7 @@ class GptConfig(config_lib.TransformerConfig):
         act_key = "activation_function" if norm_first else "afn"
         act, known = raw.pop(act_key, "gelu_new"), _ACTIVATIONS[norm_first]
         if not isinstance(act, str) or act not in known:
-            raise ValueError(
+            raise errors.InputError(
                 f"Unsupported activation: {act}; {act_key} must be one of "
                 f"{sorted(known)}"
             )
@@ -161,7 +163,9 @@ class GptConfig(config_lib.TransformerConfig):
         """GPT-2's hparams.json."""
         keys = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
         if missing := [key for key in keys if key not in raw]:
-            raise ValueError(f"the key {missing[0]} is missing; is this of GPT-2?")
+            raise errors.InputError(
+                f"the key {missing[0]} is missing; is this of GPT-2?"
+            )
         for key in keys:
             config_lib.check_number(key, int, raw[key])
         vocab, length, width, heads, depth = (raw[key] for key in keys)
@@ -193,12 +197,12 @@ class GptConfig(config_lib.TransformerConfig):
         except (IndexError, TypeError, ValueError):
             is_whole, rest = False, 1
         if rest or not is_whole:
-            raise ValueError(
+            raise errors.InputError(
                 "these are not the shapes of GPT (positions, tokens, then 12 arrays a "
                 "layer); give the params_shapes.json of the release"
             )
         if width % HEAD_SIZE:
-            raise ValueError(
+            raise errors.InputError(
                 f"the width {width} is no multiple of {HEAD_SIZE}, so the number of "
                 "heads is not known; put a config.json with n_head beside it"
             )

@@ -8,6 +8,7 @@ import dataclasses
 
 import keras
 
+from contract import errors
 from contract import features as names
 from modeling.configs import config_files, readings
 
@@ -31,7 +32,7 @@ def register(kind):
     package = PACKAGE if is_ours else "Custom"  # Keras' own default
     other = keras.saving.get_registered_object(f"{package}>{kind.__name__}")
     if is_ours and other and other.__module__ != kind.__module__:
-        raise ValueError(
+        raise errors.InputError(
             f"{kind.__module__} and {other.__module__} both have a class "
             f"{kind.__name__}, and files name it alone; rename one of them"
         )
@@ -44,7 +45,7 @@ def refuse_quantization(layer, *_, **__):
     Raises:
         ValueError: always.
     """
-    raise ValueError(
+    raise errors.InputError(
         f"{layer.name}: a {type(layer).__name__} computes in floats alone; export to "
         'LiteRT with 8-bit weights: export_format="litert", '
         'quantization="dynamic_int8" of bert.load(...).export'
@@ -70,13 +71,13 @@ class Configured:
 
     def __init__(self, *, dtype=None, **kwargs):
         if self.only_dtype and dtype not in (None, self.only_dtype):
-            raise ValueError(
+            raise errors.InputError(
                 f"dtype={dtype}: a {type(self).__name__} computes in {self.only_dtype} "
                 "under every policy; leave dtype out"
             )
         super().__init__(dtype=self.only_dtype or dtype, **kwargs)
         if self.variable_dtype != "float32":
-            raise ValueError(
+            raise errors.InputError(
                 f"dtype={self.dtype_policy.name}: variables are float32 here; choose "
                 "float32, mixed_bfloat16 or mixed_float16"
             )

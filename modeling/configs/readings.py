@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import file_names, json_files
+from contract import errors, file_names, json_files
 
 LAST = "last"  # layer: as google-research/bert has it
 # What is learned of layers: a weight of each and a factor, or the factor alone.
@@ -48,7 +48,7 @@ class Reading:
     def __post_init__(self) -> None:
         for name in ("layer_mix_norm", "layer_mix_l2"):
             if (value := getattr(self, name)) and self.layer_mix not in WEIGHTED:
-                raise ValueError(
+                raise errors.InputError(
                     f"--{name}={value} is for layers whose weights are learned, and "
                     f"--layer_mix={self.layer_mix}; choose {' or '.join(WEIGHTED)}, "
                     f"or leave --{name} out"
@@ -56,7 +56,7 @@ class Reading:
         for name in ("bilstm_layers", "bilstm_units"):
             value, usual = getattr(self, name), getattr(Reading, name)
             if value != usual and self.head != BILSTM:
-                raise ValueError(
+                raise errors.InputError(
                     f"--{name}={value} is for a BiLSTM, and --head={self.head}; add "
                     f"--head={BILSTM}, or leave --{name} out"
                 )
@@ -111,7 +111,7 @@ def of_weights(weights: str) -> Reading:
     kinds = {name: type(value) for name, value in dataclasses.asdict(ORIGINAL).items()}
     for name, value in stored.items():
         if name not in kinds or type(value) is not kinds[name]:
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}: {name}={value!r} is unknown here; give the file of the run "
                 "that trained these weights"
             )
@@ -139,13 +139,13 @@ def of_run(
     for name, value in given.items():
         if value != (trained := getattr(reading, name)):
             where = "" if tf.io.gfile.exists(path) else "there is no "
-            raise ValueError(
+            raise errors.InputError(
                 f"--{name}={value} is not what the model was trained with, {trained} "
                 f"({where}{path}); leave the flag out"
             )
     if reading.head == BILSTM and reading.joins_pairs != (num_texts > 1):
         wanted = "two texts" if reading.joins_pairs else "one text"
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: the model compares what it reads of {wanted}, and the rows have "
             f"{num_texts}; give rows such as it was trained on"
         )

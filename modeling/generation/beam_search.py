@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from contract import errors
 from modeling.generation import decoding
 
 _NONE = float("-inf")  # the score of no text
@@ -84,7 +85,7 @@ def check(rules: Rules, num_outputs: int) -> None:
         ("num_results", rules.num_beams, "texts open at a time (num_beams)"),
     ):
         if not 1 <= (value := getattr(rules, name)) <= limit:
-            raise ValueError(
+            raise errors.InputError(
                 f"{name}={value}: there are {limit} {of_what}; give 1 to {limit}"
             )
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from keras import ops
 
+from contract import errors
 from modeling.operations import token_masks
 
 
@@ -26,7 +27,7 @@ def choose(config, layers: Sequence[int] = (), heads: Sequence[int] = ()) -> Cho
         ValueError: the network has no such layer or head, or no attention.
     """
     if not hasattr(config, "num_attention_heads"):
-        raise ValueError(
+        raise errors.InputError(
             f"--attention: the network is an {config.kind}, which has none; take BERT, "
             "GPT or GPT-2"
         )
@@ -36,7 +37,7 @@ def choose(config, layers: Sequence[int] = (), heads: Sequence[int] = ()) -> Cho
     ):
         for index in asked:
             if not -count <= index < count:
-                raise ValueError(
+                raise errors.InputError(
                     f"--{flag}: there is no {index}, the network has {count}: choose "
                     f"among 0..{count - 1}, or -1..{-count} from the last to the first"
                 )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from keras import ops
 
+from contract import errors
 from modeling.operations import layer_choices
 
 SEPARATE = "none"  # as a combination: each layer has a vector of its own
@@ -62,12 +63,12 @@ def choose(
     if layers is None:
         layers = layer_choices.LAST_4
     elif combine != SEPARATE:
-        raise ValueError(
+        raise errors.InputError(
             f"--combine={combine} names its layers itself; leave out --layers or "
             "--combine"
         )
     elif not layers:
-        raise ValueError("--layers is empty; give numbers such as -1,-2")
+        raise errors.InputError("--layers is empty; give numbers such as -1,-2")
     if combine != SEPARATE:
         layers, merge = layer_choices.COMBINATIONS[combine]
         flag = f"--combine={combine} needs"
@@ -98,17 +99,17 @@ def choose_all(config, **rest) -> Choice:
 
 def _check_weights(weights, merge, combine, num_states):
     if weights and (merge != "sum" or num_states == 1):
-        raise ValueError(
+        raise errors.InputError(
             f"--layer_weights has no meaning with --combine={combine}; leave it out, "
             "or choose sum_last_4 or sum_all"
         )
     if weights and len(weights) != num_states:
-        raise ValueError(
+        raise errors.InputError(
             f"--layer_weights has {len(weights)} numbers, --combine={combine} sums "
             f"{num_states} layers; give one for each, the last layer's first"
         )
     if not all(map(math.isfinite, weights)):
-        raise ValueError(
+        raise errors.InputError(
             f"--layer_weights={','.join(map(str, weights))} are not all finite; give "
             "numbers such as 0.4,0.3,0.2,0.1"
         )

@@ -4,6 +4,7 @@ from typing import Any
 
 from keras import ops
 
+from contract import errors
 from modeling.operations import token_masks
 
 EMBEDDING = "embedding"
@@ -36,7 +37,7 @@ def states_of(layers, depth, flag):
         layers = tuple(range(-1, -depth - 1, -1))
     for layer in layers:
         if not -depth <= layer < depth:
-            raise ValueError(
+            raise errors.InputError(
                 f"{flag} layer {layer}, and the network has {depth} (num_hidden_layers "
                 f"in its config): {-depth}..-1 from the last to the first, or "
                 f"0..{depth - 1}; choose among these"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from contract import atomic_files, file_names
+from contract import errors, file_names, json_files
 from reports.measures import class_scores, confidence, diagnostics
 from reports.pages import curves
 
@@ -211,18 +211,14 @@ def path_of(directory: str) -> str:
 def read(directory: str) -> dict[str, Any]:
     """The record of a run's directory; a ValueError says what is wrong."""
     path = path_of(directory)
-    try:
-        found = atomic_files.read_json(path)
-    except Exception as error:
-        reason = str(error).split("\n")[0]
-        raise ValueError(
-            f"{path}: cannot be read ({reason}); name the --output_dir of a run that "
-            "has evaluated and written a report"
-        ) from error
-    schema = found.get("schema") if isinstance(found, dict) else None
-    if schema != SCHEMA:
-        raise ValueError(
-            f"{path}: is of schema {schema!r}, and {SCHEMA} is read here; {_REMEDY}"
+    found = json_files.read_object(
+        path,
+        remedy="name the --output_dir of a run that has evaluated and written a report",
+    )
+    if found.get("schema") != SCHEMA:
+        raise errors.InputError(
+            f"{path}: is of schema {found.get('schema')!r}, and {SCHEMA} is read here; "
+            f"{_REMEDY}"
         )
     _check_form(path, found, _FORM)
     if found["evaluation"] is not None:
@@ -234,4 +230,4 @@ def _check_form(path, values, form):
     for name, kinds in form.items():
         if name not in values or not isinstance(values[name], kinds):
             what = f"is {values[name]!r:.40}" if name in values else "is missing"
-            raise ValueError(f"{path}: {name} {what}; {_REMEDY}")
+            raise errors.InputError(f"{path}: {name} {what}; {_REMEDY}")

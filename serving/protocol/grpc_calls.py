@@ -13,7 +13,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from contract import tf_serving
+from contract import errors, tf_serving
 from serving.protocol import rest_calls
 
 _METADATA_FIELD = "signature_def"
@@ -62,7 +62,7 @@ class Calls:
         try:
             return method(request, timeout=self._timeout_seconds)
         except grpc.RpcError as error:
-            raise ValueError(self._message(error)) from error
+            raise errors.InputError(self._message(error)) from error
 
     def _message(self, error: grpc.RpcError) -> str:
         code, details = error.code(), rest_calls.one_line(error.details() or "")

@@ -15,6 +15,7 @@ from http import HTTPStatus
 import joblib
 from absl import logging
 
+from contract import errors
 from serving.protocol import rest, servables
 
 MAX_BODY_BYTES = 32 * 2**20
@@ -115,7 +116,7 @@ class Server(http.server.ThreadingHTTPServer):
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
-            raise ValueError(
+            raise errors.InputError(
                 f"--host={host} --port={port}: cannot listen there ({error}); name "
                 "another port, or 0 for one that is free"
             ) from error

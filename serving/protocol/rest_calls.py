@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib import error, parse, request
 
-from contract import tf_serving
+from contract import errors, tf_serving
 
 _SHOWN = 300  # characters of a message
 
@@ -51,7 +51,7 @@ class Calls:
             for key in keys:
                 answer = answer[key]
         except (KeyError, TypeError) as error:
-            raise ValueError(
+            raise errors.InputError(
                 f"{self._address}: the answer has no {'.'.join(keys)}; is a model "
                 "server listening there?"
             ) from error
@@ -66,9 +66,11 @@ class Calls:
                 return json.load(answer)
         except error.HTTPError as refusal:
             with refusal:
-                raise ValueError(f"{url}: {_message(refusal)}") from refusal
+                raise errors.InputError(f"{url}: {_message(refusal)}") from refusal
         except TimeoutError as late:
-            raise ValueError(too_late(self._address, self._timeout_seconds)) from late
+            raise errors.InputError(
+                too_late(self._address, self._timeout_seconds)
+            ) from late
         except error.URLError as failure:
             if isinstance(failure.reason, TimeoutError):
                 text = too_late(self._address, self._timeout_seconds)
@@ -76,9 +78,9 @@ class Calls:
                 text = no_server(
                     self._address, failure.reason, "REST", tf_serving.REST_PORT
                 )
-            raise ValueError(text) from failure
+            raise errors.InputError(text) from failure
         except (http.client.HTTPException, OSError, ValueError) as failure:
-            raise ValueError(
+            raise errors.InputError(
                 f"{url}: the answer is no JSON over HTTP ({failure!r:.80}); is this "
                 f"the REST port, {tf_serving.REST_PORT} by default?"
             ) from failure

@@ -12,6 +12,8 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
+from contract import errors
+
 FILE_NAME = "tf_serving_warmup_requests"
 # Words of the texts: one for each buffer size and kernel that short, usual and long
 # texts need. Longer ones are cut, or cost no more than the longest window.
@@ -65,7 +67,7 @@ def read(path: str) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
                 inputs = {i.key: tf.make_ndarray(i.value) for i in request.inputs}
                 yield request.model_spec.signature_name, inputs
     except (message.DecodeError, TypeError) as error:
-        raise ValueError(f"a record is no request: {error}") from error
+        raise errors.InputError(f"a record is no request: {error}") from error
 
 
 def _inputs(specs: Sequence[tf.TensorSpec]) -> Iterator[dict[str, Any]]:

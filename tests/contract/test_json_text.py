@@ -2,7 +2,7 @@
 
 import pytest
 
-from contract import atomic_files, json_files, json_text
+from contract import json_files, json_text
 
 REFUSED = {
     "deep": (b"[" * 50_000, "its brackets are nested too deeply"),
@@ -21,7 +21,7 @@ def test_what_cannot_be_used_is_refused(tmp_path, text, message):
         json_text.parse(text)
     path = tmp_path / "a.json"
     path.write_bytes(text)
-    for read in (json_files.read, json_files.read_object, atomic_files.read_json):
+    for read in (json_files.read, json_files.read_object, json_files.read_object):
         with pytest.raises(ValueError, match=f"^{path}: cannot be read .*{message}"):
             read(str(path))
 
@@ -39,4 +39,4 @@ def test_a_file_of_something_else_holds_no_object(tmp_path, text):
     path = tmp_path / "a.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=f"^{path}: the file holds no JSON object"):
-        atomic_files.read_json(str(path))
+        json_files.read_object(str(path))

@@ -88,8 +88,11 @@ GOOD = {"steps": {"a": 80}, "epochs": {"x": 1}, "tokens": 5.0}
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", r"is not JSON \(.*\); remove the file, and the next command plans anew"),
-        ("null", "is not a map of steps, epochs, tokens; remove"),
+        (
+            "{",
+            r"cannot be read \(.*\); remove the file, and the next command plans anew",
+        ),
+        ("null", "the file holds no JSON object; remove"),
         (json.dumps({"steps": {}, "epochs": {}}), "is not a map of steps, epochs, tok"),
         (json.dumps(GOOD | {"steps": 5}), "steps are not a map of a; remove"),
         (json.dumps(GOOD | {"steps": {"b": 80}}), "steps are not a map of a; remove"),

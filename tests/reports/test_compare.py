@@ -124,8 +124,14 @@ def write_changed(path, **changes):
         (lambda path: None, "cannot be read"),
         (lambda path: path.write_text("{"), "cannot be read"),
         (lambda path: path.write_text('{"schema": 99}'), "is of schema 99, and 1"),
-        (lambda path: path.write_text("null"), "report.json: is of schema None, and 1"),
-        (lambda path: path.write_text("[]"), "report.json: is of schema None, and 1"),
+        (
+            lambda path: path.write_text("null"),
+            "report.json: the file holds no JSON object; name the --output_dir",
+        ),
+        (
+            lambda path: path.write_text("[]"),
+            "report.json: the file holds no JSON object; name the --output_dir",
+        ),
         (
             lambda path: write_changed(path, flags=None),
             "report.json: flags is None; evaluate that run again to write",

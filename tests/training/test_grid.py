@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import errors, fine_tuning, grid, loop, run, seeds
+from contract import errors
+from training import fine_tuning, grid, loop, run, seeds
 
 RATES = (1e-3, 2e-3)
 
@@ -252,7 +253,7 @@ def test_runs_that_nothing_else_scores_predict_each(trials):
 def test_hosts_must_agree_on_what_is_finished(trials, monkeypatch):
     def differ(strategy, number, what):
         assert what == "grid.json"
-        raise ValueError("the hosts do not agree")
+        raise errors.InputError("the hosts do not agree")
 
     monkeypatch.setattr(grid.devices, "check_agreement", differ)
     with pytest.raises(errors.InputError, match="do not agree"):

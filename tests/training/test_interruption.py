@@ -10,8 +10,9 @@ import time
 import pytest
 import tensorflow as tf
 
+from contract import errors
 from tests import tiny
-from training import errors, interruption
+from training import interruption
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +108,8 @@ def test_second_signal_is_the_usual_one():
 # A step, of one call of TensorFlow, that asks nobody whether to stop.
 STEP = """
 import tensorflow as tf
-from training import errors, interruption
+from contract import errors
+from training import interruption
 
 @tf.function
 def step():

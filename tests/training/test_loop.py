@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from training import errors, interruption, loop
+from contract import errors
+from training import interruption, loop
 from training.optimization import loss_scale
 
 

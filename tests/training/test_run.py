@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from contract import errors
 from modeling import losses
 from modeling.checkpoints import checkpoint
-from training import checkpoints, errors, interruption, loop, run
+from training import checkpoints, interruption, loop, run
 from training.distribution import devices
 from training.optimization import optimizer
 
@@ -293,7 +294,7 @@ def test_error_of_one_process_alone_keeps_its_traceback():
         lose()
 
 
-def test_checkpoint_that_cannot_be_written_is_an_error_of_input(quick):
+def test_checkpoint_that_cannot_be_written_is_an_error_with_a_remedy(quick):
     store = checkpoint.store
 
     def full(prefix, _):
@@ -308,7 +309,7 @@ def test_checkpoint_that_cannot_be_written_is_an_error_of_input(quick):
     said = r"No space left\); make room there"
     with (
         pytest.MonkeyPatch.context() as patch,
-        pytest.raises(errors.InputError, match=said),
+        pytest.raises(OSError, match=said),
     ):
         patch.setattr(checkpoint, "store", without_room)
         quick(6)

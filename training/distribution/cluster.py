@@ -5,6 +5,8 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from contract import errors
+
 VARIABLE = "TF_CONFIG"
 # Those that compute, in the order of their numbers; the first is the chief.
 _TYPES = ("chief", "worker")
@@ -39,18 +41,18 @@ def read(environment: Mapping[str, str] = os.environ) -> Cluster | None:
             raise TypeError("addresses must be a list")  # text is one of letters
         kind, index = record["task"]["type"], int(record["task"]["index"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{VARIABLE}={text!r} cannot be understood ({type(error).__name__}: "
             f"{error}); it should look like {_EXAMPLE}"
         ) from error
     if strange := sorted({*cluster, kind} - {*_TYPES}):
-        raise ValueError(
+        raise errors.InputError(
             f"{VARIABLE} has {', '.join(strange)}; a run has only "
             f"{' and '.join(_TYPES)}, all of which compute: no parameter servers"
         )
     places = [(name, i) for name in _TYPES for i in range(len(cluster.get(name, ())))]
     if (kind, index) not in places:
-        raise ValueError(
+        raise errors.InputError(
             f"{VARIABLE}: task {kind} {index} is none of the cluster's: "
             f"{', '.join(f'{name} {i}' for name, i in places)}"
         )

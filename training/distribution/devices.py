@@ -7,7 +7,7 @@ import joblib
 import numpy as np
 import tensorflow as tf
 
-from contract import wording
+from contract import errors, wording
 from training.distribution import cluster
 from training.optimization import accumulation
 
@@ -19,7 +19,7 @@ def split_cpu(count):
     try:
         tf.config.set_logical_device_configuration(cpu, parts)
     except RuntimeError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"--virtual_cpus={count}: TensorFlow has been used in this process already "
             "with another number; start a new one"
         ) from error
@@ -42,7 +42,7 @@ def strategy_for(kind="auto", *, tpu_name="local", tpu_zone=None, gcp_project=No
     if kind == "multi_worker_mirrored" or (kind == "auto" and found):
         return _multi_worker_strategy(found)
     if found:
-        raise ValueError(
+        raise errors.InputError(
             f"--distribution_strategy={kind} is for one host, but {cluster.VARIABLE} "
             f"names {len(found.addresses)} processes; unset it, or set "
             "--distribution_strategy=multi_worker_mirrored"
@@ -62,7 +62,7 @@ def _tpu_strategy(name, zone, project):
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (tf.errors.OpError, ValueError, RuntimeError, ImportError) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"no TPU answers at --tpu_name={name} ({error}); run on a TPU machine with "
             "the package tensorflow-tpu, or leave out --use_tpu"
         ) from error
@@ -71,7 +71,7 @@ def _tpu_strategy(name, zone, project):
 
 def _multi_worker_strategy(found):
     if found is None:
-        raise ValueError(
+        raise errors.InputError(
             "--distribution_strategy=multi_worker_mirrored needs to know the hosts: "
             f"set {cluster.VARIABLE} on each, see docs/distributed.md"
         )
@@ -136,7 +136,7 @@ def check_agreement(strategy, number, what):
     """Raises ValueError on every process unless all have the same int64 `number`."""
     found = gathered(strategy, number)
     if np.any(found != found[0]):
-        raise ValueError(
+        raise errors.InputError(
             f"the hosts do not agree on {what}: {', '.join(map(str, found.tolist()))}, "
             "by replica; start all with the same command, and let --output_dir be one "
             "directory that all of them see"

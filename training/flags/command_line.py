@@ -21,8 +21,9 @@ from typing import Any
 
 from absl import app, flags, logging
 
+from contract import errors
 from terminal import native_log
-from training import environment, errors
+from training import environment
 
 FLAGS = flags.FLAGS
 # In the order of --help.
@@ -79,7 +80,9 @@ class _FiniteParser(flags.FloatParser):
     def parse(self, argument):
         value = super().parse(argument)
         if not math.isfinite(value):
-            raise ValueError(f"{value} is not a finite number; give one such as 0.1")
+            raise errors.InputError(
+                f"{value} is not a finite number; give one such as 0.1"
+            )
         return value
 
 
@@ -104,11 +107,11 @@ class _SharesParser(flags.ArgumentParser):
         except ValueError:
             shares = ()
         if len(shares) != count or not all(0 <= share <= 1 for share in shares):
-            raise ValueError(
+            raise errors.InputError(
                 f"needs {count} numbers of 0 to 1, by comma, such as {self._example}"
             )
         if not math.isclose(sum(shares), 1, abs_tol=1e-6):
-            raise ValueError(
+            raise errors.InputError(
                 f"adds up to {sum(shares):.6g}, not to 1; give shares of the whole, "
                 f"such as {self._example}"
             )
@@ -147,7 +150,7 @@ def parse(
         text = f"\n{textwrap.indent(text, '  ')}" if "\n" in text else f" {text}"
         _end(f"FATAL Flags parsing error:{text}\nPass --help to see help on flags.")
     sys.excepthook = _explain_interrupt
-    with errors.explained(), errors.of_input():
+    with errors.explained():
         for check in checks:
             check()
     if loads_tensorflow:
@@ -165,7 +168,7 @@ def check_files(*names: str, remedy: str = "check the path") -> None:
         parts = [value] if is_there(value) else map(str.strip, value.split(","))
         for path in filter(None, parts):
             if not is_there(path):
-                raise ValueError(f"--{name}={path}: no such file; {remedy}")
+                raise errors.InputError(f"--{name}={path}: no such file; {remedy}")
 
 
 def is_there(path: str) -> bool:
@@ -364,10 +367,10 @@ def numbers(name: str, kind: Callable[[str], Any]) -> list[Any]:
     try:
         found = [kind(value) for value in given]
         if not all(map(math.isfinite, found)):
-            raise ValueError(f"they are {found}")
+            raise errors.InputError(f"they are {found}")
         return found
     except ValueError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"--{name}={','.join(given)} are not finite numbers ({error}); separate "
             "them by commas"
         ) from error

@@ -4,6 +4,7 @@ from typing import Any
 
 from absl import flags
 
+from contract import errors
 from training.flags import command_line
 
 FLAGS = flags.FLAGS
@@ -89,7 +90,7 @@ def strategy_kind() -> str:
     kind = FLAGS.distribution_strategy
     if FLAGS.use_tpu:
         if kind not in ("auto", "tpu"):
-            raise ValueError(
+            raise errors.InputError(
                 f"--use_tpu and --distribution_strategy={kind} contradict each other; "
                 "leave out one of them"
             )
@@ -108,7 +109,7 @@ def _check_remote_paths() -> None:
     for name in _REMOTE_PATHS:
         for path in (FLAGS[name].value or "").split(",") if name in FLAGS else ():
             if path and not path.startswith("gs://"):
-                raise ValueError(
+                raise errors.InputError(
                     f"--{name}={path} is on this machine, where the TPU at --tpu_name="
                     f"{tpu_address()} cannot see it; copy it to a bucket (gs://)"
                 )

@@ -5,6 +5,7 @@ from typing import Any
 import tensorflow as tf
 from absl import flags
 
+from contract import errors
 from terminal import progress
 from training.distribution import cluster, devices
 from training.flags import device_flags
@@ -21,7 +22,7 @@ def set_up(*, one_host: bool = False) -> Any:
     """
     kind = device_flags.strategy_kind()
     if one_host and cluster.read():
-        raise ValueError(
+        raise errors.InputError(
             f"this script runs on one host, but {cluster.VARIABLE} names several; "
             "unset it, and give each host its own part of the input"
         )
@@ -44,7 +45,7 @@ def set_up(*, one_host: bool = False) -> Any:
 def check_gpu() -> None:
     """Raises ValueError where --require_gpu asks for a GPU in vain."""
     if FLAGS.require_gpu and not tf.config.list_physical_devices("GPU"):
-        raise ValueError(
+        raise errors.InputError(
             "--require_gpu: TensorFlow finds no GPU; see nvidia-smi, and install "
             "tensorflow[and-cuda]"
         )

@@ -4,6 +4,7 @@ from typing import Any
 
 from absl import flags
 
+from contract import errors
 from training.flags import command_line
 
 FLAGS = flags.FLAGS
@@ -101,7 +102,7 @@ def check_layer_mix_norm(replicas: int) -> None:
         return
     parts = FLAGS.gradient_accumulation_steps
     if parts * replicas > 1:
-        raise ValueError(
+        raise errors.InputError(
             "--layer_mix_norm has one mean and variance for the whole batch, and a part"
             f" of it does not know them: --gradient_accumulation_steps={parts}, "
             f"{replicas} replica(s); train on one device without accumulation, or "

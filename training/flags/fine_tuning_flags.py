@@ -5,6 +5,7 @@ from typing import Any
 
 from absl import flags
 
+from contract import errors
 from training.flags import command_line, device_flags, model_flags, training_flags
 
 FLAGS = flags.FLAGS
@@ -141,27 +142,27 @@ def check_run() -> None:
 def check() -> None:
     """Raises ValueError if seeds, patience, a grid or an export make no sense."""
     if FLAGS.quantization != "none" and FLAGS.export_format != "litert":
-        raise ValueError(
+        raise errors.InputError(
             f"--quantization={FLAGS.quantization} is for LiteRT exports; add "
             "--export_format=litert"
         )
     if FLAGS.export_server_config and FLAGS.export_format == "litert":
-        raise ValueError(
+        raise errors.InputError(
             "--export_server_config is for SavedModels, which TensorFlow Serving "
             "answers texts from; leave it out, or --export_format=litert"
         )
     if not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds):
-        raise ValueError(
+        raise errors.InputError(
             f"--seeds={','.join(FLAGS.seeds)} are not whole numbers; give such as 1,2,3"
         )
     training_flags.check_seeds("seeds", seeds())
     if FLAGS.early_stopping_patience and not FLAGS.evaluate_steps:
-        raise ValueError(
+        raise errors.InputError(
             "--early_stopping_patience needs evaluations; set --evaluate_steps"
         )
     scoring = "do_eval" if "do_eval" in FLAGS else "do_predict"
     if grid() and not (FLAGS.do_train and FLAGS[scoring].value):
-        raise ValueError(
+        raise errors.InputError(
             f"--grid compares the scores of runs that it trains; set --do_train and "
             f"--{scoring}"
         )
@@ -186,15 +187,19 @@ def grid() -> list[dict[str, Any]]:
         name = name.strip().removeprefix("--")
         _check_varies(name)
         if name in given:
-            raise ValueError(f"--grid={FLAGS.grid} has {name} twice; give it once")
+            raise errors.InputError(
+                f"--grid={FLAGS.grid} has {name} twice; give it once"
+            )
         if not equals or not all(map(str.strip, texts.split(","))):
-            raise ValueError(
+            raise errors.InputError(
                 f"--grid: {part!r} lacks a value; write such as {name}=VALUE,VALUE"
             )
         given[name] = [_parsed(name, text.strip()) for text in texts.split(",")]
         for value in given[name]:
             if given[name].count(value) > 1:
-                raise ValueError(f"--grid: {part} has {value} twice; give it once")
+                raise errors.InputError(
+                    f"--grid: {part} has {value} twice; give it once"
+                )
     names = sorted(given)
     each = itertools.product(*(given[name] for name in names))
     return [dict(zip(names, values, strict=True)) for values in each]
@@ -212,12 +217,12 @@ def _check_varies(name: str) -> None:
             "once for each value, with an --output_dir for each"
         )
     elif near := command_line.near_names(name, GRID_FLAGS):
-        raise ValueError(f"{reason}; did you mean {' or '.join(near)}?")
-    raise ValueError(f"{reason}. It can vary {', '.join(GRID_FLAGS)}")
+        raise errors.InputError(f"{reason}; did you mean {' or '.join(near)}?")
+    raise errors.InputError(f"{reason}. It can vary {', '.join(GRID_FLAGS)}")
 
 
 def _parsed(name: str, text: str) -> Any:
     try:
         return FLAGS[name].parser.parse(text)
     except ValueError as error:
-        raise ValueError(f"--grid: {name}={text}: {error}") from error
+        raise errors.InputError(f"--grid: {name}={text}: {error}") from error

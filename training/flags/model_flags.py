@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from contract import hub_ids
+from contract import errors, hub_ids
 from training.flags import command_line
 
 FLAGS = flags.FLAGS
@@ -168,7 +168,7 @@ def _check_named(needs_weights: bool) -> None:
     needed = ["bert_config_file", *(["init_checkpoint"] if needs_weights else [])]
     for flag in needed:
         if not (FLAGS[flag].value or FLAGS.pretrained):
-            raise ValueError(
+            raise errors.InputError(
                 f"--{flag} is missing; set it, or set --pretrained to the directory "
                 "of a model"
             )

@@ -7,7 +7,8 @@ from typing import Any
 from absl import flags as absl_flags
 from absl import logging
 
-from training import checkpoints, errors, fine_tuning, grid, loop, run, seeds
+from contract import errors
+from training import checkpoints, fine_tuning, grid, loop, run, seeds
 from training.flags import (
     command_line,
     device_flags,
@@ -39,14 +40,14 @@ def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
         num_examples, FLAGS.train_batch_size, FLAGS.num_train_epochs
     )
     if num_train_steps == 0:
-        raise ValueError(
+        raise errors.InputError(
             f"{num_examples} training examples in batches of --train_batch_size="
             f"{FLAGS.train_batch_size} make no step in --num_train_epochs="
             f"{FLAGS.num_train_epochs}; lower the batch size or train longer"
         )
     best_metric = FLAGS.best_metric or next(iter(metrics), "")
     if metrics and best_metric not in metrics:
-        raise ValueError(
+        raise errors.InputError(
             f"--best_metric={best_metric} is none of the scores of this task: "
             f"{', '.join(metrics)}"
         )
@@ -141,7 +142,7 @@ def _optimizer_settings(of_adagrad: Mapping[str, float]) -> dict[str, Any]:
     if FLAGS.optimizer != "adagrad":
         return {"bias_correction": _corrects_bias(flag)}
     if flag.value:
-        raise ValueError(
+        raise errors.InputError(
             f"{flag.serialize()} is for --optimizer=adam, but it is adagrad, which has "
             "no moments; leave one of them out"
         )
@@ -153,7 +154,7 @@ def _corrects_bias(flag: absl_flags.Flag) -> bool:
     if FLAGS.optimizer != "gpt_adam":
         return bool(flag.value)
     if flag.present and not flag.value:
-        raise ValueError(
+        raise errors.InputError(
             f"{flag.serialize()} contradicts --optimizer=gpt_adam, which always "
             "corrects the bias; leave one of them out"
         )
@@ -239,7 +240,6 @@ def fine_tune(prepare: Callable[[], tuple[fine_tuning.Task, Any]]) -> None:
     """The `main` of a script whose `prepare` reads and checks all input."""
     command_line.quiet_libraries()
     with errors.explained():
-        with errors.of_input():
-            task, settings = prepare()
+        task, settings = prepare()
         with settings.feature_cache:
             fine_tuning.run_task(task, settings)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from contract import errors
 from training.flags import command_line, feature_flags, model_flags
 
 FLAGS = flags.FLAGS
@@ -44,7 +45,7 @@ CHANGE_NO_WEIGHT = frozenset(
         *(f"tfds_{split}_split" for split in ("train", "dev", "test")),
         *("text_a_column", "text_b_column", "label_column", "id_column"),
         *("choice_columns", "source_column", "target_column", "word_column"),
-        *("tag_column", "labels", "label_separator", "allow_empty_text"),
+        *("dev_share", "tag_column", "labels", "label_separator", "allow_empty_text"),
         "accept_unknown_tags",
         # They count as `reading`.
         *feature_flags.NAMES,
@@ -191,9 +192,13 @@ def check_actions() -> None:
     names = [name for name in _ACTIONS if name in FLAGS]
     if not any(FLAGS[name].value for name in names):
         *others, last = (f"`{name}`" for name in names)
-        raise ValueError(f"At least one of {', '.join(others)} or {last} must be True.")
+        raise errors.InputError(
+            f"At least one of {', '.join(others)} or {last} must be True."
+        )
     if not FLAGS.output_dir:
-        raise ValueError("--output_dir is missing; name a directory for the results")
+        raise errors.InputError(
+            "--output_dir is missing; name a directory for the results"
+        )
 
 
 def of_weights() -> dict[str, object]:
@@ -207,11 +212,11 @@ def check_seeds(flag: str, seeds: Sequence[int]) -> None:
     given = f"--{flag}={','.join(map(str, seeds))}"
     for seed in seeds:
         if not 0 <= seed <= _LARGEST_SEED:
-            raise ValueError(
+            raise errors.InputError(
                 f"{given}: {seed} is no seed; give 0 or more, up to {_LARGEST_SEED}"
             )
         if seeds.count(seed) > 1:
-            raise ValueError(f"{given} has {seed} twice; give it once")
+            raise errors.InputError(f"{given} has {seed} twice; give it once")
 
 
 def log_steps(num_train_steps: int) -> int:
@@ -228,9 +233,11 @@ def profile_steps(num_train_steps: int) -> tuple[int, ...]:
         return ()
     given = f"--profile_steps={','.join(FLAGS.profile_steps)}"
     if len(steps) != 2 or len(FLAGS.profile_steps) != 2 or steps[0] >= steps[1]:
-        raise ValueError(f"{given} are not two ascending steps; give such as 20,30")
+        raise errors.InputError(
+            f"{given} are not two ascending steps; give such as 20,30"
+        )
     if FLAGS.do_train and steps[1] > num_train_steps:
-        raise ValueError(
+        raise errors.InputError(
             f"{given} ends after the last step of this run, {num_train_steps}; give "
             "earlier ones, or train longer"
         )

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from contract import file_names
-from training import errors, fine_tuning
+from contract import errors, file_names
+from training import fine_tuning
 from training.distribution import devices
 from training.frozen import frozen_examples, layer_states
 
@@ -45,7 +45,7 @@ class FeatureCache:
 
     def __init__(self, kind: str, directory: str, output_dir: str):
         if directory and kind in ("memory", "none"):
-            raise ValueError(
+            raise errors.InputError(
                 f"--feature_cache_dir={directory} is for files, and --feature_cache="
                 f"{kind} writes none; leave one of them out"
             )
@@ -55,7 +55,7 @@ class FeatureCache:
         self._directory = directory or own
         self._is_local = "://" not in self._directory
         if self._kind == "disk" and not self._is_local:
-            raise ValueError(
+            raise errors.InputError(
                 f"{self._directory} is no local directory, whose files can be mapped "
                 "into memory; name one with --feature_cache_dir"
             )
@@ -125,10 +125,9 @@ class FeatureCache:
         """What a run with equal rows and weights has written; None if none has."""
         if self._kind == "memory" or not self._is_local:
             return None
-        with errors.of_input():
-            values = layer_states.opened(path, num_rows)
-            strategy = network.settings.run.strategy
-            devices.check_agreement(strategy, int(values is not None), path)
+        values = layer_states.opened(path, num_rows)
+        strategy = network.settings.run.strategy
+        devices.check_agreement(strategy, int(values is not None), path)
         return values
 
     def _computed(
@@ -147,12 +146,11 @@ class FeatureCache:
             values = np.empty(shape, layer_states.DTYPE)
             places.fill(batches, values.__setitem__)
             return values
-        with errors.of_writing():
-            if its_own.writes:
-                with layer_states.written(path, shape, shared=self._stays) as put:
-                    places.fill(batches, put)
-            else:  # this process takes part, and another writes
-                collections.deque(batches, maxlen=0)
+        if its_own.writes:
+            with layer_states.written(path, shape, shared=self._stays) as put:
+                places.fill(batches, put)
+        else:  # this process takes part, and another writes
+            collections.deque(batches, maxlen=0)
         devices.wait_for_all(its_own.strategy, f"write {path}")
         found = self._read(network, path, places.total)
         assert found is not None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract import atomic_files
+from contract import atomic_files, errors
 
 DTYPE = np.dtype(np.float32)
 # What this process may take, and what the machine has to spare, where Linux says it.
@@ -133,9 +133,11 @@ def opened(path: str, num_rows: int) -> np.ndarray | None:
     try:
         values = np.load(path, mmap_mode="r")
         if len(values) != num_rows:
-            raise ValueError(f"it has {len(values)} rows, not {num_rows}")
+            raise errors.InputError(f"it has {len(values)} rows, not {num_rows}")
     except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: cannot be read ({error}); remove it") from error
+        raise errors.InputError(
+            f"{path}: cannot be read ({error}); remove it"
+        ) from error
     return values
 
 

@@ -2,13 +2,13 @@
 
 import tensorflow as tf
 
-from contract import wording
+from contract import errors, wording
 
 
 def check_batch_size(batch_size, micro_batches, replicas):
     """Raises ValueError unless the batch divides by replicas and micro-batches."""
     if batch_size % (micro_batches * replicas):
-        raise ValueError(
+        raise errors.InputError(
             f"--train_batch_size={batch_size} is the whole batch of one update and "
             f"cannot be cut into --gradient_accumulation_steps={micro_batches} equal "
             f"parts on each of {wording.count(replicas, 'replica')}; choose a multiple "

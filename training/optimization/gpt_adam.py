@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from contract import errors
 from training.optimization import optimizer
 
 
@@ -23,7 +24,7 @@ class GptAdam(optimizer.BertAdam):
         self, learning_rate=6.25e-5, *, epsilon=1e-8, bias_correction=True, **kwargs
     ):
         if not bias_correction:
-            raise ValueError(
+            raise errors.InputError(
                 "GPT's Adam corrects the bias of its moments; choose BertAdam for "
                 "updates without it"
             )

@@ -5,6 +5,7 @@ import math
 import keras
 import numpy as np
 
+from contract import errors
 from training.optimization import schedule
 
 
@@ -19,12 +20,12 @@ class LinearWithWarmup(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, learning_rate, num_train_steps, num_warmup_steps=0):
         if not 0 <= num_warmup_steps <= num_train_steps or num_train_steps < 1:
-            raise ValueError(
+            raise errors.InputError(
                 f"num_train_steps={num_train_steps}, num_warmup_steps="
                 f"{num_warmup_steps}; give at least one step, and no more of warm-up"
             )
         if not 0 <= learning_rate < math.inf:
-            raise ValueError(
+            raise errors.InputError(
                 f"learning_rate={learning_rate}; give a finite number of 0 or more"
             )
         self.arguments = {

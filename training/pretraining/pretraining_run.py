@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from contract import file_digests, file_names, wording
-from training import errors, run, run_directory, steps
+from training import run, run_directory, steps
 from training.distribution import carried_states, devices
 from training.results import evaluation, run_facts
 
@@ -123,18 +123,16 @@ def run_task(task: Task, settings: Settings) -> None:
         if settings.evaluates:
             results = _evaluated(its_own, evaluate, step)
     if settings.exports and its_own.writes:
-        with errors.of_writing():
-            export = functools.partial(task.export, model, its_own.output_dir)
-            print(f"exported: {run_directory.export_once(its_own, step, export)}")
+        export = functools.partial(task.export, model, its_own.output_dir)
+        print(f"exported: {run_directory.export_once(its_own, step, export)}")
     if task.records and settings.reports and its_own.writes:
         ended = step, results, time.monotonic() - started
         data = task.records.summary()
         facts = run_facts.of_run(its_own, model, task.kind, data, *ended)
-        with errors.of_writing():
-            task.report(
-                *(None, its_own.output_dir),
-                **{"explanations": [], "defaults": settings.default_flags, **facts},
-            )
+        task.report(
+            *(None, its_own.output_dir),
+            **{"explanations": [], "defaults": settings.default_flags, **facts},
+        )
     if settings.exports and its_own.writes:
         run_directory.end(its_own)
     devices.wait_for_all(its_own.strategy, "write results and exports")

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
+from contract import errors
+
 
 def accuracy(labels: np.ndarray, predictions: np.ndarray) -> Any:
     """Share of examples with all labels right, float32 as the original prints it."""
@@ -147,7 +149,7 @@ def compute(
     """{name: score}, in the order of the names; unknown ones raise ValueError."""
     for name in names:
         if name not in METRICS:
-            raise ValueError(
+            raise errors.InputError(
                 f"metric {name!r} is unknown; choose from {sorted(METRICS)}"
             )
     return {name: METRICS[name](labels, predictions) for name in names}

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, file_names
+from contract import file_names, json_files
 from training.distribution import devices, processor
 from training.results import reporting
 
@@ -70,7 +70,7 @@ def of_run(settings, model, kind, data, step, results, seconds):
     command, trained = settings.command, {"seed": settings.seed}
     path = os.path.join(directory, file_names.RUN)
     if tf.io.gfile.exists(path):  # what trained, which may be an earlier command
-        record = atomic_files.read_json(path)
+        record = json_files.read_object(path)
         command = record.get("command", command)
         identity = record.get("identity", {})
         names = {*identity, *_OF_TRAINING}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from contract import file_names, json_files
+from contract import errors, file_names, json_files
 from data_pipeline.files import added_token_files
 
 END_OF_WORD = "</w>"  # ends a word's last token in GPT's vocabulary
@@ -52,7 +52,7 @@ def read(vocab_file: str) -> BytePairs:
     vocab, _ = added_token_files.read(vocab_file, learned)
     merges_file = merges_of(vocab_file)
     if not tf.io.gfile.exists(merges_file):
-        raise ValueError(
+        raise errors.InputError(
             f"{merges_file}: there is no such file, which holds the merges of "
             f"{vocab_file}; copy it beside the vocabulary"
         )
@@ -75,7 +75,7 @@ def merges_of(vocab_file: str) -> str:
         if name.endswith(ending):
             return os.path.join(directory, name.removesuffix(ending) + merges)
     known = ", ".join((*file_names.MERGES, file_names.TOKENIZER))
-    raise ValueError(
+    raise errors.InputError(
         f"{vocab_file}: a vocabulary of byte pairs has a name that ends in {known}; "
         "rename it, and its merges"
     )
@@ -99,7 +99,7 @@ def _object(path: str) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
             ((twice, _),) = collections.Counter(key for key, _ in pairs).most_common(1)
-            raise ValueError(f"{twice!r} is there twice")
+            raise errors.InputError(f"{twice!r} is there twice")
         return found
 
     return json_files.read_object(path, unique)
@@ -109,20 +109,20 @@ def _in_order(ids: Mapping[str, Any], path: str) -> list[str]:
     """The tokens by id."""
     wrong = [(t, i) for t, i in ids.items() if type(i) is not int or i < 0]
     if wrong:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: {wrong[0][0]!r} has the id {wrong[0][1]!r}, which is no number "
             "from 0; copy the file again"
         )
     tokens = {index: token for token, index in ids.items()}
     if len(tokens) < len(ids):
         token = next(t for t, i in ids.items() if tokens[i] != t)
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: {token!r} and {tokens[ids[token]]!r} both have the id "
             f"{ids[token]}; copy the file again"
         )
     missing = next((i for i in range(len(tokens)) if i not in tokens), None)
     if missing is not None or not tokens:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: no token has the id {missing or 0}, but {len(ids)} tokens have "
             "ids; they must be 0, 1, ... without a gap: copy the file again"
         )
@@ -134,7 +134,9 @@ def _lines(path: str) -> list[str]:
         with tf.io.gfile.GFile(path, "rb") as file:
             text = file.read().removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     except (tf.errors.OpError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
+        raise errors.InputError(
+            f"{path}: cannot be read ({error}); copy it again"
+        ) from error
     # Tokens of GPT may hold characters at which str.splitlines would split.
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
@@ -151,19 +153,19 @@ def _checked(
     for place, line in places:
         parts = line.split(" ")
         if len(parts) != 2 or not all(parts):
-            raise ValueError(
+            raise errors.InputError(
                 f"{place}: {line!r} is no merge, which is two tokens with a space "
                 "between them; copy the file again"
             )
         pair = (parts[0], parts[1])
         for token in (*pair, "".join(pair)):
             if token not in entries:
-                raise ValueError(
+                raise errors.InputError(
                     f"{place}: merge {line!r} needs the token {token!r}, which "
                     f"{vocab_file} does not have; {_REMEDY}"
                 )
         if pair in found:
-            raise ValueError(
+            raise errors.InputError(
                 f"{place}: merge {line!r} is there already, at {found[pair]}; {_REMEDY}"
             )
         found[pair] = place
@@ -179,7 +181,7 @@ def _read_tokenizer(path: str) -> BytePairs:
     """Reads a tokenizer.json of the library `tokenizers`, if it is GPT's or GPT-2's."""
     raw = _object(path)
     if raw.get("version") != "1.0":
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: version {raw.get('version')!r} of the format is not known, which "
             f"is 1.0 here; {_other_files(path)}"
         )
@@ -188,14 +190,14 @@ def _read_tokenizer(path: str) -> BytePairs:
         vocab = dict(model["vocab"])
         for entry in raw.get("added_tokens") or ():
             if vocab.setdefault(entry["content"], entry["id"]) != entry["id"]:
-                raise ValueError(
+                raise errors.InputError(
                     f"{path}: added_tokens says that {entry['content']!r} has the id "
                     f"{entry['id']}, and model.vocab says {vocab[entry['content']]}; "
                     f"{_other_files(path)}"
                 )
         lines = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: is not laid out as tokenizers 0.23 writes it ({error!r}); "
             f"{_other_files(path)}"
         ) from error
@@ -233,7 +235,7 @@ def _kind(raw: Mapping[str, Any], path: str) -> bool:
         ]
     for name, value, wanted in expected:
         if value != wanted:
-            raise ValueError(
+            raise errors.InputError(
                 f"{path}: {name} is {value!r}, but GPT and GPT-2 have "
                 f"{wanted!r}; give a tokenizer of theirs"
             )

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable
 
+from contract import errors
+
 # text_utils.py, text_standardize.
 _SIGNS = str.maketrans(
     {"—": "-", "–": "-", "―": "-", "…": "...", "´": "'"},
@@ -33,7 +35,7 @@ def splitter() -> Callable[[str], list[str]]:
         import ftfy  # noqa: F401
         import spacy
     except ImportError as error:
-        raise ValueError(
+        raise errors.InputError(
             f"--gpt_tokenizer=original needs a package that is missing ({error}): "
             "pip install ftfy spacy, or set --gpt_tokenizer=hugging_face"
         ) from error

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files
+from contract import atomic_files, errors
 from modeling.checkpoints.formats import elmo_names, names
 
 ENDING = ".hdf5"
@@ -47,7 +47,7 @@ class ElmoWeights:
         """The array of a names.Name."""
         stored = self._stored[name.hdf5]
         if stored.dtype.kind != "f":
-            raise ValueError(
+            raise errors.InputError(
                 f"{self.source}: {name.hdf5} is of type {stored.dtype}, and weights "
                 "are of float32; copy it again"
             )
@@ -77,7 +77,7 @@ def save(path, model):
     with h5py.File(whole, "w") as file:
         for name, variable in names.named_variables(model):
             if names.is_head(name.path):
-                raise ValueError(
+                raise errors.InputError(
                     f"{path}: the HDF5 files of ELMo hold no head, and this model has "
                     f"{name.google}; write another format, or leave out the head"
                 )
@@ -104,6 +104,6 @@ def _named(path):
         yield
     except (OSError, RuntimeError, KeyError) as error:  # of HDF5, by what is cut off
         reason = " ".join(str(error).split())
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: not a readable HDF5 file ({reason:.200}); copy it again, whole"
         ) from error

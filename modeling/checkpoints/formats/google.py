@@ -9,7 +9,7 @@ import re
 
 import tensorflow as tf
 
-from contract import atomic_files
+from contract import atomic_files, errors
 from modeling.checkpoints.formats import elmo_names, names
 
 MODEL_PREFIX = "bert_model.ckpt"  # of a release
@@ -55,7 +55,7 @@ class GoogleFile:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error):
-        return ValueError(
+        return errors.InputError(
             f"{self.source}: not a readable TensorFlow checkpoint "
             f"({str(error).splitlines()[0]}); copy the .index and .data files again"
         )

@@ -9,7 +9,7 @@ from collections.abc import Set
 import numpy as np
 import tensorflow as tf
 
-from contract import file_names, json_text
+from contract import errors, file_names, json_text
 from modeling.checkpoints.formats import names
 
 _PIECE = "params_{}.npy"
@@ -49,7 +49,7 @@ class ParametersFile:
         whole = self._joined()
         ends = list(itertools.accumulate(map(math.prod, self._stored)))
         if len(whole) != ends[-1]:
-            raise ValueError(
+            raise errors.InputError(
                 f"{self.source}: describes {ends[-1]} numbers, and there are "
                 f"{len(whole)} in the .npy files beside it; copy all files of the "
                 "release again"
@@ -75,11 +75,11 @@ class ParametersFile:
             try:
                 pieces.append(np.load(path, allow_pickle=False).ravel())
             except (OSError, ValueError, EOFError) as error:
-                raise ValueError(
+                raise errors.InputError(
                     f"{path}: not a readable NumPy file ({error}); copy it again"
                 ) from error
         if not pieces:
-            raise ValueError(
+            raise errors.InputError(
                 f"{directory}: there is no {_PIECE.format(0)} beside "
                 f"{file_names.PARAMETER_SHAPES}; copy all files of the release"
             )
@@ -91,11 +91,11 @@ def _read_shapes(path):
         with tf.io.gfile.GFile(path) as file:
             shapes = [tuple(map(int, shape)) for shape in json_text.parse(file.read())]
     except (tf.errors.OpError, ValueError, TypeError) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: holds no list of shapes ({error}); copy it again"
         ) from error
     if len(shapes) < 2 or (len(shapes) - 2) % _ARRAYS_OF_LAYER:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: has {len(shapes)} shapes, and GPT has positions, tokens and "
             f"{_ARRAYS_OF_LAYER} a layer; copy it again"
         )

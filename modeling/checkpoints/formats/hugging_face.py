@@ -15,7 +15,7 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
-from contract import file_names, json_files
+from contract import errors, file_names, json_files
 from modeling import models
 from modeling.checkpoints.formats import names
 from modeling.configs import encoder_decoder_config
@@ -160,7 +160,7 @@ class HuggingFaceFile:
             return np.zeros(self.shapes[key], np.float32)
         file, stored = self._stored[key]
         if (kind := file.get_slice(stored).get_dtype()) not in _TYPES:
-            raise ValueError(
+            raise errors.InputError(
                 f"{self.source}: {key} is of type {kind}, as in a quantized model, and "
                 f"not of {', '.join(_TYPES)}; give the model that was quantized"
             )
@@ -171,7 +171,7 @@ class HuggingFaceFile:
             if copy in self.shapes and not np.array_equal(
                 self._array(copy), self._array(original)
             ):
-                raise ValueError(
+                raise errors.InputError(
                     f"{self.source}: {copy} differs from {original}; a head of tokens "
                     "with a table of its own has no counterpart here: leave it out "
                     "with --head=none, or from the file"
@@ -182,7 +182,7 @@ def _open(path):
     try:
         return safetensors.safe_open(path, framework="numpy")
     except (OSError, safetensors.SafetensorError) as error:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: not a readable safetensors file ({error}); copy it again"
         ) from error
 
@@ -192,7 +192,7 @@ def _open_shards(index):
     weight_map = json_files.read_object(index).get("weight_map")
     has_files = isinstance(weight_map, dict) and weight_map
     if not has_files or not all(isinstance(v, str) for v in weight_map.values()):
-        raise ValueError(
+        raise errors.InputError(
             f"{index}: there is no weight_map in it that names the file of each "
             "variable; copy it again"
         )
@@ -204,7 +204,7 @@ def _open_shards(index):
     held = {shard: set(file.keys()) for shard, file in shards.items()}
     for key, shard in weight_map.items():
         if key not in held[shard]:
-            raise ValueError(
+            raise errors.InputError(
                 f"{os.path.join(directory, shard)}: lacks {key}, which {INDEX_FILE} "
                 "places there; copy both again"
             )
@@ -317,7 +317,7 @@ def labels_in(config, num_classes):
         return problem_type, ()
     keys = sorted(listed) if isinstance(listed, dict) else ["none"]
     if set(keys) != {str(i) for i in range(num_classes)}:
-        raise ValueError(
+        raise errors.InputError(
             f"id2label of the config has the keys {', '.join(keys)}, but the head has "
             f"{num_classes} classes; give the config file of this checkpoint"
         )

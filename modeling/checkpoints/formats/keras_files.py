@@ -14,7 +14,7 @@ from collections.abc import Set
 import keras
 import numpy as np
 
-from contract import json_text
+from contract import errors, json_text
 from modeling import pretrainers
 from modeling.checkpoints.formats import elmo_names, names
 from modeling.configs import config_files, keras_configs
@@ -103,7 +103,9 @@ def stored_config(path):
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
             if unpacked > _MAX_RATIO * os.path.getsize(path):
-                raise ValueError(f"it unpacks to {unpacked:,} bytes, as no weights do")
+                raise errors.InputError(
+                    f"it unpacks to {unpacked:,} bytes, as no weights do"
+                )
             raw = json_text.parse(archive.read("config.json"))
         return raw["registered_name"] or raw["class_name"], raw["config"]
 
@@ -113,7 +115,7 @@ def stored_config(path):
         for kind in pretrainers.HEADS.values()
     }
     if name not in known:
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: holds a Keras model {name}, which is none of modeling/models.py "
             f"({', '.join(sorted(known))})"
         )
@@ -134,7 +136,7 @@ def _read(path, read):
         zipfile.BadZipFile,
     ) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(
+        raise errors.InputError(
             f"{path}: not a readable Keras file of this model ({reason:.300}); copy it "
             "again"
         ) from error

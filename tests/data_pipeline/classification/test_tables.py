@@ -463,7 +463,7 @@ def test_empty_file_is_refused(read, name, content):
 
 
 def test_file_with_only_a_header_is_refused(read):
-    with refused("t.tsv: no rows but the header; give it one per example"):
+    with refused("t.tsv: no rows but a header; give one per example"):
         read("text\tlabel\n")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from contract import atomic_files
+from contract import atomic_files, json_files
 from data_pipeline.corpus import byte_ranges, processes, word_counts
 from data_pipeline.creation import creation_job, creation_runners, creation_tasks
 from data_pipeline.pretraining import record_metadata
@@ -544,7 +544,7 @@ def test_work_directory_holds_whole_files(source, tmp_path):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Stop):
         stop_after(patch, ["rename"], 0)
         atomic_files.write_json(path, {"b": 2})
-    assert atomic_files.read_json(path) == {"b": 1}
+    assert json_files.read_object(path) == {"b": 1}
     atomic_files.remove(path)
     atomic_files.remove(path)
     assert not tf.io.gfile.exists(path)

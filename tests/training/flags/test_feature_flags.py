@@ -24,6 +24,7 @@ def test_norm_of_layers_needs_the_whole_batch(
     monkeypatch.setattr(training_flags, "check_actions", lambda: None)
     command_line(
         do_train=True,
+        seed=0,
         layer_mix_norm=normalizes,
         gradient_accumulation_steps=parts,
         train_batch_size=8,

@@ -203,7 +203,7 @@ OF_WEIGHTS = {
         *("answer_aligner", "multiple_answers", "version_2_with_negative"),
     },
     "run_tagger": {
-        *(*_FINE_TUNING, "max_seq_length", "tag_scheme", "train_scheme"),
+        *(*_FINE_TUNING, "max_seq_length", "tag_scheme"),
         *("document_context", "window_stride"),
     },
     "run_seq2seq": {*_FINE_TUNING, "max_source_length", "max_target_length"},

@@ -6,6 +6,7 @@ from typing import Any
 
 from absl import flags
 
+from contract import errors
 from training.flags import command_line, feature_flags
 
 FLAGS = flags.FLAGS
@@ -156,23 +157,23 @@ def _define_output() -> None:
 def check() -> None:
     """Raises ValueError where flags contradict each other."""
     if FLAGS.write_projector and not FLAGS.do_eval:
-        raise ValueError("--write_projector shows evaluated rows; add --do_eval")
+        raise errors.InputError("--write_projector shows evaluated rows; add --do_eval")
     if FLAGS.dev_share:
         others = [n for n in ("dev_file", "task_name", "tfds_name") if FLAGS[n].value]
         if others or not FLAGS.train_file:
             beside = f" beside --{others[0]}={FLAGS[others[0]].value}" if others else ""
-            raise ValueError(
+            raise errors.InputError(
                 f"--dev_share={FLAGS.dev_share}{beside}: takes the dev rows from "
                 "--train_file; "
                 + (f"leave --{others[0]} or this out" if others else "set that, too")
             )
     if FLAGS.explain and not (FLAGS.do_eval or FLAGS.do_predict):
-        raise ValueError(
+        raise errors.InputError(
             "--explain explains predictions; add --do_eval or --do_predict"
         )
     for name in ("distill_temperature", "distill_weight", "unlabelled_file"):
         if FLAGS[name].present and not FLAGS.teacher:
-            raise ValueError(
+            raise errors.InputError(
                 f"--{name}={FLAGS[name].value} is for learning from a teacher; set "
                 "--teacher, or leave it out"
             )
@@ -185,23 +186,23 @@ def check_kind(problem_type: str) -> None:
     """Raises ValueError where a flag does not suit the problem type of the rows."""
     is_choice, is_both = problem_type == "choice", FLAGS.pair_input == "both_orders"
     if is_choice and is_both:
-        raise ValueError(
+        raise errors.InputError(
             "--pair_input=both_orders is for pairs of texts, and these rows have "
             "choices; leave it out"
         )
     if FLAGS.choice_columns and FLAGS["problem_type"].present:
-        raise ValueError(
+        raise errors.InputError(
             f"--problem_type={FLAGS.problem_type} stands beside --choice_columns, "
             "which say what is decided; leave one out"
         )
     if FLAGS.explain and (is_choice or is_both):
-        raise ValueError(
+        raise errors.InputError(
             f"--explain={FLAGS.explain} weighs the words of one sequence, and an "
             "example here has several; leave it out"
         )
     for name in ("teacher", "write_projector"):
         if is_choice and FLAGS[name].value:
-            raise ValueError(
+            raise errors.InputError(
                 f"--{name} is for labels that all examples share, and a choice has "
                 "answers of its own; leave it out"
             )
@@ -213,28 +214,28 @@ def check_network(config: Any, config_file: str, takes_text: bool) -> None:
     `takes_text` says whether an export can have the tokenizer.
     """
     if FLAGS.explain and config.network != "bert":
-        raise ValueError(
+        raise errors.InputError(
             f"--explain={FLAGS.explain} weighs the words of BERT's word pieces, and "
             f"{config_file} describes another network; leave it out"
         )
     asks = FLAGS["write_tf_records"].present and FLAGS.write_tf_records
     if config.network == "elmo" and asks:
-        raise ValueError(
+        raise errors.InputError(
             "--write_tf_records writes a number for each token, and an ELMo reads its "
             "characters; leave it out"
         )
     if FLAGS.do_export and FLAGS.export_format == "litert" and not takes_text:
-        raise ValueError(
+        raise errors.InputError(
             "--export_format=litert keeps the tokenizer beside the network, and GPT's "
             "is no TensorFlow operation; leave it out: a SavedModel takes ids"
         )
     if FLAGS.lm_loss_weight and FLAGS.freeze_encoder:
-        raise ValueError(
+        raise errors.InputError(
             f"--lm_loss_weight={FLAGS.lm_loss_weight} trains the network, and "
             "--freeze_encoder does not; leave one of them out"
         )
     if FLAGS.lm_loss_weight and not config.is_left_to_right:
-        raise ValueError(
+        raise errors.InputError(
             f"--lm_loss_weight={FLAGS.lm_loss_weight} predicts each token from those "
             f"before it, and the network of {config_file} sees both sides; leave it "
             'out, or take one that reads from left to right ("attention": "causal" in '
@@ -244,17 +245,17 @@ def check_network(config: Any, config_file: str, takes_text: bool) -> None:
 
 def _check_teacher() -> None:
     if not _LOWEST_TEMPERATURE <= FLAGS.distill_temperature <= _HIGHEST_TEMPERATURE:
-        raise ValueError(
+        raise errors.InputError(
             f"--distill_temperature={FLAGS.distill_temperature} is not "
             f"{_LOWEST_TEMPERATURE} to {_HIGHEST_TEMPERATURE}; give one such as 2"
         )
     if FLAGS.unlabelled_file and not FLAGS.distill_weight:
-        raise ValueError(
+        raise errors.InputError(
             "--distill_weight=0 leaves nothing to learn from --unlabelled_file="
             f"{FLAGS.unlabelled_file}; raise it, or leave the file out"
         )
     if os.path.realpath(FLAGS.teacher) == os.path.realpath(FLAGS.output_dir):
-        raise ValueError(
+        raise errors.InputError(
             f"--teacher={FLAGS.teacher} is the --output_dir of the student; name "
             "another directory for one of them"
         )

@@ -4,6 +4,7 @@ from typing import Any
 
 from absl import flags
 
+from contract import errors
 from training.flags import command_line, model_flags, training_flags
 
 FLAGS = flags.FLAGS
@@ -167,30 +168,32 @@ def _define_output() -> None:
 def check() -> None:
     """Raises ValueError where flags contradict each other."""
     if FLAGS.score_file and (FLAGS.prompt or FLAGS.prompt_file):
-        raise ValueError(
+        raise errors.InputError(
             "--score_file scores and --prompt writes texts; give one of them"
         )
     if FLAGS.do_export and (FLAGS.score_file or FLAGS.prompt or FLAGS.prompt_file):
-        raise ValueError(
+        raise errors.InputError(
             "--do_export writes neither texts nor scores; leave out --prompt and "
             "--score_file"
         )
     for name, kinds in _OF_SCORES.items():
         is_asked = FLAGS.score_file and FLAGS.score_as in kinds
         if FLAGS[name].value and not is_asked:
-            raise ValueError(
+            raise errors.InputError(
                 f"--{name} is for --score_file with --score_as={' or '.join(kinds)}; "
                 "add these, or leave it out"
             )
     if FLAGS.score_file and FLAGS.score_as == "labels" and not FLAGS.template:
-        raise ValueError("--score_as=labels needs a --template")
+        raise errors.InputError("--score_as=labels needs a --template")
     if bool(FLAGS.num_examples) != bool(FLAGS.examples_file):
-        raise ValueError("--num_examples and --examples_file need each other")
+        raise errors.InputError("--num_examples and --examples_file need each other")
     check_sampling()
     if "" in FLAGS.stop:
-        raise ValueError("--stop is empty, so no text could begin; give one such as .")
+        raise errors.InputError(
+            "--stop is empty, so no text could begin; give one such as ."
+        )
     if FLAGS.do_export and not FLAGS.output_dir:
-        raise ValueError("--do_export needs an --output_dir")
+        raise errors.InputError("--do_export needs an --output_dir")
     _check_output()
     model_flags.check(needs_weights=True)
     command_line.check_files("prompt_file", "score_file", "examples_file")
@@ -199,14 +202,16 @@ def check() -> None:
 def check_sampling() -> None:
     """Raises ValueError where there would be no token to draw."""
     if FLAGS.top_p <= 0:
-        raise ValueError(f"--top_p={FLAGS.top_p} is not above 0; give one such as 0.9")
+        raise errors.InputError(
+            f"--top_p={FLAGS.top_p} is not above 0; give one such as 0.9"
+        )
 
 
 def _check_output() -> None:
     path = FLAGS.output_file
     endings = (".jsonl",) if FLAGS.score_file else (".jsonl", ".txt")
     if path and not path.endswith(endings):
-        raise ValueError(
+        raise errors.InputError(
             f"--output_file={path} ends in none of {', '.join(endings)}, which say "
             "what is written; rename it"
         )

@@ -5,6 +5,7 @@ from typing import Any
 
 from absl import flags
 
+from contract import errors
 from training.flags import (
     command_line,
     device_flags,
@@ -122,19 +123,19 @@ def check_creation() -> None:
     for name in _OF_MASKED_LM if is_left_to_right else ("document_end",):
         if FLAGS[name].present:
             other = "masked_lm" if is_left_to_right else "left_to_right"
-            raise ValueError(
+            raise errors.InputError(
                 f"{FLAGS[name].serialize()} is for --objective={other}, but it is "
                 f"{FLAGS.objective}; leave the flag out"
             )
     kind = FLAGS["masking"]
     if FLAGS.do_whole_word_mask and kind.present and kind.value != "whole_word":
-        raise ValueError(
+        raise errors.InputError(
             f"--do_whole_word_mask and --masking={FLAGS.masking} contradict each "
             "other; leave one of them out"
         )
     proportions = FLAGS["mask_proportions"]
     if proportions.present and _masking_kind() == "none":
-        raise ValueError(
+        raise errors.InputError(
             f"{proportions.serialize()} is for records that are masked, but --masking "
             "is none; give the flag to run_pretraining.py, which masks them"
         )
@@ -282,7 +283,7 @@ def check_network(config: Any, config_file: str) -> None:
     """Raises ValueError if the objective is not one of those of the network."""
     fitting = _OBJECTIVES[config.network]
     if FLAGS.objective not in fitting:
-        raise ValueError(
+        raise errors.InputError(
             f"--objective={FLAGS.objective} is not for {config.kind}, which "
             f"{config_file} describes; set --objective={fitting[0]}"
         )
@@ -303,19 +304,19 @@ def streams_config(config: Any, vocab_size: int) -> Any:
     """
     given = {name: FLAGS[name].value for name in _OF_STREAMS if FLAGS[name].present}
     if config.vocab_size not in (0, vocab_size):
-        raise ValueError(
+        raise errors.InputError(
             f"--vocab_file has {vocab_size} words, but --bert_config_file says "
             f"n_tokens_vocab={config.vocab_size}; give the two files of one network, "
             "or correct the number"
         )
     config = dataclasses.replace(config, vocab_size=vocab_size, **given)
     if not config.sample_softmax and "num_negative_samples" in given:
-        raise ValueError(
+        raise errors.InputError(
             f"{FLAGS['num_negative_samples'].serialize()} is for a sampled softmax, "
             "which this network has not; leave it out, or add --sample_softmax"
         )
     if config.sample_softmax and config.num_negative_samples >= vocab_size:
-        raise ValueError(
+        raise errors.InputError(
             f"a sample of {config.num_negative_samples} words (--num_negative_samples, "
             f"or n_negative_samples_batch of options.json) of the {vocab_size} in the "
             "vocabulary is all of them; lower it, or set --nosample_softmax"
@@ -338,7 +339,9 @@ def files() -> dict[str, str]:
     """
     read = FLAGS.input_file or ("" if FLAGS.do_train else FLAGS.eval_input_file)
     if not read:
-        raise ValueError("--input_file is missing; name one or more files of records")
+        raise errors.InputError(
+            "--input_file is missing; name one or more files of records"
+        )
     return {
         "input_file": read,
         **({"eval_input_file": FLAGS.eval_input_file} if FLAGS.eval_input_file else {}),
@@ -360,25 +363,27 @@ def check_objective() -> None:
     for objective, names in _READ_BY.items():
         for name in names if FLAGS.objective != objective else ():
             if FLAGS[name].present:
-                raise ValueError(
+                raise errors.InputError(
                     f"{FLAGS[name].serialize()} is for --objective={objective}; leave "
                     "it out"
                 )
     if FLAGS.objective == BIDIRECTIONAL_LM and FLAGS["max_seq_length"].present:
-        raise ValueError(
+        raise errors.InputError(
             f"{FLAGS['max_seq_length'].serialize()} is for records, but "
             f"--objective={BIDIRECTIONAL_LM} reads streams of sentences; set "
             "--unroll_steps"
         )
     if FLAGS.do_export and FLAGS.objective in _NOT_EXPORTED:
-        raise ValueError(
+        raise errors.InputError(
             "--do_export of run_pretraining.py writes vectors and masked words, "
             f"which --objective={FLAGS.objective} has not; use "
             f"{_NOT_EXPORTED[FLAGS.objective]}"
         )
     for name in ("top_k", *model_flags.VECTOR_FLAGS):
         if FLAGS[name].present and not FLAGS.do_export:
-            raise ValueError(f"{FLAGS[name].serialize()} is for --do_export; add it")
+            raise errors.InputError(
+                f"{FLAGS[name].serialize()} is for --do_export; add it"
+            )
 
 
 def masking_rule() -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from absl import flags
 
+from contract import errors
 from training.flags import command_line
 from training.flags.tasks import generation_flags
 
@@ -81,33 +82,33 @@ def _define_writing() -> None:
 def check() -> None:
     """Raises ValueError where flags contradict each other."""
     if FLAGS.source_column is not None and FLAGS.source_column == FLAGS.target_column:
-        raise ValueError(
+        raise errors.InputError(
             f"--source_column and --target_column are both {FLAGS.source_column}; "
             "each needs a column of its own"
         )
     if "export_format" in FLAGS and FLAGS.export_format == "litert":
-        raise ValueError(
+        raise errors.InputError(
             "--export_format=litert holds networks that run once, and this one runs "
             "for each token that it writes; leave it out: a SavedModel does that"
         )
     generation_flags.check_sampling()
     if FLAGS.do_sample and FLAGS.num_beams > 1:
-        raise ValueError(
+        raise errors.InputError(
             f"--do_sample draws one text and --num_beams={FLAGS.num_beams} compares "
             "several; leave one of them out"
         )
     if FLAGS.do_sample and FLAGS.temperature == 0:
-        raise ValueError(
+        raise errors.InputError(
             "--temperature=0 draws nothing; leave --do_sample out, or raise it"
         )
     for name in _DRAWS:
         if FLAGS[name].present and not FLAGS.do_sample:
-            raise ValueError(
+            raise errors.InputError(
                 f"--{name}={FLAGS[name].value} is for drawing tokens; add --do_sample, "
                 "or leave it out"
             )
     if FLAGS["length_penalty"].present and FLAGS.num_beams == 1:
-        raise ValueError(
+        raise errors.InputError(
             f"--length_penalty={FLAGS.length_penalty} compares beams; set --num_beams "
             "to 2 or more, or leave it out"
         )
@@ -124,12 +125,12 @@ def check_network(config_file: str, sources: int, targets: int, size: int) -> No
         ("max_target_length", FLAGS.max_target_length, targets, "decoder"),
     ):
         if value > positions:
-            raise ValueError(
+            raise errors.InputError(
                 f"--{flag}={value} is more than the {positions} positions of the "
                 f"{part} ({config_file}); give at most {positions}"
             )
     if FLAGS.num_beams > size:
-        raise ValueError(
+        raise errors.InputError(
             f"--num_beams={FLAGS.num_beams} is more than the {size} tokens of the "
             f"vocabulary ({config_file}); give fewer"
         )
@@ -139,7 +140,7 @@ def paths(splits: Sequence[str]) -> dict[str, Any]:
     """The file of each split; raises ValueError where a flag is not set."""
     missing = [split for split in splits if not FLAGS[f"{split}_file"].value]
     if missing:
-        raise ValueError(
+        raise errors.InputError(
             f"the {missing[0]} pairs are needed and --{missing[0]}_file is not set; "
             "set it"
         )

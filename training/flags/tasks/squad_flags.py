@@ -4,6 +4,7 @@ from typing import Any
 
 from absl import flags
 
+from contract import errors
 from training.flags import command_line, feature_flags
 
 FLAGS = flags.FLAGS
@@ -70,21 +71,21 @@ def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -
     are BERT's word pieces.
     """
     if not tokenizer.knows_parts:
-        raise ValueError(
+        raise errors.InputError(
             "--gpt_tokenizer=original changes a text in ways that do not tell which "
             "characters a token stands for, and answers are cut from the text; take "
             "--gpt_tokenizer=hugging_face, or GPT-2 or BERT"
         )
     sees_all = not config.is_left_to_right or reading.head == "bilstm"
     if FLAGS.version_2_with_negative and not sees_all:
-        raise ValueError(
+        raise errors.InputError(
             "--version_2_with_negative scores 'no answer' at the first token, which "
             "sees nothing in a network that reads from left to right; leave it out, or "
             "add --head=bilstm, which reads both ways"
         )
     is_asked = FLAGS["answer_aligner"].present and FLAGS.answer_aligner == "original"
     if is_asked and not has_pieces:
-        raise ValueError(
+        raise errors.InputError(
             "--answer_aligner=original searches the text for word pieces, and the "
             "tokens of this vocabulary are none; leave it out"
         )
@@ -104,13 +105,13 @@ def answer_settings(has_pieces: bool) -> dict[str, Any]:
 def check_files() -> None:
     """Raises ValueError, naming the flag, if an action lacks its file."""
     if FLAGS.do_train and not FLAGS.train_file:
-        raise ValueError(
+        raise errors.InputError(
             "If `do_train` is True, then `train_file` must be specified: set "
             "--train_file to a SQuAD json"
         )
     if (FLAGS.do_predict or FLAGS.evaluate_steps) and not FLAGS.predict_file:
         flag = "do_predict" if FLAGS.do_predict else "evaluate_steps"
-        raise ValueError(
+        raise errors.InputError(
             f"If `{flag}` is set, then `predict_file` must be specified: set "
             "--predict_file to a SQuAD json"
         )

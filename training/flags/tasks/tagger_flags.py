@@ -5,6 +5,7 @@ from typing import Any
 
 from absl import flags
 
+from contract import errors
 from training.flags import command_line, feature_flags, fine_tuning_flags
 
 FLAGS = flags.FLAGS
@@ -81,7 +82,7 @@ def paths(splits: Sequence[str]) -> dict[str, str]:
 def _path(split):
     if value := getattr(FLAGS, f"{split}_file"):
         return value
-    raise ValueError(
+    raise errors.InputError(
         f"the {split} sentences are needed and --{split}_file is not set; set it"
     )
 

@@ -1,13 +1,15 @@
-"""Exceptions that end a run; only `main` exits the process, so notebooks survive."""
+"""How a program ends: one line and an exit code, or the traceback of a mistake of ours.
+
+Only `main` exits the process, through `explained`, so notebooks survive.
+"""
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 
 from absl import logging
-
-from terminal import closed_pipes
 
 WRONG_INPUT = 2
 NOT_FINITE = 3
@@ -17,7 +19,11 @@ SIGNALLED = 128
 
 
 class InputError(ValueError):
-    """The user's input is wrong; the message says what, and the remedy."""
+    """A check refuses the user's input; the message has the value and the remedy.
+
+    Checks raise it and nothing else does, so that a ValueError of a library, which is a
+    mistake of ours, keeps its traceback.
+    """
 
 
 class NotFinite(FloatingPointError):
@@ -37,53 +43,31 @@ class Stopped(Exception):
 
 
 @contextlib.contextmanager
-def of_input() -> Iterator[None]:
-    """Raises InputError for every ValueError and OSError.
-
-    For checks before the work; elsewhere such an error is a bug.
-    """
-    try:
-        yield
-    except InputError:
-        raise
-    except (ValueError, OSError) as error:
-        raise InputError(str(error)) from error
-
-
-@contextlib.contextmanager
-def of_writing() -> Iterator[None]:
-    """Raises InputError for every OSError: what cannot be written after the checks.
-
-    But for a BrokenPipeError, whose reader has what it wants.
-    """
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise InputError(str(error)) from error
-
-
-@contextlib.contextmanager
 def named(explain: Callable[[Exception], str | None]) -> Iterator[None]:
-    """Raises InputError for every exception of which `explain` has something to say.
+    """Raises InputError for every exception that `explain` has a message for.
 
     For files that turn out to be damaged, or missing, in the middle of the work.
     """
     try:
         yield
     except Exception as error:
-        if not (said := explain(error)):
+        if not (message := explain(error)):
             raise
-        raise InputError(said) from error
+        raise InputError(message) from error
 
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """For `main`: turns an expected end into one line on stderr and an exit code."""
+    """For `main`: turns an expected end into one line on stderr and an exit code.
+
+    Expected are a refused input, a file that cannot be read or written (OSError), and
+    the exceptions above. With --verbosity=1 their tracebacks are printed as well.
+    """
     try:
         yield
-    except InputError as error:
+    except BrokenPipeError:  # the reader has all it wants
+        raise SystemExit(drop_output()) from None
+    except (InputError, OSError) as error:
         logging.debug("traceback", exc_info=True)
         text = " ".join(str(error).split("\n"))
         sys.stderr.write(f"error: {text}\n")
@@ -94,10 +78,17 @@ def explained() -> Iterator[None]:
     except LostWorker as error:
         logging.error("%s", error)
         raise SystemExit(LOST_WORKER) from None
-    except BrokenPipeError:  # nobody wants the rest
-        raise SystemExit(closed_pipes.drop_output()) from None
     except Stopped as stopped:
         raise SystemExit(SIGNALLED + stopped.number) from None
     except KeyboardInterrupt as interrupt:
         sys.stderr.write(f"\ninterrupted {interrupt}".rstrip() + "\n")
         raise SystemExit(SIGNALLED + signal.SIGINT) from None
+
+
+def drop_output() -> int:
+    """After a BrokenPipeError: the interpreter must not flush standard output again.
+
+    Returns the exit code of a program that such a signal ends.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return SIGNALLED + signal.SIGPIPE

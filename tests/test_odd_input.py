@@ -1,0 +1,408 @@
+"""Damaged files and odd flags: a program ends as on good input, or with one line.
+
+Each case changes one file, or one flag, of a command that works, and runs it in a
+process of its own: no traceback, no crash, no endless run, no exit code but those that
+are documented. What a message must contain is tested in test_bad_input.py and beside
+the readers.
+"""
+
+import functools
+import json
+import pathlib
+import random
+import shutil
+import time
+import zipfile
+from typing import NamedTuple
+
+import pytest
+
+from tests import forked, tiny, tiny_corpus, tiny_gpt, whole_runs
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 90  # of a case on a busy machine
+AT_A_TIME = 2
+CASES = 48  # of a command; all of them take an hour
+# Done; input refused.
+CODES = (0, 2)
+# A value that is none of the flag's type; values not finite, after 1e30 for a rate.
+CODES_OF_FLAGS = (*CODES, 1, 3)
+
+
+class Command(NamedTuple):
+    """A command that works, and the files that it reads.
+
+    Attributes:
+        program: a script, or a module.
+        flags: with {0} for the directory of the case.
+        json_files: relative to that directory.
+        texts: files of lines.
+        binaries: others.
+    """
+
+    program: str
+    flags: str
+    json_files: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    binaries: tuple[str, ...] = ()
+
+
+_ROWS = "--max_seq_length=16 --train_batch_size=48 --num_train_epochs=1 --do_train"
+_ROWS += " --nowrite_report --output_dir={0}/out"
+COMMANDS = {
+    "classify": Command(
+        "run_classifier",
+        "--pretrained={0}/model --train_file={0}/train.tsv --dev_file={0}/dev.tsv "
+        f"--do_eval {_ROWS}",
+        json_files=("model/bert_config.json",),
+        texts=("model/vocab.txt", "train.tsv"),
+        binaries=("model/bert_model.ckpt.index",),
+    ),
+    "classify_jsonl": Command(
+        "run_classifier",
+        f"--pretrained={{0}}/model --train_file={{0}}/rows.jsonl {_ROWS}",
+        texts=("rows.jsonl",),
+    ),
+    "resume": Command(
+        "run_classifier",
+        "--pretrained={0}/model --train_file={0}/train.tsv --dev_file={0}/dev.tsv "
+        "--do_eval --do_predict --test_file={0}/test.tsv --do_train --nowrite_report "
+        "--max_seq_length=16 --train_batch_size=48 --num_train_epochs=2 "
+        "--output_dir={0}/trained",
+        json_files=(
+            "trained/run.json",
+            "trained/label_map.json",
+            "trained/model.ckpt-1.json",
+            "trained/bert_config.json",
+        ),
+        texts=("trained/checkpoint", "trained/vocab.txt"),
+        binaries=(
+            "trained/model.ckpt-1.index",
+            "trained/model.ckpt-1.data-00000-of-00001",
+        ),
+    ),
+    "predict": Command(
+        "serving.predictor",
+        "--export_dir={0}/trained/export the_film",
+        json_files=("trained/export/1/assets.extra/label_map.json",),
+        binaries=(
+            "trained/export/1/saved_model.pb",
+            "trained/export/1/fingerprint.pb",
+            "trained/export/1/variables/variables.index",
+            "trained/export/1/variables/variables.data-00000-of-00001",
+        ),
+    ),
+    "answer_lines": Command(
+        "serving.predictor",
+        "--export_dir={0}/trained/export --input_file={0}/rows.jsonl "
+        "--output_file={0}/answers.jsonl",
+        texts=("rows.jsonl",),
+    ),
+    "convert": Command(
+        "convert_checkpoint",
+        "--input={0}/hugging_face --to=google --output_dir={0}/converted",
+        json_files=("hugging_face/config.json", "hugging_face/tokenizer_config.json"),
+        texts=("hugging_face/vocab.txt",),
+        binaries=("hugging_face/model.safetensors",),
+    ),
+    "generate": Command(
+        "run_generation",
+        "--pretrained={0}/gpt --prompt=the --max_new_tokens=2",
+        json_files=("gpt/config.json", "gpt/vocab.json"),
+        texts=("gpt/merges.txt",),
+        binaries=("gpt/model.ckpt.index", "gpt/model.ckpt.data-00000-of-00001"),
+    ),
+    "score": Command(
+        "run_generation",
+        "--pretrained={0}/gpt --score_file={0}/train.tsv --score_as=labels "
+        "--template={{text}}_{{label}}",
+        texts=("train.tsv",),
+    ),
+    "questions": Command(
+        "run_squad",
+        "--pretrained={0}/model --train_file={0}/train.json "
+        "--predict_file={0}/dev.json --do_predict --doc_stride=8 --max_query_length=8 "
+        "--max_seq_length=32 --train_batch_size=40 --num_train_epochs=1 --do_train "
+        "--nowrite_report --output_dir={0}/out",
+        json_files=("train.json", "dev.json"),
+    ),
+    "tag": Command(
+        "run_tagger",
+        f"--pretrained={{0}}/model --train_file={{0}}/train.conll {_ROWS}",
+        texts=("train.conll",),
+    ),
+    "write": Command(
+        "run_seq2seq",
+        "--pretrained={0}/model --train_file={0}/pairs.tsv --do_train "
+        "--max_source_length=16 --max_target_length=16 --train_batch_size=8 "
+        "--num_train_epochs=1 --nowrite_report --output_dir={0}/out",
+        texts=("pairs.tsv",),
+    ),
+    "pretrain": Command(
+        "run_pretraining",
+        "--pretrained={0}/model --input_file={0}/masked.tfrecord --max_seq_length=16 "
+        "--max_predictions_per_seq=3 --num_train_steps=1 --num_warmup_steps=0 "
+        "--train_batch_size=8 --do_train --output_dir={0}/out",
+        binaries=("masked.tfrecord",),
+    ),
+    "stream": Command(
+        "run_pretraining",
+        "--pretrained={0}/model_streams --input_file={0}/part-0.txt --do_train "
+        "--objective=bidirectional_lm --num_train_steps=1 --num_warmup_steps=0 "
+        "--train_batch_size=4 --output_dir={0}/out",
+        json_files=("model_streams/options.json",),
+        texts=("model_streams/vocab.txt", "part-0.txt"),
+        binaries=("model_streams/model.ckpt.index",),
+    ),
+    "extract": Command(
+        "extract_features",
+        "--pretrained={0}/model --input_file={0}/part-0.txt --layers=-1 "
+        "--max_seq_length=16 --output_file={0}/vectors.jsonl",
+        texts=("part-0.txt",),
+    ),
+    "create": Command(
+        "create_pretraining_data",
+        "--vocab_file={0}/model/vocab.txt --input_file={0}/text.txt --dupe_factor=1 "
+        "--max_seq_length=16 --max_predictions_per_seq=3 --num_workers=1 "
+        "--output_file={0}/made.tfrecord",
+        texts=("model/vocab.txt", "text.txt"),
+    ),
+    "learn_vocabulary": Command(
+        "build_vocab",
+        "--input_file={0}/text.txt --vocab_size=200 --num_workers=1 "
+        "--output_file={0}/made.txt",
+        texts=("text.txt",),
+    ),
+}
+# Whatever the file is.
+DAMAGES = {
+    "empty": lambda data: b"",
+    "half": lambda data: data[: len(data) // 2],
+    "flipped": lambda data: _flip(data, 3, seed=1),
+    "flipped much": lambda data: _flip(data, 200, seed=2),
+    "random": lambda data: random.Random(3).randbytes(len(data)),
+    "zeros": lambda data: bytes(len(data)),
+    "twice": lambda data: data + data,
+}
+ODD_JSON = {
+    "deep list": "[" * 50_000,
+    "deep object": '{"a":' * 50_000,
+    "null": "null",
+    "list": "[]",
+    "string": '"text"',
+    "number": "5",
+    "object": "{}",
+    "not a number": '{"a": NaN}',
+    "cut": '{"a": [1, 2',
+    "half a character": '{"a": "\\ud800", "\\udc00": 1}',
+    "long integer": '{"a": ' + "9" * 5000 + "}",
+    "byte order mark": "\ufeff{}",
+}
+ODD_VALUES = (None, {"a": 1}, -1, "\ud800", 1e400, 10**30)
+ODD_TEXTS = {
+    "UTF-16": lambda text: text.encode("utf-16"),
+    "latin": lambda text: text.encode() + "caf\xe9\tgood\n".encode("latin-1"),
+    "CRLF": lambda text: text.replace("\n", "\r\n").encode(),
+    "CR": lambda text: text.replace("\n", "\r").encode(),
+    "byte order mark": lambda text: b"\xef\xbb\xbf" + text.encode(),
+    "NUL": lambda text: text.replace("a", "\0").encode(),
+    "long line": lambda text: b"word " * 200_000 + b"\tgood\n" + text.encode(),
+    "many columns": lambda text: text.encode() + b"a\t" * 20_000 + b"\n",
+    "blank lines": lambda text: text.replace("\n", "\n\n\n").encode(),
+    "no line": lambda text: b"\n" * 30,
+    "surrogate": lambda text: text.encode() + b'{"text": "a \\ud83d", "label": "b"}\n',
+    "not a number": lambda text: text.encode() + b'{"text": NaN, "label": NaN}\n',
+    "nested": lambda text: text.encode() + b"[" * 50_000 + b"\n",
+    "first line": lambda text: text.split("\n")[0].encode(),
+}
+ODD_NUMBERS = ("-1", "0", "nan", "1e30", "99999999999999999999", "")
+ODD_WORDS = ("", "\0", "/dev/null/x", "{", "-1", "a" * 5000)
+
+
+def _flip(data, count, seed):
+    changed, draw = bytearray(data), random.Random(seed)
+    for _ in range(count if data else 0):
+        changed[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    return bytes(changed)
+
+
+def damaged_files(command):
+    """(name, function of the case's directory) for every damage of every file."""
+    for file in (*command.json_files, *command.texts, *command.binaries):
+        for name, damage in DAMAGES.items():
+            yield f"{file}: {name}", functools.partial(_rewrite, file, damage)
+        yield f"{file}: missing", functools.partial(_remove, file)
+        yield f"{file}: a directory", functools.partial(_make_directory, file)
+        yield f"{file}: a zip", functools.partial(_zip, file)
+    for file in command.json_files:
+        for name, text in ODD_JSON.items():
+            data = text.encode("utf-8", "surrogatepass")
+            yield (
+                f"{file}: {name}",
+                functools.partial(_rewrite, file, lambda old, data=data: data),
+            )
+        for number in range(8):
+            for value in ODD_VALUES:
+                yield (
+                    f"{file}: value {number} is {value!r}",
+                    functools.partial(_change_value, file, number, value),
+                )
+    for file in command.texts:
+        for name, change in ODD_TEXTS.items():
+            yield (
+                f"{file}: {name}",
+                functools.partial(
+                    _rewrite, file, lambda old, c=change: c(old.decode("utf-8"))
+                ),
+            )
+
+
+def _rewrite(file, damage, directory):
+    path = directory / file
+    path.write_bytes(damage(path.read_bytes()))
+
+
+def _remove(file, directory):
+    (directory / file).unlink()
+
+
+def _make_directory(file, directory):
+    _remove(file, directory)
+    (directory / file).mkdir()
+
+
+def _zip(file, directory):
+    data = (directory / file).read_bytes()
+    with zipfile.ZipFile(directory / file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("data.pkl", data + bytes(10_000_000))
+
+
+def _change_value(file, number, value, directory):
+    path = directory / file
+    raw = json.loads(path.read_text("utf-8"))
+    if isinstance(raw, dict) and raw:
+        raw[sorted(raw)[number % len(raw)]] = value
+    path.write_text(json.dumps(raw), "utf-8")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A directory with all that the commands read."""
+    place = whole_runs.write(tmp_path_factory.mktemp("odd") / "place")
+    tiny_gpt.write_model(place / "gpt")
+    tiny_corpus.write(place, 20)
+    rows = [{"text": text, "label": label} for text, label in tiny.rows(48)]
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (place / "rows.jsonl").write_text("".join(lines))
+    pairs = [(text, text) for text, _ in tiny.rows(8)]
+    tiny.write_tsv(place / "pairs.tsv", ("source", "target"), pairs)
+    flags = COMMANDS["resume"].flags.format(place).replace("epochs=2", "epochs=1")
+    done = tiny.run_classifier(*flags.split(), "--do_export")
+    assert done.code == 0, done
+    done = tiny.run_script(
+        "convert_checkpoint",
+        f"--input={place / 'model'}",
+        "--to=hugging_face",
+        f"--output_dir={place / 'hugging_face'}",
+    )
+    assert done.code == 0, done
+    return place
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = forked.Server(tmp_path_factory.mktemp("logs"))
+    yield server
+    server.close()
+
+
+def run_cases(server, place, command, cases, codes, directory):
+    """Runs cases (name, change, flags), some at a time; what is wrong with them."""
+    waiting, running, wrong = list(cases), [], []
+    while waiting or running:
+        while waiting and len(running) < AT_A_TIME:
+            name, change, flags = waiting.pop(0)
+            own = directory / str(len(waiting))
+            shutil.copytree(place, own)
+            change(own)
+            arguments = [*command.flags.format(own).split(), *flags]
+            job = server.start_program(command.program, *arguments)
+            running.append((name, own, job, time.monotonic() + SECONDS))
+        for case in list(running):
+            name, own, job, end = case
+            code = job.poll()
+            if code is None and time.monotonic() < end:
+                continue
+            if code is None:
+                job.kill(9)
+                job.code()
+            running.remove(case)
+            shutil.rmtree(own)
+            if complaint := complain(code, job.text(), codes):
+                wrong.append(f"{name}: {complaint}")
+        time.sleep(0.02)
+    return wrong
+
+
+def complain(code, text, codes):
+    """What is wrong with an end, or None."""
+    last = text[-1500:]
+    if code is None:
+        return f"no end after {SECONDS} s: {last}"
+    if "Traceback" in text:
+        return f"a traceback: {last}"
+    if code not in codes:
+        return f"exit code {code}: {last}"
+    if code in (1, 2) and "error: " not in text:
+        return f"no line says why: {last}"
+    return None
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_damaged_files_end_in_one_line(server, place, tmp_path, name):
+    command = COMMANDS[name]
+    plain = [("as it is", lambda directory: None, ())]
+    assert run_cases(server, place, command, plain, (0,), tmp_path) == []
+    cases = [(title, change, ()) for title, change in damaged_files(command)]
+    cases = random.Random(name).sample(cases, min(CASES, len(cases)))
+    wrong = run_cases(server, place, command, cases, CODES, tmp_path)
+    assert not wrong, f"{len(wrong)} of {len(cases)}:\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in COMMANDS if "." not in COMMANDS[name].program]
+)
+def test_odd_flags_end_in_one_line(server, place, tmp_path, name):
+    command = COMMANDS[name]
+    with tiny.flags_of(command.program) as names:
+        odd = sorted((flag, value) for flag in names for value in _odd(flag))
+    chosen = random.Random(name).sample(odd, 40)
+    cases = [
+        (f"--{flag}={value!r:.40}", lambda directory: None, (f"--{flag}={value}",))
+        for flag, value in chosen
+    ]
+    wrong = run_cases(server, place, command, cases, CODES_OF_FLAGS, tmp_path)
+    assert not wrong, f"{len(wrong)} of {len(cases)}:\n" + "\n".join(wrong)
+
+
+def _odd(name):
+    from absl import flags
+
+    flag = flags.FLAGS[name]
+    if flag.flag_type() == "bool" or name == "num_workers":
+        return ()
+    is_number = flag.flag_type() in ("int", "float")
+    return ODD_NUMBERS if is_number else ODD_WORDS
+
+
+def test_a_broken_end_is_noticed():
+    assert complain(1, "Traceback (most recent call last):", (0, 2))
+    assert complain(-11, "", (0, 2)) and complain(None, "", (0, 2))
+    assert complain(2, "usage", (0, 2)) and not complain(2, "error: no x", (0, 2))
+
+
+def test_files_of_commands_exist(place):
+    for command in COMMANDS.values():
+        for file in (*command.json_files, *command.texts, *command.binaries):
+            assert pathlib.Path(place, file).is_file(), file
