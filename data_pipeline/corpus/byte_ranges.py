@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, errors
+from contract import atomic_files, errors, remote_files
 from data_pipeline.files import file_patterns
 
 RANGE_BYTES = 1 << 18
@@ -144,7 +144,7 @@ class Corpus:
         start, size = int(self.range_starts[index]), self.sizes[number]
         begin, end = self.range_ends[index].tolist()
         boundary = _line_boundary if self.whole_files else _boundary
-        with tf.io.gfile.GFile(self.files[number], "rb") as file:
+        with remote_files.open_file(self.files[number]) as file:
             if begin < 0:
                 begin = boundary(file, start, size)
                 end = boundary(file, start + self.range_bytes, size)
@@ -185,7 +185,7 @@ def find_boundaries(files: Sequence[str], sizes: Sequence[int]) -> dict[str, lis
 
 def _boundaries(path: str, size: int) -> list[int]:
     """Those of `find_boundaries`; [] where blank lines lie near all places tried."""
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with remote_files.open_file(path) as file:
         probes = 1 + min(size // _PROBED_BYTES, 3)
         places = (size * (2 * probe + 1) // (2 * probes) for probe in range(probes))
         if all(_is_blank_near(file, place) for place in places):

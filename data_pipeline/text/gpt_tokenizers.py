@@ -22,6 +22,9 @@ UNKNOWN = "<unk>"
 HUGGING_FACE, ORIGINAL = "hugging_face", "original"
 GPT_TOKENIZERS = (HUGGING_FACE, ORIGINAL)
 SETTING = "gpt_tokenizer"  # key of tokenizer_config.json, and flag
+# Bytes for each space from which the library is faster than the graph: those of scripts
+# without spaces. English has six.
+_BYTES_A_SPACE = 32
 
 
 class _BytePairTokenizer(tokenization.Tokenizer):
@@ -144,10 +147,23 @@ class Gpt2Tokenizer(_BytePairTokenizer):
         table = byte_pair_graph.table(self._ids, self.merges, BYTE_CHARS)
         return byte_pair_graph.Table(*map(tokenization.constant, table))
 
+    @functools.cached_property
+    def _pairs(self):
+        pairs = tokenizers.Tokenizer(models.BPE(self._ids, self.merges))
+        pairs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        return pairs
+
     def _eager(self):
         return self._rows_to_ids  # which is compiled, once for all tokenizers
 
     def _rows_to_ids(self, texts):
+        if tf.executing_eagerly():
+            rows = texts.numpy().tolist()
+            spaces = sum(row.count(b" ") for row in rows)
+            if sum(map(len, rows)) > _BYTES_A_SPACE * (spaces + 1):
+                return _encode(
+                    self._pairs, [row.decode("utf-8", "replace") for row in rows]
+                )
         with tf.device("CPU:0"):  # where string operations are
             found = byte_pair_graph.tokenize(texts, self._table)
             return found.with_row_splits_dtype(tf.int64)
@@ -261,16 +277,18 @@ class GptTokenizer(_BytePairTokenizer):
             )
         strings = [text.decode("utf-8", "replace") for text in texts.numpy()]
         if self._split is None:
-            found = self._pairs.encode_batch_fast(strings, add_special_tokens=False)
-        else:
-            words = [self._split(text) for text in strings]
-            found = self._pairs.encode_batch_fast(
-                words, is_pretokenized=True, add_special_tokens=False
-            )
-        rows = [row.ids for row in found]
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        ids = np.fromiter((i for row in rows for i in row), np.int32, lengths.sum())
-        return tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)
+            return _encode(self._pairs, strings)
+        words = [self._split(text) for text in strings]
+        return _encode(self._pairs, words, is_pretokenized=True)
+
+
+def _encode(pairs, rows, **settings):
+    """What the library `tokenizers` makes of texts [B]: int32 ids [B, (S)]."""
+    found = pairs.encode_batch_fast(rows, add_special_tokens=False, **settings)
+    rows = [row.ids for row in found]
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    ids = np.fromiter((i for row in rows for i in row), np.int32, lengths.sum())
+    return tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)
 
 
 def _byte_chars() -> str:

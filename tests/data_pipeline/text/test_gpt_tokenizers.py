@@ -24,6 +24,12 @@ def recorded(shared_dir, name):
     return json.loads((shared_dir / "golden" / name).read_text(encoding="utf-8"))
 
 
+@pytest.fixture(autouse=True)
+def in_graph(monkeypatch):
+    """Without the library, with which most tests compare the graph of exports."""
+    monkeypatch.setattr(gpt_tokenizers, "_BYTES_A_SPACE", float("inf"))
+
+
 @pytest.fixture(scope="module")
 def gpt2(shared_dir):
     return OPEN(str(shared_dir / "data/others/gpt2_vocab/encoder.json"))
@@ -269,12 +275,37 @@ def test_what_is_not_utf_8_becomes_the_replacement_character(tiny_gpt2):
     ]
 
 
+def test_texts_without_spaces_get_the_ids_of_the_graph(gpt2, tiny_gpt2, monkeypatch):
+    """The library cuts them, in a third of the time."""
+    draw = random.Random(2)
+    texts = [
+        "",
+        "日本語" * 9,
+        "q" * 70,
+        b"\xff\xc3\xa9\xe6",
+        "<|endoftext|>",
+        "a\nb\t!?",
+    ]
+    for first, last in ((0x4E00, 0x9FFF), (0xE00, 0xE7F), (33, 0x2FF), (0, 0x10FFFF)):
+        points = (draw.randint(first, last) for _ in range(600))
+        texts.append("".join(chr(p) for p in points if not 0xD800 <= p < 0xE000))
+    for tokenizer in (gpt2, tiny_gpt2, without_q(tiny_gpt2)):
+        in_graph = tokenizer.tokenize(texts).to_list()
+        with monkeypatch.context() as patch:
+            patch.setattr(gpt_tokenizers, "_BYTES_A_SPACE", 0)
+            patch.delattr(byte_pair_graph, "tokenize")  # which is not called
+            assert tokenizer.tokenize(texts).to_list() == in_graph
+
+
+def without_q(tokenizer):
+    lost = tokenizer.vocab.index("q")
+    vocab = [*tokenizer.vocab[:lost], "nothing", *tokenizer.vocab[lost + 1 :]]
+    merges = [pair for pair in tokenizer.merges if "q" not in "".join(pair)]
+    return gpt_tokenizers.Gpt2Tokenizer(vocab, merges)
+
+
 def test_a_byte_that_the_vocabulary_lacks_is_left_out(tiny_gpt2):
-    lost = tiny_gpt2.vocab.index("q")
-    vocab = [*tiny_gpt2.vocab[:lost], "nothing", *tiny_gpt2.vocab[lost + 1 :]]
-    merges = [pair for pair in tiny_gpt2.merges if "q" not in "".join(pair)]
-    tokenizer = gpt_tokenizers.Gpt2Tokenizer(vocab, merges)
-    with_q, without = tokenizer.tokenize(["tqhe q", "the "]).to_list()
+    with_q, without = without_q(tiny_gpt2).tokenize(["tqhe q", "the "]).to_list()
     assert with_q == without != tiny_gpt2.tokenize("tqhe q").numpy().tolist()
 
 
