@@ -432,9 +432,9 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     """With a rate that ruins the weights the first evaluation stays the best."""
     predicted, predict = [], evaluation.predict
 
-    def counting(function, batches, order, strategy):
+    def counting(function, batches, order, strategy, **named):
         predicted.append(np.count_nonzero(order >= 0))
-        return predict(function, batches, order, strategy)
+        return predict(function, batches, order, strategy, **named)
 
     monkeypatch.setattr(evaluation, "predict", counting)
     actions = ("--do_train", "--do_eval", "--do_predict")

@@ -563,14 +563,13 @@ def test_damage_in_the_middle_of_a_file_is_named(
         shutil.copy(records_dir / name, tmp_path)
     file = tmp_path / "train-0.tfrecord"
     before = whole_runs.variables(out, 5)
-    load = record_sets.load
+    training_batches = record_sets.RecordSets.training_batches
 
-    def load_and_damage(*given, **named):
-        data = load(*given, **named)
+    def damage_and_read(*given, **named):
         damage(file)
-        return data
+        return training_batches(*given, **named)
 
-    monkeypatch.setattr(record_sets, "load", load_and_damage)
+    monkeypatch.setattr(record_sets.RecordSets, "training_batches", damage_and_read)
     places = (f"--input_file={tmp_path}/train-*.tfrecord", f"--output_dir={out}")
     done = tiny.run_again(trained[0], *places)
     assert done.code == 2
