@@ -181,11 +181,10 @@ def find_head(file, config, asked="auto"):
         held["language_model"] = held.pop("pretraining")
     if config.network == "encoder_decoder" and "pretraining" in held:
         held["seq2seq"] = held.pop("pretraining")
-    told = config.extra.get("architectures") or ""
-    told = told if isinstance(told, str) else str(next(iter(told)))
+    architecture = hugging_face.architecture(config)
     if held.get("classifier") and held.get("classifier") == held.get("tagger"):
         is_tagger = asked == "tagger" or (
-            asked != "classifier" and told == hugging_face.TAGGER
+            asked != "classifier" and architecture == hugging_face.TAGGER
         )
         del held["classifier" if is_tagger else "tagger"]
     if asked == "auto":
@@ -194,10 +193,10 @@ def find_head(file, config, asked="auto"):
                 f"{file.source}: has several heads, {' and '.join(sorted(held))}; say "
                 "by --head which of them to convert"
             )
-        if held and told and told not in hugging_face.ARCHITECTURES:
+        if held and architecture not in ("", *hugging_face.ARCHITECTURES):
             raise errors.InputError(
-                f"{file.source}: has a head of {told}, which is not known; say by "
-                "--head what it is, or --head=none for the encoder alone"
+                f"{file.source}: has a head of {architecture}, which is not known; say "
+                "by --head what it is, or --head=none for the encoder alone"
             )
         # GPT needs no weights but the network's to predict tokens.
         asked = next(iter(held), _USUAL_HEADS.get(config.network, "none"))

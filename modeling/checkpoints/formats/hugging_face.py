@@ -293,12 +293,19 @@ def described(model, left_out=(), problem_type=""):
     return dataclasses.replace(model.config, extra=extra)
 
 
+def architecture(config):
+    """The class of transformers that a config names, or ""."""
+    value = config.extra.get("architectures")
+    name = next(iter(value), "") if isinstance(value, list) else value
+    return name if isinstance(name, str) else ""
+
+
 def stated_problem_type(config):
     """The problem type of a classifier by its config; "" if that has none."""
-    if {*(config.extra.get("architectures") or ())} & {*_CHOICES}:
+    if architecture(config) in _CHOICES:
         return "choice"
-    ours = {theirs: name for name, theirs in _PROBLEM_TYPES.items()}
-    return ours.get(config.extra.get("problem_type"), "")
+    stated = config.extra.get("problem_type")
+    return next((ours for ours, name in _PROBLEM_TYPES.items() if name == stated), "")
 
 
 def labels_in(config, num_classes):

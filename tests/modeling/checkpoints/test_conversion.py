@@ -178,6 +178,11 @@ def test_several_heads_must_be_chosen_from(tiny_config, tmp_path):
 
 def test_head_of_another_kind_must_be_named(tiny_config, tmp_path):
     conversion.write(tmp_path, random_model(tiny_config, "classifier"), "google")
+    for odd in (None, 5, {"a": 1}, [], [3], float("inf")):  # as if there were none
+        extra = {"architectures": odd, "problem_type": odd}
+        config = dataclasses.replace(tiny_config, extra=extra)
+        assert hugging_face.architecture(config) == ""
+        assert hugging_face.stated_problem_type(config) == ""
     extra = {"architectures": ["BertForFeatures"]}
     told = dataclasses.replace(tiny_config, extra=extra)
     with pytest.raises(ValueError, match="a head of BertForFeatures, which is"):
