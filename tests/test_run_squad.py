@@ -272,9 +272,12 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     Its answers are those that are written. Daily run_classifier.py does it.
     """
     predicted, predict = [], evaluation.predict
-    monkeypatch.setattr(
-        evaluation, "predict", lambda *given: predicted.append(1) or predict(*given)
-    )
+
+    def counting(*given, **named):
+        predicted.append(1)
+        return predict(*given, **named)
+
+    monkeypatch.setattr(evaluation, "predict", counting)
     more = ("--evaluate_steps=2", "--early_stopping_patience=3", "--learning_rate=0.5")
     more += ("--num_train_epochs=5", "--warmup_proportion=0.2")
     arguments = (*files(data), *ACTIONS, "--train_batch_size=8", *more)
