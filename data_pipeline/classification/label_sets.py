@@ -318,9 +318,11 @@ def class_weights(spec: str, label_ids: np.ndarray, label_set: LabelSet) -> np.n
             f" give one for each of {wording.listing(names)}, in this order"
         )
     for part in parts:
-        if not is_number(part) or float(part) <= 0:
+        # Beyond float32 it would become 0 or infinite.
+        if not is_number(part) or not 1 / _LARGEST <= float(part) <= _LARGEST:
             raise errors.InputError(
-                f"--class_weights={spec}: {part!r} is not a positive number; correct it"
+                f"--class_weights={spec}: {part!r} is not a positive number of "
+                "float32; correct it"
             )
     return np.array([float(part) for part in parts], np.float32)
 

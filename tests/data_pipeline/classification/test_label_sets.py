@@ -290,6 +290,8 @@ def test_class_weights_as_numbers():
         ("balanced", ("class 'positive' has no training example", "--labels")),
         ("1,2,3", ("--class_weights=1,2,3 has 3 numbers for 2", "['negative', 'pos")),
         ("1,x", ("--class_weights=1,x: 'x' is not a positive number",)),
+        ("1,1e300", ("--class_weights=1,1e300: '1e300' is not a positive number",)),
+        ("1,1e-50", ("--class_weights=1,1e-50: '1e-50' is not a positive number",)),
         ("1,0", ("--class_weights=1,0: '0' is not a positive number",)),
         ("1,inf", ("'inf' is not a positive number",)),
         ("even", ("--class_weights=even has 1 numbers for 2 classes",)),
