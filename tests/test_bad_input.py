@@ -137,6 +137,11 @@ TABLES = {
         {"train_batch_size": 32},
         ["2 training examples", "--train_batch_size=32", "lower the batch size"],
     ),
+    "epochs without end": (
+        b"text\tlabel\na film\tgood\nthe sea\tbad\n",
+        {"num_train_epochs": 1e20},
+        ["--num_train_epochs=1e+20 of 2 training", "more than 2,147,483,647", "lower"],
+    ),
     "class without rows": (
         b"text\tlabel\na film\tgood\nthe sea\tbad\n",
         {"labels": "bad,fine,good", "class_weights": "balanced"},

@@ -45,6 +45,7 @@ HEADINGS = (
 _OTHERS = "Flags of every program that uses absl"
 _REPEATABLE = ";\n    repeat this option to specify a list of values"  # absl's
 _COLUMN = 28  # where the help of a flag begins, if the terminal is wide enough
+_LARGEST = 2**63 - 1  # of the integers that TensorFlow computes with
 _SIMILARITY = 0.75  # of a flag that is suggested; 1 is equal
 _MAX_SUGGESTIONS = 4
 # By flag, not by name: a test defines flags of several scripts, one after another.
@@ -151,6 +152,11 @@ def parse(
         _end(f"FATAL Flags parsing error:{text}\nPass --help to see help on flags.")
     sys.excepthook = _explain_interrupt
     with errors.explained():
+        for flag in _own_flags():
+            if isinstance(flag.value, int) and abs(flag.value) > _LARGEST:
+                raise errors.InputError(
+                    f"--{flag.name}={flag.value} is beyond 64 bits; give a smaller one"
+                )
         for check in checks:
             check()
     if loads_tensorflow:

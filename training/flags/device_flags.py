@@ -44,6 +44,7 @@ def define(*, trains: bool = True) -> None:
         0,
         "Make so many devices of the CPU, to rehearse a run on many; 0 for one.",
         lower_bound=0,
+        upper_bound=1024,
     )
     flags.DEFINE_enum(
         "jit_compile",

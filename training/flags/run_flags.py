@@ -29,12 +29,14 @@ _OPTIMIZERS = {
     "gpt_adam": gpt_adam.GptAdam,
     "adagrad": adagrad.Adagrad,
 }
+_MOST_EXAMPLES = 2**31 - 1  # of all epochs together
 
 
 def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
     """The plan of a run over labelled rows, with the most important metric first.
 
-    Raises ValueError if the examples make no step, or --best_metric is not a metric.
+    Raises ValueError if the examples make no step, or too many, or --best_metric is not
+    a metric.
     """
     num_train_steps = schedule.count_steps(
         num_examples, FLAGS.train_batch_size, FLAGS.num_train_epochs
@@ -44,6 +46,12 @@ def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
             f"{num_examples} training examples in batches of --train_batch_size="
             f"{FLAGS.train_batch_size} make no step in --num_train_epochs="
             f"{FLAGS.num_train_epochs}; lower the batch size or train longer"
+        )
+    if num_train_steps * FLAGS.train_batch_size > _MOST_EXAMPLES:
+        raise errors.InputError(
+            f"--num_train_epochs={FLAGS.num_train_epochs} of {num_examples} training "
+            f"examples are more than {_MOST_EXAMPLES:,}, whose order is held in memory;"
+            " lower it"
         )
     best_metric = FLAGS.best_metric or next(iter(metrics), "")
     if metrics and best_metric not in metrics:

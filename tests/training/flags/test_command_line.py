@@ -224,6 +224,10 @@ HUB = (
             "--use_tpu and --distribution_strategy=mirrored contradict each other",
         ),
         (
+            *("run_classifier.py", f"--do_export {NETWORK} --log_steps={10**20}"),
+            f"--log_steps={10**20} is beyond 64 bits; give a smaller one",
+        ),
+        (
             *("run_classifier.py", f"--do_export {NETWORK} --grid=x"),
             "--grid cannot vary 'x', which is no flag",
         ),
