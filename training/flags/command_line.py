@@ -152,10 +152,10 @@ def parse(
         _end(f"FATAL Flags parsing error:{text}\nPass --help to see help on flags.")
     sys.excepthook = _explain_interrupt
     with errors.explained():
-        for flag in _own_flags():
-            if isinstance(flag.value, int) and abs(flag.value) > _LARGEST:
+        for own in _own_flags():
+            if isinstance(own.value, int) and abs(own.value) > _LARGEST:
                 raise errors.InputError(
-                    f"--{flag.name}={flag.value} is beyond 64 bits; give a smaller one"
+                    f"--{own.name}={own.value} is beyond 64 bits; give a smaller one"
                 )
         for check in checks:
             check()
