@@ -217,7 +217,7 @@ ODD_TEXTS = {
     "first line": lambda text: text.split("\n")[0].encode(),
 }
 ODD_NUMBERS = ("-1", "0", "nan", "1e30", "99999999999999999999", "")
-ODD_WORDS = ("", "\0", "/dev/null/x", "{", "-1", "a" * 5000)
+ODD_WORDS = ("", "\n", "/dev/null/x", "{", "-1", "a" * 5000)
 
 
 def _flip(data, count, seed):
