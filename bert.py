@@ -3,10 +3,10 @@
     model = bert.load("models/minilm").model
 
 Import it before TensorFlow: like a script it first sets what TensorFlow reads when it
-is imported (training/environment.py).
+is imported (cli/environment.py).
 """
 
-from training import environment
+from cli import environment
 
 environment.prepare_notebook()
 
@@ -21,29 +21,33 @@ from typing import Any
 
 import numpy as np
 
+from cli import argument_names, model_flags
 from contract import errors, features, file_names
 from data_pipeline import label_maps
+from data_pipeline.batches import batching, packing
 from data_pipeline.classification import (
     encoding,
     label_sets,
-    labelled_texts,
     predictions,
     sources,
     tables,
 )
-from data_pipeline.examples import batching, packing
-from data_pipeline.seq2seq import text_graph
+from data_pipeline.classification import split as labelled_texts
+from data_pipeline.seq2seq import graph
 from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import heads, pretrainers
-from modeling.checkpoints import checkpoint, conversion, output_directory, pretrained
-from modeling.checkpoints.formats import hugging_face
-from modeling.configs import readings
+from modeling.checkpoints import (
+    checkpoint,
+    conversion,
+    hugging_face,
+    output_directory,
+    pretrained,
+)
+from modeling.features import attention_maps, head_config, sequences, vectors
 from modeling.generation import beam_search
-from modeling.inspection import attention_maps, vectors
-from modeling.operations import joined_weights, sequences
+from modeling.operations import joined_weights
 from serving import export, formats
 from training import steps
-from training.flags import argument_names, model_flags
 from training.optimization import keras_schedule
 from training.optimization import optimizer as optimizer_lib
 from training.results import evaluation, metrics
@@ -210,9 +214,9 @@ class Loaded:
         written: list[str] = []
         for first in range(0, len(texts), _PREDICTED):
             batch = tf.constant(texts[first : first + _PREDICTED])
-            source = text_graph.encode(self.tokenizer, batch, self.max_seq_length)
+            source = graph.encode(self.tokenizer, batch, self.max_seq_length)
             ids = search(source)
-            spelled = text_graph.decode(self.tokenizer, config.decoder_tokens, ids)
+            spelled = graph.decode(self.tokenizer, config.decoder_tokens, ids)
             written += [text.decode("utf-8") for text in spelled.numpy()]
         return written
 
@@ -253,7 +257,7 @@ class Loaded:
         label_set = self._label_set("export")
         write = formats.writer(export_format, quantization)
         formats.check(
-            export_format, readings.lstms(self.model.config, self.model.reading)
+            export_format, head_config.lstms(self.model.config, self.model.reading)
         )
         label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
         with joined_weights.joined(self.model) as variables:

@@ -12,7 +12,7 @@ import os
 
 from absl import flags
 
-from training.flags import command_line, model_flags
+from cli import command_line, model_flags
 
 FLAGS = flags.FLAGS
 WORD_PIECE, BYTE_PAIR, WORD = "word_piece", "byte_pair", "word"
@@ -99,17 +99,16 @@ if __name__ == "__main__":  # before the imports that take seconds
 import joblib
 
 from contract import atomic_files, errors, file_names
-from data_pipeline.corpus import (
-    byte_pair_learning,
+from data_pipeline.tables import file_patterns
+from data_pipeline.text import bpe_files, elmo_tokenizer, tokenization
+from data_pipeline.vocabularies import (
     byte_ranges,
+    learn_bpe,
+    learn_wordpiece,
     processes,
     word_counts,
     word_lists,
-    wordpiece_learning,
 )
-from data_pipeline.files import file_patterns
-from data_pipeline.text import elmo_tokenizer, tokenization
-from data_pipeline.text.byte_pairs import byte_pair_files
 from modeling.checkpoints import pretrained
 from terminal import progress
 
@@ -158,7 +157,7 @@ def outputs():
     found = {file_names.VOCAB: path}
     if FLAGS.kind == BYTE_PAIR:
         found = {file_names.VOCAB_JSON: path}
-        found[file_names.MERGES_TXT] = byte_pair_files.merges_of(path)
+        found[file_names.MERGES_TXT] = bpe_files.merges_of(path)
     elif FLAGS.kind == WORD:
         name = file_names.TOKENIZER_CONFIG
         found[name] = os.path.join(os.path.dirname(path), name)
@@ -194,8 +193,8 @@ def learn(executor, num_workers, files):
     if isinstance(split, word_counts.Spaced):
         return word_lists.learn(counts, FLAGS.vocab_size, split.split_words), counts
     if FLAGS.kind == BYTE_PAIR:
-        return byte_pair_learning.learn(counts, FLAGS.vocab_size, say), counts
-    vocab = wordpiece_learning.learn(
+        return learn_bpe.learn(counts, FLAGS.vocab_size, say), counts
+    vocab = learn_wordpiece.learn(
         counts,
         FLAGS.vocab_size,
         num_unused_tokens=FLAGS.num_unused_tokens,
@@ -231,7 +230,7 @@ def main(_):
             check_output(path, files)
         tokenizer, counts = learn(executor, num_workers, files)
         write(tokenizer, config)
-    spelled = wordpiece_learning.coverage(tokenizer, counts)
+    spelled = learn_wordpiece.coverage(tokenizer, counts)
     print(f"  words = {counts.num_words}")
     print(f"  different_words = {len(counts.words)}")
     print(f"  entries = {tokenizer.vocab_size}")

@@ -9,7 +9,7 @@ import os
 
 from absl import flags
 
-from training.flags import command_line, model_flags
+from cli import command_line, model_flags
 
 FLAGS = flags.FLAGS
 
@@ -78,8 +78,14 @@ from contract import errors, file_names, wording
 from data_pipeline import label_maps
 from data_pipeline.text import added_tokens, tokenization, vocabulary_checks
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, conversion, output_directory, pretrained
-from modeling.checkpoints.formats import hugging_face, keras_files
+from modeling.checkpoints import (
+    checkpoint,
+    conversion,
+    hugging_face,
+    keras_files,
+    output_directory,
+    pretrained,
+)
 
 SEED = 0  # of what the input lacks and a Keras file must have
 

@@ -12,8 +12,7 @@ import time
 
 from absl import flags
 
-from training.flags import command_line, model_flags
-from training.flags.tasks import pretraining_flags
+from cli import command_line, model_flags, pretraining_flags
 
 FLAGS = flags.FLAGS
 
@@ -77,11 +76,11 @@ import joblib
 from absl import logging
 
 from contract import atomic_files, errors, wording
-from data_pipeline.corpus import byte_ranges, processes
-from data_pipeline.creation import creation_job, creation_runners, creation_tasks
-from data_pipeline.files import file_patterns
-from data_pipeline.pretraining import masking, record_metadata
+from data_pipeline.pretraining import masking, metadata
+from data_pipeline.pretraining.creation import creation_job, runners, tasks
+from data_pipeline.tables import file_patterns
 from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.vocabularies import byte_ranges, processes
 from terminal import progress
 
 LOGGED_EXAMPLES = 20  # as many as the original logs
@@ -118,16 +117,16 @@ def prepare():
         )
     files = byte_ranges.find_files(FLAGS.input_file)
     tokenizer = vocabulary_checks.open_vocabulary(*vocabulary())
-    if FLAGS.objective == record_metadata.MASKED_LM:
+    if FLAGS.objective == metadata.MASKED_LM:
         masking.pieces_of(tokenizer)
     if FLAGS.check_case and isinstance(tokenizer, tokenization.BertTokenizer):
         vocabulary_checks.check_case(tokenizer, FLAGS.vocab_file, "")
-    settings = record_metadata.Metadata(
+    settings = metadata.Metadata(
         **pretraining_flags.creation_rule(),
         max_seq_length=FLAGS.max_seq_length,
         do_lower_case=tokenizer.do_lower_case,
         vocab_size=tokenizer.vocab_size,
-        vocab_digest=record_metadata.vocab_digest(tokenizer.definition()),
+        vocab_digest=metadata.vocab_digest(tokenizer.definition()),
         random_seed=FLAGS.random_seed,
     )
     if settings.max_predictions_per_seq:
@@ -175,16 +174,16 @@ def main(_):
             flush=True,
         )
         if FLAGS.engine == "beam":
-            done = creation_runners.run_beam(job, FLAGS.beam_option)
+            done = runners.run_beam(job, FLAGS.beam_option)
         else:
             with progress.Progress("writing: task") as report:
-                done = creation_runners.run_local(job, executor, local, report)
+                done = runners.run_local(job, executor, local, report)
     seconds = time.monotonic() - started
     for name, number in done.items():
         print(f"  {name} = {number}")
     print(f"  seconds = {seconds:.2f}")
     if logging.level_info():
-        for line in creation_tasks.describe(job, LOGGED_EXAMPLES):
+        for line in tasks.describe(job, LOGGED_EXAMPLES):
             logging.info("%s", line)
     for path in job.output_files:
         print(f"wrote {path}")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from training.flags import command_line, device_flags, model_flags
+from cli import command_line, device_flags, model_flags
 
 FLAGS = flags.FLAGS
 
@@ -73,18 +73,21 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 import tensorflow as tf
 
+from cli import device_setup
 from contract import atomic_files, errors, features, wording
-from data_pipeline.extraction import attention_files, input_lines, vector_files
-from data_pipeline.files import file_patterns
+from data_pipeline.extraction import attention_files
+from data_pipeline.extraction import lines as input_lines
+from data_pipeline.extraction import vectors as vector_files
+from data_pipeline.tables import file_patterns
 from data_pipeline.text import vocabulary_checks
 from modeling import models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.configs import config as config_lib
-from modeling.inspection import attention_maps, carried_states, vectors
+from modeling.elmo import carried_states
+from modeling.features import attention_maps, vectors
 from terminal import progress
 from training import steps
 from training.distribution import devices
-from training.flags import device_setup
 from training.results import extraction
 
 MAX_WAITING_VALUES = 1 << 25  # 128 MB that wait for those of earlier lines

@@ -10,9 +10,8 @@ import functools
 
 from absl import flags
 
+from cli import classifier_flags, command_line, fine_tuning_flags, model_flags
 from data_pipeline.classification import tables
-from training.flags import command_line, fine_tuning_flags, model_flags
-from training.flags.tasks import classifier_flags
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
@@ -35,31 +34,29 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 import numpy as np
 
+from cli import run_flags
 from contract import file_names
 from data_pipeline import label_maps
 from data_pipeline.classification import (
     encoding,
     explanations,
     label_sets,
-    labelled_texts,
     predictions,
     records,
     soft_labels,
     sources,
     summaries,
 )
+from data_pipeline.classification import split as labelled_texts
 from data_pipeline.text import vocabulary_checks
-from modeling import feature_heads, heads, losses, models, token_heads
-from modeling.checkpoints import checkpoint, pretrained, teacher
-from modeling.checkpoints.formats import hugging_face
-from modeling.configs import readings
-from modeling.inspection import attribution
-from modeling.objectives import distillation
-from modeling.operations import joined_weights, sequences
+from modeling import distillation, heads, losses, models, token_heads
+from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
+from modeling.features import attribution, head_config, sequences
+from modeling.features import heads as feature_heads
+from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import export, formats
 from training import checkpoints, fine_tuning
-from training.flags import run_flags
 from training.results import evaluation, explaining, metrics, projector, run_facts
 
 
@@ -83,7 +80,7 @@ def prepare():
         default_metrics=metrics.DEFAULTS,
     )
     data = soft_labels.with_unlabelled(data, source, FLAGS.max_seq_length)
-    reading = run_flags.reading(readings.of_run, files, len(data.encode.text_names))
+    reading = run_flags.reading(head_config.of_run, files, len(data.encode.text_names))
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
@@ -125,7 +122,7 @@ def make_task(config, tokenizer, data, soft, reading):
     objective = token_heads.with_next_tokens(objective, FLAGS.lm_loss_weight)
     objective = feature_heads.with_penalty(objective, reading)
     label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
-    lstms = readings.lstms(config, reading)
+    lstms = head_config.lstms(config, reading)
     return fine_tuning.Task(
         splits=splits,
         model=functools.partial(

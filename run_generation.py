@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from training.flags import command_line, device_flags, model_flags
-from training.flags.tasks import generation_flags
+from cli import command_line, device_flags, generation_flags, model_flags
 
 FLAGS = flags.FLAGS
 
@@ -33,17 +32,17 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 import tensorflow as tf
 
+from cli import device_setup
 from contract import atomic_files, errors
 from data_pipeline.classification import tables
-from data_pipeline.prompts import continuations, generation_graph, prompt_lists
-from data_pipeline.scoring import scored_files, windows
+from data_pipeline.generation import continuations, kinds, prompt_lists, windows
+from data_pipeline.generation import graph as generation_graph
 from data_pipeline.text import vocabulary_checks
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import decoding, sampling, scoring
 from serving import export, generation
 from terminal import progress
-from training.flags import device_setup
 from training.results import metrics
 
 STOP_TOKENS = 16  # between two looks for a --stop
@@ -171,13 +170,11 @@ def write_batch(texts, spelling, decoder, batch):
 
 def prepare_scores(tokenizer, context):
     """What --score_file asks for: `run` -> results, lines."""
-    reader = scored_files.Reader(tokenizer, context, FLAGS.keep_end)
+    reader = kinds.Reader(tokenizer, context, FLAGS.keep_end)
     compute = functools.partial(metrics.compute, metrics.DEFAULTS["classification"])
     layout = tables.Layout(**generation_flags.layout())
-    settings = scored_files.Settings(layout, **generation_flags.scores())
-    return scored_files.KINDS[FLAGS.score_as](
-        FLAGS.score_file, reader, settings, compute
-    )
+    settings = kinds.Settings(layout, **generation_flags.scores())
+    return kinds.KINDS[FLAGS.score_as](FLAGS.score_file, reader, settings, compute)
 
 
 def score(finish, model):

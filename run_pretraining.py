@@ -13,8 +13,13 @@ import os
 
 from absl import flags
 
-from training.flags import command_line, device_flags, model_flags, training_flags
-from training.flags.tasks import pretraining_flags
+from cli import (
+    command_line,
+    device_flags,
+    model_flags,
+    pretraining_flags,
+    training_flags,
+)
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_eval", "do_export")
@@ -33,23 +38,24 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, pretraining_flags.check)
 
 
+from cli import run_flags
 from contract import errors
-from data_pipeline.denoising import corruptions, denoising_sets
-from data_pipeline.extraction import embedding_graph
-from data_pipeline.pretraining import cloze_graph, cloze_table, masking, record_sets
-from data_pipeline.sentence_streams import stream_sets, word_ids
+from data_pipeline.extraction import graph
+from data_pipeline.pretraining import cloze, cloze_table, masking
+from data_pipeline.pretraining import sets as record_sets
+from data_pipeline.pretraining.denoising import corruptions, sets
+from data_pipeline.pretraining.streams import sets as stream_sets
+from data_pipeline.pretraining.streams import word_ids
 from data_pipeline.text import vocabulary_checks
-from modeling import models, pretrainers
+from modeling import models, pretrainers, token_losses
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.inspection import vectors
-from modeling.objectives import bidirectional_lm as both_directions
-from modeling.objectives import token_losses
+from modeling.elmo import objective as both_directions
+from modeling.features import vectors
 from modeling.operations import joined_weights
 from reports import run_report
 from serving import export
 from serving import pretrained as served
 from training import run
-from training.flags import run_flags
 from training.pretraining import pretraining_run
 from training.results import metrics
 
@@ -100,7 +106,7 @@ def masked_lm(config, tokenizer, files):
     if FLAGS.do_export:
         vectors.choose(config, **model_flags.vector_choice())
         if kind is pretrainers.BertPretrainer:
-            cloze_graph.check(tokenizer, FLAGS.top_k)
+            cloze.check(tokenizer, FLAGS.top_k)
     task = common_task(kind, config, tokenizer, records)
     if not records:
         return dataclasses.replace(task, load_weights=pretrained.load_encoder)
@@ -156,7 +162,7 @@ def bidirectional_lm(config, tokenizer, files):
 def denoising(config, tokenizer, files):
     """What noise has taken from a text, written by an encoder-decoder."""
     rule = corruptions.rule(**pretraining_flags.noise_rule())
-    texts = denoising_sets.load(
+    texts = sets.load(
         *(pretraining_flags.files(), tokenizer, rule),
         tokens=config.decoder_tokens,
         **sizes(config),
@@ -213,18 +219,18 @@ def export_model(tokenizer, model, output_dir):
     length, filler = FLAGS.max_seq_length, None
     if isinstance(model, pretrainers.BertPretrainer):
         filler = served.MaskFiller(
-            cloze_graph.encoder(tokenizer, length, FLAGS.max_predictions_per_seq),
+            cloze.encoder(tokenizer, length, FLAGS.max_predictions_per_seq),
             functools.partial(model, training=False),
-            cloze_graph.chooser(tokenizer.vocab, FLAGS.top_k),
+            cloze.chooser(tokenizer.vocab, FLAGS.top_k),
         )
     else:
         print("export: without fill_mask, for the weights have no head of masked words")
     choice = vectors.choose(model.config, **model_flags.vector_choice())
     with joined_weights.joined(model) as variables:
         module = served.PretrainedModel(
-            embedding_graph.encoder(tokenizer, length),
+            graph.encoder(tokenizer, length),
             functools.partial(vectors.of_features, model, choice),
-            embedding_graph.speller(tokenizer.vocab),
+            graph.speller(tokenizer.vocab),
             variables,
             filler,
             model.config,

@@ -13,9 +13,8 @@ import functools
 
 from absl import flags
 
-from data_pipeline.seq2seq import text_pairs
-from training.flags import command_line, fine_tuning_flags, model_flags
-from training.flags.tasks import seq2seq_flags
+from cli import command_line, fine_tuning_flags, model_flags, seq2seq_flags
+from data_pipeline.seq2seq import pairs as text_pairs
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
@@ -38,25 +37,20 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import tensorflow as tf
 
+from cli import run_flags
 from contract import errors, features
-from data_pipeline.seq2seq import (
-    pair_sets,
-    text_graph,
-    text_outcomes,
-    text_predictions,
-    text_scores,
-)
+from data_pipeline.seq2seq import graph, outcomes, predictions, scores
+from data_pipeline.seq2seq import split as pair_sets
 from data_pipeline.text import vocabulary_checks
+from modeling import token_losses
 from modeling.checkpoints import checkpoint, pretrained, warm_start
-from modeling.configs import encoder_decoder_config
-from modeling.encoder_decoder import sequence_to_sequence
+from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.encoder_decoder import decoding as sequence_to_sequence
 from modeling.generation import beam_search, decoding, sampling
-from modeling.objectives import token_losses
 from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, generation
 from training import fine_tuning
-from training.flags import run_flags
 from training.results import run_facts
 
 _ROWS = 2**32  # a draw's seed holds --seed and the number of the row
@@ -87,7 +81,7 @@ def prepare():
         files=files,
         config=config.to_dict(),
         num_examples=len(data["train"]) if "train" in data else 0,
-        score_names=text_scores.NAMES,
+        score_names=scores.NAMES,
     )
     return make_task(config, tokenizer, data, load_weights), settings
 
@@ -122,7 +116,7 @@ def open_network(files, tokenizer):
 
 def make_task(config, tokenizer, data, load_weights):
     """The fine_tuning.Task of writing a text for each text."""
-    decode = functools.partial(text_graph.decode, tokenizer, config.decoder_tokens)
+    decode = functools.partial(graph.decode, tokenizer, config.decoder_tokens)
     return fine_tuning.Task(
         splits={
             split: pairs.examples(is_numbered=split != "train")
@@ -185,13 +179,13 @@ def write(tokenizer, model, batch, rows):
 
 def examine(data, split, written):
     """What reports/ shows of what was written."""
-    return examined.of(split, text_outcomes.collect(data[split], written))
+    return examined.of(split, outcomes.collect(data[split], written))
 
 
 def predict(data, written, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
     if settings.writes:
-        paths = text_predictions.write_all(settings.output_dir, data["test"], written)
+        paths = predictions.write_all(settings.output_dir, data["test"], written)
         print("\n".join(f"predictions: {path}" for path in paths))
     return written.results("test")
 
@@ -206,7 +200,7 @@ def export_model(tokenizer, decode, model, output_dir):
 
     with joined_weights.joined(model) as variables:
         module = generation.TargetWriter(
-            lambda texts: text_graph.encode(tokenizer, texts, limit),
+            lambda texts: graph.encode(tokenizer, texts, limit),
             *(write_rows, decode, variables),
         )
         chosen = fine_tuning_flags.export_settings()

@@ -12,8 +12,7 @@ import os
 
 from absl import flags
 
-from training.flags import command_line, fine_tuning_flags, model_flags
-from training.flags.tasks import squad_flags
+from cli import command_line, fine_tuning_flags, model_flags, squad_flags
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_predict", "do_export")
@@ -31,23 +30,20 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 from absl import logging
 
+from cli import run_flags
 from contract import file_names
-from data_pipeline.squad import (
-    answer_choice,
-    answer_outcomes,
-    answering_graph,
-    question_sets,
-    squad_files,
-)
+from data_pipeline.squad import answer_outcomes, graph
+from data_pipeline.squad import choice as answer_choice
+from data_pipeline.squad import files as squad_files
+from data_pipeline.squad import split as question_sets
 from data_pipeline.text import tokenization, vocabulary_checks
-from modeling import feature_heads, losses, models
+from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.configs import readings
+from modeling.features import head_config, heads
 from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, question_answering
 from training import fine_tuning, run_directory
-from training.flags import run_flags
 from training.results import run_facts
 
 
@@ -61,7 +57,7 @@ def prepare():
     tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
     vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
-    reading = run_flags.reading(readings.of_run, files)
+    reading = run_flags.reading(head_config.of_run, files)
     has_pieces = isinstance(tokenizer, tokenization.BertTokenizer)
     squad_flags.check_network(config, tokenizer, reading, has_pieces)
     choice = answer_choice.Settings(
@@ -142,7 +138,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         ),
         load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,
-        objective=feature_heads.with_penalty(losses.span(), reading),
+        objective=heads.with_penalty(losses.span(), reading),
         score=score,
         examine=examine,
         pictures=pictures.summaries,
@@ -153,7 +149,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
         reopen=formats.network_opener(
-            FLAGS.export_format, readings.lstms(config, reading)
+            FLAGS.export_format, head_config.lstms(config, reading)
         ),
         write_records=write_records,
         files=pretrained.files(config, tokenizer) | reading.files(),
@@ -179,9 +175,9 @@ def export_model(tokenizer, choice, model, output_dir):
     """Writes output_dir/export/<n>: question and context in, answer out."""
     with joined_weights.joined(model) as variables:
         module = question_answering.QuestionAnswerer(
-            answering_graph.encoder(tokenizer, **squad_flags.limits()),
+            graph.encoder(tokenizer, **squad_flags.limits()),
             functools.partial(model, training=False),
-            answering_graph.chooser(choice),
+            graph.chooser(choice),
             variables,
             (None, *tokenizer.token_shape),
             model.config,

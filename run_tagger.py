@@ -10,8 +10,7 @@ import functools
 
 from absl import flags
 
-from training.flags import command_line, fine_tuning_flags, model_flags
-from training.flags.tasks import tagger_flags
+from cli import command_line, fine_tuning_flags, model_flags, tagger_flags
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
@@ -25,26 +24,21 @@ def define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, tagger_flags.check)
 
+from cli import run_flags
 from contract import features, file_names, remote_files
 from data_pipeline import label_maps
-from data_pipeline.files import label_files
-from data_pipeline.tagging import (
-    sentence_sets,
-    tag_outcomes,
-    tag_predictions,
-    tag_sets,
-    tagged_files,
-    tagging_graph,
-)
+from data_pipeline.tables import label_files
+from data_pipeline.tagging import files as tagged_files
+from data_pipeline.tagging import graph, predictions, tag_outcomes, tags
+from data_pipeline.tagging import split as sentence_sets
 from data_pipeline.text import vocabulary_checks
-from modeling import feature_heads, losses, models
+from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.configs import readings
+from modeling.features import head_config, heads
 from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, tagging
 from training import fine_tuning
-from training.flags import run_flags
 from training.results import run_facts
 
 
@@ -58,7 +52,7 @@ def prepare():
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     layout = tagged_files.Layout(**tagger_flags.layout())
     paths = tagger_flags.paths(fine_tuning_flags.wanted_splits())
-    reading = run_flags.reading(readings.of_run, files)
+    reading = run_flags.reading(head_config.of_run, files)
     splits = sentence_sets.read(paths, layout)
     open_file = remote_files.open_file
     names = label_files.read_labels(FLAGS.labels, open_file) if FLAGS.labels else ()
@@ -89,8 +83,8 @@ def prepare():
 
 def make_task(config, tokenizer, tag_set, data, reading):
     """The fine_tuning.Task of tagging words."""
-    label_map = {file_names.LABEL_MAP: tag_sets.map_text(tag_set)}
-    lstms = readings.lstms(config, reading)
+    label_map = {file_names.LABEL_MAP: tags.map_text(tag_set)}
+    lstms = head_config.lstms(config, reading)
     return fine_tuning.Task(
         splits={split: sentences.examples() for split, sentences in data.items()},
         model=functools.partial(
@@ -101,7 +95,7 @@ def make_task(config, tokenizer, tag_set, data, reading):
         ),
         load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,
-        objective=feature_heads.with_penalty(losses.tagger(), reading),
+        objective=heads.with_penalty(losses.tagger(), reading),
         outputs=best_tags,
         score=lambda split, outputs, _: sentence_sets.decide(
             data[split], outputs, tag_set
@@ -125,7 +119,7 @@ def best_tags(model):
 
     def forward(batch, training):
         logits = model(batch, training=training)["logits"]
-        found = tagging_graph.best_tags(logits)
+        found = graph.best_tags(logits)
         if features.LABEL_IDS in batch:
             found["losses"] = losses.tag_losses(logits, batch[features.LABEL_IDS])
         return found
@@ -143,7 +137,7 @@ def predict(tag_set, data, tagged, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
     predicted = tagged.tags, tagged.probabilities, tag_set.scheme
     if settings.writes:
-        paths = tag_predictions.write_all(
+        paths = predictions.write_all(
             settings.output_dir, data["test"].sentences, *predicted
         )
         print("\n".join(f"predictions: {path}" for path in paths))
@@ -154,10 +148,10 @@ def export_model(tokenizer, tag_set, label_map, model, output_dir):
     """Writes output_dir/export/<n>: text or words in, tags out."""
     with joined_weights.joined(model) as variables:
         module = tagging.WordTagger(
-            tagging_graph.split_words,
-            tagging_graph.encoder(tokenizer, **tagger_flags.limits()),
+            graph.split_words,
+            graph.encoder(tokenizer, **tagger_flags.limits()),
             functools.partial(model, training=False),
-            tagging_graph.chooser(tag_set),
+            graph.chooser(tag_set),
             variables,
             (None, *tokenizer.token_shape),
             model.config,

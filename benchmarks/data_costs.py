@@ -22,13 +22,14 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 import numpy as np
 from absl import app, flags
 
-from data_pipeline.classification import label_sets, labelled_texts, tables
-from data_pipeline.corpus import byte_pair_learning, processes, word_counts
-from data_pipeline.files import text_rows
-from data_pipeline.scoring import templates
-from data_pipeline.sentence_streams import sentence_files, stream_sets
-from data_pipeline.seq2seq import text_scores
+from data_pipeline.classification import label_sets, split, tables
+from data_pipeline.generation import templates
+from data_pipeline.pretraining.streams import files as sentence_files
+from data_pipeline.pretraining.streams import sets as stream_sets
+from data_pipeline.seq2seq import scores
+from data_pipeline.tables import text_rows
 from data_pipeline.text import vocabulary_checks
+from data_pipeline.vocabularies import learn_bpe, processes, word_counts
 
 _IO = pathlib.Path("/proc/self/io")  # of Linux; its second word is of bytes read
 LABELS = label_sets.LabelSet(tuple(map(str, range(13_000))), "multi_label")
@@ -93,7 +94,7 @@ def _many_files(size, folder):
 def _byte_pairs(size, folder):
     words = {f"word{number}": size // 8000 for number in range(1000)}
     counts = word_counts.WordCounts(words, {}, size, 0)
-    return lambda: byte_pair_learning.learn(counts, 300, lambda line: None) and None
+    return lambda: learn_bpe.learn(counts, 300, lambda line: None) and None
 
 
 def _long_line(size, folder):
@@ -118,7 +119,7 @@ def _sets_of_labels(size, folder):
     table = _table([("text", f"{i % 13_000},{i % 7}") for i in range(size)], folder)
 
     def work():
-        found: Any = labelled_texts._label_ids("train", table, LABELS)
+        found: Any = split._label_ids("train", table, LABELS)
         parts = [found] if isinstance(found, np.ndarray) else [found.ids, found.splits]
         return {"MB held": sum(part.nbytes for part in parts) / 1e6}
 
@@ -128,7 +129,7 @@ def _sets_of_labels(size, folder):
 def _rouge_l(size, folder):
     words = np.random.default_rng(0).integers(0, 500, [2, size]).astype(str)
     target, prediction = map(" ".join, words)
-    return lambda: text_scores.count([target], [prediction]) and None
+    return lambda: scores.count([target], [prediction]) and None
 
 
 def _elmo_resumed(size, folder):

@@ -22,8 +22,8 @@ import tempfile
 from absl import app, flags
 
 from benchmarks import elmo_work, machine, turns
+from cli import environment
 from contract import atomic_files, errors
-from training import environment
 
 FLAGS = flags.FLAGS
 # Steps before those that are timed, and those.

@@ -5,7 +5,7 @@ import pathlib
 import sys
 import time
 
-from training import environment
+from cli import environment
 
 environment.prepare()  # before TensorFlow is imported
 
@@ -17,9 +17,7 @@ from benchmarks import elmo_work, ours, sides
 from contract import features
 from modeling import pretrainers
 from modeling.checkpoints import pretrained
-from modeling.checkpoints.formats import elmo_weights
-from modeling.objectives import bidirectional_lm
-from modeling.operations import lstm
+from modeling.elmo import files, lstm, objective
 from training import steps
 from training.distribution import carried_states
 from training.optimization import adagrad, loss_scale
@@ -45,8 +43,8 @@ def prepare(job):
     """Writes random weights beside the options."""
     keras.utils.set_random_seed(0)
     model = pretrainers.build("none", None, read_config(job))
-    path = pathlib.Path(job.directory, elmo_weights.WEIGHTS_FILE)
-    elmo_weights.save(path, model)
+    path = pathlib.Path(job.directory, files.WEIGHTS_FILE)
+    files.save(path, model)
     return {"weights": model.config.num_weights()}
 
 
@@ -80,7 +78,7 @@ def train(job):
     count = job.warm_up + job.steps
     rows = work.streams.shape[1]
     run_steps = steps.train_function(
-        *(model, optimizer, bidirectional_lm.objective(), strategy),
+        *(model, optimizer, objective.objective(), strategy),
         seed=1,
         jit_compile=False,
         carried=carried_states.make(model.states, rows, strategy),

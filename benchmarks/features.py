@@ -36,7 +36,7 @@ WARM_UP_LINES = 100  # batches of two lengths, so that nothing is traced later
 
 def count_lines(path, tokenizer):
     """The lines of a file, and how many there are."""
-    from data_pipeline.extraction import input_lines
+    from data_pipeline.extraction import lines as input_lines
 
     lines = input_lines.TextLines(str(path), tokenizer, FLAGS.max_seq_length)
     return lines, lines.measure()
@@ -60,8 +60,8 @@ def time_ours(warm_up, path, output_format, **choice):
 
     import extract_features  # sets the allocator that the first operation takes
     from benchmarks import ours
-    from data_pipeline.extraction import vector_files
-    from modeling.inspection import vectors
+    from data_pipeline.extraction import vectors as vector_files
+    from modeling.features import vectors
     from training.results import extraction
 
     tokenizer, model = ours.open_pretrained(FLAGS.pretrained)
@@ -96,7 +96,7 @@ def time_original(path):
     """Lines a second of the stand-in for the original."""
     os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "0"  # TensorFlow's default, as there
     from benchmarks import ours
-    from modeling.inspection import vectors
+    from modeling.features import vectors
 
     tokenizer, model = ours.open_pretrained(FLAGS.pretrained)
     predict = predict_function(model, vectors.choose(model.config, layers=LAYERS))

@@ -14,7 +14,7 @@ some rounds.
 import tempfile
 import time
 
-from training import environment
+from cli import environment
 
 environment.prepare()  # before TensorFlow is imported
 
@@ -22,8 +22,8 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from data_pipeline.examples import tf_records
-from data_pipeline.pretraining import masking, record_sets, shuffling
+from data_pipeline.batches import tf_records
+from data_pipeline.pretraining import masking, sets, shuffling
 from data_pipeline.text import tokenization
 
 FLAGS = flags.FLAGS
@@ -141,7 +141,7 @@ def main(_):
     print("|---|---|---|---|---|---|---|")
     for is_masked in (True, False):
         with tempfile.TemporaryDirectory() as directory:
-            data = record_sets.load(
+            data = sets.load(
                 {
                     "input_file": write_records(
                         directory, tokenizer.vocab_size, is_masked

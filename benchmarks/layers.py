@@ -14,7 +14,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from training import environment
+from cli import environment
 
 environment.prepare()  # before TensorFlow is imported
 

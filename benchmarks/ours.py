@@ -8,7 +8,7 @@ import json
 import sys
 import time
 
-from training import environment
+from cli import environment
 
 environment.prepare()  # before TensorFlow is imported
 
@@ -18,12 +18,11 @@ import tensorflow as tf
 
 from benchmarks import sides
 from contract import features
-from data_pipeline.examples import batching, packing
+from data_pipeline.batches import batching, packing
 from data_pipeline.text import tokenization
-from modeling import losses, pretrainers
+from modeling import losses, pretrainers, token_losses
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import beam_search, decoding, sampling
-from modeling.objectives import token_losses
 from modeling.operations import joined_weights
 from serving import formats
 from training import steps

@@ -9,7 +9,7 @@ import json
 import pathlib
 import sys
 
-from training import environment
+from cli import environment
 
 environment.prepare()  # before TensorFlow is imported
 
@@ -19,14 +19,17 @@ import tensorflow as tf
 import bert
 from benchmarks import ours, rows, sides
 from contract import features
-from data_pipeline.classification import labelled_texts, sources, tables
-from data_pipeline.examples import batching, packing
-from data_pipeline.squad import context_windows, question_sets, squad_files
-from data_pipeline.tagging import sentence_sets, tagged_files
+from data_pipeline.batches import batching, packing
+from data_pipeline.classification import sources, split, tables
+from data_pipeline.squad import files
+from data_pipeline.squad import split as question_sets
+from data_pipeline.squad import windows as context_windows
+from data_pipeline.tagging import files as tagged_files
+from data_pipeline.tagging import split as sentence_sets
 from modeling import pretrainers
-from modeling.checkpoints import pretrained
-from modeling.checkpoints.formats import hugging_face
-from modeling.configs import encoder_decoder_config, gpt_config
+from modeling.checkpoints import hugging_face, pretrained
+from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.gpt import config as gpt_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MASKED_TOKENS = 20
@@ -108,7 +111,7 @@ def stretches(source):
 
 def read_texts(source, path, layout):
     """The rows of a table as run_classifier.py has them."""
-    return labelled_texts.load(
+    return split.load(
         sources.Source(files={"train": path}, layout=layout),
         ["train"],
         source.tokenizer,
@@ -147,7 +150,7 @@ def tagged_sentences(source):
 def questions(source):
     """The windows of --squad_file, by the original's lengths: 384, 128 and 64."""
     length = source.row.max_seq_length
-    found = squad_files.read_for_training(
+    found = files.read_for_training(
         source.path, version_2_with_negative=True, multiple_answers="first"
     )
     windows = context_windows.make_windows(

@@ -6,7 +6,7 @@ As benchmarks/ours.py, in the environment of a server; so is run_generation.py's
 import json
 import sys
 
-from training import environment
+from cli import environment
 
 environment.prepare(serves=True)  # before TensorFlow is imported
 

@@ -21,7 +21,7 @@ if hasattr(os, "sched_setaffinity"):  # Linux; TensorFlow counts the cores on im
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from training import environment
+from cli import environment
 
 environment.prepare()  # before TensorFlow is imported
 

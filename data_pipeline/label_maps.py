@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from contract import errors, file_names, json_files, remote_files, wording
 from data_pipeline.classification import label_sets
-from data_pipeline.tagging import tag_schemes, tag_sets
+from data_pipeline.tagging import schemes, tags
 
-Classes = label_sets.LabelSet | tag_sets.TagSet
+Classes = label_sets.LabelSet | tags.TagSet
 
 
 def find(weights: str) -> str:
@@ -34,7 +34,7 @@ def read(path: str, num_classes: int) -> Classes:
         FileNotFoundError, ValueError: no such file, or not that of this head.
     """
     is_tags = is_of_tags(path)
-    read_map = tag_sets.read_map if is_tags else label_sets.read_label_map
+    read_map = tags.read_map if is_tags else label_sets.read_label_map
     classes: Classes = read_map(path, remote_files.open_file)
     expected = len(classes.names)
     if isinstance(classes, label_sets.LabelSet):
@@ -83,11 +83,11 @@ def named(names: Sequence[str], problem_type: str) -> Classes:
         if problem_type:
             return label_sets.LabelSet(tuple(names), problem_type)
         # PAD beside B-place says nothing of the scheme; NOUN beside X is all there is.
-        spelled = [name for name in names if not tag_schemes.is_placeholder(name)]
-        scheme = tag_schemes.find_scheme([[name] for name in spelled or names])
+        spelled = [name for name in names if not schemes.is_placeholder(name)]
+        scheme = schemes.find_scheme([[name] for name in spelled or names])
         if not any("-" in name for name in spelled):
-            scheme = tag_schemes.PLAIN
-        return tag_sets.TagSet(tuple(names), scheme)
+            scheme = schemes.PLAIN
+        return tags.TagSet(tuple(names), scheme)
     except ValueError as error:
         raise errors.InputError(
             f"the classes are called {wording.listing(names)}: {error}"
@@ -96,6 +96,6 @@ def named(names: Sequence[str], problem_type: str) -> Classes:
 
 def text(classes: Classes) -> str:
     """The text of label_map.json."""
-    if isinstance(classes, tag_sets.TagSet):
-        return tag_sets.map_text(classes)
+    if isinstance(classes, tags.TagSet):
+        return tags.map_text(classes)
     return label_sets.label_map_text(classes)

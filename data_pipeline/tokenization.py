@@ -24,7 +24,7 @@ def _define_flags():
 
 if __name__ == "__main__":  # before the imports that take seconds
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
-    from training.flags import command_line
+    from cli import command_line
 
     command_line.parse(_define_flags)
 

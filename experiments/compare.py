@@ -16,8 +16,8 @@ import sys
 
 from absl import flags
 
+from cli import command_line
 from experiments import systems, tasks
-from training.flags import command_line
 
 FLAGS = flags.FLAGS
 ROOT = str(pathlib.Path(__file__).resolve().parents[1])

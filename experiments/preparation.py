@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from contract import errors
-from data_pipeline.files import text_rows
+from data_pipeline.tables import text_rows
 from data_pipeline.text import tokenization
 from experiments import stages
 from modeling.checkpoints import output_directory

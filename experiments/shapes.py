@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from contract import atomic_files, errors
-from modeling.configs import (
-    config,
-    elmo_config,
-    encoder_decoder_config,
-    gpt_config,
-)
+from modeling.configs import config
+from modeling.elmo import config as elmo_config
+from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.gpt import config as gpt_config
 
 SHAPES = ("bert", "left_to_right", "gpt", "elmo", "encoder_decoder")
 # Characters of words become vectors by these; few, for the LSTMs are the network.

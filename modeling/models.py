@@ -10,10 +10,14 @@ mixed_float16. Variables and outputs are float32.
 
 import keras
 
-from modeling import decoder, elmo, encoder, feature_heads, heads, token_heads
-from modeling.configs import keras_configs, readings
+from modeling import encoder, heads, token_heads
+from modeling.configs import keras_configs
+from modeling.elmo import network as elmo
 from modeling.encoder_decoder import network as encoder_decoder
-from modeling.operations import sequences, token_masks
+from modeling.features import head_config, sequences
+from modeling.features import heads as feature_heads
+from modeling.gpt import network as decoder
+from modeling.operations import token_masks
 
 NETWORKS = {
     "bert": encoder.BertEncoder,
@@ -35,7 +39,7 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
     arguments: tuple[str, ...] = ("config", "recompute")
     reads_pooler = True  # whether the outputs depend on the pooler
     num_classes = None  # C of a classifier or tagger
-    reading = readings.ORIGINAL  # how its head reads the network
+    reading = head_config.ORIGINAL  # how its head reads the network
 
     def __init__(self, config, *, recompute=False, **kwargs):
         # Layer states and states of an ELMo, which are features, stay float32.

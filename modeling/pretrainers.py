@@ -6,9 +6,8 @@ from contract import errors
 from contract import features as names
 from modeling import heads, models, token_heads
 from modeling.configs import keras_configs
-from modeling.encoder_decoder import sequence_to_sequence
-from modeling.objectives import bidirectional_lm
-from modeling.operations import lstm
+from modeling.elmo import lstm, objective
+from modeling.encoder_decoder import decoding
 
 
 class BertPretrainer(models.BertModel):
@@ -75,7 +74,7 @@ class BidirectionalLM(models.BertModel):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.bidirectional_lm = bidirectional_lm.WordSoftmax(
+        self.bidirectional_lm = objective.WordSoftmax(
             config, name="bidirectional_lm", dtype=self.given_dtype
         )
 
@@ -93,7 +92,7 @@ class BidirectionalLM(models.BertModel):
         vectors = self.network.token_vectors(features["distinct_words"], seed)  # [U, P]
         forward, backward = (
             keras.ops.take(vectors, features[f"{direction}_words"], axis=0)
-            for direction in bidirectional_lm.DIRECTIONS
+            for direction in objective.DIRECTIONS
         )
         states = (keras.ops.moveaxis(features[name], 0, 2) for name in self.states)
         layers, after = self.network.directions(
@@ -104,7 +103,7 @@ class BidirectionalLM(models.BertModel):
         forward, backward = self.network.top(layers, seed)
         found = self.bidirectional_lm(
             (forward, keras.ops.flip(backward, axis=1)),
-            [features[f"{name}_targets"] for name in bidirectional_lm.DIRECTIONS],
+            [features[f"{name}_targets"] for name in objective.DIRECTIONS],
             table=self._table(),
             candidates=self._candidates(features, training),
         )
@@ -124,7 +123,7 @@ class BidirectionalLM(models.BertModel):
         """What each direction's words are compared with; None for all words."""
         if not (training and self.config.sample_softmax):
             return None
-        return bidirectional_lm.draw_both(
+        return objective.draw_both(
             features["sampling_seed"][0],
             self.config.num_negative_samples,
             self.config.vocab_size,
@@ -149,7 +148,7 @@ HEADS = {
     "tagger": models.BertTagger,
     "span": models.BertSpanPredictor,
     "language_model": LanguageModel,
-    "seq2seq": sequence_to_sequence.SequenceToSequence,
+    "seq2seq": decoding.SequenceToSequence,
 }
 CLASS_HEADS = ("classifier", "tagger")  # which take a number of classes
 TASK_HEADS = (*CLASS_HEADS, "span")  # which take a readings.Reading

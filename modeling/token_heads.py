@@ -9,7 +9,7 @@ from keras import ops
 from contract import errors
 from modeling import layers, losses
 from modeling.configs import keras_configs
-from modeling.operations import key_value_cache
+from modeling.generation import key_value_cache
 
 OUTPUTS = ("next_token_losses", "next_token_hits")
 

@@ -22,7 +22,7 @@ def _define_flags():
 
 if __name__ == "__main__":  # before the imports that take seconds
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # nothing is computed there
-    from training.flags import command_line
+    from cli import command_line
 
     command_line.parse(_define_flags)
 

@@ -50,7 +50,7 @@ def _define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    from training.flags import command_line
+    from cli import command_line
 
     command_line.parse(_define_flags, loads_tensorflow=False)
 

@@ -91,7 +91,7 @@ def _define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    from training.flags import command_line
+    from cli import command_line
 
     def _check():
         from absl.flags import FLAGS

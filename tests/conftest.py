@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from training import environment
+from cli import environment
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

@@ -7,7 +7,7 @@ import shutil
 import h5py
 import numpy as np
 
-from modeling.checkpoints.formats import google
+from modeling.checkpoints import google
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "elmo"
 OPTIONS, WEIGHTS = GOLDEN / "skip_options.json", GOLDEN / "skip_weights.hdf5"

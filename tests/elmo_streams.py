@@ -8,7 +8,7 @@ import numpy as np
 
 from modeling import pretrainers
 from modeling.configs import config_files
-from tests.modeling import test_elmo
+from tests.modeling.elmo import test_network
 
 GOLDEN = pathlib.Path(__file__).with_name("golden") / "elmo"
 
@@ -23,7 +23,7 @@ def original_name(variable):
     part, _, name = variable.path.partition("/")[2].partition("/")
     if part == "bidirectional_lm":
         return {"kernel": "softmax/W", "bias": "softmax/b"}[name]
-    return test_elmo.hdf5_name(f"{part}/{name}")
+    return test_network.hdf5_name(f"{part}/{name}")
 
 
 def model(values, **changes):

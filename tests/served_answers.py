@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_pipeline.squad import squad_files
+from data_pipeline.squad import files
 
 # Float32 rounding; two graphs multiply matrices of different padding.
 ROUNDING = 1e-5
@@ -12,7 +12,7 @@ ROUNDING = 1e-5
 def ask(rows):
     """The questions of a file with these (question, context)."""
     count = len(rows)
-    return squad_files.Questions(
+    return files.Questions(
         path="questions.json",
         contexts=[context for _, context in rows],
         ids=[str(number) for number in range(count)],
@@ -40,7 +40,7 @@ def assert_equal(served, answers, rows):
             for entry in answers.n_best[str(key)]
         ]
         prediction = answers.predictions[str(key)].replace("empty", "")
-        assert " ".join(squad_files.split_words(row["answer"])) == prediction
+        assert " ".join(files.split_words(row["answer"])) == prediction
         if prediction:
             assert context[row["start"] : row["end"]] == row["answer"]
         else:

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from modeling.checkpoints.formats import google
+from modeling.checkpoints import google
 from tests import tiny
 
 

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 import tokenizers
 
-from data_pipeline.corpus import byte_ranges, processes, word_counts
 from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.vocabularies import byte_ranges, processes, word_counts
 from modeling.configs import config
 from tests import tiny
 

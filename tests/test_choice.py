@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import bert
-from data_pipeline.examples import keras_batches
+from data_pipeline.batches import keras_batches
 from serving import predictor, streaming
 from tests import parsed_records, resumed_runs, tiny, tiny_gpt
 

@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from data_pipeline.text import tokenization
 from modeling import pretrainers
-from modeling.checkpoints import pretrained
-from modeling.checkpoints.formats import google
+from modeling.checkpoints import google, pretrained
 from modeling.configs import config as config_lib
 from tests import tiny
 

@@ -17,7 +17,7 @@ import pytest
 from absl import flags
 from absl import logging as absl_logging
 
-from data_pipeline.pretraining import record_metadata
+from data_pipeline.pretraining import metadata
 from tests import tiny, tiny_corpus
 
 
@@ -115,7 +115,7 @@ def test_records_have_the_features_of_the_original(place):
     ]
     assert f"  instances = {count}\n" in done.out
     assert f"wrote {place}/out.tfrecord\n" in done.out
-    said = record_metadata.read(f"{place}/out.tfrecord")
+    said = metadata.read(f"{place}/out.tfrecord")
     assert (said.num_instances, said.dupe_factor) == (count, 3)
     assert said.num_bytes == (place / "out.tfrecord").stat().st_size
 
@@ -140,7 +140,7 @@ def test_whole_word_flag_is_the_same_as_masking(place):
 
 def test_masks_are_of_the_proportions_of_the_flag(place):
     assert tiny_corpus.create(place, mask_proportions="1,0,0").code == 0
-    said = record_metadata.read(f"{place}/out.tfrecord")
+    said = metadata.read(f"{place}/out.tfrecord")
     assert said.mask_proportions == (1.0, 0.0, 0.0)
     found = tiny_corpus.parse(tiny_corpus.raw(place / "out.tfrecord"))
     places = found["masked_lm_positions"]
@@ -152,14 +152,14 @@ def test_masks_are_of_the_proportions_of_the_flag(place):
 
 def test_unmasked_records_use_the_text_once(place):
     assert tiny_corpus.create(place, masking="none", dupe_factor=None).code == 0
-    said = record_metadata.read(f"{place}/out.tfrecord")
+    said = metadata.read(f"{place}/out.tfrecord")
     assert (said.dupe_factor, said.max_predictions_per_seq) == (1, 0)
     assert said.masked_lm_prob == 0.0 and said.masking == "none"
     found = tiny_corpus.parse(tiny_corpus.raw(place / "out.tfrecord"))
     assert "masked_lm_ids" not in found
     assert not (found["input_ids"] == tiny_corpus.VOCAB.index("[MASK]")).any()
     tiny_corpus.create(place, masking="none", dupe_factor=4)
-    assert record_metadata.read(f"{place}/out.tfrecord").dupe_factor == 4
+    assert metadata.read(f"{place}/out.tfrecord").dupe_factor == 4
 
 
 OF_MASKED_LM = {"max_predictions_per_seq": None, "dupe_factor": None}
@@ -176,7 +176,7 @@ def test_left_to_right_records_are_full_and_can_be_masked_later(place):
     assert "  words = " in done.out and "  bytes = " in done.out
     assert found["input_mask"].mean() > 0.95
     for name in names:
-        said = record_metadata.read(f"{place}/{name}")
+        said = metadata.read(f"{place}/{name}")
         assert (said.objective, said.masking) == ("left_to_right", "none")
         assert (said.dupe_factor, said.sentence_task) == (1, "none")
 
@@ -236,7 +236,7 @@ def test_shards_and_lists_of_files(place):
     sizes = [len(records) for records in by_list]
     assert max(sizes) - min(sizes) <= 4 and min(sizes) > 100
     for name in [*names, *shards]:
-        said = record_metadata.read(f"{place}/{name}")
+        said = metadata.read(f"{place}/{name}")
         assert said.num_instances == len(tiny_corpus.raw(place / name))
     tiny_corpus.create(place, output="e,f", num_shards=2)
     assert {"e-00001-of-00002", "f-00000-of-00002"} <= set(tiny_corpus.listing(place))

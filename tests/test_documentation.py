@@ -20,12 +20,12 @@ import sys
 import pytest
 from absl import flags
 
+from cli import command_line
 from data_pipeline import tokenization
 from serving import client, export, predictor
 from serving.protocol import servables
 from tests import tiny, tiny_gpt, tiny_questions
 from tests.serving import model_server
-from training.flags import command_line
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -3,12 +3,13 @@
 import pytest
 
 from contract import atomic_files
+from data_pipeline.batches import tf_records
 from data_pipeline.classification import predictions
-from data_pipeline.examples import tf_records
-from data_pipeline.squad import answer_choice
-from data_pipeline.tagging import tag_predictions, tag_sets
+from data_pipeline.squad import choice
+from data_pipeline.tagging import predictions as tag_predictions
+from data_pipeline.tagging import tags
 from modeling import models
-from modeling.checkpoints.formats import google
+from modeling.checkpoints import google
 from modeling.configs import config
 from serving import export
 from tests import full_disk, tiny, tiny_questions, tiny_tags
@@ -24,7 +25,7 @@ SCRIPTS = {
         {"test_results.tsv", "test_predictions.jsonl", "label_map.json"},
     ),
     "run_squad": (
-        (answer_choice, "write"),
+        (choice, "write"),
         models.BertSpanPredictor,
         ["--predict_file={}/dev.json", "--max_query_length=4", "--doc_stride=8"],
         {"predictions.json", "nbest_predictions.json"},
@@ -64,7 +65,7 @@ def test_predictions_are_whole_or_absent(place, tmp_path, monkeypatch, script):
     model.build()
     google.save(weights, model)
     if script == "run_tagger":
-        names = tag_sets.map_text(tag_sets.TagSet(tuple(TAGS), "BIO"))
+        names = tags.map_text(tags.TagSet(tuple(TAGS), "BIO"))
         (tmp_path / "label_map.json").write_text(names)
     arguments = [
         *(flag.format(place) for flag in flags),

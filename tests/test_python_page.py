@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bert
-from data_pipeline.examples import keras_batches
+from data_pipeline.batches import keras_batches
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]

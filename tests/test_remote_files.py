@@ -15,14 +15,12 @@ import bert
 from contract import remote_files
 from data_pipeline import label_maps
 from data_pipeline.classification import tables
-from data_pipeline.files import choice_rows, label_files
-from data_pipeline.prompts import prompt_lists
-from data_pipeline.scoring import choices, perplexity
-from data_pipeline.seq2seq import text_pairs
-from data_pipeline.squad import squad_files
-from data_pipeline.tagging import tagged_files
-from modeling.checkpoints import checkpoint
-from modeling.checkpoints.formats import hugging_face
+from data_pipeline.generation import choices, perplexity, prompt_lists
+from data_pipeline.seq2seq import pairs
+from data_pipeline.squad import files
+from data_pipeline.tables import choice_rows, label_files
+from data_pipeline.tagging import files as tagged_files
+from modeling.checkpoints import checkpoint, hugging_face
 from tests import tiny
 
 
@@ -155,9 +153,7 @@ FILES = {
 CHOICES = tables.Layout(text_a="context", choices=("one", "two"), label="label")
 READERS = {
     "pairs": lambda d: list(
-        text_pairs.open_rows(
-            f"{d}/pairs.csv", text_pairs.Layout(), targets_required=True
-        ).rows
+        pairs.open_rows(f"{d}/pairs.csv", pairs.Layout(), targets_required=True).rows
     ),
     "prompts": lambda d: [p.text for p in prompt_lists.read([], f"{d}/rows.jsonl")],
     "texts": lambda d: [
@@ -177,7 +173,7 @@ READERS = {
         ).tags
     ),
     "squad": lambda d: (
-        squad_files.read_for_prediction(
+        files.read_for_prediction(
             f"{d}/squad.json", version_2_with_negative=False
         ).texts
     ),

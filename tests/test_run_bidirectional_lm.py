@@ -9,7 +9,8 @@ import json
 import numpy as np
 import pytest
 
-from data_pipeline.sentence_streams import stream_sets, word_ids
+from data_pipeline.pretraining.streams import sets as stream_sets
+from data_pipeline.pretraining.streams import word_ids
 from data_pipeline.text import elmo_tokenizer
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, pretrained

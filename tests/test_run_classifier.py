@@ -15,8 +15,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from modeling import models
-from modeling.checkpoints import checkpoint
-from modeling.checkpoints.formats import hugging_face
+from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
 from serving import predictor
 from tests import parsed_records, resumed_runs, tiny

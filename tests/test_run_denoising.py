@@ -9,13 +9,14 @@ import math
 import numpy as np
 import pytest
 
-from data_pipeline.denoising import corruptions, denoising_sets
-from data_pipeline.pretraining import record_metadata
+from data_pipeline.pretraining import metadata
+from data_pipeline.pretraining.denoising import corruptions, sets
 from data_pipeline.text import tokenization
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.configs import config as config_lib
-from modeling.configs import config_files, encoder_decoder_config
+from modeling.configs import config_files
+from modeling.encoder_decoder import config as encoder_decoder_config
 from tests import resumed_runs, tiny
 
 HELD_OUT = 14
@@ -43,17 +44,17 @@ def data(tmp_path_factory):
     (path / "vocab.txt").write_text((bert / "vocab.txt").read_text())
     for name, count, seed in (("train", 50, 0), ("held-out", HELD_OUT, 2)):
         tiny.write_records(path / name, tiny.records(count, seed, is_masked=False))
-        known = record_metadata.Metadata(
+        known = metadata.Metadata(
             **{"max_seq_length": 16, "max_predictions_per_seq": 0, "masking": "none"},
             **{"masked_lm_prob": 0.0, "sentence_task": "none", "do_lower_case": True},
             **{"dupe_factor": 1, "short_seq_prob": 0.0, "random_seed": 1},
             vocab_size=len(vocab),
-            vocab_digest=record_metadata.vocab_digest(vocab),
+            vocab_digest=metadata.vocab_digest(vocab),
             num_instances=count,
             num_bytes=(path / name).stat().st_size,
             objective="left_to_right",
         )
-        record_metadata.write(str(path / name), known)
+        metadata.write(str(path / name), known)
     return path
 
 
@@ -81,7 +82,7 @@ def test_scores_are_means_over_all_tokens_of_held_out_targets(trained, data):
     config = config_files.read(path / "config.json")
     model = pretrainers.build("seq2seq", None, config)
     checkpoint.load(model, path)
-    texts = denoising_sets.load(
+    texts = sets.load(
         {"input_file": f"{data}/train", "eval_input_file": f"{data}/held-out"},
         tokenization.BertTokenizer.from_file(f"{data}/vocab.txt", do_lower_case=True),
         corruptions.rule("random_spans"),

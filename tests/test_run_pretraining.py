@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining import record_metadata, record_sets
+from data_pipeline.pretraining import metadata, sets
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint
-from modeling.checkpoints.formats import hugging_face
+from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
 from serving import export
 from tests import full_disk, resumed_runs, tiny, whole_runs
@@ -354,7 +353,7 @@ def test_what_is_pretrained_can_be_fine_tuned(trained, tmp_path):
 
 def described(records, **changes):
     """Metadata of records of tests/tiny.py, as they lie beside a file."""
-    known = record_metadata.Metadata(
+    known = metadata.Metadata(
         max_seq_length=16,
         max_predictions_per_seq=3,
         masking="word_piece",
@@ -377,11 +376,11 @@ def write_described(path, records, vocab_file, **changes):
     made = described(
         records,
         vocab_size=len(vocab),
-        vocab_digest=record_metadata.vocab_digest(vocab),
+        vocab_digest=metadata.vocab_digest(vocab),
         num_bytes=path.stat().st_size,
         **changes,
     )
-    record_metadata.write(str(path), made)
+    metadata.write(str(path), made)
 
 
 def assert_moved_by_lamb(after, before):
@@ -563,13 +562,13 @@ def test_damage_in_the_middle_of_a_file_is_named(
         shutil.copy(records_dir / name, tmp_path)
     file = tmp_path / "train-0.tfrecord"
     before = whole_runs.variables(out, 5)
-    training_batches = record_sets.RecordSets.training_batches
+    training_batches = sets.RecordSets.training_batches
 
     def damage_and_read(*given, **named):
         damage(file)
         return training_batches(*given, **named)
 
-    monkeypatch.setattr(record_sets.RecordSets, "training_batches", damage_and_read)
+    monkeypatch.setattr(sets.RecordSets, "training_batches", damage_and_read)
     places = (f"--input_file={tmp_path}/train-*.tfrecord", f"--output_dir={out}")
     done = tiny.run_again(trained[0], *places)
     assert done.code == 2

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.squad import answer_scores
+from data_pipeline.squad import scores
 from serving import predictor
 from tests import resumed_runs, tiny, tiny_questions
 from training.results import evaluation
@@ -106,7 +106,7 @@ def test_whole_run_learns_and_leaves_the_files_of_the_original(trained, data):
     results = tiny.eval_results(path)
     assert results["exact_match"] > 80 and results["f1"] >= results["exact_match"]
     assert results["global_step"] == 90  # int(60 / 8 * 12)
-    expected = answer_scores.score_v1(
+    expected = scores.score_v1(
         answers_of(data / "dev.json"), read(path / "predictions.json")
     )
     assert {name: results[name] for name in expected} == pytest.approx(expected)
@@ -211,8 +211,8 @@ def test_version_2_gives_no_answer_where_there_is_none(trained_2, data):
         name: next((entry["text"] for entry in entries if entry["text"]), "")
         for name, entries in nbest.items()
     }
-    expected = answer_scores.score_v2(gold, best, odds)
-    expected |= answer_scores.score_v2(gold, predicted)
+    expected = scores.score_v2(gold, best, odds)
+    expected |= scores.score_v2(gold, predicted)
     results = tiny.eval_results(path)
     assert {name: results[name] for name in expected} == pytest.approx(expected)
     assert results["HasAns_total"] == 13 and results["NoAns_total"] == 7

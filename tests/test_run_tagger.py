@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from contract import wording
-from data_pipeline.tagging import tag_scores, tagged_files
+from data_pipeline.tagging import files as tagged_files
+from data_pipeline.tagging import scores as tag_scores
 from tests import resumed_runs, tiny, tiny_tags, whole_runs
 
 ACTIONS = ("--do_train", "--do_eval", "--do_predict")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, label_sets
-from data_pipeline.examples import batching, packing
 from modeling import heads, losses, models, token_heads
-from modeling.operations import sequences
+from modeling.features import sequences
 from tests.modeling import left_to_right
 
 START, DELIMITER, END = 61, 62, 63

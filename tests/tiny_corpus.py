@@ -17,7 +17,7 @@ import time
 import numpy as np
 import pytest
 
-from data_pipeline.creation import creation_job
+from data_pipeline.pretraining.creation import creation_job
 from tests import tiny
 
 SCRIPT = "create_pretraining_data"
@@ -26,9 +26,9 @@ VOCAB = [*tiny.SPECIAL, "##x", "##y", *(f"w{i}" for i in range(NUM_WORDS))]
 FIRST_WORD = len(VOCAB) - NUM_WORDS
 # So small that the text has several units, each of several chunks.
 SIZES = {
-    "data_pipeline.corpus.byte_ranges.RANGE_BYTES": 512,
-    "data_pipeline.creation.creation_job.UNIT_BYTES": 4096,
-    "data_pipeline.creation.creation_job.CHUNK_BYTES": 1024,
+    "data_pipeline.vocabularies.byte_ranges.RANGE_BYTES": 512,
+    "data_pipeline.pretraining.creation.creation_job.UNIT_BYTES": 4096,
+    "data_pipeline.pretraining.creation.creation_job.CHUNK_BYTES": 1024,
 }
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload([SCRIPT])

@@ -32,7 +32,7 @@ def write_model(directory, **changes):
     import keras
 
     from modeling import pretrainers
-    from modeling.checkpoints.formats import google
+    from modeling.checkpoints import google
     from modeling.configs import config_files
 
     directory = pathlib.Path(directory)

@@ -9,9 +9,8 @@ import numpy as np
 
 from data_pipeline.text import gpt_tokenizers
 from modeling import pretrainers
-from modeling.checkpoints import pretrained
-from modeling.checkpoints.formats import google
-from modeling.configs import gpt_config
+from modeling.checkpoints import google, pretrained
+from modeling.gpt import config as gpt_config
 
 
 def write(directory, vocab_file):

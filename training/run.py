@@ -23,7 +23,7 @@ _NAMED = 8  # examples of a batch, in a message
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to run, whatever the task; training/flags/run_flags.py makes it of the flags.
+    """How to run, whatever the task; cli/run_flags.py makes it of the flags.
 
     Attributes:
         init_checkpoint: source of the initial weights; "" for random ones.

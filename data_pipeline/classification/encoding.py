@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, wording
+from data_pipeline.batches import packing
 from data_pipeline.classification import label_sets, tables
-from data_pipeline.examples import packing
 from data_pipeline.text import tokenization
 from terminal import progress
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from data_pipeline.classification import labelled_texts, predictions
+from data_pipeline.classification import predictions
+from data_pipeline.classification import split as labelled_texts
 from data_pipeline.text import tokenization
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from contract import errors, problem_types, wording
-from data_pipeline.files import label_files
+from data_pipeline.tables import label_files
 
 # As a file writes it; a tuple is a JSON list (multi-label).
 Label = str | tuple[str, ...]

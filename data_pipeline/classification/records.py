@@ -5,8 +5,8 @@ import os
 import numpy as np
 
 from contract import features, file_names
-from data_pipeline.classification import labelled_texts
-from data_pipeline.examples import tf_records
+from data_pipeline.batches import tf_records
+from data_pipeline.classification import split as labelled_texts
 
 # The original's names of the splits' files.
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}

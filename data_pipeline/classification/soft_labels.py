@@ -9,14 +9,9 @@ from typing import Any
 import numpy as np
 
 from contract import errors, features, wording
-from data_pipeline.classification import (
-    encoding,
-    label_sets,
-    labelled_texts,
-    sources,
-    tables,
-)
-from data_pipeline.examples import batching, packing
+from data_pipeline.batches import batching, packing
+from data_pipeline.classification import encoding, label_sets, sources, tables
+from data_pipeline.classification import split as labelled_texts
 
 UNLABELLED = "unlabelled"  # a split of rows that only the teacher says something of
 TRAINED = ("train", UNLABELLED)  # those that a student learns from

@@ -8,7 +8,7 @@ import numpy as np
 
 from contract import errors, remote_files, wording
 from data_pipeline.classification import label_sets, tables, tasks
-from data_pipeline.files import label_files
+from data_pipeline.tables import label_files
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

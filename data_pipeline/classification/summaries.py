@@ -3,7 +3,7 @@
 import collections
 from typing import Any
 
-from data_pipeline.classification import labelled_texts
+from data_pipeline.classification import split as labelled_texts
 
 
 def of_splits(data: labelled_texts.LabelledTexts) -> dict[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from absl import logging
 
 from contract import errors, wording
 from data_pipeline.classification import label_sets
-from data_pipeline.files import choice_rows, table_columns, text_rows
+from data_pipeline.tables import choice_rows, table_columns, text_rows
 
 Label = label_sets.Label
 Key = table_columns.Key

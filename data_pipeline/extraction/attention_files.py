@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors
-from data_pipeline.extraction import attention_pictures, json_numbers, vector_files
+from data_pipeline.extraction import attention_pictures, json_numbers, vectors
 
 HEADS = "heads"
 PICTURES = ("png", "svg")
@@ -24,7 +24,7 @@ class AttentionLayout:
     num_pairs: int  # sum over lines of S * S
     layers: tuple[int, ...]  # K, as they are called
     heads: tuple[int, ...]  # N
-    spell: vector_files.Spell
+    spell: vectors.Spell
     of_tokens: bool = True  # ids are written, too
 
     @property
@@ -32,8 +32,8 @@ class AttentionLayout:
         """The shape of the values, and names to write beside them in an .npz file."""
         count = len(self.layers) * len(self.heads) * self.num_pairs
         return {
-            vector_files.VALUES: (count,),
-            vector_files.LAYERS: self.layers,
+            vectors.VALUES: (count,),
+            vectors.LAYERS: self.layers,
             HEADS: self.heads,
         }
 
@@ -74,7 +74,7 @@ def _jsonl(path, layout):
             % (name, b", ".join(b"[%s]" % rows(matrix) for matrix in heads))
             for name, heads in zip(layout.layers, result.values, strict=True)
         )
-        start = f'{{"{vector_files.LINE}": {result.unique_id}, "tokens": {tokens}, '
+        start = f'{{"{vectors.LINE}": {result.unique_id}, "tokens": {tokens}, '
         return start.encode() + b'"layers": [' + layers + b"]}\n"
 
     with tf.io.gfile.GFile(path, "wb") as file:
@@ -103,7 +103,7 @@ def _picture(form):
 
 FORMATS = {
     "jsonl": _jsonl,
-    "npz": vector_files.npz,
-    "tfrecord": vector_files.tfrecord,
+    "npz": vectors.npz,
+    "tfrecord": vectors.tfrecord,
     **{form: _picture(form) for form in PICTURES},
 }

@@ -8,7 +8,7 @@ without opening them.
 import numpy as np
 import tensorflow as tf
 
-from data_pipeline.examples import ragged
+from data_pipeline.batches import ragged
 
 # Files read at the same time; the original's number of parallel readers.
 GROUP_FILES = 4

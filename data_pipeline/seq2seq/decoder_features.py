@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.examples import batching, targets
+from data_pipeline.batches import batching, targets
 
 
 def close(

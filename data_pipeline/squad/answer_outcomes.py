@@ -5,14 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from data_pipeline.squad import answer_choice, answer_scores, question_sets
+from data_pipeline.squad import choice, scores, split
 
 _LEAST = 1e-12  # a probability whose logarithm is finite
 
 
-def collect(
-    data: question_sets.QuestionSet, answered: question_sets.Answered
-) -> dict[str, Any] | None:
+def collect(data: split.QuestionSet, answered: split.Answered) -> dict[str, Any] | None:
     """Rows are questions; None where the right answers are unknown.
 
     The loss is -log of the probability that the n best answers give to right ones, and
@@ -26,9 +24,9 @@ def collect(
     given = [answers.predictions[key] for key in questions.ids]
     n_best = [answers.n_best[key] for key in questions.ids]
     pairs = list(zip(gold, given, strict=True))
-    exact = np.array([max(answer_scores.exact(g, p) for g in gs) for gs, p in pairs])
+    exact = np.array([max(scores.exact(g, p) for g in gs) for gs, p in pairs])
     f1 = np.array(
-        [max(answer_scores.f1(g, p, both_empty=empty) for g in gs) for gs, p in pairs]
+        [max(scores.f1(g, p, both_empty=empty) for g in gs) for gs, p in pairs]
     )
     exact_name = "exact" if is_v2 else "exact_match"
 
@@ -83,17 +81,17 @@ def _probability(text: str, entries: list[dict[str, Any]]) -> float:
 
 
 def _loss(gold: list[str], entries: list[dict[str, Any]]) -> float:
-    right = {answer_scores.normalize(text) for text in gold}
+    right = {scores.normalize(text) for text in gold}
     share = sum(
         entry["probability"]
         for entry in entries
-        if answer_scores.normalize(entry["text"]) in right
+        if scores.normalize(entry["text"]) in right
     )
     return -math.log(max(share or entries[-1]["probability"], _LEAST))
 
 
 def _decisions(
-    data: question_sets.QuestionSet,
+    data: split.QuestionSet,
     given: list[str],
     n_best: list[list[dict[str, Any]]],
 ) -> dict[str, Any]:
@@ -110,7 +108,7 @@ def _decisions(
 
 
 def _histograms(
-    data: question_sets.QuestionSet, answers: answer_choice.Answers, given: list[str]
+    data: split.QuestionSet, answers: choice.Answers, given: list[str]
 ) -> dict[str, np.ndarray]:
     """Lengths of answers and null odds; without those that say nothing of odds."""
     annotated = [texts[0] for texts in data.questions.answer_texts if texts]
@@ -120,7 +118,7 @@ def _histograms(
     }
     if answers.null_score_diffs is not None:
         odds = np.array([answers.null_score_diffs[key] for key in data.questions.ids])
-        is_odds = odds < answer_choice.NO_PROPOSAL_SCORE_DIFF
+        is_odds = odds < choice.NO_PROPOSAL_SCORE_DIFF
         has_answer = np.array([bool(t) for t in data.questions.answer_texts])
         found["null odds, with an answer"] = odds[has_answer & is_odds]
         found["null odds, without an answer"] = odds[~has_answer & is_odds]

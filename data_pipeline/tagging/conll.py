@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from contract import errors
-from data_pipeline.files import text_rows
+from data_pipeline.tables import text_rows
 
 # Begins the line between two documents; CoNLL-U writes a comment instead.
 _DOCUMENT_MARK = "-DOCSTART-"

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from data_pipeline.tagging import sentence_sets, tag_schemes, tag_scores
+from data_pipeline.tagging import schemes, scores, split
 
 
 def collect(
-    data: sentence_sets.SentenceSet,
-    tagged: sentence_sets.Tagged,
+    data: split.SentenceSet,
+    tagged: split.Tagged,
     scheme: str,
 ) -> dict[str, Any] | None:
     """Rows are sentences, decisions words; None where the right tags are unknown.
@@ -59,7 +59,7 @@ def _differing(words: list[str], given: list[str], tags: list[str]) -> tuple[str
     If all are right, the words that have another tag than "O".
     """
     wrong = [i for i in range(len(words)) if given[i] != tags[i]]
-    tagged = [i for i in range(len(words)) if given[i] != tag_schemes.OUTSIDE]
+    tagged = [i for i in range(len(words)) if given[i] != schemes.OUTSIDE]
     places = wrong or tagged
     return (
         " ".join(f"{words[i]}/{given[i]}" for i in places),
@@ -72,23 +72,23 @@ def _rescorer(pairs: list[tuple[list[str], list[str]]], scheme: str) -> Any:
     words = np.array([len(given) for given, _ in pairs])
     right = np.array([sum(map(str.__eq__, *pair)) for pair in pairs])
     # [N, 3] of right, predicted and given ones
-    spans = np.array([tag_scores.span_counts(*pair, scheme) for pair in pairs])
+    spans = np.array([scores.span_counts(*pair, scheme) for pair in pairs])
 
     def rescore(rows: np.ndarray) -> dict[str, float]:
         accuracy = {"accuracy": float(right[rows].sum() / words[rows].sum())}
-        if scheme == tag_schemes.PLAIN:
+        if scheme == schemes.PLAIN:
             return accuracy
         counts = spans[rows].sum(axis=0).tolist()
-        return {**tag_scores.span_scores(*counts), **accuracy}
+        return {**scores.span_scores(*counts), **accuracy}
 
     return rescore
 
 
-def _decisions(given: list[list[str]], tagged: sentence_sets.Tagged) -> dict[str, Any]:
+def _decisions(given: list[list[str]], tagged: split.Tagged) -> dict[str, Any]:
     """Each word's tags; "O" is the first of them."""
     expected = list(itertools.chain.from_iterable(given))
     found = list(itertools.chain.from_iterable(tagged.tags))
-    outside = tag_schemes.OUTSIDE
+    outside = schemes.OUTSIDE
     names = sorted({*expected, *found}, key=lambda name: (name != outside, name))
     ids = {name: index for index, name in enumerate(names)}
     return {

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from contract import errors
-from data_pipeline.files import text_rows
+from data_pipeline.tables import text_rows
 from data_pipeline.text import tokenization
 
 

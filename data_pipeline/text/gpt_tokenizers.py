@@ -11,8 +11,13 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
 from contract import errors, file_names
-from data_pipeline.text import normalization, tokenization
-from data_pipeline.text.byte_pairs import byte_pair_files, byte_pair_graph, gpt_words
+from data_pipeline.text import (
+    bpe_files,
+    bpe_graph,
+    gpt_words,
+    normalization,
+    tokenization,
+)
 
 # What GPT's fine-tuning puts around texts, in the order of their ids.
 START, DELIMITER, END = "_start_", "_delimiter_", "_classify_"
@@ -53,8 +58,8 @@ class _BytePairTokenizer(tokenization.Tokenizer):
     def files(self) -> dict[str, str]:
         """{name: text} of the files that the same tokenizer is opened from."""
         return {
-            file_names.VOCAB_JSON: byte_pair_files.vocab_text(self.vocab),
-            file_names.MERGES_TXT: byte_pair_files.merges_text(self.merges),
+            file_names.VOCAB_JSON: bpe_files.vocab_text(self.vocab),
+            file_names.MERGES_TXT: bpe_files.merges_text(self.merges),
             file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
         }
 
@@ -107,7 +112,7 @@ class Gpt2Tokenizer(_BytePairTokenizer):
         """The texts [B] of int32 ids [B, (S)]; what is not UTF-8 becomes U+FFFD."""
         with tf.device("CPU:0"):
             spelled = tf.gather(self._spelled, ids)
-            return byte_pair_graph.clean(tf.strings.reduce_join(spelled, axis=-1))
+            return bpe_graph.clean(tf.strings.reduce_join(spelled, axis=-1))
 
     def token_bytes(self) -> list[bytes]:
         """The bytes that each token stands for, by id."""
@@ -144,8 +149,8 @@ class Gpt2Tokenizer(_BytePairTokenizer):
 
     @functools.cached_property
     def _table(self):
-        table = byte_pair_graph.table(self._ids, self.merges, BYTE_CHARS)
-        return byte_pair_graph.Table(*map(tokenization.constant, table))
+        table = bpe_graph.table(self._ids, self.merges, BYTE_CHARS)
+        return bpe_graph.Table(*map(tokenization.constant, table))
 
     @functools.cached_property
     def _pairs(self):
@@ -165,7 +170,7 @@ class Gpt2Tokenizer(_BytePairTokenizer):
                     self._pairs, [row.decode("utf-8", "replace") for row in rows]
                 )
         with tf.device("CPU:0"):  # where string operations are
-            found = byte_pair_graph.tokenize(texts, self._table)
+            found = bpe_graph.tokenize(texts, self._table)
             return found.with_row_splits_dtype(tf.int64)
 
 
@@ -210,7 +215,7 @@ class GptTokenizer(_BytePairTokenizer):
                 self._ids,
                 self.merges,
                 unk_token=UNKNOWN,
-                end_of_word_suffix=byte_pair_files.END_OF_WORD,
+                end_of_word_suffix=bpe_files.END_OF_WORD,
             )
         )
         if self._split is None:
@@ -254,7 +259,7 @@ class GptTokenizer(_BytePairTokenizer):
 
     @functools.cached_property
     def _are_ends(self):
-        end = byte_pair_files.END_OF_WORD
+        end = bpe_files.END_OF_WORD
         return tokenization.constant(
             [token.endswith(end) or token == UNKNOWN for token in self.vocab]
         )
@@ -263,7 +268,7 @@ class GptTokenizer(_BytePairTokenizer):
     def _spelled(self):
         ends = (START, DELIMITER, END)
         tokens = [f"{t} " if t in ends else t for t in self.vocab]
-        spelled = [t.replace(byte_pair_files.END_OF_WORD, " ") for t in tokens]
+        spelled = [t.replace(bpe_files.END_OF_WORD, " ") for t in tokens]
         return tokenization.constant(spelled)
 
     def _eager(self):

@@ -22,8 +22,7 @@ import tensorflow as tf
 import tensorflow_text as text
 
 from contract import errors, file_names, json_files
-from data_pipeline.files import added_token_files
-from data_pipeline.text import normalization, token_matching
+from data_pipeline.text import added_token_files, normalization, token_matching
 
 CONTINUATION = "##"  # begins a piece that continues a word
 MASK = "[MASK]"  # stands for a hidden token

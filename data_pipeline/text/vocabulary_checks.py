@@ -7,8 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from contract import errors, file_names, json_files
-from data_pipeline.text import elmo_tokenizer, gpt_tokenizers, tokenization
-from data_pipeline.text.byte_pairs import byte_pair_files
+from data_pipeline.text import bpe_files, elmo_tokenizer, gpt_tokenizers, tokenization
 
 # tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
 _LOWER_RELEASES = {
@@ -152,9 +151,9 @@ def open_vocabulary(
     Raises:
         ValueError: as in `byte_pair_files.read`, GptTokenizer and BertTokenizer.
     """
-    if not byte_pair_files.is_byte_pairs(vocab_file):
+    if not bpe_files.is_byte_pairs(vocab_file):
         return tokenization.BertTokenizer.from_file(vocab_file, do_lower_case)
-    read = byte_pair_files.read(vocab_file)
+    read = bpe_files.read(vocab_file)
     try:
         if read.is_byte_level:
             return gpt_tokenizers.Gpt2Tokenizer(read.vocab, read.merges)

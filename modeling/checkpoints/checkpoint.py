@@ -14,16 +14,16 @@ import tensorflow as tf
 from absl import logging
 
 from contract import errors, file_names, wording
-from modeling.checkpoints import comparison
-from modeling.checkpoints.formats import (
-    elmo_weights,
+from modeling.checkpoints import (
+    comparison,
     google,
-    gpt_parameters,
     hugging_face,
     keras_files,
     listings,
     names,
 )
+from modeling.elmo import files as elmo_weights
+from modeling.gpt import parameters
 from terminal import progress
 
 _POOLER = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
@@ -193,7 +193,7 @@ def open_file(path, config=None) -> WeightsFile:
             found, getattr(config, "reads_characters", True)
         )
     if _is_shapes(found):
-        return gpt_parameters.ParametersFile(found)
+        return parameters.ParametersFile(found)
     return google.GoogleFile(found)
 
 

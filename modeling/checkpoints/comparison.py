@@ -3,7 +3,7 @@
 import operator
 
 from contract import errors, wording
-from modeling.checkpoints.formats import names
+from modeling.checkpoints import names
 
 _REMEDY = "give the config file of this checkpoint"
 _FLAG = ", or --allow_missing_weights to train them from random values"

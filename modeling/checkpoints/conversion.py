@@ -20,17 +20,17 @@ from modeling.checkpoints import (
     checkpoint,
     comparison,
     fixed_batches,
-    pretrained,
-    warm_start,
-)
-from modeling.checkpoints.formats import (
-    elmo_weights,
     google,
     hugging_face,
     keras_files,
     names,
+    pretrained,
+    warm_start,
 )
-from modeling.configs import elmo_config, gpt_config, readings
+from modeling.elmo import config as elmo_config
+from modeling.elmo import files as elmo_weights
+from modeling.features import head_config
+from modeling.gpt import config as gpt_config
 
 FORMATS = ("google", "hugging_face", "keras", "hdf5")
 # The weights, by the name that releases give them.
@@ -129,7 +129,7 @@ def read(path, config, head="auto", **settings):
         )
     head, num_classes = find_head(file, config, head)
     if head in pretrainers.TASK_HEADS:
-        settings = {"reading": readings.of_weights(file.source), **settings}
+        settings = {"reading": head_config.of_weights(file.source), **settings}
     model = pretrainers.build(head, num_classes, config_read(config, head), **settings)
     is_part = model.config.network != config.network
     report = checkpoint.assign(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from contract import features as feature_names
-from modeling.configs import elmo_config
+from modeling.elmo import config as elmo_config
 
 
 def of_config(config):

@@ -8,8 +8,7 @@ import tensorflow as tf
 from absl import logging
 
 from contract import errors, file_names, hub_ids, json_files, remote_files
-from modeling.checkpoints import checkpoint
-from modeling.checkpoints.formats import hugging_face, names
+from modeling.checkpoints import checkpoint, hugging_face, names
 from modeling.configs import config_files
 
 CONFIG_FILES = (
@@ -233,7 +232,7 @@ def read_config(path):
 def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=False):
     """The config, if it fits vocabulary, length, checkpoint and memory.
 
-    `files` is a training.flags.model_flags.ModelFiles; vocab_size may be None. A GPT or
+    `files` is a cli.model_flags.ModelFiles; vocab_size may be None. A GPT or
     GPT-2 gets rows for up to 3 special tokens that the vocabulary has and it has not.
 
     Raises:

@@ -2,9 +2,8 @@
 
 import dataclasses
 
-from modeling.checkpoints import checkpoint, comparison
-from modeling.checkpoints.formats import names
-from modeling.configs import encoder_decoder_config
+from modeling.checkpoints import checkpoint, comparison, names
+from modeling.encoder_decoder import config as encoder_decoder_config
 
 
 class _TwoBerts:

@@ -6,12 +6,14 @@ from typing import Any
 
 from contract import errors, json_text
 from modeling.configs import config as config_lib
-from modeling.configs import elmo_config, encoder_decoder_config, gpt_config
+from modeling.elmo import config
+from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.gpt import config as gpt_config
 
 Config = (
     config_lib.BertConfig
     | gpt_config.GptConfig
-    | elmo_config.ElmoConfig
+    | config.ElmoConfig
     | encoder_decoder_config.EncoderDecoderConfig
 )
 
@@ -48,14 +50,14 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
         if raw.get("model_type") == encoder_decoder_config.MODEL_TYPE:
             return encoder_decoder_config.EncoderDecoderConfig.from_dict(raw)
         if "lstm" in raw:
-            return elmo_config.ElmoConfig.from_dict(raw)
+            return config.ElmoConfig.from_dict(raw)
         return config_lib.BertConfig.from_dict(raw)
 
 
 def of_values(values: dict[str, Any]) -> Config:
     """The config whose dataclasses.asdict is `values`."""
     if "lstm_dim" in values:
-        return elmo_config.ElmoConfig(**values)
+        return config.ElmoConfig(**values)
     if "decoder" in values:
         sides = encoder_decoder_config.SIDES
         parts = {side: config_lib.BertConfig(**values[side]) for side in sides}

@@ -10,14 +10,15 @@ import keras
 
 from contract import errors
 from contract import features as names
-from modeling.configs import config_files, readings
+from modeling.configs import config_files
+from modeling.features import head_config
 
 # Under `PACKAGE>BertClassifier` and so on a .keras file names its class.
 PACKAGE = "bert"
 # Arguments that are dataclasses, written as dicts, and how these are read.
 _READERS = {
     "config": config_files.of_values,
-    "reading": lambda values: readings.Reading(**values),
+    "reading": lambda values: head_config.Reading(**values),
 }
 
 

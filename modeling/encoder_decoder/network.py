@@ -4,7 +4,7 @@ from keras import ops
 
 from modeling import encoder
 from modeling.configs import keras_configs
-from modeling.encoder_decoder import decoder_layers
+from modeling.encoder_decoder import layers
 from modeling.operations import token_masks
 
 # Dropout of the decoder is drawn from another seed than the encoder's, whose sites have
@@ -19,7 +19,7 @@ class Decoder(encoder.Network):
     int -> the dict of encoder.Network, without pooled_output.
     """
 
-    block_kind = decoder_layers.DecoderBlock
+    block_kind = layers.DecoderBlock
 
     def call(self, input_ids, input_mask, source, source_mask, seed=None):
         if seed is not None:

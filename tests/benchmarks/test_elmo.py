@@ -11,7 +11,7 @@ from absl import flags
 
 from benchmarks import elmo, elmo_work, turns
 from data_pipeline.text import elmo_tokenizer
-from modeling.configs import elmo_config
+from modeling.elmo import config
 from tests import tiny
 
 LINES = ["The boat runs .", "", "A boat, a river !", "The café", "It rains ."] * 2
@@ -85,7 +85,7 @@ def test_work_is_kept(work, tmp_path):
 
 def test_networks_are_of_the_sizes_that_are_named():
     counts = [
-        elmo_config.ElmoConfig.from_dict(elmo_work.options(shape, 30_000)).num_weights()
+        config.ElmoConfig.from_dict(elmo_work.options(shape, 30_000)).num_weights()
         for shape in elmo_work.SHAPES
     ]
     assert [round(count / 1e6, 1) for count in counts] == [3.0, 13.6]

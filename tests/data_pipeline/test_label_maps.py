@@ -6,13 +6,13 @@ import pytest
 
 from data_pipeline import label_maps
 from data_pipeline.classification import label_sets
-from data_pipeline.tagging import tag_sets
+from data_pipeline.tagging import tags
 
 CLASSES = [
     label_sets.LabelSet(("bad", "good")),
     label_sets.LabelSet(("a",), "multi_label", ";"),
     label_sets.LabelSet((), "regression"),
-    tag_sets.TagSet(("O", "B-X", "I-X"), "BIO"),
+    tags.TagSet(("O", "B-X", "I-X"), "BIO"),
 ]
 
 
@@ -23,7 +23,7 @@ def test_classes_are_read_as_they_were_written(tmp_path, classes):
     assert label_maps.read(str(path), len(classes.names) or 1) == classes
     with pytest.raises(ValueError, match="but the head has 7 classes"):
         label_maps.read(str(path), 7)
-    assert label_maps.is_of_tags(str(path)) is isinstance(classes, tag_sets.TagSet)
+    assert label_maps.is_of_tags(str(path)) is isinstance(classes, tags.TagSet)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", '{"0": "a", "2": "b"}'])

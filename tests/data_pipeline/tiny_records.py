@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from data_pipeline.pretraining import record_metadata
+from data_pipeline.pretraining import metadata
 
 LENGTH, PREDICTIONS = 8, 2
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmno"]
@@ -17,7 +17,7 @@ METADATA = {
     "sentence_task": "next",
     "do_lower_case": True,
     "vocab_size": len(VOCAB),
-    "vocab_digest": record_metadata.vocab_digest(VOCAB),
+    "vocab_digest": metadata.vocab_digest(VOCAB),
     "dupe_factor": 5,
     "short_seq_prob": 0.1,
     "random_seed": 12345,
@@ -76,9 +76,7 @@ def write(path, records, *, said=None):
             "num_instances": len(records),
             "num_bytes": pathlib.Path(path).stat().st_size,
         }
-        record_metadata.write(
-            str(path), record_metadata.Metadata(**METADATA | about | said)
-        )
+        metadata.write(str(path), metadata.Metadata(**METADATA | about | said))
     return str(path)
 
 

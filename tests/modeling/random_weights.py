@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 
 from modeling import pretrainers
-from modeling.checkpoints.formats import names
-from modeling.configs import encoder_decoder_config
+from modeling.checkpoints import names
+from modeling.encoder_decoder import config as encoder_decoder_config
 
 
 def fitting(config, head):

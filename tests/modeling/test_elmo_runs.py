@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 
 from modeling import models
-from modeling.configs import elmo_config
-from modeling.inspection import vectors
+from modeling.elmo import config
+from modeling.features import vectors
 
-CONFIG = elmo_config.ElmoConfig(
+CONFIG = config.ElmoConfig(
     projection_dim=4,
     lstm_dim=6,
     num_hidden_layers=2,

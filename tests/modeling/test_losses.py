@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses
-from modeling.objectives import token_losses
+from modeling import losses, token_losses
 
 LOGITS = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]], np.float32)
 

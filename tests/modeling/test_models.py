@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import heads, models, pretrainers
-from modeling.checkpoints.formats import names
+from modeling.checkpoints import names
 
 BUILDERS = {
     "classifier": lambda config: models.BertClassifier(config, 3),

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, models
+from modeling import losses, models, token_losses
 from modeling.checkpoints import checkpoint
-from modeling.objectives import token_losses
 
 ROUNDING = 1e-5
 

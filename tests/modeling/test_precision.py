@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import layers, losses, models, pretrainers
-from modeling.checkpoints.formats import keras_files
-from modeling.configs import gpt_config, readings
-from modeling.objectives import token_losses
+from modeling import layers, losses, models, pretrainers, token_losses
+from modeling.checkpoints import keras_files
+from modeling.features import head_config
+from modeling.gpt import config as gpt_config
 from tests import elmo_streams
 from tests.modeling import random_weights
 
@@ -323,7 +323,7 @@ def test_layer_states_are_read_as_they_were_computed(
         sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
         config = gpt_config.GptConfig(vocab_size=60, norm_first=True, **sizes)
     set_policy(policy)
-    reading = readings.Reading(freeze_encoder=True, layer_mix="learned")
+    reading = head_config.Reading(freeze_encoder=True, layer_mix="learned")
     model = pretrainers.build("tagger", 3, config, reading=reading)
     if network == "gpt2":  # beyond what float16 holds
         table = model.network.embeddings.word_embeddings

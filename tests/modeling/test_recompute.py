@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import pretrainers
-from modeling.checkpoints.formats import keras_files
+from modeling.checkpoints import keras_files
 from tests.modeling import random_weights
 
 LAYERS = 2

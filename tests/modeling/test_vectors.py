@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from modeling.configs import config
-from modeling.inspection import vectors
-from modeling.operations import layer_choices
+from modeling.features import layer_choices, vectors
 
 DEPTH, WIDTH = 5, 6
 MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], np.int32)

@@ -26,11 +26,11 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from cli import command_line
 from serving import answers, client, export, predictor
 from serving.protocol import servables
 from tests.serving import model_server
 from tests.serving import test_export as exports
-from training.flags import command_line
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BATCHING = model_server.Batching(

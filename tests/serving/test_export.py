@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 
 from contract import atomic_files, file_names
+from data_pipeline.batches import packing
 from data_pipeline.classification import encoding, label_sets
-from data_pipeline.examples import packing
 from data_pipeline.text import tokenization
 from modeling import heads, models
 from modeling.configs import config

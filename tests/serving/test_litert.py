@@ -11,7 +11,10 @@ import tensorflow as tf
 
 from contract import tf_serving
 from modeling import heads, models
-from modeling.configs import config, elmo_config, gpt_config, readings
+from modeling.configs import config
+from modeling.elmo import config as elmo_config
+from modeling.features import head_config
+from modeling.gpt import config as gpt_config
 from serving import export, formats, litert, predictor
 from tests.serving import (
     test_export,
@@ -250,7 +253,7 @@ def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):
     ],
 )
 def test_lstms_are_refused_before_training(kind, head, named):
-    lstms = readings.lstms(kind, readings.Reading(head=head))
+    lstms = head_config.lstms(kind, head_config.Reading(head=head))
     assert lstms == named
     formats.network_opener("saved_model", lstms)
     refusal = pytest.raises(ValueError, match=f"for the LSTMs of {named}; leave it out")

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.squad import answer_choice, answering_graph
-from data_pipeline.tagging import tag_sets, tagging_graph
+from data_pipeline.squad import choice, graph
+from data_pipeline.tagging import graph as tagging_graph
+from data_pipeline.tagging import tags as tag_sets
 from data_pipeline.text import tokenization
 from modeling import models
 from modeling.configs import config
@@ -75,9 +76,9 @@ def answerer():
     model = models.BertSpanPredictor(CONFIG)
     limits = {"max_seq_length": 128, "doc_stride": 64, "max_query_length": 8}
     return question_answering.QuestionAnswerer(
-        answering_graph.encoder(TOKENIZER, **limits),
+        graph.encoder(TOKENIZER, **limits),
         functools.partial(model, training=False),
-        answering_graph.chooser(answer_choice.Settings(aligner="words")),
+        graph.chooser(choice.Settings(aligner="words")),
         built(model),
     )
 

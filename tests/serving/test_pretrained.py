@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from data_pipeline.text import tokenization
 from modeling import models, pretrainers
-from modeling.checkpoints import checkpoint, pretrained
-from modeling.checkpoints.formats import google
+from modeling.checkpoints import checkpoint, google, pretrained
 from serving import export, predictor
 from serving.protocol import warmup
 from tests import tiny
@@ -121,13 +120,13 @@ def test_masks_are_filled_by_the_network(model_dir, version_dir):
 
 def test_pieces_of_words_are_filled_in_without_their_sign():
     """With a vocabulary that has them, and where a mask continues a word."""
-    from data_pipeline.pretraining import cloze_graph
+    from data_pipeline.pretraining import cloze
 
     vocab = [*tiny.SPECIAL, "film", "##s", "##"]
     tokenizer = tokenization.BertTokenizer(vocab)
-    clozes = cloze_graph.encoder(tokenizer, 8, 2)(tf.constant(["film[MASK]!"]))
+    clozes = cloze.encoder(tokenizer, 8, 2)(tf.constant(["film[MASK]!"]))
     logits = tf.constant([[[0, 0, 0, 0, 0, 1.0, 2.0, 0, 9.0]]])  # of one more row
-    found = cloze_graph.chooser(vocab, 2)(clozes, logits)
+    found = cloze.chooser(vocab, 2)(clozes, logits)
     assert found["tokens"].numpy().tolist() == [[[b"##s", b"film"]]]
     assert found["filled"].numpy().tolist() == [[[b"films!", b"filmfilm!"]]]
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.examples import packing
-from data_pipeline.squad import answer_choice, answering_graph, context_windows
+from data_pipeline.batches import packing
+from data_pipeline.squad import choice, graph
+from data_pipeline.squad import windows as context_windows
 from data_pipeline.text import tokenization
 from modeling import models
 from modeling.configs import config
@@ -51,7 +52,7 @@ class Exported(NamedTuple):
     """A model, how its answers are chosen, and where it lies."""
 
     model: models.BertSpanPredictor
-    settings: answer_choice.Settings
+    settings: choice.Settings
     version_dir: str
 
     def signature(self, name="serving_default"):
@@ -88,16 +89,16 @@ def model():
 def served(model, settings):
     """As run_squad.py does it."""
     return question_answering.QuestionAnswerer(
-        answering_graph.encoder(TOKENIZER, **LENGTHS),
+        graph.encoder(TOKENIZER, **LENGTHS),
         lambda features: model(features, training=False),
-        answering_graph.chooser(settings),
+        graph.chooser(settings),
         [variable.value for variable in model.variables],
     )
 
 
 def make(model, directory, **settings):
     """The network takes the windows of ROWS in many slices."""
-    settings = answer_choice.Settings(aligner="words", **settings)
+    settings = choice.Settings(aligner="words", **settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "SLICE_TOKENS", SLICE_TOKENS)
         assert export.slice_rows(LENGTHS["max_seq_length"]) == SLICE_ROWS
@@ -131,8 +132,8 @@ def expected(exported, rows):
     features = packing.pad(tokens, packed.first_lengths, 16)
     logits = exported.model(features, training=False)
     real = features["input_mask"].numpy() > 0
-    answers = answer_choice.choose(
-        answer_choice.inputs_of(questions, windows, 16),
+    answers = choice.choose(
+        choice.inputs_of(questions, windows, 16),
         np.where(real, logits["start_logits"], -np.inf),
         np.where(real, logits["end_logits"], -np.inf),
         VOCAB,
@@ -174,9 +175,9 @@ def test_other_settings_give_other_answers(version_1, version_2):
 def test_slices_in_another_order_give_other_answers(version_2):
     """The twin of the tests above, which like windows would pass in any order."""
     columns = list(zip(*ROWS, strict=True))
-    windows = answering_graph.encoder(TOKENIZER, **LENGTHS)(*map(tf.constant, columns))
+    windows = graph.encoder(TOKENIZER, **LENGTHS)(*map(tf.constant, columns))
     logits = version_2.model(windows.features, training=False)
-    choose = answering_graph.chooser(version_2.settings)
+    choose = graph.chooser(version_2.settings)
     wanted = [row["answer"].encode() for row in version_2.predict(*columns)]
     for first, is_equal in ((0, True), (SLICE_ROWS, False)):
         turned = [
@@ -272,7 +273,7 @@ def test_signatures_say_what_they_take_and_give(request, version):
 
 
 def test_ids_give_the_logits(version_2):
-    encode = answering_graph.encoder(TOKENIZER, **LENGTHS)
+    encode = graph.encoder(TOKENIZER, **LENGTHS)
     windows = encode(*map(tf.constant, zip(*ROWS, strict=True)))
     logits = version_2.model(windows.features, training=False)
     by_ids = version_2.signature("ids")

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.examples import ragged
-from data_pipeline.tagging import sentence_sets, tag_sets, tagged_files, tagging_graph
-from data_pipeline.tagging import sentence_windows as windows_lib
+from data_pipeline.batches import ragged
+from data_pipeline.tagging import files as tagged_files
+from data_pipeline.tagging import graph, split
+from data_pipeline.tagging import tags as tag_sets
+from data_pipeline.tagging import windows as windows_lib
 from data_pipeline.text import tokenization
 from modeling import models
 from modeling.configs import config
@@ -64,10 +66,10 @@ def model():
 def make(model, tag_set=TAG_SET, **limits):
     """As run_tagger.py does it."""
     return tagging.WordTagger(
-        tagging_graph.split_words,
-        tagging_graph.encoder(TOKENIZER, **{**LIMITS, **limits}),
+        graph.split_words,
+        graph.encoder(TOKENIZER, **{**LIMITS, **limits}),
         functools.partial(model, training=False),
-        tagging_graph.chooser(tag_set),
+        graph.chooser(tag_set),
         [variable.value for variable in model.variables],
     )
 
@@ -136,9 +138,9 @@ def expected(model, rows):
         "ids": np.argmax(logits, axis=-1),
         "probabilities": np.max(probabilities, axis=-1),
     }
-    data = sentence_sets.SentenceSet(sentences, windows)
+    data = split.SentenceSet(sentences, windows)
     counts = np.bincount(windows.sentence_index, minlength=len(rows))
-    return sentence_sets.decide(data, outputs, TAG_SET), counts
+    return split.decide(data, outputs, TAG_SET), counts
 
 
 def assert_tagged(found, wanted):
@@ -167,9 +169,9 @@ def test_other_windows_give_other_tags(model):
 
 def test_slices_in_another_order_give_other_tags(model, version_dir):
     """The twin of the test above, which windows of one kind would pass in any order."""
-    windows = tagging_graph.encoder(TOKENIZER, **LIMITS)(grid(SENTENCES))
+    windows = graph.encoder(TOKENIZER, **LIMITS)(grid(SENTENCES))
     logits = model(windows.features, training=False)["logits"]
-    choose = tagging_graph.chooser(TAG_SET)
+    choose = graph.chooser(TAG_SET)
     tags, _ = served(version_dir, SENTENCES)
     for first, is_equal in ((0, True), (SLICE_ROWS, False)):
         turned = tf.concat([logits[first:], logits[:first]], axis=0)
@@ -244,7 +246,7 @@ def test_signatures_say_what_they_take_and_give(version_dir):
 
 
 def test_ids_give_the_logits(model, version_dir):
-    features = tagging_graph.encoder(TOKENIZER, **LIMITS)(grid(SENTENCES)).features
+    features = graph.encoder(TOKENIZER, **LIMITS)(grid(SENTENCES)).features
     logits = model(features, training=False)["logits"]
     by_ids = loaded(version_dir)["ids"]
     np.testing.assert_allclose(by_ids(**features)["logits"], logits, atol=ROUNDING)

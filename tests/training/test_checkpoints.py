@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling.checkpoints import checkpoint
-from modeling.checkpoints.formats import google
+from modeling.checkpoints import checkpoint, google
 from training import checkpoints
 from training.optimization import optimizer
 

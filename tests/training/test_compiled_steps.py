@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses
-from modeling.objectives import token_losses
+from modeling import losses, token_losses
 from training import steps
 from training.optimization import loss_scale, optimizer
 

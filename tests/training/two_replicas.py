@@ -15,12 +15,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from data_pipeline.examples import batching, packing
-from data_pipeline.pretraining import record_batches, record_checks
-from modeling import heads, losses, models, pretrainers
-from modeling.checkpoints.formats import google
+from data_pipeline.batches import batching, packing
+from data_pipeline.pretraining import batches as record_batches
+from data_pipeline.pretraining import source as record_checks
+from modeling import heads, losses, models, pretrainers, token_losses
+from modeling.checkpoints import google
 from modeling.configs import config
-from modeling.objectives import token_losses
 from tests import tiny
 from training import steps
 from training.distribution import devices

@@ -34,7 +34,7 @@ class FrozenNetwork:
 
     Attributes:
         model: has a `network`, `layer_states` of features, `reads_texts` and
-            `states_identity`, as modeling.feature_heads.ReadsLayers.
+            `states_identity`, as modeling.features.heads.ReadsLayers.
     """
 
     model: Any

@@ -7,14 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.classification import (
-    label_sets,
-    labelled_texts,
-    predictions,
-    sources,
-    tables,
-)
-from data_pipeline.examples import packing
+from data_pipeline.batches import packing
+from data_pipeline.classification import label_sets, predictions, sources, tables
+from data_pipeline.classification import split as labelled_texts
 from data_pipeline.text import tokenization
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from data_pipeline.classification import label_sets, tables
-from data_pipeline.files import label_files
+from data_pipeline.tables import label_files
 
 
 def table(*values, lines=None, path="dev.tsv"):

@@ -6,10 +6,10 @@ import pytest
 from data_pipeline.classification import (
     encoding,
     label_sets,
-    labelled_texts,
     records,
     soft_labels,
     sources,
+    split,
 )
 from data_pipeline.text import tokenization
 from tests import parsed_records, tiny
@@ -33,7 +33,7 @@ def taught(tmp_path):
     def make(identity="0123"):
         tokenizer = tokenization.BertTokenizer(VOCAB)
         rest = {"label_map": "", "default_metrics": METRICS}
-        data = labelled_texts.load(source, ["train"], tokenizer, 8, **rest)
+        data = split.load(source, ["train"], tokenizer, 8, **rest)
         data = soft_labels.with_unlabelled(data, source, 8)
         asked = []
 

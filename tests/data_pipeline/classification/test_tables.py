@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from data_pipeline.classification import tables
-from data_pipeline.files import text_rows
+from data_pipeline.tables import text_rows
 
 Layout = tables.Layout
 

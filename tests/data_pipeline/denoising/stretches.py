@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from data_pipeline.pretraining import record_metadata
+from data_pipeline.pretraining import metadata
 from data_pipeline.text import tokenization
 from tests.data_pipeline import tiny_records
 
@@ -54,7 +54,7 @@ def write(path, start, stop, **said):
         **{"max_seq_length": LENGTH, "max_predictions_per_seq": 0, "masking": "none"},
         **{"masked_lm_prob": 0.0, "sentence_task": "none", "dupe_factor": 1},
         "vocab_size": len(VOCAB),
-        "vocab_digest": record_metadata.vocab_digest(VOCAB),
+        "vocab_digest": metadata.vocab_digest(VOCAB),
         "objective": "left_to_right",
     }
     records = [record(number) for number in range(start, stop)]

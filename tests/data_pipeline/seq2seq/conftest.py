@@ -3,7 +3,8 @@
 import pytest
 
 from contract import features
-from data_pipeline.seq2seq import pair_sets, text_pairs
+from data_pipeline.seq2seq import pairs
+from data_pipeline.seq2seq import split as pair_sets
 from data_pipeline.text import tokenization
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
@@ -27,7 +28,7 @@ def load(tmp_path, tokenizer):
             (tmp_path / f"{split}.tsv").write_text(text, encoding="utf-8")
         return pair_sets.load(
             paths,
-            text_pairs.Layout(**layout),
+            pairs.Layout(**layout),
             tokenizer,
             tokens or features.DecoderTokens.of(tokenizer),
             pair_sets.Limits(*lengths),

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.examples import batching
+from data_pipeline.batches import batching
 from data_pipeline.seq2seq import decoder_features
 
 TOKENS = features.DecoderTokens(start=2, end=3)

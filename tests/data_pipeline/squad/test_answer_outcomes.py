@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from data_pipeline.squad import answer_choice, answer_outcomes, question_sets
+from data_pipeline.squad import answer_outcomes, choice, split
 from reports import examined
 
 QUESTIONS = types.SimpleNamespace(
@@ -34,9 +34,9 @@ def collect(questions=QUESTIONS, scores=None, **changes):
         },
         "null_score_diffs": {"q1": -1.0, "q2": -2.5, "q3": 1e6},
     }
-    answers = answer_choice.Answers(**{**values, **changes})
+    answers = choice.Answers(**{**values, **changes})
     scores = {"exact": 33.3, "f1": 55.5} if scores is None else scores
-    answered = question_sets.Answered(answers, scores)
+    answered = split.Answered(answers, scores)
     data = types.SimpleNamespace(questions=questions)
     return examined.of("dev", answer_outcomes.collect(data, answered))
 

@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from data_pipeline.tagging import sentence_sets, tag_outcomes, tag_schemes, tag_scores
+from data_pipeline.tagging import schemes, scores, split, tag_outcomes
 from reports import examined
 
 WORDS = [["Ada", "Byron", "wrote"], ["in", "London"], ["hello"]]
@@ -21,7 +21,7 @@ def collect(given=GIVEN, tags=TAGS, scheme="BIO", losses=None):
     )
     losses = np.array([0.3, 3.0, 0.0, 0.1, 0.5, 2.0]) if losses is None else losses
     probabilities = [[0.9] * count for count in counts]
-    tagged = sentence_sets.Tagged(tags, probabilities, {"f1": 0.5}, {}, losses)
+    tagged = split.Tagged(tags, probabilities, {"f1": 0.5}, {}, losses)
     return examined.of("dev", tag_outcomes.collect(data, tagged, scheme))
 
 
@@ -42,10 +42,10 @@ def test_rows_are_sentences_and_decisions_words():
 @pytest.mark.parametrize("scheme", ["BIO", "BIOES", "plain"])
 def test_scores_of_some_sentences_are_those_of_the_task(scheme):
     given, tags = GIVEN, TAGS
-    if scheme != tag_schemes.PLAIN:
+    if scheme != schemes.PLAIN:
         given, tags = (
             [
-                tag_schemes.tags_of(tag_schemes.spans(row, "BIO"), len(row), scheme)
+                schemes.tags_of(schemes.spans(row, "BIO"), len(row), scheme)
                 for row in rows
             ]
             for rows in (GIVEN, TAGS)
@@ -53,7 +53,7 @@ def test_scores_of_some_sentences_are_those_of_the_task(scheme):
     seen = collect(given, tags, scheme)
     for rows in ([0, 1, 2], [1, 1, 2], [2], [0, 0]):
         chosen = [given[i] for i in rows], [tags[i] for i in rows]
-        expected = tag_scores.score(*chosen, scheme)
+        expected = scores.score(*chosen, scheme)
         assert seen.rescore(np.array(rows)) == pytest.approx(expected), rows
     assert seen.rescore(np.array([1]))["accuracy"] == 1.0
     assert seen.rescore(np.array([0]))["accuracy"] < 1.0

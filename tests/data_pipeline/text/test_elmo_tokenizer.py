@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from contract import file_names
-from data_pipeline.examples import packing
+from data_pipeline.batches import packing
 from data_pipeline.text import elmo_tokenizer, vocabulary_checks
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"

@@ -12,8 +12,12 @@ from tokenizers import models, pre_tokenizers
 
 from data_pipeline import tokenization as command
 from data_pipeline.pretraining import masking
-from data_pipeline.text import gpt_tokenizers, tokenization, vocabulary_checks
-from data_pipeline.text.byte_pairs import byte_pair_graph
+from data_pipeline.text import (
+    bpe_graph,
+    gpt_tokenizers,
+    tokenization,
+    vocabulary_checks,
+)
 from tests.serving import exported_ops
 
 OPEN = vocabulary_checks.open_vocabulary
@@ -236,12 +240,12 @@ def test_a_long_word_needs_few_steps(gpt2, monkeypatch, kind):
     peer = by_the_library(gpt2).encode_batch_fast(texts)
     assert gpt2.tokenize(texts).to_list() == [row.ids for row in peer]
     steps = []
-    choose = byte_pair_graph._chosen
+    choose = bpe_graph._chosen
     monkeypatch.setattr(
-        byte_pair_graph, "_chosen", lambda *args: steps.append(1) or choose(*args)
+        bpe_graph, "_chosen", lambda *args: steps.append(1) or choose(*args)
     )
     symbols = tf.gather(gpt2._table.byte_ids, list(word.encode()))
-    ids, _ = byte_pair_graph.merge(symbols, tf.zeros_like(symbols), gpt2._table)
+    ids, _ = bpe_graph.merge(symbols, tf.zeros_like(symbols), gpt2._table)
     assert ids.numpy().tolist() == by_the_library(gpt2).encode(word).ids
     assert 1 <= len(steps) <= 20
 
@@ -293,7 +297,7 @@ def test_texts_without_spaces_get_the_ids_of_the_graph(gpt2, tiny_gpt2, monkeypa
         in_graph = tokenizer.tokenize(texts).to_list()
         with monkeypatch.context() as patch:
             patch.setattr(gpt_tokenizers, "_BYTES_A_SPACE", 0)
-            patch.delattr(byte_pair_graph, "tokenize")  # which is not called
+            patch.delattr(bpe_graph, "tokenize")  # which is not called
             assert tokenizer.tokenize(texts).to_list() == in_graph
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.squad import answer_text, context_windows, squad_files
+from data_pipeline.squad import answer_text, files, windows
 from data_pipeline.text import token_offsets, tokenization
 from tests.data_pipeline import original_words
 
@@ -41,15 +41,15 @@ def parts_of(documents):
 
 def test_tokens_are_those_of_training(tokenizer):
     found = token_offsets.tokenize(tf.constant(LINES), tokenizer)
-    documents = context_windows.tokenize_contexts(LINES, tokenizer)
+    documents = windows.tokenize_contexts(LINES, tokenizer)
     np.testing.assert_array_equal(found.ids.values, documents.tokens)
     np.testing.assert_array_equal(found.ids.row_splits, documents.splits)
 
 
 def test_places_are_those_of_the_offsets(tokenizer):
     found = token_offsets.tokenize(tf.constant(LINES), tokenizer)
-    documents = context_windows.tokenize_contexts(LINES, tokenizer)
-    words = [squad_files.split_words(line) for line in LINES]
+    documents = windows.tokenize_contexts(LINES, tokenizer)
+    words = [files.split_words(line) for line in LINES]
     lower = tokenizer.do_lower_case
     parts = answer_text.split_all((word for row in words for word in row), lower)
     offsets = answer_text.Offsets(parts, lower)

@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from contract import wording
 from modeling import models, pretrainers
-from modeling.checkpoints import checkpoint
-from modeling.checkpoints.formats import google, hugging_face, names
+from modeling.checkpoints import checkpoint, google, hugging_face, names
 from modeling.configs import config
 from tests.modeling.random_weights import assert_equal, random_model, values
 

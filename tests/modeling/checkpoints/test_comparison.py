@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, conversion, pretrained
-from modeling.checkpoints.formats import google, listings, names
+from modeling.checkpoints import (
+    checkpoint,
+    conversion,
+    google,
+    listings,
+    names,
+    pretrained,
+)
 from modeling.configs import config
 from tests.modeling.random_weights import random_model, values
 

@@ -16,9 +16,15 @@ import pytest
 import safetensors.numpy
 
 from modeling import pretrainers
-from modeling.checkpoints import conversion, fixed_batches
-from modeling.checkpoints.formats import google, hugging_face, keras_files
-from modeling.configs import config, elmo_config
+from modeling.checkpoints import (
+    conversion,
+    fixed_batches,
+    google,
+    hugging_face,
+    keras_files,
+)
+from modeling.configs import config
+from modeling.elmo import config as elmo_config
 from tests import full_disk
 from tests.modeling.random_weights import assert_equal, random_model, values
 

@@ -11,10 +11,9 @@ import pytest
 import tensorflow as tf
 
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, conversion, pretrained
-from modeling.checkpoints.formats import elmo_weights, google, names
+from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
 from modeling.configs import config_files
-from modeling.operations import lstm
+from modeling.elmo import files, lstm
 from tests.elmo_files import OPTIONS, WEIGHTS, stored, write, write_training
 from tests.modeling.random_weights import assert_equal, random_model, values
 
@@ -90,7 +89,7 @@ def test_single_lstm_is_read_under_its_own_names(tmp_path, config):
     """The original dumps one layer under names that it cannot read itself."""
     single = dataclasses.replace(config, num_hidden_layers=1)
     model = random_model(single, "none")
-    elmo_weights.save(tmp_path / "weights.hdf5", model)
+    files.save(tmp_path / "weights.hdf5", model)
     arrays = stored(tmp_path / "weights.hdf5")
     assert "RNN_1/RNN/MultiRNNCell/Cell0/LSTMCell/W_P_0" in arrays
     write(
@@ -134,7 +133,7 @@ def test_words_are_read_from_either_place(tmp_path, config, is_beside):
     """In the file of weights, or in that of a vocabulary's vectors beside it."""
     of_words = dataclasses.replace(config, filters=(), vocab_size=9)
     model = random_model(of_words, "none")
-    elmo_weights.save(tmp_path / "weights.hdf5", model)
+    files.save(tmp_path / "weights.hdf5", model)
     arrays = stored(tmp_path / "weights.hdf5")
     assert arrays["embedding"].shape == (9, 12) and "char_embed" not in arrays
     left = ()

@@ -8,9 +8,8 @@ import pytest
 import safetensors.numpy
 
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, conversion, pretrained
-from modeling.checkpoints.formats import google, names
-from modeling.configs import gpt_config
+from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
+from modeling.gpt import config as gpt_config
 from tests.modeling import left_to_right
 from tests.modeling.random_weights import assert_equal, random_model, values
 
@@ -48,7 +47,7 @@ def opened(directory, head="auto"):
 
 
 class Files:
-    """What open_config reads of a training.flags.model_flags.ModelFiles."""
+    """What open_config reads of a cli.model_flags.ModelFiles."""
 
     allows_missing = False
 

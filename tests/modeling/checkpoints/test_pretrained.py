@@ -9,8 +9,7 @@ import pytest
 
 from data_pipeline.text import tokenization
 from modeling import models
-from modeling.checkpoints import pretrained
-from modeling.checkpoints.formats import google
+from modeling.checkpoints import google, pretrained
 from modeling.configs import config
 
 SPECIAL = ["[UNK]", "[CLS]", "[SEP]"]

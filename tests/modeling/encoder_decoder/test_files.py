@@ -10,9 +10,17 @@ import pytest
 import safetensors.numpy
 
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, conversion, pretrained, warm_start
-from modeling.checkpoints.formats import hugging_face, keras_files, names
-from modeling.configs import config_files, encoder_decoder_config
+from modeling.checkpoints import (
+    checkpoint,
+    conversion,
+    hugging_face,
+    keras_files,
+    names,
+    pretrained,
+    warm_start,
+)
+from modeling.configs import config_files
+from modeling.encoder_decoder import config as encoder_decoder_config
 from tests.modeling.random_weights import assert_equal, random_model, values
 
 PREFIX = "decoder.bert.embeddings.word_embeddings.weight"

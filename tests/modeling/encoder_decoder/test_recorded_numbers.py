@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling.checkpoints.formats import names
-from modeling.objectives import token_losses
+from modeling import token_losses
+from modeling.checkpoints import names
 
 ROUNDING = 1e-5
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import pretrainers
-from modeling.configs import encoder_decoder_config
+from modeling import pretrainers, token_losses
+from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.encoder_decoder import network as network_lib
-from modeling.objectives import token_losses
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 HIGH = {"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.0}

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling.operations import layer_choices, token_masks
+from modeling.features import layer_choices
+from modeling.operations import token_masks
 
 POSITIONS = np.array([[0, 5, 5, 0], [1, 2, 2, 15], [0, 0, 0, 0]], np.int32)
 

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from training.flags import (
+from cli import (
     device_flags,
     device_setup,
     feature_flags,

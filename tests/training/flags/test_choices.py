@@ -8,23 +8,21 @@ import dataclasses
 import pytest
 from absl import flags
 
+from cli import feature_flags, pretraining_flags, run_flags
 from data_pipeline.classification import label_sets
-from data_pipeline.corpus import wordpiece_learning
-from data_pipeline.creation import pairing
-from data_pipeline.denoising import corruptions
-from data_pipeline.extraction import attention_files, vector_files
-from data_pipeline.files import text_rows
-from data_pipeline.pretraining import masking, record_metadata
-from data_pipeline.squad import answer_choice
-from data_pipeline.tagging import tag_schemes, tagged_files
+from data_pipeline.extraction import attention_files
+from data_pipeline.extraction import vectors as vector_files
+from data_pipeline.pretraining import masking, metadata
+from data_pipeline.pretraining.creation import pairing
+from data_pipeline.pretraining.denoising import corruptions
+from data_pipeline.squad import choice
+from data_pipeline.tables import text_rows
+from data_pipeline.tagging import files, schemes
+from data_pipeline.vocabularies import learn_wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import conversion
-from modeling.configs import readings
-from modeling.inspection import vectors
-from modeling.operations import layer_choices
+from modeling.features import head_config, layer_choices, vectors
 from tests import tiny
-from training.flags import feature_flags, run_flags
-from training.flags.tasks import pretraining_flags
 from training.optimization import schedule
 
 CHOICES = {
@@ -33,10 +31,10 @@ CHOICES = {
         "head": ("auto", *pretrainers.HEADS),
     },
     "create_pretraining_data": {
-        "masking": (*masking.GROUP_LENGTHS, record_metadata.UNMASKED),
+        "masking": (*masking.GROUP_LENGTHS, metadata.UNMASKED),
         "sentence_task": pairing.SENTENCE_TASKS,
-        "objective": (record_metadata.MASKED_LM, record_metadata.LEFT_TO_RIGHT),
-        "document_end": (record_metadata.BLANK_LINE, record_metadata.FILE),
+        "objective": (metadata.MASKED_LM, metadata.LEFT_TO_RIGHT),
+        "document_end": (metadata.BLANK_LINE, metadata.FILE),
     },
     "extract_features": {
         "combine": (vectors.SEPARATE, *layer_choices.COMBINATIONS),
@@ -49,23 +47,23 @@ CHOICES = {
         "optimizer": run_flags._OPTIMIZERS,
         "learning_rate_schedule": schedule.SCHEDULES,
         "layer_mix": (
-            *(*layer_choices.COMBINATIONS, *readings.WEIGHTED, *readings.SCALED),
+            *(*layer_choices.COMBINATIONS, *head_config.WEIGHTED, *head_config.SCALED),
         ),
-        "head": readings.HEADS,
+        "head": head_config.HEADS,
     },
     "run_pretraining": {
         "masking": masking.GROUP_LENGTHS,
         "objective": (
-            *(record_metadata.MASKED_LM, record_metadata.LEFT_TO_RIGHT),
+            *(metadata.MASKED_LM, metadata.LEFT_TO_RIGHT),
             *(pretraining_flags.BIDIRECTIONAL_LM, pretraining_flags.DENOISING),
         ),
         "corruption": corruptions.CORRUPTIONS,
     },
     "run_seq2seq": {"file_format": ("auto", *text_rows.FORMATS)},
-    "run_squad": {"answer_aligner": answer_choice.ALIGNERS},
+    "run_squad": {"answer_aligner": choice.ALIGNERS},
     "run_tagger": {
-        "file_format": ("auto", *tagged_files.FORMATS),
-        "tag_scheme": ("auto", *tag_schemes.SCHEMES),
+        "file_format": ("auto", *files.FORMATS),
+        "tag_scheme": ("auto", *schemes.SCHEMES),
     },
 }
 
@@ -82,7 +80,7 @@ def test_choices_are_those_of_the_code(script):
 def test_defaults_read_a_network_as_the_original_does():
     with tiny.flags_of("run_tagger"):
         found = {name: flags.FLAGS[name].default for name in feature_flags.NAMES}
-    assert {**found, "joins_pairs": False} == dataclasses.asdict(readings.ORIGINAL)
+    assert {**found, "joins_pairs": False} == dataclasses.asdict(head_config.ORIGINAL)
 
 
 @pytest.mark.parametrize("script", ["create_pretraining_data", "run_pretraining"])
@@ -95,4 +93,4 @@ def test_masks_have_the_original_proportions_by_default(script):
 def test_unused_entries_are_as_many_as_in_released_vocabularies():
     with tiny.flags_of("build_vocab"):
         default = flags.FLAGS["num_unused_tokens"].default
-    assert default == wordpiece_learning.UNUSED_BEFORE_UNK
+    assert default == learn_wordpiece.UNUSED_BEFORE_UNK

@@ -7,10 +7,10 @@ import types
 import pytest
 from absl import flags
 
-from data_pipeline.denoising import corruptions
+from cli import pretraining_flags
 from data_pipeline.pretraining import masking
+from data_pipeline.pretraining.denoising import corruptions
 from tests import tiny
-from training.flags.tasks import pretraining_flags
 
 
 @contextlib.contextmanager

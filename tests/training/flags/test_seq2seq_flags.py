@@ -3,8 +3,7 @@
 import pytest
 from absl import flags
 
-from training.flags import command_line, model_flags
-from training.flags.tasks import generation_flags, seq2seq_flags
+from cli import command_line, generation_flags, model_flags, seq2seq_flags
 
 
 @pytest.fixture

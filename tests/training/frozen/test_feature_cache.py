@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from contract import errors
-from data_pipeline.examples import batching, packing
+from data_pipeline.batches import batching, packing
 from modeling import models
-from modeling.configs import readings
+from modeling.features import head_config
 from tests import full_disk
 from training import fine_tuning, run
 from training.frozen import feature_cache, frozen_examples, layer_states
@@ -113,7 +113,7 @@ def test_outputs_are_those_of_the_network(
     tiny_config, work, cache_kind, kind, num_sequences, pad_to
 ):
     """Batches and lengths are composed otherwise than where they were computed."""
-    reading = readings.Reading(freeze_encoder=True)
+    reading = head_config.Reading(freeze_encoder=True)
     keras.utils.set_random_seed(5)
     model = kind[0](tiny_config, 3, *kind[1:], reading=reading)
     model.build()

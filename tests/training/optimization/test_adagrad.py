@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling.objectives import bidirectional_lm
+from modeling.elmo import objective
 from tests import elmo_streams
 from training import steps
 from training.distribution import carried_states, devices
@@ -24,7 +24,7 @@ class Trainer:
         self.optimizer.build(self.model.trainable_variables)
         self.carried = carried_states.make(self.model.states, 2, STRATEGY)
         self.run = steps.train_function(
-            *(self.model, self.optimizer, bidirectional_lm.objective(), STRATEGY),
+            *(self.model, self.optimizer, objective.objective(), STRATEGY),
             seed=1,
             jit_compile=False,
             micro_batches=micro_batches,

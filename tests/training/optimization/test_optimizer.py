@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, models, pretrainers
-from modeling.checkpoints.formats import names
-from modeling.objectives import token_losses
+from modeling import losses, models, pretrainers, token_losses
+from modeling.checkpoints import names
 from training import steps
 from training.optimization import loss_scale, optimizer, schedule
 

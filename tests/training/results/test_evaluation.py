@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.examples import batching, packing
+from data_pipeline.batches import batching, packing
 from training import steps
 from training.results import evaluation
 

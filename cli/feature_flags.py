@@ -1,0 +1,117 @@
+"""Flags of how a task reads the network: its layers, trained or not, by which head."""
+
+from typing import Any
+
+from absl import flags
+
+from cli import command_line
+from contract import errors
+
+FLAGS = flags.FLAGS
+NAMES = (
+    *("freeze_encoder", "layer_mix", "layer_mix_norm", "layer_mix_l2"),
+    *("feature_dropout", "head", "bilstm_layers", "bilstm_units"),
+)
+
+
+@command_line.heading("Vectors")
+def define() -> None:
+    """Which layers a head reads, and what it is; the defaults are the original's."""
+    flags.DEFINE_bool(
+        "freeze_encoder",
+        False,
+        "Train the head alone: the network is a fixed source of features, without "
+        "dropout.",
+    )
+    flags.DEFINE_enum(
+        "layer_mix",
+        "last",
+        [
+            *("embedding", "second_to_last", "last", "sum_last_4", "concat_last_4"),
+            *("sum_all", "learned", "learned_last_4", "top"),
+        ],
+        "What the head reads of the layers: one; several, summed or end to end, as in "
+        "Table 7 of BERT's paper; a sum with learned weights and a factor, of all "
+        "layers and the embeddings' output or of the last four; or top: the last one, "
+        "times a learned factor. ELMo's paper has learned.",
+    )
+    flags.DEFINE_bool(
+        "layer_mix_norm",
+        False,
+        "Normalize each layer over the tokens of a batch before it is weighted.",
+    )
+    command_line.define_float(
+        "layer_mix_l2",
+        0.0,
+        "Times the sum of the squared weights of layers, as a part of the loss: large "
+        "values keep the mix near the mean. ELMo's paper has 0.001 to 1.",
+        lower_bound=0,
+    )
+    command_line.define_float(
+        "feature_dropout",
+        0.0,
+        "Rate of dropout on what the head reads, and between its LSTM layers.",
+        lower_bound=0,
+        upper_bound=0.99,
+    )
+    flags.DEFINE_enum(
+        "head",
+        "linear",
+        ["linear", "bilstm"],
+        "linear: one layer, as the original. bilstm: LSTMs of both directions before "
+        "it; of a text it reads the largest values over its tokens.",
+    )
+    flags.DEFINE_integer(
+        "bilstm_layers", 2, "LSTM layers of each direction.", 1, upper_bound=8
+    )
+    flags.DEFINE_integer(
+        "bilstm_units", 768, "Units of an LSTM of one direction.", lower_bound=1
+    )
+    _define_cache()
+
+
+def _define_cache() -> None:
+    flags.DEFINE_enum(
+        "feature_cache",
+        "auto",
+        ["auto", "memory", "disk", "none"],
+        "Where to keep what a frozen network says of the rows, so that it runs once "
+        "for each. auto: in memory, or on disk if there is little; none: it runs in "
+        "each step.",
+    )
+    flags.DEFINE_string(
+        "feature_cache_dir",
+        None,
+        "Local directory in which it stays for other runs with the same rows and "
+        "weights. By default it is below --output_dir, and goes when the run ends.",
+    )
+
+
+def given() -> dict[str, Any]:
+    """{flag: value} of those on the command line."""
+    return {name: FLAGS[name].value for name in NAMES if FLAGS[name].present}
+
+
+def check_layer_mix_norm(replicas: int) -> None:
+    """Refuses to normalize layers over parts of a batch, which changes the result.
+
+    Raises:
+        ValueError: the batch is cut into micro-batches, or for several replicas.
+    """
+    if "layer_mix_norm" not in FLAGS or not FLAGS.layer_mix_norm:
+        return
+    parts = FLAGS.gradient_accumulation_steps
+    if parts * replicas > 1:
+        raise errors.InputError(
+            "--layer_mix_norm has one mean and variance for the whole batch, and a part"
+            f" of it does not know them: --gradient_accumulation_steps={parts}, "
+            f"{replicas} replica(s); train on one device without accumulation, or "
+            "leave --layer_mix_norm out"
+        )
+
+
+def cache() -> tuple[str, str]:
+    """Kind and directory, as of frozen.feature_cache.FeatureCache."""
+    if "feature_cache" not in FLAGS:
+        return "none", ""
+    return FLAGS.feature_cache, FLAGS.feature_cache_dir or ""

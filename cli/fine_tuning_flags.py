@@ -1,0 +1,228 @@
+"""Flags of fine-tuning: passes over labelled rows, which checkpoint is best, grids."""
+
+import itertools
+from typing import Any
+
+from absl import flags
+
+from cli import command_line, device_flags, model_flags, training_flags
+from contract import errors
+
+FLAGS = flags.FLAGS
+# What the runs of a grid can differ in; they share the data, the network and the rest.
+GRID_FLAGS = (
+    *("learning_rate", "train_batch_size", "num_train_epochs", "warmup_proportion"),
+    *("optimizer", "adam_bias_correction", "learning_rate_schedule"),
+)
+
+
+def define(*actions: str, max_seq_length: int | None) -> None:
+    """All that scripts of fine-tuning have in common; `max_seq_length` is a default.
+
+    A script with flags of its own for lengths has None.
+    """
+    model_flags.define(max_seq_length=max_seq_length)
+    training_flags.define()
+    training_flags.define_actions(*actions)
+    device_flags.define()
+    training_flags.define_report()
+    _define_epochs()
+    _define_best()
+    _define_export()
+
+
+@command_line.heading("Training")
+def _define_epochs() -> None:
+    command_line.define_float(
+        "num_train_epochs", 3.0, "Passes over the training rows.", lower_bound=0
+    )
+    command_line.define_float(
+        "warmup_proportion",
+        0.1,
+        "Share of the steps in which the rate rises linearly.",
+        lower_bound=0,
+        upper_bound=1,
+    )
+    flags.DEFINE_list(
+        "seeds", [], "Train once with each of these, and print means and deviations."
+    )
+    flags.DEFINE_string(
+        "grid",
+        None,
+        "Train once with each combination of these values, each in a directory of its "
+        "own, and name the best: 'learning_rate=2e-5,3e-5;train_batch_size=16,32'. "
+        f"Can vary: {', '.join(GRID_FLAGS)}. With --seeds, once with each seed.",
+    )
+    flags.DEFINE_bool(
+        "pad_to_max_length",
+        False,
+        "Pad every batch to --max_seq_length instead of its longest text, and do not "
+        "group texts by length. Always so on TPU.",
+    )
+    flags.DEFINE_bool(
+        "group_by_length", True, "Put texts of similar length into one batch."
+    )
+
+
+@command_line.heading("Evaluation and checkpoints")
+def _define_best() -> None:
+    flags.DEFINE_integer(
+        "predict_batch_size", 8, "Total batch size of a prediction.", lower_bound=1
+    )
+    flags.DEFINE_string(
+        "best_metric",
+        None,
+        "The score that decides which checkpoint is best. With --evaluate_steps the "
+        "best is evaluated, used for predictions and exported, not the last.",
+    )
+    flags.DEFINE_integer(
+        "early_stopping_patience",
+        0,
+        "Evaluations without a better score before training stops; 0 for never.",
+        lower_bound=0,
+    )
+
+
+@command_line.heading("Output")
+def _define_export() -> None:
+    flags.DEFINE_enum(
+        "export_format",
+        "saved_model",
+        ["saved_model", "litert"],
+        "What --do_export writes: a SavedModel to output_dir/export/<n>, or "
+        "model.tflite to output_dir/export_litert/<n>, small and fast on a CPU.",
+    )
+    flags.DEFINE_enum(
+        "quantization",
+        "none",
+        ["none", "dynamic_int8", "float16"],
+        "Weights of a LiteRT export: float32; int8 with products of int8, a quarter of "
+        "the size; or float16, half the size and computed in float32.",
+    )
+
+
+def export_settings() -> dict[str, Any]:
+    """The format of exports, by the names of the arguments of serving.formats.save."""
+    return {
+        "export_format": FLAGS.export_format,
+        "quantization": FLAGS.quantization,
+        "server_config": FLAGS.export_server_config,
+    }
+
+
+def wanted_splits() -> list[str]:
+    """Those of "train", "dev" and "test" that the actions of this run need."""
+    has_eval = "do_eval" in FLAGS and FLAGS.do_eval
+    evaluates = has_eval or (FLAGS.do_train and (FLAGS.evaluate_steps or FLAGS.grid))
+    wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
+    return [split for split, is_wanted in wanted.items() if is_wanted]
+
+
+def local_tables() -> dict[str, str]:
+    """{split: path} of the user's files on this machine that the run needs."""
+    if "task_name" in FLAGS and (FLAGS.task_name or FLAGS.tfds_name):
+        return {}
+    paths = {split: FLAGS[f"{split}_file"].value for split in wanted_splits()}
+    return {s: path for s, path in paths.items() if path and "://" not in path}
+
+
+def check_run() -> None:
+    """Raises ValueError for what can be seen before TensorFlow is imported."""
+    training_flags.check_actions()
+    device_flags.strategy_kind()
+    check()
+    model_flags.check()
+    if not ("task_name" in FLAGS and (FLAGS.task_name or FLAGS.tfds_name)):
+        names = [f"{split}_file" for split in wanted_splits()]
+        if "predict_file" in FLAGS:  # serves as both
+            names = ["predict_file" if n != "train_file" else n for n in names]
+        command_line.check_files(*names)
+
+
+def check() -> None:
+    """Raises ValueError if seeds, patience, a grid or an export make no sense."""
+    if FLAGS.quantization != "none" and FLAGS.export_format != "litert":
+        raise errors.InputError(
+            f"--quantization={FLAGS.quantization} is for LiteRT exports; add "
+            "--export_format=litert"
+        )
+    if FLAGS.export_server_config and FLAGS.export_format == "litert":
+        raise errors.InputError(
+            "--export_server_config is for SavedModels, which TensorFlow Serving "
+            "answers texts from; leave it out, or --export_format=litert"
+        )
+    if not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds):
+        raise errors.InputError(
+            f"--seeds={','.join(FLAGS.seeds)} are not whole numbers; give such as 1,2,3"
+        )
+    training_flags.check_seeds("seeds", seeds())
+    if FLAGS.early_stopping_patience and not FLAGS.evaluate_steps:
+        raise errors.InputError(
+            "--early_stopping_patience needs evaluations; set --evaluate_steps"
+        )
+    scoring = "do_eval" if "do_eval" in FLAGS else "do_predict"
+    if grid() and not (FLAGS.do_train and FLAGS[scoring].value):
+        raise errors.InputError(
+            f"--grid compares the scores of runs that it trains; set --do_train and "
+            f"--{scoring}"
+        )
+
+
+def seeds() -> list[int]:
+    """The values of --seeds, once `check` has accepted them."""
+    return [int(seed) for seed in FLAGS.seeds]
+
+
+def grid() -> list[dict[str, Any]]:
+    """{flag: value} of each run that --grid asks for; [] without it.
+
+    The order is that of sorted names and then of the values as they are given. Raises
+    ValueError, naming the flag and what it may be.
+    """
+    if not FLAGS.grid:
+        return []
+    given: dict[str, list[Any]] = {}
+    for part in filter(None, map(str.strip, FLAGS.grid.split(";"))):
+        name, equals, texts = part.partition("=")
+        name = name.strip().removeprefix("--")
+        _check_varies(name)
+        if name in given:
+            raise errors.InputError(
+                f"--grid={FLAGS.grid} has {name} twice; give it once"
+            )
+        if not equals or not all(map(str.strip, texts.split(","))):
+            raise errors.InputError(
+                f"--grid: {part!r} lacks a value; write such as {name}=VALUE,VALUE"
+            )
+        given[name] = [_parsed(name, text.strip()) for text in texts.split(",")]
+        for value in given[name]:
+            if given[name].count(value) > 1:
+                raise errors.InputError(
+                    f"--grid: {part} has {value} twice; give it once"
+                )
+    names = sorted(given)
+    each = itertools.product(*(given[name] for name in names))
+    return [dict(zip(names, values, strict=True)) for values in each]
+
+
+def _check_varies(name: str) -> None:
+    if name in GRID_FLAGS:
+        return
+    reason = f"--grid cannot vary {name!r}, which is no flag"
+    if name == "seed":
+        reason = "--grid does not vary seed; give --seeds=1,2,3 beside it"
+    elif name in FLAGS:
+        reason = (
+            f"--grid cannot vary {name}, for its runs share all else; run the script "
+            "once for each value, with an --output_dir for each"
+        )
+    elif near := command_line.near_names(name, GRID_FLAGS):
+        raise errors.InputError(f"{reason}; did you mean {' or '.join(near)}?")
+    raise errors.InputError(f"{reason}. It can vary {', '.join(GRID_FLAGS)}")
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return FLAGS[name].parser.parse(text)
+    except ValueError as error:
+        raise errors.InputError(f"--grid: {name}={text}: {error}") from error

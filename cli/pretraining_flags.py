@@ -1,0 +1,412 @@
+"""Flags of pretraining: how records are made, for how long they are trained on."""
+
+import dataclasses
+from typing import Any
+
+from absl import flags
+
+from cli import command_line, device_flags, model_flags, training_flags
+from contract import errors
+
+FLAGS = flags.FLAGS
+BIDIRECTIONAL_LM, DENOISING = "bidirectional_lm", "denoising"
+_OF_STREAMS = ("unroll_steps", "sample_softmax", "num_negative_samples")
+_OF_MASKS = ("masking", "masked_lm_prob", "mask_proportions")
+_OF_NOISE = ("corruption", "noise_density", "mean_noise_span_length")
+# By network, the usual one first.
+_OBJECTIVES = {
+    "bert": ("masked_lm", "left_to_right"),
+    "gpt": ("left_to_right",),
+    "elmo": (BIDIRECTIONAL_LM,),
+    "encoder_decoder": (DENOISING,),
+}
+# Flags that one objective alone reads.
+_READ_BY = {
+    "masked_lm": (*_OF_MASKS, "max_predictions_per_seq", "top_k"),
+    BIDIRECTIONAL_LM: _OF_STREAMS,
+    DENOISING: _OF_NOISE,
+}
+# What other scripts write of the models that this one does not export.
+_NOT_EXPORTED = {
+    "left_to_right": "run_generation.py --do_export",
+    BIDIRECTIONAL_LM: "extract_features.py",
+    DENOISING: "run_seq2seq.py --do_export",
+}
+# How bilm-tf trains: batch and rate as its example has them, and no warm-up.
+_OF_ELMO = {
+    "optimizer": "adagrad",
+    "learning_rate": 0.2,
+    "learning_rate_schedule": "gpt_constant",
+    "num_warmup_steps": 0,
+    "train_batch_size": 128,
+}
+_CLIP_NORM = 10.0
+# What only masked words and second sentences need.
+_OF_MASKED_LM = (
+    *("max_predictions_per_seq", "masked_lm_prob", "short_seq_prob", "masking"),
+    *("do_whole_word_mask", "mask_proportions", "sentence_task", "dupe_factor"),
+)
+
+
+def define_objective() -> None:
+    """What records are made for."""
+    flags.DEFINE_enum(
+        "objective",
+        "masked_lm",
+        ["masked_lm", "left_to_right"],
+        "What is predicted: masked words and the second sentence, as by BERT; or each "
+        "token from those before it, as by GPT.",
+    )
+
+
+@command_line.heading("Records")
+def define_creation() -> None:
+    """What create_pretraining_data.py makes of a text."""
+    integer, real = flags.DEFINE_integer, command_line.define_float
+    define_objective()
+    integer("max_seq_length", 128, "Maximum sequence length, in tokens.", lower_bound=5)
+    integer(
+        "max_predictions_per_seq", 20, "Most masked tokens a sequence.", lower_bound=1
+    )
+    real("masked_lm_prob", 0.15, "Masked share of the tokens.", 0.0, 1.0)
+    _define_proportions("Of the masked tokens")
+    real("short_seq_prob", 0.1, "Share of shorter sequences.", 0.0, 1.0)
+    flags.DEFINE_enum(
+        "masking",
+        "word_piece",
+        ["word_piece", "whole_word", "span", "ngram", "none"],
+        "What is masked at once: a word piece, a whole word, a span of up to 10 words "
+        "(SpanBERT), an n-gram of up to 3 (ALBERT); none leaves it to training.",
+    )
+    flags.DEFINE_bool("do_whole_word_mask", False, "The same as --masking=whole_word.")
+    flags.DEFINE_enum(
+        "sentence_task",
+        "next",
+        ["next", "order", "none"],
+        "Whether B is the next segment or a random one, whether two segments are "
+        "swapped (ALBERT), or no second task (RoBERTa).",
+    )
+    integer(
+        "dupe_factor",
+        10,
+        "Times the text is used, each time with other pairs and masks; 1 by default "
+        "with --masking=none.",
+        lower_bound=1,
+    )
+    flags.DEFINE_enum(
+        "document_end",
+        "blank_line",
+        ["blank_line", "file"],
+        "With --objective=left_to_right, what ends a document: a blank line, each line "
+        "being a sentence; or the end of the file, whose lines stay as they are.",
+    )
+    integer("random_seed", 12345, "Decides everything that is drawn.")
+
+
+def _define_proportions(whose: str) -> None:
+    command_line.define_shares(
+        "mask_proportions",
+        "0.8,0.1,0.1",
+        f"{whose}: what becomes [MASK], what becomes any token of the vocabulary, and "
+        "what stays as it is; add up to 1.",
+    )
+
+
+def check_creation() -> None:
+    """Raises ValueError where flags of `define_creation` contradict one another."""
+    is_left_to_right = FLAGS.objective == "left_to_right"
+    for name in _OF_MASKED_LM if is_left_to_right else ("document_end",):
+        if FLAGS[name].present:
+            other = "masked_lm" if is_left_to_right else "left_to_right"
+            raise errors.InputError(
+                f"{FLAGS[name].serialize()} is for --objective={other}, but it is "
+                f"{FLAGS.objective}; leave the flag out"
+            )
+    kind = FLAGS["masking"]
+    if FLAGS.do_whole_word_mask and kind.present and kind.value != "whole_word":
+        raise errors.InputError(
+            f"--do_whole_word_mask and --masking={FLAGS.masking} contradict each "
+            "other; leave one of them out"
+        )
+    proportions = FLAGS["mask_proportions"]
+    if proportions.present and _masking_kind() == "none":
+        raise errors.InputError(
+            f"{proportions.serialize()} is for records that are masked, but --masking "
+            "is none; give the flag to run_pretraining.py, which masks them"
+        )
+    command_line.check_files("input_file", "vocab_file")
+
+
+def _masking_kind() -> str:
+    return "whole_word" if FLAGS.do_whole_word_mask else FLAGS.masking
+
+
+def creation_rule() -> dict[str, Any]:
+    """How records are made, as record_metadata.Metadata takes it."""
+    if FLAGS.objective == "left_to_right":
+        return {
+            "objective": FLAGS.objective,
+            "document_end": FLAGS.document_end,
+            **{"masking": "none", "masked_lm_prob": 0.0, "max_predictions_per_seq": 0},
+            **{"sentence_task": "none", "dupe_factor": 1, "short_seq_prob": 0.0},
+        }
+    kind = _masking_kind()
+    is_masked = kind != "none"
+    uses_once = not is_masked and not FLAGS["dupe_factor"].present
+    return {
+        "masking": kind,
+        "masked_lm_prob": FLAGS.masked_lm_prob if is_masked else 0.0,
+        "max_predictions_per_seq": FLAGS.max_predictions_per_seq if is_masked else 0,
+        "mask_proportions": FLAGS.mask_proportions,
+        "sentence_task": FLAGS.sentence_task,
+        "dupe_factor": 1 if uses_once else FLAGS.dupe_factor,
+        "short_seq_prob": FLAGS.short_seq_prob,
+    }
+
+
+def define() -> None:
+    """Which records, for how many steps, and how unmasked records are masked."""
+    integer = flags.DEFINE_integer
+    with command_line.heading("Data"):
+        flags.DEFINE_enum(
+            "objective",
+            "masked_lm",
+            ["masked_lm", "left_to_right", BIDIRECTIONAL_LM, DENOISING],
+            "What is predicted: masked words and the second sentence, as by BERT; each "
+            "token from those before it, as by GPT; each word from those before it, "
+            "and apart from that from those after it, as by ELMo; or what noise has "
+            "taken from a text, as by T5 and BART.",
+        )
+        _define_records()
+        _define_streams()
+        _define_noise()
+    with command_line.heading("Training"):
+        integer("num_train_steps", 100000, "The last step, counted from 0.", 1)
+        integer("num_warmup_steps", 10000, "Steps in which the rate rises.", 0)
+    with command_line.heading("Evaluation and checkpoints"):
+        integer(
+            "max_eval_steps", 100, "Batches of an evaluation; 0 for all records.", 0
+        )
+    with command_line.heading("Output"):
+        integer("top_k", 5, "Tokens that fill_mask gives for each [MASK].", 1)
+    model_flags.define_vectors(layers="-1", pooling="mean")
+
+
+def _define_records() -> None:
+    string = flags.DEFINE_string
+    string(
+        "input_file",
+        None,
+        "Files of records: globs, separated by commas; of tokenised sentences, "
+        "one a line, for --objective=bidirectional_lm.",
+    )
+    string("eval_input_file", None, "Records to evaluate on; by default --input_file.")
+    flags.DEFINE_integer(
+        "max_predictions_per_seq",
+        20,
+        "Most predictions a sequence; that of the records, where they are masked.",
+        lower_bound=1,
+    )
+    flags.DEFINE_enum(
+        "masking",
+        "word_piece",
+        ["word_piece", "whole_word", "span", "ngram"],
+        "What is hidden together, in records that are not masked yet.",
+    )
+    command_line.define_float(
+        "masked_lm_prob",
+        0.15,
+        "Share of tokens to predict, in records that are not masked yet.",
+        lower_bound=0,
+        upper_bound=1,
+    )
+    _define_proportions("Of the tokens to predict, in records that are not masked yet")
+
+
+def _define_streams() -> None:
+    """Each by default as options.json says."""
+    flags.DEFINE_integer(
+        "unroll_steps",
+        None,
+        "Words of each sentence stream in a batch, with --objective=bidirectional_lm; "
+        "by default that of options.json, or 20.",
+        lower_bound=1,
+    )
+    flags.DEFINE_bool(
+        "sample_softmax",
+        None,
+        "Whether that objective compares a word with a sample of the others while it "
+        "trains; by default as options.json says, or else it does.",
+    )
+    flags.DEFINE_integer(
+        "num_negative_samples",
+        None,
+        "Words in that sample; by default that of options.json, or 8192.",
+        lower_bound=1,
+    )
+
+
+def _define_noise() -> None:
+    """Each by default as in the paper that the corruption comes from."""
+    flags.DEFINE_enum(
+        "corruption",
+        "random_spans",
+        ["bert", "mass", "replace_spans", "random_spans", "drop", "infilling"],
+        "With --objective=denoising, what becomes of a text: noise is masked (bert, "
+        "mass), becomes sentinels by runs (replace_spans) or by spans (random_spans), "
+        "is left out (drop), or one mask a span (infilling, of BART).",
+    )
+    command_line.define_float(
+        "noise_density",
+        None,
+        "Share of a text's tokens that are noise; by default 0.15, or 0.3 with "
+        "--corruption=infilling.",
+        lower_bound=0,
+        upper_bound=1,
+    )
+    command_line.define_float(
+        "mean_noise_span_length",
+        None,
+        "Mean length of spans in tokens, for --corruption=random_spans and infilling; "
+        "by default 3.",
+        lower_bound=1,
+        upper_bound=100,
+    )
+
+
+def check_network(config: Any, config_file: str) -> None:
+    """Raises ValueError if the objective is not one of those of the network."""
+    fitting = _OBJECTIVES[config.network]
+    if FLAGS.objective not in fitting:
+        raise errors.InputError(
+            f"--objective={FLAGS.objective} is not for {config.kind}, which "
+            f"{config_file} describes; set --objective={fitting[0]}"
+        )
+
+
+def set_defaults() -> None:
+    """Gives flags that were not given the values of the objective's original."""
+    if FLAGS.objective == BIDIRECTIONAL_LM:
+        for name, value in _OF_ELMO.items():
+            FLAGS.set_default(name, value)
+
+
+def streams_config(config: Any, vocab_size: int) -> Any:
+    """An ElmoConfig with what flags say of streams, and a softmax of so many words.
+
+    Raises:
+        ValueError: they contradict one another, or the vocabulary is another one's.
+    """
+    given = {name: FLAGS[name].value for name in _OF_STREAMS if FLAGS[name].present}
+    if config.vocab_size not in (0, vocab_size):
+        raise errors.InputError(
+            f"--vocab_file has {vocab_size} words, but --bert_config_file says "
+            f"n_tokens_vocab={config.vocab_size}; give the two files of one network, "
+            "or correct the number"
+        )
+    config = dataclasses.replace(config, vocab_size=vocab_size, **given)
+    if not config.sample_softmax and "num_negative_samples" in given:
+        raise errors.InputError(
+            f"{FLAGS['num_negative_samples'].serialize()} is for a sampled softmax, "
+            "which this network has not; leave it out, or add --sample_softmax"
+        )
+    if config.sample_softmax and config.num_negative_samples >= vocab_size:
+        raise errors.InputError(
+            f"a sample of {config.num_negative_samples} words (--num_negative_samples, "
+            f"or n_negative_samples_batch of options.json) of the {vocab_size} in the "
+            "vocabulary is all of them; lower it, or set --nosample_softmax"
+        )
+    return config
+
+
+def of_adagrad(config: Any) -> dict[str, float]:
+    """What Adagrad is told: as bilm-tf trains on streams, and nothing otherwise."""
+    if FLAGS.objective != BIDIRECTIONAL_LM:
+        return {}
+    clip_norm = config.extra.get("all_clip_norm_val", _CLIP_NORM)
+    return {"clip_norm": clip_norm, "gradient_factor": float(config.unroll_steps)}
+
+
+def files() -> dict[str, str]:
+    """{flag: value} of the records; ValueError if there are none, or --seed < 0.
+
+    Without training, what is held out is enough.
+    """
+    read = FLAGS.input_file or ("" if FLAGS.do_train else FLAGS.eval_input_file)
+    if not read:
+        raise errors.InputError(
+            "--input_file is missing; name one or more files of records"
+        )
+    return {
+        "input_file": read,
+        **({"eval_input_file": FLAGS.eval_input_file} if FLAGS.eval_input_file else {}),
+    }
+
+
+def check() -> None:
+    """Sets defaults of the objective; raises ValueError for what this run cannot do."""
+    set_defaults()
+    training_flags.check_actions()
+    device_flags.strategy_kind()
+    check_objective()
+    model_flags.check()
+    command_line.check_files("input_file", "eval_input_file")
+
+
+def check_objective() -> None:
+    """Raises ValueError if a flag is set that this run would not read."""
+    for objective, names in _READ_BY.items():
+        for name in names if FLAGS.objective != objective else ():
+            if FLAGS[name].present:
+                raise errors.InputError(
+                    f"{FLAGS[name].serialize()} is for --objective={objective}; leave "
+                    "it out"
+                )
+    if FLAGS.objective == BIDIRECTIONAL_LM and FLAGS["max_seq_length"].present:
+        raise errors.InputError(
+            f"{FLAGS['max_seq_length'].serialize()} is for records, but "
+            f"--objective={BIDIRECTIONAL_LM} reads streams of sentences; set "
+            "--unroll_steps"
+        )
+    if FLAGS.do_export and FLAGS.objective in _NOT_EXPORTED:
+        raise errors.InputError(
+            "--do_export of run_pretraining.py writes vectors and masked words, "
+            f"which --objective={FLAGS.objective} has not; use "
+            f"{_NOT_EXPORTED[FLAGS.objective]}"
+        )
+    for name in ("top_k", *model_flags.VECTOR_FLAGS):
+        if FLAGS[name].present and not FLAGS.do_export:
+            raise errors.InputError(
+                f"{FLAGS[name].serialize()} is for --do_export; add it"
+            )
+
+
+def masking_rule() -> dict[str, Any]:
+    """How unmasked records are masked, as masking.Rule takes it."""
+    return {
+        "kind": FLAGS.masking,
+        "masked_lm_prob": FLAGS.masked_lm_prob,
+        "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
+        "proportions": FLAGS.mask_proportions,
+    }
+
+
+def masking_identity(masks: Any) -> dict[str, Any]:
+    """What of masking must match to resume a run, which `masks` records or does not."""
+    return {
+        "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
+        "masking": FLAGS.masking if masks else "",
+        "masked_lm_prob": FLAGS.masked_lm_prob if masks else 0.0,
+        # A list, as run.json gives it back.
+        "mask_proportions": list(FLAGS.mask_proportions) if masks else [],
+    }
+
+
+def noise_rule() -> dict[str, Any]:
+    """How texts are corrupted, as data_pipeline's corruptions.rule takes it."""
+    return {name: FLAGS[name].value for name in _OF_NOISE}
+
+
+def masks_are_asked_for() -> bool:
+    """Whether a flag is set that only means something for unmasked records."""
+    return any(FLAGS[name].present for name in _OF_MASKS)

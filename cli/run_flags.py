@@ -1,0 +1,253 @@
+"""What the flags say about a run that trains."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from absl import flags as absl_flags
+from absl import logging
+
+from cli import (
+    command_line,
+    device_flags,
+    device_setup,
+    feature_flags,
+    fine_tuning_flags,
+    model_flags,
+    training_flags,
+)
+from contract import errors
+from training import checkpoints, fine_tuning, grid, loop, run, seeds
+from training.frozen import feature_cache
+from training.optimization import adagrad, gpt_adam, lamb, schedule
+from training.optimization import optimizer as optimizer_lib
+
+FLAGS = absl_flags.FLAGS
+_OPTIMIZERS = {
+    "adam": optimizer_lib.BertAdam,
+    "lamb": lamb.BertLamb,
+    "gpt_adam": gpt_adam.GptAdam,
+    "adagrad": adagrad.Adagrad,
+}
+_MOST_EXAMPLES = 2**31 - 1  # of all epochs together
+
+
+def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
+    """The plan of a run over labelled rows, with the most important metric first.
+
+    Raises ValueError if the examples make no step, or too many, or --best_metric is not
+    a metric.
+    """
+    num_train_steps = schedule.count_steps(
+        num_examples, FLAGS.train_batch_size, FLAGS.num_train_epochs
+    )
+    if num_train_steps == 0:
+        raise errors.InputError(
+            f"{num_examples} training examples in batches of --train_batch_size="
+            f"{FLAGS.train_batch_size} make no step in --num_train_epochs="
+            f"{FLAGS.num_train_epochs}; lower the batch size or train longer"
+        )
+    if num_train_steps * FLAGS.train_batch_size > _MOST_EXAMPLES:
+        raise errors.InputError(
+            f"--num_train_epochs={FLAGS.num_train_epochs} of {num_examples} training "
+            f"examples are more than {_MOST_EXAMPLES:,}, whose order is held in memory;"
+            " lower it"
+        )
+    best_metric = FLAGS.best_metric or next(iter(metrics), "")
+    if metrics and best_metric not in metrics:
+        raise errors.InputError(
+            f"--best_metric={best_metric} is none of the scores of this task: "
+            f"{', '.join(metrics)}"
+        )
+    return plan_of_steps(
+        num_train_steps,
+        num_train_steps * FLAGS.warmup_proportion,
+        best_metric,
+        FLAGS.early_stopping_patience,
+    )
+
+
+def plan_of_steps(
+    num_train_steps: int,
+    num_warmup_steps: float,
+    best_metric: str = "",
+    patience: int = 0,
+) -> loop.Plan:
+    """The plan of a run with a known number of steps."""
+    rate = schedule.SCHEDULES[FLAGS.learning_rate_schedule](
+        FLAGS.learning_rate, num_train_steps, num_warmup_steps
+    )
+    return loop.Plan(
+        num_train_steps=num_train_steps,
+        learning_rate=rate,
+        save_steps=FLAGS.save_checkpoints_steps,
+        log_steps=training_flags.log_steps(num_train_steps),
+        max_steps_per_call=FLAGS.iterations_per_loop,
+        evaluate_steps=FLAGS.evaluate_steps,
+        best_metric=best_metric,
+        patience=patience,
+        profile_steps=training_flags.profile_steps(num_train_steps),
+    )
+
+
+def pretraining_plan() -> loop.Plan:
+    """The plan of pretraining; the last checkpoint counts, as in the original."""
+    if FLAGS.do_train and FLAGS.num_warmup_steps >= FLAGS.num_train_steps:
+        logging.warning(
+            "--num_warmup_steps=%d is not less than --num_train_steps=%d, so the rate "
+            "never reaches --learning_rate=%s; a tenth of the steps is usual",
+            FLAGS.num_warmup_steps,
+            FLAGS.num_train_steps,
+            FLAGS.learning_rate,
+        )
+    return plan_of_steps(FLAGS.num_train_steps, FLAGS.num_warmup_steps)
+
+
+def run_settings(
+    strategy: Any,
+    plan: loop.Plan | None,
+    *,
+    config: Mapping[str, Any],
+    init_checkpoint: str,
+    of_adagrad: Mapping[str, float] | None = None,
+    **others: Any,
+) -> run.Settings:
+    """What the flags say about any run; `config` is the network's.
+
+    `of_adagrad` are settings of that optimizer which the task decides.
+    """
+    return run.Settings(
+        output_dir=FLAGS.output_dir,
+        init_checkpoint=init_checkpoint,
+        seed=FLAGS.seed,
+        trains=FLAGS.do_train,
+        overwrite=FLAGS.overwrite_output_dir,
+        plan=plan,
+        strategy=strategy,
+        jit_compile=device_setup.compiles(strategy),
+        dtype_policy=device_flags.dtype_policy(),
+        optimizer=functools.partial(
+            _OPTIMIZERS[FLAGS.optimizer], **_optimizer_settings(of_adagrad or {})
+        ),
+        batch_size=FLAGS.train_batch_size,
+        micro_batches=FLAGS.gradient_accumulation_steps,
+        scales_loss=FLAGS.mixed_precision == "float16",
+        keep=FLAGS.keep_checkpoint_max,
+        identity={
+            "config": dict(config),
+            **training_flags.of_weights(),
+            **(checkpoints.identity(init_checkpoint) if FLAGS.do_train else {}),
+        },
+        flags=command_line.values(),
+        command=command_line.command(),
+        describe=device_flags.describe,
+        **others,
+    )
+
+
+def _optimizer_settings(of_adagrad: Mapping[str, float]) -> dict[str, Any]:
+    flag = FLAGS["adam_bias_correction"]
+    if FLAGS.optimizer != "adagrad":
+        return {"bias_correction": _corrects_bias(flag)}
+    if flag.value:
+        raise errors.InputError(
+            f"{flag.serialize()} is for --optimizer=adam, but it is adagrad, which has "
+            "no moments; leave one of them out"
+        )
+    return dict(of_adagrad)
+
+
+def _corrects_bias(flag: absl_flags.Flag) -> bool:
+    """As --adam_bias_correction says; GPT's Adam always does."""
+    if FLAGS.optimizer != "gpt_adam":
+        return bool(flag.value)
+    if flag.present and not flag.value:
+        raise errors.InputError(
+            f"{flag.serialize()} contradicts --optimizer=gpt_adam, which always "
+            "corrects the bias; leave one of them out"
+        )
+    return True
+
+
+def set_up() -> Any:
+    """Checks what needs no data, or raises ValueError; returns the strategy."""
+    training_flags.check_seeds("seed", [FLAGS.seed])
+    combinations: list[dict[str, Any]] = [{}]
+    if "seeds" in FLAGS:
+        fine_tuning_flags.check_run()
+        combinations = fine_tuning_flags.grid() or combinations
+    strategy = device_setup.set_up()
+    for values in combinations if FLAGS.do_train else ():
+        with command_line.changed(values):
+            device_setup.check_batch_size(strategy)
+            feature_flags.check_layer_mix_norm(strategy.num_replicas_in_sync)
+    return strategy
+
+
+def fine_tuning_settings(
+    strategy: Any,
+    *,
+    files: model_flags.ModelFiles,
+    config: Mapping[str, Any],
+    num_examples: int,
+    score_names: Sequence[str],
+) -> fine_tuning.Settings:
+    """What the flags say about fine-tuning; score_names begin with the main one."""
+    static = device_flags.has_static_shapes()
+
+    def one_run(values: Mapping[str, Any]) -> run.Settings:
+        with command_line.changed(values):
+            return run_settings(
+                strategy,
+                plan(num_examples, score_names) if FLAGS.do_train else None,
+                config=config,
+                init_checkpoint=files.init_checkpoint,
+            )
+
+    combinations = grid.combine(fine_tuning_flags.grid(), one_run)
+    return fine_tuning.Settings(
+        run=one_run(combinations[0].values if combinations else {}),
+        seeds=fine_tuning_flags.seeds(),
+        combinations=combinations,
+        evaluates="do_eval" in FLAGS and FLAGS.do_eval,
+        predicts=FLAGS.do_predict,
+        exports=FLAGS.do_export,
+        group_by_length=FLAGS.group_by_length and not static,
+        pad_to=next(iter(model_flags.lengths().values())) if static else None,
+        eval_batch_size=FLAGS.eval_batch_size,
+        predict_batch_size=FLAGS.predict_batch_size,
+        reports=FLAGS.write_report,
+        default_flags=command_line.defaults(),
+        feature_cache=feature_cache.FeatureCache(
+            *feature_flags.cache(), FLAGS.output_dir
+        ),
+    )
+
+
+def trained_weights(files: model_flags.ModelFiles) -> str:
+    """Where the weights of a run without training are: its own, or of --pretrained."""
+    directory = FLAGS.output_dir
+    if "seeds" in FLAGS:
+        if combinations := fine_tuning_flags.grid():
+            directory = grid.directory_of(combinations[0], directory)
+        if several := fine_tuning_flags.seeds():
+            directory = seeds.directory_of(several[0], directory)
+    has_own = checkpoints.all_checkpoints(directory)
+    return directory if has_own else files.init_checkpoint
+
+
+def reading(
+    of_run: Callable[..., Any], files: model_flags.ModelFiles, num_texts: int = 1
+) -> Any:
+    """How the run reads the network, as modeling's readings.of_run finds it."""
+    given, trains = feature_flags.given(), FLAGS.do_train
+    return of_run(given, trained_weights(files), trains=trains, num_texts=num_texts)
+
+
+def fine_tune(prepare: Callable[[], tuple[fine_tuning.Task, Any]]) -> None:
+    """The `main` of a script whose `prepare` reads and checks all input."""
+    command_line.quiet_libraries()
+    with errors.explained():
+        task, settings = prepare()
+        with settings.feature_cache:
+            fine_tuning.run_task(task, settings)

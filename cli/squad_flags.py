@@ -1,0 +1,117 @@
+"""Flags of questions and answers."""
+
+from typing import Any
+
+from absl import flags
+
+from cli import command_line, feature_flags
+from contract import errors
+
+FLAGS = flags.FLAGS
+
+
+def define() -> None:
+    """Which questions, how they are answered, and what reads them."""
+    _define_questions()
+    _define_answers()
+    feature_flags.define()
+
+
+@command_line.heading("Data")
+def _define_questions() -> None:
+    string, integer = flags.DEFINE_string, flags.DEFINE_integer
+    string("train_file", None, "SQuAD json for training.")
+    string("predict_file", None, "SQuAD json to answer, and to score if it can be.")
+    flags.DEFINE_enum(
+        "multiple_answers",
+        "",
+        ["", "first", "all"],
+        "What to train with of several answers to one question: the first, or each as "
+        "a question of its own. Without the flag they are refused, as in the original.",
+    )
+    integer("doc_stride", 128, "Tokens from one window of a context to the next.")
+    integer("max_query_length", 64, "Most tokens of a question; the rest is cut off.")
+
+
+@command_line.heading("Answers")
+def _define_answers() -> None:
+    integer, boolean = flags.DEFINE_integer, flags.DEFINE_bool
+    integer("n_best_size", 20, "Starts, ends and answers that are kept.", 1)
+    integer("max_answer_length", 30, "Most tokens of an answer.", 1)
+    boolean("version_2_with_negative", False, "Some questions have no answer.")
+    command_line.define_float(
+        "null_score_diff_threshold",
+        0.0,
+        "No answer is given if its score exceeds that of the best answer by more.",
+    )
+    flags.DEFINE_enum(
+        "answer_aligner",
+        "original",
+        ["original", "words"],
+        "How the text of an answer is found: as the original does it, or by the places "
+        "of words, which suits text without spaces.",
+    )
+    boolean(
+        "verbose_logging",
+        False,
+        "Print whatever answer could not be found in its context as it was spelled.",
+    )
+
+
+def limits() -> dict[str, int]:
+    """How contexts are cut, by the names of the flags."""
+    names = ("max_seq_length", "doc_stride", "max_query_length")
+    return {name: getattr(FLAGS, name) for name in names}
+
+
+def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -> None:
+    """Raises ValueError where questions cannot be asked of a network.
+
+    `reading` is how it is read, a readings.Reading; `has_pieces` says whether tokens
+    are BERT's word pieces.
+    """
+    if not tokenizer.knows_parts:
+        raise errors.InputError(
+            "--gpt_tokenizer=original changes a text in ways that do not tell which "
+            "characters a token stands for, and answers are cut from the text; take "
+            "--gpt_tokenizer=hugging_face, or GPT-2 or BERT"
+        )
+    sees_all = not config.is_left_to_right or reading.head == "bilstm"
+    if FLAGS.version_2_with_negative and not sees_all:
+        raise errors.InputError(
+            "--version_2_with_negative scores 'no answer' at the first token, which "
+            "sees nothing in a network that reads from left to right; leave it out, or "
+            "add --head=bilstm, which reads both ways"
+        )
+    is_asked = FLAGS["answer_aligner"].present and FLAGS.answer_aligner == "original"
+    if is_asked and not has_pieces:
+        raise errors.InputError(
+            "--answer_aligner=original searches the text for word pieces, and the "
+            "tokens of this vocabulary are none; leave it out"
+        )
+
+
+def answer_settings(has_pieces: bool) -> dict[str, Any]:
+    """How answers are chosen, but for the case of the model; see `check_network`."""
+    return {
+        "n_best_size": FLAGS.n_best_size,
+        "max_answer_length": FLAGS.max_answer_length,
+        "version_2_with_negative": FLAGS.version_2_with_negative,
+        "null_score_diff_threshold": FLAGS.null_score_diff_threshold,
+        "aligner": FLAGS.answer_aligner if has_pieces else "words",
+    }
+
+
+def check_files() -> None:
+    """Raises ValueError, naming the flag, if an action lacks its file."""
+    if FLAGS.do_train and not FLAGS.train_file:
+        raise errors.InputError(
+            "If `do_train` is True, then `train_file` must be specified: set "
+            "--train_file to a SQuAD json"
+        )
+    if (FLAGS.do_predict or FLAGS.evaluate_steps) and not FLAGS.predict_file:
+        flag = "do_predict" if FLAGS.do_predict else "evaluate_steps"
+        raise errors.InputError(
+            f"If `{flag}` is set, then `predict_file` must be specified: set "
+            "--predict_file to a SQuAD json"
+        )

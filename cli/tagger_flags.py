@@ -1,0 +1,92 @@
+"""Flags of words and their tags."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from cli import command_line, feature_flags, fine_tuning_flags
+from contract import errors
+
+FLAGS = flags.FLAGS
+SPLITS = ("train", "dev", "test")
+
+
+def define() -> None:
+    """Where tagged words come from, and what reads them."""
+    _define_words()
+    feature_flags.define()
+
+
+@command_line.heading("Data")
+def _define_words() -> None:
+    string, integer, boolean = (
+        flags.DEFINE_string,
+        flags.DEFINE_integer,
+        flags.DEFINE_bool,
+    )
+    for split in SPLITS:
+        string(f"{split}_file", None, f"The {split} sentences: CoNLL, seq.in or JSONL.")
+    flags.DEFINE_enum(
+        "file_format", "auto", ["auto", "conll", "seq", "jsonl"], "auto: by name."
+    )
+    integer("word_column", 0, "Column of the words, from 0 or, from the end, from -1.")
+    integer("tag_column", -1, "Column of the tags.")
+    string("labels", None, "Tags in the order of their ids, or a file of them.")
+    flags.DEFINE_enum(
+        "tag_scheme",
+        "auto",
+        ["auto", "BIO", "BIOES", "BILOU", "BMES", "plain"],
+        "How the tags in files spell spans; auto: found. BIO reads IOB1, too.",
+    )
+    boolean(
+        "accept_unknown_tags",
+        False,
+        "Score dev and test rows with tags that training does not have; each counts as "
+        "wrong, for it cannot be predicted.",
+    )
+    integer(
+        "window_stride",
+        0,
+        "Tokens from one window of a long sentence to the next; 0 for half a window.",
+        lower_bound=0,
+    )
+    boolean(
+        "document_context",
+        False,
+        "Fill windows with the sentences around, as far as --max_seq_length goes.",
+    )
+
+
+def layout() -> dict[str, Any]:
+    """How files hold words and tags, by the names of the flags."""
+    names = ("file_format", "word_column", "tag_column")
+    return {name: getattr(FLAGS, name) for name in names}
+
+
+def limits() -> dict[str, Any]:
+    """How long sentences are cut, in tokens."""
+    return {"max_seq_length": FLAGS.max_seq_length, "stride": FLAGS.window_stride}
+
+
+def check() -> None:
+    """Raises ValueError where a file is needed and not named."""
+    paths(fine_tuning_flags.wanted_splits())
+
+
+def paths(splits: Sequence[str]) -> dict[str, str]:
+    """The file of each split; raises ValueError where a flag is not set."""
+    return {split: _path(split) for split in splits}
+
+
+def _path(split):
+    if value := getattr(FLAGS, f"{split}_file"):
+        return value
+    raise errors.InputError(
+        f"the {split} sentences are needed and --{split}_file is not set; set it"
+    )
+
+
+def tag_scheme() -> str:
+    """The value of --tag_scheme, "" for auto."""
+    return "" if FLAGS.tag_scheme == "auto" else FLAGS.tag_scheme

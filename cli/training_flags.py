@@ -1,0 +1,244 @@
+"""Flags of what to do, and of training: batches, rate, when to save and to evaluate.
+
+The original's flags keep name, default and meaning; new defaults change nothing.
+"""
+
+from collections.abc import Sequence
+
+from absl import flags
+
+from cli import command_line, feature_flags, model_flags
+from contract import errors
+
+FLAGS = flags.FLAGS
+_LARGEST_SEED = 2**32 - 1  # of keras.utils.set_random_seed
+# Flags that do not decide which weights a run has after a step. All others do, and a
+# run does not go on with other values of them.
+CHANGE_NO_WEIGHT = frozenset(
+    (
+        # How long a run goes on, and its many seeds; run.start counts that of each.
+        *("num_train_epochs", "num_train_steps", "seed", "seeds", "grid"),
+        # What is done, where, how often, and what is written.
+        *("do_train", "do_eval", "do_predict", "do_export", "output_dir"),
+        *("overwrite_output_dir", "save_checkpoints_steps", "keep_checkpoint_max"),
+        *("iterations_per_loop", "log_steps", "profile_steps", "write_report"),
+        *("write_tf_records", "write_projector", "explain", "verbose_logging"),
+        *("export_format", "quantization", "export_server_config"),
+        *("feature_cache", "feature_cache_dir"),
+        # How weights are scored, and answers found.
+        *("evaluate_steps", "early_stopping_patience", "max_eval_steps"),
+        *("eval_batch_size", "predict_batch_size", "multi_label_threshold"),
+        *("n_best_size", "max_answer_length", "null_score_diff_threshold"),
+        *("num_beams", "length_penalty", "do_sample", "temperature", "top_k", "top_p"),
+        *model_flags.VECTOR_FLAGS,
+        # Devices, and what they keep; with other parts of a batch a run says so.
+        *("distribution_strategy", "use_tpu", "tpu_name", "tpu_zone", "gcp_project"),
+        *("master", "num_tpu_cores", "require_gpu", "virtual_cpus", "jit_compile"),
+        *("recompute", "deterministic", "gradient_accumulation_steps"),
+        # Files, and how they are read: their contents count, not their names.
+        *("pretrained", "init_checkpoint", "bert_config_file", "vocab_file"),
+        *("allow_missing_weights", "check_case", "do_lower_case"),
+        *("gpt_tokenizer", "split_words", "teacher", "unlabelled_file"),
+        *("data_dir", "task_name", "xnli_language", "tfds_name", "input_file"),
+        *("eval_input_file", "predict_file", "file_format", "has_header"),
+        *(f"{split}_file" for split in ("train", "dev", "test")),
+        *(f"tfds_{split}_split" for split in ("train", "dev", "test")),
+        *("text_a_column", "text_b_column", "label_column", "id_column"),
+        *("choice_columns", "source_column", "target_column", "word_column"),
+        *("dev_share", "tag_column", "labels", "label_separator", "allow_empty_text"),
+        "accept_unknown_tags",
+        # They count as `reading`.
+        *feature_flags.NAMES,
+    )
+)
+_ACTIONS = {
+    "do_train": "Whether to run training.",
+    "do_eval": "Whether to run eval on the dev set.",
+    "do_predict": "Whether to run the model on the test set.",
+    "do_export": "Whether to write a SavedModel to output_dir/export/<n>.",
+}
+
+
+def define(train_batch_size: int = 32) -> None:
+    """How to train, whatever for, and when to save and to evaluate."""
+    _define_intervals()
+    _define_updates(train_batch_size)
+    with command_line.heading("Model and vocabulary"):
+        flags.DEFINE_bool(
+            "allow_missing_weights",
+            False,
+            "Train layers and embeddings that the initial checkpoint lacks from random "
+            "values, instead of refusing it.",
+        )
+    with command_line.heading("Output"):
+        flags.DEFINE_bool(
+            "overwrite_output_dir",
+            False,
+            "Replace another run in --output_dir, instead of resuming or refusing it.",
+        )
+
+
+@command_line.heading("Evaluation and checkpoints")
+def _define_intervals() -> None:
+    flags.DEFINE_integer(
+        "save_checkpoints_steps", 1000, "Steps between checkpoints.", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "keep_checkpoint_max", 5, "Newest checkpoints kept.", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "iterations_per_loop",
+        1000,
+        "Most steps done on the devices in one call.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
+        "log_steps",
+        20,
+        "Steps between points in TensorBoard; in runs of fewer than 400 steps a "
+        "twentieth of them, unless it is given.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
+        "evaluate_steps",
+        0,
+        "Steps between evaluations while training; 0 for none.",
+        lower_bound=0,
+    )
+    flags.DEFINE_integer(
+        "eval_batch_size", 8, "Total batch size of an evaluation.", lower_bound=1
+    )
+    flags.DEFINE_list(
+        "profile_steps",
+        [],
+        "Trace training from the first to the second of these steps, such as 20,30, "
+        "for TensorBoard's profiler.",
+    )
+
+
+@command_line.heading("Training")
+def _define_updates(train_batch_size: int) -> None:
+    flags.DEFINE_integer(
+        "train_batch_size",
+        train_batch_size,
+        "Total batch size of one update, over all devices and micro-batches.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
+        "gradient_accumulation_steps",
+        1,
+        "Micro-batches that a batch is computed in, one after another, where it is too "
+        "large for the memory. The result is that of the whole batch.",
+        lower_bound=1,
+    )
+    command_line.define_float(
+        "learning_rate", 5e-5, "The peak rate of the optimizer.", lower_bound=0
+    )
+    flags.DEFINE_enum(
+        "optimizer",
+        "adam",
+        ["adam", "lamb", "gpt_adam", "adagrad"],
+        "adam, the original's; lamb, for batches of thousands; gpt_adam, GPT's; or "
+        "adagrad, of ELMo's pretraining.",
+    )
+    flags.DEFINE_enum(
+        "learning_rate_schedule",
+        "linear",
+        ["linear", "gpt_linear", "gpt_cosine", "gpt_constant"],
+        "How the rate goes on after the warm-up: linear, the original's; or GPT's, "
+        "linear or along a cosine to 0, or constant.",
+    )
+    flags.DEFINE_bool(
+        "adam_bias_correction",
+        False,
+        "Correct the moments' bias in the first steps, as Adam's paper does and the "
+        "original does not.",
+    )
+    flags.DEFINE_integer("seed", 1, "Decides initial values, order and dropout.")
+
+
+@command_line.heading("What to do")
+def define_actions(*names: str) -> None:
+    """The named actions, each False by default."""
+    for name in names:
+        flags.DEFINE_bool(name, False, _ACTIONS[name])
+    if "do_export" in names:
+        _define_export()
+
+
+@command_line.heading("Output")
+def _define_export() -> None:
+    flags.DEFINE_bool(
+        "export_server_config",
+        False,
+        "With --do_export, write output_dir/config as well: models.config and "
+        "batching_parameters.txt, with which TensorFlow Serving starts.",
+    )
+
+
+@command_line.heading("Output")
+def define_report() -> None:
+    """Whether a run leaves a report."""
+    flags.DEFINE_bool(
+        "write_report",
+        True,
+        "Write report.html and report.json of what was run and how good it is, and "
+        "beside weights a model card, README.md.",
+    )
+
+
+def check_actions() -> None:
+    """Raises ValueError if no action is asked for, or --output_dir is missing."""
+    names = [name for name in _ACTIONS if name in FLAGS]
+    if not any(FLAGS[name].value for name in names):
+        *others, last = (f"`{name}`" for name in names)
+        raise errors.InputError(
+            f"At least one of {', '.join(others)} or {last} must be True."
+        )
+    if not FLAGS.output_dir:
+        raise errors.InputError(
+            "--output_dir is missing; name a directory for the results"
+        )
+
+
+def of_weights() -> dict[str, object]:
+    """{flag: value} of those that decide the weights."""
+    values = command_line.values().items()
+    return {name: value for name, value in values if name not in CHANGE_NO_WEIGHT}
+
+
+def check_seeds(flag: str, seeds: Sequence[int]) -> None:
+    """Raises ValueError unless they are different, and random generators take them."""
+    given = f"--{flag}={','.join(map(str, seeds))}"
+    for seed in seeds:
+        if not 0 <= seed <= _LARGEST_SEED:
+            raise errors.InputError(
+                f"{given}: {seed} is no seed; give 0 or more, up to {_LARGEST_SEED}"
+            )
+        if seeds.count(seed) > 1:
+            raise errors.InputError(f"{given} has {seed} twice; give it once")
+
+
+def log_steps(num_train_steps: int) -> int:
+    """Steps between points: fewer where a short run would have fewer than 20 points."""
+    if FLAGS["log_steps"].present:
+        return FLAGS.log_steps
+    return min(FLAGS.log_steps, max(1, num_train_steps // 20))
+
+
+def profile_steps(num_train_steps: int) -> tuple[int, ...]:
+    """The steps of --profile_steps, or (); ValueError unless they are in the run."""
+    steps = tuple(int(text) for text in FLAGS.profile_steps if text.strip().isdigit())
+    if not FLAGS.profile_steps:
+        return ()
+    given = f"--profile_steps={','.join(FLAGS.profile_steps)}"
+    if len(steps) != 2 or len(FLAGS.profile_steps) != 2 or steps[0] >= steps[1]:
+        raise errors.InputError(
+            f"{given} are not two ascending steps; give such as 20,30"
+        )
+    if FLAGS.do_train and steps[1] > num_train_steps:
+        raise errors.InputError(
+            f"{given} ends after the last step of this run, {num_train_steps}; give "
+            "earlier ones, or train longer"
+        )
+    return steps

@@ -1,0 +1,154 @@
+"""Which examples make which batch, and the batches as a tf.data pipeline.
+
+The order is a pure function of seed and lengths, so a resumed run goes on with the
+batch it would have seen, by skipping to a row of a table. Batches hold texts of
+similar length and are padded to their longest, so little is spent on padding.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features
+from data_pipeline.batches import packing
+
+# Batches filled from one pool of texts sorted by length. A larger pool pads less and
+# mixes less; 64 leaves 2 % padding on one-sentence tasks.
+POOL_BATCHES = 64
+
+
+def training_order(
+    lengths: np.ndarray,
+    *,
+    batch_size: int,
+    num_steps: int,
+    seed: int | Sequence[int],
+    group_by_length: bool = True,
+) -> np.ndarray:
+    """Orders the examples of all training batches, int32 [num_steps, batch_size].
+
+    `lengths` are int [N], in tokens; equal seeds give equal orders. Each epoch is a new
+    permutation, and a batch is full: the rows that fill none are the first of the next
+    epoch. No batch has a row twice, unless there are fewer rows than `batch_size`. With
+    `group_by_length`, pools of consecutive rows of an epoch are sorted by length and
+    cut into batches, which are shuffled.
+
+    The order of fewer steps begins that of more, so a run can be made longer.
+    """
+    num_epochs = -(-num_steps * batch_size // len(lengths))
+    batches = [np.zeros((0, batch_size), np.int32)]
+    left: np.ndarray = np.zeros(0, np.int32)
+    for epoch in range(num_epochs):
+        rng = np.random.default_rng([*np.ravel(seed), epoch])
+        rows: np.ndarray = rng.permutation(len(lengths)).astype(np.int32)
+        # The first batch has rows of two epochs, and is sorted with no others.
+        first = rows[~np.isin(rows, left)][: batch_size - len(left)]
+        rows = np.concatenate([left, first, rows[~np.isin(rows, first)]])
+        has_two_epochs, count = len(left) > 0, len(rows) // batch_size
+        left = rows[count * batch_size :]
+        ordered = rows[: count * batch_size].reshape(count, batch_size)
+        if group_by_length:
+            _group(ordered[has_two_epochs:], lengths, rng)
+        batches.append(ordered)
+    return np.concatenate(batches)[:num_steps]
+
+
+def _group(batches, lengths, rng):
+    """Sorts pools of batches by length, in place; shuffles the batches of each."""
+    for pool in np.array_split(batches, -(-len(batches) // POOL_BATCHES) or 1):
+        rows = pool.ravel()
+        order = np.argsort(lengths[rows], kind="stable")
+        pool[:] = rng.permutation(rows[order].reshape(pool.shape))
+
+
+def evaluation_order(lengths, batch_size):
+    """All examples once, by length: int32 [batches, batch_size], -1 fills the last."""
+    order = np.argsort(lengths, kind="stable").astype(np.int32)
+    filling = np.full(-len(order) % batch_size, -1, np.int32)
+    return np.concatenate([order, filling]).reshape(-1, batch_size)
+
+
+def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=None):
+    """Makes a tf.data.Dataset of padded batches in an order, int32 [steps, B].
+
+    The order may be a Dataset of int32 [B], too. An index of -1 stands for any example.
+    `targets` are {feature name: array [N, ...]} or, where every token has its own, a
+    tf.RaggedTensor [N, (S)], filled up with IGNORED, or where they are too many to
+    hold, a function from indices [B] to their targets. `pad_to` is the length of every
+    batch, None for its longest. `others`: indices [B] -> features of another length.
+
+    Returns:
+        Dicts: input_ids, input_mask, segment_ids int32 [B, S], the targets and the
+        others. Where an example has G sequences, the inputs are [B, G, S].
+    """
+    tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
+    first_lengths = tf.constant(packed.first_lengths)
+    num_sequences = packed.num_sequences
+    targets = {
+        name: values
+        if isinstance(values, tf.RaggedTensor) or callable(values)
+        else tf.constant(values)
+        for name, values in (targets or {}).items()
+    }
+
+    def gather(indices):
+        indices = tf.maximum(indices, 0)
+        rows = indices
+        if num_sequences > 1:
+            each = tf.range(num_sequences, dtype=indices.dtype)
+            rows = tf.reshape(indices[:, None] * num_sequences + each, [-1])
+        batch = packing.pad(
+            tf.gather(tokens, rows),
+            tf.gather(first_lengths, rows),
+            pad_to,
+            num_sequences,
+        )
+        for name, values in targets.items():
+            chosen = values(indices) if callable(values) else tf.gather(values, indices)
+            if isinstance(chosen, tf.RaggedTensor):
+                chosen = chosen.to_tensor(features.IGNORED, shape=[None, pad_to])
+            batch[name] = chosen
+        return batch | others(indices) if others else batch
+
+    dataset = order
+    if not isinstance(order, tf.data.Dataset):
+        dataset = tf.data.Dataset.from_tensor_slices(order)
+    # Two batches ahead are enough, and no more threads than the model can spare.
+    return dataset.map(gather, num_parallel_calls=1).prefetch(2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """N examples of a split, for training/fine_tuning.py; targets as in `batches`."""
+
+    packed: packing.Packed
+    names: Callable[[np.ndarray], list[str]]  # indices [B] -> their names in messages
+    digest: Callable[[], str]  # differs where tokens or targets differ
+    targets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    @property
+    def sequence_lengths(self) -> np.ndarray:
+        """int64 [N, G], tokens of each sequence."""
+        return self.packed.sequence_lengths.reshape(-1, self.packed.num_sequences)
+
+    def input_digest(self) -> str:
+        """Differs where what the network reads does, whatever the targets."""
+        return packing.digest(self.packed, self.packed.first_lengths)
+
+    def training_order(self, **settings: Any) -> np.ndarray:
+        """As `training_order`."""
+        return training_order(self.packed.lengths, **settings)
+
+    def evaluation_order(self, batch_size: int) -> np.ndarray:
+        """As `evaluation_order`."""
+        return evaluation_order(self.packed.lengths, batch_size)
+
+    def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
+        """As `batches`."""
+        return batches(self.packed, order, targets=self.targets, pad_to=pad_to)

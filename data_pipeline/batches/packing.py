@@ -1,0 +1,158 @@
+"""Token ids of one or two texts to what the encoder reads.
+
+The packing rule of the original (convert_single_example, _truncate_seq_pair), for
+thousands of texts at a time.
+"""
+
+import dataclasses
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features
+from data_pipeline.batches import ragged
+
+_DIGESTED_ROWS = 1 << 12  # at a time; targets may be made of rows that are looked at
+
+
+@dataclasses.dataclass(frozen=True)
+class Packed:
+    """N examples, each of G packed sequences without padding, end to end."""
+
+    # int32 [sum of lengths], [CLS] A [SEP] or [CLS] A [SEP] B [SEP]; where a token is a
+    # row of characters, int16 [sum of lengths, C]
+    tokens: np.ndarray
+    splits: np.ndarray  # int64 [N * G + 1], where sequences begin and the last one ends
+    first_lengths: np.ndarray  # int32 [N * G], tokens of segment 0: [CLS], A, and [SEP]
+    num_truncated: int = 0  # examples that lost tokens to the length limit
+    num_sequences: int = 1  # G, which follow each other: one for each answer, or order
+
+    @property
+    def sequence_lengths(self):
+        """int64 [N * G], tokens a sequence."""
+        return np.diff(self.splits)
+
+    @property
+    def lengths(self):
+        """int64 [N], tokens of the longest sequence of an example."""
+        lengths = self.sequence_lengths.reshape(-1, self.num_sequences)
+        return lengths.max(axis=1, initial=0)
+
+    def __len__(self):
+        return (len(self.splits) - 1) // self.num_sequences
+
+
+def digest(packed: Packed, *targets) -> str:
+    """Eight hexadecimal digits that differ where sequences or target arrays differ."""
+    value = 0
+    for array in (packed.tokens, packed.splits, *targets):
+        for start in range(0, len(array), _DIGESTED_ROWS):
+            rows = array[start : start + _DIGESTED_ROWS]
+            value = zlib.crc32(np.ascontiguousarray(rows).tobytes(), value)
+    return f"{value:08x}"
+
+
+def budgets(length_a, length_b, limit):
+    """The numbers of tokens that A and B keep when together they may have `limit`.
+
+    Equal to _truncate_seq_pair, which pops one token at a time from the longer text
+    and, of two equally long ones, from B. Lengths are int [N], arrays or tensors.
+    """
+    half = limit - limit // 2  # the larger half goes to A
+    keep_a = tf.minimum(length_a, tf.maximum(limit - length_b, half))
+    return keep_a, tf.minimum(length_b, limit - keep_a)
+
+
+def _head(rows, keep):
+    starts = rows.row_starts()
+    wanted = tf.ragged.range(starts, starts + tf.cast(keep, starts.dtype))
+    return tf.gather(rows.values, wanted)
+
+
+def pack(ids_a, ids_b, *, special, max_seq_length):
+    """[CLS] A [SEP] or [CLS] A [SEP] B [SEP] (BERT Figure 2), as TensorFlow operations.
+
+    `special`, such as a tokenizer, has start_id, delimiter_id and end_id, for GPT those
+    of _start_, _delimiter_ and _classify_. Ids and result are ragged int32 [B, (S)], or
+    [B, (S), C] where a token is a row, as the three then are, too; `ids_b` is None for
+    single texts. The lengths of segment 0, int32 [B], come second. `max_seq_length`
+    counts the special tokens. A single text keeps its beginning; of a pair, the longer
+    text loses tokens first. Where `special` has None, single texts stand alone.
+    """
+    length_a = tf.cast(ids_a.row_lengths(), tf.int32)
+    if special.start_id is None:
+        assert ids_b is None
+        keep_a = tf.minimum(length_a, max_seq_length)
+        return _head(ids_a, keep_a), keep_a
+    rows = ids_a.nrows()
+    start, delimiter, end = (
+        _column(rows, token)
+        for token in (special.start_id, special.delimiter_id, special.end_id)
+    )
+    if ids_b is None:
+        keep_a = tf.minimum(length_a, max_seq_length - 2)
+        tokens = tf.concat([start, _head(ids_a, keep_a), end], axis=1)
+        return tokens, keep_a + 2
+    length_b = tf.cast(ids_b.row_lengths(), tf.int32)
+    keep_a, keep_b = budgets(length_a, length_b, max_seq_length - 3)
+    first, second = _head(ids_a, keep_a), _head(ids_b, keep_b)
+    return tf.concat([start, first, delimiter, second, end], axis=1), keep_a + 2
+
+
+def _column(rows, token):
+    """The same token in each of B rows, [B, 1] or [B, 1, C]."""
+    token = tf.convert_to_tensor(token)
+    shape = tf.concat([[rows, 1], tf.shape(token, rows.dtype)], axis=0)
+    return tf.broadcast_to(token, shape)
+
+
+def unpad(tokens, first_lengths, num_sequences=1) -> Packed:
+    """The results of `pack` for one batch, as arrays."""
+    return Packed(
+        tokens.values.numpy(),
+        tokens.row_splits.numpy().astype(np.int64),
+        first_lengths.numpy().astype(features.INTEGER),
+        num_sequences=num_sequences,
+    )
+
+
+def concatenate(parts: Sequence[Packed]) -> Packed:
+    """The sequences of all parts, in order."""
+    return Packed(
+        np.concatenate([part.tokens for part in parts]),
+        ragged.splits(np.concatenate([part.sequence_lengths for part in parts])),
+        np.concatenate([part.first_lengths for part in parts]),
+        sum(part.num_truncated for part in parts),
+        parts[0].num_sequences,
+    )
+
+
+def pad(tokens, first_lengths, length: int | None = None, num_sequences=1):
+    """The three inputs of the encoder, each int32 [B, S], from the results of `pack`.
+
+    Where a token is a row of C characters, input_ids are [B, S, C].
+
+    Rows are filled up with 0 as in the original, whatever the id of [PAD], to `length`
+    tokens or the longest row. Since input_mask is 0 there, no real token depends on it.
+    Of examples with G = `num_sequences` the inputs are [B, G, S].
+    """
+    whole = [None, length, *tokens.shape[2:]]
+    input_ids = tf.cast(tokens.to_tensor(0, shape=whole), tf.int32)  # [B, S]
+    positions = tf.range(tf.shape(input_ids)[1])[None]  # [1, S]
+    lengths = tf.cast(tokens.row_lengths(), tf.int32)[:, None]  # [B, 1]
+    is_real = positions < lengths
+    is_second = tf.logical_and(is_real, positions >= first_lengths[:, None])
+    inputs = {
+        features.INPUT_IDS: input_ids,
+        features.INPUT_MASK: tf.cast(is_real, tf.int32),
+        features.SEGMENT_IDS: tf.cast(is_second, tf.int32),
+    }
+    if num_sequences == 1:
+        return inputs
+    shape = -1, num_sequences, length or tf.shape(input_ids)[1]
+    return {
+        name: tf.reshape(grid, (*shape, *grid.shape[2:]))
+        for name, grid in inputs.items()
+    }

@@ -1,0 +1,225 @@
+"""Lines of text, one example each, to batches of what the encoder reads.
+
+A line `A ||| B` is a pair of texts, any other line one text, and a blank line a text
+without a token; as in the original's extract_features.py. The file is read and
+tokenized in chunks, which are cut into pools, and these into batches by length.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from contract import errors, features
+from data_pipeline.batches import batching, packing, ragged
+from data_pipeline.tables import text_rows
+from data_pipeline.text import tokenization
+
+SEPARATOR = " ||| "
+# Lines and characters tokenized at a time: enough to keep the operations busy and to
+# find lines of similar length, little to hold.
+_CHUNK_LINES = 8192
+_CHUNK_CHARACTERS = 1 << 22
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """How much there is to do."""
+
+    num_lines: int  # blank ones included
+    num_tokens: int  # of all lines after cutting, with [CLS] and [SEP]
+    num_truncated: int  # lines that are cut to the length limit
+    num_pairs: int  # of tokens of one line, the sum of squared lengths
+
+
+@dataclasses.dataclass(frozen=True)
+class TextLines:
+    """A file of lines, and how they become tokens."""
+
+    path: str  # anything that tf.io.gfile opens, plain or gzip (.gz); UTF-8
+    tokenizer: tokenization.Tokenizer
+    max_seq_length: int  # in tokens, [CLS] and [SEP] included; longer lines are cut
+    needs_tokens: bool = False  # whether a line without any token is an error
+
+    def measure(self) -> Size:
+        """Reads the file once.
+
+        Raises:
+            ValueError: it cannot be read or has no line; or a line has no token, or is
+                a pair, and no special token stands around texts.
+        """
+        num_lines = num_tokens = num_truncated = num_pairs = 0
+        for packed in self._chunks():
+            num_lines += len(packed)
+            num_tokens += len(packed.tokens)
+            num_truncated += packed.num_truncated
+            num_pairs += int(np.sum(packed.lengths**2))
+        if not num_lines:
+            raise errors.InputError(
+                f"{self.path}: is empty; give a file with a text a line"
+            )
+        return Size(num_lines, num_tokens, num_truncated, num_pairs)
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        max_tokens: int,
+        pad_to: int | None,
+        by_length: bool = True,
+    ) -> tf.data.Dataset:
+        """All lines in full batches, in an order that wastes little on padding.
+
+        Unless they are ordered `by_length`: then they come as they stand in the file.
+
+        A pool has at most `max_tokens`. All lines of one come before those of the next,
+        so whoever restores the order of lines has to keep so many tokens. `pad_to` is
+        the length of every batch in tokens, or None for its longest line.
+
+        Returns:
+            Dicts: input_ids, input_mask, segment_ids int32 [B, S], and unique_ids int64
+            [B], the number of the line from 0; -1 marks filling to be dropped. Where a
+            token is a row of characters, input_ids are [B, S, C].
+        """
+
+        def pools():
+            first_line = 0
+            for packed in self._chunks():
+                for rows in _cut(packed.splits, max_tokens):
+                    yield _pool(packed, rows, first_line, batch_size, by_length)
+                first_line += len(packed)
+
+        def padded(tokens, splits, first_lengths, order, unique_ids):
+            texts = tf.RaggedTensor.from_row_splits(tokens, splits)
+
+            def gather(indices, ids):
+                chosen = tf.gather(texts, indices), tf.gather(first_lengths, indices)
+                grids = packing.pad(*chosen, pad_to)
+                if not self._has_frame:
+                    grids = ragged.with_a_column(grids)
+                return {**grids, features.UNIQUE_IDS: ids}
+
+            rows = tf.data.Dataset.from_tensor_slices((order, unique_ids))
+            return rows.map(gather)
+
+        vector, matrix = [None], [None, batch_size]
+        signature = (
+            self.tokenizer.token_spec,
+            tf.TensorSpec(vector, tf.int64),
+            tf.TensorSpec(vector, tf.int32),
+            tf.TensorSpec(matrix, tf.int32),
+            tf.TensorSpec(matrix, tf.int64),
+        )
+        dataset = tf.data.Dataset.from_generator(pools, output_signature=signature)
+        return dataset.flat_map(padded).prefetch(2)
+
+    @property
+    def _has_frame(self) -> bool:
+        return self.tokenizer.start_id is not None
+
+    def _chunks(self) -> Iterator[packing.Packed]:
+        chunk: list[tuple[str, str]] = []
+        characters = 0
+        for number, line in text_rows.lines(self.path):
+            chunk.append(split(line))
+            characters += len(line)
+            if chunk[-1][1] and not self._has_frame:
+                raise errors.InputError(
+                    f"{self.path}:{number}: is a pair of texts, A{SEPARATOR}B, and the "
+                    "vocabulary has no special tokens to stand around them, as a GPT "
+                    "has none before it is fine-tuned; give a text a line, or the "
+                    "--output_dir of a run of run_classifier.py"
+                )
+            if len(chunk) == _CHUNK_LINES or characters >= _CHUNK_CHARACTERS:
+                yield self._pack(chunk, number)
+                chunk, characters = [], 0
+        if chunk:
+            yield self._pack(chunk, number)
+
+    def _pack(self, chunk, last):
+        """`pack` of lines, of which the last one has this number."""
+        packed = pack(chunk, self.tokenizer, self.max_seq_length)
+        empty = np.flatnonzero(packed.lengths == 0)
+        if self.needs_tokens and len(empty):
+            raise errors.InputError(
+                f"{self.path}:{last - len(chunk) + 1 + empty[0]}: has no token, and so "
+                "no vector of its text: the vocabulary has no special tokens to stand "
+                "around it; remove the line, or leave out --pooling"
+            )
+        return packed
+
+
+def split(line: str) -> tuple[str, str]:
+    """The two texts of a line; the second is "" where it is one text.
+
+    Carriage returns vanish wherever they stand, as in the file reader of TensorFlow
+    that the original uses; of several separators the last one counts.
+    """
+    text = line.replace("\r", "").strip()
+    first, separator, second = text.rpartition(SEPARATOR)
+    return (first, second) if separator else (text, "")
+
+
+def pack(
+    pairs: list[tuple[str, str]],
+    tokenizer: tokenization.Tokenizer,
+    max_seq_length: int,
+) -> packing.Packed:
+    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP] where B has a token; or A alone."""
+    pack_ids = functools.partial(
+        packing.pack,
+        special=tokenizer,
+        max_seq_length=max_seq_length,
+    )
+    if tokenizer.start_id is None:
+        ids = tokenizer.tokenize([text for text, _ in pairs])
+        return _counted(pack_ids(ids, None), ids.row_lengths().numpy(), max_seq_length)
+    ids_a, ids_b = map(tokenizer.tokenize, zip(*pairs, strict=True))
+    length_b = ids_b.row_lengths().numpy()
+    is_pair = length_b > 0
+    single, paired = np.flatnonzero(~is_pair), np.flatnonzero(is_pair)
+    packed_ids = [
+        pack_ids(tf.gather(ids_a, single), None),
+        pack_ids(tf.gather(ids_a, paired), tf.gather(ids_b, paired)),
+    ]
+    tokens, first_lengths = (
+        tf.concat(both, axis=0) for both in zip(*packed_ids, strict=True)
+    )
+    back = np.argsort(np.concatenate([single, paired]))
+    in_order = tf.gather(tokens, back), tf.gather(first_lengths, back)
+    counts = ids_a.row_lengths().numpy() + length_b + 2 + is_pair
+    return _counted(in_order, counts, max_seq_length)
+
+
+def _counted(packed_ids, counts, max_seq_length):
+    """`packing.unpad`, with how many of so many tokens are more than the limit."""
+    num_truncated = int(np.sum(counts > max_seq_length))
+    packed = packing.unpad(*packed_ids)
+    return dataclasses.replace(packed, num_truncated=num_truncated)
+
+
+def _cut(splits: np.ndarray, max_tokens: int) -> Iterator[slice]:
+    """Slices of rows with at most so many tokens together, or of one row."""
+    start = 0
+    while start < len(splits) - 1:
+        end = np.searchsorted(splits, splits[start] + max_tokens, side="right") - 1
+        end = max(int(end), start + 1)
+        yield slice(start, end)
+        start = end
+
+
+def _pool(packed, rows, first_line, batch_size, by_length):
+    """Some rows of a chunk as in Packed; int32 rows and int64 lines [steps, B]."""
+    splits = packed.splits[rows.start : rows.stop + 1]
+    tokens = packed.tokens[splits[0] : splits[-1]]
+    lengths = np.diff(splits) if by_length else np.zeros(len(splits) - 1)
+    order = batching.evaluation_order(lengths, batch_size).ravel()
+    # Filling repeats the shortest row, where it costs least.
+    order = np.roll(order, np.sum(order < 0)).reshape(-1, batch_size)
+    is_filling = order < 0
+    lines = first_line + rows.start + order.astype(np.int64)
+    unique_ids = np.where(is_filling, -1, lines)
+    order = np.where(is_filling, order[~is_filling][0], order)
+    return tokens, splits - splits[0], packed.first_lengths[rows], order, unique_ids

@@ -1,0 +1,132 @@
+"""How likely texts are: nats, perplexity by token and word, bits a byte."""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contract import errors, remote_files, wording
+from data_pipeline.generation import windows
+from data_pipeline.tables import label_files, text_rows
+
+KEYS = ("text",)  # of an object in a file of JSON lines
+
+
+class Text(NamedTuple):
+    """A text, where it stands, and its ids with the token before its first, if any."""
+
+    text: str
+    place: str
+    ids: list[int]
+
+
+class Likelihood(NamedTuple):
+    """Sums over one text or several, from which all shares follow."""
+
+    nll: float  # nats of all tokens
+    num_tokens: int
+    num_words: int  # parts between whitespace
+    num_bytes: int  # of UTF-8
+
+    def __add__(self, other: Any) -> "Likelihood":
+        return Likelihood(*map(sum, zip(self, other, strict=True)))
+
+    def results(self) -> dict[str, float]:
+        """By name, as people report them."""
+        return {
+            "nll": self.nll,
+            "num_tokens": self.num_tokens,
+            "mean_nll": self.nll / self.num_tokens,
+            "perplexity": exp(self.nll / self.num_tokens),
+            "word_perplexity": exp(self.nll / max(self.num_words, 1)),
+            "bits_per_byte": self.nll / math.log(2) / self.num_bytes,
+        }
+
+
+NOTHING = Likelihood(0.0, 0, 0, 0)
+
+
+def exp(value: float) -> float:
+    """The exponential; infinite where that is too large for a number."""
+    return math.exp(value) if value < 700 else math.inf
+
+
+def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
+    """(text, place) of each line, object with `text`, or of the whole file.
+
+    Lines without a character but whitespace are no texts.
+
+    Raises:
+        FileNotFoundError, ValueError: the file cannot be read or has no text.
+    """
+    if text_rows.is_jsonl(path):
+        found = [
+            (text_rows.text_of(path, number, row, KEYS), f"{path}:{number}")  # type: ignore[arg-type]
+            for number, row in text_rows.file_rows(path, "jsonl")
+        ]
+        if as_one:
+            found = [("\n".join(text for text, _ in found), path)]
+    elif as_one:
+        text = label_files.read_text(path, remote_files.open_file)
+        found = [(text.replace("\r\n", "\n"), path)]
+    else:
+        found = [
+            (line.rstrip("\r"), f"{path}:{number}")
+            for number, line in text_rows.lines(path)
+        ]
+    found = [(text, place) for text, place in found if text.strip()]
+    if not found:
+        raise errors.InputError(f"{path}: has no text; give one a line")
+    return found
+
+
+def encode(found: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:
+    """The ids of texts, each with the token that ends texts before its first.
+
+    Raises:
+        ValueError: nothing stands before the only token of a text.
+    """
+    start = [] if tokenizer.document_end_id is None else [tokenizer.document_end_id]
+    ids = tokenizer.tokenize([text for text, _ in found]).to_list()
+    texts = []
+    for (text, place), of_text in zip(found, ids, strict=True):
+        if len(start) + len(of_text) < 2:
+            raise errors.InputError(
+                f"{place}: {wording.listing([text])} is {len(of_text)} token, which "
+                "nothing predicts, for the vocabulary has no token that ends texts; "
+                "remove it or make it longer"
+            )
+        texts.append(Text(text, place, start + of_text))
+    return texts
+
+
+def score(
+    texts: Sequence[Text],
+    run: Callable[[list[windows.Window]], list[windows.Scores]],
+    context: int,
+    stride: int,
+) -> Iterator[tuple[Text, windows.Scores, Likelihood]]:
+    """Yields each text with the scores of its tokens and what they sum up to."""
+    cut = [windows.sliding(text.ids, context, stride) for text in texts]
+    found = run([window for of_text in cut for window in of_text])
+    start = 0
+    for text, of_text in zip(texts, cut, strict=True):
+        scores = windows.joined(found[start : start + len(of_text)])
+        start += len(of_text)
+        likelihood = Likelihood(
+            float(np.sum(scores.losses, dtype=np.float64)),
+            len(scores.losses),
+            len(text.text.split()),
+            len(text.text.encode()),
+        )
+        yield text, scores, likelihood
+
+
+def line(text: Text, scores: windows.Scores, likelihood: Likelihood) -> str:
+    """What a .jsonl file says of a text."""
+    row = {"text": text.text, "place": text.place, **likelihood.results()}
+    row["nll_of_each_token"] = [round(float(loss), 6) for loss in scores.losses]
+    row["ids"] = text.ids[-len(scores.losses) :]
+    return json.dumps(row, ensure_ascii=False) + "\n"

@@ -1,0 +1,149 @@
+"""Texts with [MASK] to features, and logits to tokens, as TensorFlow operations.
+
+Inside a SavedModel, for a batch of texts: each [MASK] that stands in a text as written
+is the token, what stands between is tokenized as any text.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from contract import errors, features
+from data_pipeline.batches import packing
+from data_pipeline.text import token_matching, tokenization
+from data_pipeline.text.tokenization import MASK
+
+
+class Clozes(NamedTuple):
+    """B texts with K masks in all, and at most M in one text."""
+
+    # input_ids, input_mask, segment_ids int32 [B, S], masked_lm_positions int32 [B, M]
+    features: dict[str, tf.Tensor]
+    texts: tf.Tensor  # string [B], as written, without bytes that are not UTF-8
+    places: tf.Tensor  # int64 [K, 2], text of each mask and its number there
+    byte_starts: tf.Tensor  # int32 [K], where it begins in the text
+    starts: tf.Tensor  # int32 [K], the same in characters
+
+
+def check(tokenizer: tokenization.BertTokenizer, top_k: int) -> None:
+    """Raises ValueError where so many tokens cannot be chosen for a mask."""
+    if tokenizer.mask_id is None:
+        raise errors.InputError(
+            f"the vocabulary of {tokenizer.vocab_size} tokens has no {MASK}, which "
+            "stands for what is to be filled in; give the vocab.txt of the checkpoint"
+        )
+    if top_k > tokenizer.vocab_size:
+        raise errors.InputError(
+            f"--top_k={top_k} exceeds the {tokenizer.vocab_size} tokens of the "
+            "vocabulary; lower it"
+        )
+
+
+def encoder(
+    tokenizer: tokenization.BertTokenizer, max_seq_length: int, max_predictions: int
+) -> Callable[[tf.Tensor], Clozes]:
+    """A function of texts, string [B], that finds their masks.
+
+    Masks that are cut off with the end of a text, and those after the first
+    `max_predictions` of a text, are not among the K.
+    """
+    assert tokenizer.mask_id is not None  # as `check` has seen
+    mask_ids = {MASK.encode(): tokenizer.mask_id}
+
+    def encode(texts):
+        with tf.device("CPU:0"):  # where string operations are
+            texts = tf.strings.unicode_transcode(
+                texts, "UTF-8", "UTF-8", errors="ignore"
+            )
+            tokens, lengths = packing.pack(
+                token_matching.tokenize(texts, mask_ids, tokenizer.tokenize),
+                None,
+                special=tokenizer,
+                max_seq_length=max_seq_length,
+            )
+            positions = tf.ragged.boolean_mask(
+                tf.ragged.range(tf.cast(tokens.row_lengths(), tf.int32)),
+                tokens.with_values(tokens.values == tokenizer.mask_id),
+            )[:, :max_predictions]  # [B, (M)]
+            counts = positions.row_lengths()
+            numbers = tf.ragged.range(counts).values
+            byte_starts, starts = _starts(texts, counts)
+            return Clozes(
+                features={
+                    **packing.pad(tokens, lengths),
+                    features.MASKED_LM_POSITIONS: positions.to_tensor(0),
+                },
+                texts=texts,
+                places=tf.stack([positions.value_rowids(), numbers], axis=1),
+                byte_starts=byte_starts,
+                starts=starts,
+            )
+
+    return encode
+
+
+def _starts(texts, counts):
+    """Where the first `counts` [B] masks of texts begin, in bytes and characters."""
+    pieces = tf.strings.split(texts, MASK)  # before, between and after masks
+    before = pieces.row_starts()
+    chosen = tf.ragged.range(before, before + counts)  # the piece before each mask
+
+    def starts(unit):
+        lengths = tf.strings.length(pieces.values, unit) + len(MASK)
+        ends = tf.concat([[0], tf.cumsum(lengths)], axis=0)  # of pieces and masks
+        first = tf.gather(ends, tf.gather(before, chosen.value_rowids()))
+        return tf.gather(ends, chosen.values + 1) - len(MASK) - first
+
+    return starts("BYTE"), starts("UTF8_CHAR")
+
+
+def chooser(
+    vocab: Sequence[str], top_k: int
+) -> Callable[[Clozes, tf.Tensor], dict[str, tf.Tensor]]:
+    """A function of clozes and their logits, float32 [B, M, V], to what fills them.
+
+    It returns, the likeliest first, and "", 0 and -1 where a text has fewer masks:
+
+    * tokens: string [B, M, k], as in the vocabulary.
+    * probabilities: float32 [B, M, k], 0..1.
+    * filled: string [B, M, k], the text with the token in place of this mask.
+    * starts: int32 [B, M], where the mask begins, in characters of the text.
+    """
+
+    def choose(clozes, logits):
+        # A network's table may have more rows than the vocabulary has entries.
+        shares = tf.nn.softmax(tf.gather_nd(logits, clozes.places))[:, : len(vocab)]
+        shares, ids = tf.math.top_k(shares, top_k)  # [K, k]
+        with tf.device("CPU:0"):
+            tokens = tf.gather(tf.constant(vocab), ids)
+            shape = tf.shape(clozes.features[features.MASKED_LM_POSITIONS], tf.int64)
+            shape_of_k = tf.concat([shape, [top_k]], axis=0)
+
+            def grid(values, shape, padding):
+                empty = tf.fill(shape, padding)
+                return tf.tensor_scatter_nd_update(empty, clozes.places, values)
+
+            return {
+                "tokens": grid(tokens, shape_of_k, ""),
+                "probabilities": grid(shares, shape_of_k, 0.0),
+                "filled": grid(_filled(clozes, tokens), shape_of_k, ""),
+                "starts": grid(clozes.starts, shape, -1),
+            }
+
+    return choose
+
+
+def _filled(clozes, tokens):
+    """Texts with one mask replaced by each of tokens [K, k], pieces without "##"."""
+    texts = tf.gather(clozes.texts, clozes.places[:, 0])  # [K]
+    ends = clozes.byte_starts + len(MASK)
+    before = tf.strings.substr(texts, tf.zeros_like(ends), clozes.byte_starts)
+    after = tf.strings.substr(texts, ends, tf.strings.length(texts) - ends)
+    words = tf.strings.regex_replace(tokens, f"^{tokenization.CONTINUATION}", "")
+    around = (
+        tf.tile(side[:, tf.newaxis], [1, tf.shape(tokens)[1]])
+        for side in (before, after)
+    )
+    first, last = around
+    return tf.strings.join([first, words, last])

@@ -1,0 +1,253 @@
+"""Documents to pairs of segments for pretraining (BERT section 3.1, Task #2).
+
+create_pretraining_data.py, create_instances_from_document. Pairs are ranges of a flat
+array of tokens, gathered when written: some bytes each, whatever their length.
+"""
+
+import bisect
+import dataclasses
+import itertools
+import random
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features
+from data_pipeline.batches import packing
+
+SENTENCE_TASKS = ("next", "order", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class Documents:
+    """Tokenized documents, end to end."""
+
+    tokens: np.ndarray  # int32 [T]
+    sentence_ends: np.ndarray  # int64 [S + 1], 0 and where each ends in tokens
+    document_ends: np.ndarray  # int64 [D + 1], 0 and where each ends in sentences
+
+    def __len__(self):
+        return len(self.document_ends) - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Where the two segments of N pairs lie; all arrays are [N]."""
+
+    document: np.ndarray  # int32, that A comes from
+    a_start: np.ndarray  # int64, first token of A
+    a_end: np.ndarray  # int64, one past its last token
+    b_start: np.ndarray  # int64, or -1 where any document may give B
+    b_end: np.ndarray  # int64
+    target: np.ndarray  # int32, tokens that A and B shall have together
+    label: np.ndarray  # int32, next_sentence_labels: 1 for a random or swapped B
+
+    def __len__(self):
+        return len(self.document)
+
+    def moved(self, tokens, documents):
+        """The same pairs where so many tokens and documents come before theirs."""
+        is_open = self.b_start < 0
+        return Pairs(
+            self.document + np.int32(documents),
+            self.a_start + tokens,
+            self.a_end + tokens,
+            np.where(is_open, -1, self.b_start + tokens),
+            np.where(is_open, -1, self.b_end + tokens),
+            self.target,
+            self.label,
+        )
+
+    def take(self, indices):
+        """The pairs at some indices."""
+        return Pairs(*(values[indices] for values in vars(self).values()))
+
+
+def read_documents(lines, tokenizer):
+    """Tokenizes lines of UTF-8 bytes: a sentence each, blank ones between documents.
+
+    Ignores invalid bytes; as the original, drops sentences and documents without a
+    token.
+    """
+    ids = tokenizer.tokenize(tf.constant(lines, tf.string))  # [L, (S)]
+    lengths = ids.row_lengths().numpy()
+    is_empty = lengths == 0
+    is_blank = np.zeros(len(lines), bool)
+    for index in np.flatnonzero(is_empty):
+        # A line of nothing but deleted characters is no sentence, but no break either.
+        is_blank[index] = not lines[index].decode("utf-8", "ignore").strip()
+    document = np.cumsum(is_blank)[~is_empty]  # [S]
+    sentence_ends = np.concatenate([[0], np.cumsum(lengths[~is_empty])])
+    changes = np.flatnonzero(np.diff(document)) + 1
+    ends = np.concatenate([[0], changes, [len(document)]] if len(document) else [[0]])
+    return Documents(
+        ids.values.numpy().astype(features.INTEGER, copy=False),
+        sentence_ends.astype(np.int64),
+        ends.astype(np.int64),
+    )
+
+
+def join_documents(parts):
+    """One Documents of several, in order."""
+    sentences, documents = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
+    num_tokens = num_sentences = 0
+    for part in parts:
+        sentences.append(part.sentence_ends[1:] + num_tokens)
+        documents.append(part.document_ends[1:] + num_sentences)
+        num_tokens += len(part.tokens)
+        num_sentences += len(part.sentence_ends) - 1
+    tokens = np.concatenate([part.tokens for part in parts])
+    return Documents(tokens, np.concatenate(sentences), np.concatenate(documents))
+
+
+def join_pairs(parts):
+    """One Pairs of several, in order."""
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return Pairs(*map(np.concatenate, columns))
+
+
+def cut(documents, *, sentence_task, max_seq_length, short_seq_prob, passes, seed):
+    """Cuts documents into Pairs, by passes and documents; a random B is left open.
+
+    The sentence task is next (half of the pairs get a random B), order (half of the
+    pairs are swapped; ALBERT section 3.1) or none (one segment, as many whole sentences
+    as fit; RoBERTa section 4.2). `max_seq_length` includes the special tokens. With
+    probability `short_seq_prob` a pass over a document has a shorter target. Equal
+    seeds give equal pairs.
+    """
+    rng = random.Random(seed)
+    cut_one = {"next": _cut_next, "order": _cut_order, "none": _cut_single}
+    longest = max_seq_length - (2 if sentence_task == "none" else 3)
+    ends = documents.sentence_ends.tolist()
+    bounds = documents.document_ends.tolist()
+    found: list[tuple[int, int, int, int, int]] = []
+    owners, targets, counts = [], [], []
+    for _ in range(passes):
+        for document, (first, last) in enumerate(itertools.pairwise(bounds)):
+            target = longest
+            if rng.random() < short_seq_prob:
+                target = rng.randint(min(2, longest), longest)
+            before = len(found)
+            cut_one[sentence_task](ends, first, last, target, rng.random, found)
+            owners.append(document)
+            targets.append(target)
+            counts.append(len(found) - before)
+    a_start, a_end, b_start, b_end, label = np.array(found, np.int64).reshape(-1, 5).T
+    return Pairs(
+        document=np.repeat(np.array(owners, np.int32), counts),
+        a_start=a_start,
+        a_end=a_end,
+        b_start=b_start,
+        b_end=b_end,
+        target=np.repeat(np.array(targets, np.int32), counts),
+        label=label.astype(np.int32),
+    )
+
+
+def _cut_next(ends, first, last, target, uniform, found):
+    """Splits sentences up to the target; a random B leaves the rest for the next."""
+    while first < last:
+        end = bisect.bisect_left(ends, ends[first] + target, first + 1, last)
+        size = end - first
+        split = first + 1 + int(uniform() * (size - 1)) if size > 1 else end
+        if size == 1 or uniform() < 0.5:
+            found.append((ends[first], ends[split], -1, -1, 1))
+            first = split
+        else:
+            found.append((ends[first], ends[split], ends[split], ends[end], 0))
+            first = end
+
+
+def _cut_order(ends, first, last, target, uniform, found):
+    """Swaps half of the pairs; a sentence alone is split between two of its tokens."""
+    while first < last:
+        end = bisect.bisect_left(ends, ends[first] + target, first + 1, last)
+        size, begin, stop = end - first, ends[first], ends[end]
+        if size > 1:
+            middle = ends[first + 1 + int(uniform() * (size - 1))]
+        else:
+            middle = begin + 1 + int(uniform() * (stop - begin - 1))
+        first = end
+        if middle == stop:  # a single token
+            continue
+        if uniform() < 0.5:
+            found.append((middle, stop, begin, middle, 1))
+        else:
+            found.append((begin, middle, middle, stop, 0))
+
+
+def _cut_single(ends, first, last, target, uniform, found):
+    """Whole sentences up to the target; a longer one is cut into several."""
+    begin, stop = ends[first], ends[last]
+    while begin < stop:
+        sentence = bisect.bisect_right(ends, begin + target, first + 1, last + 1) - 1
+        end = ends[sentence]
+        if end <= begin:  # within a sentence that does not fit
+            end = min(begin + target, stop)
+        found.append((begin, end, end, end, 0))
+        begin = end
+
+
+def fill(pairs, documents, rng):
+    """Gives open pairs a B: sentences of another document, up to the target or its end.
+
+    Document (the own one if there is no other) and first sentence are drawn uniformly.
+    """
+    is_open = pairs.b_start < 0
+    own = pairs.document[is_open]
+    others = max(len(documents) - 1, 1)
+    drawn = rng.integers(others, size=len(own))
+    if len(documents) > 1:
+        drawn += drawn >= own
+    first, last = documents.document_ends[drawn], documents.document_ends[drawn + 1]
+    sentence = rng.integers(first, last) if len(own) else first
+    start = documents.sentence_ends[sentence]
+    wanted = pairs.target[is_open] - (pairs.a_end - pairs.a_start)[is_open]
+    reached = np.searchsorted(documents.sentence_ends, start + np.maximum(wanted, 1))
+    end = documents.sentence_ends[np.minimum(reached, last)]
+    b_start, b_end = pairs.b_start.copy(), pairs.b_end.copy()
+    b_start[is_open], b_end[is_open] = start, end
+    return dataclasses.replace(pairs, b_start=b_start, b_end=b_end)
+
+
+def truncate(pairs, max_seq_length, sentence_task, rng):
+    """Shortens pairs as truncate_seq_pair does, the longer segment at a random end."""
+    length_a, length_b = pairs.a_end - pairs.a_start, pairs.b_end - pairs.b_start
+    if sentence_task == "none":  # cut to fit
+        return pairs
+    keep_a, keep_b = packing.budgets(length_a, length_b, max_seq_length - 3)
+    over_a, over_b = length_a - keep_a.numpy(), length_b - keep_b.numpy()
+    front_a, front_b = rng.binomial(over_a, 0.5), rng.binomial(over_b, 0.5)
+    return dataclasses.replace(
+        pairs,
+        a_start=pairs.a_start + front_a,
+        a_end=pairs.a_end - (over_a - front_a),
+        b_start=pairs.b_start + front_b,
+        b_end=pairs.b_end - (over_b - front_b),
+    )
+
+
+def assemble(pairs, tokens, *, cls_id, sep_id, max_seq_length, sentence_task):
+    """[CLS] A [SEP] B [SEP], padded with 0; without a second task [CLS] A [SEP].
+
+    Returns int32 input_ids [N, S], lengths [N], and lengths of segment 0 [N], which is
+    [CLS], A and the first [SEP].
+    """
+    length_a = (pairs.a_end - pairs.a_start).astype(np.int32)[:, None]  # [N, 1]
+    length_b = (pairs.b_end - pairs.b_start).astype(np.int32)[:, None]
+    first = length_a + 2
+    total = first if sentence_task == "none" else first + length_b + 1
+    column = np.arange(max_seq_length, dtype=np.int32)  # [S]
+    # Token j of A stands in column 1 + j, token j of B in column first + j.
+    source = np.where(
+        column < first,
+        pairs.a_start[:, None] - 1 + column,
+        pairs.b_start[:, None] - first + column,
+    )
+    input_ids = np.take(tokens, source, mode="clip").astype(np.int32, copy=False)
+    input_ids[column >= total] = 0
+    rows = np.arange(len(pairs))
+    input_ids[:, 0] = cls_id
+    input_ids[rows, first[:, 0] - 1] = sep_id
+    input_ids[rows, total[:, 0] - 1] = sep_id
+    return input_ids, total[:, 0], first[:, 0]

@@ -1,0 +1,150 @@
+"""Runs the tasks of creation: on the cores of this machine, or on a cluster by Beam."""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
+from typing import Any
+
+import tensorflow as tf
+
+from contract import errors
+from data_pipeline.pretraining.creation import creation_job
+from data_pipeline.pretraining.creation import tasks as creation_tasks
+from data_pipeline.vocabularies import byte_ranges
+
+Totals = dict[str, int]  # keys: creation_tasks.COUNTS
+
+
+def run_local(
+    job: creation_job.Job,
+    executor: futures.Executor,
+    num_workers: int,
+    report: Callable[..., None],
+) -> Totals:
+    """Does what is left of a job, on the `num_workers` of `processes.start`.
+
+    `report` is called as report(done, total, instances=n), also before the first task.
+
+    Raises:
+        OSError, ValueError: a file cannot be read or written, another unfinished job is
+            in the way, or the corpus holds nothing.
+    """
+    totals: collections.Counter[str] = collections.Counter()
+    with _failures_explained(job):
+        _results(
+            executor.submit(
+                byte_ranges.unpack, job.input_files[i], job.unpacked_path(i)
+            )
+            for i in creation_job.begin(job)
+        )
+        total = len(creation_job.settle(job).units) * job.num_tasks
+        report(0, total, instances=0)
+        # A task is sent with what it needs; the files of the corpus lie in its plan.
+        sent = dataclasses.replace(job, input_files=())
+        for done, counts in enumerate(_written(sent, executor, num_workers), start=1):
+            totals.update(counts)
+            report(done, total, instances=totals["instances"])
+        _check_totals(job, totals)
+        files = range(len(job.output_files))
+        _results(executor.submit(creation_tasks.assemble, sent, file) for file in files)
+        creation_job.end(job)
+    return dict(totals)
+
+
+@contextlib.contextmanager
+def _failures_explained(job: creation_job.Job) -> Iterator[None]:
+    """Adds to TensorFlow's errors about files, and to Ctrl-C, how to go on."""
+    remedy = (
+        f"what is done stays in {job.work_dir}: run the same command again to go on "
+        "from there"
+    )
+    try:
+        yield
+    except (tf.errors.OpError, OSError) as error:
+        said = getattr(error, "message", str(error))
+        raise OSError(f"{said}; {remedy}") from error
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f"({remedy})") from error
+
+
+def _written(
+    job: creation_job.Job, executor: futures.Executor, num_workers: int
+) -> Iterator[Totals]:
+    plan = creation_job.load_plan(job)
+    # So many units are begun that no worker waits for the last task of one.
+    ahead = 1 + num_workers // job.num_tasks
+    cuts: collections.deque[list[futures.Future]] = collections.deque()
+    writes: collections.deque[list[futures.Future]] = collections.deque()
+    begun = finished = 0
+    while finished < len(plan.units):
+        while begun < len(plan.units) and len(cuts) + len(writes) <= ahead:
+            chunks = range(len(plan.chunks(begun)))
+            cuts.append(
+                [executor.submit(creation_tasks.cut, job, begun, n) for n in chunks]
+            )
+            begun += 1
+        if cuts and len(writes) < ahead:
+            _results(cuts.popleft())
+            unit, tasks = finished + len(writes), range(job.num_tasks)
+            writes.append(
+                [executor.submit(creation_tasks.write, job, unit, n) for n in tasks]
+            )
+            continue
+        for task in writes.popleft():
+            yield task.result()
+        creation_tasks.remove_chunks(job, finished)
+        finished += 1
+
+
+def _results(submitted: Iterable[futures.Future]) -> list[Any]:
+    return [future.result() for future in list(submitted)]
+
+
+def _check_totals(job: creation_job.Job, totals: Totals) -> None:
+    if not totals.get("instances"):
+        creation_job.end(job)
+        raise errors.InputError(
+            f"--input_file: {len(job.input_files)} files hold no document with a "
+            "token, so there is nothing to train on; give UTF-8 text, one sentence a "
+            "line, blank lines between documents"
+        )
+
+
+def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
+    """Does the same as Apache Beam pipelines; the records are equal, byte for byte.
+
+    All workers must be able to read and write all paths, as with gs://. The options
+    name the runner, such as --runner=DataflowRunner.
+
+    Raises:
+        OSError, ValueError: as in `run_local`, or apache-beam is not installed.
+    """
+    try:
+        import apache_beam as beam
+        from apache_beam.options import pipeline_options
+    except ImportError as error:
+        raise errors.InputError(
+            "--engine=beam needs a package: pip install apache-beam, or its extra for "
+            "the runner, such as apache-beam[gcp]"
+        ) from error
+
+    def each(function, items):
+        """Calls function(job, item) for every item, somewhere."""
+        if not items:
+            return
+        settings = pipeline_options.PipelineOptions(list(options))
+        with beam.Pipeline(options=settings) as pipeline:
+            begun = pipeline | beam.Create(list(items)) | beam.Reshuffle()
+            _ = begun | function.__name__ >> beam.Map(functools.partial(function, job))
+
+    with _failures_explained(job):
+        each(creation_job.unpack, creation_job.begin(job))
+        each(creation_tasks.write_unit, range(len(creation_job.settle(job).units)))
+        totals = creation_tasks.totals(job)
+        _check_totals(job, totals)
+        each(creation_tasks.assemble, range(len(job.output_files)))
+        creation_job.end(job)
+    return totals

@@ -1,0 +1,257 @@
+"""Chooses answers from start and end logits: predictions.json and its neighbours.
+
+Spans between a window's best starts and best ends compete, over all windows of a
+question, by the sum of their two logits. Ties go, as in google-research/bert, to the
+earlier window, better start, better end, and among equal logits to the earlier token.
+"""
+
+import dataclasses
+import functools
+import itertools
+import json
+import math
+import operator
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contract import atomic_files, errors, features, file_names
+from data_pipeline.batches import ragged
+from data_pipeline.squad import answer_text, files
+from data_pipeline.squad import windows as context_windows
+
+# In null_odds.json where nothing but "no answer" was proposed: above every threshold.
+NO_PROPOSAL_SCORE_DIFF = 1e6
+_NO_PROPOSAL = "empty"  # what SQuAD 1.1 is answered then
+ALIGNERS = ("original", "words")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What was asked: N windows of S tokens for Q questions."""
+
+    question_ids: Sequence[str]  # Q keys under which answers are filed
+    # Q lists, the words of each context (`doc_tokens` of the original)
+    words: Sequence[Sequence[str]]
+    # int [N], of each window, in context order; not all need occur
+    question_index: np.ndarray
+    # int [N, S]; None where tokens are rows of characters, which nothing searches for
+    input_ids: np.ndarray | None
+    grids: context_windows.TokenGrids
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How answers are chosen."""
+
+    n_best_size: int = 20  # of starts, of ends and of answers
+    max_answer_length: int = 30  # in tokens
+    do_lower_case: bool = True
+    # Of a tokenizer with added tokens; by default normalization.split_words.
+    split_words: Callable[..., Any] | None = None
+    version_2_with_negative: bool = False  # whether a question may have no answer
+    null_score_diff_threshold: float = 0.0  # above it no answer is given
+    aligner: str = "original"  # answer_text.align; "words" is answer_text.Offsets
+
+    def __post_init__(self):
+        for name in ("n_best_size", "max_answer_length"):
+            if getattr(self, name) < 1:
+                raise errors.InputError(
+                    f"--{name}={getattr(self, name)} must be at least 1"
+                )
+        if self.aligner not in ALIGNERS:
+            raise errors.InputError(
+                f"aligner {self.aligner!r} is not one of {ALIGNERS}"
+            )
+
+
+class Answers(NamedTuple):
+    """The answers to a file of questions, by question id and in its order."""
+
+    predictions: dict[str, str]  # "" for none
+    best: dict[str, str]  # the same, but with withheld answers
+    # of text, probability, start_logit, end_logit
+    n_best: dict[str, list[dict[str, Any]]]
+    null_score_diffs: dict[str, float] | None  # no answer minus best; None in 1.1
+
+
+def inputs_of(
+    questions: files.Questions,
+    windows: context_windows.ContextWindows,
+    length: int,
+) -> Inputs:
+    """Lays out windows in rows of `length` tokens; no window may be longer."""
+    words = [files.split_words(context) for context in questions.contexts]
+    input_ids = None
+    if windows.packed.tokens.ndim == 1:
+        input_ids = ragged.grids(windows.packed, length)[features.INPUT_IDS]
+    return Inputs(
+        question_ids=questions.ids,
+        words=[words[context] for context in questions.context_index],
+        question_index=windows.question_index,
+        input_ids=input_ids,
+        grids=context_windows.token_grids(windows, length),
+    )
+
+
+def choose(
+    inputs: Inputs,
+    start_logits: np.ndarray,
+    end_logits: np.ndarray,
+    vocab: Sequence[str],
+    settings: Settings,
+) -> Answers:
+    """Chooses an answer for each question.
+
+    Differs from google-research/bert: where only "no answer" is proposed, that is the
+    prediction, with null odds of 1000000.0; there `AttributeError` ends the run.
+
+    Logits are float [N, S]. Padding competes, as in google-research/bert, except
+    where it is -inf. `vocab` is the token of each id.
+
+    Raises:
+        ValueError: logits and windows differ in shape, or a logit is not a number.
+    """
+    _check(inputs, start_logits, end_logits)
+    find_text = _text_finder(inputs, vocab, settings)
+    answers = Answers({}, {}, {}, {} if settings.version_2_with_negative else None)
+    order = np.argsort(inputs.question_index, kind="stable")
+    bounds = np.searchsorted(
+        inputs.question_index[order], np.arange(len(inputs.question_ids) + 1)
+    )
+    for question, question_id in enumerate(inputs.question_ids):
+        rows = order[bounds[question] : bounds[question + 1]]
+        start = start_logits[rows].astype(np.float64)  # [W, S]
+        end = end_logits[rows].astype(np.float64)
+        in_context = inputs.grids.word_index[rows] >= 0
+        can_start = in_context & inputs.grids.is_max_context[rows]
+        spans = _proposals(start, end, can_start, in_context, settings)
+        text_of = functools.partial(find_text, question, rows)
+        entries = _distinct(spans, start, end, text_of, settings)
+        answers.n_best[question_id] = _with_probabilities(entries)
+        best = next((text for text in entries if text), None)
+        answers.best[question_id] = best or ""
+        if answers.null_score_diffs is None:
+            answers.predictions[question_id] = next(iter(entries))
+            continue
+        null_score_diff = NO_PROPOSAL_SCORE_DIFF
+        if best is not None:
+            start_logit, end_logit = entries[best]
+            null_score_diff = sum(entries[""]) - start_logit - end_logit
+        answers.null_score_diffs[question_id] = null_score_diff
+        is_withheld = null_score_diff > settings.null_score_diff_threshold
+        answers.predictions[question_id] = "" if is_withheld else best or ""
+    return answers
+
+
+def write(directory: str, answers: Answers) -> None:
+    """Writes the files of the original, or raises OSError and writes none."""
+    written = {
+        file_names.SQUAD_PREDICTIONS: answers.predictions,
+        file_names.SQUAD_NBEST: answers.n_best,
+    }
+    if answers.null_score_diffs is not None:
+        written[file_names.SQUAD_NULL_ODDS] = answers.null_score_diffs
+    atomic_files.write(
+        {
+            os.path.join(directory, name): [json.dumps(values, indent=4) + "\n"]
+            for name, values in written.items()
+        }
+    )
+
+
+def _check(inputs, start_logits, end_logits):
+    shape = inputs.grids.word_index.shape
+    for name, logits in (("start", start_logits), ("end", end_logits)):
+        if logits.shape != shape:
+            raise errors.InputError(
+                f"{name} logits of shape {logits.shape} do not belong to windows of "
+                f"shape {shape}; predict these windows"
+            )
+        if broken := int((~(logits < np.inf)).any(axis=1).sum()):
+            raise errors.InputError(
+                f"{name} logits of {broken} of {len(logits)} windows are not numbers; "
+                "the weights are damaged, take another checkpoint"
+            )
+
+
+def _proposals(start, end, can_start, can_end, settings):
+    """The W windows' qualifying spans, int [P, 3] of window, first and last token.
+
+    Best first; (w, 0, 0) is no answer, w being the window where that is least likely.
+    """
+    starts = _best_positions(start, settings.n_best_size)  # [W, n]
+    ends = _best_positions(end, settings.n_best_size)
+    first, last = starts[:, :, np.newaxis], ends[:, np.newaxis, :]
+    fits = (first <= last) & (last < first + settings.max_answer_length)  # [W, n, n]
+    fits &= np.take_along_axis(can_start, starts, axis=1)[:, :, np.newaxis]
+    fits &= np.take_along_axis(can_end, ends, axis=1)[:, np.newaxis, :]
+    window, i, j = np.nonzero(fits)
+    spans = np.stack([window, starts[window, i], ends[window, j]], axis=1)
+    if settings.version_2_with_negative and len(start):
+        nulls = start[:, 0] + end[:, 0]
+        spans = np.concatenate([spans, [[np.argmin(nulls), 0, 0]]])
+    window, first, last = spans.T
+    scores = start[window, first] + end[window, last]
+    return spans[np.argsort(-scores, kind="stable")]
+
+
+def _best_positions(logits, count):
+    """Positions of the highest of [W, S] logits, best first: [W, min(count, S)]."""
+    return np.argsort(-logits, axis=1, kind="stable")[:, :count]
+
+
+def _distinct(spans, start, end, text_of, settings):
+    """Maps the n best distinct texts to (start logit, end logit); "" may be extra."""
+    entries: dict[str, tuple[float, float]] = {}
+    for window, first, last in spans.tolist():
+        is_null = first == 0  # the place of [CLS]
+        if len(entries) >= settings.n_best_size and not is_null:
+            continue
+        text = "" if is_null else text_of(window, first, last)
+        if text not in entries:
+            entries[text] = float(start[window, first]), float(end[window, last])
+    if not entries:
+        entries["" if settings.version_2_with_negative else _NO_PROPOSAL] = 0.0, 0.0
+    return entries
+
+
+def _with_probabilities(entries):
+    scores = [start + end for start, end in entries.values()]
+    top = max(scores)
+    weights = [math.exp(score - top) for score in scores]
+    # `sum` of Python 3.12 and later rounds differently.
+    total = functools.reduce(operator.add, weights)
+    return [
+        {
+            "text": text,
+            "probability": weight / total,
+            "start_logit": start,
+            "end_logit": end,
+        }
+        for (text, (start, end)), weight in zip(entries.items(), weights, strict=True)
+    ]
+
+
+def _text_finder(inputs, vocab, settings):
+    """A function from question, rows, and a span in one of these to the span's text."""
+    lists = {id(words): words for words in inputs.words}.values()
+    words = itertools.chain.from_iterable(lists)
+    parts = answer_text.split_all(words, settings.do_lower_case, settings.split_words)
+    offsets = None
+    if settings.aligner == "words":
+        offsets = answer_text.Offsets(parts, settings.do_lower_case)
+
+    def find(question, rows, window, first, last):
+        row, ends = rows[window], [first, last]
+        begin, end = inputs.grids.word_index[row, ends]
+        words = inputs.words[question][begin : end + 1]
+        if offsets is not None:
+            return offsets.text(words, *inputs.grids.part_index[row, ends])
+        ids = inputs.input_ids[row, first : last + 1].tolist()
+        spelled = answer_text.spell(vocab[index] for index in ids)
+        return answer_text.align(spelled, words, parts)
+
+    return find

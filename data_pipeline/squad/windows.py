@@ -1,0 +1,304 @@
+"""Cuts contexts into overlapping windows of tokens, each after its question.
+
+    tokens of a context      a b c d e f g h
+    window 0    [CLS] q [SEP] a b c d [SEP]
+    window 1    [CLS] q [SEP]     c d e f [SEP]            doc_stride=2
+    window 2    [CLS] q [SEP]         e f g h [SEP]
+
+A window's share of the context is its *excerpt*. The rules are the original's
+(convert_examples_to_features, _improve_answer_span, _check_is_max_context), for
+thousands of questions at a time.
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from contract import errors, features
+from data_pipeline.batches import packing, ragged
+from data_pipeline.squad import files
+from data_pipeline.text import tokenization
+from terminal import progress
+
+FIRST_UNIQUE_ID = 1_000_000_000
+# Contexts or questions handled at a time: enough to keep NumPy busy, little to hold.
+_CHUNK_ROWS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextTokens:
+    """The tokens of C contexts, end to end; each word is tokenized by itself."""
+
+    tokens: np.ndarray  # int32 [T], or int16 [T, C]
+    splits: np.ndarray  # int64 [C + 1]; context c is tokens[splits[c]:splits[c + 1]]
+    token_words: np.ndarray  # int32 [T], the word of each token, counted in its context
+    token_parts: np.ndarray  # int32 [T], the part of its word (see answer_text), from 0
+    word_tokens: np.ndarray  # int64 [W + 1], where each word begins in `tokens`
+    word_splits: np.ndarray  # int64 [C + 1], where each context's words begin
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ContextWindows:
+    """The N windows of Q questions, in the order of the questions.
+
+    Segment 1 is the excerpt and the last [SEP]; `packed.num_truncated` counts questions
+    that were cut. Positions, of the answer's first and last token in the window, are 0,
+    the [CLS], where the window lacks part of the answer, and None for prediction.
+    """
+
+    packed: packing.Packed
+    contexts: ContextTokens
+    question_index: np.ndarray  # int32 [N]
+    window_index: np.ndarray  # int32 [N], counted from 0 for each question
+    excerpt_starts: np.ndarray  # int64 [N], indices into `contexts.tokens`
+    start_positions: np.ndarray | None  # int32 [N]
+    end_positions: np.ndarray | None  # int32 [N]
+
+    def __len__(self):
+        return len(self.packed)
+
+    @property
+    def unique_ids(self) -> np.ndarray:
+        """int32 [N], as the original numbers its features."""
+        return FIRST_UNIQUE_ID + np.arange(len(self), dtype=features.INTEGER)
+
+    @property
+    def excerpt_lengths(self) -> np.ndarray:
+        """int64 [N], tokens of the context in each window."""
+        return self.packed.lengths - self.packed.first_lengths - 1
+
+
+class TokenGrids(NamedTuple):
+    """Where the tokens of windows come from, [N, S] in padded rows."""
+
+    word_index: np.ndarray  # int32, in its context, or -1 (`token_to_orig_map`)
+    part_index: np.ndarray  # int32, which part of that word, or 0
+    is_max_context: np.ndarray  # bool, whether it counts here (`token_is_max_context`)
+
+
+def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
+    """Lays out windows in rows of `length` tokens; no window may be longer.
+
+    Each token of a context counts in one window only: the one that maximizes
+    min(tokens before, tokens after) + 0.01 * excerpt length, the first of equal ones.
+    """
+    lengths = windows.excerpt_lengths
+    window = np.repeat(np.arange(len(windows)), lengths)  # [sum of lengths], as below
+    before = ragged.ranges(np.zeros_like(lengths), lengths)
+    column = before + windows.packed.first_lengths[window]
+    token = before + windows.excerpt_starts[window]
+
+    # Windows that show one token for one question have a place in common. A question's
+    # excerpts cover its context, so their lengths leave room for all of its places.
+    first_window = np.arange(len(windows)) - windows.window_index
+    context_starts = windows.excerpt_starts[first_window]
+    place = token + (ragged.splits(lengths)[first_window] - context_starts)[window]
+    scores = np.minimum(before, lengths[window] - 1 - before) + 0.01 * lengths[window]
+    best_scores = np.zeros(len(place))
+    np.maximum.at(best_scores, place, scores)
+    best = np.flatnonzero(scores == best_scores[place])[::-1]
+    best_window = np.zeros(len(place), np.int64)
+    best_window[place[best]] = window[best]  # what is assigned last, the first, stays
+
+    def grid(values, default):
+        cells = np.full((len(windows), length), default, values.dtype)
+        cells[window, column] = values
+        return cells
+
+    return TokenGrids(
+        word_index=grid(windows.contexts.token_words[token], -1),
+        part_index=grid(windows.contexts.token_parts[token], 0),
+        is_max_context=grid(window == best_window[place], False),
+    )
+
+
+def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
+    """Raises ValueError where lengths, in tokens, leave no room for a context."""
+    if doc_stride < 1:
+        raise errors.InputError(
+            f"--doc_stride={doc_stride} is not positive; give the tokens from one "
+            "window to the next, such as 128"
+        )
+    limit = max_seq_length - 4
+    if not 0 <= max_query_length <= limit:
+        raise errors.InputError(
+            f"--max_query_length={max_query_length} is outside 0..{limit}: "
+            f"the --max_seq_length={max_seq_length} of a window includes 3 special "
+            "tokens and some of the context; lower the one or raise the other"
+        )
+
+
+def make_windows(
+    questions: files.Questions,
+    tokenizer: tokenization.Tokenizer,
+    *,
+    max_seq_length: int,
+    doc_stride: int,
+    max_query_length: int,
+) -> ContextWindows:
+    """Cuts the contexts of all questions; one without tokens has no window.
+
+    Lengths are in tokens: of a window with its special tokens, from one window to the
+    next (at most an excerpt), and of a question after truncation; one that leaves no
+    room raises ValueError.
+    """
+    check_lengths(max_seq_length, doc_stride, max_query_length)
+    contexts = tokenize_contexts(questions.contexts, tokenizer, questions.path)
+    limits = (max_seq_length, doc_stride, max_query_length)
+    chunks = []
+    name = f"cutting {os.path.basename(questions.path)}: question"
+    for part in progress.slices(len(questions), _CHUNK_ROWS, name):
+        rows = np.arange(part.start, part.stop)
+        chunks.append(_windows_of(rows, questions, contexts, tokenizer, limits))
+    columns = {
+        field.name: _concatenated([getattr(chunk, field.name) for chunk in chunks])
+        for field in dataclasses.fields(ContextWindows)
+        if field.name not in ("packed", "contexts")
+    }
+    packed = packing.concatenate([chunk.packed for chunk in chunks])
+    return ContextWindows(packed=packed, contexts=contexts, **columns)
+
+
+def _concatenated(arrays):
+    return None if arrays[0] is None else np.concatenate(arrays)
+
+
+def tokenize_contexts(
+    contexts: Sequence[str], tokenizer: tokenization.Tokenizer, path: str = ""
+) -> ContextTokens:
+    """Tokenizes all words of all contexts; `path` is where they are from."""
+    ids, pieces, words = [], [], []
+    name = f"tokenizing {os.path.basename(path)}: context"
+    for part in progress.slices(len(contexts), _CHUNK_ROWS, name):
+        split = [files.split_words(context) for context in contexts[part]]
+        pieces_of_words = tokenizer.tokenize_inside(
+            [word for found in split for word in found]
+        )
+        ids.append(pieces_of_words.values.numpy())
+        pieces.append(pieces_of_words.row_lengths().numpy())
+        words.append([len(found) for found in split])
+    tokens = np.concatenate(ids)
+    word_lengths, context_lengths = np.concatenate(pieces), np.concatenate(words)
+    word_tokens = ragged.splits(word_lengths)
+    word_splits = ragged.splits(context_lengths)
+    numbers = ragged.ranges(np.zeros_like(context_lengths), context_lengths)
+    # Parts, up to and including each token.
+    begun = np.cumsum(tokenizer.begins_part(tf.constant(tokens)).numpy())
+    parts = begun - begun[np.repeat(word_tokens[:-1], word_lengths)]
+    return ContextTokens(
+        tokens=tokens,
+        splits=word_tokens[word_splits],
+        token_words=np.repeat(numbers, word_lengths).astype(features.INTEGER),
+        token_parts=parts.astype(features.INTEGER),
+        word_tokens=word_tokens,
+        word_splits=word_splits,
+    )
+
+
+def cut(query_lengths, context_starts, context_ends, max_seq_length, doc_stride):
+    """Cuts windows as TensorFlow operations, for training and serving alike.
+
+    Args:
+        query_lengths: int64 [B], tokens of each question.
+        context_starts: int64 [B], its context's first token among those of all.
+        context_ends: int64 [B], the one after its last.
+        max_seq_length: tokens of a window, the special ones included.
+        doc_stride: tokens from one window to the next, at most an excerpt.
+
+    Returns:
+        int64 [N] each: question and number in it of each window, and its excerpt's
+        first token and the one after its last, counted like `context_starts`.
+    """
+    room = max_seq_length - 3 - query_lengths  # [CLS] and two [SEP]
+    stride = tf.minimum(room, doc_stride)
+    lengths = context_ends - context_starts
+    counts = 1 - tf.minimum(room - lengths, 0) // stride  # [B]
+    counts = tf.where(lengths > 0, counts, 0)
+    question = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)  # [N]
+    number = tf.ragged.range(counts).flat_values
+    starts = tf.gather(context_starts, question) + number * tf.gather(stride, question)
+    stops = starts + tf.gather(room, question)
+    stops = tf.minimum(stops, tf.gather(context_ends, question))
+    return question, number, starts, stops
+
+
+def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
+    max_seq_length, doc_stride, max_query_length = limits
+    query = tokenizer.tokenize(questions.texts[rows[0] : rows[-1] + 1])
+    full_lengths = query.row_lengths().numpy()
+    query_lengths = np.minimum(full_lengths, max_query_length)
+    context_index = questions.context_index[rows]
+    question, window_index, starts, stops = (
+        each.numpy()
+        for each in cut(
+            query_lengths,
+            contexts.splits[context_index],
+            contexts.splits[context_index + 1],
+            max_seq_length,
+            doc_stride,
+        )
+    )
+    query_starts, kept = query.row_starts().numpy()[question], query_lengths[question]
+    zeros, ones = np.zeros_like(question), np.ones_like(question)
+    tokens, splits = ragged.joined(
+        (np.array([tokenizer.start_id]), zeros, ones),
+        (query.values.numpy(), query_starts, kept),
+        (np.array([tokenizer.delimiter_id]), zeros, ones),
+        (contexts.tokens, starts, stops - starts),
+        (np.array([tokenizer.end_id]), zeros, ones),
+    )
+    first_lengths = (kept + 2).astype(features.INTEGER)
+    num_truncated = int(np.sum(full_lengths > max_query_length))
+    begin = end = None
+    if questions.answer_words is not None:
+        answers = _answer_tokens(rows, questions, contexts, tokenizer)[question]
+        inside = (answers[:, 0] >= starts) & (answers[:, 1] < stops)
+        inside &= ~np.array(questions.is_impossible)[rows][question]
+        shift = (first_lengths - starts)[:, None]
+        answers = np.where(inside[:, None], answers + shift, 0)  # [N, 2]
+        begin, end = answers.astype(features.INTEGER).T
+    return ContextWindows(
+        packed=packing.Packed(tokens, splits, first_lengths, num_truncated),
+        contexts=contexts,
+        question_index=rows[question].astype(features.INTEGER),
+        window_index=window_index.astype(features.INTEGER),
+        excerpt_starts=starts,
+        start_positions=begin,
+        end_positions=end,
+    )
+
+
+def _answer_tokens(rows, questions, contexts, tokenizer):
+    """First and last token of each answer in `contexts.tokens`; int64 [rows, 2].
+
+    Words are coarser than answers ("1895" in "(1895-1943)."): the first tokens that
+    equal the answer's own are taken, else ("Japan" in "Japanese") all of the words.
+    """
+    words = contexts.word_splits[questions.context_index[rows], None]
+    words = words + questions.answer_words[rows]
+    first = contexts.word_tokens[words[:, 0]]
+    last = contexts.word_tokens[words[:, 1] + 1] - 1
+    texts = [(questions.answer_texts[row] or [""])[0] for row in rows]
+    answer = tokenizer.tokenize_inside(texts)
+    ids, lengths = answer.values.numpy(), answer.row_lengths().numpy()
+    answer_starts = answer.row_starts().numpy()
+
+    places = np.maximum(last - first + 2 - lengths, 0)
+    places[lengths == 0] = 0
+    owner = np.repeat(np.arange(len(rows)), places)
+    place = ragged.ranges(first, places)  # each place where an answer would fit
+    for offset in range(lengths.max(initial=0)):
+        ended = offset >= lengths[owner]
+        equal = contexts.tokens[np.where(ended, 0, place + offset)]
+        equal = equal == ids[np.where(ended, 0, answer_starts[owner] + offset)]
+        if equal.ndim > 1:  # a token is a row of characters
+            equal = equal.all(axis=1)
+        owner, place = owner[ended | equal], place[ended | equal]
+    found, index = np.unique(owner, return_index=True)  # the first place of each
+    first[found] = place[index]
+    last[found] = first[found] + lengths[found] - 1
+    return np.stack([first, last], axis=1)

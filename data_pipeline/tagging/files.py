@@ -1,0 +1,237 @@
+"""Reads sentences with one tag a word: columns (CoNLL), seq.in and seq.out, JSONL.
+
+Columns have a word a line and a blank line between sentences. seq.in has a sentence a
+line and seq.out its tags. JSONL has a sentence a line: {"words": [...], "tags": [...]}.
+"""
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contract import errors, features, json_text
+from data_pipeline.tables import text_rows
+from data_pipeline.tagging import conll
+
+FORMATS = ("conll", "seq", "jsonl")
+TAGS_KEY = "tags"
+_WORDS_KEYS = ("words", "tokens", "text")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How a file holds its words and tags.
+
+    `file_format` is one of `FORMATS`, or "auto" to go by the file's name, else by its
+    first line. Columns count from 0, or from -1 at the end; a file that lacks the tag
+    column, or has the words there, has no tags.
+    """
+
+    file_format: str = "auto"
+    word_column: int = 0
+    tag_column: int = -1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """The N sentences of a file, in its order; none is empty."""
+
+    path: str  # of the words
+    tag_path: str  # of the tags; differs for seq.out alone
+    file_format: str  # one of `FORMATS`
+    words: list[list[str]]
+    tags: list[list[str]] | None  # None where the file has none
+    documents: np.ndarray  # int32 [N], of each sentence; never decreasing
+    lines: list[list[int]]  # in the file, of each word, from 1
+    separator: str = " "  # of columns, a tab or a space
+    num_skipped: int = 0  # empty sentences, left out
+
+    def __len__(self):
+        return len(self.words)
+
+    @property
+    def num_words(self) -> int:
+        """Words of all sentences, W."""
+        return sum(map(len, self.words))
+
+    def tagged_words(self) -> Iterator[tuple[int, str]]:
+        """Yields line and tag of each word; raises ValueError without tags."""
+        if self.tags is None:
+            raise errors.InputError(
+                f"{self.path}: has no tags; give a file that has some"
+            )
+        for lines, tags in zip(self.lines, self.tags, strict=True):
+            yield from zip(lines, tags, strict=True)
+
+
+def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
+    """Reads one file: local or remote, plain or gzip (`.gz`), UTF-8.
+
+    Columns are separated by tabs if the first row has one, else by spaces. Blank lines
+    and lines of -DOCSTART- end a sentence, the latter a document as well, as do CoNLL-U
+    comments `# newdoc`. A line that begins with "#" is a comment unless it has the
+    columns of a row; if the word is "#" alone and the first of a sentence, other rows
+    must have its tag as well. Rows of ten columns between tabs whose first is a number
+    are CoNLL-U: multiword tokens (3-4) and empty nodes (5.1) are no words.
+
+    For seq.in and seq.out, `path` is the former or their directory; without a seq.out
+    there are no tags. JSONL has its words under "words" or "tokens", a list, or under
+    "text", which is split at whitespace, and its tags under "tags".
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file cannot be read, is not UTF-8, has no sentence, or lacks a
+            column or required tags; a sentence has unequal numbers of words and tags.
+    """
+    path = str(path)
+    file_format = _format(path, layout.file_format)
+    separator, tag_path = " ", None
+    if file_format == "seq":
+        if tf.io.gfile.isdir(path):
+            path = os.path.join(path, "seq.in")
+            if not tf.io.gfile.exists(path):
+                raise FileNotFoundError(
+                    f"{path}: no such file; name a file, or a directory that holds "
+                    "seq.in and seq.out"
+                )
+        tag_path = _tag_path(path, tags_required)
+        found = _lines_of_words(path, tag_path)
+    elif file_format == "jsonl":
+        found = _objects(path)
+    else:
+        columns = conll.find_columns(
+            path, layout.word_column, layout.tag_column, tags_required=tags_required
+        )
+        separator = columns.separator
+        found = conll.rows(path, columns)
+    sentences, num_skipped = _collect(path, found, tags_required)
+    has_tags = sentences[0].tags is not None
+    return Sentences(
+        path=path,
+        tag_path=tag_path or path,
+        file_format=file_format,
+        words=[sentence.words for sentence in sentences],
+        tags=[sentence.tags or [] for sentence in sentences] if has_tags else None,
+        documents=np.array([s.document for s in sentences], features.INTEGER),
+        lines=[sentence.lines for sentence in sentences],
+        separator=separator,
+        num_skipped=num_skipped,
+    )
+
+
+def _format(path: str, asked: str) -> str:
+    if asked != "auto":
+        if asked not in FORMATS:
+            raise errors.InputError(
+                f"--file_format={asked} is not one of {', '.join(('auto', *FORMATS))}"
+            )
+        return asked
+    name = path.lower().removesuffix(".gz")
+    if name.endswith("seq.in") or tf.io.gfile.isdir(path):
+        return "seq"
+    if name.endswith((".json", ".jsonl")):
+        return "jsonl"
+    first = next((line for _, line in text_rows.lines(path) if line.strip()), "")
+    try:
+        return "jsonl" if isinstance(json_text.parse(first), dict) else "conll"
+    except ValueError:
+        return "conll"
+
+
+def _collect(
+    path: str, found: Iterable[conll.Sentence], tags_required: bool
+) -> tuple[list[conll.Sentence], int]:
+    sentences: list[conll.Sentence] = []
+    num_skipped = 0
+    for sentence in found:
+        if not sentence.words:
+            num_skipped += 1
+            continue
+        line = sentence.lines[0]
+        if sentence.tags is None and tags_required:
+            raise errors.InputError(
+                f"{path}:{line}: has no tags; give every sentence some"
+            )
+        sentences.append(sentence)
+        if (sentence.tags is None) != (sentences[0].tags is None):
+            raise errors.InputError(
+                f"{path}: of lines {sentences[0].lines[0]} and {line} one has tags and "
+                "one has none; give tags to all sentences, or to none"
+            )
+    if not sentences:
+        raise errors.InputError(
+            f"{path}: there is no sentence; give it one word a line with its tag, or "
+            'lines such as {"words": ["a", "b"], "tags": ["O", "O"]}'
+        )
+    return sentences, num_skipped
+
+
+def _tag_path(path: str, tags_required: bool) -> str | None:
+    plain = path.removesuffix(".gz")
+    tag_path = f"{plain.removesuffix('in')}out{path[len(plain) :]}"
+    if not plain.endswith(".in"):
+        raise errors.InputError(
+            f"{path}: the name does not end in seq.in, so that of the tags' file is "
+            "not known; rename it, or choose another --file_format"
+        )
+    if tf.io.gfile.exists(tag_path):
+        return tag_path
+    if tags_required:
+        raise FileNotFoundError(f"{tag_path}: no such file; it has the tags of {path}")
+    return None
+
+
+def _lines_of_words(path: str, tag_path: str | None) -> Iterator[conll.Sentence]:
+    """The sentences of seq.in with the tags of seq.out."""
+    tags_lines = text_rows.lines(tag_path) if tag_path else ()
+    pairs = itertools.zip_longest(text_rows.lines(path), tags_lines)
+    for number, pair in enumerate(pairs, start=1):
+        words, tags = (conll.cells(line[1]) if line else [] for line in pair)
+        if tag_path:
+            _check_numbers(f"{tag_path}:{number}", len(words), len(tags))
+        yield conll.Sentence(
+            0, words, tags if tag_path else None, [number] * len(words)
+        )
+
+
+def _check_numbers(place: str, num_words: int, num_tags: int) -> None:
+    if num_words != num_tags:
+        raise errors.InputError(
+            f"{place}: {num_tags} tags for {num_words} words; give each word one"
+        )
+
+
+def _objects(path: str) -> Iterator[conll.Sentence]:
+    for number, row in text_rows.file_rows(path, "jsonl"):
+        assert isinstance(row, dict)
+        words, tags = _words(f"{path}:{number}", row), row.get(TAGS_KEY)
+        if tags is not None:
+            _check_texts(f"{path}:{number}", TAGS_KEY, tags)
+            _check_numbers(f"{path}:{number}", len(words), len(tags))
+        yield conll.Sentence(0, words, tags, [number] * len(words))
+
+
+def _words(place: str, row: dict[str, Any]) -> list[str]:
+    key = next((key for key in _WORDS_KEYS if row.get(key) is not None), None)
+    if key is None:
+        raise errors.InputError(
+            f"{place}: none of {', '.join(_WORDS_KEYS)}; give it one"
+        )
+    value = row[key]
+    if key == "text":
+        if not isinstance(value, str):
+            raise errors.InputError(f"{place}: text is {value!r:.60}; write one string")
+        value = value.split()
+    _check_texts(place, key, value)
+    return list(value)
+
+
+def _check_texts(place: str, key: str, value: Any) -> None:
+    if not isinstance(value, list) or not all(isinstance(v, str) and v for v in value):
+        raise errors.InputError(
+            f"{place}: {key} is {value!r:.60}; write a list of strings, none empty"
+        )

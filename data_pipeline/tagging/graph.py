@@ -1,0 +1,171 @@
+"""Words to windows, and logits to tags, as TensorFlow operations for serving.
+
+Inside a SavedModel, for a batch of sentences: the windows of training, without the
+context of documents, and the tags that `sentence_sets` decides on.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from contract import features
+from data_pipeline.batches import packing, ragged
+from data_pipeline.tagging import schemes
+from data_pipeline.tagging import tags as tag_sets
+from data_pipeline.tagging import windows as sentence_windows
+from data_pipeline.text import normalization, token_offsets, tokenization
+
+
+class WindowTensors(NamedTuple):
+    """The N windows of B sentences with K words in all, in the sentences' order."""
+
+    features: dict[str, tf.Tensor]  # int32 [N, S], S of the longest window
+    outputs: tf.Tensor  # int64 [K, 2], window and place in it that predict each word
+    words: tf.Tensor  # int64 [K, 2], sentence of each word and place in it
+    shape: tf.Tensor  # int64 [2], B and W, the most words of a sentence
+
+
+def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Splits texts at whitespace, and before and after punctuation.
+
+    As in the tokenizer, each punctuation mark, symbol and Chinese character is a word.
+    `text` is [B] string, UTF-8; invalid bytes are ignored.
+
+    Returns:
+        A dict of [B, W], W being the most words of a text:
+
+        * words: string, as written; padded with "".
+        * starts, ends: int32, the characters of a word in the text; padded with -1.
+    """
+    with tf.device("CPU:0"):  # where string operations are
+        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
+        # A space after each text, so that no word goes on in the next one.
+        rows = tf.strings.unicode_decode(tf.strings.join([text, " "]), "UTF-8")
+        points = rows.values
+        is_word = ~token_offsets.is_whitespace(points)
+        distinct, index = tf.unique(points)
+        letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
+        is_alone = tf.gather(normalization.stands_alone(letters), index)
+        is_edge = ~is_word | is_alone  # no word goes on across such a character
+        before = tf.concat([[True], is_edge[:-1]], axis=0)
+        after = tf.concat([is_edge[1:], [True]], axis=0)
+        starts = tf.where(is_word & (is_alone | before))[:, 0]
+        ends = tf.where(is_word & (is_alone | after))[:, 0] + 1
+        words = tf.strings.unicode_encode(
+            tf.RaggedTensor.from_row_lengths(points[is_word], ends - starts), "UTF-8"
+        )
+        text_index = tf.gather(rows.value_rowids(), starts)
+        shift = tf.gather(rows.row_starts(), text_index)
+
+        def grid(values, padding):
+            found = tf.RaggedTensor.from_value_rowids(values, text_index, rows.nrows())
+            return found.to_tensor(padding)
+
+        return {
+            "words": grid(words, ""),
+            "starts": grid(tf.cast(starts - shift, tf.int32), -1),
+            "ends": grid(tf.cast(ends - shift, tf.int32), -1),
+        }
+
+
+def encoder(
+    tokenizer: tokenization.Tokenizer, *, max_seq_length: int, stride: int = 0
+) -> Callable[[tf.Tensor], WindowTensors]:
+    """A function of words, string [B, W], "" being none, that cuts windows.
+
+    A sentence without words has no window. `sentence_windows.limits` checks the limits.
+    """
+    room, step = sentence_windows.limits(max_seq_length, stride)
+
+    def encode(words):
+        with tf.device("CPU:0"):
+            places = tf.where(words != "")  # [K, 2]
+            pieces = tokenizer.tokenize_words(tf.gather_nd(words, places))
+            found = sentence_windows.cut(pieces, places[:, 0], tokenizer, room, step)
+            packed, columns = sentence_windows.pack(found, tokenizer, max_seq_length)
+            return WindowTensors(
+                features=ragged.with_a_column(packing.pad(*packed)),
+                outputs=tf.stack([found.chosen, columns], axis=1),
+                words=places,
+                shape=tf.shape(words, tf.int64),
+            )
+
+    return encode
+
+
+def best_tags(logits: tf.Tensor) -> dict[str, tf.Tensor]:
+    """The likeliest tags of logits [..., C]: int32 "ids", float32 "probabilities"."""
+    probabilities = tf.nn.softmax(logits)
+    return {
+        "ids": tf.argmax(probabilities, axis=-1, output_type=tf.int32),
+        "probabilities": tf.reduce_max(probabilities, axis=-1),
+    }
+
+
+def chooser(
+    tag_set: tag_sets.TagSet,
+) -> Callable[[WindowTensors, tf.Tensor], dict[str, tf.Tensor]]:
+    """Chooses tags as `sentence_sets.decide` does: the likeliest, repaired.
+
+    It returns a function of windows and logits, float32 [N, S, C], to "tags", string
+    [B, W], and "probabilities" of the likeliest tags, float32 [B, W], 0..1. Where no
+    word is, they are "" and 0.
+    """
+    spell = _speller(tag_set)
+
+    def choose(windows, logits):
+        with tf.device("CPU:0"):
+            best = best_tags(tf.gather_nd(logits, windows.outputs))  # [K]
+            tags = spell(best["ids"], windows.words[:, 0])
+            return {
+                "tags": _grid(tags, windows),
+                "probabilities": _grid(best["probabilities"], windows),
+            }
+
+    return choose
+
+
+def _grid(values, windows):
+    """[K] to [B, W], with "" or 0 where no word is."""
+    empty = tf.zeros(windows.shape, values.dtype)
+    return tf.tensor_scatter_nd_update(empty, windows.words, values)
+
+
+def _speller(tag_set):
+    """A function of ids int32 [K] and sentences int64 [K], as `TagSet.decode`."""
+    if tag_set.scheme == schemes.PLAIN:
+        return lambda ids, sentence: tf.gather(tag_set.names, ids)
+    names = tag_set.output_names()
+    parsed = [schemes.parse(name, tag_set.scheme) for name in names]
+    types = sorted({span_type for _, span_type in parsed})
+    spellings = [_spellings(span_type, tag_set.scheme) for span_type in types]
+    type_index = [types.index(span_type) for _, span_type in parsed]
+
+    def has_role(ids, roles):
+        return tf.gather([role in roles for role, _ in parsed], ids)
+
+    def spell(ids, sentence):
+        is_inside = ~has_role(ids, schemes.OUTSIDE)
+        word_types = tf.gather(type_index, ids)
+        joins = sentence[1:] == sentence[:-1]
+        joins &= (word_types[1:] == word_types[:-1]) & is_inside[1:] & is_inside[:-1]
+        joins &= ~(has_role(ids[1:], "BS") | has_role(ids[:-1], "ES"))
+        no_one = tf.zeros_like(is_inside[:1])  # before the first, after the last
+        has_before = tf.concat([no_one, joins], axis=0)
+        has_after = tf.concat([joins, no_one], axis=0)
+        masks = [tf.cast(mask, features.INTEGER) for mask in (has_before, has_after)]
+        spelled = tf.gather_nd(spellings, tf.stack([word_types, *masks], axis=1))
+        return tf.where(is_inside, spelled, schemes.OUTSIDE)
+
+    return spell
+
+
+def _spellings(span_type, scheme):
+    """How a span's word is spelled: [word before][word after]."""
+
+    def spelled(length):
+        return schemes.tags_of([schemes.Span(0, length, span_type)], length, scheme)
+
+    (single,), (first, inside, last) = spelled(1), spelled(3)
+    return [[single, first], [last, inside]]

@@ -1,0 +1,290 @@
+"""Sentences to windows of tokens that predict a tag for each word, and back.
+
+A word is predicted from its first word piece (BERT section 5.3). A sentence longer than
+a window is cut into several overlapping ones, without loss. `cut` and `pack` are
+TensorFlow operations, so that training and the exported graph share them.
+"""
+
+import dataclasses
+import itertools
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from contract import errors, features
+from data_pipeline.batches import packing, ragged
+from data_pipeline.tagging import files
+from data_pipeline.text import tokenization
+from terminal import progress
+
+# Words tokenized at a time: enough to keep the operations busy, little to hold.
+_CHUNK_WORDS = 1 << 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceWindows:
+    """The N windows of sentences with W words in all.
+
+    Windows are [CLS] words [SEP], all of segment 0. `packed.num_truncated` counts words
+    with more pieces than a window; each fills one of its own. Each word is predicted
+    from the token at its place in `packed.tokens`; every window has at least one.
+    """
+
+    packed: packing.Packed
+    sentence_index: np.ndarray  # int32 [N], of each window
+    word_places: np.ndarray  # int64 [W]
+    word_splits: np.ndarray  # int64 [sentences + 1], the words of each sentence
+    tag_ids: np.ndarray | None = None  # int32 [W]; None where unknown
+
+    def __len__(self):
+        return len(self.packed)
+
+    def targets(self) -> dict[str, tf.RaggedTensor]:
+        """label_ids for batching.batches, ragged int32 [N, (S)]; {} without tags.
+
+        A word's tag stands at its place, features.IGNORED everywhere else.
+        """
+        if self.tag_ids is None:
+            return {}
+        num_tokens = len(self.packed.tokens)
+        label_ids = np.full(num_tokens, features.IGNORED, features.INTEGER)
+        label_ids[self.word_places] = self.tag_ids
+        rows = tf.RaggedTensor.from_row_splits(label_ids, self.packed.splits)
+        return {features.LABEL_IDS: rows}
+
+    def by_word(self, outputs: np.ndarray) -> np.ndarray:
+        """Outputs of the windows, [N, S, ...] padded on the right, to [W, ...].
+
+        Raises:
+            ValueError: there are not N rows, or the longest window has more tokens.
+        """
+        longest = int(self.packed.lengths.max(initial=0))
+        if len(outputs) != len(self) or outputs.shape[1] < longest:
+            raise errors.InputError(
+                f"outputs of shape {outputs.shape} are not those of {len(self)} windows"
+                f" of up to {longest} tokens"
+            )
+        splits = self.packed.splits
+        window = np.searchsorted(splits, self.word_places, side="right") - 1
+        return outputs[window, self.word_places - splits[window]]
+
+    def by_sentence(self, values: np.ndarray) -> list[list[Any]]:
+        """[W] values of words, as one list a sentence."""
+        flat, splits = values.tolist(), self.word_splits.tolist()
+        return [flat[start:end] for start, end in itertools.pairwise(splits)]
+
+
+class Cut(NamedTuple):
+    """N windows, each some of the W words in a row, as tensors."""
+
+    tokens: tf.Tensor  # int32 [T], the pieces of all words, or int16 [T, C]
+    word_tokens: tf.Tensor  # int64 [W + 1], where each word begins in `tokens`
+    begin: tf.Tensor  # int64 [N], first word of each window, ascending
+    end: tf.Tensor  # int64 [N], the word after its last
+    chosen: tf.Tensor  # int64 [W], the window that predicts each word
+
+
+def make_windows(
+    sentences: files.Sentences,
+    tokenizer: tokenization.Tokenizer,
+    *,
+    max_seq_length: int,
+    stride: int = 0,
+    tag_ids: np.ndarray | None = None,
+    document_context: bool = False,
+) -> SentenceWindows:
+    """Tokenizes words and cuts their sentences into windows, by the rules of `cut`.
+
+    `tag_ids` are int32 [W]. With `document_context` each window is filled on both sides
+    with the words around it in the document, up to max_seq_length.
+
+    Raises:
+        ValueError: as in `limits`.
+    """
+    room, step = limits(max_seq_length, stride)
+    counts = [len(words) for words in sentences.words]
+    word_splits = ragged.splits(counts)
+    sentence = np.repeat(np.arange(len(counts)), counts)  # [W]
+    with tf.device("CPU:0"):  # where string operations are
+        pieces = _tokenize(sentences, tokenizer)
+        found = cut(pieces, sentence, tokenizer, room, step)
+        sentence = sentence[found.begin]  # [N]
+        if document_context:
+            bounds = _documents(sentences.documents, word_splits)[sentence]
+            found = _widen(found, bounds, room)
+        (tokens, lengths), columns = pack(found, tokenizer, max_seq_length)
+    num_cut = np.sum(pieces.row_lengths() > room)
+    packed = packing.unpad(tokens, lengths)
+    return SentenceWindows(
+        packed=dataclasses.replace(packed, num_truncated=int(num_cut)),
+        sentence_index=sentence.astype(features.INTEGER),
+        word_places=packed.splits[found.chosen] + columns.numpy(),
+        word_splits=word_splits,
+        tag_ids=tag_ids,
+    )
+
+
+def limits(max_seq_length: int, stride: int) -> tuple[int, int]:
+    """Tokens of a window without the special ones, and from one window to the next.
+
+    `max_seq_length` includes the special tokens; `stride` 0 means half a window.
+
+    Raises:
+        ValueError: a length leaves no room, or the stride skips tokens.
+    """
+    room = max_seq_length - 2  # [CLS] and [SEP]
+    if room < 1:
+        raise errors.InputError(
+            f"--max_seq_length={max_seq_length} leaves no token beside [CLS] and [SEP];"
+            " give 3 or more"
+        )
+    if not 0 <= stride <= room:
+        raise errors.InputError(
+            f"--window_stride={stride} is outside 0..{room}, the --max_seq_length="
+            f"{max_seq_length} without [CLS] and [SEP]; give 0 for half a window"
+        )
+    return room, stride or (room + 1) // 2
+
+
+def _tokenize(sentences, tokenizer):
+    """The pieces of all words, ragged int32 [W, (pieces)]."""
+    words = list(itertools.chain.from_iterable(sentences.words))
+    name = f"tokenizing {os.path.basename(sentences.path)}: word"
+    parts = progress.slices(len(words), _CHUNK_WORDS, name)
+    chunks = [tokenizer.tokenize_words(words[part]) for part in parts]
+    return tf.concat(chunks, axis=0)
+
+
+def cut(
+    pieces: tf.RaggedTensor,
+    sentence: tf.Tensor,
+    tokenizer: tokenization.Tokenizer,
+    room: int,
+    step: int,
+) -> Cut:
+    """Cuts sentences into windows of whole words.
+
+    Each word is predicted from the first window that maximizes min(tokens before,
+    tokens after). A word that tokenizes to nothing is [UNK].
+
+    Args:
+        pieces: ragged int32 [W, (pieces)], of each word; or with tokens int16 [C].
+        sentence: int64 [W], of each word; never decreasing.
+        tokenizer: whose unk_id stands for a word without pieces, or else its end_id.
+        room: most tokens of a window, without the special ones.
+        step: tokens from one window of a sentence to the next.
+    """
+    unknown = tokenizer.end_id if tokenizer.unk_id is None else tokenizer.unk_id
+    tokens, word_tokens = _fitting(pieces, unknown, room)
+    begin, end = _windows(word_tokens, sentence, room, step)
+    chosen = _best_windows(word_tokens, begin, end)
+    # Where windows follow closely, one may be the best for no word.
+    counts = tf.math.bincount(tf.cast(chosen, tf.int32), minlength=tf.size(begin))
+    used = tf.where(counts > 0)[:, 0]
+    number = tf.cumsum(tf.cast(counts > 0, tf.int64)) - 1
+    return Cut(
+        tokens,
+        word_tokens,
+        begin=tf.gather(begin, used),
+        end=tf.gather(end, used),
+        chosen=tf.gather(number, chosen),
+    )
+
+
+def _fitting(pieces, unk_id, room):
+    """Tokens of all words, 1 to `room` each, and int64 [W + 1] where each begins."""
+    lengths = pieces.row_lengths()
+    # Words that tokenize to nothing use the [UNK] appended at the end.
+    last = tf.shape(pieces.values, tf.int64)[0]
+    starts = tf.where(lengths == 0, last, pieces.row_starts())
+    index = tf.ragged.range(starts, starts + tf.clip_by_value(lengths, 1, room))
+    unknown = tf.convert_to_tensor(unk_id, pieces.dtype)[tf.newaxis]
+    tokens = tf.concat([pieces.values, unknown], axis=0)
+    return tf.gather(tokens, index.values), index.row_splits
+
+
+def _windows(word_tokens, sentence, room, step):
+    """All windows from left to right: first word, and the one after the last."""
+    first = tf.searchsorted(sentence, sentence, "left", tf.int64)  # [W]
+    last = tf.searchsorted(sentence, sentence, "right", tf.int64)
+    # Of a window that begins with a word, the end and where the next window begins.
+    begins = word_tokens[:-1]
+    end = tf.searchsorted(word_tokens, begins + room, "right", tf.int64) - 1
+    end = tf.minimum(end, last)
+    # Where a long word leaves no overlap, the next window begins after this one. The
+    # last window of a sentence leads to itself.
+    following = tf.searchsorted(word_tokens, begins + step, "left", tf.int64)
+    words = tf.range(tf.size(sentence, tf.int64))
+    following = tf.where(end < last, tf.minimum(following, end), words)
+
+    # The first windows of each sentence: 1, then up to 2, 4, 8, ...
+    def find_more(found, following, _):
+        more, _ = tf.unique(tf.concat([found, tf.gather(following, found)], axis=0))
+        return more, tf.gather(following, following), tf.size(more) > tf.size(found)
+
+    shape = tf.TensorShape([None])
+    found, _, _ = tf.while_loop(
+        lambda found, following, has_grown: has_grown,
+        find_more,
+        (tf.where(words == first)[:, 0], following, tf.constant(True)),
+        shape_invariants=(shape, shape, tf.TensorShape([])),
+    )
+    begin = tf.sort(found)
+    return begin, tf.gather(end, begin)
+
+
+def _best_windows(word_tokens, begin, end):
+    """int64 [W], the window that each word is predicted from."""
+    shown = tf.ragged.range(begin, end)  # [N, (words)]
+    word, window = shown.values, shown.value_rowids()
+    before = tf.gather(word_tokens, word)
+    after = tf.gather(word_tokens, tf.gather(end, window)) - 1 - before
+    before -= tf.gather(word_tokens, tf.gather(begin, window))
+    around = tf.minimum(before, after)
+    count = tf.size(word_tokens, tf.int64) - 1
+    most = tf.math.unsorted_segment_max(around, word, count)
+    best = tf.where(around == tf.gather(most, word))[:, 0]
+    # Of equal ones the first.
+    return tf.math.unsorted_segment_min(
+        tf.gather(window, best), tf.gather(word, best), count
+    )
+
+
+def pack(
+    found: Cut, tokenizer: tokenization.Tokenizer, max_seq_length: int
+) -> tuple[tuple[tf.RaggedTensor, tf.Tensor], tf.Tensor]:
+    """What packing.pack returns, and int64 [W], each word's place in its window."""
+    starts, ends = (
+        tf.gather(found.word_tokens, edge) for edge in (found.begin, found.end)
+    )
+    index = tf.ragged.range(starts, ends)
+    packed = packing.pack(
+        index.with_values(tf.gather(found.tokens, index.values)),
+        None,
+        special=tokenizer,
+        max_seq_length=max_seq_length,
+    )
+    return packed, 1 + found.word_tokens[:-1] - tf.gather(starts, found.chosen)
+
+
+def _documents(documents, word_splits):
+    """int64 [sentences, 2], the first word of each one's document and its end."""
+    first = np.searchsorted(documents, documents, side="left")
+    last = np.searchsorted(documents, documents, side="right")
+    return np.stack([word_splits[first], word_splits[last]], axis=1)
+
+
+def _widen(found, bounds, room):
+    """The windows with the words around them; [N, 2] bounds say how far they may go."""
+    word_tokens = found.word_tokens.numpy()
+    first, last = word_tokens[found.begin], word_tokens[found.end]
+    before = first - word_tokens[bounds[:, 0]]
+    after = word_tokens[bounds[:, 1]] - last
+    # Both sides give way as two texts do that are packed into one sequence; what whole
+    # words leave unused on the left is used on the right.
+    before, _ = packing.budgets(before, after, room - (last - first))
+    begin = np.searchsorted(word_tokens, first - before)
+    end = np.searchsorted(word_tokens, word_tokens[begin] + room, side="right") - 1
+    return found._replace(begin=begin, end=np.minimum(end, bounds[:, 1]))

@@ -1,0 +1,249 @@
+"""Files of byte pairs: vocabularies of GPT and GPT-2 in every layout, read and checked.
+
+A vocabulary lies in two files, {token: id} and the merges in the order in which they
+were learned (file_names.MERGES), or in one tokenizer.json.
+"""
+
+import collections
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from contract import errors, file_names, json_files
+from data_pipeline.text import added_token_files
+
+END_OF_WORD = "</w>"  # ends a word's last token in GPT's vocabulary
+HEADER = "#version: 0.2"
+_SPACE = "Ġ"  # how byte-level vocabularies write a space
+_REMEDY = "give the two files of one release"
+
+
+class BytePairs(NamedTuple):
+    """A vocabulary: the tokens by id, the merges by rank, and which kind it is."""
+
+    vocab: list[str]
+    merges: list[tuple[str, str]]
+    is_byte_level: bool  # GPT-2's; otherwise GPT's, of characters
+
+
+def is_byte_pairs(vocab_file: str) -> bool:
+    """Whether a file of a vocabulary holds byte pairs; others hold word pieces."""
+    if not vocab_file.endswith(file_names.TOKENIZER):
+        return vocab_file.endswith(".json")
+    model = json_files.read_object(vocab_file).get("model")
+    # Old files do not say the type.
+    return isinstance(model, dict) and "merges" in model
+
+
+def read(vocab_file: str) -> BytePairs:
+    """Reads a vocabulary and its merges.
+
+    Raises:
+        ValueError: a file is missing or cannot be read, the ids are not 0, 1, ..., a
+            token or merge is there twice, or a merge has tokens that are not entries.
+    """
+    name = os.path.basename(vocab_file)
+    if name.endswith(file_names.TOKENIZER):
+        return _read_tokenizer(vocab_file)
+    learned = _in_order(_object(vocab_file), vocab_file)
+    vocab, _ = added_token_files.read(vocab_file, learned)
+    merges_file = merges_of(vocab_file)
+    if not tf.io.gfile.exists(merges_file):
+        raise errors.InputError(
+            f"{merges_file}: there is no such file, which holds the merges of "
+            f"{vocab_file}; copy it beside the vocabulary"
+        )
+    lines = _lines(merges_file)
+    first = 2 if lines and lines[0].startswith("#version") else 1
+    numbered = enumerate(lines[first - 1 :], start=first)
+    pairs = [(f"{merges_file}:{number}", line) for number, line in numbered]
+    merges = _checked(pairs, vocab, vocab_file)
+    return BytePairs(vocab, merges, _is_byte_level(vocab))
+
+
+def merges_of(vocab_file: str) -> str:
+    """The file of the merges that belong to a vocabulary.
+
+    Raises:
+        ValueError: the vocabulary's name is none of those that are known.
+    """
+    directory, name = os.path.split(vocab_file)
+    for ending, merges in file_names.MERGES.items():
+        if name.endswith(ending):
+            return os.path.join(directory, name.removesuffix(ending) + merges)
+    known = ", ".join((*file_names.MERGES, file_names.TOKENIZER))
+    raise errors.InputError(
+        f"{vocab_file}: a vocabulary of byte pairs has a name that ends in {known}; "
+        "rename it, and its merges"
+    )
+
+
+def vocab_text(vocab: Sequence[str]) -> str:
+    """The text of a vocab.json."""
+    ids = {token: index for index, token in enumerate(vocab)}
+    return json.dumps(ids, ensure_ascii=False) + "\n"
+
+
+def merges_text(merges: Iterable[tuple[str, str]]) -> str:
+    """The text of a merges.txt."""
+    return "".join(f"{line}\n" for line in (HEADER, *(f"{a} {b}" for a, b in merges)))
+
+
+def _object(path: str) -> dict[str, Any]:
+    """The object of a JSON file, if no key is there twice."""
+
+    def unique(pairs):
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            ((twice, _),) = collections.Counter(key for key, _ in pairs).most_common(1)
+            raise errors.InputError(f"{twice!r} is there twice")
+        return found
+
+    return json_files.read_object(path, unique)
+
+
+def _in_order(ids: Mapping[str, Any], path: str) -> list[str]:
+    """The tokens by id."""
+    wrong = [(t, i) for t, i in ids.items() if type(i) is not int or i < 0]
+    if wrong:
+        raise errors.InputError(
+            f"{path}: {wrong[0][0]!r} has the id {wrong[0][1]!r}, which is no number "
+            "from 0; copy the file again"
+        )
+    tokens = {index: token for token, index in ids.items()}
+    if len(tokens) < len(ids):
+        token = next(t for t, i in ids.items() if tokens[i] != t)
+        raise errors.InputError(
+            f"{path}: {token!r} and {tokens[ids[token]]!r} both have the id "
+            f"{ids[token]}; copy the file again"
+        )
+    missing = next((i for i in range(len(tokens)) if i not in tokens), None)
+    if missing is not None or not tokens:
+        raise errors.InputError(
+            f"{path}: no token has the id {missing or 0}, but {len(ids)} tokens have "
+            "ids; they must be 0, 1, ... without a gap: copy the file again"
+        )
+    return [tokens[index] for index in range(len(tokens))]
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            text = file.read().removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        raise errors.InputError(
+            f"{path}: cannot be read ({error}); copy it again"
+        ) from error
+    # Tokens of GPT may hold characters at which str.splitlines would split.
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _checked(
+    places: Iterable[tuple[str, str]], vocab: Sequence[str], vocab_file: str
+) -> list[tuple[str, str]]:
+    """The merges of (place, line), whose parts and results are all entries."""
+    entries = set(vocab)
+    found: dict[tuple[str, str], str] = {}
+    for place, line in places:
+        parts = line.split(" ")
+        if len(parts) != 2 or not all(parts):
+            raise errors.InputError(
+                f"{place}: {line!r} is no merge, which is two tokens with a space "
+                "between them; copy the file again"
+            )
+        pair = (parts[0], parts[1])
+        for token in (*pair, "".join(pair)):
+            if token not in entries:
+                raise errors.InputError(
+                    f"{place}: merge {line!r} needs the token {token!r}, which "
+                    f"{vocab_file} does not have; {_REMEDY}"
+                )
+        if pair in found:
+            raise errors.InputError(
+                f"{place}: merge {line!r} is there already, at {found[pair]}; {_REMEDY}"
+            )
+        found[pair] = place
+    return list(found)
+
+
+def _is_byte_level(vocab: Sequence[str]) -> bool:
+    # A byte-level vocabulary of pages of HTML may have a token that ends so, too.
+    return _SPACE in vocab or not any(token.endswith(END_OF_WORD) for token in vocab)
+
+
+def _read_tokenizer(path: str) -> BytePairs:
+    """Reads a tokenizer.json of the library `tokenizers`, if it is GPT's or GPT-2's."""
+    raw = _object(path)
+    if raw.get("version") != "1.0":
+        raise errors.InputError(
+            f"{path}: version {raw.get('version')!r} of the format is not known, which "
+            f"is 1.0 here; {_other_files(path)}"
+        )
+    try:
+        model, is_byte_level = raw["model"], _kind(raw, path)
+        vocab = dict(model["vocab"])
+        for entry in raw.get("added_tokens") or ():
+            if vocab.setdefault(entry["content"], entry["id"]) != entry["id"]:
+                raise errors.InputError(
+                    f"{path}: added_tokens says that {entry['content']!r} has the id "
+                    f"{entry['id']}, and model.vocab says {vocab[entry['content']]}; "
+                    f"{_other_files(path)}"
+                )
+        lines = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise errors.InputError(
+            f"{path}: is not laid out as tokenizers 0.23 writes it ({error!r}); "
+            f"{_other_files(path)}"
+        ) from error
+    tokens = _in_order(vocab, path)
+    places = [(f"{path}: model.merges[{i}]", line) for i, line in enumerate(lines)]
+    return BytePairs(tokens, _checked(places, tokens, path), is_byte_level)
+
+
+def _kind(raw: Mapping[str, Any], path: str) -> bool:
+    """Whether a tokenizer is GPT-2's; False: GPT's; ValueError: neither."""
+    model = raw["model"]
+    normalizer, splitter = raw.get("normalizer") or {}, raw.get("pre_tokenizer") or {}
+    # (What is said, what it must be) where it may also be absent.
+    expected = [
+        ("model.type", model.get("type", "BPE"), "BPE"),
+        ("model.dropout", model.get("dropout") or None, None),
+        ("model.byte_fallback", model.get("byte_fallback", False), False),
+        ("model.ignore_merges", model.get("ignore_merges", False), False),
+        ("model.prefix", model.get("continuing_subword_prefix") or None, None),
+    ]
+    suffix = model.get("end_of_word_suffix") or None
+    if suffix:
+        expected += [
+            ("model.end_of_word_suffix", suffix, END_OF_WORD),
+            ("normalizer.type", normalizer.get("type"), "BertNormalizer"),
+            ("normalizer.lowercase", normalizer.get("lowercase", True), True),
+            ("pre_tokenizer.type", splitter.get("type"), "BertPreTokenizer"),
+        ]
+    else:
+        expected += [
+            ("normalizer", normalizer.get("type"), None),
+            ("pre_tokenizer.type", splitter.get("type"), "ByteLevel"),
+            ("add_prefix_space", splitter.get("add_prefix_space", True), False),
+            ("use_regex", splitter.get("use_regex", True), True),
+        ]
+    for name, value, wanted in expected:
+        if value != wanted:
+            raise errors.InputError(
+                f"{path}: {name} is {value!r}, but GPT and GPT-2 have "
+                f"{wanted!r}; give a tokenizer of theirs"
+            )
+    return not suffix
+
+
+def _other_files(path: str) -> str:
+    return (
+        f"give the vocab.json that belongs to it, or save it with tokenizers 0.23: "
+        f"Tokenizer.from_file({os.path.basename(path)!r}).save(...)"
+    )

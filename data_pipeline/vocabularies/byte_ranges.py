@@ -1,0 +1,224 @@
+"""A text corpus: UTF-8 files, one sentence a line, a blank line between documents.
+
+A corpus is cut into ranges of 256 KB, which move to the next beginning of a document
+when they are read: no file is read as a whole, and any worker can read any range. Where
+files are the documents, ranges have 4 MB, so that most files are one. A group is a
+sequence of ranges. A file of long documents is read once before, for their beginnings.
+"""
+
+import concurrent.futures
+import dataclasses
+import gzip
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contract import atomic_files, errors, remote_files
+from data_pipeline.tables import file_patterns
+
+RANGE_BYTES = 1 << 18
+# A longer document is cut, at the end of a line if there is one.
+MAX_DOCUMENT_BYTES = 1 << 22
+_BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
+_BLOCK_BYTES = 1 << 20
+_FIRST_BLOCK_BYTES = 1 << 13  # most documents end within it
+_BLANK_LINE_BYTES = 256  # of one that lies in two blocks
+_PROBED_BYTES = 1 << 24  # of a file, for each place where documents may be long
+
+
+def find_files(patterns: str) -> list[str]:
+    """The text files that --input_file names; ValueError where a name has none."""
+    wanted = "text files, separated by commas, or globs such as corpus/*.txt"
+    return file_patterns.find(patterns, flag="input_file", wanted=wanted)
+
+
+def is_packed(path: str) -> bool:
+    """Whether a file is gzip, which can only be read from its beginning."""
+    return path.endswith(".gz")
+
+
+def unpack(path: str, destination: str) -> None:
+    """Unpacks a gzip file, whole or not at all; ValueError where it is damaged."""
+    try:
+        with (
+            atomic_files.replacing(destination, shared=True) as (temporary,),
+            tf.io.gfile.GFile(path, "rb") as packed,
+            gzip.GzipFile(fileobj=packed) as source,
+            tf.io.gfile.GFile(temporary, "wb") as sink,
+        ):
+            sink.write(b"")  # without any writing there would be no file
+            while block := source.read(_BLOCK_BYTES):
+                sink.write(block)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise errors.InputError(
+            f"{path}: not a whole gzip file ({error}); copy it again, or rename it if "
+            "it is plain text"
+        ) from error
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Plain text files and their sizes in bytes, cut into R ranges."""
+
+    files: tuple[str, ...]
+    sizes: tuple[int, ...]
+    range_files: np.ndarray  # int32 [R], index of the file of each range
+    range_starts: np.ndarray  # int64 [R], in bytes, before moving to a document
+    range_bytes: int
+    range_ends: np.ndarray  # int64 [R, 2], after moving to one; -1 if not known yet
+    whole_files: bool  # whether blank lines end no document
+
+    @classmethod
+    def of(
+        cls,
+        files: Sequence[str],
+        sizes: Sequence[int] | None = None,
+        boundaries: Mapping[str, Sequence[int]] | None = None,
+        *,
+        whole_files: bool = False,
+    ) -> "Corpus":
+        """Cuts files without reading them; `sizes` spares looking theirs up.
+
+        `boundaries` are those of `find_boundaries`, if they are known.
+        """
+        sizes = file_patterns.sizes(files) if sizes is None else sizes
+        step = MAX_DOCUMENT_BYTES if whole_files else RANGE_BYTES
+        counts = [-(-size // step) for size in sizes]
+        starts = [step * np.arange(count, dtype=np.int64) for count in counts]
+        ends = np.full([sum(counts), 2], -1, np.int64)
+        first = np.cumsum([0, *counts])
+        for index, places in (boundaries or {}).items():
+            of_file = ends[first[int(index)] : first[int(index) + 1]]
+            of_file[:] = np.stack([[0, *places], [*places, sizes[int(index)]]], axis=1)
+        return cls(
+            tuple(files),
+            tuple(sizes),
+            np.repeat(np.arange(len(files), dtype=np.int32), counts),
+            np.concatenate([np.zeros(0, np.int64), *starts]),
+            step,
+            ends,
+            whole_files,
+        )
+
+    def part(self, chosen: np.ndarray) -> "Corpus":
+        """The ranges chosen, int [K], with their files alone: little to send."""
+        numbers, files = np.unique(self.range_files[chosen], return_inverse=True)
+        return dataclasses.replace(
+            self,
+            files=tuple(self.files[number] for number in numbers),
+            sizes=tuple(self.sizes[number] for number in numbers),
+            range_files=files.astype(np.int32),
+            range_starts=self.range_starts[chosen],
+            range_ends=self.range_ends[chosen],
+        )
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(self.sizes)
+
+    def range_sizes(self, chosen: Any = slice(None)) -> np.ndarray:
+        """int64 [R], bytes of all ranges or those chosen, give or take a document."""
+        sizes = [self.sizes[file] for file in self.range_files[chosen].tolist()]
+        rest = np.array(sizes, np.int64) - self.range_starts[chosen]
+        return np.minimum(rest, self.range_bytes)
+
+    def groups(self, order: np.ndarray, max_bytes: int) -> list[np.ndarray]:
+        """Cuts ranges, int [K], into non-empty groups of about `max_bytes` at most."""
+        ends = np.cumsum(self.range_sizes(order))
+        if not len(ends):
+            return []
+        count = -(-int(ends[-1]) // max_bytes)
+        # In floating point, because the product may not fit 64 bits.
+        numbers = ((ends - 1) / float(ends[-1]) * count).astype(np.int64)
+        cuts = np.flatnonzero(np.diff(numbers)) + 1
+        return np.split(order, cuts)
+
+    def read(self, index: int) -> bytes:
+        """The documents of a range, each being in exactly one; there may be none."""
+        number = int(self.range_files[index])
+        start, size = int(self.range_starts[index]), self.sizes[number]
+        begin, end = self.range_ends[index].tolist()
+        boundary = _line_boundary if self.whole_files else _boundary
+        with remote_files.open_file(self.files[number]) as file:
+            if begin < 0:
+                begin = boundary(file, start, size)
+                end = boundary(file, start + self.range_bytes, size)
+            file.seek(begin)
+            return bytes(file.read(end - begin))
+
+
+def _boundary(file, offset: int, size: int) -> int:
+    """Where the next document begins; it grows with the offset, so ranges meet."""
+    if offset == 0 or offset >= size:
+        return min(offset, size)
+    file.seek(offset)
+    buffer, wanted = b"", _FIRST_BLOCK_BYTES
+    while len(buffer) < MAX_DOCUMENT_BYTES:
+        block = file.read(min(wanted, MAX_DOCUMENT_BYTES - len(buffer)))
+        if not block:
+            return size
+        start = max(len(buffer) - _BLANK_LINE_BYTES, 0)
+        buffer += block
+        wanted = min(2 * wanted, _BLOCK_BYTES)
+        if found := _BLANK_LINE.search(buffer, start):
+            return offset + found.end()
+    return offset + buffer.find(b"\n") + 1
+
+
+def find_boundaries(files: Sequence[str], sizes: Sequence[int]) -> dict[str, list[int]]:
+    """{index: `_boundary` of each range but the first} of files of long documents.
+
+    Each of them is read once; otherwise each range would look far for its ends.
+    """
+    longer = [i for i, size in enumerate(sizes) if size > RANGE_BYTES]
+    with concurrent.futures.ThreadPoolExecutor(file_patterns.READERS) as pool:
+        found = pool.map(
+            _boundaries, [files[i] for i in longer], [sizes[i] for i in longer]
+        )
+        return {str(i): ends for i, ends in zip(longer, found, strict=True) if ends}
+
+
+def _boundaries(path: str, size: int) -> list[int]:
+    """Those of `find_boundaries`; [] where blank lines lie near all places tried."""
+    with remote_files.open_file(path) as file:
+        probes = 1 + min(size // _PROBED_BYTES, 3)
+        places = (size * (2 * probe + 1) // (2 * probes) for probe in range(probes))
+        if all(_is_blank_near(file, place) for place in places):
+            return []
+        file.seek(RANGE_BYTES)
+        found: list[int] = []
+        buffer, start = bytes(file.read(MAX_DOCUMENT_BYTES)), 0
+        for offset in range(RANGE_BYTES, size, RANGE_BYTES):
+            if blank := _BLANK_LINE.search(buffer, start):
+                found.append(offset + blank.end())
+                start = blank.start()
+            else:
+                is_end = len(buffer) < MAX_DOCUMENT_BYTES
+                found.append(size if is_end else offset + buffer.find(b"\n") + 1)
+                start = len(buffer) - _BLANK_LINE_BYTES
+            start = max(start - RANGE_BYTES, 0)
+            buffer = buffer[RANGE_BYTES:] + file.read(RANGE_BYTES)
+    return found
+
+
+def _is_blank_near(file, place: int) -> bool:
+    file.seek(place)
+    block = file.read(_FIRST_BLOCK_BYTES)
+    return bool(_BLANK_LINE.search(block) or _BLANK_LINE.search(file.read(RANGE_BYTES)))
+
+
+def _line_boundary(file, offset: int, size: int) -> int:
+    """Where the next line begins, or else the next character."""
+    if offset == 0 or offset >= size:
+        return min(offset, size)
+    file.seek(offset)
+    block = file.read(RANGE_BYTES)
+    if end := block.find(b"\n") + 1:
+        return offset + end
+    begins = (place for place, byte in enumerate(block) if byte & 0xC0 != 0x80)
+    return offset + next(begins, 0)

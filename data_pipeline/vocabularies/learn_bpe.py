@@ -1,0 +1,89 @@
+"""Learns a byte-level vocabulary as GPT-2's from counted pieces of a corpus."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping
+
+import tokenizers
+from tokenizers import models, pre_tokenizers, trainers
+
+from contract import errors
+from data_pipeline.text import gpt_tokenizers
+from data_pipeline.vocabularies import word_counts
+
+# A pair that occurs once is no pattern.
+MIN_FREQUENCY = 2
+_BLOCK_CHARS = 1 << 16
+# Of running text, which the library counts anew; it takes most of a minute.
+MAX_CHARS = 1 << 28
+
+
+def learn(
+    counts: word_counts.WordCounts, vocab_size: int, report: Callable[[str], None]
+) -> gpt_tokenizers.Gpt2Tokenizer:
+    """The tokenizer of at most `vocab_size` tokens: bytes, merges, <|endoftext|>.
+
+    Any text can be spelled, because all 256 bytes are tokens. If the words have more
+    than MAX_CHARS characters, their counts are divided by the same number.
+
+    Raises:
+        ValueError: `vocab_size` has no room for the bytes.
+    """
+    alphabet = gpt_tokenizers.BYTE_CHARS
+    least = len(alphabet) + 1
+    if vocab_size < least:
+        raise errors.InputError(
+            f"--vocab_size={vocab_size} has no room for {len(alphabet)} bytes and "
+            f"{gpt_tokenizers.END_OF_TEXT}; raise it to {least} or more"
+        )
+    learned = tokenizers.Tokenizer(models.BPE())
+    learned.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size - 1,
+        min_frequency=MIN_FREQUENCY,
+        initial_alphabet=list(alphabet),
+        special_tokens=[],
+        show_progress=False,
+    )
+    report(f"learning from {len(counts.words)} different words")
+    words = {gpt_tokenizers.spelled(word): n for word, n in counts.words.items()}
+    words = {
+        word: n for word, n in words.items() if len(word) > 1
+    }  # others have no pair
+    learned.train_from_iterator(_running_text(_at_most(words, MAX_CHARS)), trainer)
+    model = json.loads(learned.to_str())["model"]
+    vocab = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    merges = [(first, second) for first, second in model["merges"]]
+    return gpt_tokenizers.Gpt2Tokenizer([*vocab, gpt_tokenizers.END_OF_TEXT], merges)
+
+
+def _at_most(words: Mapping[str, int], max_chars: int) -> dict[str, int]:
+    """Counts, divided so that the running text has about `max_chars` characters.
+
+    What rounding takes from a count goes to the next, so that the counts of a pair in
+    many rare words stay in proportion.
+    """
+    divisor = -(-sum((len(word) + 1) * n for word, n in words.items()) // max_chars)
+    sums = itertools.accumulate(words.values(), initial=0)
+    cuts = [total // max(divisor, 1) for total in sums]
+    return dict(zip(words, map(int.__sub__, cuts[1:], cuts), strict=True))
+
+
+def _running_text(words: Mapping[str, int]) -> Iterator[str]:
+    """Blocks in which words, spelled in the alphabet, occur as often as counted.
+
+    The library counts what it learns from by itself, and takes no counts.
+    """
+    begun: list[str] = []
+    num_chars = 0
+    for word, count in words.items():
+        at_once = max(_BLOCK_CHARS // (len(word) + 1), 1)
+        while count:
+            times = min(count, at_once)
+            begun.append(" ".join([word] * times))
+            num_chars += times * (len(word) + 1)
+            count -= times
+            if num_chars >= _BLOCK_CHARS:
+                yield " ".join(begun)
+                begun, num_chars = [], 0
+    yield " ".join(begun)

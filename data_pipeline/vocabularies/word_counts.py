@@ -1,0 +1,210 @@
+"""Counts the words of a corpus: those that a tokenizer spells with its tokens."""
+
+import collections
+import dataclasses
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent import futures
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contract import errors
+from data_pipeline.tables import file_patterns
+from data_pipeline.text import bpe_graph, elmo_tokenizer, normalization
+from data_pipeline.vocabularies import byte_ranges
+
+GROUP_BYTES = 1 << 22  # of a group of ranges, which a worker counts at a time
+# Different words in memory, about 150 bytes each, before the rarest are dropped.
+MAX_WORDS = 4_000_000
+
+
+# These are sent to workers, and equal ones share a compiled function.
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """Splits a content into the words that `BertTokenizer` spells with word pieces."""
+
+    do_lower_case: bool
+
+    def __call__(self, content: tf.Tensor) -> tf.Tensor:
+        """The words [W] of a scalar."""
+        lines = tf.strings.split(content, "\n")
+        return normalization.split_words(lines, self.do_lower_case).flat_values
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """Splits a content into the pieces that `Gpt2Tokenizer` spells with byte pairs."""
+
+    def __call__(self, content: tf.Tensor) -> tf.Tensor:
+        """The pieces [P] of a scalar."""
+        return bpe_graph.split(bpe_graph.clean(content[tf.newaxis]))[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Spaced:
+    """Splits a content into the words of which `ElmoTokenizer` takes characters."""
+
+    split_words: str  # one of elmo_tokenizer.SPLITS
+
+    def __call__(self, content: tf.Tensor) -> tf.Tensor:
+        """The words [W] of a scalar."""
+        return elmo_tokenizer.words_of(content[tf.newaxis], self.split_words)[0]
+
+
+Split = Words | Pieces | Spaced
+
+
+@dataclasses.dataclass
+class WordCounts:
+    """How often words and characters occur in a corpus."""
+
+    words: dict[str, int]  # save for those dropped as too rare
+    characters: dict[str, int]  # also in words that were dropped
+    num_words: int  # running words of the corpus
+    dropped_below: int  # below it, words were dropped to save memory; 0: none was
+
+
+def plain_files(
+    files: list[str], directory: str, executor: futures.Executor
+) -> list[str]:
+    """The same files, with those of gzip unpacked into a directory by `unpack`."""
+    plain = [
+        os.path.join(directory, f"{index}.txt") if byte_ranges.is_packed(path) else path
+        for index, path in enumerate(files)
+    ]
+    unpacked = [
+        executor.submit(byte_ranges.unpack, path, destination)
+        for path, destination in zip(files, plain, strict=True)
+        if path != destination
+    ]
+    for done in unpacked:
+        done.result()
+    return plain
+
+
+def count_files(
+    files: list[str], executor: futures.Executor, num_workers: int, **settings: Any
+) -> WordCounts:
+    """`count` of files, of which those of gzip are unpacked while it lasts."""
+    with tempfile.TemporaryDirectory() as directory:
+        plain = plain_files(files, directory, executor)
+        sizes = file_patterns.sizes(plain)
+        boundaries = byte_ranges.find_boundaries(plain, sizes)
+        corpus = byte_ranges.Corpus.of(plain, sizes, boundaries)
+        return count(corpus, executor, num_workers, **settings)
+
+
+def count(
+    corpus: byte_ranges.Corpus,
+    executor: futures.Executor,
+    num_workers: int,
+    *,
+    split: Split,
+    report: Callable[..., None],
+    max_words: int = MAX_WORDS,
+) -> WordCounts:
+    """Counts the words of a corpus on all workers; the result does not depend on them.
+
+    Memory is bounded: when there are more than `max_words` different words, the rarest
+    are dropped until at most half as many are left, as in lossy counting. So rare words
+    hardly influence a vocabulary; their characters stay counted. Each of `num_workers`
+    has two groups of ranges at most. `report` is called with ranges done, of how many,
+    MB=... and words=....
+
+    Raises:
+        ValueError: there is no word in the corpus.
+    """
+    table: collections.Counter[bytes] = collections.Counter()
+    rare: collections.Counter[str] = collections.Counter()
+    num_words = num_ranges = num_bytes = dropped_below = 0
+    total = len(corpus.range_files)
+    sizes = corpus.range_sizes()
+    groups = corpus.groups(np.arange(total), GROUP_BYTES)
+    report(0, total, MB=0, words=0)
+    counted = _in_order(corpus, groups, executor, 2 * num_workers, split)
+    for group, (words, counts) in zip(groups, counted, strict=True):
+        for word, number in zip(words, counts, strict=True):
+            table[word] += number
+        if len(table) > max_words:
+            table, least = _without_rare(table, rare, max_words // 2)
+            dropped_below = max(dropped_below, least)
+        num_words += sum(counts)
+        num_ranges += len(group)
+        num_bytes += int(sizes[group].sum())
+        report(num_ranges, total, MB=num_bytes // 10**6, words=num_words)
+    if not num_words:
+        raise errors.InputError(
+            f"--input_file: no word in {len(corpus.files)} files of "
+            f"{corpus.num_bytes} bytes; give UTF-8 text"
+        )
+    decoded = {word.decode("utf-8"): number for word, number in table.items()}
+    characters = rare + characters_of(decoded)
+    return WordCounts(decoded, dict(characters), num_words, dropped_below)
+
+
+def _in_order(
+    corpus: byte_ranges.Corpus,
+    groups: list[np.ndarray],
+    executor: futures.Executor,
+    ahead: int,
+    split: Split,
+) -> Iterator[tuple[list[bytes], list[int]]]:
+    """Counts groups of ranges; at most `ahead` others are being counted."""
+    running: collections.deque[futures.Future] = collections.deque()
+    for group in groups:
+        running.append(executor.submit(count_ranges, corpus.part(group), split))
+        if len(running) > ahead:
+            yield running.popleft().result()
+    while running:
+        yield running.popleft().result()
+
+
+def count_ranges(
+    corpus: byte_ranges.Corpus, split: Split
+) -> tuple[list[bytes], list[int]]:
+    """The different words in all ranges of a corpus, and how often each occurs."""
+    counts: collections.Counter[bytes] = collections.Counter()
+    count_text = _counter(split)
+    for index in range(len(corpus.range_files)):
+        words, times = count_text(corpus.read(index))
+        pairs = zip(words.numpy().tolist(), times.numpy().tolist(), strict=True)
+        for word, number in pairs:
+            counts[word] += number
+    return list(counts), list(counts.values())
+
+
+@functools.cache
+def _counter(split: Split) -> Callable:
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+    def count(content):
+        with tf.device("CPU:0"):
+            unique, _, counts = tf.unique_with_counts(split(content))
+            return unique, counts
+
+    return count
+
+
+def _without_rare(
+    table: collections.Counter[bytes], rare: collections.Counter[str], limit: int
+) -> tuple[collections.Counter[bytes], int]:
+    """The table without its rarest words, and the lowest count that stays."""
+    numbers = np.fromiter(table.values(), np.int64, len(table))
+    least = int(np.partition(numbers, len(table) - limit)[len(table) - limit]) + 1
+    dropped = {w.decode("utf-8"): n for w, n in table.items() if n < least}
+    rare.update(characters_of(dropped))
+    kept = {word: number for word, number in table.items() if number >= least}
+    return collections.Counter(kept), least
+
+
+def characters_of(words: Mapping[str, int]) -> collections.Counter[str]:
+    """How often each character occurs in words, given how often those do."""
+    characters: collections.Counter[str] = collections.Counter()
+    for word, count in words.items():
+        for char in word:
+            characters[char] += count
+    return characters

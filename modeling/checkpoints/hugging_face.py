@@ -1,0 +1,353 @@
+"""Hugging Face's directories: weights, whole or in shards, config and vocabulary.
+
+Works without transformers: reads what its versions have written since 2018, and writes
+what the current one writes.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import tensorflow as tf
+
+from contract import errors, file_names, json_files
+from modeling import models
+from modeling.checkpoints import names
+from modeling.encoder_decoder import config as encoder_decoder_config
+
+WEIGHTS_FILE = "model.safetensors"
+# Names the shards of a large model, and which of them holds which variable.
+INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
+SHARDS = "model-*-of-*.safetensors"
+_TYPES = ("F64", "F32", "F16", "BF16")  # of weights, as these files call them
+# Buffers and tied copies, which hold no weights of their own.
+_BUFFERS = re.compile(
+    r"(position_ids|token_type_ids)$"
+    r"|^(decoder\.)?cls\.predictions\.decoder\.(weight|bias)$"
+    r"|\.attn\.(masked_)?bias$|^lm_head\.weight$"
+)
+_GPT_2_TABLE = "transformer.wte.weight"
+# Either of the two may be the one that a file keeps.
+_TIED = {
+    f"{side}cls.predictions.decoder.{copy}": f"{side}{original}"
+    for side in ("", "decoder.")
+    for copy, original in (
+        ("weight", "bert.embeddings.word_embeddings.weight"),
+        ("bias", "cls.predictions.bias"),
+    )
+}
+TAGGER = "BertForTokenClassification"
+# A classifier with one logit for each answer, under its own name.
+_CHOICE = "BertForMultipleChoice"
+_CHOICES = (_CHOICE, "OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel")
+# By the head's place in a model of modeling.models; where that is none, GPT predicts
+# tokens all the same.
+_ARCHITECTURES: dict[str, dict[tuple[str, ...], str]] = {
+    "BERT": {
+        (): "BertModel",
+        ("classifier",): "BertForSequenceClassification",
+        ("tagger",): TAGGER,
+        ("span",): "BertForQuestionAnswering",
+        ("masked_lm", "next_sentence"): "BertForPreTraining",
+        ("masked_lm",): "BertForMaskedLM",
+        ("next_sentence",): "BertForNextSentencePrediction",
+    },
+    encoder_decoder_config.MODEL_TYPE: {(): "EncoderDecoderModel"},
+    "GPT": {
+        (): "OpenAIGPTLMHeadModel",
+        ("classifier",): "OpenAIGPTForSequenceClassification",
+    },
+    "GPT-2": {
+        (): "GPT2LMHeadModel",
+        ("classifier",): "GPT2ForSequenceClassification",
+        ("tagger",): "GPT2ForTokenClassification",
+        ("span",): "GPT2ForQuestionAnswering",
+    },
+}
+_LEFT_TO_RIGHT_BERT = "BertLMHeadModel"
+ARCHITECTURES = frozenset(
+    {_LEFT_TO_RIGHT_BERT, "OpenAIGPTModel", "GPT2Model", *_CHOICES}
+).union(*(of_kind.values() for of_kind in _ARCHITECTURES.values()))
+# The names of GPT's old classifier of choices, and of the one that has their place.
+_RENAMED = {
+    "LayerNorm.gamma": "LayerNorm.weight",
+    "LayerNorm.beta": "LayerNorm.bias",
+    "multiple_choice_head.summary.": "score.",
+}
+_BARE = {
+    "bert.": ("embeddings.", "encoder.", "pooler."),
+    "transformer.": (
+        "h.",
+        "wte.",
+        "wpe.",
+        "ln_f.",
+        "tokens_embed.",
+        "positions_embed.",
+    ),
+}
+# What a config says of the file it lay beside, not of the network.
+_OF_THE_FILE = {
+    *("_name_or_path", "architectures", "transformers_version"),
+    *("dtype", "torch_dtype"),
+    *("id2label", "label2id", "problem_type"),
+}
+# The problem types of label_map.json and theirs.
+_PROBLEM_TYPES = {
+    "classification": "single_label_classification",
+    "multi_label": "multi_label_classification",
+    "regression": "regression",
+}
+
+
+class HuggingFaceFile:
+    """An open model.safetensors or its shards, as a checkpoint.WeightsFile."""
+
+    format = "hugging_face"
+    global_step: int | None = None
+
+    def __init__(self, directory):
+        self.source = os.path.join(directory, WEIGHTS_FILE)
+        if os.path.exists(self.source):
+            file = _open(self.source)
+            stored = {key: (file, key) for key in list(file.keys())}
+        else:
+            self.source = os.path.join(directory, INDEX_FILE)
+            stored = _open_shards(self.source)
+        is_pair = any(key.startswith("decoder.") for key in stored)
+        self._stored = {_modern(key, is_pair): stored[key] for key in stored}
+        is_gpt = names.GPT_TABLES[1] in self._stored
+        self._lm_head = {
+            "lm_head.weight": names.GPT_TABLES[0] if is_gpt else _GPT_2_TABLE
+        }
+        tied = {**_TIED, **self._lm_head}
+        for copy, original in tied.items():
+            if copy in self._stored and original not in self._stored:
+                self._stored[original] = self._stored[copy]
+        self.shapes = {
+            name: tuple(file.get_slice(key).get_shape())
+            for name, (file, key) in self._stored.items()
+        }
+        self.states = frozenset(filter(_BUFFERS.search, self.shapes))
+        if "score.weight" in self.shapes:  # their classifier has no bias, GPT's has
+            self.shapes.setdefault("score.bias", self.shapes["score.weight"][:1])
+        table, rest = names.GPT_TABLES
+        if table in self.shapes and rest in self.shapes:  # one table in models here
+            (tokens, width), (positions, _) = self.shapes[table], self.shapes.pop(rest)
+            self.shapes[table] = tokens + positions, width
+
+    def sizes(self):
+        """Those of the config that the shapes say."""
+        return names.sizes(self.shapes, self.format)
+
+    def read(self, name):
+        """The array of a names.Name; a ValueError if a head of tokens is not tied."""
+        if name.path == "masked_lm/bias":
+            self._check_ties(_TIED)
+        if name.path in names.TOKEN_TABLES:
+            self._check_ties(self._lm_head)
+        value = name.from_hugging_face(self._array(name.hugging_face))
+        if name.path == names.GPT_TABLE:
+            value = np.concatenate([value, self._array(names.GPT_TABLES[1])])
+        return value
+
+    def _array(self, key):
+        if key == "score.bias" and key not in self._stored:
+            return np.zeros(self.shapes[key], np.float32)
+        file, stored = self._stored[key]
+        if (kind := file.get_slice(stored).get_dtype()) not in _TYPES:
+            raise errors.InputError(
+                f"{self.source}: {key} is of type {kind}, as in a quantized model, and "
+                f"not of {', '.join(_TYPES)}; give the model that was quantized"
+            )
+        return file.get_tensor(stored)
+
+    def _check_ties(self, tied):
+        for copy, original in tied.items():
+            if copy in self.shapes and not np.array_equal(
+                self._array(copy), self._array(original)
+            ):
+                raise errors.InputError(
+                    f"{self.source}: {copy} differs from {original}; a head of tokens "
+                    "with a table of its own has no counterpart here: leave it out "
+                    "with --head=none, or from the file"
+                )
+
+
+def _open(path):
+    try:
+        return safetensors.safe_open(path, framework="numpy")
+    except (OSError, safetensors.SafetensorError) as error:
+        raise errors.InputError(
+            f"{path}: not a readable safetensors file ({error}); copy it again"
+        ) from error
+
+
+def _open_shards(index):
+    """{name: (open shard, name)} of a model.safetensors.index.json."""
+    weight_map = json_files.read_object(index).get("weight_map")
+    has_files = isinstance(weight_map, dict) and weight_map
+    if not has_files or not all(isinstance(v, str) for v in weight_map.values()):
+        raise errors.InputError(
+            f"{index}: there is no weight_map in it that names the file of each "
+            "variable; copy it again"
+        )
+    directory = os.path.dirname(index)
+    shards = {
+        shard: _open(os.path.join(directory, shard))
+        for shard in sorted(set(weight_map.values()))
+    }
+    held = {shard: set(file.keys()) for shard, file in shards.items()}
+    for key, shard in weight_map.items():
+        if key not in held[shard]:
+            raise errors.InputError(
+                f"{os.path.join(directory, shard)}: lacks {key}, which {INDEX_FILE} "
+                "places there; copy both again"
+            )
+    return {key: (shards[shard], key) for key, shard in weight_map.items()}
+
+
+def _modern(key, is_pair):
+    """A name as the current library writes it; of an encoder-decoder, if it is one."""
+    for old, new in _RENAMED.items():
+        key = key.replace(old, new)
+    if is_pair:  # where an encoder has its own prefix
+        return key
+    # A bare network (BertModel, GPT2Model, sentence-transformers) has no prefix.
+    prefixes = (prefix for prefix, parts in _BARE.items() if key.startswith(parts))
+    return next(prefixes, "") + key
+
+
+def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_out=()):
+    """Writes config.json, model.safetensors and vocab.txt; makes the directory.
+
+    Args:
+        labels: names of the classes, in the order of their ids. A classifier or tagger
+            without them gets placeholders, because Hugging Face counts them.
+        problem_type: as in label_map.json; by default as in the model's config.
+        left_out: Google names of variables not to write.
+    """
+    os.makedirs(directory, exist_ok=True)
+    tensors = {}
+    for name, variable in names.named_variables(model):
+        if name.google not in left_out:
+            value = name.to_hugging_face(np.asarray(variable))
+            if name.path == names.GPT_TABLE:
+                value, rest = np.split(value, [model.config.vocab_size])
+                tensors[names.GPT_TABLES[1]] = np.ascontiguousarray(rest)
+            tensors[name.hugging_face] = np.ascontiguousarray(value)
+    # Their library refuses a file that does not say which library it is for.
+    safetensors.numpy.save_file(
+        tensors, os.path.join(directory, WEIGHTS_FILE), metadata={"format": "pt"}
+    )
+    raw = described(model, left_out, problem_type).to_hugging_face()
+    if isinstance(model, models.BertClassifier):
+        problem_type = problem_type or stated_problem_type(model.config)
+    if problem_type == "choice":
+        labels = ()
+    elif model.num_classes and not labels:
+        labels = placeholders(model.num_classes)
+    if labels:
+        raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        raw["label2id"] = {label: i for i, label in enumerate(labels)}
+    if problem_type == "choice":  # an architecture there, and its answers have no names
+        if model.config.network == "bert":
+            raw["architectures"] = [_CHOICE]
+    elif problem_type:
+        raw["problem_type"] = _PROBLEM_TYPES[problem_type]
+    config_file = os.path.join(directory, file_names.HUGGING_FACE_CONFIG)
+    with open(config_file, "w", encoding="utf-8") as file:
+        file.write(json.dumps(raw, indent=2, sort_keys=True) + "\n")
+    # Their library makes a file that nobody else may read.
+    shutil.copymode(config_file, os.path.join(directory, WEIGHTS_FILE))
+    if vocab_file:
+        tf.io.gfile.copy(vocab_file, os.path.join(directory, file_names.VOCAB), True)
+
+
+def described(model, left_out=(), problem_type=""):
+    """The config of a model; its key `architectures` names the parts not `left_out`.
+
+    It names the network alone where the head reads other layers, or has an LSTM. A
+    classifier keeps what its config says of the problem type, if none is given.
+    """
+    extra = {k: v for k, v in model.config.extra.items() if k not in _OF_THE_FILE}
+    rows = [name for name, _ in names.named_variables(model)]
+    parts = {name.path.split("/")[0] for name in rows if name.google not in left_out}
+    heads, kind = tuple(sorted(parts - {model.config.network})), model.config.kind
+    if not model.reading.is_plain:
+        heads = ()
+    if known := _ARCHITECTURES.get(kind):  # ELMo has none
+        extra["architectures"] = [known.get(heads, known[()])]
+    if kind == "BERT" and model.config.is_left_to_right and heads == ("masked_lm",):
+        extra["architectures"] = [_LEFT_TO_RIGHT_BERT]
+    if isinstance(model, models.BertClassifier) and not problem_type:
+        problem_type = stated_problem_type(model.config)
+        if problem_type == "choice" and kind == "BERT":
+            extra["architectures"] = [_CHOICE]
+        elif problem_type in _PROBLEM_TYPES:
+            extra["problem_type"] = _PROBLEM_TYPES[problem_type]
+    return dataclasses.replace(model.config, extra=extra)
+
+
+def architecture(config):
+    """The class of transformers that a config names, or ""."""
+    value = config.extra.get("architectures")
+    name = next(iter(value), "") if isinstance(value, list) else value
+    return name if isinstance(name, str) else ""
+
+
+def stated_problem_type(config):
+    """The problem type of a classifier by its config; "" if that has none."""
+    if architecture(config) in _CHOICES:
+        return "choice"
+    stated = config.extra.get("problem_type")
+    return next((ours for ours, name in _PROBLEM_TYPES.items() if name == stated), "")
+
+
+def labels_in(config, num_classes):
+    """The problem type of a head with C classes, and their names in the order of ids.
+
+    One class is regression by default; regression, choice and placeholders have no
+    names.
+
+    Raises:
+        ValueError: the ids are not those of the head.
+    """
+    usual = "regression" if num_classes == 1 else "classification"
+    problem_type = stated_problem_type(config) or usual
+    listed = config.extra.get("id2label") or {}
+    if problem_type in ("choice", "regression") or not listed:
+        return problem_type, ()
+    keys = sorted(listed) if isinstance(listed, dict) else ["none"]
+    if set(keys) != {str(i) for i in range(num_classes)}:
+        raise errors.InputError(
+            f"id2label of the config has the keys {', '.join(keys)}, but the head has "
+            f"{num_classes} classes; give the config file of this checkpoint"
+        )
+    labels = tuple(str(listed[str(i)]) for i in range(num_classes))
+    return problem_type, () if labels == placeholders(num_classes) else labels
+
+
+def placeholders(num_classes):
+    """What Hugging Face calls C classes that nobody has named."""
+    return tuple(f"LABEL_{i}" for i in range(num_classes))
+
+
+def tokenizer_config(config, tokenizer):
+    """The content of a tokenizer_config.json beside a vocabulary."""
+    settings = {
+        **tokenizer.settings(),
+        "model_max_length": config.max_position_embeddings,
+    }
+    if "tokenizer_class" in settings:  # all but word pieces, of whichever network
+        return settings
+    return {
+        **settings,
+        "strip_accents": None,  # as do_lower_case says
+        "tokenize_chinese_chars": True,
+        "tokenizer_class": "BertTokenizer",
+    }

@@ -1,0 +1,143 @@
+"""Keras' own files of a model of modeling.models: .keras and .weights.h5.
+
+A .keras file holds config, head and weights. A .weights.h5 holds weights alone, for
+`load_weights` of the same model; as a checkpoint it is written and not read.
+"""
+
+import functools
+import operator
+import os
+import shutil
+import zipfile
+from collections.abc import Set
+
+import keras
+import numpy as np
+
+from contract import errors, json_text
+from modeling import pretrainers
+from modeling.checkpoints import names
+from modeling.configs import config_files, keras_configs
+from modeling.elmo import names as elmo_names
+
+MODEL_FILE = "model.keras"
+WEIGHTS_FILE = "model.weights.h5"
+MODEL_ENDING = ".keras"
+_MAX_RATIO = 100  # of sizes unpacked and packed: Keras packs without compression
+_HEAD_BYTES = 4096  # at most, of an array in an .h5 file and the groups that hold it
+
+
+class KerasFile:
+    """An open file; a checkpoint.WeightsFile. Keys are paths of variables here."""
+
+    format = "keras"
+    global_step: int | None = None
+    states: Set[str] = frozenset()
+
+    def __init__(self, path):
+        self.source = path
+
+    @functools.cached_property
+    def _values(self):
+        rows = names.named_variables(load(self.source))
+        return {name.path: np.asarray(variable) for name, variable in rows}
+
+    @property
+    def shapes(self):
+        """Of all variables; the first time it reads them."""
+        return {key: value.shape for key, value in self._values.items()}
+
+    def sizes(self):
+        """Those of the config in the file."""
+        config = stored_config(self.source)
+        of_kind = names.SIZES.get(config.kind, elmo_names.SIZES)
+        keys = (*of_kind, names.DEPTH, names.KIND)
+        return {key: operator.attrgetter(key)(config) for key in keys}
+
+    def read(self, name):
+        """The array of a names.Name."""
+        return self._values[name.path]
+
+
+def is_keras(path):
+    """Whether a path has the ending of a .keras file."""
+    return os.fspath(path).endswith(MODEL_ENDING)
+
+
+def load(path):
+    """The built model in a .keras file.
+
+    Raises:
+        ValueError: the file cannot be read, or holds another kind of model.
+    """
+    stored_config(path)
+    # Not compiled: what trained it is no part of the model.
+    return _read(path, lambda: keras.models.load_model(path, compile=False))
+
+
+def save(model, path):
+    """Writes a model under a name that ends in .keras or .weights.h5.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    if path.endswith(MODEL_ENDING):
+        model.save(path)
+        return
+    _check_room(path, model)
+    model.save_weights(path)
+
+
+def _check_room(path, model):
+    # On a full disk HDF5 fails again with every object it lets go of, and at the end of
+    # the process with a segmentation fault.
+    arrays = [np.asarray(variable) for variable in model.variables]
+    needed = sum(array.nbytes + _HEAD_BYTES for array in arrays)
+    if (free := shutil.disk_usage(os.path.dirname(path) or ".").free) < needed:
+        raise OSError(f"{free} bytes are free, {needed} are needed")
+
+
+def stored_config(path):
+    """The config in a .keras file; a ValueError if the model is not ours."""
+
+    def read():
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(part.file_size for part in archive.infolist())
+            if unpacked > _MAX_RATIO * os.path.getsize(path):
+                raise errors.InputError(
+                    f"it unpacks to {unpacked:,} bytes, as no weights do"
+                )
+            raw = json_text.parse(archive.read("config.json"))
+        return raw["registered_name"] or raw["class_name"], raw["config"]
+
+    name, raw = _read(path, read)
+    known = {
+        f"{keras_configs.PACKAGE}>{kind.__name__}"
+        for kind in pretrainers.HEADS.values()
+    }
+    if name not in known:
+        raise errors.InputError(
+            f"{path}: holds a Keras model {name}, which is none of modeling/models.py "
+            f"({', '.join(sorted(known))})"
+        )
+    return _read(path, lambda: config_files.of_values(raw["config"]))
+
+
+def _read(path, read):
+    """Calls `read`; what it raises becomes an error of one line."""
+    try:
+        return read()
+    except (
+        OSError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+        zipfile.BadZipFile,
+    ) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise errors.InputError(
+            f"{path}: not a readable Keras file of this model ({reason:.300}); copy it "
+            "again"
+        ) from error

@@ -1,0 +1,1 @@
+"""ELMo: its config, network, LSTMs, characters, files, names and objective."""

@@ -1,0 +1,168 @@
+"""Vectors of words, from their characters or from a table; what ELMo begins with."""
+
+import math
+
+import keras
+from keras import ops
+
+from modeling import layers
+from modeling.configs import keras_configs
+from modeling.elmo import config as elmo_config
+from modeling.elmo import distinct_words
+
+_CARRY_BIAS = -2.0  # a highway begins with most of a word as it is
+
+
+def normal(fan_in):
+    """A new initializer on every call."""
+    return keras.initializers.RandomNormal(stddev=math.sqrt(1 / fan_in))
+
+
+def uniform(limit):
+    """A new initializer on every call."""
+    return keras.initializers.RandomUniform(-limit, limit)
+
+
+def dense(units, fan_in, name, dtype, bias=0.0):
+    """An affine map to a last axis of `units`, initialised as the original does."""
+    return layers.Dense(
+        units,
+        kernel_initializer=normal(fan_in),
+        bias_initializer=keras.initializers.Constant(bias),
+        name=name,
+        dtype=dtype,
+    )
+
+
+class Convolution(keras_configs.Configured, keras.layers.Layer):
+    """The largest value of each filter at any place of a word, and the activation.
+
+    Call shapes: characters [N, C, d] -> [N, number of filters].
+    """
+
+    arguments = ("config", "index")
+
+    def __init__(self, config, index, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.index = index
+
+    def build(self, input_shape):
+        (width, count), size = self.config.filters[self.index], self.config.char_dim
+        is_relu = self.config.activation == "relu"
+        self.kernel = self.add_weight(
+            shape=(1, width, size, count),
+            initializer=uniform(0.05) if is_relu else normal(width * size),
+            name="kernel",
+        )
+        self.bias = self.add_weight(shape=(count,), initializer="zeros", name="bias")
+
+    def call(self, characters):
+        kernel = ops.squeeze(self.kernel, 0)
+        found = ops.conv(characters, kernel, padding="valid")  # [N, places, count]
+        most = ops.max(found, axis=1) + self.bias  # the same as the largest of sums
+        return ops.relu(most) if self.config.activation == "relu" else ops.tanh(most)
+
+
+class Highway(keras_configs.Configured, keras.layers.Layer):
+    """A part of each value changed, the rest carried (Srivastava et al., 2015).
+
+    Call shapes: [N, W] -> [N, W].
+    """
+
+    arguments = ("width",)
+
+    def __init__(self, width, **kwargs):
+        super().__init__(**kwargs)
+        self.width = width
+        self.carry = dense(width, width, "carry", self.given_dtype, _CARRY_BIAS)
+        self.transform = dense(width, width, "transform", self.given_dtype)
+
+    def build(self, input_shape):
+        for part in (self.carry, self.transform):
+            part.build((None, self.width))
+
+    def call(self, x):
+        gate = ops.sigmoid(self.carry(x))
+        return gate * ops.relu(self.transform(x)) + (1.0 - gate) * x
+
+
+class Characters(keras_configs.Configured, keras.layers.Layer):
+    """Words from their characters: convolutions, highways and a projection.
+
+    Call shapes: input_ids [..., 50] int, characters' ids + 1 and 0 for padding ->
+    [..., P] of the compute dtype. The row of padding, zeros, is no part of the table.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        dtype, width = self.given_dtype, config.num_filters
+        self.convolutions = [
+            Convolution(config, k, name=f"convolution_{k}", dtype=dtype)
+            for k in range(len(config.filters))
+        ]
+        self.highways = [
+            Highway(width, name=f"highway_{k}", dtype=dtype)
+            for k in range(config.num_highway)
+        ]
+        self.projection = None
+        if width != config.projection_dim:
+            self.projection = dense(config.projection_dim, width, "projection", dtype)
+
+    def build(self, input_shape):
+        config = self.config
+        self.embedding = self.add_weight(
+            shape=(elmo_config.NUM_CHARACTERS, config.char_dim),
+            initializer=uniform(1.0),
+            name="embedding",
+        )
+        for part in self.convolutions:
+            part.build((None, config.max_characters, config.char_dim))
+        for part in filter(None, (*self.highways, self.projection)):
+            part.build((None, config.num_filters))
+
+    def call(self, input_ids):
+        words = ops.reshape(
+            keras_configs.whole(input_ids), (-1, self.config.max_characters)
+        )
+        widest = max(width for width, _ in self.config.filters)
+        x = distinct_words.once_each(self._convolved, self._finished, words, widest)
+        return ops.reshape(x, (*ops.shape(input_ids)[:-1], self.config.projection_dim))
+
+    def _convolved(self, words):
+        table = ops.pad(self.embedding, ((1, 0), (0, 0)))
+        characters = ops.take(table, words, axis=0)  # [N, C, d]
+        found = [part(characters) for part in self.convolutions]
+        return ops.concatenate(found, axis=-1)
+
+    def _finished(self, x):
+        for part in filter(None, (*self.highways, self.projection)):
+            x = part(x)
+        return x
+
+
+class Words(keras_configs.Configured, keras.layers.Layer):
+    """Words from a table.
+
+    Call shapes: input_ids [...] int, words' ids + 1 and 0 for padding -> [..., P]. The
+    row of padding, zeros, is no part of the table.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+
+    def build(self, input_shape):
+        self.embedding = self.add_weight(
+            shape=(self.config.vocab_size, self.config.projection_dim),
+            initializer=uniform(1.0),
+            name="embedding",
+            autocast=False,
+        )
+
+    def call(self, input_ids):
+        ids = keras_configs.whole(input_ids)
+        found = ops.take(self.embedding, ops.maximum(ids - 1, 0), axis=0)
+        found = ops.where((ids > 0)[..., None], found, 0.0)
+        return ops.cast(found, self.compute_dtype)

@@ -1,0 +1,111 @@
+"""The model that reads a source and writes a target, and what it keeps while it does.
+
+Beside the axes of __init__.py: R rows that are written, B * n for n texts a source,
+those of one source one after another.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from contract import features as names
+from modeling import models, token_heads
+from modeling.configs import keras_configs
+from modeling.generation import key_value_cache
+
+
+class Reading(NamedTuple):
+    """What `extend` needs of the past; tensors, as in key_value_cache.
+
+    Attributes:
+        written: of the target, a pair [R, N, T, K] a layer.
+        source: of the source, a pair [B, N, S, K] a layer, computed once.
+        source_adder: float32 [B, 1, 1, S].
+    """
+
+    written: Any
+    source: Any
+    source_adder: Any
+
+
+class SequenceToSequence(token_heads.NextTokens, models.BertModel):
+    """A network of EncoderDecoderConfig with the decoder's masked-LM head.
+
+    Call shapes: input_ids, input_mask, segment_ids [B, S], decoder_input_ids,
+    decoder_mask, labels [B, T] int -> {"next_token_losses", "next_token_hits"} [B, T]
+    float32, of labels; see `token_heads.predictions`. At padding they are arbitrary.
+    """
+
+    reads_pooler = False
+    # What is read before the first token is written; see `empty_cache`.
+    source_spec = (
+        {n: tf.TensorSpec([None, None], tf.int32) for n in names.ENCODER_INPUTS},
+    )
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        self.masked_lm = token_heads.MaskedLMHead(
+            config.decoder, name="masked_lm", dtype=self.given_dtype
+        )
+
+    def features_spec(self):
+        """As BertModel's, and those of a target [B, T]."""
+        target = dict.fromkeys(names.DECODER_INPUTS, (None, None))
+        return super().features_spec() | keras_configs.specs(target)
+
+    def encode(self, features, seed, positions=None, table=None):
+        """The network's outputs on the five input features."""
+        inputs = *names.ENCODER_INPUTS, names.DECODER_INPUT_IDS, names.DECODER_MASK
+        return self.network(*(features[name] for name in inputs), seed=seed)
+
+    def call(self, features, training=False, seed=None):
+        seed = self.dropout_seed(training, seed)
+        hidden = self.encode(features, seed)["sequence_output"]
+        labels = features[names.LABELS]
+        return token_heads.predictions(
+            self.masked_lm, hidden, self._table(), labels, seed is not None
+        )
+
+    def logits(self, features):
+        """Of the target's tokens, [B, T, V] float32."""
+        return self._predict(self.encode(features, None)["sequence_output"])
+
+    def empty_cache(self, batch_size, capacity, source):
+        """A Reading of B sources, the three features of the encoder, and no target."""
+        network, mask = self.network, source[names.INPUT_MASK]
+        read = network.encoder(*(source[name] for name in names.ENCODER_INPUTS))
+        written = key_value_cache.empty(network.decoder, batch_size, capacity)
+        return Reading(written, *network.decoder.read(read["sequence_output"], mask))
+
+    def extend(
+        self, input_ids, position_ids, start, is_visible, cache, last_only=False
+    ):
+        """As token_heads.NextTokens.extend, of target tokens, with a Reading."""
+        hidden, written = key_value_cache.extend(
+            *(self.network.decoder, input_ids, position_ids, start, is_visible),
+            cache.written,
+            [
+                {"source": pair, "source_adder": cache.source_adder}
+                for pair in cache.source
+            ],
+        )
+        hidden = hidden[:, -1:] if last_only else hidden
+        return self._predict(hidden), cache._replace(written=written)
+
+    def rows_of(self, cache, rows):
+        """The Reading of these rows, int32 [R]; sources stay where they are.
+
+        So the first R / B of them have to be of the first source, and so on.
+        """
+        return cache._replace(written=key_value_cache.rows_of(cache.written, rows))
+
+    def start(self, num_rows):
+        """What a target begins with: ids int32 [R, 1], and their lengths [R]."""
+        ids = tf.fill([num_rows, 1], self.config.decoder_start_token_id)
+        return ids, tf.ones([num_rows], tf.int32)
+
+    def _predict(self, hidden):
+        return self.masked_lm(hidden, self._table())
+
+    def _table(self):
+        return self.network.decoder.embeddings.table()

@@ -1,0 +1,143 @@
+"""Vectors of tokens and of texts, from the layers of an encoder (BERT section 5.3)."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from keras import ops
+
+from contract import errors
+from modeling.features import layer_choices
+
+SEPARATE = "none"  # as a combination: each layer has a vector of its own
+POOLINGS = ("none", "cls", "mean")
+_MIN_NORM = 1e-12  # shorter vectors are not scaled up to length 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which vectors are wanted, checked against a network.
+
+    Attributes:
+        names: K indices of layers, or the name of one combination (K = 1).
+        width: W, values of a vector.
+        states: indices into [embedding output, layer 1, ..., layer L].
+        merge: separate, concat or sum.
+        weights: of the states, for sum.
+        pooling: none for vectors of tokens; cls or mean for vectors of texts.
+        is_normalized: whether every vector is scaled to the length 1.
+        is_left_to_right: of the network; cls then means its last token.
+    """
+
+    names: tuple[int | str, ...]
+    width: int
+    states: tuple[int, ...]
+    merge: str
+    weights: tuple[float, ...]
+    pooling: str
+    is_normalized: bool
+    is_left_to_right: bool = False
+
+
+def choose(
+    config,
+    *,
+    layers: Sequence[int] | None = None,
+    combine: str = SEPARATE,
+    weights: Sequence[float] = (),
+    pooling: str = "none",
+    normalize: bool = False,
+) -> Choice:
+    """Checks which vectors are wanted of a network.
+
+    Args:
+        layers: for SEPARATE alone, by default the last four, as the original has it; 0
+            is the first, -1 the last of the L layers.
+        combine: SEPARATE or a name in layer_choices.COMBINATIONS.
+        weights: one for each summed layer, the last layer's first; none: a plain sum.
+
+    Raises:
+        ValueError: the network has no such layer, or the weights do not fit.
+    """
+    merge, flag = "separate", "--layers:"
+    if layers is None:
+        layers = layer_choices.LAST_4
+    elif combine != SEPARATE:
+        raise errors.InputError(
+            f"--combine={combine} names its layers itself; leave out --layers or "
+            "--combine"
+        )
+    elif not layers:
+        raise errors.InputError("--layers is empty; give numbers such as -1,-2")
+    if combine != SEPARATE:
+        layers, merge = layer_choices.COMBINATIONS[combine]
+        flag = f"--combine={combine} needs"
+    states = layer_choices.states_of(layers, config.num_hidden_layers, flag)
+    _check_weights(weights, merge, combine, len(states))
+    return Choice(
+        names=tuple(layers) if merge == "separate" else (combine,),
+        width=config.hidden_size * (len(states) if merge == "concat" else 1),
+        states=states,
+        merge=merge,
+        weights=tuple(weights) or (1.0,) * len(states),
+        pooling=pooling,
+        is_normalized=normalize,
+        is_left_to_right=config.is_left_to_right,
+    )
+
+
+def choose_all(config, **rest) -> Choice:
+    """Those of the embeddings and of each layer, K = L + 1; `rest` as in `choose`."""
+    layers = range(config.num_hidden_layers)
+    chosen = choose(config, **rest | {"layers": layers})
+    return dataclasses.replace(
+        chosen,
+        names=(layer_choices.EMBEDDING, *chosen.names),
+        states=(0, *chosen.states),
+    )
+
+
+def _check_weights(weights, merge, combine, num_states):
+    if weights and (merge != "sum" or num_states == 1):
+        raise errors.InputError(
+            f"--layer_weights has no meaning with --combine={combine}; leave it out, "
+            "or choose sum_last_4 or sum_all"
+        )
+    if weights and len(weights) != num_states:
+        raise errors.InputError(
+            f"--layer_weights has {len(weights)} numbers, --combine={combine} sums "
+            f"{num_states} layers; give one for each, the last layer's first"
+        )
+    if not all(map(math.isfinite, weights)):
+        raise errors.InputError(
+            f"--layer_weights={','.join(map(str, weights))} are not all finite; give "
+            "numbers such as 0.4,0.3,0.2,0.1"
+        )
+
+
+def of_features(model, choice: Choice, features, *, pools: bool):
+    """What `compute` gives for a model of models.py, without K where K is 1.
+
+    Vectors are those of tokens unless it `pools`, whatever the choice says.
+    """
+    if not pools:
+        choice = dataclasses.replace(choice, pooling="none")
+    outputs = model.encode(features, None)
+    values = compute(outputs, features["input_mask"], choice)
+    return values if len(choice.names) > 1 else ops.squeeze(values, -2)
+
+
+def compute(outputs, input_mask, choice: Choice):
+    """The chosen vectors, float32 [B, S, K, W], or [B, K, W] where tokens are pooled.
+
+    `input_mask` is int [B, S], 1 for tokens, [CLS] and [SEP] among them.
+    """
+    values = layer_choices.merged(outputs, choice.states, choice.merge, choice.weights)
+    if choice.pooling != "none":
+        of_cls = "last" if choice.is_left_to_right else "first"
+        place = of_cls if choice.pooling == "cls" else "mean"
+        values = layer_choices.of_text(values, input_mask, place)  # [B, K, W]
+    if choice.is_normalized:
+        norm = ops.sqrt(ops.sum(values * values, axis=-1, keepdims=True))
+        values = values / ops.maximum(norm, _MIN_NORM)
+    return values

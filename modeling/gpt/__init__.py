@@ -1,0 +1,1 @@
+"""GPT and GPT-2: their config, network and the files of their releases."""

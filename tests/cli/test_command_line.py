@@ -1,0 +1,520 @@
+"""Tests of cli/command_line.py: what every program says of its flags.
+
+Programs run where importing TensorFlow or Keras fails, so none of them waits for it.
+"""
+
+import logging
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import types
+from xml.etree import ElementTree
+
+import pytest
+from absl import flags
+
+from cli import command_line, model_flags
+from tests import tiny
+
+SCRIPTS = sorted(path.name for path in tiny.ROOT.glob("*_*.py"))
+PROGRAMS = [*SCRIPTS, "data_pipeline.tokenization", "serving.predictor"]
+WIDTH = 60
+HEAVY = ("keras", "tensorflow", "tensorflow_datasets", "tensorflow_text")
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A function that starts a program without TensorFlow, as wide as WIDTH."""
+    stubs = tmp_path_factory.mktemp("stubs")
+    for name in HEAVY:
+        (stubs / f"{name}.py").write_text("raise AssertionError('imported')")
+    environment = {**os.environ, "PYTHONPATH": str(stubs), "COLUMNS": str(WIDTH)}
+
+    def start(program, *arguments):
+        module = [] if program.endswith(".py") else ["-m"]
+        return subprocess.Popen(
+            [sys.executable, *module, program, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tiny.ROOT,
+            env=environment,
+        )
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def run(start):
+    """As `start`, and gives exit code, standard output and standard error."""
+
+    def run(program, *arguments):
+        process = start(program, *arguments)
+        out, err = process.communicate(timeout=100)
+        return tiny.Done(process.returncode, out, err)
+
+    return run
+
+
+def ask_all(start, argument):
+    """Program to what it prints when asked for help."""
+    processes = {program: start(program, argument) for program in PROGRAMS}
+    texts = {}
+    for program, process in processes.items():
+        texts[program], err = process.communicate(timeout=100)
+        assert (process.returncode, err) == (1, ""), program  # 1 is absl's own
+    return texts
+
+
+@pytest.fixture(scope="module")
+def helps(start):
+    return ask_all(start, "--help")
+
+
+@pytest.fixture(scope="module")
+def pages(start):
+    return ask_all(start, "--helpxml")
+
+
+def sections(text):
+    """{heading: names of the flags below it}; text before the first one is left out."""
+    found = {}
+    for line in text.splitlines():
+        if re.fullmatch(r"[A-Z][\w ]*:", line):
+            names = found.setdefault(line[:-1], [])
+        elif match := re.match(r"  --(?:\[no\])?(\w+)", line):
+            names.append(match[1])
+    return found
+
+
+def example(text):
+    """The indented paragraph, which is a command."""
+    return re.search(r"^    python .*(?:\n +.*)*", text, re.M)[0]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_has_every_flag_once_under_a_heading(helps, pages, program):
+    tree = ElementTree.fromstring(pages[program])
+    defined = {
+        flag.findtext("name")
+        for flag in tree.iter("flag")
+        if not flag.findtext("file").startswith("absl.")
+    }
+    found = sections(helps[program])
+    shown = [name for names in found.values() for name in names]
+    assert sorted(shown) == sorted(defined)
+    assert list(found) == [title for title in command_line.HEADINGS if title in found]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_is_as_wide_as_the_terminal(helps, program):
+    text = helps[program].replace(example(helps[program]), "")
+    longest = max(map(len, text.splitlines()))
+    assert WIDTH - 10 < longest <= WIDTH
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_begins_with_purpose_and_example(helps, program):
+    command = example(helps[program])
+    name = program if program.endswith(".py") else f"-m {program}"
+    assert f"python {name} --" in command
+    assert helps[program].index(command) < helps[program].index(":\n  --")
+    known = {name for names in sections(helps[program]).values() for name in names}
+    used = set(re.findall(r"--(\w+)", command))
+    assert used and used <= known
+    pages = re.findall(r"docs/\w+\.md", helps[program])
+    assert all((tiny.ROOT / page).exists() for page in pages)
+    assert pages or program not in SCRIPTS
+
+
+def test_help_says_choices_ranges_and_defaults(helps):
+    text = " ".join(helps["run_squad.py"].split())
+    for said in (
+        "(one of original, words; default original)",
+        "(one of first, all)",  # "" is the default and says nothing
+        "--max_seq_length Most tokens a sequence, [CLS] and [SEP] included; longer "
+        "texts are cut. (integer >= 4; default 384)",
+        "--[no]do_train Whether to run training. (default false)",
+    ):
+        assert said in text
+    text = " ".join(helps["create_pretraining_data.py"].split())
+    for said in (
+        "--vocab_file The vocabulary file that the model is trained on. (required)",
+        "--beam_option Such as --runner=DataflowRunner. (can be repeated)",
+    ):
+        assert said in text
+
+
+def test_other_spellings_of_help(helps, run):
+    program = "build_vocab.py"
+    for argument in ("-h", "-?", "--helpshort"):
+        assert run(program, argument) == tiny.Done(1, helps[program], "")
+    full = sections(run(program, "--helpfull").out)
+    (others,) = full.keys() - sections(helps[program]).keys()
+    assert "absl" in others and "verbosity" in full[others]
+
+
+FATAL, HINT = "FATAL Flags parsing error:", "Pass --help to see help on flags.\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "argument", "said"),
+    [
+        (
+            *("run_classifier.py", "--trainfile=x"),
+            "error: --trainfile is no flag of run_classifier.py; did you mean "
+            "--train_file?\n",
+        ),
+        (
+            *("serving.predictor", "--export-dirs=x"),
+            "error: --export-dirs is no flag of serving.predictor; did you mean "
+            "--export_dir?\n",
+        ),
+        (
+            *("run_tagger.py", "--x"),
+            "error: --x is no flag of run_tagger.py; --help lists all\n",
+        ),
+        (
+            *("run_squad.py", "--max_seq_length=3"),
+            f"{FATAL} flag --max_seq_length=3: 3 is not integer >= 4\n{HINT}",
+        ),
+        (
+            *("build_vocab.py", "--vocab_size=9"),
+            f"{FATAL}\n"
+            "  flag --input_file=None: Flag --input_file must have a value other than "
+            "None.\n"
+            "  flag --output_file=None: Flag --output_file must have a value other "
+            f"than None.\n{HINT}",
+        ),
+    ],
+)
+def test_wrong_flag_ends_at_once(run, program, argument, said):
+    assert run(program, argument) == tiny.Done(1, "", said)
+
+
+NO_FILE = "no such file; check the path"
+TABLE = "sample_data/messages/train.tsv"
+NETWORK = "--bert_config_file=README.md --output_dir=missing"
+HUB = (
+    "no such directory; give the directory of a release, or the id of a model on "
+    "Hugging Face's hub"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "said"),
+    [
+        (
+            *("run_classifier.py", ""),
+            "At least one of `do_train`, `do_eval`, `do_predict` or `do_export` must "
+            "be True.",
+        ),
+        ("run_tagger.py", "--do_train", "--output_dir is missing; name a directory "),
+        ("run_squad.py", f"--do_export {NETWORK} --seeds=x", "--seeds=x are not "),
+        (
+            *("run_pretraining.py", f"--do_train {NETWORK} --use_tpu --tpu_name=far"),
+            "--output_dir=missing is on this machine, where the TPU at --tpu_name=far ",
+        ),
+        (
+            "run_squad.py",
+            f"--do_train {NETWORK} --use_tpu --distribution_strategy=mirrored",
+            "--use_tpu and --distribution_strategy=mirrored contradict each other",
+        ),
+        (
+            *("run_classifier.py", f"--do_export {NETWORK} --log_steps={10**20}"),
+            f"--log_steps={10**20} is beyond 64 bits; give a smaller one",
+        ),
+        (
+            *("run_classifier.py", f"--do_export {NETWORK} --grid=x"),
+            "--grid cannot vary 'x', which is no flag",
+        ),
+        (
+            *("run_classifier.py", "--do_export --output_dir=missing"),
+            "--bert_config_file is missing; set it, or set --pretrained",
+        ),
+        (
+            *("run_classifier.py", f"--do_export {NETWORK} --explain=3"),
+            "--explain explains predictions; add --do_eval or --do_predict",
+        ),
+        (
+            *("run_classifier.py", "--pretrained=gpt2 --do_train --output_dir=missing"),
+            f"--pretrained=gpt2: {HUB} (openai-community/gpt2)",
+        ),
+        (
+            *("run_squad.py", "--pretrained=a/b/c --do_export --output_dir=missing"),
+            f"--pretrained=a/b/c: {HUB} (owner/name)",
+        ),
+        *(
+            ("run_classifier.py", f"--do_eval {NETWORK} --{name}=no", f"--{name}=no: ")
+            for name in ("vocab_file", "init_checkpoint", "dev_file")
+        ),
+        (
+            *(
+                "run_classifier.py",
+                f"--do_eval {NETWORK} --task_name=MRPC --data_dir=x",
+            ),
+            f"--data_dir=x: {NO_FILE}",
+        ),
+        (
+            *(
+                "run_classifier.py",
+                f"--do_train {NETWORK} --train_file={TABLE} --text_a_column=Text",
+            ),
+            f"{TABLE}: no column 'Text' (text_a); there is 'text' (capitals count)",
+        ),
+        (
+            *("run_seq2seq.py", f"--do_train {NETWORK} --train_file=x.tsv"),
+            f"--train_file=x.tsv: {NO_FILE}",
+        ),
+        (
+            *(
+                "run_seq2seq.py",
+                f"--do_train {NETWORK} --train_file={TABLE} --source_column=a",
+            ),
+            f"{TABLE}: no column 'a' (source); its columns are ['text', 'label']",
+        ),
+        (
+            *("run_squad.py", f"--do_predict {NETWORK} --predict_file=x.json"),
+            f"--predict_file=x.json: {NO_FILE}",
+        ),
+        (
+            *("run_tagger.py", f"--do_train {NETWORK}"),
+            "the train sentences are needed and --train_file is not set; set it",
+        ),
+        (
+            *("run_pretraining.py", f"--do_train {NETWORK} --input_file=R*.md,x*"),
+            f"--input_file=x*: {NO_FILE}",
+        ),
+        ("run_generation.py", "--pretrained=README.md --top_p=0", "--top_p=0.0 is not"),
+        (
+            *(
+                "extract_features.py",
+                "--pretrained=docs --input_file=x --output_file=y",
+            ),
+            f"--input_file=x: {NO_FILE}",
+        ),
+        (
+            "create_pretraining_data.py",
+            "--input_file=README.md --output_file=y --vocab_file=x",
+            f"--vocab_file=x: {NO_FILE}",
+        ),
+        (
+            "build_vocab.py",
+            "--input_file=x --output_file=y",
+            f"--input_file=x: {NO_FILE}",
+        ),
+        (
+            "convert_checkpoint.py",
+            "--input=x --to=google --output_dir=y",
+            "--input=x: no such file; give a prefix such as ",
+        ),
+        (
+            "serving.predictor",
+            "--export_dir=x text",
+            "--export_dir=x: no SavedModel there; ",
+        ),
+    ],
+)
+def test_errors_that_need_no_tensorflow_come_before_it(run, program, arguments, said):
+    done = run(program, *arguments.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {said}") and done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("path", ["gs://bucket/a.tsv", "-", "README.md,R*.md"])
+def test_files_elsewhere_and_patterns_are_not_refused(command_line_of, path):
+    command_line_of(train_file=path, dev_file=None)
+    command_line.check_files("train_file", "dev_file")
+
+
+@pytest.fixture
+def command_line_of(monkeypatch):
+    def give(**values):
+        line = {n: types.SimpleNamespace(value=value) for n, value in values.items()}
+        monkeypatch.setattr(command_line, "FLAGS", line)
+        monkeypatch.chdir(tiny.ROOT)
+
+    return give
+
+
+def test_prefix_of_a_checkpoint_is_a_file(command_line_of, tmp_path):
+    command_line_of(init_checkpoint=str(tmp_path / "model.ckpt"))
+    with pytest.raises(ValueError, match=NO_FILE):
+        command_line.check_files("init_checkpoint")
+    (tmp_path / "model.ckpt.index").touch()
+    command_line.check_files("init_checkpoint")
+
+
+EXIT = """
+import atexit, gc
+atexit.register(lambda: print(gc.get_freeze_count() > 0))
+from training.flags import command_line
+command_line.parse(lambda: None)
+"""
+
+
+def test_nothing_is_collected_at_the_end():
+    """A prompt came seconds after an error, for TensorFlow has a million objects."""
+    command = [sys.executable, "-c", EXIT]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tiny.ROOT)
+    assert (done.returncode, done.stdout) == (0, "True\n")
+
+
+MAIN = """
+import sys, time
+from training.flags import command_line
+def main(_):
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    finally:
+        print("unwound", flush=True)
+command_line.parse(lambda: None, loads_tensorflow=False)
+command_line.run(main, unwinds=len(sys.argv) > 1)
+"""
+
+
+@pytest.mark.parametrize("unwinds", [True, False])
+def test_unfinished_files_go_at_sigterm(unwinds):
+    """`python extract_features.py` left OUTPUT.incomplete."""
+    command = [sys.executable, "-c", MAIN, *(["x"] if unwinds else [])]
+    options = {"stdout": subprocess.PIPE, "text": True, "cwd": tiny.ROOT}
+    with subprocess.Popen(command, **options) as process:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGTERM)
+        out = process.communicate(timeout=60)[0]
+    ended = (out, process.returncode)
+    assert ended == (("unwound\n", 143) if unwinds else ("", -signal.SIGTERM))
+
+
+FLOATS = {
+    "run_classifier.py": [
+        "learning_rate",
+        "num_train_epochs",
+        "warmup_proportion",
+        "multi_label_threshold",
+    ],
+    "run_squad.py": ["null_score_diff_threshold"],
+    "run_pretraining.py": ["masked_lm_prob"],
+    "create_pretraining_data.py": ["masked_lm_prob", "short_seq_prob"],
+}
+
+
+def test_numbers_that_are_not_finite_are_refused_before_tensorflow(start):
+    processes = {
+        (program, name, value): start(program, f"--{name}={value}")
+        for program, names in FLOATS.items()
+        for name in names
+        for value in (["nan", "inf"] if name == "learning_rate" else ["nan"])
+    }
+    for (program, name, value), process in processes.items():
+        out, err = process.communicate(timeout=100)
+        said = f"{value} is not a finite number; give one such as 0.1"
+        want = (1, "", f"{FATAL} flag --{name}={value}: {said}\n{HINT}")
+        assert (process.returncode, out, err) == want, program
+
+
+def test_floats_are_defined_by_one_rule_alone():
+    """The flags above are examples; others get the same parser, or fail here."""
+    where = ["*.py", "training/flags/*.py", "data_pipeline/*.py", "serving/*.py"]
+    for path in (path for pattern in where for path in tiny.ROOT.glob(pattern)):
+        assert "DEFINE_float" not in path.read_text(), path
+
+
+def test_finite_numbers_and_their_bounds_are_as_before():
+    command_line.define_float("a_rate", 0.5, "A rate.", 0, 1)
+    flag = flags.FLAGS["a_rate"]
+    try:
+        flag.parse("0.25")
+        assert flag.value == 0.25 and flag.serialize() == "--a_rate=0.25"
+        bounds = r"range \[0(\.0)?, 1(\.0)?\]"  # absl remembers how it saw them first
+        with pytest.raises(flags.IllegalFlagValueError, match=bounds):
+            flag.parse("1.5")
+    finally:
+        del flags.FLAGS.a_rate
+
+
+KNOWN = ["do_train", "train_file", "train_batch_size", "eval_batch_size", "seed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("do_trian", ["do_train"]),
+        ("TRAIN-FILE", []),
+        ("train-file", ["train_file"]),
+        ("batchsize", ["eval_batch_size", "train_batch_size"]),
+        ("train", ["do_train", "train_batch_size", "train_file"]),
+        ("ee", []),
+        ("temperature", []),
+    ],
+)
+def test_near_flags_are_suggested(name, near):
+    assert sorted(command_line.near_names(name, KNOWN)) == near
+
+
+def test_headings_are_known_and_the_inner_one_counts():
+    with pytest.raises(AssertionError, match="Modle"), command_line.heading("Modle"):
+        pass
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command_line, "FLAGS", flags.FlagValues())
+        given = {"help": "", "flag_values": command_line.FLAGS}
+        with command_line.heading("Data"):
+            flags.DEFINE_string("a", None, **given)
+            with command_line.heading("Output"):
+                flags.DEFINE_string("b", None, **given)
+        flags.DEFINE_string("c", None, **given)
+        assert sections(command_line.help_text("")) == {"Data": ["a"], "Output": ["b"]}
+
+
+def test_run_json_gets_the_flags_of_the_script_alone(monkeypatch):
+    monkeypatch.setattr(
+        sys, "argv", ["/x/run_it.py", "--nocheck_case", "--vocab_file=a b"]
+    )
+    before = set(flags.FLAGS)
+    model_flags.define(max_seq_length=64)
+    defined = set(flags.FLAGS) - before
+    try:
+        flags.FLAGS([*sys.argv, "--verbosity=0"])
+        values = command_line.values()
+        assert values.keys() == defined
+        assert values["max_seq_length"] == 64 and values["check_case"] is False
+        assert sorted(shlex.split(command_line.command())) == [
+            "--nocheck_case",
+            "--vocab_file=a b",
+            "python",
+            "run_it.py",
+        ]
+    finally:
+        for name in defined:
+            delattr(flags.FLAGS, name)
+        flags.FLAGS.unparse_flags()
+
+
+@pytest.mark.parametrize("more", [[], ["--verbosity=1"]], ids=["quiet", "verbose"])
+def test_verbosity_prints_the_environment_before_tensorflow(run, more):
+    done = run("build_vocab.py", "--input_file=R*.md", "--output_file=b", *more)
+    # Importing it fails here, and the line comes first.
+    first, *rest = done.err.splitlines()
+    assert ("TF_CPU_ALLOCATOR_USE_BFC=" in first) == bool(more)
+    assert first.startswith("environment: ") == bool(more)
+    assert rest[-1].endswith("imported")
+
+
+def test_new_traces_of_new_models_are_no_news(caplog):
+    """TensorFlow warns of a function that is traced again and again."""
+    logger = logging.getLogger("tensorflow")
+    level, flag = logger.level, flags.FLAGS["verbosity"]
+    present, flag.present = flag.present, 0
+    retraced = "5 out of the last 13 calls to <f> triggered tf.function retracing."
+    try:
+        command_line.quiet_libraries()
+        logger.warning(retraced)
+        logger.warning("a disk is full")
+    finally:
+        flag.present = present
+        logger.setLevel(level)
+    assert [record.getMessage() for record in caplog.records] == ["a disk is full"]

@@ -1,0 +1,268 @@
+"""Tests of data_pipeline/batches/packing.py.
+
+original_tasks/expected_features.json holds what the original's
+convert_single_example (commit eedf571) makes of the tables beside it, with the
+uncased vocabulary and 48 tokens a sequence.
+"""
+
+import json
+import pathlib
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.batches import batching, packing, tf_records
+from data_pipeline.batches import ragged as ragged_lib
+from data_pipeline.classification import encoding, tasks
+from data_pipeline.text import tokenization
+from modeling import models
+from modeling.configs import config
+
+ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
+EXPECTED = json.loads((ORIGINAL / "expected_features.json").read_text("utf-8"))
+INPUTS = ("input_ids", "input_mask", "segment_ids")
+CLS, SEP = 101, 102
+
+
+class Special(NamedTuple):
+    """What stands around texts: of BERT, or of GPT, where each differs."""
+
+    start_id: int
+    delimiter_id: int
+    end_id: int
+
+
+BERT, GPT = Special(CLS, SEP, SEP), Special(61, 62, 63)
+
+
+def pop_one_at_a_time(length_a, length_b, limit):
+    """run_classifier.py, _truncate_seq_pair."""
+    while length_a + length_b > limit:
+        if length_a > length_b:
+            length_a -= 1
+        else:
+            length_b -= 1
+    return length_a, length_b
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 8, 13])
+def test_budgets_equal_popping_one_token_at_a_time(limit):
+    pairs = [(a, b) for a in range(20) for b in range(20)]
+    length_a, length_b = (np.array(lengths) for lengths in zip(*pairs, strict=True))
+    keep_a, keep_b = packing.budgets(length_a, length_b, limit)
+    expected = [pop_one_at_a_time(a, b, limit) for a, b in pairs]
+    assert list(zip(keep_a.numpy(), keep_b.numpy(), strict=True)) == expected
+
+
+def ragged(*rows):
+    return tf.ragged.constant(rows, tf.int32, ragged_rank=1)
+
+
+def packed_rows(ids_a, ids_b=None, max_seq_length=8):
+    tokens, first_lengths = packing.pack(
+        ids_a, ids_b, special=BERT, max_seq_length=max_seq_length
+    )
+    return tokens.to_list(), first_lengths.numpy().tolist()
+
+
+def test_other_special_tokens_stand_around_and_between_texts():
+    """GPT, contract 1.3: _start_ A _classify_, _start_ A _delimiter_ B _classify_."""
+    single, _ = packing.pack(ragged([1, 2, 3]), None, special=GPT, max_seq_length=4)
+    assert single.to_list() == [[61, 1, 2, 63]]
+    texts = ragged([1, 2, 3, 4]), ragged([5, 6])
+    pair, first = packing.pack(*texts, special=GPT, max_seq_length=8)
+    assert pair.to_list() == [[61, 1, 2, 3, 62, 5, 6, 63]] and first.numpy() == [5]
+
+
+def test_single_texts_keep_their_beginning():
+    tokens, first_lengths = packed_rows(ragged([1, 2], [], [1, 2, 3, 4, 5, 6, 7]))
+    assert tokens == [
+        [CLS, 1, 2, SEP],
+        [CLS, SEP],
+        [CLS, 1, 2, 3, 4, 5, 6, SEP],
+    ]
+    assert first_lengths == [4, 2, 8]
+
+
+def test_pairs_lose_tokens_of_the_longer_text_first():
+    tokens, first_lengths = packed_rows(
+        ragged([1, 2], [1, 2, 3, 4, 5], [1, 2, 3], [], [1]),
+        ragged([7], [7, 8], [7, 8, 9], [7], [7, 8, 9, 10, 11, 12]),
+    )
+    assert tokens == [
+        [CLS, 1, 2, SEP, 7, SEP],
+        [CLS, 1, 2, 3, SEP, 7, 8, SEP],
+        [CLS, 1, 2, 3, SEP, 7, 8, SEP],  # of equally long texts, B loses one
+        [CLS, SEP, 7, SEP],
+        [CLS, 1, SEP, 7, 8, 9, 10, SEP],
+    ]
+    assert first_lengths == [4, 5, 5, 2, 3]
+
+
+def test_the_shortest_sequence_has_only_special_tokens():
+    tokens, _ = packed_rows(ragged([1, 2]), ragged([3]), max_seq_length=4)
+    assert tokens == [[CLS, 1, SEP, SEP]]
+    tokens, _ = packed_rows(ragged([1, 2]), max_seq_length=4)
+    assert tokens == [[CLS, 1, 2, SEP]]
+
+
+def test_padding_marks_real_tokens_and_second_segments():
+    tokens = ragged([CLS, 1, SEP, 7, SEP], [CLS, SEP])
+    features = packing.pad(tokens, tf.constant([3, 2]))
+    assert all(value.dtype == tf.int32 for value in features.values())
+    assert {name: value.numpy().tolist() for name, value in features.items()} == {
+        "input_ids": [[CLS, 1, SEP, 7, SEP], [CLS, SEP, 0, 0, 0]],
+        "input_mask": [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]],
+        "segment_ids": [[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]],
+    }
+    longer = packing.pad(tokens, tf.constant([3, 2]), length=7)
+    for name, value in longer.items():
+        np.testing.assert_array_equal(value[:, :5], features[name])
+        assert value.shape == (2, 7) and not np.any(value[:, 5:])
+
+
+# A vocabulary whose [PAD] is not 0, so that padding with it would show.
+OTHER_VOCAB = ["film", "good", "[UNK]", "[CLS]", "[SEP]", "a", "##s", "[PAD]"]
+PAD = OTHER_VOCAB.index("[PAD]")
+# Rounding of float32, and what an input that is read changes at the least.
+ROUNDING, VISIBLE = 1e-5, 1e-2
+
+
+def rows_of_other_vocab():
+    tokenizer = tokenization.BertTokenizer(OTHER_VOCAB)
+    return packing.pack(
+        tokenizer.tokenize(["a good film", "film", "good films"]),
+        tokenizer.tokenize(["films", "a", "good"]),
+        special=tokenizer,
+        max_seq_length=9,
+    )
+
+
+def test_padding_is_0_whatever_the_id_of_pad(tmp_path):
+    tokens, first_lengths = rows_of_other_vocab()
+    expected = [
+        [3, 5, 1, 0, 4, 0, 6, 4, 0],
+        [3, 0, 4, 5, 4, 0, 0, 0, 0],
+        [3, 1, 0, 6, 4, 1, 4, 0, 0],
+    ]
+    features = packing.pad(tokens, first_lengths, 9)
+    assert features["input_ids"].numpy().tolist() == expected
+    assert features["input_mask"].numpy().sum(axis=1).tolist() == [8, 5, 7]
+    packed = packing.unpad(tokens, first_lengths)
+    (batch,) = batching.batches(packed, np.array([[0, 1, 2]]), pad_to=9)
+    for arrays in (batch, ragged_lib.grids(packed, 9)):
+        for name in INPUTS:
+            np.testing.assert_array_equal(arrays[name], features[name])
+    path = tmp_path / "train.tf_record"
+    tf_records.write(str(path), packed, {}, 9)
+    for row, record in enumerate(tf.data.TFRecordDataset(str(path))):
+        example = tf.train.Example()
+        for name in INPUTS:
+            values = features[name][row].numpy().tolist()
+            example.features.feature[name].int64_list.value.extend(values)
+        assert record.numpy() == example.SerializeToString(deterministic=True)
+    assert row == 2
+
+
+@pytest.fixture(scope="module")
+def outputs_of():
+    """sequence_output [B, S, D] of a small network for the vocabulary above."""
+    keras.utils.set_random_seed(1)
+    wide = 0.3  # with 0.02 a small network hardly reacts
+    shape = config.BertConfig(
+        vocab_size=len(OTHER_VOCAB),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=16,
+        initializer_range=wide,
+    )
+    model = models.BertModel(shape)
+    return lambda features: np.asarray(model(features)["sequence_output"])
+
+
+def with_pad_id(features):
+    """The same with the id of [PAD] in the padding."""
+    is_real = features["input_mask"].numpy() == 1
+    assert not is_real.all(axis=1).any()
+    return features | {"input_ids": tf.where(is_real, features["input_ids"], PAD)}
+
+
+def test_ids_in_the_padding_do_not_reach_real_tokens(outputs_of):
+    features = packing.pad(*rows_of_other_vocab(), 9)
+    is_real = features["input_mask"].numpy() == 1
+    moved = outputs_of(with_pad_id(features)) - outputs_of(features)
+    assert np.abs(moved[is_real]).max() < ROUNDING
+    assert np.abs(moved[~is_real]).max() > VISIBLE
+
+
+def test_ids_in_the_padding_reach_real_tokens_without_the_mask(outputs_of):
+    """The twin of the test above: it is input_mask that hides them."""
+    features = packing.pad(*rows_of_other_vocab(), 9)
+    is_real = features["input_mask"].numpy() == 1
+    visible = {"input_mask": tf.ones_like(features["input_mask"])}
+    moved = outputs_of(with_pad_id(features) | visible) - outputs_of(features | visible)
+    assert np.abs(moved[is_real]).max() > VISIBLE
+
+
+def test_unpad_is_the_reverse_of_pad():
+    tokens = ragged([CLS, 1, SEP, 7, SEP], [CLS, SEP])
+    packed = packing.unpad(tokens, tf.constant([3, 2], tf.int64))
+    assert packed.tokens.tolist() == [CLS, 1, SEP, 7, SEP, CLS, SEP]
+    assert packed.splits.tolist() == [0, 5, 7]
+    assert packed.first_lengths.tolist() == [3, 2]
+    assert packed.lengths.tolist() == [5, 2] and len(packed) == 2
+    dtypes = [packed.tokens.dtype, packed.splits.dtype, packed.first_lengths.dtype]
+    assert dtypes == [np.int32, np.int64, np.int32]
+
+
+def test_concatenation_keeps_order_and_adds_counts():
+    rows = [[[CLS, 1, SEP]], [[CLS, SEP], [CLS, 2, 3, SEP]]]
+    parts = [
+        packing.Packed(
+            np.concatenate(part).astype(np.int32),
+            np.cumsum([0] + [len(row) for row in part]),
+            np.array([len(row) for row in part], np.int32),
+            num_truncated=i + 1,
+        )
+        for i, part in enumerate(rows)
+    ]
+    whole = packing.concatenate(parts)
+    assert whole.tokens.tolist() == [CLS, 1, SEP, CLS, SEP, CLS, 2, 3, SEP]
+    assert whole.splits.tolist() == [0, 3, 5, 9]
+    assert whole.first_lengths.tolist() == [3, 2, 4]
+    assert whole.num_truncated == 3
+
+
+@pytest.fixture(scope="module")
+def uncased_tokenizer(minilm_dir):
+    return tokenization.BertTokenizer.from_file(str(minilm_dir / "vocab.txt"))
+
+
+@pytest.mark.parametrize("name", ["cola", "mnli", "mrpc"])
+def test_features_equal_the_originals(uncased_tokenizer, name):
+    limit = EXPECTED[name]["max_seq_length"]
+    encode = encoding.Encoder(uncased_tokenizer, limit)
+    for split, expected in EXPECTED[name]["splits"].items():
+        table = tasks.read_split(tasks.task_named(name), str(ORIGINAL / name), split)
+        assert table.example_ids == [row["guid"] for row in expected]
+        packed = encoding.featurize(table, encode)
+        tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
+        features = packing.pad(tokens, packed.first_lengths, limit)
+        for key in INPUTS:
+            wanted = [row[key] for row in expected]
+            assert features[key].numpy().tolist() == wanted, (split, key)
+
+
+@pytest.mark.parametrize("name", ["mnli", "mrpc"])
+def test_the_originals_features_are_no_easy_case(name):
+    """The twin of the test above: pairs, of which some are cut and some are not."""
+    rows = [row for rows in EXPECTED[name]["splits"].values() for row in rows]
+    lengths = {sum(row["input_mask"]) for row in rows}
+    assert max(lengths) == EXPECTED[name]["max_seq_length"]
+    assert len(lengths) > 2
+    assert all(any(row["segment_ids"]) for row in rows)

@@ -1,0 +1,180 @@
+"""Tests of data_pipeline/batches/tf_records.py.
+
+The bytes are those of protobuf's own serializer.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.batches import packing, tf_records
+from tests import parsed_records
+
+PACKED = packing.Packed(
+    tokens=np.array([101, 7, 8, 102, 101, 7, 102, 9, 102], np.int32),
+    splits=np.array([0, 4, 9]),
+    first_lengths=np.array([4, 3], np.int32),
+)
+SPEC = parsed_records.classifier_spec(6)
+
+# Around the numbers at which a varint grows by a byte.
+EDGES = [
+    *(0, 1, 126, 127, 128, 129, 255, 256, 16383, 16384, 30521),
+    *(2**21 - 1, 2**21, 2**28 - 1, 2**28, 2**31 - 1, 2**32 - 1),
+]
+
+
+def expected(arrays):
+    """One serialized message a row, by tf.train.Example."""
+    found = []
+    for row in range(len(next(iter(arrays.values())))):
+        example = tf.train.Example()
+        for name, values in arrays.items():
+            feature = example.features.feature[name]
+            if np.asarray(values).dtype.kind == "f":
+                feature.float_list.value.extend(values[row])
+            else:
+                feature.int64_list.value.extend(int(v) for v in values[row])
+        found.append(example.SerializeToString(deterministic=True))
+    return found
+
+
+def encoded(arrays):
+    return list(tf_records.records(arrays))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 17])
+def test_random_arrays(rows):
+    rng = np.random.default_rng(rows)
+    for _ in range(30):
+        arrays = {}
+        for name in rng.permutation(["b", "input_ids", "a", "z" * 90, "weights"]):
+            length = int(rng.choice([1, 2, 31, 32, 127, 128, 200]))
+            highest = int(rng.choice(len(EDGES))) + 1
+            values = rng.choice(EDGES[:highest], size=(rows, length))
+            if name == "weights":
+                arrays[str(name)] = rng.standard_normal((rows, length), np.float32)
+            else:
+                arrays[str(name)] = values.astype(rng.choice(["i8", "u4"]))
+        assert encoded(arrays) == expected(arrays)
+
+
+def test_lengths():
+    """The length of every message on the way to the top passes 127 and 128."""
+    for length in range(1, 201):
+        value = EDGES[length % len(EDGES)]
+        arrays = {
+            "ids": np.array([[value] * length, [0] * length]),
+            "weights": np.full((2, length), 0.5, np.float32),
+        }
+        assert encoded(arrays) == expected(arrays), length
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i4", "i8", "bool"])
+def test_kinds_of_integers(dtype):
+    arrays = {"x": np.array([[0, 1, 1], [1, 0, 0]]).astype(dtype)}
+    assert encoded(arrays) == expected(arrays)
+
+
+def test_float_values_are_kept_to_the_bit():
+    values = [0.0, -0.0, 1.0, 0.1, 3.4e38, 1e-45, np.inf, -np.inf]
+    arrays = {"x": np.array([values], np.float32)}
+    assert encoded(arrays) == expected(arrays)
+    arrays = {"x": np.array([values[:4]], np.float64), "y": np.array([[7]])}
+    assert encoded(arrays) == expected(arrays)
+
+
+def test_columns_that_are_a_view():
+    table = np.arange(24).reshape(4, 6)
+    arrays = {"even": table[:, ::2], "weights": table[:, ::3].astype(np.float32).T.T}
+    assert encoded(arrays) == expected(arrays)
+
+
+def test_no_rows():
+    assert encoded({"x": np.zeros((0, 3), np.int32)}) == []
+
+
+def test_names_are_in_order_whatever_the_order_given():
+    one = {"a": np.array([[1]]), "b": np.array([[2]])}
+    two = {"b": np.array([[2]]), "a": np.array([[1]])}
+    assert encoded(one) == encoded(two)
+    assert encoded(one) != encoded({"a": one["b"], "b": one["a"]})
+
+
+def write(path, label_ids):
+    columns = {"label_ids": label_ids, "is_real_example": np.ones(2, np.int32)}
+    tf_records.write(str(path), PACKED, columns, 6)
+
+
+def test_records_hold_padded_features(tmp_path):
+    path = tmp_path / "train.tf_record"
+    write(path, np.array([2, 0], np.int32))
+    assert parsed_records.parsed(path, SPEC) == [
+        {
+            "input_ids": [101, 7, 8, 102, 0, 0],
+            "input_mask": [1, 1, 1, 1, 0, 0],
+            "segment_ids": [0, 0, 0, 0, 0, 0],
+            "label_ids": 2,
+            "is_real_example": 1,
+        },
+        {
+            "input_ids": [101, 7, 102, 9, 102, 0],
+            "input_mask": [1, 1, 1, 1, 1, 0],
+            "segment_ids": [0, 0, 0, 1, 1, 0],
+            "label_ids": 0,
+            "is_real_example": 1,
+        },
+    ]
+    assert [p.name for p in tmp_path.iterdir()] == ["train.tf_record"]
+
+
+def test_records_equal_the_batches_features(tmp_path):
+    path = tmp_path / "eval.tf_record"
+    write(path, np.array([2, 0], np.int32))
+    tokens = tf.RaggedTensor.from_row_splits(PACKED.tokens, PACKED.splits)
+    features = packing.pad(tokens, PACKED.first_lengths, 6)
+    for i, row in enumerate(parsed_records.parsed(path, SPEC)):
+        for name, values in features.items():
+            assert row[name] == values[i].numpy().tolist()
+
+
+@pytest.mark.parametrize(
+    "label_ids",
+    [
+        np.array([0.5, -2.0], np.float32),
+        np.array([[1, 0, 1], [0, 0, 0]], np.float32),
+    ],
+    ids=["regression", "multi_label"],
+)
+def test_other_labels_are_floats(tmp_path, label_ids):
+    path = tmp_path / "train.tf_record"
+    write(path, label_ids)
+    shape = label_ids.shape[1:] or (1,)
+    spec = {"label_ids": tf.io.FixedLenFeature(shape, tf.float32)}
+    rows = [np.array(row["label_ids"]) for row in parsed_records.parsed(path, spec)]
+    np.testing.assert_array_equal(rows, label_ids.reshape(2, -1))
+
+
+def test_interrupted_writing_leaves_the_former_file(tmp_path, monkeypatch):
+    path = tmp_path / "train.tf_record"
+    write(path, np.array([0, 0], np.int32))
+    before = path.read_bytes()
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(path, np.array([1, 1], np.int32))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("wrong", [-1, 1 << 32])
+def test_numbers_that_a_record_cannot_hold_are_refused(wrong):
+    """-1 became 4294967295."""
+    for values in (np.array([[1, wrong]]), np.array([[2**32 - 1, wrong]])):
+        with pytest.raises(ValueError, match=rf"{wrong} is outside 0\.\.4294967295"):
+            list(tf_records.records({"ids": values}))
+    (record,) = tf_records.records({"ids": np.array([[0, 2**32 - 1]])})
+    feature = tf.train.Example.FromString(record).features.feature["ids"]
+    assert list(feature.int64_list.value) == [0, 2**32 - 1]

@@ -1,0 +1,191 @@
+"""data_pipeline/extraction/lines.py on files of a few lines."""
+
+import gzip
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+from data_pipeline.extraction import lines as input_lines
+from data_pipeline.text import tokenization
+from tests import tiny
+
+VOCAB = [*tiny.SPECIAL, *"abcdefgh", "|"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return tokenization.BertTokenizer(VOCAB)
+
+
+@pytest.fixture
+def make_lines(tokenizer, tmp_path):
+    def make(content, max_seq_length=8):
+        path = tmp_path / "input.txt"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return input_lines.TextLines(str(path), tokenizer, max_seq_length)
+
+    return make
+
+
+def tokens_of(packed):
+    splits = packed.splits.tolist()
+    return [
+        " ".join(VOCAB[i] for i in packed.tokens[start:end])
+        for start, end in itertools.pairwise(splits)
+    ]
+
+
+def by_line(batches):
+    """{line number: (input ids, segment ids) without padding} of all batches."""
+    found = {}
+    for batch in batches.as_numpy_iterator():
+        for row, number in enumerate(batch["unique_ids"].tolist()):
+            if number >= 0:
+                assert number not in found
+                length = batch["input_mask"][row].sum()
+                assert not batch["input_ids"][row, length:].any()
+                found[number] = tuple(
+                    batch[name][row, :length].tolist()
+                    for name in ("input_ids", "segment_ids")
+                )
+    return found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("a", "a ||| b", "a ||| b ||| c", "a ||| ||| b", "a|||b", "a |||", "||| b"),
+        *(" a  ||| b \t", "\xa0a ||| b\x1d", "", "  ", "a ||| \u200b"),
+    ],
+)
+def test_line_is_split_as_the_original_does(line):
+    found = re.match(r"^(.*) \|\|\| (.*)$", line.strip())
+    wanted = found.groups() if found else (line.strip(), "")
+    assert input_lines.split(line) == wanted
+
+
+def test_carriage_returns_vanish():
+    assert input_lines.split("a\rb ||| c\r") == ("ab", "c")
+
+
+def test_single_texts_and_pairs_mix(tokenizer):
+    pairs = [("a b", ""), ("a", "b c"), ("", ""), ("", "d"), ("e", "\u200b")]
+    packed = input_lines.pack(pairs, tokenizer, 8)
+    assert tokens_of(packed) == [
+        "[CLS] a b [SEP]",
+        "[CLS] a [SEP] b c [SEP]",
+        "[CLS] [SEP]",
+        "[CLS] [SEP] d [SEP]",
+        "[CLS] e [SEP]",  # nothing is left of the second text, so it is not there
+    ]
+    assert packed.first_lengths.tolist() == [4, 3, 2, 2, 3]
+    assert packed.num_truncated == 0
+
+
+def test_long_texts_are_cut_and_counted(tokenizer):
+    pairs = [("a b c", ""), ("a b c d", ""), ("a b c d", "e f"), ("a", "e")]
+    packed = input_lines.pack(pairs, tokenizer, 5)
+    assert tokens_of(packed) == [
+        "[CLS] a b c [SEP]",
+        "[CLS] a b c [SEP]",
+        "[CLS] a [SEP] e [SEP]",
+        "[CLS] a [SEP] e [SEP]",
+    ]
+    assert packed.num_truncated == 2
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_file_is_measured(make_lines, ending):
+    lines = make_lines("a b\n\na ||| b\na b c d e f g h" + ending)
+    assert lines.measure() == input_lines.Size(4, 4 + 2 + 5 + 8, 1, 16 + 4 + 25 + 64)
+
+
+def test_gzip_is_read(tokenizer, tmp_path):
+    path = tmp_path / "input.txt.gz"
+    path.write_bytes(gzip.compress(b"a b\nc\n"))
+    lines = input_lines.TextLines(str(path), tokenizer, 8)
+    assert lines.measure() == input_lines.Size(2, 7, 0, 16 + 9)
+
+
+def test_useless_files_are_refused(make_lines, tokenizer, tmp_path):
+    with pytest.raises(ValueError, match=r"input\.txt: is empty; give"):
+        make_lines("").measure()
+    with pytest.raises(ValueError, match=r"input\.txt:2: .*not UTF-8"):
+        make_lines(b"a\n\xff\n").measure()
+    missing = input_lines.TextLines(str(tmp_path / "no.txt"), tokenizer, 8)
+    with pytest.raises(FileNotFoundError, match=r"no\.txt: no such file"):
+        missing.measure()
+
+
+TEXT = "a b c d\na\nb ||| c\n\na b c d e f g h\nb\nc d e\n"
+EXPECTED = ["a b c d", "a", "b [SEP] c", "", "a b c d e f", "b", "c d e"]
+
+
+@pytest.mark.parametrize("max_tokens", [1, 9, 1000])
+@pytest.mark.parametrize("chunk_lines", [2, 8192])
+def test_every_line_comes_once(make_lines, monkeypatch, max_tokens, chunk_lines):
+    monkeypatch.setattr(input_lines, "_CHUNK_LINES", chunk_lines)
+    lines = make_lines(TEXT)
+    found = by_line(lines.batches(2, max_tokens=max_tokens, pad_to=None))
+    assert sorted(found) == list(range(7))
+    for number, text in enumerate(EXPECTED):
+        tokens = ["[CLS]", *text.split(), "[SEP]"]
+        assert [VOCAB[i] for i in found[number][0]] == tokens
+    assert found[2][1] == [0, 0, 0, 1, 1]
+
+
+def test_chunks_end_where_they_are_large(make_lines, monkeypatch):
+    monkeypatch.setattr(input_lines, "_CHUNK_CHARACTERS", 8)
+    chunks = [tokens_of(packed) for packed in make_lines(TEXT)._chunks()]
+    assert [len(chunk) for chunk in chunks] == [2, 3, 2]
+
+
+def waiting(batches):
+    """The most tokens that wait for an earlier line, if lines leave in order."""
+    pending, next_line, most = {}, 0, 0
+    for batch in batches.as_numpy_iterator():
+        for row, number in enumerate(batch["unique_ids"].tolist()):
+            if number >= 0:
+                pending[number] = batch["input_mask"][row].sum()
+        most = max(most, sum(pending.values()))
+        while next_line in pending:
+            pending.pop(next_line)
+            next_line += 1
+    return most
+
+
+def test_few_tokens_wait_for_their_turn(make_lines):
+    lines = make_lines("a b c d e f\na\n" * 30)
+    assert waiting(lines.batches(4, max_tokens=44, pad_to=None)) <= 44
+    assert waiting(lines.batches(4, max_tokens=1000, pad_to=None)) > 44
+
+
+def test_batches_hold_lines_of_similar_length(make_lines):
+    lines = make_lines("a b c d e f\na\n" * 3)
+    batches = list(lines.batches(4, max_tokens=1000, pad_to=None).as_numpy_iterator())
+    assert [batch["input_ids"].shape for batch in batches] == [(4, 3), (4, 8)]
+    numbers = [batch["unique_ids"].tolist() for batch in batches]
+    # Filling stands before the shortest line, where it costs least.
+    assert numbers == [[-1, -1, 1, 3], [5, 0, 2, 4]]
+
+
+def test_batches_are_padded_to_one_length(make_lines):
+    batches = make_lines(TEXT).batches(2, max_tokens=9, pad_to=8)
+    shapes = {batch["input_ids"].shape for batch in batches.as_numpy_iterator()}
+    assert shapes == {(2, 8)}
+    shapes = {
+        batch["input_ids"].shape
+        for batch in make_lines(TEXT)
+        .batches(2, max_tokens=9, pad_to=None)
+        .as_numpy_iterator()
+    }
+    assert len(shapes) > 1
+
+
+def test_types_are_those_of_the_encoder(make_lines):
+    spec = make_lines(TEXT).batches(2, max_tokens=9, pad_to=None).element_spec
+    types = {name: one.dtype.as_numpy_dtype for name, one in spec.items()}
+    assert types.pop("unique_ids") == np.int64
+    assert types == dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.int32)

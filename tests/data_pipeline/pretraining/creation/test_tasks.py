@@ -1,0 +1,588 @@
+"""Tasks of creation: any order, any interruption, the same records.
+
+The text has every word once, so that tokens say where they come from.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import gzip
+import itertools
+import pickle
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from contract import atomic_files, json_files
+from data_pipeline.pretraining import metadata
+from data_pipeline.pretraining.creation import creation_job, runners
+from data_pipeline.pretraining.creation import tasks as creation_tasks
+from data_pipeline.vocabularies import byte_ranges, processes, word_counts
+from tests import tiny, tiny_corpus
+
+SETTINGS = metadata.Metadata(
+    max_seq_length=32,
+    max_predictions_per_seq=5,
+    masking="word_piece",
+    masked_lm_prob=0.15,
+    sentence_task="next",
+    do_lower_case=True,
+    vocab_size=len(tiny_corpus.VOCAB),
+    vocab_digest=metadata.vocab_digest(tiny_corpus.VOCAB),
+    dupe_factor=2,
+    short_seq_prob=0.1,
+    random_seed=12345,
+)
+job_of = functools.partial(tiny_corpus.job_of, SETTINGS)
+UNMASKED = {"masking": "none", "max_predictions_per_seq": 0, "masked_lm_prob": 0.0}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_units():
+    with tiny_corpus.sizes(tiny_corpus.SIZES):
+        yield
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return tiny_corpus.write(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_tokenizer(source):
+    """Building it takes a second, and all jobs here have the same."""
+    with tiny_corpus.tokenized_by(job_of(source, source).tokenizer):
+        yield
+
+
+def no_report(*_, **__):
+    pass
+
+
+def run(job):
+    return runners.run_local(job, processes.InThisProcess(), 1, no_report)
+
+
+def contents(job):
+    return [tiny_corpus.raw(path) for path in job.output_files]
+
+
+def flat(lists):
+    return [item for one in lists for item in one]
+
+
+def corpus_tokens():
+    """Ids of the text, [documents][sentences][tokens]."""
+    ids = {token: i for i, token in enumerate(tiny_corpus.VOCAB)}
+
+    def pieces(word):
+        if word[-1] in "xy":
+            return [ids[word[:-1]], ids[f"##{word[-1]}"]]
+        return [ids[word]]
+
+    return [
+        [flat(map(pieces, sentence.split())) for sentence in document]
+        for document in tiny_corpus.documents()
+    ]
+
+
+def segments(found):
+    """(A, B, label) of each record, as lists of the tokens before masking."""
+    ids = (
+        tiny_corpus.restored(found) if "masked_lm_ids" in found else found["input_ids"]
+    )
+    sep = tiny_corpus.VOCAB.index("[SEP]")
+    rows = zip(
+        ids,
+        found["input_mask"].sum(1),
+        found["segment_ids"],
+        found["next_sentence_labels"][:, 0],
+        strict=True,
+    )
+    for row, length, segment, label in rows:
+        row, segment = row[:length].tolist(), segment[:length]
+        first = int((segment == 0).sum())
+        assert row[0] == tiny_corpus.VOCAB.index("[CLS]")
+        assert row[first - 1] == row[-1] == sep and row.count(sep) == 1 + (
+            first < length
+        )
+        yield row[1 : first - 1], row[first:-1], int(label)
+
+
+def document_of_word():
+    """{token id of a word: number of its document}."""
+    return {
+        token: number
+        for number, document in enumerate(corpus_tokens())
+        for token in flat(document)
+        if token >= tiny_corpus.FIRST_WORD
+    }
+
+
+def words(tokens):
+    return [token for token in tokens if token >= tiny_corpus.FIRST_WORD]
+
+
+def test_text_has_several_units_of_several_chunks(source, tmp_path):
+    job = job_of(source, tmp_path)
+    creation_job.begin(job)
+    plan = creation_job.settle(job)
+    assert len(plan.units) >= 3
+    assert all(len(plan.chunks(unit)) >= 2 for unit in range(len(plan.units)))
+    ranges = np.concatenate(plan.units)
+    assert sorted(ranges.tolist()) == list(range(len(plan.text.range_files)))
+    assert ranges.tolist() != sorted(ranges.tolist())  # they are shuffled
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_tasks_in_any_order_give_the_same_records(source, tmp_path, count):
+    expected = job_of(source, tmp_path / "a", count)
+    totals = run(expected)
+    job = job_of(source, tmp_path / "b", count)
+    creation_job.begin(job)
+    plan, rng = creation_job.settle(job), random.Random(count)
+    units = list(range(len(plan.units)))
+    for tasks in (
+        [
+            (creation_tasks.cut, unit, chunk)
+            for unit in units
+            for chunk in range(len(plan.chunks(unit)))
+        ],
+        [
+            (creation_tasks.write, unit, task)
+            for unit in units
+            for task in range(job.num_tasks)
+        ],
+        [(creation_tasks.assemble, file) for file in range(count)],
+    ):
+        tasks = tasks + rng.sample(tasks, len(tasks) // 2)  # some of them twice
+        rng.shuffle(tasks)
+        for function, *numbers in tasks:
+            function(job, *numbers)
+    assert creation_tasks.totals(job) == totals
+    creation_job.end(job)
+    assert contents(job) == contents(expected)
+    assert totals["instances"] == sum(map(len, contents(job)))
+    names = sorted(path.name for path in (tmp_path / "b").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "a").iterdir())
+
+
+def test_no_sentence_task_keeps_every_token_exactly_once(source, tmp_path):
+    job = job_of(source, tmp_path, 3, sentence_task="none", dupe_factor=1, **UNMASKED)
+    totals = run(job)
+    found = tiny_corpus.parse(flat(contents(job)))
+    assert set(found) == {
+        "input_ids",
+        "input_mask",
+        "segment_ids",
+        "next_sentence_labels",
+    }
+    assert not found["segment_ids"].any() and not found["next_sentence_labels"].any()
+    tokens = flat(a for a, _, _ in segments(found))
+    expected = flat(flat(corpus_tokens()))
+    assert sorted(tokens) == sorted(expected)
+    assert totals == {
+        "documents": len(corpus_tokens()),
+        "sentences": sum(map(len, corpus_tokens())),
+        "tokens": len(expected),
+        "instances": len(found["input_ids"]),
+    }
+
+
+def test_every_document_is_used_as_often_as_asked(source, tmp_path):
+    job = job_of(source, tmp_path, max_seq_length=400, dupe_factor=3)
+    run(job)
+    times = np.zeros(len(tiny_corpus.VOCAB), int)
+    for a, b, label in segments(tiny_corpus.parse(flat(contents(job)))):
+        times[words(a if label else a + b)] += 1
+    assert set(times[words(flat(flat(corpus_tokens())))]) == {3}
+
+
+@pytest.mark.parametrize("masking", ["word_piece", "whole_word"])
+def test_b_is_what_the_label_says(source, tmp_path, masking):
+    job = job_of(source, tmp_path, 2, masking=masking)
+    run(job)
+    document, labels = document_of_word(), []
+    for a, b, label in segments(tiny_corpus.parse(flat(contents(job)))):
+        labels.append(label)
+        assert a and b and len(a) + len(b) <= 29
+        first, second = words(a), words(b)
+        # Words are numbered in the order of the text.
+        assert first == list(range(first[0], first[0] + len(first))) if first else True
+        assert len({document[word] for word in first}) <= 1
+        assert len({document[word] for word in second}) <= 1
+        if first and second:
+            is_same = document[first[0]] == document[second[0]]
+            assert is_same != label
+            # What lies between has been cut off.
+            assert label or first[-1] < second[0]
+    assert 0.4 < np.mean(labels) < 0.8
+
+
+def test_order_is_what_the_label_says(source, tmp_path):
+    job = job_of(source, tmp_path, sentence_task="order")
+    run(job)
+    document, labels = document_of_word(), []
+    for a, b, label in segments(tiny_corpus.parse(flat(contents(job)))):
+        first, second = words(a), words(b)
+        if first and second:
+            labels.append(label)
+            assert document[first[0]] == document[second[0]]
+            assert (first[0] > second[0]) == label
+    assert abs(np.mean(labels) - 0.5) < 3 * 0.5 / len(labels) ** 0.5
+
+
+def test_records_are_dealt_evenly(source, tmp_path):
+    settings = {"sentence_task": "none", "dupe_factor": 1, **UNMASKED}
+    whole = job_of(source, tmp_path / "1", 1, **settings)
+    run(whole)
+    (expected,) = contents(whole)
+    for count in (2, 3, 8, 11):
+        job = job_of(source, tmp_path / f"{count}", count, **settings)
+        creation_job.begin(job)
+        units = len(creation_job.settle(job).units)
+        run(job)
+        found = contents(job)
+        # Nothing is drawn here after the pairs are shuffled.
+        assert sorted(flat(found)) == sorted(expected)
+        sizes = list(map(len, found))
+        assert max(sizes) - min(sizes) <= units
+    masked = [job_of(source, tmp_path / f"m{n}", n) for n in (1, 3)]
+    one, three = (run(job)["instances"] for job in masked)
+    assert one == three
+
+
+def test_records_are_shuffled(source, tmp_path):
+    job = job_of(source, tmp_path, sentence_task="none", dupe_factor=1, **UNMASKED)
+    run(job)
+    starts = [words(a)[0] for a, _, _ in segments(tiny_corpus.parse(contents(job)[0]))]
+    assert abs(np.corrcoef(starts, np.arange(len(starts)))[0, 1]) < 0.5
+
+
+def test_more_files_than_records(source, tmp_path):
+    (tmp_path / "text.txt").write_text("w1 w2 w3\nw4\n\nw5 w6\n")
+    job = dataclasses.replace(
+        job_of(source, tmp_path, 12, dupe_factor=1),
+        input_files=(f"{tmp_path}/text.txt",),
+    )
+    count = run(job)["instances"]
+    assert 3 <= count <= 4
+    assert sorted(map(len, contents(job))) == [0] * (12 - count) + [1] * count
+    for path, records in zip(job.output_files, contents(job), strict=True):
+        found = metadata.read(path)
+        assert (found.num_instances, found.num_bytes) == (
+            len(records),
+            tf.io.gfile.stat(path).length,
+        )
+
+
+def test_metadata_is_true(source, tmp_path):
+    job = job_of(source, tmp_path, 3)
+    run(job)
+    for path, records in zip(job.output_files, contents(job), strict=True):
+        size = tf.io.gfile.stat(path).length
+        assert metadata.read(path) == dataclasses.replace(
+            SETTINGS, num_instances=len(records), num_bytes=size
+        )
+        assert len(records) > 50
+
+
+def test_seed_decides_the_records(source, tmp_path):
+    found = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2), ("d", -1)):
+        job = job_of(source, tmp_path / name, random_seed=seed)
+        run(job)
+        found.append(contents(job)[0])
+    assert found[0] == found[1]
+    assert len({tuple(sorted(records)) for records in found}) == 3
+
+
+def test_chunk_without_a_document_before_others(source, tmp_path):
+    # A document of many ranges lies in the first of them; the others are empty.
+    lines = [f"w{i} w{i + 1}" for i in range(0, 2900, 2)]
+    (tmp_path / "text.txt").write_text("\n".join(lines) + "\n\nw2990 w2991\n")
+    job = dataclasses.replace(
+        job_of(source, tmp_path, sentence_task="none", dupe_factor=1, **UNMASKED),
+        input_files=(f"{tmp_path}/text.txt",),
+    )
+    creation_job.begin(job)
+    text = creation_job.settle(job).text
+    assert sum(not text.read(i) for i in range(len(text.range_files))) > 20
+    assert run(job)["documents"] == 2
+    found = tiny_corpus.parse(contents(job)[0])
+    tokens = sorted(flat(a for a, _, _ in segments(found)))
+    first = tiny_corpus.FIRST_WORD
+    assert tokens == [*range(first, first + 2900), first + 2990, first + 2991]
+
+
+def test_tasks_are_sent_without_the_names_of_input_files(source, tmp_path):
+    sent = []
+
+    class Sending(processes.InThisProcess):
+        def submit(self, function, /, *args, **kwargs):
+            sent.append(pickle.dumps((function, args, kwargs)))
+            return super().submit(function, *args, **kwargs)
+
+    job = job_of(source, tmp_path)
+    runners.run_local(job, Sending(), 1, no_report)
+    assert len(sent) > 10
+    assert not any(b"text.txt" in data for data in sent)
+
+
+def test_end_of_a_file_ends_a_document(source, tmp_path):
+    for name, text in (("a", "w1 w2"), ("b", "w3\nw4"), ("c", "w5\n")):
+        (tmp_path / name).write_text(text)
+    job = dataclasses.replace(
+        job_of(source, tmp_path, sentence_task="none", dupe_factor=1, **UNMASKED),
+        input_files=tuple(f"{tmp_path}/{name}" for name in "abc"),
+    )
+    assert run(job)["documents"] == 3
+    first = tiny_corpus.FIRST_WORD
+    found = [a for a, _, _ in segments(tiny_corpus.parse(contents(job)[0]))]
+    assert sorted(found) == [
+        [first + 1, first + 2],
+        [first + 3, first + 4],
+        [first + 5],
+    ]
+
+
+def test_every_record_has_masks_of_its_own(source, tmp_path):
+    lines = [" ".join(f"w{30 * i + j}" for j in range(30)) for i in range(90)]
+    (tmp_path / "text.txt").write_text("\n".join(lines))
+    job = dataclasses.replace(
+        job_of(source, tmp_path, sentence_task="none", short_seq_prob=0.0),
+        input_files=(f"{tmp_path}/text.txt",),
+    )
+    assert run(job)["instances"] == 180
+    found = tiny_corpus.parse(contents(job)[0])["masked_lm_positions"]
+    # Five of thirty positions: hardly ever the same ones twice.
+    assert len(set(map(tuple, found.tolist()))) > 175
+
+
+def test_first_records_are_described(source, tmp_path):
+    job = job_of(source, tmp_path)
+    run(job)
+    lines = list(creation_tasks.describe(job, 2))
+    found = tiny_corpus.parse(contents(job)[0][:2])
+    assert len(lines) == 2 * (2 + len(found))
+    assert lines[0] == lines[9] == "*** Example ***"
+    words_ = lines[10].removeprefix("tokens: ").split()
+    assert [tiny_corpus.VOCAB.index(word) for word in words_] == (
+        found["input_ids"][1].tolist()
+    )
+    numbers = " ".join(map(str, found["masked_lm_positions"][1].tolist()))
+    assert f"masked_lm_positions: {numbers}" in lines[11:]
+    assert f"next_sentence_labels: {found['next_sentence_labels'][0, 0]}" in lines[:9]
+
+
+# --- Interruptions.
+
+
+class Stop(Exception):
+    """As if the process had been killed here."""
+
+
+def stop_after(patch, names, count):
+    """Lets functions of tf.io.gfile work so often, then stops; how often is left."""
+    left = [count]
+
+    def stopping(function, *args, **kwargs):
+        if not left[0]:
+            raise Stop
+        left[0] -= 1
+        return function(*args, **kwargs)
+
+    for name in names:
+        function = getattr(tf.io.gfile, name)
+        patch.setattr(tf.io.gfile, name, functools.partial(stopping, function))
+    return left
+
+
+# After how many calls of a function a run is stopped; negative ones are from the end,
+# where files are joined.
+STOPS = {
+    "makedirs": (0, 1, 20),
+    "rename": (0, 1, 9, 40, -6, -5, -4, -3, -1),
+    "remove": (0, 4, 8),
+    "rmtree": (0, 1, 2),
+}
+
+
+def test_job_goes_on_wherever_it_was_stopped(source, tmp_path):
+    expected = job_of(source, tmp_path / "a", 2, dupe_factor=1)
+    with pytest.MonkeyPatch.context() as patch:
+        left = stop_after(patch, ["rename"], 10_000)
+        totals = run(expected)
+    files = tiny.listing(tmp_path / "a")
+    for name, counts in STOPS.items():
+        for count in counts:
+            job = job_of(source, tmp_path / f"{name}{count}", 2, dupe_factor=1)
+            with pytest.MonkeyPatch.context() as patch, pytest.raises(Stop):
+                stop_after(
+                    patch, [name], count if count >= 0 else 10_000 - left[0] + count
+                )
+                run(job)
+            assert run(job) == totals
+            assert tiny.listing(tmp_path / f"{name}{count}") == files
+
+
+def test_no_metadata_beside_other_records(source, tmp_path):
+    """When records are replaced, what was said of the old ones goes first."""
+    job = job_of(source, tmp_path)
+    run(job)
+    old = tiny.listing(tmp_path)
+    other = job_of(source, tmp_path, dupe_factor=1)
+    creation_job.begin(other)
+    for unit in range(len(creation_job.settle(other).units)):
+        creation_tasks.write_unit(other, unit)
+    seen = []
+    for count in range(10):
+        for name, content in old.items():
+            (tmp_path / name).write_bytes(content)
+        with pytest.MonkeyPatch.context() as patch:
+            stop_after(patch, ["remove", "rename"], count)
+            with contextlib.suppress(Stop):
+                creation_tasks.assemble(other, 0)
+        is_old = (tmp_path / "0.tfrecord").read_bytes() == old["0.tfrecord"]
+        said = metadata.read(f"{tmp_path}/0.tfrecord")
+        seen.append((is_old, said and said.dupe_factor))
+        if tf.io.gfile.exists(other.file_path(0)):
+            break
+    steps = [(True, 2), (True, None), (False, None), (False, 1)]
+    assert [step for step, _ in itertools.groupby(seen)] == steps
+
+
+def test_directory_half_removed_is_begun_anew(source, tmp_path):
+    expected = job_of(source, tmp_path / "a")
+    run(expected)
+    job = job_of(source, tmp_path / "b")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(creation_job, "end", no_report)
+        run(job_of(source, tmp_path / "b", dupe_factor=1))
+    (tmp_path / "b" / "0.tfrecord.incomplete" / "job.json").unlink()
+    run(job)
+    assert contents(job) == contents(expected)
+
+
+def test_unpacked_input_alone_does_not_bind_the_next_job(tmp_path):
+    """A truncated gzip file is copied again, and the same command run again."""
+    packed = tmp_path / "text.txt.gz"
+    whole = gzip.compress(b"w1 w2\nw3 w4\n\nw5\nw6\n")
+    packed.write_bytes(whole[:-9])
+    tiny_corpus.write(tmp_path)
+    job = dataclasses.replace(job_of(tmp_path, tmp_path), input_files=(str(packed),))
+    with pytest.raises(ValueError, match="not a whole gzip file"):
+        run(job)
+    packed.write_bytes(whole)
+    assert run(job)["sentences"] == 4
+    assert not tf.io.gfile.exists(job.work_dir)
+
+
+def test_other_settings_are_refused_while_a_job_is_unfinished(source, tmp_path):
+    job = job_of(source, tmp_path)
+    creation_job.begin(job)
+    creation_job.settle(job)
+    for changes, words_ in (
+        ({"dupe_factor": 7}, ["dupe_factor was 2 and is 7"]),
+        ({"masking": "span"}, ["masking was 'word_piece' and is 'span'"]),
+        ({"random_seed": 1}, ["random_seed was 12345 and is 1"]),
+    ):
+        with pytest.raises(ValueError) as error:
+            creation_job.begin(job_of(source, tmp_path, **changes))
+        said = str(error.value)
+        assert all(
+            word in said for word in [*words_, "0.tfrecord.incomplete", "delete"]
+        )
+        assert said.count(" and is ") == 1
+    assert creation_job.begin(job) == []
+    with open(f"{source}/text.txt", "a") as file:
+        file.write("\nw1\n")
+    try:
+        with pytest.raises(ValueError, match=r"input_sizes was \[\d+\] and is"):
+            creation_job.begin(job)
+    finally:
+        tiny_corpus.write(source)
+
+
+def test_unit_that_is_written_is_not_cut_again(source, tmp_path):
+    job = job_of(source, tmp_path)
+    creation_job.begin(job)
+    creation_job.settle(job)
+    assert not creation_tasks.is_written(job, 0)
+    creation_tasks.write_unit(job, 0)
+    assert creation_tasks.is_written(job, 0) and not creation_tasks.is_written(job, 1)
+    creation_tasks.cut(job, 0, 0)
+    assert not tf.io.gfile.exists(job.chunk_path(0, 0))
+    creation_tasks.cut(job, 1, 0)
+    assert tf.io.gfile.exists(job.chunk_path(1, 0))
+
+
+def test_tasks_share_every_file_once():
+    for count in range(1, 20):
+        job = creation_job.Job(
+            input_files=(),
+            output_files=tuple(map(str, range(count))),
+            vocab_file="",
+            settings=SETTINGS,
+        )
+        assert creation_job.MIN_TASKS <= job.num_tasks < 2 * creation_job.MIN_TASKS
+        found = [
+            (file, shard, shards)
+            for files, shard, shards in map(job.shards, range(job.num_tasks))
+            for file in files
+        ]
+        assert len(found) == len(set(found))
+        for file in range(count):
+            mine = sorted(shard[1:] for shard in found if shard[0] == file)
+            assert mine == [(i, len(mine)) for i in range(len(mine))]
+
+
+def test_work_directory_holds_whole_files(source, tmp_path):
+    path = f"{tmp_path}/a.json"
+    atomic_files.write_json(path, {"b": 1})
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stop):
+        stop_after(patch, ["rename"], 0)
+        atomic_files.write_json(path, {"b": 2})
+    assert json_files.read_object(path) == {"b": 1}
+    atomic_files.remove(path)
+    atomic_files.remove(path)
+    assert not tf.io.gfile.exists(path)
+
+
+def test_records_made_elsewhere_are_those_made_here(source, tmp_path):
+    """All files are remote, and the text is packed."""
+    here = job_of(source, tmp_path, 2)
+    run(here)
+    packed = gzip.compress((source / "text.txt").read_bytes())
+    for name, data in (
+        ("text.txt.gz", packed),
+        ("vocab.txt", (source / "vocab.txt").read_bytes()),
+    ):
+        tf.io.gfile.makedirs("ram://corpus")
+        with tf.io.gfile.GFile(f"ram://corpus/{name}", "wb") as file:
+            file.write(data)
+    files = byte_ranges.find_files("ram://corpus/*.gz,ram://corpus/t*")
+    assert files == ["ram://corpus/text.txt.gz"]
+    job = job_of("ram://corpus", "ram://records", 2)
+    job = dataclasses.replace(job, input_files=tuple(files))
+    run(job)
+    assert contents(job) == contents(here)
+    read = metadata.read
+    assert list(map(read, job.output_files)) == list(map(read, here.output_files))
+    assert not tf.io.gfile.exists(job.work_dir)
+
+
+def test_words_of_files_elsewhere_are_counted():
+    tf.io.gfile.makedirs("ram://words")
+    for name, data in (("a.txt", b"a b\n"), ("b.txt.gz", gzip.compress(b"b c\n"))):
+        with tf.io.gfile.GFile(f"ram://words/{name}", "wb") as file:
+            file.write(data)
+    files = byte_ranges.find_files("ram://words/*")
+    counts = word_counts.count_files(
+        *(files, processes.InThisProcess(), 1),
+        split=word_counts.Words(True),
+        report=no_report,
+    )
+    assert counts.words == {"a": 1, "b": 2, "c": 1}

@@ -1,0 +1,230 @@
+"""Tests of data_pipeline/pretraining/denoising/corruptions.py."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from data_pipeline.pretraining.denoising import corruptions, noise, transforms
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+RECORDED = json.loads((ROOT / "tests/golden/seq2seq/t5_corruption.json").read_text())
+MASK, FIRST_WORD, VOCAB_SIZE = 4, 200, 1000
+ENTRIES = corruptions.Entries(MASK, np.arange(199, 99, -1, dtype=np.int32), VOCAB_SIZE)
+WIDTH = 40
+
+
+def texts_of(lengths, width=WIDTH):
+    """Texts of words that tell their place; no two are equal."""
+    lengths = np.asarray(lengths)
+    ids = FIRST_WORD + np.arange(lengths.size * width).reshape(-1, width) % 800
+    return transforms.Texts(ids.astype(np.int32), lengths)
+
+
+def corrupted(name, texts, seed=0, **settings):
+    rule = corruptions.rule(name, **settings)
+    random = np.random.default_rng(seed)
+    drawn = corruptions.draw(*texts.ids.shape, rule, random)
+    return corruptions.corrupt(texts, rule, ENTRIES, drawn), drawn
+
+
+def rows(texts):
+    return [
+        row[:length].tolist()
+        for row, length in zip(texts.ids, texts.lengths, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return texts_of(np.arange(300) % (WIDTH + 1))
+
+
+@pytest.mark.parametrize("name", ["bert", "mass", "infilling"])
+def test_target_is_the_whole_text(texts, name):
+    (source, target), _ = corrupted(name, texts)
+    assert rows(target) == rows(texts)
+    assert rows(source) != rows(texts)
+
+
+def test_mass_style_writes_the_mask_alone(texts):
+    (source, _), drawn = corrupted("mass", texts)
+    is_noise = noise.iid(texts.lengths, 0.15, drawn[:, 0])
+    assert np.array_equal(source.lengths, texts.lengths)
+    wanted = np.where(is_noise, MASK, texts.ids)
+    assert np.array_equal(wanted[texts.is_real], source.ids[texts.is_real])
+
+
+def test_bert_style_writes_masks_and_any_entry():
+    texts = texts_of([500] * 400, width=500)
+    (source, _), drawn = corrupted("bert", texts)
+    is_noise = noise.iid(texts.lengths, 0.15, drawn[:, 0])
+    assert np.array_equal(source.ids[~is_noise], texts.ids[~is_noise])
+    written = source.ids[is_noise]  # about 30,000
+    spread = 4 / np.sqrt(written.size)
+    # A tenth is any of 1000 entries, of which the mask is one.
+    assert abs((written == MASK).mean() - 0.9001) < 0.3 * spread
+    others = written[written != MASK]
+    assert (others < FIRST_WORD).mean() == pytest.approx(0.2, abs=0.4 * spread * 3.2)
+    assert others.min() < 10 and others.max() > VOCAB_SIZE - 10
+
+
+def joined(source, target):
+    """The text that a source and its target are of, sentinel by sentinel."""
+    spans, sentinel = {}, None
+    for token in target:
+        if token < FIRST_WORD:
+            sentinel = token
+            spans[sentinel] = []
+        else:
+            spans[sentinel].append(token)
+    return [
+        word
+        for token in source
+        for word in (spans[token] if token < FIRST_WORD else [token])
+    ]
+
+
+def test_random_spans_are_found_by_their_sentinels(texts):
+    (source, target), _ = corrupted("random_spans", texts)
+    found = zip(rows(source), rows(target), rows(texts), strict=True)
+    for one, other, text in [*found][2:]:
+        if len(text) > 1:
+            assert one[0] == text[0] and one[-1] < FIRST_WORD and other[0] == 199
+            assert other[-1] == text[-1]
+            assert joined(one, other) == text
+
+
+def test_iid_spans_are_found_only_where_texts_begin_without_noise(texts):
+    """Source and target number their own runs, as in T5."""
+    (source, target), drawn = corrupted("replace_spans", texts)
+    is_noise = noise.iid(texts.lengths, 0.15, drawn[:, 0])
+    agree = []
+    for one, other, text, mask in zip(
+        rows(source), rows(target), rows(texts), is_noise, strict=True
+    ):
+        if mask.any():
+            wanted = [], []
+            for name, sentinel in ((0, True), (1, False)):
+                run = 0
+                for i, word in enumerate(text):
+                    if mask[i] != sentinel:
+                        wanted[name].append(word)
+                    elif not i or mask[i - 1] != sentinel:
+                        wanted[name].append(199 - run)
+                        run += 1
+            assert (one, other) == wanted
+            agree.append((not mask[0], joined_or_none(one, other) == text))
+    assert {(begins, same) for begins, same in agree} == {(True, True), (False, False)}
+
+
+def joined_or_none(source, target):
+    try:
+        return joined(source, target)
+    except KeyError:
+        return None
+
+
+def test_dropped_tokens_are_the_target(texts):
+    (source, target), _ = corrupted("drop", texts)
+    for one, other, text in zip(rows(source), rows(target), rows(texts), strict=True):
+        assert sorted(one + other, key=text.index) == text
+        assert set(one).isdisjoint(other)
+    assert 0.12 < target.lengths.sum() / texts.lengths.sum() < 0.18
+
+
+def test_infilling_has_a_mask_for_each_span(texts):
+    (source, target), _ = corrupted("infilling", texts)
+    masks = [row.count(MASK) for row in rows(source)]
+    for row, text in zip(rows(source), rows(target), strict=True):
+        words = [word for word in row if word != MASK]
+        assert words == [word for word in text if word in set(words)]
+        assert len(text) - len(words) == noise.span_counts(len(text), 0.3, 3.0)[0]
+    assert max(masks) > 5
+
+
+@pytest.mark.parametrize("name", corruptions.CORRUPTIONS)
+@pytest.mark.parametrize("density", [0.15, 0.8])
+def test_no_text_is_larger_than_the_sizes_say(name, density):
+    for width in (1, 2, 9, WIDTH):
+        texts = texts_of([*range(width + 1), *[width] * 200], width)
+        (source, target), _ = corrupted(name, texts, noise_density=density)
+        most = corruptions.sizes(width, corruptions.rule(name, density))
+        assert source.lengths.max() <= most.source
+        assert target.lengths.max() <= most.target
+        sentinels = [
+            sum(100 <= token < FIRST_WORD for token in row)
+            for row in (*rows(source), *rows(target))
+        ]
+        if name != "bert":  # which writes any entry
+            assert max(sentinels) <= most.sentinels
+        if name == "random_spans":  # always as many
+            assert source.lengths.max() == most.source
+            assert target.lengths.max() == most.target
+            assert max(sentinels) == most.sentinels
+
+
+def test_full_inputs_are_those_of_t5():
+    """But for texts of one span that is longer than its noise: it forgets the span."""
+    others = 0
+    for known in RECORDED["span_lengths_for_full_inputs"]:
+        rule = corruptions.rule("random_spans", known["density"], known["mean_span"])
+        around = {
+            "around_source": known["extra_inputs"],
+            "after_target": known["extra_targets"],
+        }
+        found = corruptions.longest_text(known["inputs_length"], rule, **around)
+        target = corruptions.sizes(found, rule).target + known["extra_targets"]
+        if (found, target) == (known["tokens_length"], known["targets_length"]):
+            continue
+        assert found == known["tokens_length"] - 1
+        there = corruptions.sizes(known["tokens_length"], rule)
+        assert there.source + known["extra_inputs"] == known["inputs_length"] + 1
+        assert there.sentinels == 1
+        others += 1
+    assert others == 4
+
+
+@pytest.mark.parametrize("name", corruptions.CORRUPTIONS)
+def test_longest_text_fits_and_a_longer_one_does_not(name):
+    rule = corruptions.rule(name)
+    for most in (8, 64, 512):
+        longest = corruptions.longest_text(most, rule)
+        fits = [
+            found.source + 2 <= most and found.target + 1 <= most
+            for found in (corruptions.sizes(longest + i, rule) for i in (0, 1))
+        ]
+        assert fits == [True, False]
+    assert longest == (567 if name == "random_spans" else 510)
+
+
+def test_longest_text_is_found_at_any_density():
+    for density in np.linspace(0.01, 0.99, 33):
+        for mean in (1.0, 30.0, 100.0):
+            rule = corruptions.rule("random_spans", float(density), mean)
+            longest = corruptions.longest_text(64, rule)
+            following = [corruptions.sizes(longest + i, rule) for i in (1, 9, 200)]
+            assert all(f.source + 2 > 64 or f.target + 1 > 64 for f in following)
+
+
+def test_rule_is_that_of_the_paper():
+    assert corruptions.rule("infilling") == corruptions.Rule("infilling", 0.3, 3.0)
+    assert corruptions.rule("random_spans", 0.5, 10.0) == corruptions.Rule(
+        "random_spans", 0.5, 10.0
+    )
+    assert corruptions.rule("drop") == corruptions.Rule("drop", 0.15, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("bert", 0.0), "--noise_density=0.0 makes noise of nothing or of all; give a"),
+        (("infilling", 1.0), "share between 0 and 1, such as 0.3"),
+        (("drop", None, 3.0), "=3.0 is for --corruption=random_spans or infilling, bu"),
+        (("random_spans", 0.1, 0.5), "--mean_noise_span_length=0.5 is below 1 token"),
+    ],
+)
+def test_rule_that_cannot_be_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        corruptions.rule(*given)

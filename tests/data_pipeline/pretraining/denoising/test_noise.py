@@ -1,0 +1,180 @@
+"""Tests of data_pipeline/pretraining/denoising/noise.py."""
+
+import itertools
+import json
+import math
+import pathlib
+
+import numpy as np
+import pytest
+
+from data_pipeline.pretraining.denoising import noise
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+RECORDED = json.loads((ROOT / "tests/golden/seq2seq/t5_corruption.json").read_text())
+ROWS = 20_000
+
+
+def chance(*shape, seed=0):
+    return np.random.default_rng(seed).random(shape)
+
+
+def runs(mask):
+    """How many runs of True there are in each row."""
+    return (np.diff(np.pad(mask, [(0, 0), (1, 0)]).astype(int), axis=1) == 1).sum(1)
+
+
+def assert_equally_likely(found, possible):
+    """Rows are the possible ones, each about as often: chi squared, of fixed draws."""
+    counts = dict.fromkeys(map(tuple, possible), 0)
+    for row in np.asarray(found).tolist():
+        counts[tuple(row)] += 1  # KeyError: one that is not possible
+    expected = len(found) / len(counts)
+    squares = sum((count - expected) ** 2 for count in counts.values()) / expected
+    freedom = len(counts) - 1
+    assert squares < freedom + 5 * math.sqrt(2 * freedom), counts
+
+
+# Each token by itself.
+
+
+def test_iid_noise_has_the_chances_of_coins():
+    lengths = np.full(ROWS, 12)
+    mask = noise.iid(lengths, 0.15, chance(ROWS, 12))
+    spread = math.sqrt(0.15 * 0.85 / ROWS)
+    assert np.abs(mask.mean(axis=0) - 0.15).max() < 4 * spread
+    both = (mask[:, :-1] & mask[:, 1:]).mean()  # neighbours know nothing of each other
+    assert abs(both - 0.15**2) < 4 * 0.15 / math.sqrt(ROWS * 11)
+    counts = np.bincount(mask.sum(axis=1), minlength=13) / ROWS
+    wanted = [math.comb(12, k) * 0.15**k * 0.85 ** (12 - k) for k in range(13)]
+    assert np.abs(counts - wanted).max() < 4 * math.sqrt(0.25 / ROWS)
+    assert abs(noise.iid(lengths, 0.3, chance(ROWS, 12)).mean() - 0.15) > 0.1
+
+
+def test_iid_noise_ends_with_the_text():
+    mask = noise.iid(np.array([0, 3, 40]), 0.5, chance(3, 40))
+    assert mask.sum(axis=1).tolist() == [0, mask[1, :3].sum(), mask[2].sum()]
+    assert mask[2, 3:].any()
+
+
+def test_iid_noise_has_a_bound_that_chance_hardly_reaches():
+    most = noise.most_tokens(510, 0.15)
+    mean, spread = 510 * 0.15, math.sqrt(510 * 0.15 * 0.85)
+    assert most == math.ceil(mean + 6 * spread) == 125
+    mask = noise.iid(np.full(2000, 510), 0.15, chance(2000, 510))
+    assert mask.sum(axis=1).max() < most
+    unlikely = np.zeros((1, 510))  # all would be noise
+    mask = noise.iid(np.array([510]), 0.15, unlikely)
+    assert mask[0].nonzero()[0].tolist() == list(range(125))
+    assert noise.most_tokens(np.array([0, 1, 4]), 0.5).tolist() == [0, 1, 4]
+
+
+# Spans.
+
+
+def test_counts_of_spans_are_those_of_t5():
+    for known in RECORDED["random_span_counts"]:
+        given = known["density"], known["mean_span"]
+        found = noise.span_counts(np.array([known["length"]]), *given)
+        wanted = known["noise_tokens"], known["noise_spans"]
+        assert tuple(int(count[0]) for count in found) == wanted, known
+
+
+@pytest.mark.parametrize("density", [0.15, 0.5, 0.9])
+@pytest.mark.parametrize("mean_length", [1.0, 3.0, 10.0])
+def test_random_spans_have_their_counts(density, mean_length):
+    lengths = np.arange(60)
+    mask = noise.random_spans(lengths, density, mean_length, chance(60, 2, 60))
+    tokens, spans = noise.span_counts(lengths, density, mean_length)
+    assert mask.sum(axis=1).tolist() == tokens.tolist()
+    assert runs(mask).tolist() == spans.tolist()
+    for row, length in zip(mask[2:], lengths[2:], strict=True):
+        assert not row[0] and row[length - 1] and not row[length:].any()
+    assert not mask[:2].any()
+
+
+def test_random_spans_are_equally_likely():
+    """5 tokens of text and 4 of noise, in 2 parts each: 4 * 3 masks."""
+    possible = []
+    for text, hidden in itertools.product(range(1, 5), range(1, 4)):
+        lengths = [text, hidden, 5 - text, 4 - hidden]
+        possible.append(np.repeat([0, 1, 0, 1], lengths).tolist())
+    counts = noise.span_counts(np.array([9]), 0.45, 2.0)
+    assert [int(count[0]) for count in counts] == [4, 2]
+    mask = noise.random_spans(np.full(ROWS, 9), 0.45, 2.0, chance(ROWS, 2, 9))
+    assert_equally_likely(mask.astype(int), possible)
+    with pytest.raises(AssertionError):  # the same numbers twice cut both at once
+        same = np.repeat(chance(ROWS, 1, 9), 2, axis=1)
+        same = noise.random_spans(np.full(ROWS, 9), 0.45, 2.0, same)
+        assert_equally_likely(same.astype(int), possible)
+
+
+def test_row_of_noise_follows_from_its_own_numbers():
+    lengths, drawn = np.array([30, 7, 22]), chance(3, 2, 30)
+    for make in (noise.random_spans, lambda *a: noise.infilling(*a)[0]):
+        whole = make(lengths, 0.3, 3.0, drawn)
+        assert np.array_equal(make(lengths[1:], 0.3, 3.0, drawn[1:]), whole[1:])
+        assert not np.array_equal(make(lengths[1:], 0.3, 3.0, drawn[:2]), whole[1:])
+
+
+# Text infilling.
+
+
+def test_poisson_numbers_have_their_shares():
+    evenly = (np.arange(100_000) + 0.5) / 100_000
+    for mean in (1.0, 3.0, 100.0):
+        shares = np.bincount(noise._poisson(mean, evenly), minlength=200) / 100_000
+        for number in range(200):
+            log = number * math.log(mean) - mean - math.lgamma(number + 1)
+            assert abs(shares[number] - math.exp(log)) < 2e-5
+
+
+def infilled(length, hidden, lengths, keys):
+    """One text after BART's rule, step by step: tokens, and -1 for spans."""
+    spans, left = [], hidden
+    while left:
+        is_last = len(spans) == hidden - 1
+        spans.append(left if is_last else min(lengths[len(spans)], left))
+        left -= spans[-1]
+    places = length - sum(spans) + len(spans)
+    is_span = [False] * places
+    for place in sorted(range(places), key=lambda i: keys[i])[: len(spans)]:
+        is_span[place] = True
+    found, token = [], 0
+    for span in is_span:
+        found.append(-1 if span else token)
+        token += spans.pop(0) if span else 1
+    assert token == length and not spans
+    return found
+
+
+@pytest.mark.parametrize("mean_length", [1.0, 3.0])
+def test_infilling_is_what_is_written_out(mean_length):
+    lengths, drawn = np.arange(200) % 41, chance(200, 2, 40)
+    tokens, counts = noise.infilling(lengths, 0.3, mean_length, drawn)
+    hidden, _ = noise.span_counts(lengths, 0.3, mean_length)
+    numbers = noise._poisson(mean_length, drawn[:, 0])
+    for row, length in enumerate(lengths):
+        wanted = infilled(length, hidden[row], numbers[row], drawn[row, 1])
+        assert tokens[row, : counts[row]].tolist() == wanted
+    assert (counts <= lengths).all()  # though spans without a token are among them
+    assert (numbers[:, :3] == 0).any()
+
+
+def test_infilling_hides_as_much_as_it_says():
+    lengths = np.full(2000, 100)
+    tokens, counts = noise.infilling(lengths, 0.3, 3.0, chance(2000, 2, 100))
+    spans = ((tokens < 0) & (np.arange(100) < counts[:, None])).sum(axis=1)
+    assert (100 - counts + spans == 30).all()
+    # By Wald's equation 10 of them hold 30 tokens, and what the last one exceeds by.
+    assert 10 < spans.mean() < 11
+    one, counts = noise.infilling(lengths, 0.3, 1.0, chance(2000, 2, 100))
+    assert 27 < ((one < 0) & (np.arange(100) < counts[:, None])).sum(1).mean() < 30
+
+
+def test_places_of_spans_are_equally_likely():
+    """3 of 9 tokens in one span: 7 places, by texts of which this is the case."""
+    tokens, counts = noise.infilling(np.full(ROWS, 9), 0.3, 50.0, chance(ROWS, 2, 9))
+    assert (counts == 7).all()
+    possible = [[*range(i), -1, *range(i + 3, 9)] for i in range(7)]
+    assert_equally_likely(tokens[:, :7], possible)

@@ -1,0 +1,184 @@
+"""Tests of data_pipeline/seq2seq/pairs.py."""
+
+import gzip
+import itertools
+import json
+import re
+
+import pytest
+
+from data_pipeline.seq2seq import pairs as text_pairs
+
+
+@pytest.fixture
+def read(tmp_path):
+    """A function of a file's name and text, or rows of JSON: (PairRows, its pairs)."""
+
+    def read_file(name, content, *, targets_required=True, **layout):
+        path = tmp_path / name
+        if not isinstance(content, str):
+            content = "".join(json.dumps(row) + "\n" for row in content)
+        data = content.encode()
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        rows = text_pairs.open_rows(
+            path, text_pairs.Layout(**layout), targets_required=targets_required
+        )
+        return rows, [tuple(pair) for pair in rows.rows]
+
+    return read_file
+
+
+WANTED = [(2, "a b", "c"), (3, "d", 'e "f')]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "lines"),
+    [
+        ("a.tsv", 'Target\tid\tSOURCE\nc\t1\ta b\ne "f\t2\td\n', "SOURCE", (2, 3)),
+        ("a.csv", 'source,target\na b,c\n"d","e ""f"\n', "source", (2, 3)),
+        ("a.tsv.gz", 'a b\tc\nd\te "f\textra\n', "0", (1, 2)),
+        ("a.csv", 'id,Answer,Question\n1,c,a b\n2,"e ""f",d\n', "Question", (2, 3)),
+        ("a.tsv", 'article\tsummary\na b\tc\nd\te "f\n', "summary", (2, 3)),
+        ("a.tsv", 'en\tpt-BR\na b\tc\nd\te "f\n', "pt-BR", (2, 3)),
+        (
+            "a.jsonl",
+            [{"target": "c", "source": "a b"}, {"source": "d", "target": 'e "f'}],
+            "source",
+            (1, 2),
+        ),
+        # Without the usual names, the first two.
+        (
+            "a.jsonl",
+            [{"en": "a b", "de": "c"}, {"de": 'e "f', "en": "d"}],
+            "en",
+            (1, 2),
+        ),
+    ],
+)
+def test_usual_columns_are_found(read, name, content, columns, lines):
+    is_header = False if columns == "0" else None
+    rows, pairs = read(name, content, has_header=is_header)
+    wanted = zip(lines, WANTED, strict=True)
+    assert pairs == [(line, *texts) for line, (_, *texts) in wanted]
+    assert rows.has_targets and columns in rows.columns
+
+
+def test_columns_that_are_asked_for(read):
+    text = "id\ten\tde\n1\ta\tb\n"
+    for source, target in (("de", "en"), (2, "1")):
+        wanted = {"source": source, "target": target}
+        _, pairs = read("a.tsv", text, has_header=True, **wanted)
+        assert pairs == [(2, "b", "a")]
+    # One is given, the other has the usual name.
+    rows, pairs = read("a.tsv", "target\tde\nx\ty\n", source="de")
+    assert pairs == [(2, "y", "x")]
+    assert rows.columns == "columns 'de' and 'target'"
+    # A number beyond does not make a header of line 1.
+    assert read("a.tsv", "a\tb\tc\n", source=1, target=2)[1] == [(1, "b", "c")]
+    # A header that nobody could tell from a row is one where it is said.
+    assert read("a.tsv", "en\tde\na\tb\n", has_header=True)[1] == [(2, "a", "b")]
+    assert len(read("a.tsv", "en\tde\na\tb\n", has_header=False)[1]) == 2
+    assert len(read("a.tsv", "source\tde\na\tb\n", has_header=False)[1]) == 2
+
+
+def test_a_first_line_that_may_be_a_header_is_doubted(read):
+    rows = "Wann kommt er?,Morgen um drei.\nWer ist das?,Anna\n"
+    message = (
+        r"a\.csv:1: \['Frage', 'Kurze Antwort'\] may be names of columns or a pair"
+    )
+    with pytest.raises(ValueError, match=message):
+        read("a.csv", f"Frage,Kurze Antwort\n{rows}")
+    forced = read("a.csv", f"Frage,Kurze Antwort\n{rows}", has_header=True)
+    assert [pair[0] for pair in forced[1]] == [2, 3]
+    # Where another row is as short, line 1 is a pair, as in a list of words.
+    for text in ("Hund,dog\nKatze,cat\nbunter Hund,to be known\n", rows):
+        assert read("a.csv", text)[1][0][0] == 1
+    assert len(read("a.tsv", "en\tde\nan\tzu\n")[1]) == 2
+    with pytest.raises(ValueError, match=r"among .* of targets .*pass --target"):
+        read("a.csv", f"question,antwort\n{rows}")
+
+
+def test_columns_are_counted_from_0(read):
+    with pytest.raises(ValueError, match="column -1: columns are counted from 0"):
+        read("a.tsv", "a\tb\nc\td\n", source="-1")
+
+
+def test_targets_are_in_all_test_rows_or_none(read):
+    with pytest.raises(ValueError, match=r"a\.tsv:3: has a target, and the first row"):
+        read("a.tsv", "source\ttarget\na\t\nb\tc\n", targets_required=False)
+
+
+@pytest.mark.parametrize(
+    "content", ["source\na\nb\n", "a\nb\n", "source\ttarget\na\t\nb\t\n"]
+)
+def test_test_rows_need_no_targets(read, content):
+    rows, pairs = read("a.tsv", content, targets_required=False)
+    assert not rows.has_targets
+    assert [texts for _, *texts in pairs] == [["a", None], ["b", None]]
+    with pytest.raises(ValueError, match=r"a\.tsv"):
+        read("a.tsv", content)
+
+
+def test_test_rows_may_lack_the_column_that_others_have(read):
+    for asked in ("de", 1):
+        rows, _ = read(
+            *("a.tsv", "en\na\n"),
+            **{"targets_required": False, "has_header": True, "source": "en"},
+            target=asked,
+        )
+        assert (rows.columns, rows.has_targets) == ("column 'en'", False)
+    keyed = [{"en": "a", "de": None}]
+    assert read("a.jsonl", keyed, targets_required=False)[1] == [(1, "a", None)]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\tb\nc\t \n", "a.tsv:2: the target is empty; fill it, or remove the row"),
+        ("a\tb\n\tc\n", "a.tsv:2: the source is empty"),
+        ("a\tb\nc\n", r"a.tsv:2: 1 columns, column 1 \(target\) is needed"),
+        ("a ||| b\n", "a.tsv:1: 1 column; source and target need one each: put a tab"),
+        ("source\na,b\n", "a.tsv:2: 1 column; source and target need one each"),
+        ("target\tx\na\tb\n", r"no column 'source' \(source\); its columns are"),
+        ("", "a.tsv: the file is empty"),
+        ("source\ttarget\n", "a.tsv: no rows but the header"),
+        ("source\ttarget\ttarget\na\tb\tc\n", "2 columns are called 'target'"),
+    ],
+)
+def test_rows_that_are_no_pairs_are_refused(read, content, message):
+    has_header = True if content.startswith("target") else None
+    with pytest.raises(ValueError, match=message):
+        read("a.tsv", content, has_header=has_header)
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ({"source": 0, "target": "0"}, "are both column 0; give two with"),
+        ({"source": "a", "has_header": False}, "column 'a' is a name, but"),
+        ({"source": "b", "target": "z"}, r"no column 'z' \(target\)"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused(read, layout, message):
+    with pytest.raises(ValueError, match=message):
+        read("a.tsv", "a\tb\nc\td\n", **layout)
+
+
+def test_what_is_no_text_is_refused(read):
+    rows = [{"source": "a", "target": "b"}, {"source": "a", "target": 5}]
+    with pytest.raises(ValueError, match=re.escape("jsonl:2: the target is ['5'], no")):
+        read("a.jsonl", rows)
+    with pytest.raises(ValueError, match="2: no value under 'target'"):
+        read("a.jsonl", [rows[0], {"source": "a"}])
+    with pytest.raises(ValueError, match=r"2: its text has '\\ud83d', which is half"):
+        read("a.jsonl", [rows[0], {"source": "a \ud83d", "target": "b"}])
+
+
+def test_rows_are_read_while_they_are_asked_for(tmp_path):
+    """So that a file need not fit into memory: the bad row is far away."""
+    path = tmp_path / "a.tsv"
+    path.write_text("a\tb\n" * 100_000 + "c\n")
+    rows = text_pairs.open_rows(path, text_pairs.Layout(), targets_required=True)
+    assert len(list(itertools.islice(rows.rows, 1000))) == 1000
+    with pytest.raises(ValueError, match=r"a\.tsv:100001: 1 columns"):
+        list(rows.rows)

@@ -1,0 +1,139 @@
+import pytest
+
+from data_pipeline.squad import scores as answer_scores
+
+
+@pytest.mark.parametrize(
+    ("text", "normalized"),
+    [
+        ("The  Cat, a hat!", "cat hat"),
+        ("An-the", "anthe"),  # punctuation goes first, and joins
+        ("another theme", "another theme"),
+        ("$1,000.50", "100050"),
+        ("東京。", "東京。"),  # only the punctuation of ASCII
+        ("a", ""),
+    ],
+)
+def test_normalization(text, normalized):
+    assert answer_scores.normalize(text) == normalized
+
+
+@pytest.mark.parametrize(
+    ("gold", "prediction", "exact", "f1"),
+    [
+        ("Denver Broncos", "the Denver Broncos.", 1.0, 1.0),
+        ("Denver Broncos", "Broncos", 0.0, 2 / 3),
+        # Each word counts as often as both have it: 2 in common of 2 and 3.
+        ("red red blue", "red red", 0.0, 0.8),
+        ("red", "blue", 0.0, 0.0),
+        ("", "", 1.0, 1.0),
+        ("", "red", 0.0, 0.0),
+        ("red", "the", 0.0, 0.0),
+        ("東京", "東京都", 0.0, 0.0),
+    ],
+)
+def test_answers_are_compared(gold, prediction, exact, f1):
+    assert answer_scores.exact(gold, prediction) == exact
+    assert answer_scores.f1(gold, prediction) == pytest.approx(f1, rel=1e-12)
+
+
+def test_scores_of_version_1():
+    gold = {"a": ["Paris", "in Paris"], "b": ["1895"], "c": ["the"], "d": ["Rome"]}
+    scores = answer_scores.score_v1(gold, {"a": "In Paris", "b": "1895 BC", "c": "The"})
+    # Exact: a and c of four. F1: 1, 2/3, 0 where nothing is left, 0 for no prediction.
+    assert scores == {
+        "exact_match": 50.0,
+        "f1": pytest.approx(100 * (1 + 2 / 3) / 4, rel=1e-12),
+    }
+
+
+GOLD = {"a": ["Paris"], "b": ["red wine"], "c": [], "d": [], "e": ["a", "an"]}
+GIVEN = {"a": "Paris", "b": "wine", "c": "", "d": "Rome", "e": ""}
+
+
+def test_scores_of_version_2():
+    # e: answers of which nothing is left to compare are as good as none.
+    assert answer_scores.score_v2(GOLD, GIVEN) == {
+        "exact": 60.0,
+        "f1": pytest.approx(100 * (1 + 2 / 3 + 1 + 0 + 1) / 5, rel=1e-12),
+        "total": 5,
+        "HasAns_exact": pytest.approx(200 / 3),
+        "HasAns_f1": pytest.approx(100 * (1 + 2 / 3 + 1) / 3, rel=1e-12),
+        "HasAns_total": 3,
+        "NoAns_exact": 50.0,
+        "NoAns_f1": 50.0,
+        "NoAns_total": 2,
+    }
+
+
+def test_groups_without_questions_are_left_out():
+    assert set(answer_scores.score_v2({"a": ["x"]}, {"a": "x"})) == {
+        *("exact", "f1", "total", "HasAns_exact", "HasAns_f1", "HasAns_total")
+    }
+    assert answer_scores.score_v2({"a": []}, {"a": "x"})["NoAns_f1"] == 0.0
+
+
+def thresholds(gold, given, odds):
+    scores = answer_scores.score_v2(gold, given, odds)
+    return [
+        scores[name]
+        for name in ("best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh")
+    ]
+
+
+def test_best_thresholds():
+    # By odds: b (exact 0, f1 2/3), a (1, 1), d (-1: it has none), e (1, 1), c (0, for
+    # nothing was given). Two points are there before anything is answered.
+    odds = {"a": -2.0, "b": -3.0, "c": 4.0, "d": -1.0, "e": 3.0}
+    assert thresholds(GOLD, GIVEN, odds) == [
+        *(60.0, -2.0),
+        *(pytest.approx(100 * (2 + 1 + 2 / 3) / 5, rel=1e-12), -2.0),
+    ]
+
+
+def test_order_of_odds_decides():
+    odds = {"a": -2.0, "b": -3.0, "c": 4.0, "d": -9.0, "e": 3.0}
+    # d first costs a point; with b, a and e it is won back for F1 only.
+    assert thresholds(GOLD, GIVEN, odds) == [
+        *(60.0, 3.0),
+        *(pytest.approx(100 * (2 - 1 + 2 / 3 + 1 + 1) / 5, rel=1e-12), 3.0),
+    ]
+
+
+def test_equal_odds_are_taken_one_by_one():
+    gold, given = {"a": ["x"], "b": []}, {"a": "x", "b": "y"}
+    assert thresholds(gold, given, {"a": 7.0, "b": 7.0})[:2] == [100.0, 7.0]
+    assert thresholds(gold, given, {"b": 7.0, "a": 7.0})[:2] == [50.0, 0.0]
+
+
+def test_answering_nothing_is_a_threshold_of_zero():
+    assert thresholds({"a": []}, {"a": "x"}, {"a": -5.0}) == [100.0, 0.0, 100.0, 0.0]
+
+
+def test_odds_of_other_questions_are_passed_over():
+    gold, given = {"a": ["x"]}, {"a": "x"}
+    assert thresholds(gold, given, {"other": -9.0, "a": 1.0})[:2] == [100.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (lambda: answer_scores.score_v1({}, {}), "no question to score"),
+        (lambda: answer_scores.score_v2({}, {}), "no question to score"),
+        (
+            lambda: answer_scores.score_v1({"a": ["x"], "b": []}, {}),
+            r"1 of 2 questions have no answer \(the first is b\).*version_2_with_neg",
+        ),
+        (
+            lambda: answer_scores.score_v2({"a": [], "b": []}, {"a": ""}),
+            r"the predictions lack 1 of 2 questions \(the first is b\)",
+        ),
+        (
+            lambda: answer_scores.score_v2({"a": []}, {"a": ""}, {}),
+            r"the null odds lack 1 of 1 questions \(the first is a\)",
+        ),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(score, message):
+    with pytest.raises(ValueError, match=message):
+        score()

@@ -1,0 +1,425 @@
+"""Tests of data_pipeline/squad/windows.py.
+
+The golden files are what the original's convert_examples_to_features makes of a
+small file of SQuAD 2.0; the reference below says the same rules once more, one
+question and one token at a time.
+"""
+
+import dataclasses
+import json
+import random
+
+import numpy as np
+import pytest
+
+from data_pipeline.squad import files
+from data_pipeline.squad import windows as context_windows
+from data_pipeline.text import elmo_tokenizer, tokenization
+
+PIECES = "the fair opens on monday japanese a b ab ##b ##c c ( ) - . 1895 1943 中 文"
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
+TOKENIZER = tokenization.BertTokenizer(VOCAB)
+ARRAYS = ("question_index", "window_index", "excerpt_starts")
+PACKED = ("tokens", "splits", "first_lengths")
+
+
+def ask(*rows):
+    """Questions for training, of (context, question, answer or None, start)."""
+    contexts = list(dict.fromkeys(row[0] for row in rows))
+    questions = files.Questions(
+        path="questions.json",
+        contexts=contexts,
+        ids=[str(number) for number in range(len(rows))],
+        texts=[row[1] for row in rows],
+        context_index=np.array([contexts.index(row[0]) for row in rows], np.int32),
+        answer_texts=[[] if row[2] is None else [row[2]] for row in rows],
+        answer_starts=[[] if row[2] is None else [row[3]] for row in rows],
+        is_impossible=[row[2] is None for row in rows],
+        is_version_2=True,
+    )
+    words = [
+        (-1, -1) if answer is None else words_of(context, start, start + len(answer))
+        for context, _, answer, start in rows
+    ]
+    return dataclasses.replace(questions, answer_words=np.array(words, np.int32))
+
+
+def words_of(context, start, end):
+    """First and last word of context[start:end], which begins and ends with one."""
+    first = len(files.split_words(context[: start + 1])) - 1
+    return first, len(files.split_words(context[:end])) - 1
+
+
+def words_about(questions, number):
+    return files.split_words(questions.contexts[questions.context_index[number]])
+
+
+def cut(questions, max_seq_length=16, doc_stride=4, max_query_length=3):
+    return context_windows.make_windows(
+        questions,
+        TOKENIZER,
+        max_seq_length=max_seq_length,
+        doc_stride=doc_stride,
+        max_query_length=max_query_length,
+    )
+
+
+def pieces(text, tokenizer=TOKENIZER):
+    return tokenizer.tokenize(text).numpy().tolist()
+
+
+def one_by_one(questions, max_seq_length, doc_stride, max_query_length):
+    """Yields what a window is, as a dict, one question and one token at a time."""
+    for number, text in enumerate(questions.texts):
+        query = pieces(text)[:max_query_length]
+        document, token_word, token_part, word_token = [], [], [], []
+        for index, word in enumerate(words_about(questions, number)):
+            word_token.append(len(document))
+            part = -1
+            for piece in pieces(word):
+                part += not VOCAB[piece].startswith("##")
+                document.append(piece)
+                token_word.append(index)
+                token_part.append(part)
+        word_token.append(len(document))
+        span = None
+        if not questions.is_impossible[number]:
+            first, last = questions.answer_words[number]
+            span = word_token[first], word_token[last + 1] - 1
+            span = narrowed(document, span, pieces(questions.answer_texts[number][0]))
+        room = max_seq_length - len(query) - 3
+        ranges = []
+        start = 0
+        while start < len(document):
+            ranges.append(range(start, min(start + room, len(document))))
+            if ranges[-1].stop == len(document):
+                break
+            start += min(room, doc_stride)
+        for index, shown in enumerate(ranges):
+            position = (0, 0)
+            if span and span[0] >= shown.start and span[1] < shown.stop:
+                shift = len(query) + 2 - shown.start
+                position = span[0] + shift, span[1] + shift
+            yield {
+                "question": number,
+                "window": index,
+                "tokens": [2, *query, 3, *(document[i] for i in shown), 3],
+                "first_length": len(query) + 2,
+                "words": [token_word[i] for i in shown],
+                "parts": [token_part[i] for i in shown],
+                "is_max": [best_range(ranges, i) == index for i in shown],
+                "position": position,
+            }
+
+
+def narrowed(document, span, answer):
+    """The first tokens within a span that equal the answer, or the span."""
+    first, last = span
+    for start in range(first, last + 1):
+        for end in range(last, start - 1, -1):
+            if document[start : end + 1] == answer:
+                return start, end
+    return span
+
+
+def best_range(ranges, token):
+    """Which range shows the token with most context on its poorer side."""
+    scores = [
+        (min(token - s.start, s.stop - 1 - token) + 0.01 * len(s), -index)
+        for index, s in enumerate(ranges)
+        if token in s
+    ]
+    return -max(scores)[1]
+
+
+def excerpts(windows):
+    """Of each window's excerpt: words, parts of these, and whether tokens count."""
+    grids = context_windows.token_grids(windows, windows.packed.lengths.max())
+    firsts, lengths = windows.packed.first_lengths, windows.excerpt_lengths
+    return [
+        [grid[window, first : first + length].tolist() for grid in grids]
+        for window, (first, length) in enumerate(zip(firsts, lengths, strict=True))
+    ]
+
+
+def described(windows):
+    """The same dicts from what `make_windows` returns."""
+    for window, (words, parts, is_max) in enumerate(excerpts(windows)):
+        begin, end = windows.packed.splits[window : window + 2]
+        first_length = windows.packed.first_lengths[window]
+        tokens = windows.packed.tokens[begin:end].tolist()
+        start = windows.excerpt_starts[window]
+        excerpt = windows.contexts.tokens[start:][: windows.excerpt_lengths[window]]
+        assert tokens[first_length:-1] == excerpt.tolist()
+        yield {
+            "question": windows.question_index[window],
+            "window": windows.window_index[window],
+            "tokens": tokens,
+            "first_length": first_length,
+            "words": words,
+            "parts": parts,
+            "is_max": is_max,
+            "position": (
+                windows.start_positions[window],
+                windows.end_positions[window],
+            ),
+        }
+
+
+def random_questions(seed, count=40):
+    rng = random.Random(seed)
+    words = ["ab", "abb", "b.", "(1895-1943).", "c", "zz", "\u200b", "中文", "Fair"]
+    rows = []
+    context = ""
+    for _ in range(count):
+        if not context or rng.random() < 0.6:
+            context = "".join(
+                rng.choice(words) + rng.choice([" ", "  ", "\t", "\u202f", "\n "])
+                for _ in range(rng.randint(1, 25))
+            )
+        inside = [i for i, letter in enumerate(context) if not letter.isspace()]
+        start, last = sorted(rng.choices(inside, k=2))
+        last = min(last, max(i for i in inside if i < start + 12))
+        answer = None if rng.random() < 0.2 else context[start : last + 1]
+        text = " ".join(rng.choices(words, k=rng.randint(0, 4)))
+        rows.append((context, text, answer, start))
+    return ask(*rows)
+
+
+def golden(name, shared_file):
+    tokenizer = tokenization.BertTokenizer.from_file(
+        str(shared_file("data/vocab/bert-base-uncased-vocab.txt"))
+    )
+    expected = json.loads(
+        shared_file(f"golden/squad/features-{name}.json").read_text("utf-8")
+    )
+    read = {
+        "train": files.read_for_training,
+        "predict": files.read_for_prediction,
+    }[name]
+    path = shared_file("golden/squad/dev-small-v2.json")
+    questions = read(str(path), version_2_with_negative=True)
+    assert expected["qas_ids"] == questions.ids
+    limits = ("max_seq_length", "doc_stride", "max_query_length")
+    return (
+        context_windows.make_windows(
+            questions, tokenizer, **{limit: expected[limit] for limit in limits}
+        ),
+        questions,
+        expected["features"],
+        expected["max_seq_length"],
+    )
+
+
+@pytest.mark.parametrize("name", ["train", "predict"])
+def test_windows_equal_those_of_the_original(name, shared_file):
+    windows, questions, expected, length = golden(name, shared_file)
+    assert len(windows) == len(expected) == 82
+    word_grid, _, max_grid = context_windows.token_grids(windows, length)
+    segments = np.arange(length) >= windows.packed.first_lengths[:, None]
+    is_real = np.arange(length) < windows.packed.lengths[:, None]
+    for window, (words, _, is_max) in enumerate(excerpts(windows)):
+        begin, end = windows.packed.splits[window : window + 2]
+        first_length = windows.packed.first_lengths[window]
+        tokens = windows.packed.tokens[begin:end].tolist()
+        numbers = [str(place) for place in range(first_length, len(tokens) - 1)]
+        found = {
+            "unique_id": windows.unique_ids[window],
+            "example_index": windows.question_index[window],
+            "doc_span_index": windows.window_index[window],
+            "input_ids": tokens + [0] * (length - len(tokens)),
+            "input_mask": is_real[window].astype(int).tolist(),
+            "segment_ids": (segments & is_real)[window].astype(int).tolist(),
+            "token_to_orig_map": dict(zip(numbers, words, strict=True)),
+            "token_is_max_context": dict(zip(numbers, is_max, strict=True)),
+        }
+        if name == "train":
+            found["start_position"] = windows.start_positions[window]
+            found["end_position"] = windows.end_positions[window]
+            question = windows.question_index[window]
+            found["is_impossible"] = questions.is_impossible[question]
+        assert found == expected[window]
+    assert np.sum(word_grid >= 0) == windows.excerpt_lengths.sum()
+    assert not max_grid[word_grid < 0].any()
+    if name == "predict":
+        assert windows.start_positions is windows.end_positions is None
+
+
+@pytest.mark.parametrize(
+    ("max_seq_length", "doc_stride", "max_query_length"),
+    [(16, 4, 3), (9, 1, 5), (12, 50, 2), (7, 2, 0), (64, 16, 9)],
+)
+def test_windows_equal_a_reference(max_seq_length, doc_stride, max_query_length):
+    limits = (max_seq_length, doc_stride, max_query_length)
+    questions = random_questions(seed=max_seq_length)
+    expected = list(one_by_one(questions, *limits))
+    assert list(described(cut(questions, *limits))) == expected
+    inside = [window["position"] != (0, 0) for window in expected]
+    assert sum(inside) > 5
+    assert inside.count(False) > 5
+
+
+def test_long_window_counts_for_more_than_a_token_of_context():
+    """A hundredth of the length matters where windows differ by over 100 tokens."""
+    questions = ask((" ".join("a" * 340), "fair", "a", 0))
+    windows = cut(questions, max_seq_length=304, doc_stride=190)
+    assert windows.excerpt_lengths.tolist() == [300, 150]
+    # Token 245 has 54 others after it in window 0, and 55 before it in window 1.
+    assert np.flatnonzero(excerpts(windows)[0][2])[-1] == 245
+    assert list(described(windows)) == list(one_by_one(questions, 304, 190, 3))
+    # The last token has none after it, and stands right behind a window twice as long.
+    questions = ask((" ".join("a" * 301), "fair", "a", 0))
+    windows = cut(questions, max_seq_length=304, doc_stride=190)
+    assert excerpts(windows)[1][2][-1]
+    assert list(described(windows)) == list(one_by_one(questions, 304, 190, 3))
+
+
+def same(ours, theirs):
+    """Whether two ContextWindows are equal, entry by entry."""
+    names = (*ARRAYS, "start_positions", "end_positions")
+    pairs = [(getattr(ours, name), getattr(theirs, name)) for name in names]
+    pairs += [(getattr(ours.packed, n), getattr(theirs.packed, n)) for n in PACKED]
+    return all(np.array_equal(one, other) for one, other in pairs) and (
+        ours.packed.num_truncated == theirs.packed.num_truncated
+    )
+
+
+def test_chunks_do_not_change_windows(monkeypatch):
+    questions = random_questions(seed=1)
+    whole = cut(questions)
+    monkeypatch.setattr(context_windows, "_CHUNK_ROWS", 3)
+    assert same(cut(questions), whole)
+    assert not same(cut(questions, doc_stride=5), whole)
+
+
+def test_amount_of_white_space_does_not_change_windows():
+    ours = ask(("the fair opens", "a", "fair", 4))
+    assert same(cut(ask((" the \t fair opens\n", "a", "fair", 7))), cut(ours))
+    assert not same(cut(ask(("thefair opens", "a", "fair", 3))), cut(ours))
+
+
+@pytest.mark.parametrize(("max_seq_length", "doc_stride"), [(16, 4), (9, 1), (12, 50)])
+def test_each_token_counts_in_one_window(max_seq_length, doc_stride):
+    questions = random_questions(seed=2)
+    windows = cut(questions, max_seq_length, doc_stride)
+    seen, counted = [], []
+    for window, (_, _, is_max) in enumerate(excerpts(windows)):
+        question = windows.question_index[window]
+        places = windows.excerpt_starts[window] + np.arange(
+            windows.excerpt_lengths[window]
+        )
+        seen += [(question, place) for place in places]
+        counted += [(question, place) for place in places[is_max]]
+    assert len(counted) == len(set(counted))
+    assert set(counted) == set(seen)
+    assert (len(seen) > len(counted)) == (doc_stride < max_seq_length)  # overlaps
+
+
+YEARS = "The fair (1895-1943). Monday"
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "tokens"),
+    [
+        (YEARS, "1895", ["1895"]),
+        (YEARS, "1895-1943", ["1895", "-", "1943"]),
+        (YEARS, "fair (1895", ["fair", "(", "1895"]),
+        ("on Japanese on", "Japan", ["japanese"]),
+        ("a-b-a-b. c", "a-b", ["a", "-", "b"]),  # the first place counts
+        ("a (zz) b", "zz", ["[UNK]"]),
+        ("a \u200b b", "\u200b", []),  # a word without tokens
+    ],
+)
+def test_answer_is_narrowed_to_its_tokens(context, answer, tokens):
+    windows = cut(ask((context, "on", answer, context.index(answer))), 32)
+    first, last = windows.start_positions[0], windows.end_positions[0]
+    assert TOKENIZER.ids_to_tokens(windows.packed.tokens[first : last + 1]) == tokens
+    assert first == 3 + (len(pieces(context[: context.index(answer)])))
+
+
+def test_answer_without_tokens_is_its_words():
+    windows = cut(ask(("a fair\u200b b", "on", "\u200b", 6)), 32)
+    assert (windows.start_positions[0], windows.end_positions[0]) == (4, 4)
+
+
+def test_answer_outside_of_a_window_is_nowhere():
+    context = "a b a b fair opens a b a b"
+    questions = ask((context, "c", "fair opens", 8), (context, "c", None, 0))
+    windows = cut(questions, max_seq_length=9, doc_stride=2)
+    # Five of ten tokens each, [CLS] c [SEP] before them; tokens 4 and 5 are the answer.
+    assert windows.excerpt_starts.tolist() == [0, 2, 4, 6] * 2
+    assert windows.excerpt_lengths.tolist() == [5, 5, 5, 4] * 2
+    assert windows.start_positions.tolist() == [0, 5, 3, 0] + [0] * 4
+    assert windows.end_positions.tolist() == [0, 6, 4, 0] + [0] * 4
+
+
+def test_long_question_is_cut_and_counted():
+    context = "a b c a b c"
+    questions = ask((context, "on a b", "a", 0), (context, "c", "a", 0))
+    windows = cut(questions, max_seq_length=9, max_query_length=2)
+    assert windows.packed.first_lengths.tolist() == [4, 4, 3, 3]
+    assert windows.packed.num_truncated == 1  # a question, of two windows
+    assert cut(questions, max_query_length=3).packed.num_truncated == 0
+
+
+def test_context_without_tokens_has_no_window():
+    questions = ask(("\u200b", "a", None, 0), ("fair", "a", None, 0))
+    windows = cut(questions)
+    assert windows.question_index.tolist() == [1]
+    assert windows.unique_ids.tolist() == [1_000_000_000]
+    only = cut(ask(("\u200b", "a", None, 0)))
+    assert len(only) == 0
+    assert only.packed.tokens.tolist() == []
+    assert context_windows.token_grids(only, 8)[0].shape == (0, 8)
+
+
+def test_each_context_is_tokenized_once():
+    questions = ask(*[("the fair", "a", "fair", 4)] * 3, ("b", "a", "b", 0))
+    contexts = cut(questions).contexts
+    assert TOKENIZER.ids_to_tokens(contexts.tokens) == ["the", "fair", "b"]
+    assert contexts.splits.tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ((16, 0, 3), "--doc_stride=0 is not positive; give"),
+        ((16, 4, 13), r"--max_query_length=13 is outside 0..12: .*_length=16 of"),
+        ((16, 4, -1), "--max_query_length=-1 is outside"),
+    ],
+)
+def test_lengths_that_leave_no_room_are_refused(limits, message):
+    questions = ask(("fair", "a", "fair", 0))
+    with pytest.raises(ValueError, match=message):
+        cut(questions, *limits)
+    assert len(cut(questions, 16, 4, 12)) == 1
+
+
+def test_answers_are_found_among_words_of_characters():
+    """Words that are longer than their token differ where they are cut, no sooner."""
+    split = elmo_tokenizer.ElmoTokenizer((), "punctuation", 6)
+    text = "Born (1895-1943), caf\u00e9s; the 18951 and 1895s of June. 1895"
+    rows = [
+        (text, "when?", "1943", text.index("1943")),
+        (text, "", "caf\u00e9s", text.index("caf")),
+        (text, "a b c d", "1895", text.rindex("1895")),
+        (text, "no?", None, 0),
+    ]
+    questions = ask(*rows)
+    windows = context_windows.make_windows(
+        questions, split, max_seq_length=32, doc_stride=4, max_query_length=3
+    )
+    assert windows.packed.tokens.shape == (windows.packed.splits[-1], 6)
+    words = split.ids_to_tokens(windows.packed.tokens)
+    starts = windows.packed.splits[:-1]
+    found = [
+        words[start + first : start + last + 1] if first else None
+        for start, first, last in zip(
+            starts, windows.start_positions, windows.end_positions, strict=True
+        )
+    ]
+    assert found == [["1943"], ["caf"], ["1895"], None]  # two of six are marks
+    assert windows.packed.first_lengths.tolist() == [4, 2, 5, 4]
+    ends = windows.packed.tokens[starts], windows.packed.tokens[starts + 1]
+    assert (ends[0] == split.start_id).all()
+    assert (ends[1][1] == split.delimiter_id).all()  # of the question without words

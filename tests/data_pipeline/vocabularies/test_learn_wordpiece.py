@@ -1,0 +1,242 @@
+"""Learning of vocabularies on counts small enough to know what has to come out."""
+
+import math
+import random
+
+import pytest
+import tensorflow as tf
+
+from data_pipeline.text import normalization, tokenization
+from data_pipeline.vocabularies import learn_wordpiece, word_counts
+
+STEMS = ("walk", "talk", "jump", "play", "want", "help", "look", "need")
+ENDINGS = ("", "s", "ed", "ing", "er")
+INFLECTED = {stem + ending: 10 for stem in STEMS for ending in ENDINGS}
+
+
+def counts_of(words):
+    return word_counts.WordCounts(
+        dict(words),
+        dict(word_counts.characters_of(words)),
+        sum(words.values()),
+        0,
+    )
+
+
+def learned(words, vocab_size=10_000, **options):
+    options = {"num_unused_tokens": 0, "report": lambda line: None, **options}
+    return learn_wordpiece.learn(counts_of(words), vocab_size, **options)
+
+
+def alphabet_of(words):
+    chars = sorted(set("".join(words)))
+    return [*chars, *(f"##{char}" for char in chars)]
+
+
+# The order of the entries.
+
+
+@pytest.mark.parametrize(
+    ("count", "start"),
+    [
+        (0, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]),
+        (2, ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]),
+    ],
+)
+def test_special_tokens_come_first(count, start):
+    vocab = learned({"ab": 3}, num_unused_tokens=count)
+    assert vocab == [*start, "a", "b", "##a", "##b", "ab"]
+
+
+def test_99_unused_tokens_give_the_released_ids():
+    vocab = learned({"ab": 3}, num_unused_tokens=learn_wordpiece.UNUSED_BEFORE_UNK)
+    special = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    assert vocab[98:105] == ["[unused97]", "[unused98]", *special]
+    more = learned({"ab": 3}, num_unused_tokens=101)
+    assert more[:104] == vocab[:104]
+    assert more[104:107] == ["[unused99]", "[unused100]", "a"]
+
+
+def test_special_tokens_are_those_of_the_released_vocabulary(shared_file):
+    path = shared_file("data/vocab/bert-base-uncased-vocab.txt")
+    released = tokenization.read_vocab(str(path))
+    assert learned({"!a": 3}, num_unused_tokens=994)[:1000] == released[:1000]
+
+
+def test_characters_come_in_order_and_pieces_by_frequency():
+    words = {"zzz": 9, "the": 50, "cat": 20, "é": 1, "ж": 2}
+    vocab = learned(words)
+    assert vocab[5 : 5 + len(alphabet_of(words))] == alphabet_of(words)
+    assert vocab[5 + len(alphabet_of(words)) :] == ["the", "cat", "zzz"]
+
+
+def test_characters_that_stand_alone_are_never_inside_of_words():
+    vocab = learned({"中": 5, "国": 5, "!": 9, "$": 2, "。": 3, "a1": 3})
+    assert vocab[5:] == ["!", "$", "1", "a", "。", "中", "国", "##1", "##a", "a1"]
+
+
+def test_every_chinese_character_is_kept():
+    chars = [chr(point) for point in range(0x4E00, 0x4E00 + 3000)]
+    vocab = learned({char: 1 for char in chars})
+    assert vocab[5:] == chars
+
+
+# The pieces.
+
+
+def test_stems_and_endings_are_found():
+    vocab = learned(INFLECTED, len(alphabet_of(INFLECTED)) + 5 + len(STEMS) + 3)
+    pieces = vocab[5 + len(alphabet_of(INFLECTED)) :]
+    assert pieces == ["##ed", "##er", "##ing", *sorted(STEMS)]
+
+
+def test_beginnings_that_others_share_are_kept():
+    """Though none of the longer words is frequent enough, and takes nothing away."""
+    words = {"hell": 200, "hello": 50, "helle": 50, "hella": 50}
+    vocab = learned(words, len(alphabet_of(words)) + 5 + 1)
+    assert vocab[-1] == "hell"
+    assert len(learned(words)) == len(vocab) + 3
+
+
+def test_beginnings_of_one_word_are_not_kept():
+    vocab = learned({"walking": 100, "cat": 90})
+    assert vocab[5 + len(alphabet_of(["walkingct"])) :] == ["walking", "cat"]
+
+
+def test_frequent_words_are_entries_and_others_are_spelled():
+    words = {**INFLECTED, "walking": 1000, "talked": 900}
+    vocab = learned(words, len(alphabet_of(words)) + 5 + 4)
+    assert {"walking", "talked"} < set(vocab)
+    tokenizer = tokenization.BertTokenizer(vocab)
+    tokens = tokenizer.ids_to_tokens(tokenizer.tokenize("walking needing").numpy())
+    assert tokens[0] == "walking"
+    assert "[UNK]" not in tokens
+    assert "".join(tokens[1:]).replace("##", "") == "needing"
+
+
+@pytest.mark.parametrize("size", [50, 60, 75])
+def test_size_is_met_with_entries_that_texts_contain(size):
+    vocab = learned(INFLECTED, size)
+    assert len(vocab) == len(set(vocab)) == size
+    assert all(vocab)
+    is_found = tf.strings.regex_full_match(vocab[5:], normalization.WORD_PIECE)
+    assert is_found.numpy().all()
+    assert not tf.strings.regex_full_match("##!", normalization.WORD_PIECE)
+
+
+def test_text_without_more_pieces_gives_fewer_entries():
+    vocab = learned(INFLECTED, 10_000)
+    assert set(INFLECTED) < set(vocab)
+    assert len(vocab) < 150
+
+
+def test_order_of_counting_does_not_matter():
+    shuffled = list(INFLECTED.items())
+    random.Random(1).shuffle(shuffled)
+    assert learned(dict(shuffled), 75) == learned(INFLECTED, 75)
+    other = {**INFLECTED, "walk": 500, "xyz": 300}
+    assert learned(other, 75) != learned(INFLECTED, 75)
+
+
+def test_long_words_give_characters_only():
+    words = {"q" * 51: 100, "ab": 5}
+    vocab = learned(words)
+    assert vocab[5:] == ["a", "b", "q", "##a", "##b", "##q", "ab"]
+
+
+def test_learner_is_given_what_memory_allows(monkeypatch):
+    monkeypatch.setattr(learn_wordpiece, "MAX_SUBSTRINGS", 60)
+    words = {"frequent": 90, "ab": 80, "rare": 2, "words": 1}
+    lines = []
+    vocab = learned(words, report=lines.append)
+    assert lines[0] == "learning from 3 of 4 different words"
+    assert {"frequent", "ab", "rare"} < set(vocab)
+    assert "words" not in vocab
+    assert "w" in vocab
+
+
+@pytest.mark.parametrize("power", [0.6, 0.8, 1.5])
+@pytest.mark.parametrize("wanted", [7, 300, 8_000, 60_000])
+def test_threshold_is_found_in_a_few_guesses(monkeypatch, power, wanted):
+    """Where sizes fall as a power of it."""
+    tried = []
+
+    def pieces(words, parts, threshold):
+        tried.append(threshold)
+        return ["ab"] * int(70_000 / threshold**power)
+
+    monkeypatch.setattr(learn_wordpiece, "_pieces", pieces)
+    words = [("ab", math.ceil(1e6 / rank)) for rank in range(1, 50_000)]
+    found = len(learn_wordpiece._search(words, wanted, lambda line: None))
+    assert len(tried) <= (6 if wanted >= 300 else 20)
+    assert len(set(tried)) == len(tried)
+    lowest = words[-1][1]
+    if len(pieces(words, None, lowest)) < wanted:
+        assert found == len(pieces(words, None, lowest))
+        return
+    assert found >= wanted
+    if found > wanted * 1.03:  # then the next threshold gives too few
+        highest = math.floor((70_000 / wanted) ** (1 / power))
+        assert found == len(pieces(words, None, highest))
+
+
+# Characters that are too many.
+
+
+def test_characters_are_never_trimmed_for_pieces():
+    words = {"abc": 100, "xyz": 1}
+    assert learned(words, 5 + 12) == [*learned({})[:5], *alphabet_of(words)]
+    with pytest.raises(
+        ValueError, match=r"no room for 12 characters, .* and 5 special"
+    ):
+        learned(words, 16)
+
+
+def test_error_names_the_frequency_that_fits():
+    words = {"abc": 100, "xyz": 7, "uvw": 2}
+    message = (
+        r"--vocab_size=20 has no room .* above 23, or set --min_character_freq\w*=7"
+    )
+    with pytest.raises(ValueError, match=message):
+        learned(words, 20)
+    vocab = learned(words, 20, min_character_frequency=7)
+    assert vocab[5:] == [*alphabet_of(["abc", "xyz"]), "abc", "xyz"]
+    with pytest.raises(ValueError, match="no room"):
+        learned(words, 20, min_character_frequency=2)
+
+
+def test_error_without_a_remedy_names_none():
+    with pytest.raises(ValueError, match=r"99 special|104 special") as error:
+        learned({"ab": 3}, 20, num_unused_tokens=99)
+    assert "min_character_frequency" not in str(error.value)
+
+
+def test_words_with_rare_characters_are_not_learned():
+    words = {"abab": 50, "abqa": 3}
+    vocab = learned(words, min_character_frequency=4)
+    assert vocab[5:] == ["a", "b", "##a", "##b", "abab"]
+    assert "abqa" in learned(words)
+
+
+# How well it does.
+
+
+def test_coverage_counts_running_words():
+    vocab = ["[UNK]", "[CLS]", "[SEP]", "ab", "a", "##c"]
+    words = {"ab": 6, "acc": 2, "z": 1, "c": 1}
+    found = learn_wordpiece.coverage(
+        tokenization.BertTokenizer(vocab), counts_of(words)
+    )
+    assert found.whole_share == 0.6
+    assert found.unknown_share == 0.2
+    assert found.pieces_per_word == pytest.approx((6 + 2 * 3 + 2) / 10)
+
+
+def test_coverage_looks_at_every_batch(monkeypatch):
+    vocab = learned(INFLECTED, 75)
+    tokenizer = tokenization.BertTokenizer(vocab)
+    whole = learn_wordpiece.coverage(tokenizer, counts_of(INFLECTED))
+    monkeypatch.setattr(learn_wordpiece, "_BATCH_WORDS", 7)
+    assert learn_wordpiece.coverage(tokenizer, counts_of(INFLECTED)) == whole
+    assert whole.unknown_share == 0
+    assert 1 < whole.pieces_per_word < 3

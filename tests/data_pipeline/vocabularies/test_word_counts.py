@@ -1,0 +1,135 @@
+"""Counts of words against counting in plain Python, with little memory, from gzip."""
+
+import collections
+import gzip
+
+import pytest
+
+from data_pipeline.vocabularies import byte_ranges, processes, word_counts
+from tests.data_pipeline import original_words
+
+LINES = [
+    *("The cat sat. The CAT sat!", "", "Éa ea ÉA", "中文 中国。", "x" * 300),
+    *("the dog\u200b sat", "\xa0", "naïve naive"),
+]
+
+
+def expected(lines, lower=True):
+    words = collections.Counter(
+        word
+        for line in lines
+        for word in original_words.reference_words(line, lower)
+        if len(word) <= 200
+    )
+    characters = collections.Counter()
+    for word, count in words.items():
+        characters.update({char: word.count(char) * count for char in word})
+    return words, characters
+
+
+def write(path, lines, end="\n"):
+    path.write_text("\n".join(lines) + end, encoding="utf-8")
+    return str(path)
+
+
+def count(files, lower=True, report=lambda *_, **__: None, **limits):
+    with processes.start(1) as executor:
+        text = byte_ranges.Corpus.of(files)
+        return word_counts.count(
+            text, executor, 1, split=word_counts.Words(lower), report=report, **limits
+        )
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_words_and_characters_are_counted(tmp_path, lower):
+    counts = count([write(tmp_path / "a", LINES), write(tmp_path / "b", LINES)], lower)
+    words, characters = expected(LINES * 2, lower)
+    assert counts.words == words
+    assert counts.characters == characters
+    assert counts.num_words == sum(words.values())
+    assert counts.dropped_below == 0
+    assert counts.words["the" if lower else "The"] == (6 if lower else 4)
+
+
+def test_cutting_into_ranges_changes_nothing(tmp_path, monkeypatch):
+    files = [write(tmp_path / "a", LINES * 50), write(tmp_path / "b", [])]
+    whole = count(files)
+    monkeypatch.setattr(byte_ranges, "RANGE_BYTES", 100)
+    monkeypatch.setattr(word_counts, "GROUP_BYTES", 1000)
+    reports = []
+    cut = count(files, report=lambda *args, **kwargs: reports.append((args, kwargs)))
+    assert cut == whole
+    assert list(cut.words) == list(whole.words)
+    ranges = len(byte_ranges.Corpus.of(files).range_files)
+    assert len(reports) > 3
+    assert reports[0] == ((0, ranges), {"MB": 0, "words": 0})
+    assert reports[-1] == ((ranges, ranges), {"MB": 0, "words": cut.num_words})
+
+
+def test_rare_words_are_dropped_where_memory_is_short(tmp_path, monkeypatch):
+    monkeypatch.setattr(byte_ranges, "RANGE_BYTES", 100)
+    monkeypatch.setattr(word_counts, "GROUP_BYTES", 100)
+    lines = [f"often often again again w{i}q" for i in range(40)]
+    lines = [line for text in lines for line in (text, "")]
+    path = write(tmp_path / "a", lines)
+    full, short = count([path]), count([path], max_words=10)
+    assert short.dropped_below == 2
+    assert len(short.words) < 20 < len(full.words) == 42
+    assert short.words["often"] == short.words["again"] == 80
+    assert short.characters == full.characters
+    assert short.num_words == full.num_words == 200
+
+
+class Recorder(processes.InThisProcess):
+    def __init__(self):
+        self.calls = []
+
+    def submit(self, function, /, *args, **kwargs):
+        self.calls.append(function)
+        return super().submit(function, *args, **kwargs)
+
+
+def test_workers_count_the_same_as_one_process(tmp_path):
+    files = [write(tmp_path / "a", LINES * 20)]
+    text, recorder = byte_ranges.Corpus.of(files), Recorder()
+    many = word_counts.count(
+        text, recorder, 3, split=word_counts.Words(True), report=lambda *_, **__: None
+    )
+    assert many == count(files)
+    assert recorder.calls == [word_counts.count_ranges]
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_each_worker_has_two_groups_at_most(tmp_path, monkeypatch, num_workers):
+    monkeypatch.setattr(byte_ranges, "RANGE_BYTES", 100)
+    monkeypatch.setattr(word_counts, "GROUP_BYTES", 100)
+    text = byte_ranges.Corpus.of([write(tmp_path / "a", LINES * 20)])
+    recorder, begun = Recorder(), []
+
+    def report(*_, **__):
+        begun.append(len(recorder.calls))
+
+    word_counts.count(
+        text, recorder, num_workers, split=word_counts.Words(True), report=report
+    )
+    ahead = [count - done for done, count in enumerate(begun)]
+    assert len(ahead) > 20
+    assert max(ahead) == 2 * num_workers and ahead[0] == ahead[-1] == 0
+
+
+def test_gzip_files_are_unpacked(tmp_path):
+    packed = tmp_path / "a.gz"
+    packed.write_bytes(gzip.compress(b"one two\n"))
+    plain = write(tmp_path / "b.txt", ["three"])
+    directory = tmp_path / "unpacked"
+    directory.mkdir()
+    with processes.start(1) as executor:
+        files = word_counts.plain_files([plain, str(packed)], str(directory), executor)
+    assert files[0] == plain
+    assert count(files).words == {"one": 1, "two": 1, "three": 1}
+
+
+@pytest.mark.parametrize("content", ["", "\n \n", "\u200b\x00", "x" * 201])
+def test_text_without_words_is_refused(tmp_path, content):
+    with pytest.raises(ValueError, match=r"no word in 1 files of \d+ bytes; give"):
+        count([write(tmp_path / "a", [content], end="")])

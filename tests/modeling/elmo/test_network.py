@@ -1,0 +1,164 @@
+"""ELMo against values that the original graph gave; see tests/golden/README.md.
+
+Differences measured are some 1e-7, the rounding of float32 sums in another order.
+"""
+
+import pathlib
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+import pytest
+
+from modeling import models
+from modeling.configs import config_files
+from modeling.elmo import lstm
+
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
+ROUNDING = 1e-5
+ROWS = 4  # of the states of the original
+
+
+def hdf5_name(path):
+    """What the original's file calls the variable at a path of ours."""
+    part, *rest = path.split("/")[2:] if "characters" in path else path.split("/")[1:]
+    name = rest[-1] if rest else ""
+    kind, _, index = part.partition("_")
+    match kind:
+        case "embedding":
+            return "char_embed"
+        case "convolution":
+            return f"CNN/{name[0].replace('k', 'W')}_cnn_{index}"
+        case "highway":
+            return f"CNN_high_{index}/{name[0].replace('k', 'W')}_{rest[0]}"
+        case "projection":
+            return f"CNN_proj/{name[0].replace('k', 'W')}_proj"
+    direction = int(kind == "backward")
+    name = {"kernel": "W_0", "bias": "B", "projection": "W_P_0"}[name]
+    return f"RNN_{direction}/RNN/MultiRNNCell/Cell{index}/LSTMCell/{name}"
+
+
+class Original(NamedTuple):
+    """A network with the weights of the original's, and what that gave."""
+
+    model: models.BertModel
+    record: dict
+
+
+def load(name):
+    model = models.BertModel(config_files.read(GOLDEN / f"{name}_options.json"))
+    model.build()
+    with h5py.File(GOLDEN / f"{name}_weights.hdf5") as file:
+        for weight in model.trainable_variables:
+            path = weight.path[weight.path.index("elmo/") :]
+            weight.assign(file[hdf5_name(path)][...])
+    with np.load(GOLDEN / f"{name}.npz") as record:
+        return Original(model, dict(record))
+
+
+@pytest.fixture(scope="module", params=["skip", "plain"])
+def original(request):
+    return load(request.param)
+
+
+def close(actual, expected, where=...):
+    actual, expected = np.asarray(actual)[where], np.asarray(expected)[where]
+    np.testing.assert_allclose(actual, expected, atol=ROUNDING, rtol=0)
+
+
+def batches(record):
+    """(prefix of its values, features, which words are real) of each batch."""
+    for i in range(3):
+        ids = record[f"batch{i}/char_ids"].astype(np.int32)
+        mask = (ids[..., 0] > 0).astype(np.int32)
+        features = {"input_ids": ids, "input_mask": mask, "segment_ids": 0 * mask}
+        yield f"batch{i}/", features, record[f"batch{i}/mask"]
+
+
+def stacked(outputs):
+    """The layers without the frame, [B, L + 1, S, 2 P], as the original has them."""
+    layers = [outputs["embedding_output"], *outputs["layer_outputs"]]
+    return np.stack([np.asarray(x)[:, 1:-1] for x in layers], axis=1)
+
+
+def real_only(layers, mask):
+    return np.moveaxis(layers, 1, 2)[mask]
+
+
+def test_layers_are_the_originals(original):
+    model, record = original
+    for prefix, features, mask in batches(record):
+        vectors = model.network.token_vectors(features["input_ids"])
+        real = features["input_mask"].astype(bool)
+        close(vectors, record[prefix + "token_embeddings"], real)
+        ours = stacked(model.encode(features, None))
+        theirs = record[prefix + "lm_embeddings_from_zero"]
+        close(real_only(ours, mask), real_only(theirs, mask))
+
+
+def test_states_are_carried_as_in_the_original(original):
+    model, record = original
+    states = model.network.zero_states(ROWS)
+    for prefix, features, mask in batches(record):
+        size = len(mask)
+        outputs = model.network(
+            *(features[name] for name in ("input_ids", "input_mask", "segment_ids")),
+            states=lstm.States(*(x[:, :, :size] for x in states)),
+        )
+        theirs = record[prefix + "lm_embeddings"]
+        close(real_only(stacked(outputs), mask), real_only(theirs, mask))
+        after = outputs["states"]
+        states = lstm.States(
+            *(
+                np.concatenate([new, old[:, :, size:]], 2)
+                for new, old in zip(after, states, strict=True)
+            )
+        )
+        for name, values in zip("ch", states, strict=True):
+            for k, direction in enumerate(("forward", "backward")):
+                for j in range(model.config.num_hidden_layers):
+                    key = f"{prefix}state_{direction}_{j}_{name}"
+                    close(values[j, k], record[key])
+    # Which differ: the second batch begins where the first one ended.
+    assert np.abs(theirs - record[prefix + "lm_embeddings_from_zero"]).max() > 0.01
+
+
+def test_streams_of_training_are_the_originals():
+    """The reverse stream reads other sentences; here it lies in the text's order."""
+    network, record = load("skip").model.network, np.load(GOLDEN / "training.npz")
+    states = None
+    for i in range(3):
+        ids = record[f"batch{i}/tokens_characters"].astype(np.int32) + 1
+        reverse = record[f"batch{i}/tokens_characters_reverse"].astype(np.int32) + 1
+        forward, backward = map(network.token_vectors, (ids, reverse[:, ::-1]))
+        close(forward, record[f"eval/token_embedding_{i}"])
+        layers, states = network.directions(forward, backward, states=states)
+        forward, backward = network.top(layers)
+        close(forward, record[f"eval/lstm_top_forward_{i}"])
+        close(np.asarray(backward)[:, ::-1], record[f"eval/lstm_top_backward_{i}"])
+
+
+def test_text_is_the_mean_of_its_tokens(original):
+    model, record = original
+    _, features, _ = list(batches(record))[1]
+    outputs = model(features)
+    last, mask = (
+        np.asarray(x, np.float32)
+        for x in (outputs["sequence_output"], features["input_mask"])
+    )
+    mean = (last * mask[..., None]).sum(1) / mask.sum(1)[:, None]
+    np.testing.assert_allclose(outputs["pooled_output"], mean, atol=1e-6)
+    assert np.abs(mean - last.mean(1)).max() > 0.01  # padding is no token
+
+
+def test_variables_have_the_names_of_other_files_and_are_counted(original):
+    model = original.model
+    paths = [w.path[w.path.index("elmo/") :] for w in model.trainable_variables]
+    assert "elmo/characters/convolution_1/kernel" in paths
+    assert "elmo/backward_1/kernel" in paths
+    assert ("elmo/forward_0/projection" in paths) == model.config.has_projection
+    assert ("elmo/characters/highway_1/carry/bias" in paths) == (
+        model.config.num_highway == 2
+    )
+    counted = sum(int(np.prod(w.shape)) for w in model.trainable_variables)
+    assert model.config.num_weights() == counted

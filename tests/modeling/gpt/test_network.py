@@ -1,0 +1,220 @@
+"""GPT and GPT-2 in training: dropout, recomputation, half types, and what is read."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import pretrainers
+from modeling.features import attention_maps, vectors
+from modeling.gpt import config as gpt_config
+from modeling.operations import joined_weights
+from tests.modeling import left_to_right
+
+# Initial values so wide that a mistake anywhere moves the output visibly.
+SHAPE = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,  # the last one may read some positions only
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 12,
+    "initializer_range": 0.3,
+}
+KINDS = {
+    "GPT": gpt_config.GptConfig(**SHAPE, joined_table=True),
+    "GPT-2": gpt_config.GptConfig(**SHAPE, norm_first=True),
+}
+MASK = np.array([[1] * 9, [1] * 6 + [0] * 3])
+IDS = np.random.default_rng(0).integers(0, 40, MASK.shape) * MASK
+FEATURES = left_to_right.features(IDS, MASK)
+NO_DROPOUT = {
+    "embedding_dropout_prob": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+
+
+def build(kind, head="language_model", recompute=False, **changes):
+    keras.utils.set_random_seed(5)
+    classes = 3 if head in pretrainers.CLASS_HEADS else None
+    config = dataclasses.replace(KINDS[kind], **changes)
+    return pretrainers.build(head, classes, config, recompute=recompute)
+
+
+def seed_of(number):
+    return tf.constant([1, number], tf.int64)
+
+
+def loss_and_gradients(model, seed):
+    with tf.GradientTape() as tape:
+        losses = model(FEATURES, seed=seed)["next_token_losses"]
+        loss = tf.reduce_sum(losses * MASK[:, 1:])
+    variables = [variable.value for variable in model.trainable_variables]
+    gradients = tape.gradient(loss, variables)
+    return [loss, *map(tf.convert_to_tensor, gradients)]
+
+
+def differences(ours, theirs):
+    pairs = zip(ours, theirs, strict=True)
+    return [float(tf.reduce_max(tf.abs(a - b))) for a, b in pairs]
+
+
+@pytest.mark.parametrize("kind", [pytest.param("GPT", marks=pytest.mark.slow), "GPT-2"])
+def test_training_without_dropout_computes_what_inference_does(kind):
+    """Its fused operations and theirs; with dropout it does not, and follows a seed."""
+    plain = build(kind, **NO_DROPOUT)
+    expected = loss_and_gradients(plain, None)
+    scale = max(float(tf.reduce_max(tf.abs(value))) for value in expected)
+    assert max(differences(loss_and_gradients(plain, seed_of(1)), expected)) < (
+        1e-5 * scale
+    )
+    model = build(kind)
+    dropped = loss_and_gradients(model, seed_of(1))
+    assert max(differences(dropped, expected)) > 0.1
+    assert max(differences(dropped, loss_and_gradients(model, seed_of(1)))) == 0
+    assert max(differences(dropped, loss_and_gradients(model, seed_of(2)))) > 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_that_are_recomputed_give_the_same_gradients(kind):
+    kept, again = (
+        loss_and_gradients(build(kind, recompute=r), seed_of(1)) for r in (False, True)
+    )
+    assert max(differences(kept, again)) < 1e-4
+
+
+def test_gpt_drops_entries_of_the_table_wherever_a_token_stands():
+    """In the sum of embeddings, and in the product that predicts the next token."""
+    rates = {**NO_DROPOUT, "embedding_dropout_prob": 0.5}
+    model = build("GPT", **rates)
+    table = np.asarray(model.network.embeddings.table(seed_of(1)))
+    whole = np.asarray(model.network.embeddings.word_embeddings)
+    is_kept = table != 0
+    assert table.shape == (52, 16) and 0.4 < is_kept.mean() < 0.6
+    np.testing.assert_allclose(table[is_kept], 2 * whole[is_kept], rtol=1e-6)
+    outputs = model.encode(FEATURES, seed_of(1))
+    expected = table[IDS] + table[40 + np.arange(9)]
+    np.testing.assert_allclose(outputs["embedding_output"], expected, atol=1e-6)
+    logits = tf.matmul(outputs["sequence_output"], table, transpose_b=True)
+    wanted = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        FEATURES["input_ids"][:, 1:], logits[:, :-1]
+    )
+    found = model(FEATURES, seed=seed_of(1))["next_token_losses"]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    # The twin: as Hugging Face has it, the sum is dropped and the table is not.
+    other = build("GPT", joined_table=False, **rates)
+    assert other.network.embeddings.table(seed_of(1)) is (
+        other.network.embeddings.word_embeddings
+    )
+    moved = np.asarray(other.encode(FEATURES, seed_of(1))["embedding_output"])
+    share = (moved == 0).mean()
+    assert 0.4 < share < 0.6 and (expected == 0).mean() < 0.4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_types_give_nearly_the_same(set_policy, kind):
+    expected = loss_and_gradients(build(kind), seed_of(1))
+    set_policy("mixed_bfloat16")
+    model = build(kind)
+    found = loss_and_gradients(model, seed_of(1))
+    assert abs(float(found[0] / expected[0]) - 1) < 0.02
+    assert all(value.dtype == tf.float32 for value in found)
+    for ours, theirs in zip(found[1:], expected[1:], strict=True):
+        ours, theirs = np.ravel(ours), np.ravel(theirs)
+        size = np.linalg.norm(ours) * np.linalg.norm(theirs)
+        if size > 1e-3:
+            assert ours @ theirs / size > 0.97
+    # The residuals of GPT-2 are float32, those of GPT are normalised at every step.
+    hidden = model.encode(FEATURES, None)["layer_outputs"][0]
+    assert hidden.dtype == (tf.float32 if kind == "GPT-2" else tf.bfloat16)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_is_pooled_at_its_last_token(kind):
+    model = build(kind, "classifier")
+    whole = model.encode(FEATURES, None)
+    last = np.asarray(whole["sequence_output"])[[0, 1], [8, 5]]
+    np.testing.assert_allclose(model.pool(FEATURES), last, atol=1e-6)
+    np.testing.assert_allclose(whole["pooled_output"], last, atol=1e-6)
+    kernel, bias = map(np.asarray, model.classifier.logits.variables)
+    assert kernel.shape == (16, 3)  # as the original stores it
+    expected = last @ kernel + bias
+    np.testing.assert_allclose(model(FEATURES)["logits"], expected, atol=1e-5)
+    choice = vectors.choose(model.config, layers=[-1], pooling="cls")
+    found = vectors.compute(whole, MASK, choice)[:, 0]
+    np.testing.assert_array_equal(found, last)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_token_sees_those_that_follow(kind):
+    model = build(kind)
+    logits = np.asarray(model.logits(FEATURES))
+    other = IDS.copy()
+    other[:, 5] = (IDS[:, 5] + 7) % 40
+    moved = np.asarray(model.logits(left_to_right.features(other, MASK)))
+    np.testing.assert_array_equal(moved[:, :5], logits[:, :5])
+    assert np.abs(moved - logits)[:, 5].max() > 0.01  # the twin
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_attention_maps_are_what_the_layers_use(kind):
+    """The last layer's output, made again from its map."""
+    model = build(kind)
+    outputs = model.encode(FEATURES, None)
+    choice = attention_maps.choose(model.config)
+    maps = np.asarray(attention_maps.compute(model.network, outputs, MASK, choice))
+    np.testing.assert_allclose(maps[0].sum(-1), 1, atol=1e-5)
+    assert np.all(np.triu(maps, 1) == 0)
+    block = model.network.blocks[1]
+    hidden = outputs["layer_outputs"][0]
+    inputs = block.attention_norm(hidden) if kind == "GPT-2" else hidden
+    *_, value = block.attention.project(inputs, inputs)
+    mixed = np.einsum("nst,ntk->snk", maps[0, 1], value[0]).reshape(9, 16)
+    expected = block.attention.output_projection(tf.constant(mixed, tf.float32))
+    adder = np.where(np.tril(np.ones((9, 9))), 0, -1e4)[None, None].astype(np.float32)
+    found = block.attention(inputs[:1], tf.constant(adder))
+    np.testing.assert_allclose(found[0], expected, atol=1e-5)
+
+
+def test_weights_that_are_joined_stay_as_they_are():
+    model = build("GPT-2", "classifier")
+    expected = model(FEATURES)["logits"]
+    with joined_weights.joined(model) as variables:
+        np.testing.assert_array_equal(model(FEATURES)["logits"], expected)
+    assert [v.shape for v in variables] == [v.value.shape for v in model.variables]
+
+
+def test_initial_values_are_those_of_the_releases():
+    model = build("GPT-2", initializer_range=0.02, vocab_size=4000)
+    tables = model.network.embeddings
+    assert np.std(tables.word_embeddings) == pytest.approx(0.02, rel=0.02)
+    assert np.abs(tables.word_embeddings).max() > 3.5 * 0.02  # not truncated
+    assert np.std(tables.position_embeddings) == pytest.approx(0.01, rel=0.15)
+    kernel = model.network.blocks[0].ffn_in.kernel
+    assert kernel.shape == (1, 16, 64)
+    assert np.std(kernel) == pytest.approx(0.02, rel=0.1)
+
+
+@pytest.mark.parametrize("wrong", [40, 51, 52, -1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_id_beyond_the_tokens_reads_no_row(kind, wrong):
+    """GPT's positions follow its tokens in one table; TensorFlow names the place."""
+    ids = IDS.copy()
+    ids[0, 1] = wrong
+    embeddings = build(kind).network.embeddings
+    rows = 52 if kind == "GPT" else 40
+    message = rf"indices\[0,1\] = {rows} is not in \[0, {rows}\)"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        embeddings(tf.constant(ids), None)
+    ids[0, 1] = 39
+    assert np.isfinite(embeddings(tf.constant(ids), None)).all()
+
+
+def test_masked_words_are_not_of_gpt():
+    with pytest.raises(ValueError, match="GPT-2 predicts the next token"):
+        pretrainers.BertPretrainer(KINDS["GPT-2"])
