@@ -47,10 +47,7 @@ from modeling.features import attention_maps, head_config, sequences, vectors
 from modeling.generation import beam_search
 from modeling.operations import joined_weights
 from serving import export, formats
-from training import steps
-from training.optimization import keras_schedule
-from training.optimization import optimizer as optimizer_lib
-from training.results import evaluation, metrics
+from training import inference, metrics, optimizers, schedule
 
 tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
 
@@ -282,7 +279,7 @@ class Loaded:
     @functools.cached_property
     def _forward(self):
         strategy = tf.distribute.get_strategy()
-        return steps.predict_function(self.model, strategy, jit_compile=False)
+        return inference.predict_function(self.model, strategy, jit_compile=False)
 
     @functools.cached_property
     def _pooled(self):
@@ -294,7 +291,7 @@ class Loaded:
                 return {"vector": vector}
 
             strategy = tf.distribute.get_strategy()
-            return steps.predict_function(pool, strategy, jit_compile=False)
+            return inference.predict_function(pool, strategy, jit_compile=False)
 
         return functools.cache(of_choice)
 
@@ -341,7 +338,7 @@ def _outputs(forward, packed):
     order = batching.evaluation_order(packed.lengths, min(_PREDICTED, len(packed)))
     batches = batching.batches(packed, order)
     strategy = tf.distribute.get_strategy()
-    return evaluation.predict(forward, batches, order, strategy)
+    return inference.predict(forward, batches, order, strategy)
 
 
 @argument_names.in_errors
@@ -431,8 +428,8 @@ def classifier(
 def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
     """The original's create_optimizer, for `compile`: BertAdam on its schedule."""
     warmup = int(num_train_steps * warmup_proportion)
-    rates = keras_schedule.LinearWithWarmup(learning_rate, num_train_steps, warmup)
-    return optimizer_lib.BertAdam(rates)
+    rates = schedule.LinearWithWarmup(learning_rate, num_train_steps, warmup)
+    return optimizers.BertAdam(rates)
 
 
 def _check_keys(name, given, known):

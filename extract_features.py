@@ -86,9 +86,8 @@ from modeling.configs import config as config_lib
 from modeling.elmo import carried_states
 from modeling.features import attention_maps, vectors
 from terminal import progress
-from training import steps
+from training import inference
 from training.distribution import devices
-from training.results import extraction
 
 MAX_WAITING_VALUES = 1 << 25  # 128 MB that wait for those of earlier lines
 
@@ -204,7 +203,7 @@ def extract(parts, model):
     layout = layout_of(choice, size, parts.lines.tokenizer)
     pad_to = FLAGS.max_seq_length if device_flags.is_tpu() else None
     reader = carried_states.Reader(model.network) if FLAGS.carry_states else model
-    predict = steps.predict_function(
+    predict = inference.predict_function(
         functools.partial(outputs_of, reader, choice),
         parts.strategy,
         jit_compile=device_setup.compiles(parts.strategy, static=bool(pad_to)),
@@ -220,7 +219,7 @@ def extract(parts, model):
         vector_files.writer(FLAGS.output_file, FLAGS.output_format, layout) as write,
     ):
         report(0, size.num_tokens, lines=0)
-        for lines in extraction.in_input_order(
+        for lines in inference.extract_in_order(
             predict,
             batches,
             parts.strategy,

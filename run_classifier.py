@@ -56,8 +56,7 @@ from modeling.features import heads as feature_heads
 from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import export, formats
-from training import checkpoints, fine_tuning
-from training.results import evaluation, explaining, metrics, projector, run_facts
+from training import checkpoints, driver, facts, metrics, tensorboard
 
 
 def prepare():
@@ -105,13 +104,13 @@ def open_teacher(data, settings):
     label_map = label_maps.find(found.checkpoint)
     classes = label_maps.of_head("classifier", label_map, model.num_classes, tell)
     soft_labels.check_classes(FLAGS.teacher, classes, data.label_set)
-    predict = fine_tuning.predictor(model, settings)
+    predict = settings.predictor(model)
     digest, encode = teacher.digest(model), encoding.Encoder(tokenizer, length)
     return soft_labels.SoftLabels(data, encode, predict, digest)
 
 
 def make_task(config, tokenizer, data, soft, reading):
-    """The fine_tuning.Task of classifying texts."""
+    """The driver.FineTuningTask of classifying texts."""
     label_set, weights = data.label_set, data.class_weights(FLAGS.class_weights)
     splits = {split: data.examples(split) for split in data.packed}
     objective = losses.classifier(data.problem_type, weights)
@@ -123,7 +122,7 @@ def make_task(config, tokenizer, data, soft, reading):
     objective = feature_heads.with_penalty(objective, reading)
     label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
     lstms = head_config.lstms(config, reading)
-    return fine_tuning.Task(
+    return driver.FineTuningTask(
         splits=splits,
         model=functools.partial(
             models.BertClassifier,
@@ -165,7 +164,7 @@ def score(data, soft, split, outputs, batch_size):
             told = logits, soft.logits(split), FLAGS.distill_temperature
             further = distillation.soft_losses(data.problem_type, *told)
             scores |= {"label_loss": each.mean(), "soft_loss": np.mean(further)}
-        scores["batch_loss"] = evaluation.mean_loss(each, batch_size)
+        scores["batch_loss"] = metrics.mean_loss(each, batch_size)
     return predictions.Scored(probabilities, decisions, scores, each)
 
 
@@ -190,11 +189,11 @@ def report_hook(tokenizer, data):
 
     def explain(model, rows, settings):
         weigh = functools.partial(attribution.token_weights, model)
-        weigh = fine_tuning.compiled(weigh, settings)
-        rest = words, FLAGS.explain, settings
-        return explaining.explain(weigh, rows, data.examples, *rest)
+        weigh = settings.predictor(weigh, settings.eval_batch_size)
+        count, current = FLAGS.explain, settings.run
+        return facts.explain_rows(weigh, rows, data.examples, words, count, current)
 
-    return run_facts.hook(
+    return facts.report_hook(
         *(run_report, data.encode.task),
         functools.partial(summaries.of_splits, data),
         explain=explain if FLAGS.explain else None,
@@ -205,12 +204,19 @@ def report_hook(tokenizer, data):
 def show(data, model, scored, settings):
     """Writes the vectors that the head reads, with labels and texts, if asked to."""
     if FLAGS.write_projector:
-        pooled = fine_tuning.compiled(
-            lambda features, training: {"vectors": model.pool(features)}, settings
+        pooled = settings.predictor(
+            lambda features, training: {"vectors": model.pool(features)},
+            settings.eval_batch_size,
         )
         rows = data.tables["dev"], data.label_set, scored
         columns = functools.partial(predictions.columns, *rows)
-        projector.write(pooled, data.examples("dev"), columns, settings)
+        tensorboard.write_projector(
+            pooled,
+            data.examples("dev"),
+            columns,
+            settings.run.output_dir,
+            writes=settings.run.writes,
+        )
 
 
 def predict(data, scored, settings, _):

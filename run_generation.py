@@ -43,7 +43,7 @@ from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import decoding, sampling, scoring
 from serving import export, generation
 from terminal import progress
-from training.results import metrics
+from training import metrics
 
 STOP_TOKENS = 16  # between two looks for a --stop
 

@@ -55,9 +55,7 @@ from modeling.operations import joined_weights
 from reports import run_report
 from serving import export
 from serving import pretrained as served
-from training import run
-from training.pretraining import pretraining_run
-from training.results import metrics
+from training import driver, metrics
 
 
 def prepare():
@@ -84,7 +82,7 @@ def prepare():
         length_flag="--num_train_steps",
         of_adagrad=pretraining_flags.of_adagrad(task.config),
     )
-    return task, pretraining_run.Settings(
+    return task, driver.Settings(
         run=settings,
         evaluates=FLAGS.do_eval,
         exports=FLAGS.do_export,
@@ -134,7 +132,7 @@ def left_to_right(config, tokenizer, files):
         common_task(pretrainers.LanguageModel, config, tokenizer, records),
         kind="text-generation",
         objective=token_losses.next_token(),
-        score=functools.partial(metrics.of_tokens, "next_token", records.held_out),
+        score=functools.partial(metrics.score_tokens, "next_token", records.held_out),
     )
 
 
@@ -153,7 +151,7 @@ def bidirectional_lm(config, tokenizer, files):
         common_task(pretrainers.BidirectionalLM, config, tokenizer, sentences),
         kind="feature-extraction",
         objective=both_directions.objective(),
-        score=metrics.of_both_directions,
+        score=metrics.score_both_directions,
         identity={"gradient_accumulation_steps": FLAGS.gradient_accumulation_steps},
         states=lambda model: model.states,
     )
@@ -172,7 +170,7 @@ def denoising(config, tokenizer, files):
         common_task(pretrainers.HEADS["seq2seq"], config, tokenizer, texts),
         kind="text2text-generation",
         objective=token_losses.target_token(),
-        score=functools.partial(metrics.of_tokens, "target_token", None),
+        score=functools.partial(metrics.score_tokens, "target_token", None),
         identity=dataclasses.asdict(rule),
     )
 
@@ -183,7 +181,7 @@ TASKS = {task.__name__: task for task in OBJECTIVES}
 
 def common_task(kind, config, tokenizer, records):
     """What the tasks share, with the defaults of masked words."""
-    return pretraining_run.Task(
+    return driver.PretrainingTask(
         kind="fill-mask",
         config=config,
         model=functools.partial(kind, config, recompute=FLAGS.recompute),
@@ -244,8 +242,9 @@ def main(_):
     with errors.explained():
         task, settings = prepare()
         said = task.records.explain if task.records else lambda error: None
-        with run.lost_workers_named(settings.run.strategy), errors.named(said):
-            pretraining_run.run_task(task, settings)
+        with errors.named(said):
+            driver.run_task(task, settings)
+        print(f"output: {FLAGS.output_dir}")
 
 
 if __name__ == "__main__":

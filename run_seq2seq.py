@@ -50,8 +50,7 @@ from modeling.generation import beam_search, decoding, sampling
 from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, generation
-from training import fine_tuning
-from training.results import run_facts
+from training import driver, facts
 
 _ROWS = 2**32  # a draw's seed holds --seed and the number of the row
 
@@ -115,9 +114,9 @@ def open_network(files, tokenizer):
 
 
 def make_task(config, tokenizer, data, load_weights):
-    """The fine_tuning.Task of writing a text for each text."""
+    """The driver.FineTuningTask of writing a text for each text."""
     decode = functools.partial(graph.decode, tokenizer, config.decoder_tokens)
-    return fine_tuning.Task(
+    return driver.FineTuningTask(
         splits={
             split: pairs.examples(is_numbered=split != "train")
             for split, pairs in data.items()
@@ -132,7 +131,7 @@ def make_task(config, tokenizer, data, load_weights):
         score=lambda split, outputs, _: pair_sets.decide(data[split], outputs, decode),
         examine=functools.partial(examine, data),
         pictures=pictures.summaries,
-        report=run_facts.hook(
+        report=facts.report_hook(
             *(run_report, "text2text-generation"),
             lambda: {split: pairs.summary() for split, pairs in data.items()},
         ),

@@ -43,8 +43,7 @@ from modeling.features import head_config, heads
 from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, question_answering
-from training import fine_tuning, run_directory
-from training.results import run_facts
+from training import driver, facts, run_directory
 
 
 def prepare():
@@ -109,7 +108,7 @@ def cut(name, questions, tokenizer):
 
 
 def make_task(config, tokenizer, data, choice, pad_to, reading):
-    """The fine_tuning.Task of answering questions."""
+    """The driver.FineTuningTask of answering questions."""
     splits = {"train": data["train"].examples()} if "train" in data else {}
     if "predict" in data:
         splits["dev"] = splits["test"] = data["predict"].examples()
@@ -128,7 +127,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         for questions in data.values():
             question_sets.write_records(output_dir, questions, FLAGS.max_seq_length)
 
-    return fine_tuning.Task(
+    return driver.FineTuningTask(
         splits=splits,
         model=functools.partial(
             models.BertSpanPredictor,
@@ -142,7 +141,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         score=score,
         examine=examine,
         pictures=pictures.summaries,
-        report=run_facts.hook(
+        report=facts.report_hook(
             *(run_report, "question-answering"),
             lambda: {split: questions.summary() for split, questions in data.items()},
         ),

@@ -38,8 +38,7 @@ from modeling.features import head_config, heads
 from modeling.operations import joined_weights
 from reports import examined, pictures, run_report
 from serving import formats, tagging
-from training import fine_tuning
-from training.results import run_facts
+from training import driver, facts
 
 
 def prepare():
@@ -82,10 +81,10 @@ def prepare():
 
 
 def make_task(config, tokenizer, tag_set, data, reading):
-    """The fine_tuning.Task of tagging words."""
+    """The driver.FineTuningTask of tagging words."""
     label_map = {file_names.LABEL_MAP: tags.map_text(tag_set)}
     lstms = head_config.lstms(config, reading)
-    return fine_tuning.Task(
+    return driver.FineTuningTask(
         splits={split: sentences.examples() for split, sentences in data.items()},
         model=functools.partial(
             models.BertTagger,
@@ -102,7 +101,7 @@ def make_task(config, tokenizer, tag_set, data, reading):
         ),
         examine=functools.partial(examine, tag_set, data),
         pictures=pictures.summaries,
-        report=run_facts.hook(
+        report=facts.report_hook(
             *(run_report, "token-classification"),
             lambda: {split: sentences.summary() for split, sentences in data.items()},
         ),

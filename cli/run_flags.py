@@ -17,17 +17,23 @@ from cli import (
     training_flags,
 )
 from contract import errors
-from training import checkpoints, fine_tuning, grid, loop, run, seeds
-from training.frozen import feature_cache
-from training.optimization import adagrad, gpt_adam, lamb, schedule
-from training.optimization import optimizer as optimizer_lib
+from training import (
+    checkpoints,
+    driver,
+    feature_cache,
+    grid,
+    loop,
+    optimizers,
+    run,
+    schedule,
+)
 
 FLAGS = absl_flags.FLAGS
 _OPTIMIZERS = {
-    "adam": optimizer_lib.BertAdam,
-    "lamb": lamb.BertLamb,
-    "gpt_adam": gpt_adam.GptAdam,
-    "adagrad": adagrad.Adagrad,
+    "adam": optimizers.BertAdam,
+    "lamb": optimizers.BertLamb,
+    "gpt_adam": optimizers.GptAdam,
+    "adagrad": optimizers.Adagrad,
 }
 _MOST_EXAMPLES = 2**31 - 1  # of all epochs together
 
@@ -132,7 +138,7 @@ def run_settings(
         batch_size=FLAGS.train_batch_size,
         micro_batches=FLAGS.gradient_accumulation_steps,
         scales_loss=FLAGS.mixed_precision == "float16",
-        keep=FLAGS.keep_checkpoint_max,
+        max_to_keep=FLAGS.keep_checkpoint_max,
         identity={
             "config": dict(config),
             **training_flags.of_weights(),
@@ -191,7 +197,7 @@ def fine_tuning_settings(
     config: Mapping[str, Any],
     num_examples: int,
     score_names: Sequence[str],
-) -> fine_tuning.Settings:
+) -> driver.Settings:
     """What the flags say about fine-tuning; score_names begin with the main one."""
     static = device_flags.has_static_shapes()
 
@@ -205,7 +211,7 @@ def fine_tuning_settings(
             )
 
     combinations = grid.combine(fine_tuning_flags.grid(), one_run)
-    return fine_tuning.Settings(
+    return driver.Settings(
         run=one_run(combinations[0].values if combinations else {}),
         seeds=fine_tuning_flags.seeds(),
         combinations=combinations,
@@ -218,10 +224,14 @@ def fine_tuning_settings(
         predict_batch_size=FLAGS.predict_batch_size,
         reports=FLAGS.write_report,
         default_flags=command_line.defaults(),
-        feature_cache=feature_cache.FeatureCache(
-            *feature_flags.cache(), FLAGS.output_dir
-        ),
+        feature_cache=_feature_cache(),
     )
+
+
+def _feature_cache() -> feature_cache.FeatureCache | None:
+    if "feature_cache" not in FLAGS or FLAGS.feature_cache == "none":
+        return None
+    return feature_cache.FeatureCache(FLAGS.feature_cache)
 
 
 def trained_weights(files: model_flags.ModelFiles) -> str:
@@ -231,7 +241,7 @@ def trained_weights(files: model_flags.ModelFiles) -> str:
         if combinations := fine_tuning_flags.grid():
             directory = grid.directory_of(combinations[0], directory)
         if several := fine_tuning_flags.seeds():
-            directory = seeds.directory_of(several[0], directory)
+            directory = driver.seed_directory(several[0], directory)
     has_own = checkpoints.all_checkpoints(directory)
     return directory if has_own else files.init_checkpoint
 
@@ -244,10 +254,12 @@ def reading(
     return of_run(given, trained_weights(files), trains=trains, num_texts=num_texts)
 
 
-def fine_tune(prepare: Callable[[], tuple[fine_tuning.Task, Any]]) -> None:
+def fine_tune(prepare: Callable[[], tuple[driver.FineTuningTask, Any]]) -> None:
     """The `main` of a script whose `prepare` reads and checks all input."""
     command_line.quiet_libraries()
     with errors.explained():
         task, settings = prepare()
-        with settings.feature_cache:
-            fine_tuning.run_task(task, settings)
+        if settings.combinations:
+            grid.run_grid(task, settings)
+        else:
+            driver.run_task(task, settings)

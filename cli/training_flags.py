@@ -24,7 +24,7 @@ CHANGE_NO_WEIGHT = frozenset(
         *("iterations_per_loop", "log_steps", "profile_steps", "write_report"),
         *("write_tf_records", "write_projector", "explain", "verbose_logging"),
         *("export_format", "quantization", "export_server_config"),
-        *("feature_cache", "feature_cache_dir"),
+        "feature_cache",
         # How weights are scored, and answers found.
         *("evaluate_steps", "early_stopping_patience", "max_eval_steps"),
         *("eval_batch_size", "predict_batch_size", "multi_label_threshold"),

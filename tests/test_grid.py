@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from tests import tiny, tiny_questions
-from training.results import evaluation, projector
 
 BRIEF = ("--max_seq_length=16", "--train_batch_size=8", "--num_train_epochs=1")
 

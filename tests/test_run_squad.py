@@ -11,7 +11,7 @@ import tensorflow as tf
 from data_pipeline.squad import scores
 from serving import predictor
 from tests import resumed_runs, tiny, tiny_questions
-from training.results import evaluation
+from training import inference
 
 LIMITS = ("--max_seq_length=24", "--max_query_length=4", "--doc_stride=8")
 ACTIONS = ("--do_train", "--do_predict")
@@ -271,13 +271,13 @@ def test_best_checkpoint_is_used_and_training_stops_early(
 
     Its answers are those that are written. Daily run_classifier.py does it.
     """
-    predicted, predict = [], evaluation.predict
+    predicted, predict = [], inference.predict
 
     def counting(*given, **named):
         predicted.append(1)
         return predict(*given, **named)
 
-    monkeypatch.setattr(evaluation, "predict", counting)
+    monkeypatch.setattr(inference, "predict", counting)
     more = ("--evaluate_steps=2", "--early_stopping_patience=3", "--learning_rate=0.5")
     more += ("--num_train_epochs=5", "--warmup_proportion=0.2")
     arguments = (*files(data), *ACTIONS, "--train_batch_size=8", *more)

@@ -87,7 +87,7 @@ def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
     found = [f"--pretrained={directory}/{model}", "--do_train"]
     found += [f"--train_batch_size={BATCH_SIZE}", "--learning_rate=2e-3"]
     if name == "frozen":
-        found += ["--freeze_encoder", "--layer_mix=learned", "--feature_cache=disk"]
+        found += ["--freeze_encoder", "--layer_mix=learned"]
     if name == "layers":
         found += LAYERS
     if files:

@@ -33,9 +33,9 @@ class RunCheckpoints:
 
     Args:
         variables: {checkpoint name: variable} of the model.
-        optimizer: a built clipping.ClippedOptimizer, or None to save weights only.
+        optimizer: a built one, or None to save weights only.
         write: writes {name: array} under a prefix, whole or not at all.
-        keep: number of newest checkpoints to keep; the best is kept as well.
+        max_to_keep: number of newest checkpoints to keep; the best is kept as well.
         writes: False for a process that leaves writing to the chief.
     """
 
@@ -46,7 +46,7 @@ class RunCheckpoints:
         optimizer: Any,
         *,
         write: Callable[[str, Mapping[str, Any]], None],
-        keep: int,
+        max_to_keep: int,
         writes: bool = True,
     ):
         self.directory = directory
@@ -57,7 +57,7 @@ class RunCheckpoints:
                 for name, slot in zip(optimizer.slot_names, slots, strict=True):
                     self.variables[f"{names[id(variable)]}/{name}"] = slot
         self._write = write
-        self._keep = keep
+        self._max_to_keep = max_to_keep
         self._writes = writes
 
     def save(self, step: int, state: dict[str, Any]) -> str:
@@ -79,7 +79,9 @@ class RunCheckpoints:
         kept = all_checkpoints(self.directory)
         kept = [path for path in kept if path != prefix] + [prefix]
         dropped = [
-            p for p in kept[: -self._keep] if step_of(p) != state.get("best_step")
+            p
+            for p in kept[: -self._max_to_keep]
+            if step_of(p) != state.get("best_step")
         ]
         for path in dropped:
             for file in tf.io.gfile.glob(f"{path}.*"):

@@ -9,7 +9,7 @@ from absl import flags
 from cli import command_line as command_line_lib
 from cli import fine_tuning_flags, model_flags, run_flags, training_flags
 from tests import tiny
-from training.optimization import adagrad, gpt_adam, lamb, optimizer
+from training import optimizers
 
 TRAINING = {
     "train_batch_size": 32,
@@ -132,7 +132,7 @@ def run_settings(command_line, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("adam", optimizer.BertAdam), ("lamb", lamb.BertLamb)]
+    ("name", "kind"), [("adam", optimizers.BertAdam), ("lamb", optimizers.BertLamb)]
 )
 def test_optimizer_is_the_named_one(run_settings, name, kind):
     for correct in (False, True):
@@ -143,12 +143,12 @@ def test_optimizer_is_the_named_one(run_settings, name, kind):
 
 def test_gpts_adam_always_corrects_the_bias(run_settings):
     made = run_settings(optimizer="gpt_adam").optimizer()
-    assert type(made) is gpt_adam.GptAdam and made.bias_correction
+    assert type(made) is optimizers.GptAdam and made.bias_correction
 
 
 def test_adagrad_is_what_the_task_says(run_settings):
     made = run_settings(optimizer="adagrad").optimizer()
-    assert type(made) is adagrad.Adagrad
+    assert type(made) is optimizers.Adagrad
     assert (made.max_norm, made.gradient_factor) == (10.0, 1.0)
     told = {"clip_norm": 1.0, "gradient_factor": 6.0}
     made = run_settings(optimizer="adagrad", of_adagrad=told).optimizer()

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from modeling.checkpoints import checkpoint, google
-from training import checkpoints
-from training.optimization import optimizer
+from training import checkpoints, optimizers
 
 
 @pytest.fixture
@@ -16,7 +15,7 @@ def parts(build_classifier):
     """A function that builds model and optimizer, with moments filled with `value`."""
 
     def build(value=0.0, **changes):
-        model, adam = build_classifier(**changes), optimizer.BertAdam()
+        model, adam = build_classifier(**changes), optimizers.BertAdam()
         adam.build(model.trainable_variables)
         for variable, mean, square in adam.slots():
             variable.assign(np.full(variable.shape, value))
@@ -33,7 +32,7 @@ def saver(directory, model, adam, keep=5, **changes):
         google.variables(model),
         adam,
         write=google.write,
-        keep=keep,
+        max_to_keep=keep,
         **changes,
     )
 
@@ -289,7 +288,7 @@ def test_full_disk_is_said_in_one_line(tmp_path):
         message = f"{{{{node x}}}} {prefix}; No space left on device [Op:SaveV2]"
         raise tf.errors.ResourceExhaustedError(None, None, message)
 
-    run = checkpoints.RunCheckpoints(str(tmp_path), {}, None, write=full, keep=5)
+    run = checkpoints.RunCheckpoints(str(tmp_path), {}, None, write=full, max_to_keep=5)
     prefix = f"{tmp_path}/model.ckpt-5"
     said = re.escape(f"{prefix}: cannot be written ({prefix}; No space left on device)")
     with pytest.raises(OSError, match=f"{said}; make room"):

@@ -13,8 +13,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import losses, token_losses
-from training import steps
-from training.optimization import loss_scale, optimizer
+from training import inference, optimizers, train_step
 
 NUM_STEPS = 3
 # What a TPU cannot do, or would ask the host for at each step.
@@ -51,9 +50,9 @@ def pretraining_features(make_pretraining_features):
 
 def trained(model, objective, features, strategy, **options):
     """Results, scores and weights after some steps in two micro-batches."""
-    adam = optimizer.BertAdam()
+    adam = optimizers.BertAdam()
     adam.build(model.trainable_variables)
-    run = steps.train_function(
+    run = train_step.TrainStep(
         *(model, adam, objective, strategy),
         seed=1,
         jit_compile=False,
@@ -65,9 +64,11 @@ def trained(model, objective, features, strategy, **options):
         tf.fill([NUM_STEPS], 0.01),
         tf.constant(NUM_STEPS),
         tf.constant(0, tf.int64),
-        loss_scale.of({}),
+        train_step.Scaling.from_state({}),
     )
-    evaluate = steps.evaluate_function(model, objective, strategy, jit_compile=False)
+    evaluate = inference.evaluate_function(
+        model, objective, strategy, jit_compile=False
+    )
     found = tf.nest.map_structure(float, (results, evaluate(features)))
     weights = {
         v.path.split("/", 1)[1]: np.asarray(v) for v in model.trainable_variables

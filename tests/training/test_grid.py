@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from contract import errors
-from training import fine_tuning, grid, loop, run, seeds
+from training import driver, grid, loop, run
 
 RATES = (1e-3, 2e-3)
 
@@ -72,7 +72,7 @@ class Trials:
         def one_run(values):
             return dataclasses.replace(common, flags=others | values)
 
-        task = fine_tuning.Task(
+        task = driver.FineTuningTask(
             splits={"train": Rows(rows), "dev": Rows(changes.pop("dev", "d"))},
             **dict.fromkeys(
                 ("model", "load_weights", "store", "objective", "score"), None
@@ -80,7 +80,7 @@ class Trials:
             **dict.fromkeys(("predict", "export"), None),
             write_records=self.records.append,
         )
-        settings = fine_tuning.Settings(
+        settings = driver.Settings(
             run=common,
             seeds=seed_list,
             combinations=grid.combine([{"learning_rate": r} for r in rates], one_run),

@@ -7,8 +7,7 @@ import time
 import pytest
 
 from contract import errors
-from training import interruption, loop
-from training.optimization import loss_scale
+from training import interruption, loop, train_step
 
 
 def plan(num_train_steps=10, save_steps=4, log_steps=100, **changes):
@@ -54,7 +53,7 @@ class Stage:
         rates = (rates.numpy()[: len(batches)] * 16).tolist()
         self.calls.append((step, batches, rates))
         results = {"loss": loss, "gradient_norm": norm, "examples": 1, "tokens": 1}
-        halved = loss_scale.Scaling(scaling.scale / 2, scaling.good_steps + 3)
+        halved = train_step.Scaling(scaling.scale / 2, scaling.good_steps + 3)
         results |= {"steps": len(batches), "stop": stop, "skipped": self.skipped}
         return results, halved
 
@@ -180,7 +179,7 @@ def test_evaluations_that_may_be_the_last_are_kept(metric, kept):
     found = []
     stage = Stage(scores=[0.5, 0.7, 0.6, 0.7])
     run_plan = plan(save_steps=100, evaluate_steps=3, best_metric=metric)
-    stage.run(run_plan, evaluates=True, keep=found.append)
+    stage.run(run_plan, evaluates=True, on_evaluated=found.append)
     assert found == kept
 
 
@@ -343,7 +342,7 @@ def test_evaluation_is_broken_off_and_done_first_later(send, name):
         interruption.Interruption() as watch,
         pytest.raises(errors.Stopped) as caught,
     ):
-        stage.run(EVALUATED, evaluates=True, interruption=watch)
+        stage.run(EVALUATED, evaluates=True, watch=watch)
     assert caught.value.number == number
     assert stage.said == [
         f"asked to stop ({name}): saved run/model.ckpt-6 at step 6 of 10; the same "
@@ -353,7 +352,7 @@ def test_evaluation_is_broken_off_and_done_first_later(send, name):
     assert step == 6 and state["evaluated_step"] == state["best_step"] == 3
     resumed = Stage(scores=SCORES[1:])
     with interruption.Interruption() as watch:
-        again = resumed.run(EVALUATED, step, state, True, interruption=watch)
+        again = resumed.run(EVALUATED, step, state, True, watch=watch)
     assert again == final and final["best_step"] == 6
     assert resumed.evaluated_at == [6, 9, 10] and resumed.calls[0][0] == 6
     assert stage.saved[:1] + resumed.saved == whole.saved
@@ -385,7 +384,7 @@ def test_evaluation_that_others_take_part_in_is_finished(send):
         interruption.Interruption() as watch,
         pytest.raises(errors.Stopped),
     ):
-        stage.run(EVALUATED, evaluates=True, interruption=watch, raises=False)
+        stage.run(EVALUATED, evaluates=True, watch=watch, raises=False)
     assert stage.evaluated_at == [3, 6] and stage.calls[-1] == (6, [6], [6])
     step, state = stage.saved[-1]
     assert step == 7 and state["evaluated_step"] == state["best_step"] == 6

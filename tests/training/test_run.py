@@ -13,9 +13,8 @@ import tensorflow as tf
 from contract import errors
 from modeling import losses
 from modeling.checkpoints import checkpoint
-from training import checkpoints, interruption, loop, run
+from training import checkpoints, interruption, loop, optimizers, run
 from training.distribution import devices
-from training.optimization import optimizer
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def train(build_classifier, classifier_batch, tmp_path):
             seed=seed,
             plan=loop.Plan(**{**run_plan, **(plan or {})}),
             strategy=tf.distribute.get_strategy(),
-            optimizer=optimizer.BertAdam,
+            optimizer=optimizers.BertAdam,
             batch_size=8,
             **(settings or {}),
         )
@@ -218,7 +217,7 @@ def quick(train, monkeypatch):
     """`train` with steps that compute nothing, but for what `does` does."""
 
     def start(*arguments, does=lambda step: None, loss=1.0, **changes):
-        def train_function(*_, stop, **__):
+        def make_step(*_, stop, **__):
             def train_steps(iterator, rates, count, step, scaling):
                 does(int(step))
                 results = {"loss": loss, "gradient_norm": 1.0, "skipped": 0.0}
@@ -228,7 +227,7 @@ def quick(train, monkeypatch):
 
             return train_steps
 
-        monkeypatch.setattr(run.steps, "train_function", train_function)
+        monkeypatch.setattr(run.train_step, "TrainStep", make_step)
         return train(*arguments, **changes)
 
     return start

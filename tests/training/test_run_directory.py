@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
-from training import run_directory, seeds
+from training import run_directory
 
 IDENTITY = {"data": "3 examples", "train_batch_size": 32, "seed": 1}
 

@@ -22,10 +22,8 @@ from modeling import heads, losses, models, pretrainers, token_losses
 from modeling.checkpoints import google
 from modeling.configs import config
 from tests import tiny
-from training import steps
+from training import inference, optimizers, schedule, train_step
 from training.distribution import devices
-from training.optimization import loss_scale, optimizer, schedule
-from training.results import evaluation
 
 CONFIG = config.BertConfig(
     vocab_size=30,
@@ -67,9 +65,9 @@ def trained(strategy, build, objective, batches, rates, step=0, **options):
         keras.utils.set_random_seed(1)
         model = build()
         model.build()
-        adam = optimizer.BertAdam()
+        adam = optimizers.BertAdam()
         adam.build(model.trainable_variables)
-    run = steps.train_function(
+    run = train_step.TrainStep(
         *(model, adam, objective, strategy),
         jit_compile=False,
         **{"seed": 1, **options},
@@ -79,10 +77,10 @@ def trained(strategy, build, objective, batches, rates, step=0, **options):
         tf.constant(rates, tf.float32),
         tf.constant(len(rates)),
         tf.constant(step, tf.int64),
-        loss_scale.of({}),
+        train_step.Scaling.from_state({}),
     )
     results = {name: float(value) for name, value in results.items()}
-    return model, adam.slots(), results, loss_scale.to_state(scaling)
+    return model, adam.slots(), results, scaling.to_state()
 
 
 def pretrained_weights(strategy):
@@ -238,7 +236,7 @@ def scores_of_records(strategy, directory):
     @tf.function
     def sum_of_ids(features):
         found = strategy.run(tf.reduce_sum, args=(features["input_ids"],))
-        return strategy.reduce(steps.SUM, found, axis=None)
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, found, axis=None)
 
     order = (6, 1, 1, 5)  # batch size, seed, first step and the one after the last
     batches, masked_batches = (
@@ -248,16 +246,16 @@ def scores_of_records(strategy, directory):
         )
         for records in (source, unmasked)
     )
-    scores = evaluation.objective_scores(
-        steps.evaluate_function(
+    scores = inference.objective_scores(
+        inference.evaluate_function(
             model, token_losses.pretraining(), strategy, jit_compile=False
         ),
         functools.partial(record_batches.evaluation_batches, source, 4, 6, None),
         6,
         strategy,
     )
-    features, outputs = evaluation.first_batch(
-        steps.predict_function(model, strategy, jit_compile=False),
+    features, outputs = inference.first_batch(
+        inference.predict_function(model, strategy, jit_compile=False),
         functools.partial(record_batches.evaluation_batches, source, 4, 1, None),
         strategy,
     )
@@ -312,7 +310,7 @@ def fitted_weights(strategy):
         model = models.BertClassifier(CONFIG, 3)
         model.build()
         model.compile(
-            optimizer=optimizer.BertAdam(0.01),
+            optimizer=optimizers.BertAdam(0.01),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         )
     before = [np.asarray(variable) for variable in model.trainable_variables]
@@ -341,8 +339,8 @@ def predicted_logits(strategy):
         model.build()
     size = devices.fitting_batch_size(3, strategy)
     order = batching.evaluation_order(packed.lengths, size)
-    outputs = evaluation.predict(
-        steps.predict_function(model, strategy, jit_compile=False),
+    outputs = inference.predict(
+        inference.predict_function(model, strategy, jit_compile=False),
         batching.batches(packed, order),
         order,
         strategy,

@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, wording
+from training import train_step
 from training.distribution import cluster
-from training.optimization import accumulation
 
 
 def split_cpu(count):
@@ -166,7 +166,7 @@ def distributed(strategy, batches):
 
         def cut(batch):
             return {
-                name: accumulation.cut(value, parts)[first : first + count]
+                name: train_step.split_parts(value, parts)[first : first + count]
                 for name, value in batch.items()
             }
 

@@ -5,7 +5,7 @@ import pytest
 import sklearn.metrics
 
 from reports.measures import class_scores
-from training.results import metrics
+from training import metrics
 
 
 @pytest.mark.parametrize("several", [False, True])

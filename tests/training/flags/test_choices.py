@@ -23,7 +23,7 @@ from modeling import pretrainers
 from modeling.checkpoints import conversion
 from modeling.features import head_config, layer_choices, vectors
 from tests import tiny
-from training.optimization import schedule
+from training import schedule
 
 CHOICES = {
     "convert_checkpoint": {
