@@ -180,31 +180,6 @@ def test_trace_of_steps_that_have_been_done_is_announced_as_missing(place, tmp_p
     assert not list(tmp_path.rglob("*.xplane.pb"))
 
 
-def test_shown_rows_are_few_and_spread(monkeypatch, tmp_path):
-    """Of many rows; cells cannot break the table."""
-    monkeypatch.setattr(projector, "MAX_ROWS", 3)
-    asked = {}
-
-    def predict_rows(predict_function, examples, rows, settings):
-        asked["rows"] = rows.tolist()
-        return {"vectors": np.eye(3, dtype=np.float32)}
-
-    class Settings:
-        class run:
-            output_dir, writes = str(tmp_path), True
-
-    monkeypatch.setattr(evaluation, "predict_rows", predict_rows)
-    projector.write(
-        *(None, range(9)),
-        lambda rows: {"label": ["a\tb"] * 3, "text": [f"{row}\n" for row in rows]},
-        Settings,
-    )
-    assert asked["rows"] == [0, 4, 8]
-    text = (tmp_path / "eval" / "metadata.tsv").read_text()
-    assert text == "label\ttext\na\\tb\t0\\n\na\\tb\t4\\n\na\\tb\t8\\n\n"
-    assert (tmp_path / "eval" / "vectors.tsv").read_text().splitlines()[1] == "0\t1\t0"
-
-
 @contextlib.contextmanager
 def tensorboard(directory):
     """A function that asks a TensorBoard of the directory; it ends with the block."""

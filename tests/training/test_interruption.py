@@ -109,6 +109,7 @@ def test_second_signal_is_the_usual_one():
 STEP = """
 import tensorflow as tf
 from contract import errors
+from training import interruption
 
 @tf.function
 def step():

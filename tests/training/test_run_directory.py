@@ -1,4 +1,4 @@
-"""Tests of training/run_directory.py and training/seeds.py."""
+"""Tests of training/run_directory.py."""
 
 import json
 import types
@@ -224,24 +224,3 @@ def test_scores_of_earlier_weights_add_no_point(tmp_path, step, points):
     if points:
         assert tiny.events(tmp_path / "eval") == {"eval/loss": [(step, 0.5)]}
     assert tiny.eval_results(tmp_path) == {"global_step": step}
-
-
-def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):
-    calls = []
-
-    def run_once(seed, directory):
-        calls.append((seed, directory))
-        return {"eval_accuracy": np.float32(seed / 4), "global_step": 10}
-
-    summary = seeds.run_all(run_once, [1, 2, 3], str(tmp_path))
-    assert calls == [(seed, f"{tmp_path}/seed-{seed}") for seed in (1, 2, 3)]
-    assert summary["eval_accuracy"] == {"mean": 0.5, "deviation": 0.25}
-    record = json.loads((tmp_path / "seeds.json").read_text("utf-8"))
-    assert record["summary"] == summary
-    assert record["seeds"]["3"] == {"eval_accuracy": 0.75, "global_step": 10.0}
-    announced = [
-        f"seeds: run {seed} of 3: {tmp_path}/seed-{seed}\n" for seed in (1, 2, 3)
-    ]
-    assert capsys.readouterr().out == "".join(announced) + (
-        "over seeds 1, 2, 3:\n  eval_accuracy = 0.5000 +- 0.2500\n"
-    )
