@@ -8,7 +8,7 @@ compute them in the half type.
 import keras
 from keras import ops
 
-from contract import problem_types
+from contract import features
 from modeling.configs import keras_configs
 from modeling.operations import fast_ops
 
@@ -105,7 +105,7 @@ class SpanHead(keras_configs.Configured, keras.layers.Layer):
 
 def probabilities(problem_type, logits):
     """Softmax or, for multi_label, sigmoid of [B, C]; the number of a regression."""
-    if problem_type in problem_types.ONE_OF_SEVERAL:
+    if problem_type in features.ONE_OF_SEVERAL:
         return ops.softmax(logits)
     return ops.sigmoid(logits) if problem_type == "multi_label" else logits
 

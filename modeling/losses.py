@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from contract import problem_types
+from contract import features
 
 
 class Objective(NamedTuple):
@@ -45,7 +45,7 @@ def classifier_losses(problem_type, logits, label_ids):
     error [B] for regression ([B] float), and binary cross-entropy [B, C] for
     multi_label ([B, C] float of 0 and 1).
     """
-    if problem_type in problem_types.ONE_OF_SEVERAL:
+    if problem_type in features.ONE_OF_SEVERAL:
         return cross_entropy(logits, label_ids)
     logits = ops.cast(logits, "float32")
     if problem_type == "regression":

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from contract import errors, problem_types, wording
+from contract import errors, features, wording
 from data_pipeline.tables import label_files
 
 # As a file writes it; a tuple is a JSON list (multi-label).
@@ -102,7 +102,7 @@ class LabelSet:
     @property
     def has_one_label(self) -> bool:
         """Whether a row has exactly one of the names."""
-        return self.problem_type in problem_types.ONE_OF_SEVERAL
+        return self.problem_type in features.ONE_OF_SEVERAL
 
     def encode(self, table: _Table) -> np.ndarray:
         """Turns labels into ids int32 [N], or for regression the numbers, float32 [N].

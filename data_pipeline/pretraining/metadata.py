@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from contract import atomic_files, errors, json_text
+from contract import atomic_files, errors, json_files
 from data_pipeline.pretraining import masking
 
 SUFFIX = ".metadata.json"
@@ -83,7 +83,7 @@ def read(records_file: str) -> Metadata | None:
         return None
     try:
         with tf.io.gfile.GFile(path) as file:
-            return Metadata(**json_text.parse(file.read()))
+            return Metadata(**json_files.parse(file.read()))
     except (ValueError, TypeError) as error:
         raise errors.InputError(
             f"{path}: cannot be read ({error}); it is written by "

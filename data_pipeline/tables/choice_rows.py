@@ -10,7 +10,7 @@ import xml.sax.handler
 from collections.abc import Iterator
 from typing import Any
 
-from contract import errors, json_text
+from contract import errors, json_files
 from data_pipeline.tables import text_rows
 
 # What stands before an answer of COPA, by what its premise asks for.
@@ -196,7 +196,7 @@ def _race_files(path: str) -> list[str]:
 def _race_questions(file: str) -> Iterator[dict[str, Any]]:
     text = "\n".join(line for _, line in text_rows.lines(file))
     try:
-        article = json_text.parse(text)
+        article = json_files.parse(text)
         parts = [article[name] for name in ("questions", "options")]
         answers = article.get("answers") or [None] * len(parts[0])
         questions = list(zip(*parts, answers, strict=True))

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from contract import errors, json_text
+from contract import errors, json_files
 
 Classes = TypeVar("Classes")
 
@@ -89,7 +89,7 @@ def read_map(
         FileNotFoundError, ValueError: no such file, or `make` refuses its contents.
     """
     try:
-        content = json_text.parse(read_text(path, open_file))
+        content = json_files.parse(read_text(path, open_file))
         others = {key: content.pop(key) for key in list(content) if not key.isdecimal()}
         names = tuple(str(content[str(index)]) for index in range(len(content)))
         return make(names, **others)

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from contract import errors, json_text, remote_files
+from contract import errors, json_files, remote_files
 
 # A row is a list of cells (TSV, CSV) or a dict (JSONL, TensorFlow Datasets).
 Row = list[str] | dict[str, Any]
@@ -181,7 +181,7 @@ def _delimiter(sample: list[str]) -> str:
 def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
     for number, line in lines(path):
         try:
-            row = json_text.parse(line) if line.strip() else None
+            row = json_files.parse(line) if line.strip() else None
         except json.JSONDecodeError as error:
             row = error.msg
         except ValueError as error:

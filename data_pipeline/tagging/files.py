@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import errors, features, json_text
+from contract import errors, features, json_files
 from data_pipeline.tables import text_rows
 from data_pipeline.tagging import conll
 
@@ -137,7 +137,7 @@ def _format(path: str, asked: str) -> str:
         return "jsonl"
     first = next((line for _, line in text_rows.lines(path) if line.strip()), "")
     try:
-        return "jsonl" if isinstance(json_text.parse(first), dict) else "conll"
+        return "jsonl" if isinstance(json_files.parse(first), dict) else "conll"
     except ValueError:
         return "conll"
 

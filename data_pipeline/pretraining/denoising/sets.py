@@ -118,7 +118,7 @@ def load(
     """
     around = special_entries.around_source(tokenizer)
     assert tokenizer is not None
-    tokens = tokens or features.DecoderTokens.of(tokenizer)
+    tokens = tokens or features.DecoderTokens.from_tokenizer(tokenizer)
     records = sets.load(
         *(specs, tokenizer, None),
         max_seq_length=None,

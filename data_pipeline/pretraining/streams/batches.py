@@ -109,7 +109,7 @@ def _batch(streams, number, words, shape):
         features.INPUT_MASK: mask.astype(features.INTEGER),
         **{
             name: grid.reshape(mask.shape)
-            for name, grid in zip(features.OF_STREAMS, grids, strict=True)
+            for name, grid in zip(features.BILM_FEATURES, grids, strict=True)
         },
     }
 

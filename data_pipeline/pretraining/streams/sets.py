@@ -119,7 +119,7 @@ class StreamSets:
         rows = shape.wanted.stop - shape.wanted.start
         read = self.words.input_ids([elmo_tokenizer.BEGIN]).shape[1:]
         shapes = {features.DISTINCT_WORDS: [None, *read]}
-        for name in (features.INPUT_MASK, *features.OF_STREAMS):
+        for name in (features.INPUT_MASK, *features.BILM_FEATURES):
             shapes[name] = [rows, shape.unroll]
         shapes |= {name: [rows, 2] for name in more}
         return tf.data.Dataset.from_generator(

@@ -30,7 +30,7 @@ def load(tmp_path, tokenizer):
             paths,
             pairs.Layout(**layout),
             tokenizer,
-            tokens or features.DecoderTokens.of(tokenizer),
+            tokens or features.DecoderTokens.from_tokenizer(tokenizer),
             pair_sets.Limits(*lengths),
         )
 

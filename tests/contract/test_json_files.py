@@ -1,8 +1,8 @@
-"""Tests of contract/json_text.py and json_files.py."""
+"""Tests of contract/json_files.py and json_files.py."""
 
 import pytest
 
-from contract import json_files, json_text
+from contract import json_files
 
 REFUSED = {
     "deep": (b"[" * 50_000, "its brackets are nested too deeply"),
@@ -18,7 +18,7 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_used_is_refused(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
-        json_text.parse(text)
+        json_files.parse(text)
     path = tmp_path / "a.json"
     path.write_bytes(text)
     for read in (json_files.read, json_files.read_object, json_files.read_object):
@@ -30,8 +30,8 @@ def test_what_cannot_be_used_is_refused(tmp_path, text, message):
 def test_texts_of_other_programs_are_read(encoding):
     text = '{"a": ["é", "\\ud83d\\ude00", 5, null], "a": 1}'
     wanted = [("a", ["é", "😀", 5, None]), ("a", 1)]
-    assert json_text.parse(text.encode(encoding), list) == wanted
-    assert json_text.parse(text) == {"a": 1}
+    assert json_files.parse(text.encode(encoding), list) == wanted
+    assert json_files.parse(text) == {"a": 1}
 
 
 @pytest.mark.parametrize("text", ["null", "[]", "3", '"a"'])
