@@ -31,7 +31,7 @@ from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, predictions, tag_outcomes, tags
 from data_pipeline.tagging import split as sentence_sets
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.features import head_config, heads
@@ -47,8 +47,8 @@ def prepare():
     tagger_flags.check()
     strategy = run_flags.set_up()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
-    vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
+    tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
+    opening.check_exports(tokenizer, FLAGS.do_export)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     layout = tagged_files.Layout(**tagger_flags.layout())
     paths = tagger_flags.paths(fine_tuning_flags.wanted_splits())

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining import metadata, sets
+from data_pipeline.pretraining import batches as record_batches
+from data_pipeline.pretraining import metadata
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
@@ -562,13 +563,13 @@ def test_damage_in_the_middle_of_a_file_is_named(
         shutil.copy(records_dir / name, tmp_path)
     file = tmp_path / "train-0.tfrecord"
     before = whole_runs.variables(out, 5)
-    training_batches = sets.RecordSets.training_batches
+    training_batches = record_batches.RecordSets.training_batches
 
     def damage_and_read(*given, **named):
         damage(file)
         return training_batches(*given, **named)
 
-    monkeypatch.setattr(sets.RecordSets, "training_batches", damage_and_read)
+    monkeypatch.setattr(record_batches.RecordSets, "training_batches", damage_and_read)
     places = (f"--input_file={tmp_path}/train-*.tfrecord", f"--output_dir={out}")
     done = tiny.run_again(trained[0], *places)
     assert done.code == 2

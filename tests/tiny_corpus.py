@@ -17,7 +17,7 @@ import time
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining.creation import creation_job
+from data_pipeline.pretraining.creation import job as creation_job
 from tests import tiny
 
 SCRIPT = "create_pretraining_data"

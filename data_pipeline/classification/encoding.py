@@ -11,7 +11,7 @@ import tensorflow as tf
 from contract import errors, wording
 from data_pipeline.batches import packing
 from data_pipeline.classification import label_sets, tables
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
@@ -29,7 +29,7 @@ class Encoder:
     them, which stand behind text_b and a space, if there is a text_b.
     """
 
-    tokenizer: tokenization.Tokenizer
+    tokenizer: base.Tokenizer
     max_seq_length: int  # in tokens, special ones included
     label_set: label_sets.LabelSet | None = None  # None for one sequence an example
     has_pairs: bool = False  # whether there is a text_b

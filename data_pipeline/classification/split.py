@@ -12,7 +12,7 @@ from absl import logging
 from contract import errors, features
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, label_sets, sources, tables
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class LabelledTexts:
 def load(
     source: sources.Source,
     splits: Iterable[str],
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     max_seq_length: int,
     *,
     label_map: str,

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features
-from data_pipeline.batches import packing, ragged
+from data_pipeline.batches import packing, padding
 from data_pipeline.seq2seq import decoder_features, graph
 from data_pipeline.seq2seq import pairs as text_pairs
 from data_pipeline.seq2seq import scores as text_scores
@@ -181,7 +181,7 @@ def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
     if closed:
         ids = np.concatenate([part.values.numpy() for part in closed])
         lengths = np.concatenate([part.row_lengths().numpy() for part in closed])
-        splits = ragged.splits(lengths)
+        splits = padding.row_splits(lengths)
     return PairSet(
         path=rows.path,
         lines=np.array(lines, np.int64),

@@ -22,7 +22,7 @@ import tensorflow as tf
 from absl import logging
 
 from data_pipeline.text import normalization
-from data_pipeline.text.tokenization import CONTINUATION
+from data_pipeline.text.wordpiece import CONTINUATION
 
 
 def split_all(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import atomic_files, errors, features, file_names
-from data_pipeline.batches import ragged
+from data_pipeline.batches import padding
 from data_pipeline.squad import answer_text, files
 from data_pipeline.squad import windows as context_windows
 
@@ -86,7 +86,7 @@ def inputs_of(
     words = [files.split_words(context) for context in questions.contexts]
     input_ids = None
     if windows.packed.tokens.ndim == 1:
-        input_ids = ragged.grids(windows.packed, length)[features.INPUT_IDS]
+        input_ids = padding.grids(windows.packed, length)[features.INPUT_IDS]
     return Inputs(
         question_ids=questions.ids,
         words=[words[context] for context in questions.context_index],

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import errors, features, file_names
-from data_pipeline.batches import batching, packing, ragged, tf_records
+from data_pipeline.batches import batching, packing, padding, tf_records
 from data_pipeline.squad import choice, files
 from data_pipeline.squad import scores as answer_scores
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ class QuestionSet:
     def names(self, indices: np.ndarray) -> list[str]:
         """Names int [B] windows: "train.json: question 5733be (window 2 of 3)"."""
         owners = self.windows.question_index
-        numbers = ragged.window_names(owners, indices)
+        numbers = padding.window_names(owners, indices)
         return [
             f"{self.questions.path}: question {self.questions.ids[owner]} ({number})"
             for owner, number in zip(owners[indices], numbers, strict=True)
@@ -83,7 +83,7 @@ class Answered(NamedTuple):
 def load(
     split: str,
     questions: files.Questions,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     **limits: int,
 ) -> QuestionSet:
     """Cuts contexts as `context_windows.make_windows`, and prints a line about `split`.

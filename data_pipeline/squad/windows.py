@@ -19,9 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features
-from data_pipeline.batches import packing, ragged
+from data_pipeline.batches import packing, padding
 from data_pipeline.squad import files
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 from terminal import progress
 
 FIRST_UNIQUE_ID = 1_000_000_000
@@ -88,7 +88,7 @@ def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
     """
     lengths = windows.excerpt_lengths
     window = np.repeat(np.arange(len(windows)), lengths)  # [sum of lengths], as below
-    before = ragged.ranges(np.zeros_like(lengths), lengths)
+    before = padding.ranges(np.zeros_like(lengths), lengths)
     column = before + windows.packed.first_lengths[window]
     token = before + windows.excerpt_starts[window]
 
@@ -96,7 +96,7 @@ def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
     # excerpts cover its context, so their lengths leave room for all of its places.
     first_window = np.arange(len(windows)) - windows.window_index
     context_starts = windows.excerpt_starts[first_window]
-    place = token + (ragged.splits(lengths)[first_window] - context_starts)[window]
+    place = token + (padding.row_splits(lengths)[first_window] - context_starts)[window]
     scores = np.minimum(before, lengths[window] - 1 - before) + 0.01 * lengths[window]
     best_scores = np.zeros(len(place))
     np.maximum.at(best_scores, place, scores)
@@ -134,7 +134,7 @@ def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -
 
 def make_windows(
     questions: files.Questions,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     *,
     max_seq_length: int,
     doc_stride: int,
@@ -168,7 +168,7 @@ def _concatenated(arrays):
 
 
 def tokenize_contexts(
-    contexts: Sequence[str], tokenizer: tokenization.Tokenizer, path: str = ""
+    contexts: Sequence[str], tokenizer: base.Tokenizer, path: str = ""
 ) -> ContextTokens:
     """Tokenizes all words of all contexts; `path` is where they are from."""
     ids, pieces, words = [], [], []
@@ -183,11 +183,11 @@ def tokenize_contexts(
         words.append([len(found) for found in split])
     tokens = np.concatenate(ids)
     word_lengths, context_lengths = np.concatenate(pieces), np.concatenate(words)
-    word_tokens = ragged.splits(word_lengths)
-    word_splits = ragged.splits(context_lengths)
-    numbers = ragged.ranges(np.zeros_like(context_lengths), context_lengths)
+    word_tokens = padding.row_splits(word_lengths)
+    word_splits = padding.row_splits(context_lengths)
+    numbers = padding.ranges(np.zeros_like(context_lengths), context_lengths)
     # Parts, up to and including each token.
-    begun = np.cumsum(tokenizer.begins_part(tf.constant(tokens)).numpy())
+    begun = np.cumsum(tokenizer.starts_pretoken(tf.constant(tokens)).numpy())
     parts = begun - begun[np.repeat(word_tokens[:-1], word_lengths)]
     return ContextTokens(
         tokens=tokens,
@@ -244,7 +244,7 @@ def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
     )
     query_starts, kept = query.row_starts().numpy()[question], query_lengths[question]
     zeros, ones = np.zeros_like(question), np.ones_like(question)
-    tokens, splits = ragged.joined(
+    tokens, splits = padding.join_rows(
         (np.array([tokenizer.start_id]), zeros, ones),
         (query.values.numpy(), query_starts, kept),
         (np.array([tokenizer.delimiter_id]), zeros, ones),
@@ -290,7 +290,7 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
     places = np.maximum(last - first + 2 - lengths, 0)
     places[lengths == 0] = 0
     owner = np.repeat(np.arange(len(rows)), places)
-    place = ragged.ranges(first, places)  # each place where an answer would fit
+    place = padding.ranges(first, places)  # each place where an answer would fit
     for offset in range(lengths.max(initial=0)):
         ended = offset >= lengths[owner]
         equal = contexts.tokens[np.where(ended, 0, place + offset)]

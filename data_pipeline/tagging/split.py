@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from contract import errors, features, wording
-from data_pipeline.batches import batching, packing, ragged
+from data_pipeline.batches import batching, packing, padding
 from data_pipeline.tagging import files, schemes
 from data_pipeline.tagging import scores as tag_scores
 from data_pipeline.tagging import tags as tag_sets
 from data_pipeline.tagging import windows as sentence_windows
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SentenceSet:
     def names(self, indices: np.ndarray) -> list[str]:
         """Names int [B] windows by file and line: "train.conll:17 (window 1 of 2)"."""
         owners = self.windows.sentence_index
-        parts = ragged.window_names(owners, indices)
+        parts = padding.window_names(owners, indices)
         return [
             f"{self.sentences.path}:{self.sentences.lines[owner][0]} ({part})"
             for owner, part in zip(owners[indices], parts, strict=True)
@@ -95,7 +95,7 @@ def read(paths: Mapping[str, str], layout: files.Layout) -> dict[str, files.Sent
 def load(
     splits: Mapping[str, files.Sentences],
     tag_set: tag_sets.TagSet,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     *,
     accepts_unknown: bool,
     **limits: Any,

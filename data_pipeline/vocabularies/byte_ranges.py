@@ -73,7 +73,7 @@ class Corpus:
     whole_files: bool  # whether blank lines end no document
 
     @classmethod
-    def of(
+    def from_files(
         cls,
         files: Sequence[str],
         sizes: Sequence[int] | None = None,

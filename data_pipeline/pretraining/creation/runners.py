@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from contract import errors
-from data_pipeline.pretraining.creation import creation_job
+from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.pretraining.creation import tasks as creation_tasks
 from data_pipeline.vocabularies import byte_ranges
 
@@ -40,7 +40,7 @@ def run_local(
             )
             for i in creation_job.begin(job)
         )
-        total = len(creation_job.settle(job).units) * job.num_tasks
+        total = len(creation_job.write_plan(job).units) * job.num_tasks
         report(0, total, instances=0)
         # A task is sent with what it needs; the files of the corpus lie in its plan.
         sent = dataclasses.replace(job, input_files=())
@@ -142,7 +142,7 @@ def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
 
     with _failures_explained(job):
         each(creation_job.unpack, creation_job.begin(job))
-        each(creation_tasks.write_unit, range(len(creation_job.settle(job).units)))
+        each(creation_tasks.write_unit, range(len(creation_job.write_plan(job).units)))
         totals = creation_tasks.totals(job)
         _check_totals(job, totals)
         each(creation_tasks.assemble, range(len(job.output_files)))

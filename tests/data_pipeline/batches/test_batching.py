@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import batching, packing, ragged
+from data_pipeline.batches import batching, packing
+from data_pipeline.batches import padding as padding_lib
 
 LENGTHS = np.random.default_rng(0).integers(3, 60, size=103)
 
@@ -173,7 +174,7 @@ def test_evaluation_order_has_every_example_once():
 
 def test_windows_are_counted_within_their_text():
     owners = np.array([0, 2, 2, 2, 5, 5])  # texts 1, 3 and 4 have none
-    assert ragged.window_names(owners, np.array([3, 0, 5, 1])) == [
+    assert padding_lib.window_names(owners, np.array([3, 0, 5, 1])) == [
         "window 3 of 3",
         "window 1 of 1",
         "window 2 of 2",
@@ -247,10 +248,10 @@ def test_minus_one_stands_for_any_example(packed):
 
 
 def test_labels_of_tokens_are_filled_up(packed):
-    ragged = tf.ragged.range(tf.constant(packed.lengths, tf.int32))
+    numbers = tf.ragged.range(tf.constant(packed.lengths, tf.int32))
     rows = np.array([[1, 2]], np.int32)
     for pad_to in (None, 12):
-        targets = {"label_ids": ragged}
+        targets = {"label_ids": numbers}
         (batch,) = read(batching.batches(packed, rows, targets=targets, pad_to=pad_to))
         mask = np.array(batch["input_mask"])
         expected = np.where(mask == 1, np.arange(mask.shape[1]), -1)

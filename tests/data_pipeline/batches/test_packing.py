@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import batching, packing, tf_records
-from data_pipeline.batches import ragged as ragged_lib
+from data_pipeline.batches import batching, packing, padding, tf_records
 from data_pipeline.classification import encoding, tasks
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from modeling import models
 from modeling.configs import config
 
@@ -132,7 +131,7 @@ ROUNDING, VISIBLE = 1e-5, 1e-2
 
 
 def rows_of_other_vocab():
-    tokenizer = tokenization.BertTokenizer(OTHER_VOCAB)
+    tokenizer = wordpiece.BertTokenizer(OTHER_VOCAB)
     return packing.pack(
         tokenizer.tokenize(["a good film", "film", "good films"]),
         tokenizer.tokenize(["films", "a", "good"]),
@@ -153,7 +152,7 @@ def test_padding_is_0_whatever_the_id_of_pad(tmp_path):
     assert features["input_mask"].numpy().sum(axis=1).tolist() == [8, 5, 7]
     packed = packing.unpad(tokens, first_lengths)
     (batch,) = batching.batches(packed, np.array([[0, 1, 2]]), pad_to=9)
-    for arrays in (batch, ragged_lib.grids(packed, 9)):
+    for arrays in (batch, padding.grids(packed, 9)):
         for name in INPUTS:
             np.testing.assert_array_equal(arrays[name], features[name])
     path = tmp_path / "train.tf_record"
@@ -240,7 +239,7 @@ def test_concatenation_keeps_order_and_adds_counts():
 
 @pytest.fixture(scope="module")
 def uncased_tokenizer(minilm_dir):
-    return tokenization.BertTokenizer.from_file(str(minilm_dir / "vocab.txt"))
+    return wordpiece.BertTokenizer.from_file(str(minilm_dir / "vocab.txt"))
 
 
 @pytest.mark.parametrize("name", ["cola", "mnli", "mrpc"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data_pipeline.extraction import lines as input_lines
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests import tiny
 
 VOCAB = [*tiny.SPECIAL, *"abcdefgh", "|"]
@@ -16,7 +16,7 @@ VOCAB = [*tiny.SPECIAL, *"abcdefgh", "|"]
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return tokenization.BertTokenizer(VOCAB)
+    return wordpiece.BertTokenizer(VOCAB)
 
 
 @pytest.fixture

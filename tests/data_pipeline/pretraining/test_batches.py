@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import masking, metadata, shuffling
-from data_pipeline.pretraining import source as record_checks
+from data_pipeline.pretraining import source as source_lib
 from tests.data_pipeline import tiny_records
 
 COUNTS = (9, 4, 7, 3, 6)
@@ -23,7 +23,35 @@ GIVEN = {
     "vocab_size": len(tiny_records.VOCAB),
     "spare_rows": 7,
 }
+ONE_HOST = source_lib.ONE_HOST
 MASKED = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+
+
+def training_batches(
+    source, batch_size, seed, start_step, num_steps, mask=None, context=ONE_HOST
+):
+    records = record_batches.RecordSets(source, source, mask)
+    return records.training_batches(batch_size, seed, start_step, num_steps, context)
+
+
+def evaluation_batches(source, batch_size, num_batches, mask=None, context=ONE_HOST):
+    records = record_batches.RecordSets(source, source, mask)
+    return records.evaluation_batches(batch_size, num_batches, context)
+
+
+def batch_names(source, batch_size, seed, step):
+    return record_batches.RecordSets(source, source, None).batch_names(
+        batch_size, seed, step
+    )
+
+
+def num_evaluation_batches(source, batch_size, most):
+    records = record_batches.RecordSets(source, source, None)
+    return records.num_evaluation_batches(batch_size, most)
+
+
+def explain(error, source):
+    return record_batches.RecordSets(source, source, None).explain(error)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +68,7 @@ def write_source(directory, said=None, has_masks=True):
         )
         for i in range(len(COUNTS))
     ]
-    return record_checks.open_records(paths, **GIVEN)
+    return source_lib.check_records(paths, **GIVEN)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +83,7 @@ def unmasked(tmp_path_factory):
 
 def refusal(files, **changes):
     with pytest.raises(ValueError) as raised:
-        record_checks.open_records(files, **(GIVEN | changes))
+        source_lib.check_records(files, **(GIVEN | changes))
     assert "\n" not in str(raised.value)
     return str(raised.value)
 
@@ -71,7 +99,7 @@ def test_files_are_found_by_names_and_globs(tmp_path):
     (tmp_path / "b-5").mkdir()
     spec = f"{tmp_path}/b-*, {tmp_path}/a-0,"
     wanted = [str(tmp_path / name) for name in ("b-0", "b-1", "a-0")]
-    assert record_checks.find(spec) == wanted
+    assert source_lib.find(spec) == wanted
 
 
 @pytest.mark.parametrize("spec", ["{}/none", "{0}/a,{0}/*.json", "{}", "{}/no/*"])
@@ -80,12 +108,12 @@ def test_name_of_no_file_is_refused(tmp_path, spec):
         (tmp_path / name).write_text("")
     last = spec.format(tmp_path).split(",")[-1]
     with pytest.raises(ValueError, match=rf"--my_flag={re.escape(last)}: there is no"):
-        record_checks.find(spec.format(tmp_path), "my_flag")
+        source_lib.find(spec.format(tmp_path), "my_flag")
 
 
 def test_empty_flag_is_refused():
     with pytest.raises(ValueError, match="--input_file is empty"):
-        record_checks.find(" , ")
+        source_lib.find(" , ")
 
 
 # Opening them.
@@ -100,10 +128,10 @@ def test_source_says_what_the_records_hold(tmp_path, has_masks):
         tiny_records.write_numbered(tmp_path / "a", 0, 3, said=said),
         tiny_records.write_numbered(tmp_path / "b", 3, 8, said=said),
     ]
-    found = record_checks.open_records(
+    found = source_lib.check_records(
         paths, **GIVEN, vocab=tiny_records.VOCAB, do_lower_case=True
     )
-    assert found == record_checks.RecordSource(
+    assert found == source_lib.RecordSource(
         files=tuple(paths),
         counts=(3, 5),
         sentence_task="order",
@@ -147,7 +175,7 @@ def test_files_may_differ_in_what_does_not_matter(tmp_path):
         tiny_records.write_numbered(tmp_path / str(i), 0, 3, said=said)
         for i, said in enumerate([{}, {"random_seed": 5, "dupe_factor": 9}, None])
     ]
-    assert record_checks.open_records(paths, **GIVEN).counts == (3, 3, 3)
+    assert source_lib.check_records(paths, **GIVEN).counts == (3, 3, 3)
 
 
 @pytest.mark.parametrize("said", [{}, None], ids=["metadata", "no_metadata"])
@@ -177,7 +205,7 @@ def test_vocabulary_must_fit_the_network(tmp_path, vocab_size):
 def test_table_of_the_network_may_be_rounded_up(tmp_path):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 3, said={})
     rounded = GIVEN | {"vocab_size": 20 + 7}
-    assert record_checks.open_records([path], **rounded).counts == (3,)
+    assert source_lib.check_records([path], **rounded).counts == (3,)
 
 
 def test_vocabulary_must_be_that_of_the_run(tmp_path):
@@ -191,7 +219,7 @@ def test_vocabulary_must_be_that_of_the_run(tmp_path):
 
 def test_ids_must_be_in_the_table(tmp_path):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 10)
-    assert record_checks.open_records([path], **GIVEN | {"vocab_size": 15})
+    assert source_lib.check_records([path], **GIVEN | {"vocab_size": 15})
     text = refusal([path], vocab_size=14)
     assert f"{path} hold the token id 14, but the network (--pretrained or " in text
 
@@ -201,7 +229,7 @@ def test_case_must_be_that_of_the_run(tmp_path):
     text = refusal([path], do_lower_case=False)
     assert text.startswith(f"--do_lower_case=False, but the records of {path} have")
     bare = tiny_records.write_numbered(tmp_path / "b", 0, 3)
-    assert record_checks.open_records([bare], **GIVEN, do_lower_case=False)
+    assert source_lib.check_records([bare], **GIVEN, do_lower_case=False)
 
 
 def test_no_record_at_all_is_refused(tmp_path):
@@ -211,7 +239,7 @@ def test_no_record_at_all_is_refused(tmp_path):
     )
     text = refusal([empty, empty])
     assert text.startswith(f"--input_file: there is no record in {empty} and 1 more;")
-    assert record_checks.open_records([empty, full], **GIVEN).counts == (0, 1)
+    assert source_lib.check_records([empty, full], **GIVEN).counts == (0, 1)
 
 
 # Training.
@@ -223,7 +251,7 @@ def read(dataset):
 
 
 def train(source, num_steps, *, seed=1, start_step=0, batch_size=4, mask=None):
-    dataset = record_batches.training_batches(
+    dataset = training_batches(
         source,
         batch_size=batch_size,
         seed=seed,
@@ -303,12 +331,8 @@ def test_order_follows_from_the_seed(source, thirty):
 
 def test_shapes_are_static(source, unmasked):
     for dataset in (
-        record_batches.training_batches(
-            source, batch_size=4, seed=1, start_step=0, num_steps=2
-        ),
-        record_batches.evaluation_batches(
-            unmasked, batch_size=4, num_batches=2, mask=random_mask
-        ),
+        training_batches(source, batch_size=4, seed=1, start_step=0, num_steps=2),
+        evaluation_batches(unmasked, batch_size=4, num_batches=2, mask=random_mask),
     ):
         for name, spec in dataset.element_spec.items():
             width = [2] if name in MASKED else [8]
@@ -318,7 +342,7 @@ def test_shapes_are_static(source, unmasked):
 
 def test_batches_larger_than_the_corpus(tmp_path):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 3)
-    tiny = record_checks.open_records([path], **GIVEN)
+    tiny = source_lib.check_records([path], **GIVEN)
     (batch,) = train(tiny, 1, batch_size=7)
     order = tiny_records.number_of(batch["input_ids"]).tolist()
     assert sorted(order[:3]) == sorted(order[3:6]) == [0, 1, 2]
@@ -328,7 +352,7 @@ def test_a_replica_gets_the_batches(source, unmasked):
     """Under a strategy the dataset is rewritten, masks included."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     for records, mask in ((source, None), (unmasked, random_mask)):
-        dataset = record_batches.training_batches(
+        dataset = training_batches(
             records, batch_size=4, seed=1, start_step=3, num_steps=6, mask=mask
         )
         distributed = strategy.experimental_distribute_dataset(dataset)
@@ -354,9 +378,9 @@ def of_hosts(make, hosts):
 def real_mask(input_ids, lengths, rows, batch_size, rng):
     """As record_sets has it, of words, in runs."""
     rule = masking.Rule("span", 0.3, tiny_records.PREDICTIONS)
-    pieces = masking.Pieces(2, 3, 4, 20, np.arange(20) >= 20)
+    pieces = masking.MaskingVocab(2, 3, 4, 20, np.arange(20) >= 20)
     draws = masking.draw((batch_size, tiny_records.LENGTH), rule, pieces, rng)
-    return masking.mask(input_ids, lengths, rule, pieces, draws.of(rows))
+    return masking.mask(input_ids, lengths, rule, pieces, draws.take(rows))
 
 
 def mask_of_rows_alone(input_ids, lengths, rows, batch_size, rng):
@@ -372,10 +396,10 @@ def made(request, source, unmasked):
     )
     return (
         functools.partial(
-            *(record_batches.training_batches, records, 64, 1),
+            *(training_batches, records, 64, 1),
             **{"start_step": 3, "num_steps": 5, "mask": mask},
         ),
-        functools.partial(record_batches.evaluation_batches, records, 64, 2, mask=mask),
+        functools.partial(evaluation_batches, records, 64, 2, mask=mask),
     )
 
 
@@ -403,7 +427,7 @@ def test_host_gets_its_rows_of_batches(made):
 
 def test_masks_of_rows_alone_would_depend_on_the_hosts(unmasked):
     make = functools.partial(
-        record_batches.training_batches, unmasked, 64, 1, 3, 5, mask_of_rows_alone
+        training_batches, unmasked, 64, 1, 3, 5, mask_of_rows_alone
     )
     for batch, whole in zip(of_hosts(make, 2), read(make()), strict=True):
         np.testing.assert_array_equal(batch["input_mask"], whole["input_mask"])
@@ -432,9 +456,9 @@ def test_host_parses_only_its_share(tmp_path, source, is_training):
         context = host(number, 2)
         if is_training:
             given = (damaged, 4, 1, 0, 7)
-            return read(record_batches.training_batches(*given, context=context))
+            return read(training_batches(*given, context=context))
         given = (damaged, 4, 7)
-        return read(record_batches.evaluation_batches(*given, context=context))
+        return read(evaluation_batches(*given, context=context))
 
     assert numbers(share(0)) == [order[i] for i in range(28) if i % 4 < 2]
     with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse"):
@@ -444,13 +468,13 @@ def test_host_parses_only_its_share(tmp_path, source, is_training):
 @pytest.mark.parametrize("batch_size", [1, 7, 9])
 def test_batch_that_hosts_cannot_share_is_refused(source, batch_size):
     for make in (
-        functools.partial(record_batches.training_batches, source, batch_size, 1, 0, 1),
-        functools.partial(record_batches.evaluation_batches, source, batch_size, 1),
+        functools.partial(training_batches, source, batch_size, 1, 0, 1),
+        functools.partial(evaluation_batches, source, batch_size, 1),
     ):
         with pytest.raises(ValueError) as raised:
             make(context=host(0, 2))
         assert str(raised.value) == (
-            f"a batch of {batch_size} records cannot be cut into equal shares of 2 "
+            f"a batch of {batch_size} rows cannot be cut into equal shares of 2 "
             "hosts; choose a multiple of 2"
         )
 
@@ -476,10 +500,7 @@ def serialized(batch):
 @pytest.mark.slow
 def test_names_of_a_batch_are_the_places_of_its_records(source):
     batches = train(source, 10, batch_size=7)
-    named = [
-        record_batches.batch_names(source, batch_size=7, seed=1, step=step)
-        for step in range(10)
-    ]
+    named = [batch_names(source, batch_size=7, seed=1, step=step) for step in range(10)]
     for batch, names in zip(batches, named, strict=True):
         assert list(map(record_at, names)) == serialized(batch)
     every = list(itertools.chain.from_iterable(named))
@@ -498,18 +519,18 @@ def test_names_of_a_batch_are_the_places_of_its_records(source):
 def test_names_are_those_of_this_batch_alone(source, changes):
     given = {"batch_size": 7, "seed": 1, "step": 3}
     (batch,) = train(source, 4, batch_size=7, start_step=3)
-    other = record_batches.batch_names(source, **given | changes)
+    other = batch_names(source, **given | changes)
     assert list(map(record_at, other)) != serialized(batch)
-    names = record_batches.batch_names(source, **given)
+    names = batch_names(source, **given)
     assert list(map(record_at, names)) == serialized(batch)
 
 
 def test_names_need_no_file(source, tmp_path):
     moved = copied(source, tmp_path)
-    names = record_batches.batch_names(moved, batch_size=7, seed=1, step=4)
+    names = batch_names(moved, batch_size=7, seed=1, step=4)
     for file in moved.files:
         pathlib.Path(file).unlink()
-    assert record_batches.batch_names(moved, batch_size=7, seed=1, step=4) == names
+    assert batch_names(moved, batch_size=7, seed=1, step=4) == names
     with pytest.raises(tf.errors.NotFoundError):
         train(moved, 5, batch_size=7, start_step=4)
 
@@ -535,9 +556,7 @@ def random_mask(input_ids, lengths, rows, batch_size, rng):
 def test_unmasked_records_need_a_mask(unmasked):
     for batches in (
         lambda: train(unmasked, 3),
-        lambda: record_batches.evaluation_batches(
-            unmasked, batch_size=2, num_batches=1
-        ),
+        lambda: evaluation_batches(unmasked, batch_size=2, num_batches=1),
     ):
         with pytest.raises(ValueError) as raised:
             batches()
@@ -576,7 +595,7 @@ def test_masked_records_are_left_as_they_are(source, thirty):
 
 def evaluate(source, num_batches, batch_size=4, **changes):
     return read(
-        record_batches.evaluation_batches(
+        evaluation_batches(
             source, batch_size=batch_size, num_batches=num_batches, **changes
         )
     )
@@ -597,7 +616,7 @@ def test_evaluation_masks_always_the_same(unmasked):
 def test_recorded_file_of_the_original(shared_file):
     path = str(shared_file("golden/pretraining/original.tfrecord"))
     given = {"max_seq_length": 128, "max_predictions_per_seq": 20}
-    original = record_checks.open_records([path], **given, vocab_size=30522)
+    original = source_lib.check_records([path], **given, vocab_size=30522)
     wanted = [
         tf.train.Example.FromString(record.numpy()).features.feature
         for record in tf.data.TFRecordDataset(path).take(6)
@@ -639,7 +658,7 @@ def test_damaged_file_is_named(tmp_path, source):
     data = bytearray(path.read_bytes())
     data[-30] ^= 1
     path.write_bytes(data)
-    text = record_batches.explain(fail(damaged), damaged)
+    text = explain(fail(damaged), damaged)
     assert text.startswith(f"{path}: damaged between records 0 and 1023 (corrupted re")
     assert text.endswith("copy the file again, or make it again")
 
@@ -648,7 +667,7 @@ def test_file_with_a_record_of_another_length_is_named(tmp_path, source):
     mixed = copied(source, tmp_path)
     bad = tiny_records.values(3) | {"segment_ids": [0, 1]}
     tiny_records.write(mixed.files[1], [tiny_records.values(2), bad])
-    text = record_batches.explain(fail(mixed), mixed)
+    text = explain(fail(mixed), mixed)
     assert text.startswith(f"{mixed.files[1]}: damaged between") and "segment" in text
 
 
@@ -665,10 +684,10 @@ def test_file_with_a_record_of_something_else_is_named(tmp_path, source, record,
     tiny_records.write(mixed.files[1], [tiny_records.values(2), record])
     with pytest.raises(kind) as raised:
         evaluate(mixed, 7)
-    text = record_batches.explain(raised.value, mixed)
+    text = explain(raised.value, mixed)
     assert text.startswith(f"{mixed.files[1]}: damaged between records 0 and 1023 (")
     assert text.endswith("); copy the file again, or make it again")
-    assert record_batches.explain(raised.value, source) is None
+    assert explain(raised.value, source) is None
 
 
 def test_file_that_was_removed_is_named(tmp_path, source):
@@ -676,19 +695,19 @@ def test_file_that_was_removed_is_named(tmp_path, source):
     pathlib.Path(removed.files[3]).unlink()
     error = fail(removed)
     assert isinstance(error, tf.errors.NotFoundError)
-    assert record_batches.explain(error, removed) == (
+    assert explain(error, removed) == (
         f"{removed.files[3]}: is not there any more; copy the file again, or make it "
         "again"
     )
-    assert record_batches.explain(error, source) is None  # something else was absent
+    assert explain(error, source) is None  # something else was absent
 
 
 def test_other_errors_are_not_explained_by_files(source):
     other = tf.errors.InvalidArgumentError(None, None, "indices[0] = 99 is not in")
-    assert record_batches.explain(other, source) is None
-    assert record_batches.explain(KeyError("input_ids"), source) is None
+    assert explain(other, source) is None
+    assert explain(KeyError("input_ids"), source) is None
     loss = tf.errors.DataLossError(None, None, "of a disk that is well again")
-    assert record_batches.explain(loss, source) is None
+    assert explain(loss, source) is None
 
 
 # Left to right.
@@ -700,7 +719,7 @@ def left_to_right(tmp_path_factory):
     plain = {"masking": "none", "max_predictions_per_seq": 0, **text}
     path = tmp_path_factory.mktemp("left")
     files = write_source(path, said=plain, has_masks=False).files
-    return record_checks.open_records(files, **GIVEN, is_masked=False)
+    return source_lib.check_records(files, **GIVEN, is_masked=False)
 
 
 def test_left_to_right_nothing_is_hidden(left_to_right):
@@ -716,24 +735,24 @@ def test_text_counts_are_summed_over_files(left_to_right, unmasked):
 
 
 def test_left_to_right_an_evaluation_has_every_record_once(left_to_right):
-    most = record_batches.num_evaluation_batches(left_to_right, 8, None)
+    most = num_evaluation_batches(left_to_right, 8, None)
     assert most == 4  # 29 records
-    batches = read(record_batches.evaluation_batches(left_to_right, 8, most))
+    batches = read(evaluation_batches(left_to_right, 8, most))
     is_real = [batch["input_mask"].any(axis=1) for batch in batches]
     found = np.array(numbers(batches))[np.concatenate(is_real)]
     assert found.tolist() == [*range(TOTAL)]
     assert [int(real.sum()) for real in is_real] == [8, 8, 8, 5]
     assert {batch["input_ids"].shape for batch in batches} == {(8, 8)}
-    assert record_batches.num_evaluation_batches(left_to_right, 8, 3) == 3
-    assert record_batches.num_evaluation_batches(left_to_right, 8, 100) == 4
-    more = read(record_batches.evaluation_batches(left_to_right, 8, 100))
+    assert num_evaluation_batches(left_to_right, 8, 3) == 3
+    assert num_evaluation_batches(left_to_right, 8, 100) == 4
+    more = read(evaluation_batches(left_to_right, 8, 100))
     assert_equal(more, batches)
 
 
 def test_masked_records_are_repeated_in_an_evaluation(source):
-    assert record_batches.num_evaluation_batches(source, 8, 100) == 100
-    assert record_batches.num_evaluation_batches(source, 8, None) == 4
-    for batch in read(record_batches.evaluation_batches(source, 8, 5)):
+    assert num_evaluation_batches(source, 8, 100) == 100
+    assert num_evaluation_batches(source, 8, None) == 4
+    for batch in read(evaluation_batches(source, 8, 5)):
         assert batch["input_mask"].any(axis=1).all()
 
 
@@ -741,11 +760,9 @@ def test_masked_records_are_repeated_in_an_evaluation(source):
 def test_all_masked_records_count_once(source, unmasked, is_masked_already):
     """29 records in 4 batches of 8: the last 3 rows are the first records again."""
     given = (source, None) if is_masked_already else (unmasked, random_mask)
-    make = functools.partial(
-        record_batches.evaluation_batches, given[0], 8, None, given[1]
-    )
+    make = functools.partial(evaluation_batches, given[0], 8, None, given[1])
     batches = read(make())
-    repeated = read(record_batches.evaluation_batches(given[0], 8, 4, given[1]))
+    repeated = read(evaluation_batches(given[0], 8, 4, given[1]))
     assert_equal(batches[:3], repeated[:3])
     last, other = batches[3], repeated[3]
     assert other["masked_lm_weights"].any(axis=1).all()
@@ -757,7 +774,7 @@ def test_all_masked_records_count_once(source, unmasked, is_masked_already):
 
 
 def test_left_to_right_shares_of_hosts_are_the_batches_of_one(left_to_right):
-    make = functools.partial(record_batches.evaluation_batches, left_to_right, 16, 2)
+    make = functools.partial(evaluation_batches, left_to_right, 16, 2)
     assert_equal(of_hosts(make, 4), read(make()))
 
 

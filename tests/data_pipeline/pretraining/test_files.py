@@ -5,7 +5,7 @@ import pathlib
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining import files, metadata
+from data_pipeline.pretraining import metadata
 from tests.data_pipeline import tiny_records
 
 SEQUENCE = tf.io.FixedLenFeature([8], tf.int64)
@@ -25,22 +25,22 @@ ORIGINAL_SPEC = {
 def error_of(path):
     """What `describe` complains about, without the file's name, which must be there."""
     with pytest.raises(ValueError) as raised:
-        files.describe(str(path))
+        metadata.describe(str(path))
     text = str(raised.value)
     assert text.startswith(f"{path}") and "\n" not in text
     return text.replace(str(path), "FILE")
 
 
 def test_spec_is_the_originals():
-    assert files.spec(8, 2) == ORIGINAL_SPEC
-    unmasked = files.spec(8, 0)
-    assert set(ORIGINAL_SPEC) - set(unmasked) == set(files.PREDICTIONS)
+    assert metadata.spec(8, 2) == ORIGINAL_SPEC
+    unmasked = metadata.spec(8, 0)
+    assert set(ORIGINAL_SPEC) - set(unmasked) == set(metadata.PREDICTIONS)
     assert unmasked.items() <= ORIGINAL_SPEC.items()
 
 
 def test_metadata_are_believed(tmp_path):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 3, said={"masking": "span"})
-    assert files.describe(path) == files.Contents(
+    assert metadata.describe(path) == metadata.Contents(
         file=path,
         count=3,
         max_seq_length=8,
@@ -56,7 +56,7 @@ def test_metadata_are_believed(tmp_path):
 @pytest.mark.parametrize("has_masks", [True, False])
 def test_records_without_metadata_are_probed(tmp_path, has_masks):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 7, has_masks=has_masks)
-    assert files.describe(path) == files.Contents(
+    assert metadata.describe(path) == metadata.Contents(
         file=path,
         count=7,
         max_seq_length=8,
@@ -68,7 +68,7 @@ def test_records_without_metadata_are_probed(tmp_path, has_masks):
 
 def test_recorded_file_of_the_original(shared_file):
     path = str(shared_file("golden/pretraining/original.tfrecord"))
-    found = files.describe(path)
+    found = metadata.describe(path)
     assert (found.count, found.max_seq_length) == (400, 128)
     assert (found.max_predictions_per_seq, found.vocab_digest) == (20, None)
     assert 20_000 < found.largest_id < 30_522
@@ -92,7 +92,7 @@ def test_empty_file_is_refused_without_metadata(tmp_path):
     path = tiny_records.write(tmp_path / "a", [])
     assert "is empty" in error_of(path)
     tiny_records.write(path, [], said={})
-    assert files.describe(path).count == 0
+    assert metadata.describe(path).count == 0
 
 
 def test_other_files_are_refused(tmp_path):
@@ -150,10 +150,10 @@ def test_lengths_of_records_must_be_one(tmp_path):
 
 def test_only_the_first_records_are_probed(tmp_path, monkeypatch):
     """A terabyte would take too long; `find_damage` finds such a record later."""
-    monkeypatch.setattr(files, "_PROBED_RECORDS", 2)
+    monkeypatch.setattr(metadata, "_PROBED_RECORDS", 2)
     records = [tiny_records.values(0), tiny_records.values(1), b"\xff\xff"]
     path = tiny_records.write(tmp_path / "a", records)
-    assert files.describe(path).count == 3
+    assert metadata.describe(path).count == 3
 
 
 def starts(path):
@@ -166,11 +166,11 @@ def starts(path):
 
 @pytest.mark.parametrize("block", [8, 11, 200, 1 << 22])
 def test_counting_walks_over_blocks(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(files, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(metadata, "_BLOCK_BYTES", block)
     path = tiny_records.write_numbered(tmp_path / "a", 0, 9)
     size = starts(path)[-1]
     assert size == pathlib.Path(path).stat().st_size
-    assert files.count_records(path, size) == 9
+    assert metadata.count_records(path, size) == 9
 
 
 @pytest.mark.parametrize("left", [1, 7, 8, 50])
@@ -184,21 +184,21 @@ def test_truncated_file_is_refused(tmp_path, left):
         f"file at byte {begin + left}" in error_of(path)
     )
     pathlib.Path(path).write_bytes(data[:begin])
-    assert files.describe(path).count == 3
+    assert metadata.describe(path).count == 3
 
 
 def parse(records):
-    return tf.io.parse_example(records, files.spec(8, 2))
+    return tf.io.parse_example(records, metadata.spec(8, 2))
 
 
 def test_damage_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_SCANNED_RECORDS", 3)
+    monkeypatch.setattr(metadata, "_SCANNED_RECORDS", 3)
     path = tiny_records.write_numbered(tmp_path / "a", 0, 8)
-    assert files.find_damage(path, parse) is None
+    assert metadata.find_damage(path, parse) is None
     data, begin = bytearray(pathlib.Path(path).read_bytes()), starts(path)[4]
     data[begin + 40] ^= 1
     pathlib.Path(path).write_bytes(data)
-    text = files.find_damage(path, parse)
+    text = metadata.find_damage(path, parse)
     assert text == (
         f"{path}: damaged between records 3 and 5 (corrupted record at {begin + 12})"
     )
@@ -207,7 +207,7 @@ def test_damage_is_found(tmp_path, monkeypatch):
 def test_record_of_other_lengths_is_found(tmp_path):
     bad = tiny_records.values(1) | {"input_ids": [2, 3]}
     path = tiny_records.write(tmp_path / "a", [tiny_records.values(0), bad])
-    text = files.find_damage(path, parse)
+    text = metadata.find_damage(path, parse)
     assert text.startswith(f"{path}: damaged between records 0 and 1023 (")
     assert "Key: input_ids" in text and "\n" not in text
 
@@ -227,7 +227,7 @@ def test_record_of_something_else_is_found(tmp_path, kind):
     """With a checksum that is right, so that only parsing finds it."""
     records = [tiny_records.values(0), STRANGERS[kind], tiny_records.values(2)]
     path = tiny_records.write(tmp_path / "a", records)
-    text = files.find_damage(path, parse)
+    text = metadata.find_damage(path, parse)
     assert text.startswith(f"{path}: damaged between records 0 and 1023 (")
     is_example = kind in ("empty", "of another kind")
     assert is_example != text.endswith("(one is no tf.train.Example)")

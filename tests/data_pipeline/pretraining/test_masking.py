@@ -9,12 +9,12 @@ import pytest
 
 from contract import features
 from data_pipeline.pretraining import masking
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 # Whole words are 5..99, continuations 100..149.
 VOCAB_SIZE = 150
-PIECES = masking.Pieces(CLS, SEP, MASK, VOCAB_SIZE, np.arange(VOCAB_SIZE) >= 100)
+PIECES = masking.MaskingVocab(CLS, SEP, MASK, VOCAB_SIZE, np.arange(VOCAB_SIZE) >= 100)
 KINDS = list(masking.GROUP_LENGTHS)
 
 
@@ -174,7 +174,7 @@ def test_masks_of_some_rows_are_those_of_all(kind):
 
     def masked(rows, drawn):
         return masking.mask(
-            input_ids[rows], lengths[rows], rule, PIECES, draws.of(drawn)
+            input_ids[rows], lengths[rows], rule, PIECES, draws.take(drawn)
         )
 
     whole = masked(slice(None), slice(None))
@@ -420,7 +420,7 @@ def test_budget_of_spans_is_nearly_used():
 
 def test_pieces_of_a_tokenizer():
     vocab = ["[PAD]", "[CLS]", "a", "##b", "[SEP]", "#", "##", "[UNK]", "[MASK]"]
-    pieces = masking.pieces_of(tokenization.BertTokenizer(vocab))
+    pieces = masking.MaskingVocab.from_tokenizer(wordpiece.BertTokenizer(vocab))
     assert (pieces.cls_id, pieces.sep_id, pieces.mask_id) == (1, 4, 8)
     assert pieces.vocab_size == 9
     assert np.flatnonzero(pieces.is_continuation).tolist() == [3, 6]
@@ -428,4 +428,6 @@ def test_pieces_of_a_tokenizer():
 
 def test_vocabulary_without_mask_is_refused():
     with pytest.raises(ValueError, match=r"4 tokens lacks \[MASK\]; give"):
-        masking.pieces_of(tokenization.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"]))
+        masking.MaskingVocab.from_tokenizer(
+            wordpiece.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
+        )

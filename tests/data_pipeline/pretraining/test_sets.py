@@ -6,7 +6,8 @@ import types
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining import masking, metadata, sets
+from data_pipeline.pretraining import batches as record_batches
+from data_pipeline.pretraining import masking, metadata
 from tests import tiny
 
 RULE = masking.Rule("word_piece", 0.3, 3)
@@ -55,14 +56,14 @@ def directory(tmp_path_factory):
 @pytest.fixture
 def load(directory):
     def load(tokenizer=TOKENIZER, *, asked=False, **names):
-        return sets.load(
+        return record_batches.load(
             {flag: str(directory / name) for flag, name in names.items()},
             tokenizer,
             RULE,
             max_seq_length=16,
             vocab_size=len(VOCAB),
             spare_rows=0,
-            masks_are_asked_for=asked,
+            has_mask_flags=asked,
         )
 
     return load

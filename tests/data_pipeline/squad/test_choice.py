@@ -11,7 +11,7 @@ import pytest
 
 from data_pipeline.squad import answer_text, choice, files
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 GOLDEN = "golden/squad"
 VOCAB = [
@@ -69,7 +69,7 @@ def test_windows_are_laid_out_as_recorded(recorded, shared_file):
     questions = files.read_for_prediction(
         str(shared_file(f"{GOLDEN}/dev-small-v2.json")), version_2_with_negative=True
     )
-    tokenizer = tokenization.BertTokenizer(recorded[3], do_lower_case=True)
+    tokenizer = wordpiece.BertTokenizer(recorded[3], do_lower_case=True)
     windows = context_windows.make_windows(
         questions, tokenizer, max_seq_length=128, doc_stride=48, max_query_length=32
     )

@@ -8,11 +8,9 @@ import pytest
 
 from data_pipeline.tagging import files, predictions, split, tag_outcomes
 from data_pipeline.tagging import tags as tag_sets
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
-TOKENIZER = tokenization.BertTokenizer(
-    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghij"]
-)
+TOKENIZER = wordpiece.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghij"])
 TAG_SET = tag_sets.TagSet(("O", "X"), "plain")
 SENTENCES = ["a b c", "d e f g h i j a", "b c d e", "f"]
 

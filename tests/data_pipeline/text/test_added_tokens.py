@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_pipeline.text import added_tokens, gpt_tokenizers, tokenization
+from data_pipeline.text import gpt2, opening, wordpiece
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "tea", "##pot", "cup"]
 
@@ -11,14 +11,14 @@ def test_byte_pairs_take_no_tokens(tmp_path):
     path = tmp_path / "new.txt"
     path.write_text("word\n")
     with pytest.raises(ValueError, match="to word pieces, not to byte pairs"):
-        added_tokens.add(gpt_tokenizers.Gpt2Tokenizer(["a", "b"], []), str(path))
+        opening.add_tokens(gpt2.Gpt2Tokenizer(["a", "b"], []), str(path))
 
 
 def add(tmp_path, text, lowers=True):
     path = tmp_path / "tokens.txt"
     path.write_bytes(text.encode("utf-8"))
-    tokenizer = tokenization.BertTokenizer(VOCAB, lowers)
-    return added_tokens.add(tokenizer, str(path))
+    tokenizer = wordpiece.BertTokenizer(VOCAB, lowers)
+    return opening.add_tokens(tokenizer, str(path))
 
 
 def test_tokens_are_found_in_text(tmp_path):
@@ -29,7 +29,7 @@ def test_tokens_are_found_in_text(tmp_path):
     assert never == ["thé"]
     found = longer.tokenize(["Kettle teapot teaspoon thé"]).to_list()
     assert found == [[8, 5, 6, 5, 9, 1]]
-    before = tokenization.BertTokenizer(VOCAB).tokenize(["Kettle teaspoon"]).to_list()
+    before = wordpiece.BertTokenizer(VOCAB).tokenize(["Kettle teaspoon"]).to_list()
     assert before == [[1, 1]]
 
 
@@ -57,8 +57,8 @@ def test_files_of_other_systems(tmp_path):
     assert add(tmp_path, "\ufeffmug\r\nbowl\r\n")[0].vocab == [*VOCAB, "mug", "bowl"]
     path = tmp_path / "tokens.txt"
     path.write_bytes(b"mug\ncaf\xe9\n")
-    tokenizer = tokenization.BertTokenizer(VOCAB)
+    tokenizer = wordpiece.BertTokenizer(VOCAB)
     with pytest.raises(ValueError, match=r"tokens\.txt:2: byte 0xe9.*not UTF-8"):
-        added_tokens.add(tokenizer, str(path))
+        opening.add_tokens(tokenizer, str(path))
     with pytest.raises(FileNotFoundError, match=r"gone\.txt: no such file"):
-        added_tokens.add(tokenizer, str(tmp_path / "gone.txt"))
+        opening.add_tokens(tokenizer, str(tmp_path / "gone.txt"))

@@ -12,15 +12,11 @@ from tokenizers import models, pre_tokenizers
 
 from data_pipeline import tokenization as command
 from data_pipeline.pretraining import masking
-from data_pipeline.text import (
-    bpe_graph,
-    gpt_tokenizers,
-    tokenization,
-    vocabulary_checks,
-)
+from data_pipeline.text import bpe_graph, opening, wordpiece
+from data_pipeline.text import gpt2 as gpt2_lib
 from tests.serving import exported_ops
 
-OPEN = vocabulary_checks.open_vocabulary
+OPEN = opening.open_vocabulary
 SPECIAL = ["_start_", "_delimiter_", "_classify_"]
 
 
@@ -31,7 +27,7 @@ def recorded(shared_dir, name):
 @pytest.fixture(autouse=True)
 def in_graph(monkeypatch):
     """Without the library, with which most tests compare the graph of exports."""
-    monkeypatch.setattr(gpt_tokenizers, "_BYTES_A_SPACE", float("inf"))
+    monkeypatch.setattr(gpt2_lib, "_BYTES_A_SPACE", float("inf"))
 
 
 @pytest.fixture(scope="module")
@@ -172,11 +168,11 @@ def test_ten_thousand_random_texts_get_the_ids_of_the_library(gpt2):
 @pytest.fixture(scope="module")
 def sticky():
     """Merges any byte with a before it, and with 1 or b after it, within a piece."""
-    every = gpt_tokenizers.BYTE_CHARS
+    every = gpt2_lib.BYTE_CHARS
     pairs = [pair for x in every for pair in (("a", x), (x, "1"), (x, "b"))]
     pairs = list(dict.fromkeys(pairs))
     vocab = dict.fromkeys([*every, *(x + y for x, y in pairs)])
-    return gpt_tokenizers.Gpt2Tokenizer(list(vocab), pairs)
+    return gpt2_lib.Gpt2Tokenizer(list(vocab), pairs)
 
 
 def test_random_texts_are_cut_where_the_library_cuts_them(sticky):
@@ -204,7 +200,7 @@ def random_tables(number, seed):
             if "".join(pair) not in tokens:
                 tokens.append("".join(pair))
                 merges[pair] = None
-        yield gpt_tokenizers.Gpt2Tokenizer(tokens, list(merges)), rng
+        yield gpt2_lib.Gpt2Tokenizer(tokens, list(merges)), rng
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -253,9 +249,9 @@ def test_a_long_word_needs_few_steps(gpt2, monkeypatch, kind):
 def test_merges_define_a_tokenizer(tiny_gpt2):
     """Of the same tokens, too; so records made with others are refused."""
     first, second, *rest = tiny_gpt2.merges
-    other = gpt_tokenizers.Gpt2Tokenizer(tiny_gpt2.vocab, [second, first, *rest])
+    other = gpt2_lib.Gpt2Tokenizer(tiny_gpt2.vocab, [second, first, *rest])
     assert other.definition() != tiny_gpt2.definition()
-    none = gpt_tokenizers.Gpt2Tokenizer(tiny_gpt2.vocab, [])
+    none = gpt2_lib.Gpt2Tokenizer(tiny_gpt2.vocab, [])
     assert none.tokenize("the é").shape == (6,)  # bytes
     assert tiny_gpt2.tokenize("the é").shape[0] < 6
 
@@ -296,7 +292,7 @@ def test_texts_without_spaces_get_the_ids_of_the_graph(gpt2, tiny_gpt2, monkeypa
     for tokenizer in (gpt2, tiny_gpt2, without_q(tiny_gpt2)):
         in_graph = tokenizer.tokenize(texts).to_list()
         with monkeypatch.context() as patch:
-            patch.setattr(gpt_tokenizers, "_BYTES_A_SPACE", 0)
+            patch.setattr(gpt2_lib, "_BYTES_A_SPACE", 0)
             patch.delattr(bpe_graph, "tokenize")  # which is not called
             assert tokenizer.tokenize(texts).to_list() == in_graph
 
@@ -305,7 +301,7 @@ def without_q(tokenizer):
     lost = tokenizer.vocab.index("q")
     vocab = [*tokenizer.vocab[:lost], "nothing", *tokenizer.vocab[lost + 1 :]]
     merges = [pair for pair in tokenizer.merges if "q" not in "".join(pair)]
-    return gpt_tokenizers.Gpt2Tokenizer(vocab, merges)
+    return gpt2_lib.Gpt2Tokenizer(vocab, merges)
 
 
 def test_a_byte_that_the_vocabulary_lacks_is_left_out(tiny_gpt2):
@@ -336,7 +332,7 @@ def test_gpt_decodes_words(shared_dir):
 
 def test_bert_decodes_words():
     vocab = ["[UNK]", "[CLS]", "[SEP]", "walk", "##ing", "home"]
-    tokenizer = tokenization.BertTokenizer(vocab)
+    tokenizer = wordpiece.BertTokenizer(vocab)
     assert tokenizer.decode([1, 3, 4, 5, 2]) == "[CLS] walking home [SEP]"
     with pytest.raises(ValueError, match=r"id 6 is outside 0\.\.5"):
         tokenizer.decode([6])
@@ -380,11 +376,11 @@ def test_special_tokens_are_appended_once_and_not_found_in_text(shared_dir, name
 
 def test_masks_are_refused_where_there_are_none(tiny_gpt2):
     with pytest.raises(ValueError, match=r"lacks \[MASK\]"):
-        masking.pieces_of(tiny_gpt2)
+        masking.MaskingVocab.from_tokenizer(tiny_gpt2)
 
 
 def test_bert_has_special_tokens_of_its_own():
-    tokenizer = tokenization.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
+    tokenizer = wordpiece.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
     assert tokenizer.with_special_tokens() is tokenizer
     ids = tokenizer.start_id, tokenizer.delimiter_id, tokenizer.end_id
     assert ids == (1, 2, 2)
@@ -394,7 +390,7 @@ def test_bert_has_special_tokens_of_its_own():
 def test_files_give_the_same_tokenizer(shared_dir, tmp_path, kind):
     if kind == "bert":
         vocab = ["[UNK]", "[CLS]", "[SEP]", "The", "##re", "the"]
-        written = tokenization.BertTokenizer(vocab, False)
+        written = wordpiece.BertTokenizer(vocab, False)
     else:
         name = {"gpt": "encoder_bpe_40000.json", "gpt2": "encoder.json"}[kind]
         path = shared_dir / "golden" / kind / "tiny_model" / name
@@ -473,7 +469,7 @@ def test_gpt_refuses_to_be_part_of_a_graph(shared_dir):
 def parts_of(tokenizer, words):
     """[[(part, its tokens)]] of words, by begins_part and split_words."""
     tokens = tokenizer.tokenize_words(words)
-    begins = tokenizer.begins_part(tokens.values)
+    begins = tokenizer.starts_pretoken(tokens.values)
     found = []
     for row, flags in zip(
         tokens.to_list(), tokens.with_values(begins).to_list(), strict=True
@@ -482,7 +478,7 @@ def parts_of(tokenizer, words):
         for token, flag in zip(tokenizer.ids_to_tokens(row), flags, strict=True):
             groups.append([token]) if flag else groups[-1].append(token)
         found.append(groups)
-    spelled = tokenizer.split_words(tf.constant(words)).to_list()
+    spelled = tokenizer.pretokenize(tf.constant(words)).to_list()
     return [
         [(part.decode(), group) for part, group in zip(*row, strict=True)]
         for row in zip(spelled, found, strict=True)
@@ -491,10 +487,8 @@ def parts_of(tokenizer, words):
 
 def test_parts_of_gpt2_are_tokens_of_whole_characters():
     """Of bytes alone: a space is of what follows, a character of its first byte."""
-    tokenizer = gpt_tokenizers.Gpt2Tokenizer(
-        [*gpt_tokenizers.BYTE_CHARS, "ab"], [("a", "b")]
-    )
-    space, first, second = (gpt_tokenizers.BYTE_CHARS[b] for b in (32, 0xC3, 0xA9))
+    tokenizer = gpt2_lib.Gpt2Tokenizer([*gpt2_lib.BYTE_CHARS, "ab"], [("a", "b")])
+    space, first, second = (gpt2_lib.BYTE_CHARS[b] for b in (32, 0xC3, 0xA9))
     assert parts_of(tokenizer, ["(é)", "abc"]) == [
         [("(", [space, "("]), ("é", [first, second]), (")", [")"])],
         [("ab", [space, "ab"]), ("c", ["c"])],
@@ -516,4 +510,4 @@ def test_parts_of_gpt_end_where_its_words_end(gpt_file):
     (row,) = parts_of(tokenizer, ["Zqxville,"])
     assert [part for part, _ in row] == ["zqxville", ","]
     assert all(tokens[-1].endswith("</w>") for _, tokens in row)
-    assert len(row[0][1]) > 1 and tokenizer.knows_parts
+    assert len(row[0][1]) > 1 and tokenizer.has_word_offsets

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from data_pipeline.text import normalization, tokenization
+from data_pipeline.text import normalization, wordpiece
 from tests.data_pipeline import original_words
 
 
@@ -82,7 +82,7 @@ def test_words_spell_what_their_line_spells():
     """The word-piece step sees these words: cutting them again changes nothing."""
     letters = sorted({char for row in words_of(SCRIPTS, True) for char in "".join(row)})
     vocab = ["[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{c}" for c in letters)]
-    tokenizer = tokenization.BertTokenizer(vocab, True)
+    tokenizer = wordpiece.BertTokenizer(vocab, True)
     for line in SCRIPTS:
         words = normalization.split_words(tf.constant([line]), True)[0]
         of_words = tokenizer.tokenize(words).flat_values.numpy().tolist()

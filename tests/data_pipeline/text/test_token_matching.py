@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.squad import answer_text
-from data_pipeline.text import token_matching, token_offsets, tokenization
+from data_pipeline.text import added_tokens, wordpiece
+from data_pipeline.text import offsets as offsets_lib
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BASE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS]
@@ -48,7 +49,7 @@ RECORDED = [
 
 @functools.cache
 def tokenizer(lower=True):
-    return tokenization.BertTokenizer([*BASE, *ADDED], lower, ADDED)
+    return wordpiece.BertTokenizer([*BASE, *ADDED], lower, ADDED)
 
 
 def tokens(texts, lower=True, tokenize=None):
@@ -71,7 +72,7 @@ def test_added_tokens_are_found_as_hugging_face_finds_them(lower):
     assert tokens(texts, lower, as_graph) == wanted
     assert tokens([], lower) == []
     # Without them the same texts are spelled otherwise.
-    bare = tokenization.BertTokenizer([*BASE, *ADDED], lower)
+    bare = wordpiece.BertTokenizer([*BASE, *ADDED], lower)
     changed = [
         text
         for text, row in zip(texts, tokens(texts, lower, bare.tokenize), strict=True)
@@ -89,7 +90,7 @@ def test_text_without_them_is_cut_as_ever(lower):
         "x" * 201,
         "[MASK] the",
     ]
-    bare = tokenization.BertTokenizer(BASE, lower)
+    bare = wordpiece.BertTokenizer(BASE, lower)
     ids = tokenizer(lower).tokenize(texts).to_list()
     assert ids == bare.tokenize(texts).to_list()
     assert tokens(["x" * 201 + "covid" + "y" * 201], lower) == ["[UNK]|covid|[UNK]"]
@@ -99,14 +100,14 @@ def test_text_without_them_is_cut_as_ever(lower):
 def test_last_of_tokens_that_become_one_text_counts():
     """As in the vocabulary, and in Hugging Face's."""
     added = dict.fromkeys(["Ab", "aB"], True)
-    both = tokenization.BertTokenizer([*BASE, *added], True, added)
+    both = wordpiece.BertTokenizer([*BASE, *added], True, added)
     assert both.tokenize("AB").numpy().tolist() == [len(BASE) + 1]
 
 
 def test_thousand_tokens_are_found():
     added = {f"w{i}w".encode(): i for i in range(1000)}
     texts = tf.constant(["w7w w70w-w999w", "w1000w"])
-    found = token_matching.tokenize(
+    found = added_tokens.tokenize(
         texts,
         added,
         lambda t: tf.RaggedTensor.from_tensor(-tf.strings.length(t)[:, tf.newaxis]),
@@ -118,7 +119,7 @@ def test_thousand_tokens_are_found():
 def test_words_and_offsets_know_added_tokens():
     """In the graph that is served, and where answers are read from a file."""
     context = "a covids-x CoVax, the"
-    found = token_offsets.tokenize(tf.constant([context]), tokenizer())
+    found = offsets_lib.tokenize(tf.constant([context]), tokenizer())
     points = "".join(map(chr, found.points.numpy()))
     spans = zip(found.begins.numpy(), found.ends.numpy(), strict=True)
     texts = [points[begin:end] for begin, end in spans]
@@ -146,7 +147,7 @@ def folder(tmp_path):
 
 
 def opened(folder):
-    return tokenization.BertTokenizer.from_file(str(folder / "vocab.txt"))
+    return wordpiece.BertTokenizer.from_file(str(folder / "vocab.txt"))
 
 
 SIZE = len(BASE)

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_text as text
 
-from data_pipeline.text import tokenization
+from data_pipeline.text import base, wordpiece
 from tests.data_pipeline import original_words
 
-ROOT = pathlib.Path(tokenization.__file__).resolve().parents[2]
+ROOT = pathlib.Path(wordpiece.__file__).resolve().parents[2]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
@@ -61,13 +61,13 @@ def sharp_tokenizer(lower):
         or index % 40 == 0
     ]
     vocab = [*SPECIAL, *known, *(f"##{char}" for char in known)]
-    return tokenization.BertTokenizer(vocab, lower)
+    return wordpiece.BertTokenizer(vocab, lower)
 
 
 @functools.cache
 def letter_tokenizer(lower=True):
     letters = "abcdefghijklmnopqrstuvwxyzABCß[]!.,-'#中文éжไ𐐷ςσ²ﬁ"
-    return tokenization.BertTokenizer(
+    return wordpiece.BertTokenizer(
         [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), "##ing"], lower
     )
 
@@ -95,7 +95,7 @@ def released(request, shared_file):
     name = request.param
     path = shared_file(f"data/vocab/bert-base-{name.replace('_', '-')}-vocab.txt")
     lower = name in ("uncased", "chinese")
-    return name, tokenization.BertTokenizer.from_file(str(path), lower)
+    return name, wordpiece.BertTokenizer.from_file(str(path), lower)
 
 
 # Equality with the original.
@@ -108,7 +108,7 @@ def test_released_vocabularies_give_recorded_ids(released, shared_file):
     assert len(rows) == 299
     got = tokenizer.tokenize([row["text"] for row in rows]).to_list()
     assert got == [row["ids"][name] for row in rows]
-    other = tokenization.BertTokenizer(tokenizer.vocab, not tokenizer.do_lower_case)
+    other = wordpiece.BertTokenizer(tokenizer.vocab, not tokenizer.do_lower_case)
     assert other.tokenize([row["text"] for row in rows]).to_list() != got
 
 
@@ -271,12 +271,12 @@ def test_neighbours_do_not_change_a_line():
 def test_later_duplicates_take_the_id(write_vocab):
     lines = [*SPECIAL, "a", "\u2028", "##a", "a", "\u3000 ", "b", "##a"]
     path = write_vocab("".join(f"{line}\n" for line in lines).encode())
-    vocab = tokenization.read_vocab(path)
+    vocab = base.read_vocab(path)
     assert vocab == [*SPECIAL, "a", "", "##a", "a", "", "b", "##a"]
-    tokenizer = tokenization.BertTokenizer.from_file(path)
+    tokenizer = wordpiece.BertTokenizer.from_file(path)
     assert tokenizer.vocab_size == 12
     assert tokenizer.tokenize("a aa b").numpy().tolist() == [8, 8, 11, 10]
-    swapped = tokenization.BertTokenizer([*vocab[:8], "c", *vocab[9:]])
+    swapped = wordpiece.BertTokenizer([*vocab[:8], "c", *vocab[9:]])
     assert swapped.tokenize("a").numpy().tolist() == [5]
 
 
@@ -296,7 +296,7 @@ def test_entries_that_no_text_contains_do_no_harm():
     for lower in (True, False) * 5:
         vocab = [*SPECIAL, *rng.sample(entries, rng.randrange(5, len(entries))), "a"]
         rng.shuffle(vocab)
-        tokenizer = tokenization.BertTokenizer(vocab, lower)
+        tokenizer = wordpiece.BertTokenizer(vocab, lower)
         assert not disagreements(
             tokenizer, original_words.random_lines(900, [alphabet], seed=5)
         )
@@ -306,14 +306,14 @@ def test_byte_order_mark_and_carriage_returns_are_no_part_of_tokens(write_vocab)
     lines = "[UNK]\r\n[CLS]\r\n[SEP]\r\nx\r\n\r\n##\ufeffy"
     path = write_vocab(b"\xef\xbb\xbf" + lines.encode())
     expected = ["[UNK]", "[CLS]", "[SEP]", "x", "", "##\ufeffy"]
-    assert tokenization.read_vocab(path) == expected
+    assert base.read_vocab(path) == expected
 
 
 def test_special_ids():
     tokenizer = letter_tokenizer()
     special = ("unk_id", "cls_id", "sep_id", "mask_id")
     assert [getattr(tokenizer, name) for name in special] == [1, 2, 3, 4]
-    bare = tokenization.BertTokenizer(["a", "[SEP]", "[CLS]", "[UNK]"])
+    bare = wordpiece.BertTokenizer(["a", "[SEP]", "[CLS]", "[UNK]"])
     assert [getattr(bare, name) for name in special] == [3, 2, 1, None]
 
 
@@ -330,13 +330,13 @@ def test_special_ids():
 )
 def test_wrong_vocabulary_is_named(write_vocab, content, message):
     with pytest.raises(ValueError, match=message):
-        tokenization.BertTokenizer.from_file(write_vocab(content))
+        wordpiece.BertTokenizer.from_file(write_vocab(content))
 
 
 def test_missing_vocabulary_is_named(tmp_path):
     for path in (tmp_path / "none.txt", tmp_path):
         with pytest.raises(ValueError, match=rf"{path}: .* cannot be read"):
-            tokenization.BertTokenizer.from_file(str(path))
+            wordpiece.BertTokenizer.from_file(str(path))
 
 
 # Where it runs.
@@ -370,7 +370,7 @@ def test_data_pipeline_gives_the_eager_ids():
     one_by_one = lines.map(tokenizer.tokenize)
     assert [ids.numpy().tolist() for ids in one_by_one] == expected
     built_inside = lines.batch(3).map(
-        lambda batch: tokenization.BertTokenizer(tokenizer.vocab).tokenize(batch)
+        lambda batch: wordpiece.BertTokenizer(tokenizer.vocab).tokenize(batch)
     )
     assert [ids for batch in built_inside for ids in batch.to_list()] == expected
 

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.text import base, opening, wordpiece
 
 WORDS = ["".join(t) for t in itertools.product(string.ascii_lowercase, repeat=2)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<S>", "123", "中"]
@@ -20,7 +20,7 @@ MOSTLY_UNCASED = [*UNCASED, "DNA"]
 
 def check(vocab, lowers, init_checkpoint=""):
     tokenizer = types.SimpleNamespace(vocab=vocab, do_lower_case=lowers)
-    vocabulary_checks.check_case(tokenizer, "some/vocab.txt", init_checkpoint)
+    opening.check_case(tokenizer, "some/vocab.txt", init_checkpoint)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_releases_are_known_by_name(release, lowers):
 )
 def test_real_vocabularies(shared_file, name, lowers):
     path = str(shared_file(f"data/vocab/bert-base-{name}-vocab.txt"))
-    vocab = tokenization.read_vocab(path)
+    vocab = base.read_vocab(path)
     check(vocab, lowers)
     with pytest.raises(ValueError):
         check(vocab, not lowers)
@@ -97,7 +97,7 @@ def test_real_vocabularies(shared_file, name, lowers):
 
 def test_real_multilingual_vocabulary(shared_file):
     path = shared_file("data/vocab/bert-base-multilingual-cased-vocab.txt")
-    vocab = tokenization.read_vocab(str(path))
+    vocab = base.read_vocab(str(path))
     check(vocab, False)
     with pytest.raises(ValueError, match="is a cased vocabulary"):
         check(vocab, True)
@@ -119,15 +119,15 @@ def tokenizer_json(path, **changes):
 
 def test_word_pieces_of_a_tokenizer_json(tmp_path):
     path = tokenizer_json(tmp_path / "tokenizer.json")
-    tokenizer = vocabulary_checks.open_vocabulary(path)
-    assert isinstance(tokenizer, tokenization.BertTokenizer)
+    tokenizer = opening.open_vocabulary(path)
+    assert isinstance(tokenizer, wordpiece.BertTokenizer)
     assert tokenizer.vocab_size == 9 and tokenizer.added_tokens == {"<b>": False}
     assert tokenizer.tokenize("The cats<b>").numpy().tolist() == [5, 7, 6, 8]
-    cased = vocabulary_checks.open_vocabulary(path, do_lower_case=False)
+    cased = opening.open_vocabulary(path, do_lower_case=False)
     assert cased.tokenize("The cats<b>").numpy().tolist() == [4, 7, 6, 8]
     for added in (None, []):
         path = tokenizer_json(tmp_path / "tokenizer.json", added_tokens=added)
-        assert vocabulary_checks.open_vocabulary(path).vocab[7:] == ["cat"]
+        assert opening.open_vocabulary(path).vocab[7:] == ["cat"]
 
 
 @pytest.mark.parametrize(
@@ -154,4 +154,4 @@ def test_word_pieces_of_a_tokenizer_json(tmp_path):
 def test_odd_tokenizer_json_is_refused(tmp_path, change, message):
     path = tokenizer_json(tmp_path / "tokenizer.json", **change)
     with pytest.raises(ValueError, match=rf"tokenizer\.json: .*{message}"):
-        vocabulary_checks.open_vocabulary(path)
+        opening.open_vocabulary(path)

@@ -31,7 +31,7 @@ CONTENTS = {
 
 
 def ranges(path):
-    text = byte_ranges.Corpus.of([str(path)])
+    text = byte_ranges.Corpus.from_files([str(path)])
     return [text.read(i) for i in range(len(text.range_files))]
 
 
@@ -138,7 +138,9 @@ def test_boundaries_are_found_in_one_pass_where_reading_finds_them(
             assert found == [
                 byte_ranges._boundary(file, p, len(content)) for p in places
             ]
-        text = byte_ranges.Corpus.of([str(path)], None, {"0": found} if found else None)
+        text = byte_ranges.Corpus.from_files(
+            [str(path)], None, {"0": found} if found else None
+        )
         read = [text.read(i) for i in range(len(text.range_files))]
         assert read == ranges(path)
         num_places += len(found)
@@ -163,7 +165,7 @@ def test_a_file_of_long_documents_is_read_at_most_twice(tmp_path, monkeypatch):
     path.write_bytes(header + line * (10 * byte_ranges.RANGE_BYTES // len(line)))
     size = path.stat().st_size
     boundaries = byte_ranges.find_boundaries([str(path)], [size])
-    text = byte_ranges.Corpus.of([str(path)], [size], boundaries)
+    text = byte_ranges.Corpus.from_files([str(path)], [size], boundaries)
     assert sum(len(text.read(i)) for i in range(len(text.range_files))) == size
     assert size <= sum(num_bytes) <= 2.2 * size
     num_bytes.clear()
@@ -174,7 +176,7 @@ def test_a_file_of_long_documents_is_read_at_most_twice(tmp_path, monkeypatch):
 
 def test_a_part_holds_the_files_of_its_ranges_alone():
     files = [f"a/rather/long/directory/{number:06}.txt" for number in range(10_000)]
-    text = byte_ranges.Corpus.of(files, [5000] * len(files))
+    text = byte_ranges.Corpus.from_files(files, [5000] * len(files))
     part = text.part(np.array([7, 9000, 3]))
     assert [part.files[number] for number in part.range_files] == [
         *(files[7], files[9000], files[3])
@@ -189,7 +191,7 @@ def test_ranges_of_several_files(tmp_path, monkeypatch):
     for i, name in enumerate(["CRLF", "nothing", "no newline", "no final newline"]):
         paths.append(str(tmp_path / f"{i}.txt"))
         (tmp_path / f"{i}.txt").write_bytes(CONTENTS[name])
-    text = byte_ranges.Corpus.of(paths)
+    text = byte_ranges.Corpus.from_files(paths)
     assert text.sizes == tuple(os.path.getsize(path) for path in paths)
     assert text.num_bytes == sum(text.sizes)
     assert text.range_sizes()[-4:].tolist() == [8, 8, 8, text.sizes[3] % 8]
@@ -201,7 +203,9 @@ def test_ranges_of_several_files(tmp_path, monkeypatch):
 
 
 def test_sizes_that_are_given_are_not_looked_up():
-    text = byte_ranges.Corpus.of(["no/such/file"], [3 * byte_ranges.RANGE_BYTES + 1])
+    text = byte_ranges.Corpus.from_files(
+        ["no/such/file"], [3 * byte_ranges.RANGE_BYTES + 1]
+    )
     assert list(text.range_files) == [0, 0, 0, 0]
     assert list(text.range_sizes()) == [*[byte_ranges.RANGE_BYTES] * 3, 1]
 
@@ -211,7 +215,7 @@ def test_groups_cover_every_range_once_in_order(monkeypatch):
     rng = np.random.default_rng(2)
     for _ in range(200):
         sizes = rng.integers(0, 1500, size=rng.integers(1, 9)).tolist()
-        text = byte_ranges.Corpus.of([f"{i}" for i in range(len(sizes))], sizes)
+        text = byte_ranges.Corpus.from_files([f"{i}" for i in range(len(sizes))], sizes)
         order = rng.permutation(len(text.range_files))
         max_bytes = int(rng.choice([1, 100, 250, 1000, 10**6]))
         groups = text.groups(order, max_bytes)
@@ -223,7 +227,7 @@ def test_groups_cover_every_range_once_in_order(monkeypatch):
         if max_bytes >= 1000 and groups:
             mean = text.num_bytes / len(groups)
             assert all(abs(size - mean) <= 200 for size in each)
-    assert byte_ranges.Corpus.of(["0"], [0]).groups(np.zeros(0, int), 10) == []
+    assert byte_ranges.Corpus.from_files(["0"], [0]).groups(np.zeros(0, int), 10) == []
 
 
 def test_globs_and_commas_in_their_order(tmp_path):

@@ -6,7 +6,7 @@ import random
 import pytest
 import tensorflow as tf
 
-from data_pipeline.text import normalization, tokenization
+from data_pipeline.text import base, normalization, wordpiece
 from data_pipeline.vocabularies import learn_wordpiece, word_counts
 
 STEMS = ("walk", "talk", "jump", "play", "want", "help", "look", "need")
@@ -59,7 +59,7 @@ def test_99_unused_tokens_give_the_released_ids():
 
 def test_special_tokens_are_those_of_the_released_vocabulary(shared_file):
     path = shared_file("data/vocab/bert-base-uncased-vocab.txt")
-    released = tokenization.read_vocab(str(path))
+    released = base.read_vocab(str(path))
     assert learned({"!a": 3}, num_unused_tokens=994)[:1000] == released[:1000]
 
 
@@ -107,7 +107,7 @@ def test_frequent_words_are_entries_and_others_are_spelled():
     words = {**INFLECTED, "walking": 1000, "talked": 900}
     vocab = learned(words, len(alphabet_of(words)) + 5 + 4)
     assert {"walking", "talked"} < set(vocab)
-    tokenizer = tokenization.BertTokenizer(vocab)
+    tokenizer = wordpiece.BertTokenizer(vocab)
     tokens = tokenizer.ids_to_tokens(tokenizer.tokenize("walking needing").numpy())
     assert tokens[0] == "walking"
     assert "[UNK]" not in tokens
@@ -224,9 +224,7 @@ def test_words_with_rare_characters_are_not_learned():
 def test_coverage_counts_running_words():
     vocab = ["[UNK]", "[CLS]", "[SEP]", "ab", "a", "##c"]
     words = {"ab": 6, "acc": 2, "z": 1, "c": 1}
-    found = learn_wordpiece.coverage(
-        tokenization.BertTokenizer(vocab), counts_of(words)
-    )
+    found = learn_wordpiece.coverage(wordpiece.BertTokenizer(vocab), counts_of(words))
     assert found.whole_share == 0.6
     assert found.unknown_share == 0.2
     assert found.pieces_per_word == pytest.approx((6 + 2 * 3 + 2) / 10)
@@ -234,7 +232,7 @@ def test_coverage_counts_running_words():
 
 def test_coverage_looks_at_every_batch(monkeypatch):
     vocab = learned(INFLECTED, 75)
-    tokenizer = tokenization.BertTokenizer(vocab)
+    tokenizer = wordpiece.BertTokenizer(vocab)
     whole = learn_wordpiece.coverage(tokenizer, counts_of(INFLECTED))
     monkeypatch.setattr(learn_wordpiece, "_BATCH_WORDS", 7)
     assert learn_wordpiece.coverage(tokenizer, counts_of(INFLECTED)) == whole

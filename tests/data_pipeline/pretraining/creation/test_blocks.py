@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import metadata
-from data_pipeline.pretraining.creation import creation_job, runners, tasks
+from data_pipeline.pretraining.creation import job as creation_job
+from data_pipeline.pretraining.creation import runners, tasks
 from data_pipeline.vocabularies import byte_ranges, processes
 from tests import tiny_corpus
 
@@ -179,7 +180,7 @@ def test_long_files_are_cut_at_lines_and_lose_nothing(tmp_path, monkeypatch):
     totals, _ = made(job, CharTokenizer(END))
     size = sum(map(len, lines))
     assert (totals["documents"], totals["bytes"]) == (-(-size // 4096), size)
-    text = byte_ranges.Corpus.of(list(job.input_files), whole_files=True)
+    text = byte_ranges.Corpus.from_files(list(job.input_files), whole_files=True)
     parts = [text.read(i).decode() for i in range(len(text.range_files))]
     assert "".join(parts) == "".join(lines)
     assert all(part.endswith("\n") for part in parts)
@@ -215,7 +216,7 @@ def test_units_in_any_order_and_continued_give_the_same_files(
     job = job_of(source, tmp_path / "b", count)
     with tiny_corpus.tokenized_by(word_pieces):
         creation_job.begin(job)
-        units = len(creation_job.settle(job).units)
+        units = len(creation_job.write_plan(job).units)
         assert units >= 3
         for unit in reversed(range(units)):
             tasks.write_unit(job, unit)

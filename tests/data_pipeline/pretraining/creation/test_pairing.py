@@ -11,8 +11,8 @@ import random
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining.creation import pairing
-from data_pipeline.text import tokenization
+from data_pipeline.pretraining.creation import sentence_pairs
+from data_pipeline.text import wordpiece
 
 CLS, SEP = 10**6, 10**6 + 1
 
@@ -20,7 +20,7 @@ CLS, SEP = 10**6, 10**6 + 1
 def documents_of(lengths):
     """Documents whose tokens are 1, 2, 3, ...; lengths[d][s] tokens a sentence."""
     flat = [length for document in lengths for length in document]
-    return pairing.Documents(
+    return sentence_pairs.Documents(
         np.arange(1, sum(flat) + 1, dtype=np.int32),
         np.cumsum([0, *flat]),
         np.cumsum([0, *map(len, lengths)]),
@@ -38,7 +38,9 @@ def random_lengths(rng, count=None):
 
 def cut(documents, task="next", seed="7", **changes):
     arguments = {"max_seq_length": 32, "short_seq_prob": 0.1, "passes": 2, **changes}
-    return pairing.cut(documents, sentence_task=task, seed=seed, **arguments)
+    return sentence_pairs.cut_pairs(
+        documents, sentence_task=task, seed=seed, **arguments
+    )
 
 
 def rows(pairs):
@@ -218,10 +220,10 @@ def test_equal_seeds_give_equal_pairs():
 
 
 def test_nothing_gives_no_pairs():
-    for task in pairing.SENTENCE_TASKS:
+    for task in sentence_pairs.SENTENCE_TASKS:
         pairs = cut(documents_of([]), task)
         assert len(pairs) == 0 and pairs.a_start.shape == (0,)
-        filled = pairing.fill(pairs, documents_of([]), np.random.default_rng(0))
+        filled = sentence_pairs.fill(pairs, documents_of([]), np.random.default_rng(0))
         assert len(filled) == 0
 
 
@@ -275,7 +277,7 @@ def test_none_never_exceeds_its_target():
         pairs = cut(documents, "none", seed=str(trial), short_seq_prob=0.5)
         assert (pairs.a_end - pairs.a_start <= pairs.target).all()
         assert pairs.target.max() <= 30 and not pairs.label.any()
-        assert pairing.truncate(pairs, 32, "none", None) is pairs
+        assert sentence_pairs.truncate(pairs, 32, "none", None) is pairs
 
 
 # --- The second segment of another document.
@@ -284,7 +286,7 @@ def test_none_never_exceeds_its_target():
 def filled(documents, seed=0, **changes):
     pairs = cut(documents, **changes)
     rng = np.random.default_rng(seed)
-    return pairs, pairing.fill(pairs, documents, rng)
+    return pairs, sentence_pairs.fill(pairs, documents, rng)
 
 
 def test_random_b_is_whole_sentences_of_another_document():
@@ -316,7 +318,7 @@ def test_random_b_begins_anywhere_with_equal_probability():
     lengths = [[40], *([2] * n for n in (1, 3, 6))]
     documents = documents_of(lengths)
     pairs = cut(documents_of([[40]]), passes=6000)  # all of document 0
-    after = pairing.fill(pairs, documents, np.random.default_rng(1))
+    after = sentence_pairs.fill(pairs, documents, np.random.default_rng(1))
     sentence = (after.b_start - 40) // 2  # 0; 1 to 3; 4 to 9
     expected = np.array([1] + [1 / 3] * 3 + [1 / 6] * 6) / 3
     found = np.bincount(sentence, minlength=10) / len(sentence)
@@ -345,7 +347,7 @@ def pairs_of(lengths_a, lengths_b):
     """Pairs whose A and B begin at 1000 and 5000."""
     a, b = np.array(lengths_a, np.int64), np.array(lengths_b, np.int64)
     zero = np.zeros(len(a), np.int32)
-    return pairing.Pairs(
+    return sentence_pairs.Pairs(
         zero, 1000 + 0 * a, 1000 + a, 5000 + 0 * b, 5000 + b, zero, zero
     )
 
@@ -360,7 +362,7 @@ def slow_lengths(a, b, limit):
 def test_truncated_lengths_are_those_of_popping_tokens(max_seq_length):
     a, b = (grid.ravel() for grid in np.meshgrid(np.arange(1, 41), np.arange(1, 41)))
     rng = np.random.default_rng(0)
-    after = pairing.truncate(pairs_of(a, b), max_seq_length, "next", rng)
+    after = sentence_pairs.truncate(pairs_of(a, b), max_seq_length, "next", rng)
     found = zip(after.a_end - after.a_start, after.b_end - after.b_start, strict=True)
     limit = max_seq_length - 3
     expected = [slow_lengths(*pair, limit) for pair in zip(a, b, strict=True)]
@@ -375,7 +377,7 @@ def test_truncated_lengths_are_those_of_popping_tokens(max_seq_length):
 def test_half_of_the_tokens_go_at_the_front():
     count, over = 2000, 30
     before = pairs_of([10 + over] * count, [10 + over] * count)
-    after = pairing.truncate(before, 23, "order", np.random.default_rng(1))
+    after = sentence_pairs.truncate(before, 23, "order", np.random.default_rng(1))
     for front in (after.a_start - 1000, after.b_start - 5000):
         assert abs(front.mean() - over / 2) < 3 * (over / 4 / count) ** 0.5
         assert abs(front.var() - over / 4) < 0.1 * over / 4
@@ -387,7 +389,7 @@ def test_half_of_the_tokens_go_at_the_front():
 # --- What the model reads.
 
 
-@pytest.mark.parametrize("task", pairing.SENTENCE_TASKS)
+@pytest.mark.parametrize("task", sentence_pairs.SENTENCE_TASKS)
 def test_assembled_rows_are_those_of_lists(task):
     rng = random.Random(9)
     for trial in range(30):
@@ -395,9 +397,9 @@ def test_assembled_rows_are_those_of_lists(task):
         documents = documents_of(random_lengths(rng))
         pairs = cut(documents, task, max_seq_length=size, seed=str(trial))
         generator = np.random.default_rng(trial)
-        pairs = pairing.fill(pairs, documents, generator)
-        pairs = pairing.truncate(pairs, size, task, generator)
-        input_ids, lengths, first_lengths = pairing.assemble(
+        pairs = sentence_pairs.fill(pairs, documents, generator)
+        pairs = sentence_pairs.truncate(pairs, size, task, generator)
+        input_ids, lengths, first_lengths = sentence_pairs.assemble(
             pairs,
             documents.tokens,
             cls_id=CLS,
@@ -423,14 +425,14 @@ def test_assembled_rows_are_those_of_lists(task):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return tokenization.BertTokenizer(
+    return wordpiece.BertTokenizer(
         ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##b", "c", "海"]
     )
 
 
 def read(lines, tokenizer):
     """Documents as lists of sentences, each the text of its tokens."""
-    found = pairing.read_documents(lines, tokenizer)
+    found = sentence_pairs.read_documents(lines, tokenizer)
     assert found.tokens.dtype == np.int32
     tokens = tokenizer.ids_to_tokens(found.tokens)
     sentences = [
@@ -495,7 +497,7 @@ def test_parts_are_joined():
     rng = random.Random(11)
     lengths = [random_lengths(rng) for _ in range(3)] + [[]]
     parts = [documents_of(part) for part in lengths]
-    whole = pairing.join_documents([documents_of([]), *parts])
+    whole = sentence_pairs.join_documents([documents_of([]), *parts])
     expected = documents_of([document for part in lengths for document in part])
     assert np.array_equal(whole.sentence_ends, expected.sentence_ends)
     assert np.array_equal(whole.document_ends, expected.document_ends)
@@ -504,7 +506,7 @@ def test_parts_are_joined():
     for part in parts:
         moved.append(cut(part).moved(tokens, documents))
         tokens, documents = tokens + len(part.tokens), documents + len(part)
-    pairs = pairing.join_pairs(moved)
+    pairs = sentence_pairs.join_pairs(moved)
     ends = set(whole.sentence_ends.tolist())
     bounds = whole.sentence_ends[whole.document_ends]
     assert len(pairs) == sum(len(cut(part)) for part in parts)

@@ -17,7 +17,8 @@ import tensorflow as tf
 
 from contract import atomic_files, json_files
 from data_pipeline.pretraining import metadata
-from data_pipeline.pretraining.creation import creation_job, runners
+from data_pipeline.pretraining.creation import job as creation_job
+from data_pipeline.pretraining.creation import runners
 from data_pipeline.pretraining.creation import tasks as creation_tasks
 from data_pipeline.vocabularies import byte_ranges, processes, word_counts
 from tests import tiny, tiny_corpus
@@ -128,7 +129,7 @@ def words(tokens):
 def test_text_has_several_units_of_several_chunks(source, tmp_path):
     job = job_of(source, tmp_path)
     creation_job.begin(job)
-    plan = creation_job.settle(job)
+    plan = creation_job.write_plan(job)
     assert len(plan.units) >= 3
     assert all(len(plan.chunks(unit)) >= 2 for unit in range(len(plan.units)))
     ranges = np.concatenate(plan.units)
@@ -142,7 +143,7 @@ def test_tasks_in_any_order_give_the_same_records(source, tmp_path, count):
     totals = run(expected)
     job = job_of(source, tmp_path / "b", count)
     creation_job.begin(job)
-    plan, rng = creation_job.settle(job), random.Random(count)
+    plan, rng = creation_job.write_plan(job), random.Random(count)
     units = list(range(len(plan.units)))
     for tasks in (
         [
@@ -242,7 +243,7 @@ def test_records_are_dealt_evenly(source, tmp_path):
     for count in (2, 3, 8, 11):
         job = job_of(source, tmp_path / f"{count}", count, **settings)
         creation_job.begin(job)
-        units = len(creation_job.settle(job).units)
+        units = len(creation_job.write_plan(job).units)
         run(job)
         found = contents(job)
         # Nothing is drawn here after the pairs are shuffled.
@@ -308,7 +309,7 @@ def test_chunk_without_a_document_before_others(source, tmp_path):
         input_files=(f"{tmp_path}/text.txt",),
     )
     creation_job.begin(job)
-    text = creation_job.settle(job).text
+    text = creation_job.write_plan(job).text
     assert sum(not text.read(i) for i in range(len(text.range_files))) > 20
     assert run(job)["documents"] == 2
     found = tiny_corpus.parse(contents(job)[0])
@@ -435,7 +436,7 @@ def test_no_metadata_beside_other_records(source, tmp_path):
     old = tiny.listing(tmp_path)
     other = job_of(source, tmp_path, dupe_factor=1)
     creation_job.begin(other)
-    for unit in range(len(creation_job.settle(other).units)):
+    for unit in range(len(creation_job.write_plan(other).units)):
         creation_tasks.write_unit(other, unit)
     seen = []
     for count in range(10):
@@ -483,7 +484,7 @@ def test_unpacked_input_alone_does_not_bind_the_next_job(tmp_path):
 def test_other_settings_are_refused_while_a_job_is_unfinished(source, tmp_path):
     job = job_of(source, tmp_path)
     creation_job.begin(job)
-    creation_job.settle(job)
+    creation_job.write_plan(job)
     for changes, words_ in (
         ({"dupe_factor": 7}, ["dupe_factor was 2 and is 7"]),
         ({"masking": "span"}, ["masking was 'word_piece' and is 'span'"]),
@@ -509,7 +510,7 @@ def test_other_settings_are_refused_while_a_job_is_unfinished(source, tmp_path):
 def test_unit_that_is_written_is_not_cut_again(source, tmp_path):
     job = job_of(source, tmp_path)
     creation_job.begin(job)
-    creation_job.settle(job)
+    creation_job.write_plan(job)
     assert not creation_tasks.is_written(job, 0)
     creation_tasks.write_unit(job, 0)
     assert creation_tasks.is_written(job, 0) and not creation_tasks.is_written(job, 1)

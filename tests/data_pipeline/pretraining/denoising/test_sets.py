@@ -11,15 +11,14 @@ from contract import features
 from data_pipeline.pretraining import metadata, shuffling
 from data_pipeline.pretraining.denoising import batches as denoising_batches
 from data_pipeline.pretraining.denoising import corruptions, noise
-from data_pipeline.pretraining.denoising import sets as denoising_sets
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests import tiny, tiny_corpus
 from tests.data_pipeline import tiny_records
-from tests.data_pipeline.denoising import stretches
+from tests.data_pipeline.pretraining.denoising import text_records
 
 CLS, SEP, MASK, FIRST_WORD = (
-    *(stretches.CLS, stretches.SEP, stretches.MASK),
-    stretches.FIRST_WORD,
+    *(text_records.CLS, text_records.SEP, text_records.MASK),
+    text_records.FIRST_WORD,
 )
 TOTAL, HELD_OUT = 29, 11
 NAMES = (*features.ENCODER_INPUTS, *features.DECODER_INPUTS)
@@ -32,30 +31,30 @@ def _small_windows(monkeypatch):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return stretches.tokenizer_of()
+    return text_records.tokenizer_of()
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     path = tmp_path_factory.mktemp("stretches")
     for i, (start, stop) in enumerate([(0, 9), (9, 13), (13, TOTAL)]):
-        stretches.write(path / f"train-{i}", start, stop)
-    stretches.write(path / "held_out", 40, 40 + HELD_OUT)
+        text_records.write(path / f"train-{i}", start, stop)
+    text_records.write(path / "held_out", 40, 40 + HELD_OUT)
     return path
 
 
 @pytest.fixture
 def load(directory, tokenizer):
-    def load(name="random_spans", *, most=stretches.LENGTH, given=tokenizer, **more):
+    def load(name="random_spans", *, most=text_records.LENGTH, given=tokenizer, **more):
         specs = more.pop("specs", None) or {
             "input_file": f"{directory}/train-*",
             "eval_input_file": f"{directory}/held_out",
         }
         rule = corruptions.rule(*([name] if isinstance(name, str) else name))
-        return denoising_sets.load(
+        return denoising_batches.load(
             *(specs, given, rule),
             max_seq_length=most,
-            vocab_size=len(stretches.VOCAB),
+            vocab_size=len(text_records.VOCAB),
             spare_rows=0,
             **more,
         )
@@ -101,7 +100,7 @@ def test_features_are_what_is_written_out(load):
         rule = corruptions.rule("mass")
         drawn = corruptions.draw(4, 18, rule, np.random.default_rng([3, step]))
         for i, number in enumerate(numbers(batch)):
-            text = [] if number is None else stretches.words(number)
+            text = [] if number is None else text_records.words(number)
             is_noise = noise.iid(np.array([len(text)]), 0.15, drawn[i : i + 1, 0])[0]
             hidden = [MASK if n else t for n, t in zip(is_noise, text, strict=False)]
             padding = [0] * (18 - len(text))
@@ -182,7 +181,7 @@ def test_shapes_are_static_unless_padded_to_the_longest(load):
 def twenty(directory, tokenizer):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shuffling, "WINDOW_RECORDS", 8)
-        sets = denoising_sets.load(
+        sets = denoising_batches.load(
             *({"input_file": f"{directory}/train-*"}, tokenizer),
             corruptions.rule("infilling"),
             **{"max_seq_length": 20, "vocab_size": 121, "spare_rows": 0},
@@ -209,8 +208,8 @@ def by_record(batches):
     """{record: [its source and target in each epoch]} of records with enough text."""
     found = collections.defaultdict(list)
     for batch in batches:
-        sources = stretches.unframed(batch["input_ids"], batch["input_mask"])
-        targets = stretches.unframed(batch["labels"], batch["decoder_mask"])
+        sources = text_records.unframed(batch["input_ids"], batch["input_mask"])
+        targets = text_records.unframed(batch["labels"], batch["decoder_mask"])
         for row in zip(numbers(batch), sources, targets, strict=True):
             if len(row[2]) > 10:
                 found[row[0]].append(row[1:])
@@ -317,10 +316,10 @@ def test_evaluation_has_every_record_once_and_always_the_same_noise(load):
         words = [
             token
             for ids, mask in (("input_ids", "input_mask"), ("labels", "decoder_mask"))
-            for token in stretches.unframed(found[ids][[row]], found[mask][[row]])[0]
+            for token in text_records.unframed(found[ids][[row]], found[mask][[row]])[0]
             if token >= FIRST_WORD
         ]
-        wanted = sorted(stretches.words(40 + row)) if row < HELD_OUT else []
+        wanted = sorted(text_records.words(40 + row)) if row < HELD_OUT else []
         assert sorted(words) == wanted
     for name in NAMES:  # a row that fills the last batch
         assert not found[name][HELD_OUT].any()
@@ -358,11 +357,11 @@ def test_too_long_records_are_refused_with_what_fits(load, directory):
 
 def test_held_out_records_may_be_of_another_length(load, directory, tmp_path):
     short = [
-        {n: v[:12] for n, v in stretches.record(5 + 6 * i).items()} for i in (0, 1)
+        {n: v[:12] for n, v in text_records.record(5 + 6 * i).items()} for i in (0, 1)
     ]
     said = {"max_seq_length": 12, "max_predictions_per_seq": 0, "masking": "none"}
-    said |= {"sentence_task": "none", "vocab_size": len(stretches.VOCAB)}
-    said["vocab_digest"] = metadata.vocab_digest(stretches.VOCAB)
+    said |= {"sentence_task": "none", "vocab_size": len(text_records.VOCAB)}
+    said["vocab_digest"] = metadata.vocab_digest(text_records.VOCAB)
     path = tiny_records.write(tmp_path / "short", short, said=said)
     specs = {"input_file": f"{directory}/train-*", "eval_input_file": path}
     sets = load("mass", specs=specs)
@@ -407,14 +406,14 @@ def test_damaged_file_is_named(load, directory, tmp_path):
     for path in directory.glob("train-*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     sets = load(specs={"input_file": f"{tmp_path}/train-*"})
-    tiny_records.write(tmp_path / "train-1", [stretches.record(1), b"plain text"])
+    tiny_records.write(tmp_path / "train-1", [text_records.record(1), b"plain text"])
     with pytest.raises(tf.errors.OpError) as raised:
         read(sets.evaluation_batches(4, 4))
     assert sets.explain(raised.value).startswith(f"{tmp_path}/train-1: damaged between")
 
 
 def test_pairs_and_masked_records_are_refused(load, tmp_path):
-    pairs = stretches.write(tmp_path / "pairs", 0, 4, sentence_task="next")
+    pairs = text_records.write(tmp_path / "pairs", 0, 4, sentence_task="next")
     with pytest.raises(ValueError, match=r"have two segments \(sentence_task=next"):
         load(specs={"input_file": pairs})
     masked = tiny_records.write_numbered(tmp_path / "masked", 0, 4)
@@ -425,9 +424,9 @@ def test_pairs_and_masked_records_are_refused(load, tmp_path):
 def test_vocabulary_has_to_be_that_of_the_records(load):
     with pytest.raises(ValueError, match="set --vocab_file"):
         load(given=None)
-    vocab = [*stretches.VOCAB[:-1], "other"]
+    vocab = [*text_records.VOCAB[:-1], "other"]
     with pytest.raises(ValueError, match="were made with another vocabulary"):
-        load(given=stretches.tokenizer_of(vocab))
+        load(given=text_records.tokenizer_of(vocab))
 
 
 # From a text.
@@ -442,8 +441,8 @@ def test_each_word_of_a_text_is_in_one_target(tmp_path):
         **{"max_predictions_per_seq": None, "dupe_factor": None},
     )
     assert done.code == 0, done.err
-    pieces = tokenization.BertTokenizer.from_file(f"{tmp_path}/vocab.txt")
-    sets = denoising_sets.load(
+    pieces = wordpiece.BertTokenizer.from_file(f"{tmp_path}/vocab.txt")
+    sets = denoising_batches.load(
         *({"input_file": f"{tmp_path}/out.tfrecord"}, pieces),
         corruptions.rule("infilling"),
         **{"max_seq_length": 32, "vocab_size": pieces.vocab_size, "spare_rows": 0},

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining.denoising import transforms
+from data_pipeline.pretraining.denoising import noise
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 RECORDED = json.loads((ROOT / "tests/golden/seq2seq/t5_corruption.json").read_text())
@@ -17,17 +17,13 @@ SAME = np.full(20, FIRST)
 
 # By their names in t5/data/preprocessors.py, of texts and their noise.
 NAMED = {
-    "noise_token_to_sentinel": lambda t, n: transforms.replaced(t, n, FIRST),
-    "noise_span_to_sentinel": lambda t, n: transforms.spans_replaced(t, n, SAME),
-    "nonnoise_span_to_sentinel": lambda t, n: transforms.spans_replaced(t, ~n, SAME),
-    "noise_span_to_unique_sentinel": lambda t, n: transforms.spans_replaced(
-        t, n, UNIQUE
-    ),
-    "nonnoise_span_to_unique_sentinel": lambda t, n: transforms.spans_replaced(
-        t, ~n, UNIQUE
-    ),
-    "drop_noise_tokens": transforms.without,
-    "drop_nonnoise_tokens": lambda t, n: transforms.without(t, ~n),
+    "noise_token_to_sentinel": lambda t, n: noise.replace(t, n, FIRST),
+    "noise_span_to_sentinel": lambda t, n: noise.replace_spans(t, n, SAME),
+    "nonnoise_span_to_sentinel": lambda t, n: noise.replace_spans(t, ~n, SAME),
+    "noise_span_to_unique_sentinel": lambda t, n: noise.replace_spans(t, n, UNIQUE),
+    "nonnoise_span_to_unique_sentinel": lambda t, n: noise.replace_spans(t, ~n, UNIQUE),
+    "drop_noise_tokens": noise.drop_noise,
+    "drop_nonnoise_tokens": lambda t, n: noise.drop_noise(t, ~n),
 }
 
 
@@ -43,7 +39,7 @@ def recorded():
     ids = batch([known["tokens"] for known in KNOWN], np.int32, 7)
     lengths = np.array([len(known["tokens"]) for known in KNOWN])
     is_noise = batch([known["noise"] for known in KNOWN], bool, True)
-    return transforms.Texts(ids, lengths), is_noise
+    return noise.Texts(ids, lengths), is_noise
 
 
 def rows(texts):
@@ -76,4 +72,4 @@ def test_transformation_leaves_its_texts_alone(recorded):
 
 def test_too_few_sentinels_are_an_error(recorded):
     with pytest.raises(IndexError):
-        transforms.spans_replaced(*recorded, UNIQUE[:1])
+        noise.replace_spans(*recorded, UNIQUE[:1])

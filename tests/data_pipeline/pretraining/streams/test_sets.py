@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining.streams import dealing, word_ids, word_streams
-from data_pipeline.pretraining.streams import sets as stream_sets
+from data_pipeline.pretraining.streams import batches as stream_batches
+from data_pipeline.pretraining.streams import files as sentence_files
+from data_pipeline.pretraining.streams import rows as stream_rows
 from data_pipeline.tables import text_rows
-from data_pipeline.text import elmo_tokenizer
+from data_pipeline.text import elmo
 from tests import elmo_streams, tiny_elmo
 
 GOLDEN = pathlib.Path(__file__).parents[3] / "golden" / "elmo"
@@ -22,7 +23,7 @@ ROWS, UNROLL = 4, 5
 @pytest.fixture(scope="module")
 def words():
     vocab = ("<S>", "</S>", "<UNK>", *tiny_elmo.WORDS)
-    return word_ids.WordIds(elmo_tokenizer.ElmoTokenizer(vocab))
+    return sentence_files.WordIds(elmo.ElmoTokenizer(vocab))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def text_dir(tmp_path_factory):
 @pytest.fixture(scope="module")
 def sets(text_dir, words):
     specs = {"input_file": f"{text_dir}/part-*.txt"}
-    return stream_sets.load(specs, words, unroll=UNROLL)
+    return stream_batches.load(specs, words, steps_per_batch=UNROLL)
 
 
 def arrays(dataset):
@@ -58,10 +59,10 @@ def assert_equal(found, expected):
 
 def test_batches_are_the_originals():
     record = elmo_streams.record()
-    vocab = elmo_tokenizer.read_vocab(str(GOLDEN / "vocab.txt"))
-    words = word_ids.WordIds(elmo_tokenizer.ElmoTokenizer(vocab))
+    vocab = elmo.read_vocab(str(GOLDEN / "vocab.txt"))
+    words = sentence_files.WordIds(elmo.ElmoTokenizer(vocab))
     specs = {"input_file": str(GOLDEN / "train_text.txt")}
-    sets = stream_sets.load(specs, words, unroll=6)
+    sets = stream_batches.load(specs, words, steps_per_batch=6)
     for number, found in enumerate(arrays(sets.evaluation_batches(2, 3))):
         assert found["input_mask"].all()
         for name, ending in DIRECTIONS:
@@ -94,10 +95,12 @@ def filled_by_rows(sentences, batches):
 def test_rows_take_sentences_as_they_end(sets):
     """Told from lengths alone, and from filling one row after another."""
     lengths = sets.train.lengths
-    stream = word_streams.WordStream(
-        dealing.deal(dealing.shuffled(lengths, 3, 1), ROWS, UNROLL), ROWS, UNROLL
+    stream = stream_rows.WordStream(
+        stream_rows.assign_rows(stream_rows.shuffle(lengths, 3, 1), ROWS, UNROLL),
+        ROWS,
+        UNROLL,
     )
-    expected = filled_by_rows(dealing.shuffled(lengths, 3, 1), 60)
+    expected = filled_by_rows(stream_rows.shuffle(lengths, 3, 1), 60)
     for number, batch in enumerate(expected):
         for segments, row in zip(stream.seek(number), batch, strict=True):
             begin = number * UNROLL
@@ -114,7 +117,7 @@ def test_rows_take_sentences_as_they_end(sets):
 def spelled(words, features, name):
     """The texts of the rows of a batch."""
     ids = features["distinct_words"][features[f"{name}_words"]]
-    found = [elmo_tokenizer.ElmoTokenizer().ids_to_tokens(row) for row in ids]
+    found = [elmo.ElmoTokenizer().ids_to_tokens(row) for row in ids]
     return [" ".join(row) for row in found]
 
 
@@ -140,8 +143,8 @@ def test_dealing_leaves_out_what_ends_before_the_first_batch(sets):
     lengths = sets.train.lengths
 
     def dealt(first_batch, number=400):
-        sentences = dealing.shuffled(lengths, 3, 1)
-        segments = dealing.deal(sentences, ROWS, UNROLL, first_batch)
+        sentences = stream_rows.shuffle(lengths, 3, 1)
+        segments = stream_rows.assign_rows(sentences, ROWS, UNROLL, first_batch)
         return list(itertools.islice(segments, number))
 
     every = dealt(0)
@@ -150,7 +153,7 @@ def test_dealing_leaves_out_what_ends_before_the_first_batch(sets):
         wanted = [segment for segment in every if segment.end > batch * UNROLL]
         assert later == wanted[:50] and len(wanted) > 50
         assert (later[0] != every[0]) == (batch > 1)
-        assert isinstance(later[0].sentence, dealing.Sentence)
+        assert isinstance(later[0].sentence, stream_rows.Sentence)
 
 
 def test_hosts_share_whole_rows(sets):
@@ -178,10 +181,10 @@ def test_other_seed_gives_another_order(sets):
 
 def test_epoch_has_each_sentence_once_in_each_direction(sets):
     lengths = sets.train.lengths
-    everything = sorted(dealing.in_order(lengths))
+    everything = sorted(stream_rows.in_order(lengths))
     orders = []
     for direction in (1, 2):
-        sentences = dealing.shuffled(lengths, 3, direction)
+        sentences = stream_rows.shuffle(lengths, 3, direction)
         epochs = [[next(sentences) for _ in everything] for _ in range(2)]
         assert [sorted(epoch) for epoch in epochs] == [everything] * 2
         assert epochs[0] != epochs[1]
@@ -228,7 +231,7 @@ def test_evaluation_has_each_word_once_and_ends(sets, words):
 
 def test_words_outside_the_vocabulary_have_characters_and_unknown_targets(words):
     found = words.input_ids(["日本", "a", "boats"])
-    expected = elmo_tokenizer.ElmoTokenizer().tokenize_words(["日本", "a", "boats"])
+    expected = elmo.ElmoTokenizer().tokenize_words(["日本", "a", "boats"])
     np.testing.assert_array_equal(found, expected.values)
     np.testing.assert_array_equal(words.target_ids(["日本", "a", "boats"]), [2, 4, 2])
 
@@ -266,7 +269,9 @@ def test_sizes_of_word_tables_are_few(sets):
 def test_long_sentence_goes_on_and_empty_lines_are_counted(tmp_path, words):
     long = " ".join(["boat"] * 23)
     (tmp_path / "a.txt").write_text(f"\n{long}\n   \n\u3000\nit rains\n", "utf-8")
-    sets = stream_sets.load({"input_file": str(tmp_path / "a.txt")}, words, unroll=5)
+    sets = stream_batches.load(
+        {"input_file": str(tmp_path / "a.txt")}, words, steps_per_batch=5
+    )
     assert sets.describe() == (
         "sentences: 2 of 25 words in 1 file(s); 3 lines without a word are passed over"
     )
@@ -284,9 +289,11 @@ def test_long_sentence_goes_on_and_empty_lines_are_counted(tmp_path, words):
 )
 def test_words_are_found_as_the_tokenizer_finds_them(tmp_path, words, split, expected):
     (tmp_path / "a.txt").write_text("It rains, often.\n\nBoats\n", "utf-8")
-    tokenizer = elmo_tokenizer.ElmoTokenizer(["<S>", "</S>", "<UNK>"], split)
-    words = word_ids.WordIds(tokenizer)
-    sets = stream_sets.load({"input_file": str(tmp_path / "a.txt")}, words, unroll=5)
+    tokenizer = elmo.ElmoTokenizer(["<S>", "</S>", "<UNK>"], split)
+    words = sentence_files.WordIds(tokenizer)
+    sets = stream_batches.load(
+        {"input_file": str(tmp_path / "a.txt")}, words, steps_per_batch=5
+    )
     found = arrays(sets.evaluation_batches(1, sets.num_evaluation_batches(1, None)))
     text = " ".join(spelled(words, f, "forward")[0] for f in found)
     assert text.startswith(f"{expected} <S>") or text == expected
@@ -318,12 +325,12 @@ def test_bad_text_is_named(case, tmp_path, words):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises((ValueError, OSError), match=said):
-        stream_sets.load({"input_file": str(path)}, words, unroll=5)
+        stream_batches.load({"input_file": str(path)}, words, steps_per_batch=5)
 
 
 def test_changed_text_is_explained(tmp_path, words):
     path = tiny_elmo.write_sentences(tmp_path / "a.txt", 10)
-    sets = stream_sets.load({"input_file": str(path)}, words, unroll=5)
+    sets = stream_batches.load({"input_file": str(path)}, words, steps_per_batch=5)
     path.write_text("gone\n")
     with pytest.raises(tf.errors.OpError) as caught:
         training(sets, 0, 1)
@@ -333,11 +340,9 @@ def test_changed_text_is_explained(tmp_path, words):
 
 
 def test_digest_tells_text_and_words(sets, words, text_dir):
-    other = word_ids.WordIds(
-        elmo_tokenizer.ElmoTokenizer(("<S>", "</S>", "<UNK>", "a"))
-    )
+    other = sentence_files.WordIds(elmo.ElmoTokenizer(("<S>", "</S>", "<UNK>", "a")))
     again, fewer, renamed = (
-        stream_sets.load({"input_file": spec}, ids, unroll=UNROLL).digest()
+        stream_batches.load({"input_file": spec}, ids, steps_per_batch=UNROLL).digest()
         for spec, ids in (
             (f"{text_dir}/part-*.txt", words),
             (f"{text_dir}/part-[01].txt", words),
@@ -348,6 +353,6 @@ def test_digest_tells_text_and_words(sets, words, text_dir):
 
 
 def test_words_to_predict_need_a_vocabulary():
-    for tokenizer in (None, elmo_tokenizer.ElmoTokenizer()):
+    for tokenizer in (None, elmo.ElmoTokenizer()):
         with pytest.raises(ValueError, match="--vocab_file is missing; its words"):
-            word_ids.WordIds(tokenizer)
+            sentence_files.WordIds(tokenizer)
