@@ -183,13 +183,13 @@ def _drop(texts, rule, tokens, uniform):
 
 def _infilling(texts, rule, tokens, uniform):
     """BART's: [MASK] for each span, of which some have no token."""
-    tokens, counts = noise.infilling(
+    places, counts = noise.infilling(
         texts.lengths, rule.noise_density, rule.mean_noise_span_length, uniform
     )
-    places = np.clip(tokens, 0, texts.ids.shape[1] - 1)
-    ids = np.take_along_axis(texts.ids, places, axis=1)
-    source = noise.Texts(ids, counts)
-    return noise.replace(source, tokens < 0, tokens.mask_id), texts
+    is_span = places < 0
+    places = np.clip(places, 0, texts.ids.shape[1] - 1)
+    source = noise.Texts(np.take_along_axis(texts.ids, places, axis=1), counts)
+    return noise.replace(source, is_span, tokens.mask_id), texts
 
 
 def _whole(widths, rule):

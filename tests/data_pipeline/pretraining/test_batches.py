@@ -141,12 +141,6 @@ def test_source_says_what_the_records_hold(tmp_path, has_masks):
     )
 
 
-def test_source_without_metadata(source, unmasked):
-    assert source.counts == unmasked.counts == COUNTS
-    assert (source.sentence_task, source.has_masks) == ("next", True)
-    assert (unmasked.has_masks, unmasked.max_predictions_per_seq) == (False, 2)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -168,14 +162,6 @@ def test_files_must_agree(tmp_path, name, value):
         f"--eval_input_file: the records of {first} have {name}={ours}, those of "
         f"{second} {name}={value};"
     )
-
-
-def test_files_may_differ_in_what_does_not_matter(tmp_path):
-    paths = [
-        tiny_records.write_numbered(tmp_path / str(i), 0, 3, said=said)
-        for i, said in enumerate([{}, {"random_seed": 5, "dupe_factor": 9}, None])
-    ]
-    assert source_lib.check_records(paths, **GIVEN).counts == (3, 3, 3)
 
 
 @pytest.mark.parametrize("said", [{}, None], ids=["metadata", "no_metadata"])
@@ -329,17 +315,6 @@ def test_order_follows_from_the_seed(source, thirty):
     assert numbers(train(source, 9, seed=2)) != numbers(thirty[:9])
 
 
-def test_shapes_are_static(source, unmasked):
-    for dataset in (
-        training_batches(source, batch_size=4, seed=1, start_step=0, num_steps=2),
-        evaluation_batches(unmasked, batch_size=4, num_batches=2, mask=random_mask),
-    ):
-        for name, spec in dataset.element_spec.items():
-            width = [2] if name in MASKED else [8]
-            wanted = [4] if name == "next_sentence_labels" else [4, *width]
-            assert spec.shape.as_list() == wanted
-
-
 def test_batches_larger_than_the_corpus(tmp_path):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 3)
     tiny = source_lib.check_records([path], **GIVEN)
@@ -349,7 +324,6 @@ def test_batches_larger_than_the_corpus(tmp_path):
 
 
 def test_a_replica_gets_the_batches(source, unmasked):
-    """Under a strategy the dataset is rewritten, masks included."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     for records, mask in ((source, None), (unmasked, random_mask)):
         dataset = training_batches(
@@ -438,7 +412,6 @@ def test_masks_of_rows_alone_would_depend_on_the_hosts(unmasked):
 
 @pytest.mark.parametrize("is_training", [True, False])
 def test_host_parses_only_its_share(tmp_path, source, is_training):
-    """Records of the other host are no records at all."""
     damaged = copied(source, tmp_path)
     order = numbers(train(source, 7) if is_training else evaluate(source, 7))
     others = {number for i, number in enumerate(order) if i % 4 >= 2}
@@ -728,12 +701,6 @@ def test_left_to_right_nothing_is_hidden(left_to_right):
         assert not (batch["input_ids"] == 4).any()
 
 
-def test_text_counts_are_summed_over_files(left_to_right, unmasked):
-    counts = ("num_predictions", "num_words", "num_text_bytes")
-    assert [getattr(left_to_right, name) for name in counts] == [50, 35, 150]
-    assert [getattr(unmasked, name) for name in counts] == [0, 0, 0]
-
-
 def test_left_to_right_an_evaluation_has_every_record_once(left_to_right):
     most = num_evaluation_batches(left_to_right, 8, None)
     assert most == 4  # 29 records
@@ -758,7 +725,6 @@ def test_masked_records_are_repeated_in_an_evaluation(source):
 
 @pytest.mark.parametrize("is_masked_already", [True, False])
 def test_all_masked_records_count_once(source, unmasked, is_masked_already):
-    """29 records in 4 batches of 8: the last 3 rows are the first records again."""
     given = (source, None) if is_masked_already else (unmasked, random_mask)
     make = functools.partial(evaluation_batches, given[0], 8, None, given[1])
     batches = read(make())
