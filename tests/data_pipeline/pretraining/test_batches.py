@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import itertools
 import pathlib
-import re
 
 import numpy as np
 import pytest
@@ -102,20 +101,6 @@ def test_files_are_found_by_names_and_globs(tmp_path):
     assert source_lib.find(spec) == wanted
 
 
-@pytest.mark.parametrize("spec", ["{}/none", "{0}/a,{0}/*.json", "{}", "{}/no/*"])
-def test_name_of_no_file_is_refused(tmp_path, spec):
-    for name in ("a", "a.metadata.json"):
-        (tmp_path / name).write_text("")
-    last = spec.format(tmp_path).split(",")[-1]
-    with pytest.raises(ValueError, match=rf"--my_flag={re.escape(last)}: there is no"):
-        source_lib.find(spec.format(tmp_path), "my_flag")
-
-
-def test_empty_flag_is_refused():
-    with pytest.raises(ValueError, match="--input_file is empty"):
-        source_lib.find(" , ")
-
-
 # Opening them.
 
 
@@ -186,12 +171,6 @@ def test_vocabulary_must_fit_the_network(tmp_path, vocab_size):
         f"network (--pretrained or --bert_config_file) has vocab_size={vocab_size};"
         in text
     )
-
-
-def test_table_of_the_network_may_be_rounded_up(tmp_path):
-    path = tiny_records.write_numbered(tmp_path / "a", 0, 3, said={})
-    rounded = GIVEN | {"vocab_size": 20 + 7}
-    assert source_lib.check_records([path], **rounded).counts == (3,)
 
 
 def test_vocabulary_must_be_that_of_the_run(tmp_path):
@@ -279,13 +258,6 @@ def test_batches_hold_the_records(thirty):
             assert {name: value[i].tolist() for name, value in batch.items()} == wanted
 
 
-def test_every_epoch_has_every_record_once(thirty):
-    order = numbers(thirty)
-    assert len(order) == 120
-    for start in range(0, 4 * TOTAL, TOTAL):
-        assert sorted(order[start : start + TOTAL]) == list(range(TOTAL))
-
-
 # Batches of 4 end at 28 and 32 records, the first epoch at 29, windows of it at 8, 16
 # and 24.
 DAILY_STEPS = (3, 8, 30)
@@ -304,23 +276,6 @@ def test_resuming_continues_with_the_same_batches(source, thirty, step):
     if step < 30:
         assert_equal(later[:-2], thirty[step:])
         assert numbers(later[:-3]) != numbers(thirty[step + 1 :])
-
-
-def test_nothing_is_left_after_the_last_step(source):
-    assert train(source, 5, start_step=5) == train(source, 5, start_step=9) == []
-
-
-def test_order_follows_from_the_seed(source, thirty):
-    assert_equal(train(source, 9), thirty[:9])
-    assert numbers(train(source, 9, seed=2)) != numbers(thirty[:9])
-
-
-def test_batches_larger_than_the_corpus(tmp_path):
-    path = tiny_records.write_numbered(tmp_path / "a", 0, 3)
-    tiny = source_lib.check_records([path], **GIVEN)
-    (batch,) = train(tiny, 1, batch_size=7)
-    order = tiny_records.number_of(batch["input_ids"]).tolist()
-    assert sorted(order[:3]) == sorted(order[3:6]) == [0, 1, 2]
 
 
 def test_a_replica_gets_the_batches(source, unmasked):
@@ -350,7 +305,7 @@ def of_hosts(make, hosts):
 
 
 def real_mask(input_ids, lengths, rows, batch_size, rng):
-    """As record_sets has it, of words, in runs."""
+    """As RecordSets masks, words in runs."""
     rule = masking.Rule("span", 0.3, tiny_records.PREDICTIONS)
     pieces = masking.MaskingVocab(2, 3, 4, 20, np.arange(20) >= 20)
     draws = masking.draw((batch_size, tiny_records.LENGTH), rule, pieces, rng)
@@ -380,23 +335,6 @@ def made(request, source, unmasked):
 def test_shares_of_all_hosts_are_the_batches_of_one(made):
     for make in made:
         assert_equal(of_hosts(make, 4), read(make()))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("hosts", [1, 8, 64])
-def test_shares_of_many_hosts_are_the_batches_of_one(made, hosts):
-    make = made[0]
-    assert_equal(of_hosts(make, hosts), read(make()))
-
-
-def test_host_gets_its_rows_of_batches(made):
-    for make in made:
-        share = make(context=host(3, 8))
-        assert {spec.shape[0] for spec in share.element_spec.values()} == {8}
-        for batch, whole in zip(read(share), read(make()), strict=True):
-            assert_equal([batch], [{name: v[24:32] for name, v in whole.items()}])
-            before = {name: v[16:24] for name, v in whole.items()}
-            assert np.any(batch["input_ids"] != before["input_ids"])
 
 
 def test_masks_of_rows_alone_would_depend_on_the_hosts(unmasked):
@@ -486,18 +424,6 @@ def test_names_of_a_batch_are_the_places_of_its_records(source):
     assert every[:TOTAL] != every[TOTAL : 2 * TOTAL]
 
 
-@pytest.mark.parametrize(
-    "changes", [{"step": 4}, pytest.param({"seed": 2}, marks=pytest.mark.slow)]
-)
-def test_names_are_those_of_this_batch_alone(source, changes):
-    given = {"batch_size": 7, "seed": 1, "step": 3}
-    (batch,) = train(source, 4, batch_size=7, start_step=3)
-    other = batch_names(source, **given | changes)
-    assert list(map(record_at, other)) != serialized(batch)
-    names = batch_names(source, **given)
-    assert list(map(record_at, names)) == serialized(batch)
-
-
 def test_names_need_no_file(source, tmp_path):
     moved = copied(source, tmp_path)
     names = batch_names(moved, batch_size=7, seed=1, step=4)
@@ -551,18 +477,6 @@ def test_unmasked_records_are_masked(unmasked, thirty):
         assert one != other
 
 
-def test_masks_follow_from_seed_and_step(unmasked):
-    batches = train(unmasked, 9, mask=random_mask)
-    assert_equal(train(unmasked, 9, start_step=6, mask=random_mask), batches[6:])
-    other = train(unmasked, 9, seed=2, mask=random_mask)
-    for batch, wanted in zip(other, batches, strict=True):
-        assert np.any(batch["masked_lm_ids"] != wanted["masked_lm_ids"])
-
-
-def test_masked_records_are_left_as_they_are(source, thirty):
-    assert_equal(train(source, 5, mask=random_mask), thirty[:5])
-
-
 # Evaluation.
 
 
@@ -579,11 +493,6 @@ def test_evaluation_is_in_the_order_of_the_files(source):
     assert numbers(batches) == [i % TOTAL for i in range(36)]
     assert batches[0]["masked_lm_ids"].tolist() == [[5, 0], [6, 0], [7, 0], [8, 0]]
     assert batches[1]["next_sentence_labels"].tolist() == [0, 1, 0, 1]
-
-
-def test_evaluation_masks_always_the_same(unmasked):
-    batches = evaluate(unmasked, 4, mask=random_mask)
-    assert_equal(evaluate(unmasked, 4, mask=random_mask), batches)
 
 
 def test_recorded_file_of_the_original(shared_file):
@@ -634,14 +543,6 @@ def test_damaged_file_is_named(tmp_path, source):
     text = explain(fail(damaged), damaged)
     assert text.startswith(f"{path}: damaged between records 0 and 1023 (corrupted re")
     assert text.endswith("copy the file again, or make it again")
-
-
-def test_file_with_a_record_of_another_length_is_named(tmp_path, source):
-    mixed = copied(source, tmp_path)
-    bad = tiny_records.values(3) | {"segment_ids": [0, 1]}
-    tiny_records.write(mixed.files[1], [tiny_records.values(2), bad])
-    text = explain(fail(mixed), mixed)
-    assert text.startswith(f"{mixed.files[1]}: damaged between") and "segment" in text
 
 
 @pytest.mark.parametrize(
@@ -695,12 +596,6 @@ def left_to_right(tmp_path_factory):
     return source_lib.check_records(files, **GIVEN, is_masked=False)
 
 
-def test_left_to_right_nothing_is_hidden(left_to_right):
-    for batch in train(left_to_right, 2):
-        assert set(batch).isdisjoint(MASKED)
-        assert not (batch["input_ids"] == 4).any()
-
-
 def test_left_to_right_an_evaluation_has_every_record_once(left_to_right):
     most = num_evaluation_batches(left_to_right, 8, None)
     assert most == 4  # 29 records
@@ -714,13 +609,6 @@ def test_left_to_right_an_evaluation_has_every_record_once(left_to_right):
     assert num_evaluation_batches(left_to_right, 8, 100) == 4
     more = read(evaluation_batches(left_to_right, 8, 100))
     assert_equal(more, batches)
-
-
-def test_masked_records_are_repeated_in_an_evaluation(source):
-    assert num_evaluation_batches(source, 8, 100) == 100
-    assert num_evaluation_batches(source, 8, None) == 4
-    for batch in read(evaluation_batches(source, 8, 5)):
-        assert batch["input_mask"].any(axis=1).all()
 
 
 @pytest.mark.parametrize("is_masked_already", [True, False])
@@ -737,11 +625,6 @@ def test_all_masked_records_count_once(source, unmasked, is_masked_already):
     assert not last["masked_lm_weights"][5:].any()
     assert last["next_sentence_labels"][5:].tolist() == [-1] * 3
     assert_equal(of_hosts(make, 2), batches)
-
-
-def test_left_to_right_shares_of_hosts_are_the_batches_of_one(left_to_right):
-    make = functools.partial(evaluation_batches, left_to_right, 16, 2)
-    assert_equal(of_hosts(make, 4), read(make()))
 
 
 def test_masked_records_are_refused_left_to_right(source):

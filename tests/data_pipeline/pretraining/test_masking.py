@@ -90,16 +90,6 @@ def test_number_to_predict_is_the_original_rule(limit):
         ]
 
 
-def test_halves_are_rounded_to_even():
-    counts = masking.Rule("word_piece", 0.125, 20).counts([4, 12, 20, 28])
-    assert counts.tolist() == [1, 2, 2, 4]  # 0.5 (at least 1), 1.5, 2.5, 3.5
-    assert masking.Rule("word_piece", 0.15, 20).counts([10, 30, 50]).tolist() == [
-        2,
-        4,
-        8,
-    ]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("prob", "limit"), [(0.15, 20), (0.5, 7), (1.0, 80)])
 def test_every_row_follows_the_rules(kind, prob, limit):
@@ -247,7 +237,6 @@ def test_proportions_say_what_stands_in_place_of_the_chosen(proportions):
 
 
 def test_rounding_gives_no_entry_where_none_is_wanted():
-    """The largest number below 1 is that of a kept token, though 0.7 + 0.3 is 1."""
     rule = masking.Rule("word_piece", 1.0, 1, (0.7, 0.0, 0.3))
     fate = np.nextafter(np.float32(1), np.float32(0))
     draws = masking.Draws(
@@ -270,17 +259,6 @@ def test_positions_are_uniform(kind):
     expected = np.array([share if t > SEP else 0 for t in sequence] + [0] * 8)
     error = np.sqrt(expected * (1 - expected) / 20000)
     assert (np.abs(times / 20000 - expected) <= 4 * error).all()
-
-
-@pytest.mark.parametrize("kind", ["word_piece", "whole_word"])
-def test_pairs_of_positions_are_uniform(kind):
-    count, size = 30000, 6
-    found, _ = mask([[CLS, *[7] * size, SEP]] * count, kind, 0.25)  # 2 of 6
-    chosen = np.array(positions_of(found)) - 1
-    times = np.bincount(chosen[:, 0] * size + chosen[:, 1], minlength=size * size)
-    times = times[times > 0] / count
-    assert len(times) == 15
-    assert (np.abs(times - 1 / 15) < 4 * (1 / 15 / count) ** 0.5).all()
 
 
 def test_whole_words_are_drawn_as_the_original_draws_them():
@@ -324,32 +302,6 @@ def test_words_longer_than_the_budget_are_skipped():
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_sequences_of_one_token_and_none(kind):
-    found, _ = mask([[CLS, 7, SEP], [CLS, SEP], [CLS, 8, SEP, SEP]], kind, limit=40)
-    chosen = positions_of(found)
-    assert chosen[1] == []
-    if kind in ("word_piece", "whole_word"):
-        assert chosen == [[1], [], [1]]
-    empty, _ = mask([[CLS, SEP]] * 3, kind, limit=2)
-    assert positions_of(empty) == [[], [], []]
-
-
-@pytest.mark.parametrize("kind", ["word_piece", "whole_word"])
-def test_more_predictions_than_tokens(kind):
-    found, _ = mask([[CLS, 7, 8, 9, SEP]] * 3, kind, prob=1.0, limit=50)
-    assert found[features.MASKED_LM_POSITIONS].shape == (3, 50)
-    assert positions_of(found) == [[1, 2, 3]] * 3
-
-
-def test_no_sequences():
-    rule = masking.Rule("span", 0.15, 4)
-    ids = np.zeros((0, 9), np.int32)
-    draws = masking.draw(ids.shape, rule, PIECES, np.random.default_rng(0))
-    found = masking.mask(ids, np.zeros(0, int), rule, PIECES, draws)
-    assert found[features.MASKED_LM_POSITIONS].shape == (0, 4)
-
-
 # --- Runs of words.
 
 
@@ -362,42 +314,6 @@ def test_runs_of_three_words_tile_the_words(monkeypatch):
     assert chosen == {(*runs[0], 10), (*runs[1], 10)}
 
 
-def runs_of(chosen):
-    """Lengths of the unbroken runs in ascending positions."""
-    breaks = np.flatnonzero(np.diff(chosen) > 1) + 1
-    return [len(part) for part in np.split(np.array(chosen), breaks) if len(part)]
-
-
-def slow_runs(kind, words, wanted, rng):
-    """Lengths of chosen runs among single-piece words, one sequence at a time."""
-    weights = masking.GROUP_LENGTHS[kind]
-    groups, start = [], 0
-    while start < words:
-        (size,) = rng.choices(range(1, len(weights) + 1), weights)
-        groups.append(list(range(start, min(start + size, words))))
-        start += size
-    rng.shuffle(groups)
-    chosen = []
-    for group in groups:
-        if len(chosen) + len(group) <= wanted:
-            chosen += group
-    return runs_of(sorted(chosen))
-
-
-@pytest.mark.parametrize("kind", ["span", "ngram"])
-def test_lengths_of_runs_are_those_of_the_plain_account(kind):
-    words, count = 120, 2500
-    found, _ = mask([[CLS, *[7] * words, SEP]] * count, kind, 0.15)
-    ours = np.bincount([n for c in positions_of(found) for n in runs_of(c)])
-    rng = random.Random(4)
-    rows = [slow_runs(kind, words, 18, rng) for _ in range(count)]
-    theirs = np.bincount([n for row in rows for n in row], minlength=len(ours))
-    longest = len(masking.GROUP_LENGTHS[kind])
-    difference = np.abs(ours[: longest + 1] - theirs[: longest + 1])
-    assert (difference <= 4 * np.sqrt(2 * theirs[: longest + 1] + 2)).all()
-    assert ours[longest] > 20  # the longest runs are there
-
-
 def test_weights_of_lengths_are_those_of_the_papers():
     span = np.array(masking.GROUP_LENGTHS["span"])
     span /= span.sum()
@@ -407,12 +323,6 @@ def test_weights_of_lengths_are_those_of_the_papers():
     ngram = np.array(masking.GROUP_LENGTHS["ngram"])
     assert np.allclose(ngram / ngram.sum(), [6 / 11, 3 / 11, 2 / 11])
     assert masking.GROUP_LENGTHS["whole_word"] == (1.0,)
-
-
-def test_budget_of_spans_is_nearly_used():
-    found, _ = mask([[CLS, *[7] * 125, SEP, SEP]] * 500, "span", 0.15)
-    sizes = [len(row) for row in positions_of(found)]
-    assert max(sizes) == 19 and np.mean(sizes) > 18.8
 
 
 # --- What is known of a vocabulary.

@@ -1,7 +1,6 @@
 """Tests of byte_pair_files.py: every layout of files, and what is wrong with them."""
 
 import json
-import time
 
 import pytest
 
@@ -205,14 +204,3 @@ def test_unknown_words_of_gpt_are_refused(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text('{"gpt_tokenizer": "mine"}')
     with pytest.raises(ValueError, match="gpt_tokenizer='mine' is unknown; choose one"):
         opening.open_vocabulary(path)
-
-
-def test_a_token_that_is_there_twice_is_found_at_once(tmp_path):
-    """Each key was counted among all: a quarter of an hour for 250,000."""
-    path = tmp_path / "vocab.json"
-    entries = [*(f'"t{number}": {number}' for number in range(60_000)), '"t59998": 1']
-    path.write_text("{" + ", ".join(entries) + "}")
-    started = time.process_time()
-    with pytest.raises(ValueError, match=r"'t59998' is there twice"):
-        bpe_files.read(str(path))
-    assert time.process_time() - started < 5

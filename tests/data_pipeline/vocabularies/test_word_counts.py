@@ -89,16 +89,6 @@ class Recorder(processes.InThisProcess):
         return super().submit(function, *args, **kwargs)
 
 
-def test_workers_count_the_same_as_one_process(tmp_path):
-    files = [write(tmp_path / "a", LINES * 20)]
-    text, recorder = byte_ranges.Corpus.from_files(files), Recorder()
-    many = word_counts.count(
-        text, recorder, 3, split=word_counts.Words(True), report=lambda *_, **__: None
-    )
-    assert many == count(files)
-    assert recorder.calls == [word_counts.count_ranges]
-
-
 @pytest.mark.parametrize("num_workers", [1, 3])
 def test_each_worker_has_two_groups_at_most(tmp_path, monkeypatch, num_workers):
     monkeypatch.setattr(byte_ranges, "RANGE_BYTES", 100)

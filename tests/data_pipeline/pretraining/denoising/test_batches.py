@@ -34,7 +34,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    path = tmp_path_factory.mktemp("stretches")
+    path = tmp_path_factory.mktemp("blocks")
     for i, (start, stop) in enumerate([(0, 9), (9, 13), (13, TOTAL)]):
         text_records.write(path / f"train-{i}", start, stop)
     text_records.write(path / "held_out", 40, 40 + HELD_OUT)
@@ -184,12 +184,6 @@ def test_resuming_continues_with_the_same_batches(twenty, step):
     assert differ(later[:-1], batches[step + 1 :])
 
 
-def test_noise_follows_from_the_seed(twenty):
-    sets, batches = twenty
-    other = read(sets.training_batches(4, 2, 0, 5))
-    assert differ(other, batches[:5])
-
-
 def by_record(batches):
     """{record: [its source and target in each epoch]} of records with enough text."""
     found = collections.defaultdict(list)
@@ -249,13 +243,6 @@ def test_shares_of_two_hosts_are_the_batches_of_one(load):
         assert_equal(of_hosts(make, 2), read(make()))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", corruptions.CORRUPTIONS)
-def test_shares_of_many_hosts_are_the_batches_of_one(load, name):
-    for make in makers(load(name)):
-        assert_equal(of_hosts(make, 8), read(make()))
-
-
 def test_noise_of_rows_alone_would_depend_on_the_hosts(load, monkeypatch):
     corrupt = denoising_batches.Corruptor.corrupt
 
@@ -271,18 +258,6 @@ def test_noise_of_rows_alone_would_depend_on_the_hosts(load, monkeypatch):
     assert differ(found[:1], wanted[:1])
     for batch, other in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(batch["labels"], other["labels"])
-
-
-def test_batch_that_hosts_cannot_share_is_refused(load):
-    with pytest.raises(ValueError, match="a batch of 9 rows cannot be cut"):
-        load().training_batches(9, 1, 0, 1, tf.distribute.InputContext(2, 0, 2))
-
-
-@pytest.mark.slow
-def test_a_replica_gets_the_batches(load):
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    dataset = load().training_batches(4, 1, 3, 6)
-    assert_equal(read(strategy.experimental_distribute_dataset(dataset)), read(dataset))
 
 
 # Evaluation.
@@ -309,15 +284,6 @@ def test_evaluation_has_every_record_once_and_always_the_same_noise(load):
 
 
 # Lengths.
-
-
-def test_records_may_be_of_any_length_that_fits(load):
-    for name, least in (("random_spans", 18), ("drop", 20), ("infilling", 20)):
-        for most in (least, 100):
-            sets = load(name, most=most)
-            assert sets.lengths[0] == least
-        with pytest.raises(ValueError, match="have max_seq_length=20, but"):
-            load(name, most=least - 1)
 
 
 def test_too_long_records_are_refused_with_what_fits(load, directory):

@@ -43,21 +43,6 @@ def texts():
     return texts_of(np.arange(300) % (WIDTH + 1))
 
 
-@pytest.mark.parametrize("name", ["bert", "mass", "infilling"])
-def test_target_is_the_whole_text(texts, name):
-    (source, target), _ = corrupted(name, texts)
-    assert rows(target) == rows(texts)
-    assert rows(source) != rows(texts)
-
-
-def test_mass_style_writes_the_mask_alone(texts):
-    (source, _), drawn = corrupted("mass", texts)
-    is_noise = noise.iid(texts.lengths, 0.15, drawn[:, 0])
-    assert np.array_equal(source.lengths, texts.lengths)
-    wanted = np.where(is_noise, MASK, texts.ids)
-    assert np.array_equal(wanted[texts.is_real], source.ids[texts.is_real])
-
-
 def test_bert_style_writes_masks_and_any_entry():
     texts = texts_of([500] * 400, width=500)
     (source, _), drawn = corrupted("bert", texts)
@@ -86,16 +71,6 @@ def joined(source, target):
         for token in source
         for word in (spans[token] if token < FIRST_WORD else [token])
     ]
-
-
-def test_random_spans_are_found_by_their_sentinels(texts):
-    (source, target), _ = corrupted("random_spans", texts)
-    found = zip(rows(source), rows(target), rows(texts), strict=True)
-    for one, other, text in [*found][2:]:
-        if len(text) > 1:
-            assert one[0] == text[0] and one[-1] < FIRST_WORD and other[0] == 199
-            assert other[-1] == text[-1]
-            assert joined(one, other) == text
 
 
 def test_iid_spans_are_found_only_where_texts_begin_without_noise(texts):

@@ -1,4 +1,4 @@
-"""Records of left-to-right stretches, made by hand, and the vocabulary they are of."""
+"""Records of left-to-right blocks, made by hand, and the vocabulary they are of."""
 
 import numpy as np
 

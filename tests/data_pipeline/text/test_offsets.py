@@ -103,13 +103,3 @@ def test_bytes_that_are_no_text_do_not_count():
         tf.debugging.assert_equal(
             getattr(one, "values", one), getattr(other, "values", other)
         )
-
-
-@pytest.mark.parametrize(
-    ("texts", "lengths"), [([], []), (["", "\u200b"], [0, 0]), (["", "a"], [0, 1])]
-)
-def test_context_without_tokens(texts, lengths):
-    tokenizer = wordpiece.BertTokenizer(VOCAB)
-    found = offsets_lib.tokenize(tf.constant(texts, tf.string), tokenizer)
-    assert found.ids.row_lengths().numpy().tolist() == lengths
-    assert len(found.begins) == len(found.ends) == sum(lengths)

@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/batches/ragged.py."""
+"""Tests of data_pipeline/batches/padding.py."""
 
 import numpy as np
 

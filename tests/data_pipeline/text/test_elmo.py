@@ -1,4 +1,4 @@
-"""data_pipeline/text/elmo_tokenizer.py, and how vocabulary_checks opens it.
+"""data_pipeline/text/elmo.py, and how opening.py opens it.
 
 tests/golden/elmo holds character ids that the original's batcher made of the sentences
 beside them.
@@ -114,23 +114,6 @@ def test_text_that_is_not_tokenised_is_split_at_punctuation(tokenizer):
         elmo.ElmoTokenizer(VOCAB, "no")
 
 
-def test_parts_of_a_text_are_the_words_in_it(tokenizer):
-    """One token each, as by `tokenize`; words that somebody has found stay whole."""
-    split = elmo.ElmoTokenizer(VOCAB, "punctuation")
-    texts = ["(1895-1943).", "caf\u00e9", "", "a\xa0b"]
-    expected = [["(", "1895", "-", "1943", ")", "."], ["café"], [], ["a", "b"]]
-    parts = split.split_words(tf.constant(texts)).to_list()
-    assert [[part.decode() for part in row] for row in parts] == expected
-    tokens = split.tokenize_inside(texts)
-    found = [split.ids_to_tokens(row) for row in tokens]
-    assert found == expected and split.has_word_offsets
-    assert split.starts_pretoken(tokens.values).numpy().tolist() == [True] * 9
-    assert split.tokenize_words(texts).row_lengths().numpy().tolist() == [1] * 4
-    assert tokenizer.tokenize_inside(texts).row_lengths().numpy().tolist() == [
-        *(1, 1, 0, 2)
-    ]
-
-
 def test_ends_of_sentences_in_a_text_are_those_of_the_vocabulary(tokenizer):
     text = "<S> a </S> <s> <UNK>"
     begin, a, end, small, unknown = tokenizer.tokenize(text).numpy().tolist()
@@ -141,13 +124,6 @@ def test_ends_of_sentences_in_a_text_are_those_of_the_vocabulary(tokenizer):
     without = elmo.ElmoTokenizer()
     begin, _, end, *_ = without.tokenize(text).numpy().tolist()
     assert [begin, end] == [by_the_rules("<S>"), by_the_rules("</S>")]
-
-
-def test_bytes_that_are_no_text_are_left_out(tokenizer):
-    assert tokenizer.tokenize([b"a\xffb \xfe c"]).values.numpy().tolist() == [
-        by_the_rules("ab"),
-        by_the_rules("c"),
-    ]
 
 
 def test_words_as_ids(tokenizer):
