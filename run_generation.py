@@ -35,7 +35,7 @@ import tensorflow as tf
 from cli import device_setup
 from contract import atomic_files, errors
 from data_pipeline.classification import tables
-from data_pipeline.generation import continuations, kinds, prompt_lists, windows
+from data_pipeline.generation import continuations, kinds, prompts, windows
 from data_pipeline.generation import graph as generation_graph
 from data_pipeline.text import vocabulary_checks
 from modeling import pretrainers
@@ -72,7 +72,7 @@ def prepare():
             "write; give a GPT, a GPT-2, or a BERT with attention=causal"
         )
     context = config.max_position_embeddings
-    room = prompt_lists.Room(context, FLAGS.max_new_tokens, FLAGS.keep_end)
+    room = prompts.Room(context, FLAGS.max_new_tokens, FLAGS.keep_end)
     if FLAGS.score_file:
         work = functools.partial(score, prepare_scores(tokenizer, context))
     elif FLAGS.do_export:
@@ -96,8 +96,8 @@ def build_model(parts):
 
 
 def prepare_texts(tokenizer, room):
-    given = prompt_lists.read(FLAGS.prompt, FLAGS.prompt_file)
-    texts = prompt_lists.plan(given, tokenizer, room, FLAGS.num_samples)
+    given = prompts.read(FLAGS.prompt, FLAGS.prompt_file)
+    texts = prompts.plan(given, tokenizer, room, FLAGS.num_samples)
     spelling = continuations.Spelling(tokenizer.decode, end_ids(tokenizer), FLAGS.stop)
     streams = len(texts.rows) == 1 and not FLAGS.output_file
     return functools.partial(stream if streams else write, tokenizer, texts, spelling)

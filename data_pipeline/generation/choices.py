@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contract import errors
-from data_pipeline.classification import label_sets, tables, tasks
+from data_pipeline.classification import labels, tables, tasks
 from data_pipeline.generation import cases
 from data_pipeline.tables import choice_rows, label_files, text_rows
 
@@ -16,14 +16,14 @@ _POSSESSIVES = {"his", "her", "its", "their"}
 
 
 def read(
-    path: str, layout: tables.Layout, labels: Sequence[str] = ()
+    path: str, layout: tables.Layout, label_names: Sequence[str] = ()
 ) -> list[cases.Case]:
     """The cases of a file of choices.
 
     Args:
         layout: with `choices`, or the `file_format` of a published task of choice, or
             WINOGRAD.
-        labels: what the label column calls the choices, in their order; by default
+        label_names: what the label column calls the choices, in their order; by default
             their columns' names or their numbers, from 0.
 
     Raises:
@@ -34,7 +34,7 @@ def read(
         return _winograd(path)
     if published := tasks.TASKS.get(layout.file_format):
         layout = published.splits["train"].layout
-        labels = labels or published.labels
+        label_names = label_names or published.labels
     if not layout.choices:
         raise errors.InputError(
             f"{path}: which columns hold the answers? name them with --choice_columns, "
@@ -46,8 +46,8 @@ def read(
     assert table.choices is not None
     columns = [str(column) for column in layout.choices]
     count = len(table.choices[0])
-    names = labels or label_sets.choice_names(columns, count, table.labels)
-    label_set = label_sets.LabelSet(tuple(names), "choice")
+    names = label_names or labels.choice_names(columns, count, table.labels)
+    label_set = labels.Labels(tuple(names), "choice")
     ids = (
         label_set.encode(table).tolist() if table.labels else [None] * len(table.lines)
     )

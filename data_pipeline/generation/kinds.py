@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import errors
-from data_pipeline.classification import label_sets, tables
+from data_pipeline.classification import labels, tables
 from data_pipeline.generation import cases, choices, perplexity, templates, windows
 
 Run = Callable[[list[windows.Window]], list[windows.Scores]]
@@ -100,8 +100,8 @@ def labels_of(
     shown = table
     if settings.examples_file:
         shown = read(settings.examples_file, labels_required=True)
-    names = tuple(settings.labels) or label_sets.find_labels(shown, "classification")
-    label_set = label_sets.LabelSet(names)
+    names = tuple(settings.labels) or labels.find_labels(shown, "classification")
+    label_set = labels.Labels(names)
     words = templates.label_words(settings.label_words, label_set)
     before = ""
     if count := settings.num_examples:

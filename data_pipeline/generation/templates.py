@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from contract import errors
-from data_pipeline.classification import label_sets, tables
+from data_pipeline.classification import labels, tables
 from data_pipeline.generation import cases
 from data_pipeline.tables import label_files
 
@@ -70,7 +70,7 @@ class Template:
         return cases.Alternative(kept, before[len(kept) :] + word + after)
 
 
-def label_words(spec: Sequence[str], label_set: label_sets.LabelSet) -> tuple[str, ...]:
+def label_words(spec: Sequence[str], label_set: labels.Labels) -> tuple[str, ...]:
     """What stands for each label, in the order of ids: of label=word pairs, or itself.
 
     Raises:
@@ -93,7 +93,7 @@ def label_words(spec: Sequence[str], label_set: label_sets.LabelSet) -> tuple[st
 def fill(
     template: Template,
     table: tables.Table,
-    label_set: label_sets.LabelSet,
+    label_set: labels.Labels,
     words: Sequence[str],
     shown: str = "",
 ) -> list[cases.Case]:
@@ -113,7 +113,7 @@ def fill(
 def examples(
     template: Template,
     table: tables.Table,
-    label_set: label_sets.LabelSet,
+    label_set: labels.Labels,
     words: Sequence[str],
     count: int,
     seed: int,

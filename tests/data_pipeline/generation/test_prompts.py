@@ -6,14 +6,14 @@ import types
 
 import pytest
 
-from data_pipeline.generation import prompt_lists
+from data_pipeline.generation import prompts
 from tests import byte_tokenizer
 
 TOKENIZER = byte_tokenizer.ByteTokenizer()
 
 
 def texts(*arguments):
-    return [prompt.text for prompt in prompt_lists.read(*arguments)]
+    return [prompt.text for prompt in prompts.read(*arguments)]
 
 
 def test_prompts_are_those_of_arguments_or_of_a_file(tmp_path, monkeypatch):
@@ -46,13 +46,13 @@ def test_wrong_prompts_are_refused(tmp_path, arguments, content, expected):
     if path:
         (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=expected):
-        prompt_lists.read(arguments, path)
+        prompts.read(arguments, path)
 
 
 def encode(prompts, tokenizer=TOKENIZER, **room):
-    room = prompt_lists.Room(**{"context": 8, "max_new_tokens": 3} | room)
-    prompts = [prompt_lists.Prompt(text, "here:1") for text in prompts]
-    return prompt_lists.encode(prompts, tokenizer, room)
+    room = prompts.Room(**{"context": 8, "max_new_tokens": 3} | room)
+    prompts = [prompts.Prompt(text, "here:1") for text in prompts]
+    return prompts.encode(prompts, tokenizer, room)
 
 
 def test_prompts_leave_room_for_the_text():
@@ -79,7 +79,7 @@ def test_prompts_leave_room_for_the_text():
 
 def test_without_a_prompt_a_text_begins_where_another_ended():
     assert encode([], max_new_tokens=8) == [[256]]
-    room = prompt_lists.Room(8, None)
+    room = prompts.Room(8, None)
     assert room.new_tokens(is_prompted=False) == 8
     assert room.new_tokens(is_prompted=True) == 4
     without = byte_tokenizer.ByteTokenizer(has_end=False)
