@@ -51,7 +51,7 @@ def read(
     ids = (
         label_set.encode(table).tolist() if table.labels else [None] * len(table.lines)
     )
-    # What stands before each answer ends the sentence before it: "..., because".
+    # text_b ends the sentence before the answer: "..., because".
     between = table.text_b or [""] * len(ids)
     rows = zip(table.lines, table.text_a, between, table.choices, ids, strict=True)
     return [
@@ -75,10 +75,9 @@ def _continued(context: str, question: str, answer: str) -> cases.Alternative:
 
 
 def _in_sentence(text: str) -> str:
-    """With a small first letter, unless the first word is I or a name, for all we know.
+    """With a small first letter where the first word is an article or a pronoun.
 
-    Answers of COPA are sentences; their first words are articles and pronouns, or
-    names, which nothing tells from other nouns.
+    Answers of COPA are sentences; their other first words may be names.
     """
     first = text.split(maxsplit=1)[0]
     is_common = first in _ARTICLES or first in {"He", "She", "It", "They", "We", "You"}
@@ -95,23 +94,23 @@ def _winograd(path: str) -> list[cases.Case]:
                 f"{path}:{line}: no column {name}; give the table WSCollection.csv, or "
                 "--score_format and --choice_columns of your own"
             )
-    found = []
+    schemas = []
     for line, row in rows:
         if len(row) != len(names):
             raise errors.InputError(
                 f"{path}:{line}: {len(row)} cells, the header has {len(names)}; "
                 "correct the row"
             )
-        found.append(_schema(f"{path}:{line}", dict(zip(names, row, strict=True))))
-    if not found:
+        schemas.append(_schema(f"{path}:{line}", dict(zip(names, row, strict=True))))
+    if not schemas:
         raise errors.InputError(
             f"{path}: no rows but the header; give it one per schema"
         )
-    return found
+    return schemas
 
 
 def _schema(place: str, cells: Mapping[str, Any]) -> cases.Case:
-    """The sentence with each answer in the place of its pronoun; the rest is scored."""
+    """The sentence with each answer for its pronoun; what follows is scored."""
     label = cells.get("label", "")
     if label not in ("", "0", "1"):
         hint = label_files.closest(label, ["0", "1"])
