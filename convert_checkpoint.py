@@ -5,6 +5,7 @@ See docs/checkpoints.md.
     python convert_checkpoint.py --input=model --to=keras --output_dir=converted
 """
 
+import functools
 import os
 
 from absl import flags
@@ -143,10 +144,8 @@ def find_classes(path, source):
     if source.head not in pretrainers.CLASS_HEADS:
         return None
     num_classes = source.model.num_classes
-    if path:
-        return label_maps.read(path, num_classes)
-    told = hugging_face.labels_in(source.model.config, num_classes)
-    return label_maps.told(source.head, *told)
+    stated = functools.partial(hugging_face.labels_in, source.model.config, num_classes)
+    return label_maps.read_classes(path, source.head, num_classes, stated)
 
 
 def prepare():
@@ -163,7 +162,7 @@ def prepare():
     conversion.check_target(written, FLAGS.to)
     tokenizer = read_tokenizer(files, written)
     label_map = label_maps.find(files.checkpoint)
-    head = label_maps.head(label_map, FLAGS.head)
+    head = label_maps.find_head(label_map, FLAGS.head)
     if FLAGS.to == "hdf5" and FLAGS.head == "auto":
         head = "none"
     source = conversion.read(files.checkpoint, config, head)

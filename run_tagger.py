@@ -29,14 +29,14 @@ from contract import features, file_names, remote_files
 from data_pipeline import label_maps
 from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
-from data_pipeline.tagging import graph, predictions, tag_outcomes, tags
-from data_pipeline.tagging import split as sentence_sets
+from data_pipeline.tagging import graph, predictions, schemes, scores
+from data_pipeline.tagging import split as sentence_rows
 from data_pipeline.text import opening
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.features import head_config, heads
 from modeling.operations import joined_weights
-from reports import examined, pictures, run_report
+from reports import pictures, run_report
 from serving import formats, tagging
 from training import fine_tuning
 from training.results import run_facts
@@ -53,17 +53,16 @@ def prepare():
     layout = tagged_files.Layout(**tagger_flags.layout())
     paths = tagger_flags.paths(fine_tuning_flags.wanted_splits())
     reading = run_flags.reading(head_config.of_run, files)
-    splits = sentence_sets.read(paths, layout)
+    splits = sentence_rows.read(paths, layout)
     open_file = remote_files.open_file
     names = label_files.read_labels(FLAGS.labels, open_file) if FLAGS.labels else ()
-    tag_set = sentence_sets.find_tag_set(
+    tag_set = sentence_rows.find_tags(
         splits.get("train"),
         names=names,
         scheme=tagger_flags.tag_scheme(),
-        known=label_maps.find(run_flags.trained_weights(files)),
-        open_file=open_file,
+        label_map=label_maps.find(run_flags.trained_weights(files)),
     )
-    data = sentence_sets.load(
+    data = sentence_rows.load(
         splits,
         tag_set,
         tokenizer,
@@ -76,14 +75,14 @@ def prepare():
         files=files,
         config=config.to_dict(),
         num_examples=len(data["train"].windows) if "train" in data else 0,
-        score_names=sentence_sets.score_names(tag_set),
+        score_names=scores.score_names(tag_set.scheme),
     )
     return make_task(config, tokenizer, tag_set, data, reading), settings
 
 
 def make_task(config, tokenizer, tag_set, data, reading):
     """The fine_tuning.Task of tagging words."""
-    label_map = {file_names.LABEL_MAP: tags.map_text(tag_set)}
+    label_map = {file_names.LABEL_MAP: schemes.map_text(tag_set)}
     lstms = head_config.lstms(config, reading)
     return fine_tuning.Task(
         splits={split: sentences.examples() for split, sentences in data.items()},
@@ -97,10 +96,10 @@ def make_task(config, tokenizer, tag_set, data, reading):
         store=checkpoint.store,
         objective=heads.with_penalty(losses.tagger(), reading),
         outputs=best_tags,
-        score=lambda split, outputs, _: sentence_sets.decide(
-            data[split], outputs, tag_set
+        score=lambda split, outputs, _: scores.decide(data[split], outputs, tag_set),
+        examine=lambda split, scored: scores.outcomes(
+            split, data[split], scored, tag_set.scheme
         ),
-        examine=functools.partial(examine, tag_set, data),
         pictures=pictures.summaries,
         report=run_facts.hook(
             *(run_report, "token-classification"),
@@ -125,12 +124,6 @@ def best_tags(model):
         return found
 
     return forward
-
-
-def examine(tag_set, data, split, tagged):
-    """What reports/ shows of tagged sentences."""
-    found = tag_outcomes.collect(data[split], tagged, tag_set.scheme)
-    return examined.of(split, found)
 
 
 def predict(tag_set, data, tagged, settings, _):

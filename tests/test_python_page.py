@@ -85,7 +85,7 @@ def test_fit_learns_and_evaluates(names):
     best = max(names["history"].history["val_accuracy"])
     assert 1 / 6 < scores["accuracy"] <= best
     found = names["model"].predict(names["dev"], verbose=0)["logits"].argmax(-1)
-    right = np.mean(found == names["data"].label_ids["dev"])
+    right = np.mean(found == names["data"].splits["dev"].label_ids)
     assert scores["accuracy"] == pytest.approx(right)
 
 

@@ -15,7 +15,7 @@ import bert
 from contract import remote_files
 from data_pipeline import label_maps
 from data_pipeline.classification import tables
-from data_pipeline.generation import choices, perplexity, prompt_lists
+from data_pipeline.generation import choices, perplexity, prompts
 from data_pipeline.seq2seq import pairs
 from data_pipeline.squad import files
 from data_pipeline.tables import choice_rows, label_files
@@ -155,7 +155,7 @@ READERS = {
     "pairs": lambda d: list(
         pairs.open_rows(f"{d}/pairs.csv", pairs.Layout(), targets_required=True).rows
     ),
-    "prompts": lambda d: [p.text for p in prompt_lists.read([], f"{d}/rows.jsonl")],
+    "prompts": lambda d: [p.text for p in prompts.read([], f"{d}/rows.jsonl")],
     "texts": lambda d: [
         text for text, _ in perplexity.read(f"{d}/rows.jsonl", as_one=False)
     ],
@@ -163,7 +163,9 @@ READERS = {
     "labels": lambda d: label_files.read_labels(
         f"{d}/names.txt", remote_files.open_file
     ),
-    "label map": lambda d: label_maps.read(f"{d}/label_map.json", 2),
+    "label map": lambda d: label_maps.read_classes(
+        f"{d}/label_map.json", "classifier", 2, lambda: ("", ())
+    ),
     "choices": lambda d: [
         case._replace(place="") for case in choices.read(f"{d}/choices.csv", CHOICES)
     ],

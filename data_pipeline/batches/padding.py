@@ -36,14 +36,6 @@ def join_rows(*pieces):
     return values, row_splits(lengths.sum(axis=1))
 
 
-def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
-    """Names windows of texts `owners`, int [N], ascending, such as "window 2 of 3"."""
-    first = np.searchsorted(owners, owners[indices], side="left")
-    end = np.searchsorted(owners, owners[indices], side="right")
-    numbers = zip(indices - first + 1, end - first, strict=True)
-    return [f"window {number} of {count}" for number, count in numbers]
-
-
 def grids(packed: Any, length: int, rows: slice = slice(None)):
     """Like packing.pad, for rows of at most `length` tokens, in arrays [N, length].
 

@@ -13,10 +13,10 @@ import numpy as np
 from absl import logging
 
 from contract import errors, wording
-from data_pipeline.classification import label_sets
 from data_pipeline.tables import choice_rows, table_columns, text_rows
 
-Label = label_sets.Label
+# As a file writes it; a tuple is a JSON list (multi-label).
+Label = str | tuple[str, ...]
 Key = table_columns.Key
 
 # What headers usually call their columns, in upper or lower case; the first entry found
@@ -227,6 +227,14 @@ def _named(place: str, row: Any) -> dict[str, Any]:
         str(key): value.item() if isinstance(value, np.generic) else value
         for key, value in row.items()
     }
+
+
+def is_number(text: Label) -> bool:
+    """Whether a label is a finite number."""
+    try:
+        return math.isfinite(float(str(text)))
+    except ValueError:
+        return False
 
 
 def _choice_role(index: int) -> str:
@@ -464,10 +472,10 @@ def _refuse_likely_header(table: Table, other_header: Sequence[str]) -> None:
             "header, else put that line above it"
         )
     first, *others = table.labels or [""]
-    if not others or label_sets.is_number(first):
+    if not others or is_number(first):
         return
     counts = collections.Counter(table.labels)
-    is_odd = all(label_sets.is_number(label) for label in others)
+    is_odd = all(is_number(label) for label in others)
     if is_odd or [name for name, count in counts.items() if count == 1] == [first]:
         raise errors.InputError(
             f"{table.path}:{table.lines[0]}: {first!r} is the label of no other row; "

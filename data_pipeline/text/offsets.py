@@ -1,6 +1,6 @@
 """Contexts to tokens that know where they come from, as TensorFlow operations.
 
-The offsets are those of `answer_text.Offsets`, for a batch of texts at a time. A part
+The offsets are those of `alignment.Offsets`, for a batch of texts at a time. A part
 of a word is what the word-piece step sees as one word.
 """
 
@@ -58,7 +58,7 @@ def is_whitespace(points):
 
 
 def _places(points, words, word_starts, word_ends, tokens, tokenizer):
-    """Begins and ends as in `Contexts`, without whitespace, as by answer_text.Offsets.
+    """Begins and ends as in `Contexts`, without whitespace, as by alignment.Offsets.
 
     Where normalized and written characters of a word differ in number, its parts are
     unknown and the whole word counts.

@@ -12,7 +12,7 @@ _OF_SEQUENCES = (*names.ENCODER_INPUTS, names.LAYER_STATES)
 
 
 def kind(problem_type, pair_input="joined"):
-    """Which of the three the settings of a label_sets.LabelSet mean."""
+    """Which of the three the settings of a labels.Labels mean."""
     if problem_type == "choice":
         return "compared"
     return "summed" if pair_input == "both_orders" else "single"

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from data_pipeline.squad import choice, graph
 from data_pipeline.tagging import graph as tagging_graph
-from data_pipeline.tagging import tags as tag_sets
+from data_pipeline.tagging import schemes
 from data_pipeline.text import wordpiece
 from modeling import models
 from modeling.configs import config
@@ -60,7 +60,7 @@ print(json.dumps([peak() - before, answer]))
 
 def tagger():
     keras.utils.set_random_seed(3)
-    tags = tag_sets.TagSet(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
+    tags = schemes.TagNames(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
     model = models.BertTagger(CONFIG, len(tags.names))
     return tagging.WordTagger(
         tagging_graph.split_words,

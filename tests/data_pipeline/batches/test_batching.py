@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import batching, packing
-from data_pipeline.batches import padding as padding_lib
+from data_pipeline.batches import batching, packing, splits
 
 LENGTHS = np.random.default_rng(0).integers(3, 60, size=103)
 
@@ -107,7 +106,7 @@ def test_evaluation_order_has_every_example_once():
 
 def test_windows_are_counted_within_their_text():
     owners = np.array([0, 2, 2, 2, 5, 5])  # texts 1, 3 and 4 have none
-    assert padding_lib.window_names(owners, np.array([3, 0, 5, 1])) == [
+    assert splits.window_names(owners, np.array([3, 0, 5, 1])) == [
         "window 3 of 3",
         "window 1 of 1",
         "window 2 of 2",

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from data_pipeline.squad import answer_text, choice, files
+from data_pipeline.squad import alignment, choice, files
 from data_pipeline.squad import windows as context_windows
 from data_pipeline.text import wordpiece
 
@@ -160,8 +160,8 @@ def reference_nbest(inputs, rows, start, end, with_null, rules):
             if all(rule(words, good, first, last) for rule in rules):
                 span = SENTENCE[words[first] : words[last] + 1]
                 ids = inputs.input_ids[row, first : last + 1]
-                spelled = answer_text.spell(VOCAB[index] for index in ids)
-                text = answer_text.align(spelled, span, sentence_parts())
+                spelled = alignment.spell(VOCAB[index] for index in ids)
+                text = alignment.align(spelled, span, sentence_parts())
                 found.append((text, start[row, first], end[row, last]))
     if with_null:
         row = min(rows, key=lambda row: start[row, 0] + end[row, 0])
@@ -198,7 +198,7 @@ def random_run():
 
 @functools.cache
 def sentence_parts():
-    return answer_text.split_all(SENTENCE, do_lower_case=True)
+    return alignment.split_all(SENTENCE, do_lower_case=True)
 
 
 @functools.cache

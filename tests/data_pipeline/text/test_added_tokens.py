@@ -6,7 +6,7 @@ import json
 import pytest
 import tensorflow as tf
 
-from data_pipeline.squad import answer_text
+from data_pipeline.squad import alignment
 from data_pipeline.text import added_tokens, wordpiece
 from data_pipeline.text import offsets as offsets_lib
 
@@ -101,13 +101,13 @@ def test_words_and_offsets_know_added_tokens():
     texts = [points[begin:end] for begin, end in spans]
     assert texts == ["a", "covid", "s", "-", "x", "CoVax", ",", "the"]
     words = context.split()
-    parts = answer_text.split_all(words, True, tokenizer().pretokenize)
+    parts = alignment.split_all(words, True, tokenizer().pretokenize)
     assert parts["covids-x"] == ["covid", "s", "-", "x"]
     assert parts["CoVax,"] == ["covax", ","]
-    offsets = answer_text.Offsets(parts, True)
+    offsets = alignment.Offsets(parts, True)
     assert offsets.text(words[1:2], 1, 1) == "s"
     assert offsets.text(words[1:3], 3, 0) == "x CoVax"
-    plain = answer_text.split_all(words, True)
+    plain = alignment.split_all(words, True)
     assert plain["covids-x"] == ["covids", "-", "x"]
 
 

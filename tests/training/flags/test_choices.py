@@ -9,7 +9,7 @@ import pytest
 from absl import flags
 
 from cli import feature_flags, pretraining_flags, run_flags
-from data_pipeline.classification import label_sets
+from data_pipeline.classification import labels
 from data_pipeline.extraction import attention
 from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.pretraining import masking, metadata
@@ -43,7 +43,7 @@ CHOICES = {
     },
     "run_classifier": {
         # A choice is told by its columns or its task.
-        "problem_type": [kind for kind in label_sets.PROBLEM_TYPES if kind != "choice"],
+        "problem_type": [kind for kind in labels.PROBLEM_TYPES if kind != "choice"],
         "optimizer": run_flags._OPTIMIZERS,
         "learning_rate_schedule": schedule.SCHEDULES,
         "layer_mix": (

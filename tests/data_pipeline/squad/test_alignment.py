@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from data_pipeline.squad import answer_text
+from data_pipeline.squad import alignment
 from tests.data_pipeline import original_words
 
 LINES = original_words.random_lines(1500, original_words.POOLS, seed=5)
@@ -25,15 +25,15 @@ def reference_alignment(spelled, span, lower):
 
 @pytest.mark.parametrize("lower", [True, False])
 def test_parts_are_the_words_of_the_original(lower):
-    parts = answer_text.split_all((word for row in WORDS for word in row), lower)
+    parts = alignment.split_all((word for row in WORDS for word in row), lower)
     for words in WORDS:
         joined = [part for word in words for part in parts[word]]
         assert joined == original_words.reference_words(" ".join(words), lower)
 
 
 def test_nothing_has_no_parts():
-    assert answer_text.split_all([], True) == {}
-    assert answer_text.split_all(["\u200b", "\ud800"], True) == {
+    assert alignment.split_all([], True) == {}
+    assert alignment.split_all(["\u200b", "\ud800"], True) == {
         "\u200b": [],
         "\ud800": [],
     }
@@ -41,8 +41,8 @@ def test_nothing_has_no_parts():
 
 def test_part_that_no_vocabulary_spells_is_left_out():
     word = "a" * 201
-    assert answer_text.split_all([f"{word}-b"], True) == {f"{word}-b": ["-", "b"]}
-    assert answer_text.split_all([word[1:]], True) == {word[1:]: [word[1:]]}
+    assert alignment.split_all([f"{word}-b"], True) == {f"{word}-b": ["-", "b"]}
+    assert alignment.split_all([word[1:]], True) == {word[1:]: [word[1:]]}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_part_that_no_vocabulary_spells_is_left_out():
     ],
 )
 def test_tokens_are_spelled(tokens, text):
-    assert answer_text.spell(tokens) == text
+    assert alignment.spell(tokens) == text
 
 
 @pytest.mark.parametrize(
@@ -78,21 +78,21 @@ def test_tokens_are_spelled(tokens, text):
 )
 def test_alignment_is_the_one_of_the_original(spelled, span, lower, answer):
     words = span.split(" ")
-    parts = answer_text.split_all(words, lower)
-    assert answer_text.align(spelled, words, parts) == answer
+    parts = alignment.split_all(words, lower)
+    assert alignment.align(spelled, words, parts) == answer
     assert reference_alignment(spelled, span, lower) == answer
 
 
 @pytest.mark.parametrize("lower", [True, False])
 def test_alignment_of_random_text(lower):
-    parts = answer_text.split_all((word for row in WORDS for word in row), lower)
+    parts = alignment.split_all((word for row in WORDS for word in row), lower)
     rng = random.Random(3)
     whole = 0
     for words in filter(None, WORDS):
         joined = " ".join(part for word in words for part in parts[word])
         cut = sorted(rng.randrange(len(joined) + 1) for _ in range(2))
         spelled = " ".join(joined[slice(*cut)].split())
-        found = answer_text.align(spelled, words, parts)
+        found = alignment.align(spelled, words, parts)
         assert found == reference_alignment(spelled, " ".join(words), lower)
         whole += found == " ".join(words)
     # Both outcomes are frequent: neither side of the comparison is idle.
@@ -106,12 +106,12 @@ def fold(text):
 @pytest.mark.parametrize("lower", [True, False])
 def test_offsets_cut_out_the_parts(lower):
     words = {word for row in WORDS for word in row}
-    parts = answer_text.split_all(words, lower)
-    offsets = answer_text.Offsets(parts, lower)
+    parts = alignment.split_all(words, lower)
+    offsets = alignment.Offsets(parts, lower)
     cuts = {
         word: [word[slice(*place)] for place in offsets.of_word(word)] for word in words
     }
-    again = answer_text.split_all((cut for row in cuts.values() for cut in row), lower)
+    again = alignment.split_all((cut for row in cuts.values() for cut in row), lower)
     for word, row in cuts.items():
         spelled = [" ".join(again[cut]) for cut in row]
         assert list(map(fold, spelled)) == list(map(fold, parts[word]))
@@ -120,8 +120,8 @@ def test_offsets_cut_out_the_parts(lower):
 
 
 def offset_text(words, first, last, lower=True):
-    parts = answer_text.split_all(words, lower)
-    return answer_text.Offsets(parts, lower).text(words, first, last)
+    parts = alignment.split_all(words, lower)
+    return alignment.Offsets(parts, lower).text(words, first, last)
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,15 @@
-"""Label names to the numbers that a model learns, and the file that records them.
-
-Plain Python: functions that open files take what opens them, for remote files.
-"""
+"""Label names to the numbers that a model learns, and the file that records them."""
 
 import dataclasses
 import itertools
-import math
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from contract import errors, features, wording
+from contract import errors, features, remote_files, wording
+from data_pipeline.classification import tables
 from data_pipeline.tables import label_files
-
-# As a file writes it; a tuple is a JSON list (multi-label).
-Label = str | tuple[str, ...]
 
 # The problem types, with the fewest labels of each.
 _FEWEST_LABELS = {"classification": 2, "choice": 2, "multi_label": 1, "regression": 0}
@@ -23,28 +17,11 @@ PROBLEM_TYPES = tuple(_FEWEST_LABELS)
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-class _Table(Protocol):
-    @property
-    def path(self) -> str: ...
-    @property
-    def lines(self) -> list[int]: ...
-    @property
-    def labels(self) -> list[Label] | None: ...
-
-
-def is_number(text: Label) -> bool:
-    """Whether a label is a finite number."""
-    try:
-        return math.isfinite(float(str(text)))
-    except ValueError:
-        return False
-
-
 @dataclasses.dataclass(frozen=True)
-class LabelSet:
-    """What a head predicts: names in the order of their ids, empty for regression.
+class Labels:
+    """The names of a head's outputs, in the order of their ids; none for regression.
 
-    Of a choice they name the answers by their place: those of a row are its own.
+    For a choice they name the answers by place; every row has answers.
 
     Raises:
         ValueError: names, problem type and separator do not fit together.
@@ -88,9 +65,8 @@ class LabelSet:
     @property
     def identity(self) -> dict[str, Any]:
         """What must match, besides tokens and labels, to resume a run."""
-        is_usual = self.pair_input == "joined"
-        told = {} if is_usual else {"pair_input": self.pair_input}
-        return {"labels": list(self.names), **told}
+        order = {} if self.pair_input == "joined" else {"pair_input": self.pair_input}
+        return {"labels": list(self.names), **order}
 
     @property
     def num_sequences(self) -> int:
@@ -104,7 +80,7 @@ class LabelSet:
         """Whether a row has exactly one of the names."""
         return self.problem_type in features.ONE_OF_SEVERAL
 
-    def encode(self, table: _Table) -> np.ndarray:
+    def encode(self, table: tables.Table) -> np.ndarray:
         """Turns labels into ids int32 [N], or for regression the numbers, float32 [N].
 
         For multi_label float32 [N, C], 1 for each label that the row has.
@@ -119,26 +95,26 @@ class LabelSet:
             return np.array(values, np.float32)
         ids = {name: index for index, name in enumerate(self.names)}
         if self.has_one_label:
-            found = [self._id(ids, table.path, line, label) for line, label in rows]
-            return np.array(found, np.int32)
+            path = table.path
+            return np.array([self._id(ids, path, *row) for row in rows], np.int32)
         return self.encode_sets(table)[:]
 
-    def encode_sets(self, table: _Table) -> "MultiHot":
+    def encode_sets(self, table: tables.Table) -> "MultiHot":
         """As `encode`, for multi_label, in the memory of the labels that rows have."""
         ids = {name: index for index, name in enumerate(self.names)}
-        found = [
+        rows = [
             [
                 self._id(ids, table.path, line, name)
                 for name in split_labels(label, self.separator)
             ]
             for line, label in _labelled_lines(table)
         ]
-        splits = np.cumsum([0, *map(len, found)])
-        return MultiHot(
-            np.array([*itertools.chain(*found)], np.int32), splits, len(ids)
-        )
+        columns = np.array([*itertools.chain(*rows)], np.int32)
+        return MultiHot(columns, np.cumsum([0, *map(len, rows)]), len(ids))
 
-    def _id(self, ids: dict[str, int], path: str, line: int, label: Label) -> int:
+    def _id(
+        self, ids: dict[str, int], path: str, line: int, label: tables.Label
+    ) -> int:
         if isinstance(label, tuple):
             raise errors.InputError(
                 f"{path}:{line}: {list(label)} is a list of labels; pass "
@@ -189,7 +165,7 @@ class MultiHot:
         return hot
 
 
-def split_labels(label: Label, separator: str) -> tuple[str, ...]:
+def split_labels(label: tables.Label, separator: str) -> tuple[str, ...]:
     """The labels of one multi-label cell, without whitespace around each."""
     if isinstance(label, tuple):
         return label
@@ -198,7 +174,7 @@ def split_labels(label: Label, separator: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in label.split(separator))
 
 
-def _labelled_lines(table: _Table) -> list[tuple[int, Label]]:
+def _labelled_lines(table: tables.Table) -> list[tuple[int, tables.Label]]:
     if table.labels is None:
         raise errors.InputError(
             f"{table.path}: has no labels; pass --label_column if a column holds them"
@@ -207,7 +183,7 @@ def _labelled_lines(table: _Table) -> list[tuple[int, Label]]:
 
 
 def find_labels(
-    table: _Table, problem_type: str, separator: str = ","
+    table: tables.Table, problem_type: str, separator: str = ","
 ) -> tuple[str, ...]:
     """Collects the labels that occur, sorted; numbers in numeric order.
 
@@ -216,45 +192,38 @@ def find_labels(
     """
     if problem_type == "regression":
         return ()
-    if table.labels is None:
-        raise errors.InputError(
-            f"{table.path}: has no labels to find; pass --label_column"
-        )
-    found: dict[str, int] = {}
-    for line, label in zip(table.lines, table.labels, strict=True):
-        is_set = problem_type == "multi_label"
+    is_set = problem_type == "multi_label"
+    first_lines: dict[str, int] = {}
+    for line, label in _labelled_lines(table):
         for name in split_labels(label, separator) if is_set else (label,):
             if not isinstance(name, str) or not name:
                 raise errors.InputError(
                     f"{table.path}:{line}: label {name!r:.80} is not one label; "
                     "correct the row or pass --problem_type=multi_label"
                 )
-            found.setdefault(name, line)
-    for name, line in found.items():
+            first_lines.setdefault(name, line)
+    for name, line in first_lines.items():
         whole = name.removesuffix(".0")
-        if whole != name and is_number(name) and whole in found:
+        if whole != name and tables.is_number(name) and whole in first_lines:
             raise errors.InputError(
                 f"{table.path}:{line}: label {name!r} is the number of the class "
-                f"{whole!r} (line {found[whole]}); write both alike"
+                f"{whole!r} (line {first_lines[whole]}); write both alike"
             )
-    if all(is_number(name) for name in found):
-        return tuple(sorted(found, key=lambda name: (float(name), name)))
-    return tuple(sorted(found))
+    if all(tables.is_number(name) for name in first_lines):
+        return tuple(sorted(first_lines, key=lambda name: (float(name), name)))
+    return tuple(sorted(first_lines))
 
 
 def choice_names(
-    columns: Sequence[str], num_choices: int, labels: Sequence[Label] | None
+    columns: Sequence[str], num_choices: int, labels: Sequence[tables.Label] | None
 ) -> tuple[str, ...]:
-    """What a table calls its choices: the columns' names where the labels are those.
-
-    Otherwise "0", "1", ..., their numbers.
-    """
+    """Names of choices: those of their columns if the labels are such, else "0", ..."""
     if len(columns) == num_choices and labels and set(labels) <= set(columns):
         return tuple(columns)
     return tuple(map(str, range(num_choices)))
 
 
-def label_map_text(label_set: LabelSet) -> str:
+def label_map_text(label_set: Labels) -> str:
     """Which id is which label, as JSON: {"0": "negative", "1": "positive", ...}.
 
     "problem_type" and, where they are not the usual ones, "label_separator" and
@@ -268,7 +237,7 @@ def label_map_text(label_set: LabelSet) -> str:
     return label_files.map_text(label_set.names, **settings)
 
 
-def read_label_map(path: str, open_file: Callable[..., Any] = open) -> LabelSet:
+def read_label_map(path: str) -> Labels:
     """Reads the text of `label_map_text`; ValueError for any other.
 
     Without "problem_type" it is classification.
@@ -280,13 +249,15 @@ def read_label_map(path: str, open_file: Callable[..., Any] = open) -> LabelSet:
         label_separator=",",
         pair_input="joined",
     ):
-        return LabelSet(names, problem_type, label_separator, pair_input)
+        return Labels(names, problem_type, label_separator, pair_input)
 
     settings = ' and "problem_type"'
-    return label_files.read_map(path, open_file, make, "label map", settings)
+    return label_files.read_map(
+        path, remote_files.open_file, make, "label map", settings
+    )
 
 
-def class_weights(spec: str, label_ids: np.ndarray, label_set: LabelSet) -> np.ndarray:
+def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.ndarray:
     """How much an example of each class counts in the loss: float32 [C].
 
     `spec` is "balanced", which is N / (C * examples of the class) as scikit-learn
@@ -319,7 +290,7 @@ def class_weights(spec: str, label_ids: np.ndarray, label_set: LabelSet) -> np.n
         )
     for part in parts:
         # Beyond float32 it would become 0 or infinite.
-        if not is_number(part) or not 1 / _LARGEST <= float(part) <= _LARGEST:
+        if not tables.is_number(part) or not 1 / _LARGEST <= float(part) <= _LARGEST:
             raise errors.InputError(
                 f"--class_weights={spec}: {part!r} is not a positive number of "
                 "float32; correct it"
@@ -327,10 +298,10 @@ def class_weights(spec: str, label_ids: np.ndarray, label_set: LabelSet) -> np.n
     return np.array([float(part) for part in parts], np.float32)
 
 
-def _number(path: str, line: int, label: Label) -> float:
+def _number(path: str, line: int, label: tables.Label) -> float:
     text = label if isinstance(label, str) else ""
     # Beyond float32 it would become infinite on the way to the model.
-    if not is_number(text) or abs(float(text)) > _LARGEST:
+    if not tables.is_number(text) or abs(float(text)) > _LARGEST:
         shown = label if isinstance(label, str) else list(label)
         raise errors.InputError(
             f"{path}:{line}: {shown!r:.80} is not a finite number, which regression "

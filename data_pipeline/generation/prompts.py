@@ -1,4 +1,4 @@
-"""Prompts of arguments and files, as ids that leave room for what is written."""
+"""Prompts of arguments and files, as ids that leave room for the text."""
 
 import dataclasses
 import io
@@ -27,30 +27,30 @@ class Prompt:
 
 
 @dataclasses.dataclass(frozen=True)
-class Room:
-    """How much of the network's context prompts and texts take.
+class ContextBudget:
+    """How a prompt and the text behind it share the context of the network.
 
     Attributes:
         context: positions of the network.
-        max_new_tokens: as asked for; None for half of the context, or without a prompt
+        max_new_tokens: of the flag; None for half of the context, or without a prompt
             for all of it, which is what GPT-2's release writes.
-        keeps_end: whether of too long a prompt the end is kept.
+        truncate_left: whether too long a prompt loses its beginning, or is refused.
     """
 
     context: int
     max_new_tokens: int | None
-    keeps_end: bool = False
+    truncate_left: bool = False
 
     def new_tokens(self, *, is_prompted: bool) -> int:
-        """The most tokens that a text has."""
+        """The most tokens of a text."""
         if self.max_new_tokens is not None:
             return self.max_new_tokens
         return self.context // 2 if is_prompted else self.context
 
-    def most_read(self, *, is_prompted: bool) -> int:
+    def max_prompt_tokens(self, *, is_prompted: bool) -> int:
         """The most tokens of a prompt.
 
-        The last token that is written has no position: nothing is asked of it.
+        The last token of a text has no position: the network never reads it.
 
         Raises:
             ValueError: there is room for none.
@@ -78,15 +78,15 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
         raise errors.InputError(
             "--prompt and --prompt_file exclude each other; give one"
         )
-    found = [
+    prompts = [
         Prompt(text, f"--prompt number {number}" if arguments[1:] else "--prompt")
         for number, text in enumerate(arguments, start=1)
     ]
     if path:
-        found = list(_of_file(path))
-        if not found:
+        prompts = list(_read_file(path))
+        if not prompts:
             raise errors.InputError(f"{path}: has no prompt; {_REMEDY}")
-    for prompt in found:
+    for prompt in prompts:
         if any("\ud800" <= character <= "\udfff" for character in prompt.text):
             raise errors.InputError(
                 f"{prompt.place}: {prompt.text!a:.60} is not UTF-8; set the terminal "
@@ -94,10 +94,10 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
             )
         if not prompt.text.strip():
             raise errors.InputError(f"{prompt.place}: the prompt is empty; {_REMEDY}")
-    return found
+    return prompts
 
 
-def _of_file(path: str) -> Iterator[Prompt]:
+def _read_file(path: str) -> Iterator[Prompt]:
     if path == STANDARD_INPUT:
         stream = io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n")
         try:
@@ -122,39 +122,41 @@ def _of_file(path: str) -> Iterator[Prompt]:
             yield Prompt(line.rstrip("\r"), f"{path}:{number}")
 
 
-def encode(prompts: Sequence[Prompt], tokenizer: Any, room: Room) -> list[list[int]]:
-    """The ids of prompts, each with room for a text behind it; [] of none is a start.
+def encode(
+    prompts: Sequence[Prompt], tokenizer: Any, budget: ContextBudget
+) -> list[list[int]]:
+    """The ids of prompts; without prompts, one list with the start token.
 
     Raises:
-        ValueError: a prompt has no token, or does not leave room, or there is none and
-            the vocabulary has no token to begin with.
+        ValueError: a prompt has no token, or leaves no room for a text, or there is
+            none and the vocabulary has no token to begin with.
     """
-    new_tokens = room.new_tokens(is_prompted=bool(prompts))
-    most = room.most_read(is_prompted=bool(prompts))
+    new_tokens = budget.new_tokens(is_prompted=bool(prompts))
+    most = budget.max_prompt_tokens(is_prompted=bool(prompts))
     if not prompts:
-        return [[start_of(tokenizer)]]
-    found = []
-    ids = tokenizer.tokenize([prompt.text for prompt in prompts]).to_list()
-    for prompt, of_prompt in zip(prompts, ids, strict=True):
-        if not of_prompt:
+        return [[start_token(tokenizer)]]
+    encoded = []
+    rows = tokenizer.tokenize([prompt.text for prompt in prompts]).to_list()
+    for prompt, ids in zip(prompts, rows, strict=True):
+        if not ids:
             raise errors.InputError(
                 f"{prompt.place}: {wording.listing([prompt.text])} has no token; "
                 f"{_REMEDY}"
             )
-        if len(of_prompt) > most and not room.keeps_end:
-            fitting = room.context - len(of_prompt) + 1
+        if len(ids) > most and not budget.truncate_left:
+            fitting = budget.context - len(ids) + 1
             raise errors.InputError(
-                f"{prompt.place}: a prompt of {len(of_prompt)} tokens and "
+                f"{prompt.place}: a prompt of {len(ids)} tokens and "
                 f"{new_tokens} new ones do not fit into the network's context of "
-                f"{room.context}; shorten it, "
+                f"{budget.context}; shorten it, "
                 + (f"lower --max_new_tokens to {fitting} " if fitting > 0 else "")
                 + f"or pass --keep_end to keep its last {most} tokens"
             )
-        found.append(of_prompt[-most:])
-    return found
+        encoded.append(ids[-most:])
+    return encoded
 
 
-def start_of(tokenizer: Any) -> int:
+def start_token(tokenizer: Any) -> int:
     """The token that texts without a prompt begin with.
 
     Raises:
@@ -172,9 +174,10 @@ class Plan(NamedTuple):
     """The texts to write.
 
     Attributes:
-        prompts: texts, "" of none, and `ids` of each.
-        rows: of each text its prompt's number, and which text of the prompt it is.
-        new_tokens: at most, of each.
+        prompts: their texts; [""] without a prompt.
+        ids: of each prompt.
+        rows: (number of the prompt, number of the sample) of each text to write.
+        new_tokens: the most tokens of a text.
     """
 
     prompts: list[str]
@@ -193,13 +196,13 @@ class Plan(NamedTuple):
 
 
 def plan(
-    prompts: Sequence[Prompt], tokenizer: Any, room: Room, num_samples: int
+    prompts: Sequence[Prompt], tokenizer: Any, budget: ContextBudget, num_samples: int
 ) -> Plan:
-    """So many texts of each prompt; raises ValueError as `encode`."""
-    ids = encode(prompts, tokenizer, room)
+    """Plans `num_samples` texts per prompt; raises ValueError as `encode`."""
+    ids = encode(prompts, tokenizer, budget)
     return Plan(
         [prompt.text for prompt in prompts] or [""],
         ids,
         [(i, sample) for i in range(len(ids)) for sample in range(num_samples)],
-        room.new_tokens(is_prompted=bool(prompts)),
+        budget.new_tokens(is_prompted=bool(prompts)),
     )

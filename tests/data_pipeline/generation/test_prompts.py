@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from data_pipeline.generation import prompt_lists
+from data_pipeline.generation import prompts as prompt_lists
 from tests import byte_tokenizer
 
 TOKENIZER = byte_tokenizer.ByteTokenizer()
@@ -50,7 +50,7 @@ def test_wrong_prompts_are_refused(tmp_path, arguments, content, expected):
 
 
 def encode(prompts, tokenizer=TOKENIZER, **room):
-    room = prompt_lists.Room(**{"context": 8, "max_new_tokens": 3} | room)
+    room = prompt_lists.ContextBudget(**{"context": 8, "max_new_tokens": 3} | room)
     prompts = [prompt_lists.Prompt(text, "here:1") for text in prompts]
     return prompt_lists.encode(prompts, tokenizer, room)
 
@@ -67,7 +67,7 @@ def test_prompts_leave_room_for_the_text():
     ):
         encode(["abcdefghi"])
     assert encode(["abcdefg"], max_new_tokens=2) == [list(b"abcdefg")]
-    assert encode(["abcdefg", "a"], keeps_end=True) == [list(b"bcdefg"), [97]]
+    assert encode(["abcdefg", "a"], truncate_left=True) == [list(b"bcdefg"), [97]]
     assert encode(["abcde"], max_new_tokens=None) == [list(b"abcde")]
     with pytest.raises(ValueError, match="of 6 tokens and 4 new"):
         encode(["abcdef"], max_new_tokens=None)
@@ -79,7 +79,7 @@ def test_prompts_leave_room_for_the_text():
 
 def test_without_a_prompt_a_text_begins_where_another_ended():
     assert encode([], max_new_tokens=8) == [[256]]
-    room = prompt_lists.Room(8, None)
+    room = prompt_lists.ContextBudget(8, None)
     assert room.new_tokens(is_prompted=False) == 8
     assert room.new_tokens(is_prompted=True) == 4
     without = byte_tokenizer.ByteTokenizer(has_end=False)

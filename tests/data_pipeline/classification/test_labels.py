@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/classification/label_sets.py."""
+"""Tests of data_pipeline/classification/labels.py."""
 
 import json
 import re
@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from data_pipeline.classification import label_sets, tables
+from data_pipeline.classification import labels, tables
 from data_pipeline.tables import label_files
 
 
@@ -30,13 +30,13 @@ def refused(*parts):
     )
 
 
-SENTIMENT = label_sets.LabelSet(("negative", "positive"))
+SENTIMENT = labels.Labels(("negative", "positive"))
 
 
 def test_classification_encodes_ids_in_the_order_of_names():
     ids = SENTIMENT.encode(table("positive", "negative", "positive"))
     assert (ids.dtype, ids.tolist()) == (np.int32, [1, 0, 1])
-    swapped = label_sets.LabelSet(("positive", "negative"))
+    swapped = labels.Labels(("positive", "negative"))
     assert swapped.encode(table("positive", "negative")).tolist() == [0, 1]
     assert SENTIMENT.num_outputs == 2
 
@@ -56,7 +56,7 @@ def test_unknown_label_names_place_set_and_closest():
 
 
 def test_messages_about_many_labels_stay_short():
-    many = label_sets.LabelSet(tuple(f"label{n}" for n in range(10_000)))
+    many = labels.Labels(tuple(f"label{n}" for n in range(10_000)))
     with pytest.raises(ValueError, match=r"'label19' and 9980 more\]") as caught:
         many.encode(table("x" * 10_000))
     assert len(str(caught.value)) < 700
@@ -69,7 +69,7 @@ def test_list_of_labels_needs_multi_label(bad):
 
 
 def test_multi_label_encodes_sets():
-    label_set = label_sets.LabelSet(("a", "b", "c d"), "multi_label")
+    label_set = labels.Labels(("a", "b", "c d"), "multi_label")
     encoded = label_set.encode(table("a", "c d, a", "", " ", "b,b", ("c d", "b"), ()))
     assert encoded.dtype == np.float32
     assert encoded.tolist() == [
@@ -89,14 +89,14 @@ def test_multi_label_encodes_sets():
 
 
 def test_multi_label_separator_and_json_lists_that_hold_it():
-    label_set = label_sets.LabelSet(("a,b", "c"), "multi_label", "|")
+    label_set = labels.Labels(("a,b", "c"), "multi_label", "|")
     assert label_set.encode(table("c|a,b", "a,b")).tolist() == [[1, 1], [1, 0]]
-    comma = label_sets.LabelSet(("a,b", "c"), "multi_label", ",")
+    comma = labels.Labels(("a,b", "c"), "multi_label", ",")
     assert comma.encode(table(("a,b",))).tolist() == [[1, 0]]
 
 
 def test_regression_keeps_the_numbers_of_the_file():
-    label_set = label_sets.LabelSet((), "regression")
+    label_set = labels.Labels((), "regression")
     values = label_set.encode(table("5.000", "-3", "1e-3", " 0.25 "))
     assert values.dtype == np.float32
     assert values.tolist() == np.array([5, -3, 1e-3, 0.25], np.float32).tolist()
@@ -109,10 +109,10 @@ def test_regression_keeps_the_numbers_of_the_file():
 def test_regression_refuses_what_is_no_finite_float32(bad):
     shown = list(bad) if isinstance(bad, tuple) else bad
     with refused(f"dev.tsv:3: {shown!r} is not a finite number", "correct the row"):
-        label_sets.LabelSet((), "regression").encode(table("1", bad))
+        labels.Labels((), "regression").encode(table("1", bad))
 
 
-@pytest.mark.parametrize("problem_type", label_sets.PROBLEM_TYPES)
+@pytest.mark.parametrize("problem_type", labels.PROBLEM_TYPES)
 def test_table_without_labels_is_refused(problem_type):
     names = () if problem_type == "regression" else ("a", "b")
     unlabelled = tables.Table(
@@ -124,10 +124,10 @@ def test_table_without_labels_is_refused(problem_type):
         lines=[1],
     )
     with refused("test.tsv: has no labels; pass --label_column"):
-        label_sets.LabelSet(names, problem_type).encode(unlabelled)
+        labels.Labels(names, problem_type).encode(unlabelled)
     if problem_type != "regression":
-        with refused("test.tsv: has no labels to find; pass --label_column"):
-            label_sets.find_labels(unlabelled, problem_type)
+        with refused("test.tsv: has no labels; pass --label_column"):
+            labels.find_labels(unlabelled, problem_type)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_table_without_labels_is_refused(problem_type):
 )
 def test_label_sets_that_do_not_fit_together(arguments, parts):
     with refused(*parts):
-        label_sets.LabelSet(*arguments)
+        labels.Labels(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_label_sets_that_do_not_fit_together(arguments, parts):
     ],
 )
 def test_found_labels_are_sorted(values, problem_type, found):
-    assert label_sets.find_labels(table(*values), problem_type, ",") == found
+    assert labels.find_labels(table(*values), problem_type, ",") == found
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_found_labels_are_sorted(values, problem_type, found):
 )
 def test_labels_that_are_none_are_not_found(value, problem_type):
     with refused("dev.tsv:3: label", "is not one label; correct the row"):
-        label_sets.find_labels(table("a", value), problem_type, ",")
+        labels.find_labels(table("a", value), problem_type, ",")
 
 
 def test_one_number_is_not_two_classes():
     with refused("dev.tsv:4: label '1.0' is the number of the class '1' (line 2)"):
-        label_sets.find_labels(table("1", "0", "1.0"), "classification")
+        labels.find_labels(table("1", "0", "1.0"), "classification")
 
 
 def test_labels_between_commas_keep_their_order():
@@ -217,37 +217,27 @@ def test_bad_label_files(tmp_path):
 @pytest.mark.parametrize(
     "label_set",
     [
-        label_sets.LabelSet(("negative", "好 positive")),
-        label_sets.LabelSet(tuple(f"l{n}" for n in range(12))),
-        label_sets.LabelSet(("a", "b"), "multi_label", "|"),
-        label_sets.LabelSet((), "regression"),
+        labels.Labels(("negative", "好 positive")),
+        labels.Labels(tuple(f"l{n}" for n in range(12))),
+        labels.Labels(("a", "b"), "multi_label", "|"),
+        labels.Labels((), "regression"),
     ],
 )
 def test_label_map_round_trip(tmp_path, label_set):
     path = tmp_path / "label_map.json"
-    path.write_text(label_sets.label_map_text(label_set), encoding="utf-8")
-    assert label_sets.read_label_map(str(path)) == label_set
-
-
-def test_remote_files_are_opened_with_what_is_handed_over(tmp_path):
-    def open_remote(path, mode):
-        return open(path.replace("gs://bucket", str(tmp_path)), mode)
-
-    (tmp_path / "map.json").write_text(label_sets.label_map_text(SENTIMENT))
-    assert label_sets.read_label_map("gs://bucket/map.json", open_remote) == SENTIMENT
-    (tmp_path / "names").write_text("b\na\n")
-    assert label_files.read_labels("gs://bucket/names", open_remote) == ("b", "a")
+    path.write_text(labels.label_map_text(label_set), encoding="utf-8")
+    assert labels.read_label_map(str(path)) == label_set
 
 
 def test_label_map_content(tmp_path):
     path = tmp_path / "label_map.json"
-    assert json.loads(label_sets.label_map_text(SENTIMENT)) == {
+    assert json.loads(labels.label_map_text(SENTIMENT)) == {
         "0": "negative",
         "1": "positive",
         "problem_type": "classification",
     }
     path.write_text('{"1": "b", "0": "a"}')
-    assert label_sets.read_label_map(str(path)) == label_sets.LabelSet(("a", "b"))
+    assert labels.read_label_map(str(path)) == labels.Labels(("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -257,20 +247,20 @@ def test_bad_label_maps(tmp_path, text):
     path = tmp_path / "label_map.json"
     path.write_text(text)
     with refused("label_map.json: not a label map", "train again"):
-        label_sets.read_label_map(str(path))
+        labels.read_label_map(str(path))
 
 
 def test_missing_label_map(tmp_path):
     path = str(tmp_path / "label_map.json")
     with pytest.raises(FileNotFoundError, match=r"label_map\.json: no such file"):
-        label_sets.read_label_map(path)
+        labels.read_label_map(path)
 
 
 def test_balanced_class_weights_equal_scikit_learns():
     class_weight = pytest.importorskip("sklearn.utils.class_weight")
-    label_set = label_sets.LabelSet(("a", "b", "c"))
+    label_set = labels.Labels(("a", "b", "c"))
     ids = np.array([0, 0, 0, 1, 2, 2, 0], np.int32)
-    weights = label_sets.class_weights("balanced", ids, label_set)
+    weights = labels.class_weights("balanced", ids, label_set)
     expected = class_weight.compute_class_weight(
         "balanced", classes=np.arange(3), y=ids
     )
@@ -280,7 +270,7 @@ def test_balanced_class_weights_equal_scikit_learns():
 
 
 def test_class_weights_as_numbers():
-    weights = label_sets.class_weights("1, 2.5", np.zeros(3, np.int32), SENTIMENT)
+    weights = labels.class_weights("1, 2.5", np.zeros(3, np.int32), SENTIMENT)
     assert (weights.dtype, weights.tolist()) == (np.float32, [1.0, 2.5])
 
 
@@ -299,18 +289,18 @@ def test_class_weights_as_numbers():
 )
 def test_bad_class_weights(spec, parts):
     with refused(*parts):
-        label_sets.class_weights(spec, np.zeros(3, np.int32), SENTIMENT)
+        labels.class_weights(spec, np.zeros(3, np.int32), SENTIMENT)
 
 
 def test_class_weights_need_a_classification():
-    label_set = label_sets.LabelSet((), "regression")
+    label_set = labels.Labels((), "regression")
     with refused("--class_weights=balanced needs a classification, not regression"):
-        label_sets.class_weights("balanced", np.zeros(3), label_set)
+        labels.class_weights("balanced", np.zeros(3), label_set)
 
 
 def test_labels_need_no_tensorflow():
     code = (
-        "import sys, data_pipeline.classification.label_sets; "
+        "import sys, data_pipeline.classification.labels; "
         "sys.exit('tensorflow' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

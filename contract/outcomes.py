@@ -1,4 +1,4 @@
-"""What a model made of the labelled rows of a split, whatever the task."""
+"""The rows of a split and what became of each of them, whatever the task."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -8,16 +8,31 @@ import numpy as np
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Summary:
+    """How many rows a split has, how long they are, and which labels."""
+
+    path: str
+    count: int
+    unit: str  # of `count`, such as "rows"
+    lengths: Sequence[int] | np.ndarray  # [count]
+    length_unit: str  # such as "tokens of a row"
+    cut: int  # rows that lost text, or were divided
+    cut_means: str  # such as "cut to --max_seq_length"
+    labels: Mapping[str, int]  # {name: how often it occurs}
+    labels_title: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Decisions:
     """Choices among C classes: of one for each of M rows or words, or of several.
 
     Attributes:
         class_names: C names, in the order of the ids.
-        labels: what was given: int [M] ids, or zeros and ones [M, C] where several
+        labels: gold labels: int [M] ids, or zeros and ones [M, C] where several
             classes may be right.
-        predictions: what was chosen, likewise.
+        predictions: likewise.
         probabilities: float [M, C], or None where they are not known.
-        confidences: float [M] probability of what was chosen; None for several.
+        confidences: float [M] probability of the prediction; None for several.
     """
 
     class_names: Sequence[str]
@@ -34,20 +49,20 @@ class Decisions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """What a regression predicts: float [N] given, and float [N] predicted."""
+    """Gold values and predictions of a regression, float [N] each."""
 
     labels: np.ndarray
     predictions: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Examined:
-    """N rows of a split: texts, what was expected, and what the model said.
+class Outcomes:
+    """N rows of a split: texts, gold answers and predictions.
 
     Attributes:
         split: such as "dev".
-        texts: what a reader sees of a row, such as (question, context).
-        expected: of each row, as a reader writes it: a label, an answer, tags.
+        texts: of each row, as shown, such as (question, context).
+        expected: of each row, as shown: a label, an answer, tags.
         predicted: likewise.
         is_correct: bool [N]; of a regression, whether the number is exactly right.
         losses: float [N], larger for worse errors.
@@ -76,16 +91,3 @@ class Examined:
     histograms: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
     warning: str | None = None
-
-
-def of(split: str, found: Mapping[str, Any] | None) -> Examined | None:
-    """An Examined of plain values, as a package without this one gives them.
-
-    `found` are the attributes except `split`, with mappings of attributes for decisions
-    and numbers; None where nothing is known of the rows.
-    """
-    if found is None:
-        return None
-    kinds = {"decisions": Decisions, "numbers": Numbers}
-    made = {key: kinds[key](**found[key]) for key in kinds if found.get(key)}
-    return Examined(split=split, **{**found, **made})
