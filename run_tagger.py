@@ -25,7 +25,7 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, tagger_flags.check)
 
 from cli import run_flags
-from contract import features, file_names, remote_files
+from contract import features, file_names
 from data_pipeline import label_maps
 from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
@@ -54,8 +54,7 @@ def prepare():
     paths = tagger_flags.paths(fine_tuning_flags.wanted_splits())
     reading = run_flags.reading(head_config.of_run, files)
     splits = sentence_rows.read(paths, layout)
-    open_file = remote_files.open_file
-    names = label_files.read_labels(FLAGS.labels, open_file) if FLAGS.labels else ()
+    names = label_files.read_labels(FLAGS.labels) if FLAGS.labels else ()
     tag_set = sentence_rows.find_tags(
         splits.get("train"),
         names=names,

@@ -18,7 +18,7 @@ PICTURES = ("png", "svg")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionLayout:
-    """What a file is going to hold: of each line [K, N, S, S]."""
+    """The content of a file to write: of each line [K, N, S, S]."""
 
     num_lines: int
     num_tokens: int  # of all lines together

@@ -32,7 +32,7 @@ Spell = Callable[[np.ndarray], list[str]]  # ids of tokens [S] or [S, C] to the 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VectorLayout:
-    """What a file is going to hold."""
+    """The content of a file to write."""
 
     num_lines: int  # N
     num_tokens: int  # T, of all lines together
@@ -296,7 +296,7 @@ def _words(values):
 
 @functools.cache
 def _tables():
-    """What stands before the point (0..999, none, and negated), after it, exponents."""
+    """Text before the point (0..999, none, and negated), after it, and exponents."""
     wholes = [
         f", {sign}{digits}"
         for sign in ("", "-")

@@ -115,7 +115,7 @@ _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What one file holds."""
+    """The content of one file."""
 
     file: str
     count: int  # of records

@@ -39,7 +39,7 @@ def numbers_of(counts):
 
 
 def windows(read, counts, seed, start):
-    """What is read of each record, for ever, from a position on; epoch after epoch.
+    """Windows of records, for ever, from a position on; epoch after epoch.
 
     In each epoch the files are shuffled and read in groups of four, one record of each
     after another; of this stream, each window of 4,096 records is shuffled. An epoch

@@ -20,7 +20,7 @@ ONE_HOST = tf.distribute.InputContext()
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingData(abc.ABC):
-    """What a run trains and evaluates on, as batches that follow from seed and step.
+    """Training and held-out data, as batches that follow from seed and step.
 
     Seeds are not negative. Each host of a `context` gets equally many consecutive rows
     of every batch; all hosts together have the batches that one would have.

@@ -1,4 +1,4 @@
-"""What tokenizers of every network share."""
+"""The interface of the tokenizers of all networks."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -52,7 +52,7 @@ def constant(value: Any) -> tf.Tensor:
 
 
 class Tokenizer:
-    """What tokenizers of every network have.
+    """The interface of tokenizers.
 
     Attributes:
         vocab: The V tokens by id.

@@ -170,7 +170,7 @@ class ElmoTokenizer(base.Tokenizer):
 
     @functools.cached_property
     def _spelled(self):
-        """What each id stands for, string, in a word or alone."""
+        """The text of each id, string, in a word or alone."""
         if self.max_characters is None:
             return base.constant(["", *self.vocab])
         table = [b"", *(bytes([byte]) for byte in range(_BYTES)), BEGIN, END]

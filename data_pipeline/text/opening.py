@@ -70,7 +70,7 @@ def check_case(
 
 
 def open_tokenizer(files: Any, *, checks_case: bool) -> base.Tokenizer:
-    """Opens the tokenizer of `files`; where asked to, calls `check_case` on it.
+    """Opens the tokenizer of `files`; calls `check_case` on it if `checks_case`.
 
     Raises:
         ValueError: a vocabulary is missing where one is needed, or as in `check_case`,

@@ -143,7 +143,7 @@ def _search(
     lowest, highest = numbers[-1], max(max(t.values()) for t in substrings if t)
     guess = 2 * numbers[min(wanted, len(numbers) - 1)]  # right for English
     sizes: dict[int, int] = {}
-    found: list[str] = []
+    enough: list[str] = []
     pieces: list[str] = []
     while lowest <= highest:
         guess = min(max(guess, lowest), highest)
@@ -153,14 +153,14 @@ def _search(
         if len(pieces) < wanted:
             highest = guess - 1
         else:
-            found, lowest = pieces, guess + 1
+            enough, lowest = pieces, guess + 1
             if len(pieces) <= wanted * _CLOSE:
                 break
         if len(sizes) < _MAX_GUESSES:
             guess = _next_guess(sizes, wanted * (1 + _CLOSE) / 2)
         else:  # small numbers follow no law: halve what is left
             guess = math.isqrt(lowest * max(lowest, highest))
-    return found or pieces
+    return enough or pieces
 
 
 def _next_guess(sizes: Mapping[int, int], wanted: float) -> int:

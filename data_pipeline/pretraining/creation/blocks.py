@@ -110,7 +110,7 @@ class Unit:
         return len(self.numbers)
 
     def counts(self) -> dict[str, int]:
-        """What is in the text."""
+        """Documents, words, bytes and tokens of the text."""
         return self.text_counts
 
     def in_metadata(self, chosen: np.ndarray, first: int) -> tuple[int, ...]:

@@ -51,7 +51,7 @@ class Job:
     output_files: tuple[str, ...]
     vocab_file: str
     settings: metadata.Metadata  # its counts are 0
-    gpt_tokenizer: str | None = None  # as in vocabulary_checks.open_vocabulary
+    gpt_tokenizer: str | None = None  # as in opening.open_vocabulary
 
     @property
     def work_dir(self) -> str:
@@ -90,7 +90,7 @@ class Job:
         return self.path(f"unit-{unit:07}-part-{chunk:03}.npz")
 
     def counts_path(self, unit: int, task: int) -> str:
-        """What `tasks.write` counted, when it is done."""
+        """The counts of `tasks.write`, when it is done."""
         return self.path(f"unit-{unit:07}-lane-{task:03}.json")
 
     def shards_dir(self, file: int) -> str:

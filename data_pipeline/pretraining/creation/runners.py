@@ -15,7 +15,7 @@ from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.pretraining.creation import tasks as creation_tasks
 from data_pipeline.vocabularies import byte_ranges
 
-Totals = dict[str, int]  # keys: creation_tasks.COUNTS
+Totals = dict[str, int]  # keys: tasks.COUNTS of an objective
 
 
 def run_local(
@@ -64,8 +64,8 @@ def _failures_explained(job: creation_job.Job) -> Iterator[None]:
     try:
         yield
     except (tf.errors.OpError, OSError) as error:
-        said = getattr(error, "message", str(error))
-        raise OSError(f"{said}; {remedy}") from error
+        reason = getattr(error, "message", str(error))
+        raise OSError(f"{reason}; {remedy}") from error
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(f"({remedy})") from error
 

@@ -197,16 +197,16 @@ def _cut_single(ends, first, last, target, uniform, pairs):
 def fill(pairs, documents, rng):
     """Gives open pairs a B: sentences of another document, up to the target or its end.
 
-    Document (the own one if there is no other) and first sentence are drawn uniformly.
+    Document (that of A if there is no other) and first sentence are drawn uniformly.
     """
     is_open = pairs.b_start < 0
-    own = pairs.document[is_open]
+    of_a = pairs.document[is_open]
     others = max(len(documents) - 1, 1)
-    drawn = rng.integers(others, size=len(own))
+    drawn = rng.integers(others, size=len(of_a))
     if len(documents) > 1:
-        drawn += drawn >= own
+        drawn += drawn >= of_a
     first, last = documents.document_ends[drawn], documents.document_ends[drawn + 1]
-    sentence = rng.integers(first, last) if len(own) else first
+    sentence = rng.integers(first, last) if len(of_a) else first
     start = documents.sentence_ends[sentence]
     wanted = pairs.target[is_open] - (pairs.a_end - pairs.a_start)[is_open]
     reached = np.searchsorted(documents.sentence_ends, start + np.maximum(wanted, 1))
@@ -293,7 +293,7 @@ class Unit:
         return len(self.pairs)
 
     def counts(self) -> dict[str, int]:
-        """What is in the text."""
+        """Documents, sentences and tokens of the text."""
         return {
             "documents": len(self.documents),
             "sentences": len(self.documents.sentence_ends) - 1,

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import pathlib
 import random
 
 import pytest
@@ -11,7 +10,6 @@ import tensorflow as tf
 from data_pipeline.text import base, wordpiece
 from tests.data_pipeline import original_words
 
-ROOT = pathlib.Path(wordpiece.__file__).resolve().parents[2]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 

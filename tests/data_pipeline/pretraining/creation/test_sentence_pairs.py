@@ -141,15 +141,6 @@ def test_no_token_is_lost_and_none_is_used_twice_in_a_pass():
                 assert (used <= 1).all() and (used[sizes > 1] == 1).all()
 
 
-def test_half_of_the_pairs_are_random_where_sentences_allow_it():
-    documents = documents_of([[5] * 400] * 20)
-    label = cut(documents, max_seq_length=64, short_seq_prob=0.0, passes=4).label
-    assert len(label) > 3000
-    assert abs(label.mean() - 0.5) < 3 * 0.5 / len(label) ** 0.5
-    single = documents_of([[64]] * 50)
-    assert cut(single).label.tolist() == [1] * 100
-
-
 def test_short_targets_have_their_share_and_are_uniform():
     documents = documents_of([[40]] * 5000)
     share, longest = 0.3, 29

@@ -338,16 +338,6 @@ def test_description_names_lengths_and_sentinels(load, tokenizer):
     )
 
 
-def test_damaged_file_is_named(load, directory, tmp_path):
-    for path in directory.glob("train-*"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    sets = load(specs={"input_file": f"{tmp_path}/train-*"})
-    tiny_records.write(tmp_path / "train-1", [text_records.record(1), b"plain text"])
-    with pytest.raises(tf.errors.OpError) as raised:
-        read(sets.evaluation_batches(4, 4))
-    assert sets.explain(raised.value).startswith(f"{tmp_path}/train-1: damaged between")
-
-
 def test_pairs_and_masked_records_are_refused(load, tmp_path):
     pairs = text_records.write(tmp_path / "pairs", 0, 4, sentence_task="next")
     with pytest.raises(ValueError, match=r"have two segments \(sentence_task=next"):
