@@ -47,11 +47,10 @@ from data_pipeline.pretraining.denoising import corruptions, sets
 from data_pipeline.pretraining.streams import sets as stream_sets
 from data_pipeline.pretraining.streams import word_ids
 from data_pipeline.text import vocabulary_checks
-from modeling import models, pretrainers, token_losses
+from modeling import kernels_tf, losses, models, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.elmo import objective as both_directions
 from modeling.features import vectors
-from modeling.operations import joined_weights
 from reports import run_report
 from serving import export
 from serving import pretrained as served
@@ -114,7 +113,7 @@ def masked_lm(config, tokenizer, files):
     shown = functools.partial(pretrainers.best_words, cloze_table.SHOWN)
     return dataclasses.replace(
         task,
-        objective=token_losses.pretraining(records.train.sentence_task != "none"),
+        objective=losses.pretraining(records.train.sentence_task != "none"),
         identity=masks,
         shown=shown if tokenizer else None,
         show=functools.partial(cloze_table.tables, tokenizer),
@@ -133,7 +132,7 @@ def left_to_right(config, tokenizer, files):
     return dataclasses.replace(
         common_task(pretrainers.LanguageModel, config, tokenizer, records),
         kind="text-generation",
-        objective=token_losses.next_token(),
+        objective=losses.next_token(),
         score=functools.partial(metrics.of_tokens, "next_token", records.held_out),
     )
 
@@ -150,7 +149,7 @@ def bidirectional_lm(config, tokenizer, files):
     )
     print(sentences.describe())
     return dataclasses.replace(
-        common_task(pretrainers.BidirectionalLM, config, tokenizer, sentences),
+        common_task(both_directions.BidirectionalLM, config, tokenizer, sentences),
         kind="feature-extraction",
         objective=both_directions.objective(),
         score=metrics.of_both_directions,
@@ -171,7 +170,7 @@ def denoising(config, tokenizer, files):
     return dataclasses.replace(
         common_task(pretrainers.HEADS["seq2seq"], config, tokenizer, texts),
         kind="text2text-generation",
-        objective=token_losses.target_token(),
+        objective=losses.target_token(),
         score=functools.partial(metrics.of_tokens, "target_token", None),
         identity=dataclasses.asdict(rule),
     )
@@ -226,10 +225,10 @@ def export_model(tokenizer, model, output_dir):
     else:
         print("export: without fill_mask, for the weights have no head of masked words")
     choice = vectors.choose(model.config, **model_flags.vector_choice())
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         module = served.PretrainedModel(
             graph.encoder(tokenizer, length),
-            functools.partial(vectors.of_features, model, choice),
+            functools.partial(vectors.encode, model, choice),
             graph.speller(tokenizer.vocab),
             variables,
             filler,

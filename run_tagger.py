@@ -32,10 +32,9 @@ from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, predictions, tag_outcomes, tags
 from data_pipeline.tagging import split as sentence_sets
 from data_pipeline.text import vocabulary_checks
-from modeling import losses, models
+from modeling import kernels_tf, losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.features import head_config, heads
-from modeling.operations import joined_weights
+from modeling.features import head_config
 from reports import examined, pictures, run_report
 from serving import formats, tagging
 from training import fine_tuning
@@ -52,7 +51,7 @@ def prepare():
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     layout = tagged_files.Layout(**tagger_flags.layout())
     paths = tagger_flags.paths(fine_tuning_flags.wanted_splits())
-    reading = run_flags.reading(head_config.of_run, files)
+    reading = run_flags.reading(head_config.choose, files)
     splits = sentence_sets.read(paths, layout)
     open_file = remote_files.open_file
     names = label_files.read_labels(FLAGS.labels, open_file) if FLAGS.labels else ()
@@ -84,7 +83,7 @@ def prepare():
 def make_task(config, tokenizer, tag_set, data, reading):
     """The fine_tuning.Task of tagging words."""
     label_map = {file_names.LABEL_MAP: tags.map_text(tag_set)}
-    lstms = head_config.lstms(config, reading)
+    lstms = head_config.name_lstms(config, reading)
     return fine_tuning.Task(
         splits={split: sentences.examples() for split, sentences in data.items()},
         model=functools.partial(
@@ -95,7 +94,7 @@ def make_task(config, tokenizer, tag_set, data, reading):
         ),
         load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,
-        objective=heads.with_penalty(losses.tagger(), reading),
+        objective=losses.tagger(),
         outputs=best_tags,
         score=lambda split, outputs, _: sentence_sets.decide(
             data[split], outputs, tag_set
@@ -146,7 +145,7 @@ def predict(tag_set, data, tagged, settings, _):
 
 def export_model(tokenizer, tag_set, label_map, model, output_dir):
     """Writes output_dir/export/<n>: text or words in, tags out."""
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         module = tagging.WordTagger(
             graph.split_words,
             graph.encoder(tokenizer, **tagger_flags.limits()),

@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 
-from modeling import distillation, losses
+from modeling import losses
 
 LOGITS = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0], [2.0, 0.1, 0.2]], np.float32)
 TEACHER = np.array([[3.0, 1.0, -2.0], [0.5, 0.0, 4.0], [-1.0, 6.0, 0.0]], np.float32)
@@ -53,23 +53,23 @@ def batch(problem_type, is_labelled=(1, 1, 1)):
 def test_soft_losses_are_the_formula(problem_type):
     features, outputs = batch(problem_type)
     logits = outputs["logits"], features["teacher_logits"]
-    found = distillation.soft_losses(problem_type, *logits, T)
+    found = losses.soft_losses(problem_type, *logits, T)
     np.testing.assert_allclose(found, expected_soft_losses(problem_type), rtol=1e-5)
-    colder = distillation.soft_losses(problem_type, *logits, 1.0)
+    colder = losses.soft_losses(problem_type, *logits, 1.0)
     assert np.allclose(found, colder) is (problem_type == "regression")
 
 
 def test_soft_losses_do_not_overflow():
     far = np.array([[1e4, -1e4]], np.float32)
-    assert np.isfinite(distillation.soft_losses("classification", far, -far, 1.0)).all()
-    assert np.isfinite(distillation.soft_losses("multi_label", far, -far, 1.0)).all()
+    assert np.isfinite(losses.soft_losses("classification", far, -far, 1.0)).all()
+    assert np.isfinite(losses.soft_losses("multi_label", far, -far, 1.0)).all()
 
 
 @pytest.mark.parametrize("problem_type", LABELS)
 def test_student_learns_shares_of_both_losses(problem_type):
     """A row counts alike beside labelled and unlabelled ones."""
     weights = np.array([2.0, 1.0, 0.5]) if problem_type != "regression" else None
-    objective = distillation.classifier(problem_type, T, 0.7, weights)
+    objective = losses.distillation(problem_type, T, 0.7, weights)
     features, outputs = batch(problem_type, [1, 0, 1])
     soft = expected_soft_losses(problem_type)
     labelled = np.asarray(
@@ -95,7 +95,7 @@ def test_student_learns_shares_of_both_losses(problem_type):
 @pytest.mark.parametrize("problem_type", LABELS)
 def test_share_of_nothing_does_not_count(problem_type, weight):
     """Of labels at 1 and of the teacher at 0, to the bit."""
-    objective = distillation.classifier(problem_type, T, weight)
+    objective = losses.distillation(problem_type, T, weight)
     features, outputs = batch(problem_type)
 
     def total(**changes):

@@ -1,4 +1,4 @@
-"""Tests of modeling/layers.py and modeling/encoder.py.
+"""Tests of modeling/bert.py and modeling/encoder.py.
 
 The initial values are wide (tiny_config), so that outputs are of order 1; 1e-5 is the
 rounding of float32, and what must change anything changes it by 0.01 or more.
@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import encoder, layers, models
-from modeling.operations import token_masks
+from modeling import bert, kernels, models
 
 ROUNDING = 1e-5
 VISIBLE = 1e-2
@@ -115,14 +114,14 @@ def softmax(x):
 def test_attention_is_the_formula(tiny_config):
     """Vaswani et al., section 3.2.2, head by head in float64."""
     keras.utils.set_random_seed(2)
-    layer = layers.SelfAttention(tiny_config, site=1)
+    layer = bert.SelfAttention(tiny_config, site=1)
     layer.build((None, None, 16))
     for variable in layer.trainable_variables:  # biases too
         variable.assign(tf.random.stateless_normal(variable.shape, [8, 9]))
     rng = np.random.default_rng(4)
     hidden = rng.normal(size=(2, 5, 16))
     mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
-    adder = token_masks.mask_adder(tf.constant(mask))
+    adder = kernels.attention_bias(tf.constant(mask))
     actual = layer(tf.constant(hidden, tf.float32), adder)
 
     def affine(x, dense):
@@ -146,14 +145,14 @@ def test_attention_is_the_formula(tiny_config):
 
 def test_mask_adder_takes_any_pattern(tiny_config):
     keras.utils.set_random_seed(2)
-    layer = layers.SelfAttention(tiny_config, site=1)
+    layer = bert.SelfAttention(tiny_config, site=1)
     layer.build((None, None, 16))
     hidden = tf.random.stateless_normal((1, 4, 16), [1, 2])
-    ones = token_masks.mask_adder(tf.ones((1, 4), tf.int32))
+    ones = kernels.attention_bias(tf.ones((1, 4), tf.int32))
     assert ones.shape == (1, 1, 1, 4)
     assert np.all(np.asarray(ones) == 0)
     leftward = tf.linalg.band_part(tf.ones((1, 4, 4), tf.int32), -1, 0)
-    adder = token_masks.mask_adder(leftward)
+    adder = kernels.attention_bias(leftward)
     assert adder.shape == (1, 1, 4, 4)
     np.testing.assert_array_equal(adder[0, 0], np.triu(np.full((4, 4), -1e4), k=1))
     # The first token sees itself alone, so the others cannot move it.
@@ -205,7 +204,7 @@ def test_each_dropout_rate_is_used(tiny_config, tiny_features, place):
 
 
 def test_every_place_draws_its_own_dropout(tiny_config):
-    blocks = encoder.BertEncoder(
+    blocks = bert.BertEncoder(
         dataclasses.replace(tiny_config, num_hidden_layers=24)
     ).blocks
     sites = [0] + [
@@ -213,7 +212,7 @@ def test_every_place_draws_its_own_dropout(tiny_config):
         for block in blocks
         for site in (block.attention.site, block.site + 1, block.site + 2)
     ]
-    assert len(set(sites)) == len(sites) == 1 + 24 * layers.SITES_PER_BLOCK
+    assert len(set(sites)) == len(sites) == 1 + 24 * bert.SITES_PER_BLOCK
     assert max(sites) < 4095  # which is the heads'
 
 
@@ -255,7 +254,7 @@ def test_activations(tiny_config, hidden_act, expected):
     config = dataclasses.replace(tiny_config, hidden_act=hidden_act)
     x = tf.constant([-1.0, 0.0, 2.0])
     for fused in (False, True):
-        actual = layers.activation(config, x, fused=fused)
+        actual = bert.activate(config, x, training=fused)
         np.testing.assert_allclose(actual, expected, atol=2e-6)
 
 

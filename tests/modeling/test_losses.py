@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, token_losses
+from modeling import losses
 
 LOGITS = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]], np.float32)
 
@@ -144,7 +144,7 @@ def test_pretraining_weighs_words_and_not_sentences(shape):
         "masked_lm_logits": np.stack([LOGITS, LOGITS]),
         "next_sentence_logits": LOGITS[:, :2],
     }
-    parts = total_and_count(token_losses.pretraining(), features, outputs)
+    parts = total_and_count(losses.pretraining(), features, outputs)
     rows = LOGITS.tolist()
     words = xent(rows[0], 1) + xent(rows[1], 2) + xent(rows[0], 0)
     order = xent(rows[0][:2], 1) + xent(rows[1][:2], 0)
@@ -161,7 +161,7 @@ def test_pairs_without_a_label_do_not_count():
         less = {**features, "next_sentence_labels": np.array(labels, np.int32)}
         one = {name: value[kept] for name, value in features.items()}
         logits = {name: value[kept] for name, value in outputs.items()}
-        objective = token_losses.pretraining()
+        objective = losses.pretraining()
         for found, wanted in (
             (objective.counts(less), objective.counts(one)),
             (objective.totals(less, outputs), objective.totals(one, logits)),
@@ -186,7 +186,7 @@ def pretraining_batch():
 
 def test_accuracies_count_what_is_weighed():
     features, outputs = pretraining_batch()
-    found = token_losses.pretraining().metrics(features, outputs)
+    found = losses.pretraining().metrics(features, outputs)
     numbers = {name: (float(a), float(b)) for name, (a, b) in found.items()}
     # Words: 1 for 1, 2 for 2, 1 for 2, and a fourth without weight. Order: 1, 0.
     assert numbers == {
@@ -198,7 +198,7 @@ def test_accuracies_count_what_is_weighed():
 
 def test_without_a_sentence_task_only_words_count():
     features, outputs = pretraining_batch()
-    with_both, words_alone = token_losses.pretraining(), token_losses.pretraining(False)
+    with_both, words_alone = losses.pretraining(), losses.pretraining(False)
     both = total_and_count(with_both, features, outputs)
     metrics = with_both.metrics(features, outputs)
     for part in (features, outputs):
@@ -221,10 +221,10 @@ def test_a_batch_without_predictions_has_a_finite_loss():
         "masked_lm_logits": LOGITS[None],
         "next_sentence_logits": LOGITS[:1, :2],
     }
-    parts = total_and_count(token_losses.pretraining(), features, outputs)
+    parts = total_and_count(losses.pretraining(), features, outputs)
     total, count = parts["masked_lm_loss"]
     assert total / count == 0.0
-    assert count == pytest.approx(token_losses.MASKED_LM_EPSILON)
+    assert count == pytest.approx(losses.MASKED_LM_EPSILON)
 
 
 def test_totals_and_counts_of_halves_add_up():
@@ -249,7 +249,7 @@ def test_next_tokens_count_where_they_are_real():
         "next_token_hits": np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 1.0]]),
     }
     outputs = {name: value.astype(np.float32) for name, value in outputs.items()}
-    objective = token_losses.next_token()
+    objective = losses.next_token()
     found = total_and_count(objective, features, outputs)
     assert found == {"next_token_loss": (4.5, 3.0)}
     right, count = objective.metrics(features, outputs)["next_token_accuracy"]
