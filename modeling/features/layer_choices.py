@@ -5,9 +5,9 @@ from typing import Any
 from keras import ops
 
 from contract import errors
+from modeling.features import head_config
 
 EMBEDDING = "embedding"
-LEARNED = "learned"  # all layers, weighted by what a head learns
 LAST_4 = (-1, -2, -3, -4)
 _ALL = "all layers"
 # What one vector a token is made of, in the order of Table 7 of the paper: layers as
@@ -54,10 +54,10 @@ def choose_mix(config, layer_mix):
         ValueError: there is no such mix, or the network has too few layers.
     """
     depth = config.num_hidden_layers
-    if layer_mix == LEARNED:
+    if layer_mix == head_config.LEARNED:
         return tuple(range(depth + 1)), "separate"
     if layer_mix not in COMBINATIONS:
-        known = ", ".join((*COMBINATIONS, LEARNED))
+        known = ", ".join((*COMBINATIONS, head_config.LEARNED))
         raise errors.InputError(f"--layer_mix={layer_mix} is none of {known}")
     layers, merge = COMBINATIONS[layer_mix]
     return choose_layers(layers, depth, f"--layer_mix={layer_mix} needs"), merge

@@ -127,7 +127,7 @@ def search(
     def step(state):
         logits, cache = decoding.next_logits(model, config, state, visible, positions)
         new, parents = _extended(config, state, logits, width)
-        cache = model.rows_of(cache, _rows_in_batch(parents))
+        cache = model.take_cache_rows(cache, _rows_in_batch(parents))
         return (decoding.set_shapes(new._replace(cache=cache), state),)
 
     state = tf.while_loop(goes_on, step, (state,), parallel_iterations=1)[0]
@@ -151,7 +151,7 @@ def _begin(model, config, prompts, capacity, source):
         tf.tile(first[tf.newaxis], [batch, 1]),
         kept,
         tf.zeros([batch], tf.bool),
-        model.rows_of(written.cache, rows),
+        model.take_cache_rows(written.cache, rows),
     )
 
 

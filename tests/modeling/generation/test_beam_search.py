@@ -44,7 +44,7 @@ class Network:
         logits = tf.matmul(state, self.output) + self.bias
         return logits[:, tf.newaxis], (state, source)
 
-    def rows_of(self, cache, rows):
+    def take_cache_rows(self, cache, rows):
         return tf.gather(cache[0], rows), cache[1]
 
     def log_probabilities(self, prompt, source):
