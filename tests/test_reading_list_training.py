@@ -1,4 +1,4 @@
-"""The lists of files in docs/design.md are those of training steps, as Python runs them.
+"""The lists of files in docs/design.md are those of training steps, as they run.
 
 A step's model is left out: tests/test_reading_list.py has its forward pass.
 """
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, models, pretrainers, token_losses
+from modeling import losses, models, pretrainers
 from modeling.configs import config
 from tests import test_reading_list as reading_list
 from training import optimizers, train_step
@@ -33,7 +33,7 @@ STEPS = {
     ),
     "pretraining step": (
         lambda: pretrainers.BertPretrainer(CONFIG),
-        token_losses.pretraining(),
+        losses.pretraining(),
         {
             **INPUTS,
             "masked_lm_positions": np.array([[1, 2]], np.int32),

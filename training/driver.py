@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
-from contract import atomic_files, file_digests, file_names, wording
+from contract import atomic_files, file_names, remote_files, wording
 from modeling import losses
 from modeling.checkpoints import checkpoint
 from terminal import progress
@@ -341,7 +341,7 @@ class PretrainingTask(Task):
     def trained_on(self) -> dict[str, Any]:
         """What must match to resume a run."""
         assert self.records
-        contents = file_digests.digest(self.records.train.files)
+        contents = remote_files.digest(self.records.train.files)
         data = {"data": self.records.digest(), "contents": contents}
         return {**self.identity, **data}
 

@@ -1,5 +1,6 @@
 """Facts of a run that has ended, for its record and its report."""
 
+import dataclasses
 import datetime
 import json
 import os
@@ -33,7 +34,7 @@ def report_hook(
     Args:
         reports: the module reports.run_report.
         kind: what the hub calls this kind of task.
-        data: returns {split: facts of its rows}.
+        data: returns {split: outcomes.Summary}.
         explain: model, rows, driver.Settings -> explanations of some rows.
         more: what else the record of a run holds.
     """
@@ -55,9 +56,8 @@ def report_hook(
         if explain:  # on all hosts
             explanations = explain(model, outcome.rows, settings)
         if is_wanted and (outcome.results or current.trains):
-            facts = collect(
-                current, model, kind, data(), step, outcome.results, seconds
-            )
+            read = {name: dataclasses.asdict(rows) for name, rows in data().items()}
+            facts = collect(current, model, kind, read, step, outcome.results, seconds)
             facts["defaults"] = settings.default_flags
             facts["explanations"] = explanations
             facts["tested"] = outcome.tested

@@ -101,7 +101,7 @@ class FeatureCache:
     ) -> Mapping[str, Any]:
         """The splits, whose batches have the states of a model with a frozen network.
 
-        The model is one of modeling/features/heads.py.
+        The model has a `source`, a FeatureSource.
         """
         network = _FrozenNetwork(model, settings)
         wrapped = {
@@ -176,7 +176,7 @@ class _FrozenNetwork:
     @functools.cached_property
     def digest(self) -> str:
         """Differs where the states of equal rows do."""
-        identity = json.dumps(self.model.states_identity(), sort_keys=True)
+        identity = json.dumps(self.model.source.states_identity(), sort_keys=True)
         digest = hashlib.sha256(identity.encode())
         for variable in self.model.network.variables:
             digest.update(np.ascontiguousarray(variable).data)
@@ -185,7 +185,7 @@ class _FrozenNetwork:
     def counts(self, rows: Rows) -> np.ndarray:
         """int64 [N, G], how many states each sequence has."""
         lengths = rows.sequence_lengths.astype(np.int64)
-        return np.ones_like(lengths) if self.model.reads_texts else lengths
+        return np.ones_like(lengths) if self.model.source.reads_texts else lengths
 
     def batches(self, rows: Rows, name: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields examples int [B], -1 for any, and float32 [B, G, S, K, W] of them.
@@ -226,7 +226,7 @@ class _FrozenNetwork:
         return States(values, starts, counts)
 
     def _layer_states(self, batch: Any, training: bool) -> dict[str, Any]:
-        return {features.LAYER_STATES: self.model.layer_states(batch)}
+        return {features.LAYER_STATES: self.model.source.layer_states(batch)}
 
 
 def _network_inputs(batch: dict[str, Any]) -> dict[str, Any]:

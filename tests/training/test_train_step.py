@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, token_losses
+from modeling import losses
 from training import optimizers, train_step
 
 STRATEGY = tf.distribute.get_strategy()
@@ -348,7 +348,7 @@ def assert_equal_runs(run, other):
 @pytest.fixture(scope="module")
 def whole(build_pretrainer, pretraining_features):
     model = build_pretrainer()
-    return trained(model, token_losses.pretraining(), pretraining_features, 1)
+    return trained(model, losses.pretraining(), pretraining_features, 1)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_parts_of_a_batch_are_the_batch(
 ):
     parts = trained(
         build_pretrainer(),
-        token_losses.pretraining(),
+        losses.pretraining(),
         pretraining_features,
         micro_batches,
     )
@@ -377,7 +377,7 @@ def test_losses_divided_by_the_count_of_a_part_are_told_apart(
     build_pretrainer, pretraining_features, whole
 ):
     """The twin: what many implementations of accumulation do."""
-    objective = token_losses.pretraining()
+    objective = losses.pretraining()
 
     def mean_of_means(features, outputs):
         counts = objective.counts(features)
