@@ -188,6 +188,7 @@ for name in [name for name in os.environ if name.startswith("TF_")]:
     del os.environ[name]
 if sys.argv[1] == "late":
     sys.modules["tensorflow"] = types.ModuleType("tensorflow")
+from cli import environment
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     set_now = environment.prepare_notebook()
