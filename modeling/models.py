@@ -97,7 +97,7 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
 
     def pooled_position(self, features):
         """Where the text's vector is, int32 [B, 1]: at [CLS], or at the last token."""
-        if self.config.is_left_to_right:
+        if self.network.text_place == "last":
             return kernels.last_position(features["input_mask"])
         return keras.ops.zeros_like(features["input_mask"][:, :1], dtype="int32")
 
