@@ -27,14 +27,14 @@ from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import (
     encoding,
-    label_sets,
+    labels,
     predictions,
     sources,
     tables,
 )
-from data_pipeline.classification import split as labelled_texts
+from data_pipeline.classification import split as labelled_rows
 from data_pipeline.seq2seq import graph
-from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.text import base, opening
 from modeling import kernels_tf, losses, pretrainers, sequences
 from modeling.checkpoints import (
     checkpoint,
@@ -78,7 +78,7 @@ class Loaded:
     """
 
     model: Any
-    tokenizer: tokenization.Tokenizer
+    tokenizer: base.Tokenizer
     classes: label_maps.Classes | None
     max_seq_length: int  # in tokens, [CLS] and [SEP] included
     source: str
@@ -258,7 +258,7 @@ class Loaded:
         formats.check(
             export_format, head_config.name_lstms(self.model.config, self.model.reading)
         )
-        label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
+        label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
         with kernels_tf.joined_projections(self.model) as variables:
             module = export.TextClassifier(
                 self._pack.served,
@@ -273,7 +273,7 @@ class Loaded:
 
     @functools.cached_property
     def _pack(self):
-        is_set = isinstance(self.classes, label_sets.LabelSet)
+        is_set = isinstance(self.classes, labels.Labels)
         label_set = self.classes if is_set else None
         settings = self.tokenizer, self.max_seq_length, label_set, self.num_texts == 2
         return encoding.Encoder(*settings)
@@ -325,7 +325,7 @@ class Loaded:
         return self._pack.checked(texts, seconds, choices, num_texts=self.num_texts)
 
     def _label_set(self, action):
-        if not isinstance(self.classes, label_sets.LabelSet):
+        if not isinstance(self.classes, labels.Labels):
             raise errors.InputError(
                 f"{action} is for classifiers with labels, and this is a "
                 f"{type(self.model).__name__}; make one by bert.classifier, or by "
@@ -392,7 +392,7 @@ def classifier(
     max_seq_length=128,
     do_lower_case: bool | None = None,
     check_case=True,
-) -> tuple[Loaded, labelled_texts.LabelledTexts]:
+) -> tuple[Loaded, labelled_rows.LabelledData]:
     """A new classifier for the labels of tables, and their rows, read and tokenized.
 
     Args:
@@ -418,7 +418,7 @@ def classifier(
     }
     layout = tables.Layout(**(columns or {}))
     source = sources.Source(files=files, layout=layout, problem_type=problem_type)
-    data = labelled_texts.load(
+    data = labelled_rows.load(
         *(source, files, opened[1], max_seq_length),
         label_map="",
         default_metrics=metrics.DEFAULTS,
@@ -451,7 +451,7 @@ def _open(directory, max_seq_length, do_lower_case, check_case, **accepted):
         )
     place = pretrained.locate(directory, "directory")
     files = model_flags.files_found(place, do_lower_case)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=check_case)
+    tokenizer = opening.open_for_tasks(files, checks_case=check_case)
     config = pretrained.open_config(
         files, tokenizer.vocab_size, max_seq_length, **accepted
     )
@@ -460,7 +460,7 @@ def _open(directory, max_seq_length, do_lower_case, check_case, **accepted):
 
 def _with_new_head(opened, classes, max_seq_length):
     path, tokenizer, config = opened
-    if isinstance(classes, label_sets.LabelSet):
+    if isinstance(classes, labels.Labels):
         num_outputs, settings = classes.num_outputs, _reading(classes)
         model = pretrainers.build("classifier", num_outputs, config, **settings)
     else:
@@ -471,7 +471,7 @@ def _with_new_head(opened, classes, max_seq_length):
 
 def _reading(classes):
     """How a classifier with these classes reads the sequences of an example."""
-    if not isinstance(classes, label_sets.LabelSet):
+    if not isinstance(classes, labels.Labels):
         return {}
     return {
         "sequences": sequences.choose_kind(classes.problem_type, classes.pair_input)
@@ -481,14 +481,14 @@ def _reading(classes):
 def _with_its_head(opened, asked, max_seq_length):
     path, tokenizer, config = opened
     label_map, file = label_maps.find(path), checkpoint.open_file(path, config)
-    head = label_maps.head(label_map, asked)
+    head = label_maps.find_head(label_map, asked)
     head, num_classes = conversion.find_head(file, config, head)
     if asked == "auto" and head == "pretraining":
         head = "none"
     classes = None
     if num_classes:
         tell = functools.partial(hugging_face.labels_in, config, num_classes)
-        classes = label_maps.of_head(head, label_map, num_classes, tell)
+        classes = label_maps.read_classes(label_map, head, num_classes, tell)
         if classes is None and head == "classifier" and tell()[0] != "choice":
             names = hugging_face.placeholders(num_classes)
             classes = label_maps.named(names, tell()[0])

@@ -59,7 +59,7 @@ def batches(work, num_steps):
             features.SAMPLING_SEED: np.zeros((read.shape[1], 2), np.int32),
             **{
                 name: grid.astype(np.int32)
-                for name, grid in zip(features.OF_STREAMS, grids, strict=True)
+                for name, grid in zip(features.BILM_FEATURES, grids, strict=True)
             },
         }
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from contract import features as names
-from contract import problem_types
 
 MASKED_LM_EPSILON = 1e-5  # for a batch without predictions; run_pretraining.py
 
@@ -55,7 +54,7 @@ def classifier_losses(problem_type, logits, label_ids):
     error [B] for regression ([B] float), and binary cross-entropy [B, C] for
     multi_label ([B, C] float of 0 and 1).
     """
-    if problem_type in problem_types.ONE_OF_SEVERAL:
+    if problem_type in names.ONE_OF_SEVERAL:
         return cross_entropy(logits, label_ids)
     logits = ops.cast(logits, "float32")
     if problem_type == "regression":
@@ -66,7 +65,7 @@ def classifier_losses(problem_type, logits, label_ids):
 
 def probabilities(problem_type, logits):
     """Softmax or, for multi_label, sigmoid of [B, C]; the number of a regression."""
-    if problem_type in problem_types.ONE_OF_SEVERAL:
+    if problem_type in names.ONE_OF_SEVERAL:
         return ops.softmax(logits)
     return ops.sigmoid(logits) if problem_type == "multi_label" else logits
 

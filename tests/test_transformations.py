@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.batches import batching, packing
-from data_pipeline.classification import encoding, label_sets
+from data_pipeline.classification import encoding, labels
 from modeling import heads, losses, models, sequences
 from tests.modeling import left_to_right
 
@@ -102,10 +102,10 @@ def mean_losses(features, outputs):
 
 
 FORMS = {
-    "single": label_sets.LabelSet(("0", "1")),
-    "entail": label_sets.LabelSet(("0", "1", "2")),
-    "similar": label_sets.LabelSet(("0", "1"), pair_input="both_orders"),
-    "regress": label_sets.LabelSet((), "regression", pair_input="both_orders"),
+    "single": labels.Labels(("0", "1")),
+    "entail": labels.Labels(("0", "1", "2")),
+    "similar": labels.Labels(("0", "1"), pair_input="both_orders"),
+    "regress": labels.Labels((), "regression", pair_input="both_orders"),
 }
 
 
@@ -140,7 +140,7 @@ def test_inputs_logits_and_losses_are_the_originals(record, form):
 
 
 def test_l3_of_two_answers_and_its_gradients_are_the_originals(record, gradients):
-    label_set = label_sets.LabelSet(("1", "2"), "choice")
+    label_set = labels.Labels(("1", "2"), "choice")
     ids = record["X"][..., 0]  # [4, 2, 24]
     contexts, first = texts_of(ids[:, 0])
     again, second = texts_of(ids[:, 1])
