@@ -13,13 +13,11 @@ from modeling import pretrainers
 from modeling.checkpoints import (
     checkpoint,
     conversion,
-    hugging_face,
     keras_files,
     names,
     pretrained,
     warm_start,
 )
-from modeling.configs import config_files
 from modeling.encoder_decoder import config as encoder_decoder_config
 from tests.modeling.random_weights import assert_equal, random_model, values
 
@@ -337,8 +335,3 @@ def test_pooler_goes_with_the_encoder_if_it_is_whole(
         ValueError, match=r"\(encoder\): lacks bert/pooler/dense/bias, "
     ):
         conversion.read(path, seq2seq_config, "none")
-
-
-def test_config_is_read_by_what_its_file_holds(seq2seq_dir, seq2seq_config):
-    assert config_files.read(seq2seq_dir / "config.json") == seq2seq_config
-    assert hugging_face.HuggingFaceFile(seq2seq_dir).sizes()[names.DEPTH] == 4
