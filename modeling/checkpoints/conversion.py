@@ -27,10 +27,10 @@ from modeling.checkpoints import (
     pretrained,
     warm_start,
 )
+from modeling.configs import gpt_config
 from modeling.elmo import config as elmo_config
 from modeling.elmo import files as elmo_weights
 from modeling.features import head_config
-from modeling.gpt import config as gpt_config
 
 FORMATS = ("google", "hugging_face", "keras", "hdf5")
 # The weights, by the name that releases give them.

@@ -120,7 +120,7 @@ def stored_config(path):
             f"{path}: holds a Keras model {name}, which is none of modeling/models.py "
             f"({', '.join(sorted(known))})"
         )
-    return _read(path, lambda: config_files.of_values(raw["config"]))
+    return _read(path, lambda: config_files.from_values(raw["config"]))
 
 
 def _read(path, read):

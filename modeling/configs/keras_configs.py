@@ -17,7 +17,7 @@ from modeling.features import head_config
 PACKAGE = "bert"
 # Arguments that are dataclasses, written as dicts, and how these are read.
 _READERS = {
-    "config": config_files.of_values,
+    "config": config_files.from_values,
     "reading": lambda values: head_config.Reading(**values),
 }
 

@@ -9,7 +9,7 @@ import safetensors.numpy
 
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
-from modeling.gpt import config as gpt_config
+from modeling.configs import gpt_config
 from tests.modeling import left_to_right
 from tests.modeling.random_weights import assert_equal, random_model, values
 

@@ -11,7 +11,7 @@ import safetensors.numpy
 from data_pipeline.text import tokenization
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, hugging_face, names
-from modeling.gpt import config as gpt_config
+from modeling.configs import gpt_config
 from tests import tiny_gpt
 from tests.modeling.random_weights import random_model
 

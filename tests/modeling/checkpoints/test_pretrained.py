@@ -162,7 +162,7 @@ def test_config_is_read_from_a_file(tmp_path):
     assert pretrained.read_config(tmp_path / "a.json").vocab_size == 4
     with pytest.raises(FileNotFoundError, match="no such file; give the bert_config"):
         pretrained.read_config(tmp_path / "b.json")
-    with pytest.raises(OSError, match=r"Is a directory\); give the file bert_c") as got:
+    with pytest.raises(OSError, match=r"Is a directory\); give the bert_c") as got:
         pretrained.read_config(tmp_path)
     assert str(got.value).startswith(f"{tmp_path}: cannot be read (")
 

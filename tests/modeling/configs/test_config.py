@@ -93,9 +93,9 @@ def test_hugging_face_defaults_differ_from_googles():
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("model_type", "roberta", "'roberta', and this is to be a BERT"),
+        ("model_type", "roberta", "'roberta', and only 'bert' is"),
         ("position_embedding_type", "relative_key", "only 'absolute' is supported"),
-        ("add_cross_attention", True, "the decoder of an encoder-decoder"),
+        ("add_cross_attention", True, "add_cross_attention is True, and only False"),
     ],
 )
 def test_other_architectures_are_refused(key, value, message):
@@ -222,7 +222,7 @@ def test_activation_that_is_no_name_is_refused(value):
 
 
 def test_directory_is_no_config(tmp_path):
-    with pytest.raises(OSError, match=r"cannot be read .*; give the file bert_c"):
+    with pytest.raises(OSError, match=r"cannot be read .*; give the bert_c"):
         config.BertConfig.from_json_file(tmp_path)
 
 

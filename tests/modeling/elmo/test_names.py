@@ -7,7 +7,7 @@ from modeling.checkpoints import names
 from modeling.configs import config_files
 from modeling.elmo import names as elmo_names
 
-GOLDEN = pathlib.Path(__file__).parents[3] / "golden" / "elmo"
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
 
 
 def test_names_are_those_of_the_original():

@@ -68,7 +68,7 @@ def test_keras_makes_it_again():
 
 
 def test_two_berts_become_a_pair():
-    pair = encoder_decoder_config.EncoderDecoderConfig.of_berts(
+    pair = encoder_decoder_config.EncoderDecoderConfig.from_berts(
         BERT, BERT, decoder_start_token_id=1, eos_token_id=2
     )
     assert pair.encoder == BERT and pair.decoder.is_left_to_right
@@ -85,7 +85,7 @@ def test_two_berts_become_a_pair():
     [
         ({"model_type": "t5"}, "model_type is 't5', not 'encoder-decoder'"),
         ({"encoder__model_type": "roberta"}, "encoder: model_type is 'roberta'"),
-        ({"decoder__model_type": "gpt2"}, "decoder: model_type is 'gpt2', and this"),
+        ({"decoder__model_type": "gpt2"}, "decoder: model_type is 'gpt2', and only 'bert'"),
         ({"decoder__add_cross_attention": False}, "add_cross_attention is not true"),
         ({"decoder__is_decoder": False}, "the decoder's bidirectional, but"),
         ({"encoder__is_decoder": True}, "the encoder's attention is causal"),

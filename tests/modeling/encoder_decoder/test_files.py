@@ -217,7 +217,7 @@ def test_both_sides_are_filled_from_berts(tiny_config, tmp_path, formats):
         conversion.write(path, bert, target)
         berts.append(bert)
         paths.append(path)
-    config = encoder_decoder_config.EncoderDecoderConfig.of_berts(
+    config = encoder_decoder_config.EncoderDecoderConfig.from_berts(
         tiny_config, tiny_config, decoder_start_token_id=1, eos_token_id=2
     )
     model = pretrainers.build("seq2seq", None, config)
@@ -241,7 +241,7 @@ def test_both_sides_are_filled_from_berts(tiny_config, tmp_path, formats):
 def test_a_side_may_be_shallower_than_its_bert(tiny_config, tmp_path):
     conversion.write(tmp_path, random_model(tiny_config, "classifier"), "google")
     shallow = dataclasses.replace(tiny_config, num_hidden_layers=1)
-    config = encoder_decoder_config.EncoderDecoderConfig.of_berts(
+    config = encoder_decoder_config.EncoderDecoderConfig.from_berts(
         tiny_config, shallow, decoder_start_token_id=1, eos_token_id=2
     )
     model = pretrainers.build("seq2seq", None, config)
@@ -249,7 +249,7 @@ def test_a_side_may_be_shallower_than_its_bert(tiny_config, tmp_path):
     assert len(report.missing) == 10 + 5  # no BERT's, and a head of masked tokens
     assert "decoder/cls/predictions/output_bias" in report.missing
     narrow = dataclasses.replace(tiny_config, intermediate_size=32)
-    config = encoder_decoder_config.EncoderDecoderConfig.of_berts(
+    config = encoder_decoder_config.EncoderDecoderConfig.from_berts(
         tiny_config, narrow, decoder_start_token_id=1, eos_token_id=2
     )
     with pytest.raises(ValueError, match=r"intermediate_size=32 \(the file has 24"):
