@@ -2,75 +2,53 @@
 
 import dataclasses
 
-from modeling.checkpoints import checkpoint, comparison, names
+from modeling.checkpoints import checkpoint, names, weights_file
 from modeling.encoder_decoder import config as encoder_decoder_config
 
 
-class _TwoBerts:
+class _TwoBerts(weights_file.WeightsFile):
     """Open checkpoints of BERT as one of an encoder-decoder.
 
-    It is a checkpoint.WeightsFile without attention to the source, which no BERT has,
-    and with what it lacks beside layers and embeddings missing.
+    No BERT has attention to the source, so that is missing.
     """
 
     format = "google"
-    states: frozenset[str] = frozenset()
-    global_step: int | None = None
 
     def __init__(self, config, files):
-        self._places = {}
+        self._places, self.shapes = {}, {}
         for side, file in files.items():
-            rows = names.encoder("BERT", getattr(config, side).num_hidden_layers)
+            depth = getattr(config, side).num_hidden_layers
+            rows = names.encoder_rows("BERT", depth)
             if side == "decoder":
-                rows += names.masked_lm()
-            for row, ours in zip(rows, names.of_side(side, rows), strict=True):
-                if row.key(file.format) in file.shapes:
+                rows += names.masked_lm_rows()
+            for row, ours in zip(rows, names.side_rows(side, rows), strict=True):
+                if (key := row.key(file.format)) in file.shapes:
                     self._places[ours.google] = file, row
-        told = (f"{file.source} ({side})" for side, file in files.items())
-        self.source = ", ".join(told)
-
-    @property
-    def shapes(self):
-        return {
-            key: tuple(file.shapes[row.key(file.format)])
-            for key, (file, row) in self._places.items()
-        }
+                    self.shapes[ours.google] = file.shapes[key]
+        sources = (f"{file.source} ({side})" for side, file in files.items())
+        self.source = ", ".join(sources)
 
     def read(self, name):
-        """The array of a names.Name."""
         file, row = self._places[name.google]
         return file.read(row)
 
 
-class Encoder:
-    """The encoder in an open checkpoint of an encoder-decoder, as of a BERT.
+class Encoder(weights_file.WeightsFile):
+    """The encoder in an open checkpoint of an encoder-decoder, as a built BERT's.
 
-    It is a checkpoint.WeightsFile for a built models.BertModel, and says nothing of
-    the decoder. Hugging Face's may have a pooler, others have none.
+    The decoder is not part of it. Hugging Face's may have a pooler, others have none.
     """
-
-    states: frozenset[str] = frozenset()
-    global_step: int | None = None
 
     def __init__(self, file, model):
         self._file, self.format = file, file.format
         self.source = f"{file.source} (encoder)"
         rows = [name for name, _ in names.named_variables(model)]
-        of_encoder = names.of_side("encoder", rows)
-        self._rows = dict(zip(rows, of_encoder, strict=True))
-
-    @property
-    def shapes(self):
-        """{key of a BERT: shape as stored}."""
-        stored = self._file.shapes
-        keys = {
-            row.key(self.format): theirs.key(self.format)
-            for row, theirs in self._rows.items()
-        }
-        return {key: tuple(stored[k]) for key, k in keys.items() if k in stored}
+        self._rows = dict(zip(rows, names.side_rows("encoder", rows), strict=True))
+        keys = {row.key(self.format): self._rows[row].key(self.format) for row in rows}
+        stored = file.shapes
+        self.shapes = {key: stored[k] for key, k in keys.items() if k in stored}
 
     def read(self, name):
-        """The array of a names.Name of a BERT."""
         return self._file.read(self._rows[name])
 
 
@@ -94,5 +72,5 @@ def load(model, encoder, decoder=""):
         config = getattr(model.config, side)
         config = dataclasses.replace(config, attention="bidirectional")
         files[side] = checkpoint.open_file(path, config)
-        comparison.check(config, files[side])
+        checkpoint.check_file(config, files[side])
     return checkpoint.assign(model, _TwoBerts(model.config, files))

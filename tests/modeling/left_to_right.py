@@ -104,6 +104,5 @@ def bert(config_file, head=pretrainers.LanguageModel, attention="causal"):
     for name, variable in names.named_variables(model):
         key = f"decoder.{name.hugging_face}"
         if "pooler" not in key:  # which no decoder has
-            value = weights[key]
-            variable.assign(value.T if name.is_transposed else value)
+            variable.assign(name.from_hugging_face(weights[key]))
     return model

@@ -18,7 +18,6 @@ import safetensors.numpy
 from modeling import pretrainers
 from modeling.checkpoints import (
     conversion,
-    fixed_batches,
     google,
     hugging_face,
     keras_files,
@@ -119,7 +118,7 @@ DAILY_HEADS = ("classifier", "pretraining")  # the network of all is the same
 )
 def test_round_trip_through_all_formats_is_exact(tiny_config, tmp_path, head):
     model = random_model(tiny_config, head)
-    described = hugging_face.described(model)
+    described = hugging_face.describe(model)
     wanted = values(model)
     for number, target in enumerate(("google", "hugging_face", "keras", "google")):
         folder = tmp_path / str(number)
@@ -225,7 +224,7 @@ def test_masked_lm_alone_stays_alone(tiny_config, tmp_path):
         assert conversion.compare(model, read.model, missing) == 0
     raw = json.loads((tmp_path / "config.json").read_text("utf-8"))
     assert raw["architectures"] == ["BertForMaskedLM"]
-    described = hugging_face.described(model, missing)
+    described = hugging_face.describe(model, missing)
     assert described.extra["architectures"] == ["BertForMaskedLM"]
 
 
@@ -339,7 +338,7 @@ def test_batch_fits_any_config(tiny_config):
         tiny_config, max_position_embeddings=3, type_vocab_size=1, vocab_size=2
     )
     for shape in (tiny_config, small):
-        batch = fixed_batches.of_config(shape)
+        batch = conversion.make_batch(shape)
         assert batch["input_ids"].max() == shape.vocab_size - 1 or shape is tiny_config
         assert batch["segment_ids"].max() == shape.type_vocab_size - 1
         assert batch["input_mask"].sum(axis=1).min() > 0

@@ -297,7 +297,7 @@ def test_encoder_alone_is_a_bert(
     read = conversion.read(path, seq2seq_config, "none")
     assert (read.format, read.head) == (source_format, "none")
     assert "converted: 37 variables (encoder 37)\nmissing: bert/pooler" in str(read)
-    assert read.model.config == conversion.config_read(seq2seq_config, "none")
+    assert read.model.config == conversion.select_config(seq2seq_config, "none")
     conversion.write_directory(
         tmp_path, read.model, "google", left_out=read.report.missing
     )
