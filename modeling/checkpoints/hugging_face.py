@@ -46,7 +46,7 @@ _CHOICE = "BertForMultipleChoice"
 _CHOICES = (_CHOICE, "OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel")
 # {kind: {parts of a model beside its network: class of transformers}}; without further
 # parts GPT predicts tokens all the same.
-_ARCHITECTURES = {
+_ARCHITECTURES: dict[str, dict[tuple[str, ...], str]] = {
     "BERT": {
         (): "BertModel",
         ("classifier",): "BertForSequenceClassification",

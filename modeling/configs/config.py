@@ -334,7 +334,8 @@ def check_value(field: str, kind: Any, value: Any, key: str | None = None) -> No
 
 def _check_number(field: str, kind: Any, value: Any) -> tuple[str, bool]:
     number = numbers.Integral if kind is int else numbers.Real
-    x = value if isinstance(value, number) and not isinstance(value, bool) else math.nan
+    is_number = isinstance(value, number) and not isinstance(value, bool)
+    x: Any = value if is_number else math.nan
     if kind is int:
         return "a whole number of 1 or more", x >= 1
     if field.endswith(("_prob", "dropout")):
