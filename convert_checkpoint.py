@@ -98,7 +98,7 @@ def prepare():
 
 
 def grow(model, tokenizer):
-    """Model and tokenizer with the tokens and rows that flags ask for."""
+    """Model and tokenizer with the tokens and rows of the flags."""
     if model.config.network == "elmo":
         if FLAGS.add_tokens or FLAGS.resize_embeddings:
             raise errors.InputError(

@@ -1,7 +1,7 @@
 """One network in several formats: Google's, Hugging Face's, Keras' and ELMo's HDF5.
 
 Weights are read into a model, which accounts for every name, and written from it. So
-each format has a reader and a writer, and none knows another.
+each format has a reader and a writer, and none depends on another.
 """
 
 import collections
@@ -39,7 +39,7 @@ FILES = {
     "hdf5": elmo_files.WEIGHTS_FILE,
 }
 FORMATS = tuple(FILES)
-# What holds the weights of a network: formats, and the file of weights alone.
+# Targets that can hold a network: formats, and the file of weights alone.
 _TARGETS = {
     "elmo": ("google", "keras", "hdf5"),
     "encoder_decoder": ("google", "hugging_face", "keras"),
@@ -140,7 +140,7 @@ def read(path, config, head="auto", **settings):
     )
     is_part = model.config.network != config.network
     report = checkpoint.assign(
-        model, warm_start.Encoder(file, model) if is_part else file
+        model, warm_start.select_encoder(file, model) if is_part else file
     )
     rows = [name for name, _ in names.named_variables(model)]
     has = {_part(name.path) for name in rows if name.google in report.assigned}

@@ -343,7 +343,7 @@ def tokenizer_config(config, tokenizer):
         return settings
     return {
         **settings,
-        "strip_accents": None,  # as do_lower_case says
+        "strip_accents": None,  # follows do_lower_case
         "tokenize_chinese_chars": True,
         "tokenizer_class": "BertTokenizer",
     }

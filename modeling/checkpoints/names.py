@@ -3,7 +3,7 @@
 One table of each network converts both ways. Paths are those of Keras without the
 model's own name. Hugging Face stores the kernels of its Linear layers transposed
 ([out, in]), and those of GPT's convolutions without their first axis; arrays change on
-the way as their rows say. ELMo's table is modeling/elmo/names.py.
+the way as `layout` demands. ELMo's table is modeling/elmo/names.py.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ GPT_TABLES = ("transformer.tokens_embed.weight", "transformer.positions_embed.we
 # and at most how many.
 TOKEN_TABLES = (GPT_TABLE, "gpt/embeddings/word_embeddings")
 NEW_TOKENS = 3
-# What lies between a network and the output layer of a task.
+# Prefixes of variables between a network and the output layer of a task.
 FEATURES = ("layer_mix/", "bilstm/")
 _MOST_LSTMS = 8  # layers; flags allow no more
 _PAIR = encoder_decoder_config.MODEL_TYPE

@@ -18,7 +18,7 @@ CONFIG_FILES = (
     file_names.PARAMETER_SHAPES,
     file_names.ELMO_OPTIONS,
 )
-# Of ELMo, whose releases put sizes and dates into their names.
+# ELMo's releases put sizes and dates into their names.
 OPTIONS_PATTERN = f"*{file_names.ELMO_OPTIONS}"
 _GENERATION_CONFIG = "generation_config.json"
 _WORDS_PATTERN = "vocab-*.txt"
@@ -88,7 +88,7 @@ def look_in(spec, name="--pretrained"):
         return paths[0] if len(paths) == 1 else ""
 
     config_file = first(CONFIG_FILES) or only(OPTIONS_PATTERN)
-    # Without its merges a vocabulary says less than a tokenizer.json.
+    # A vocabulary without its merges is less than a tokenizer.json.
     whole = [name for name, merges in file_names.MERGES.items() if first([merges])]
     vocab_file = first(
         [file_names.VOCAB, *whole, file_names.TOKENIZER, *file_names.MERGES]

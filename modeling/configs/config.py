@@ -46,7 +46,7 @@ _GENERATION_KEYS = """
 _TOLERATED = frozenset((_GOOGLE_KEYS + _HUGGING_FACE_KEYS + _GENERATION_KEYS).split())
 ATTENTIONS = ("bidirectional", "causal")
 # google-research/bert calls the tanh form "gelu"; Hugging Face calls the exact form so.
-# Of several names of one function the last is written.
+# The last of several names of a function is written.
 _GOOGLE_ACTIVATIONS = {
     "": "linear",
     "linear": "linear",
@@ -224,7 +224,7 @@ class BertConfig(TransformerConfig):
     hidden_dropout_prob: float = 0.1  # of embeddings and layer outputs; below 1
     attention_probs_dropout_prob: float = 0.1  # of attention weights; below 1
     max_position_embeddings: int = 512  # longest sequence, in tokens
-    type_vocab_size: int = 16  # the original's code; its released files say 2
+    type_vocab_size: int = 16  # the original's code; 2 in its released files
     initializer_range: float = 0.02  # standard deviation of the truncated normal
     layer_norm_epsilon: float = 1e-12  # added to the variance
     # bidirectional, or causal: a token sees none that follow it ("LTR" in the paper's

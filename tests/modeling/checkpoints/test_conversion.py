@@ -16,8 +16,14 @@ import pytest
 import safetensors.numpy
 
 from modeling import pretrainers
-from modeling.checkpoints import conversion, google, hugging_face, keras_files
-from modeling.configs import config
+from modeling.checkpoints import (
+    conversion,
+    google,
+    hugging_face,
+    keras_files,
+    pretrained,
+)
+from modeling.configs import config, gpt_config
 from modeling.elmo import config as elmo_config
 from tests import full_disk
 from tests.modeling.random_weights import assert_equal, random_model, values
@@ -100,26 +106,48 @@ def test_heads_compute_what_hugging_faces_do(reference, tmp_path, head):
     assert np.abs(wanted[..., ::-1] - wanted).max() > 1e-2
 
 
-DAILY_HEADS = ("classifier", "pretraining")  # the network of all is the same
+GPT = gpt_config.GptConfig(
+    vocab_size=61,
+    hidden_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    intermediate_size=128,
+    max_position_embeddings=24,
+    joined_table=True,
+)
+GPT_2 = dataclasses.replace(GPT, joined_table=False, norm_first=True)
+ELMO = elmo_config.ElmoConfig(
+    projection_dim=4, lstm_dim=6, num_hidden_layers=2, filters=((1, 3),), num_highway=1
+)
+THERE_AND_BACK = ("google", "hugging_face", "keras", "google")
+DAILY = [("bert", "classifier"), ("bert", "pretraining")]
+DAILY += [("gpt", "language_model"), ("gpt2", "classifier"), ("elmo", "none")]
+HELD = [("bert", head) for head in pretrainers.HEADS]
+HELD += [
+    (kind, h) for kind in ("gpt", "gpt2") for h in ("language_model", "classifier")
+]
+HELD += [("gpt2", "tagger"), ("elmo", "none")]
 
 
 @pytest.mark.parametrize(
-    "head",
+    ("network", "head"),
     [
-        pytest.param(head, marks=[] if head in DAILY_HEADS else pytest.mark.slow)
-        for head in pretrainers.HEADS
+        pytest.param(*held, marks=[] if held in DAILY else pytest.mark.slow)
+        for held in HELD
     ],
 )
-def test_round_trip_through_all_formats_is_exact(tiny_config, tmp_path, head):
-    model = random_model(tiny_config, head)
-    described = hugging_face.describe(model)
+def test_round_trip_through_all_formats_is_exact(tiny_config, tmp_path, network, head):
+    configs = {"bert": tiny_config, "gpt": GPT, "gpt2": GPT_2, "elmo": ELMO}
+    model = random_model(configs[network], head)
     wanted = values(model)
-    for number, target in enumerate(("google", "hugging_face", "keras", "google")):
+    targets = ("google", "hdf5", "keras", "google")
+    for number, target in enumerate(targets if network == "elmo" else THERE_AND_BACK):
         folder = tmp_path / str(number)
         folder.mkdir()
-        conversion.write(folder, model, target)
+        conversion.write_directory(folder, model, target)
         # A classifier and a tagger have the same names, but other configs.
-        read = conversion.read(folder, described)
+        config_file = pretrained.look_in(folder).config_file
+        read = conversion.read(folder, pretrained.read_config(config_file))
         assert (read.format, read.head) == (target, head)
         assert read.report.missing == read.report.unused == ()
         assert_equal(values(read.model), wanted)
@@ -296,8 +324,7 @@ def test_number_of_rows(tiny_config, tokens, wanted, rows):
 
 @pytest.mark.parametrize("target", conversion.FORMATS)
 def test_disk_that_is_full_is_one_line(tiny_config, tmp_path, target):
-    elmo = elmo_config.ElmoConfig(projection_dim=4, lstm_dim=6, filters=((1, 3),))
-    model = random_model(elmo if target == "hdf5" else tiny_config, "none")
+    model = random_model(ELMO if target == "hdf5" else tiny_config, "none")
     message = (
         f"^{tmp_path}(/weights.hdf5)?: cannot be written "
         "\\([^\n]*File too large[^\n]*make room there[^\n]*$"

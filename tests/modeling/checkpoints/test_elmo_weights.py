@@ -75,6 +75,10 @@ def test_training_checkpoint_holds_the_same_network(tmp_path, config):
     assert {array.dtype for array in again.values()} == {np.dtype(np.float32)}
     written = config_files.read(tmp_path / "dumped" / "options.json")
     assert written == config.network_alone()
+    for target, number in (("hdf5", 262), ("google", 261)):  # which that trains with
+        conversion.write_directory(tmp_path / "dumped", read.model, target)
+        raw = json.loads((tmp_path / "dumped" / "options.json").read_text())
+        assert raw["char_cnn"]["n_characters"] == number
 
 
 def test_single_lstm_is_read_under_its_own_names(tmp_path, config):
@@ -96,24 +100,6 @@ def test_single_lstm_is_read_under_its_own_names(tmp_path, config):
         read = conversion.read(path, single, "none")
         assert read.report.missing == read.report.unused == ()
         assert_equal(values(read.model), values(model))
-
-
-def test_round_trip_through_all_formats_is_exact(tmp_path, config):
-    model = random_model(config, "none")
-    wanted = values(model)
-    for number, target in enumerate(("google", "hdf5", "keras", "hdf5")):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        conversion.write_directory(folder, model, target)
-        raw = json.loads((folder / "options.json").read_text())
-        # The original wants another number where it trains.
-        assert raw["char_cnn"]["n_characters"] == (261 if target == "google" else 262)
-        read = conversion.read(folder, pretrained.read_config(folder / "options.json"))
-        assert (read.format, read.head) == (target, "none")
-        assert read.report.missing == read.report.unused == ()
-        assert_equal(values(read.model), wanted)
-        model = read.model
-    assert (tmp_path / "0" / "model.ckpt.index").exists()
 
 
 @pytest.mark.parametrize("is_beside", [False, True])

@@ -221,10 +221,19 @@ OLD = {"dtype": "float16", "id2label": {"0": "a"}, "note": 1, "architectures": [
         ("classifier", CHOICE, "regression", CLASSIFIER),
     ],
 )
-def test_config_describes_the_model(tiny_config, head, extra, problem_type, expected):
+def test_config_describes_the_model(
+    tiny_config, tmp_path, head, extra, problem_type, expected
+):
     config = dataclasses.replace(tiny_config, extra=extra)
     model = pretrainers.build(head, 2, config)
     assert hugging_face.describe(model, problem_type=problem_type).extra == expected
+    hugging_face.save(tmp_path, model, problem_type=problem_type)
+    raw = json.loads((tmp_path / "config.json").read_text())
+    is_choice = problem_type == "choice" or expected == CHOICE
+    assert raw["architectures"] == (CHOICE if is_choice else expected)["architectures"]
+    assert ("id2label" in raw) == (head != "none" and not is_choice)
+    stated = problem_type if problem_type == "regression" else None
+    assert raw.get("problem_type") == expected.get("problem_type", stated)
 
 
 @pytest.mark.parametrize(

@@ -141,15 +141,15 @@ def test_missing_files_are_named(tmp_path):
         ("bert_config.json", "there is no bert_config.json or config.json in it"),
         ("bert_model.ckpt.index", "no checkpoint in this directory"),
     ):
-        folder = google_release(tmp_path / missing)
+        folder = google_release(tmp_path / missing.replace(".", "_"))
         (folder / missing).unlink()
         with pytest.raises(ValueError, match=message) as caught:
             pretrained.locate(folder)
         if "there" in message:
             assert str(caught.value).startswith(f"--pretrained={folder}: {message}")
     with pytest.raises(ValueError) as caught:
-        pretrained.locate(tmp_path / "vocab.txt", "directory")
-    assert str(caught.value).startswith(f"directory={tmp_path}/vocab.txt: there is no")
+        pretrained.locate(tmp_path / "vocab_txt", "directory")
+    assert str(caught.value).startswith(f"directory={tmp_path}/vocab_txt: there is no")
     assert "--" not in str(caught.value)  # no flags, which Python has not
     empty = tmp_path / "empty"
     empty.mkdir()
