@@ -27,7 +27,7 @@ import keras
 
 from contract import errors, file_names, wording
 from data_pipeline import label_maps
-from data_pipeline.text import added_tokens, tokenization, vocabulary_checks
+from data_pipeline.text import opening, wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import (
     conversion,
@@ -61,14 +61,14 @@ def read_tokenizer(files, config):
         return None
     if is_elmo:
         words = model_flags.files_found(files)._replace(split_words=FLAGS.split_words)
-        tokenizer = vocabulary_checks.open_elmo(words, config.to_dict())
+        tokenizer = opening.open_elmo(words, config.to_dict())
     else:
-        tokenizer = vocabulary_checks.open_vocabulary(
+        tokenizer = opening.open_vocabulary(
             files.vocab_file, files.do_lower_case, FLAGS.gpt_tokenizer
         )
     pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
-    if FLAGS.check_case and isinstance(tokenizer, tokenization.BertTokenizer):
-        vocabulary_checks.check_case(tokenizer, files.vocab_file, files.checkpoint)
+    if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
+        opening.check_case(tokenizer, files.vocab_file, files.checkpoint)
     return tokenizer
 
 
@@ -86,14 +86,14 @@ def prepare():
     conversion.check_target(written, FLAGS.to)
     tokenizer = read_tokenizer(files, written)
     label_map = label_maps.find(files.checkpoint)
-    head = label_maps.head(label_map, FLAGS.head)
+    head = label_maps.find_head(label_map, FLAGS.head)
     if FLAGS.to == "hdf5" and FLAGS.head == "auto":
         head = "none"
     source, classes = conversion.read(files.checkpoint, config, head), None
     if source.head in pretrainers.CLASS_HEADS:
         count = source.model.num_classes
         labels = functools.partial(hugging_face.read_labels, config, count)
-        classes = label_maps.of_head(source.head, label_map, count, labels)
+        classes = label_maps.read_classes(label_map, source.head, count, labels)
     return source, tokenizer, classes
 
 
@@ -111,7 +111,7 @@ def grow(model, tokenizer):
             raise errors.InputError(
                 "--add_tokens needs a vocabulary; give --vocab_file"
             )
-        tokenizer, never = added_tokens.add(tokenizer, FLAGS.add_tokens)
+        tokenizer, never = opening.add_tokens(tokenizer, FLAGS.add_tokens)
         if never:
             print(f"added, but no text becomes them: {wording.listing(never)}")
     entries = tokenizer.vocab_size if tokenizer else 0

@@ -13,7 +13,7 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, errors, file_names, json_text
+from contract import atomic_files, errors, file_names, json_files
 from modeling.checkpoints import names, weights_file
 from modeling.elmo import names as elmo_names
 
@@ -120,7 +120,7 @@ class GptRelease(weights_file.WeightsFile):
 def _read_gpt_shapes(path):
     try:
         with tf.io.gfile.GFile(path) as file:
-            shapes = [tuple(map(int, shape)) for shape in json_text.parse(file.read())]
+            shapes = [tuple(map(int, shape)) for shape in json_files.parse(file.read())]
     except (tf.errors.OpError, ValueError, TypeError) as error:
         raise errors.InputError(
             f"{path}: holds no list of shapes ({error}); copy it again"

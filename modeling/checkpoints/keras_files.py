@@ -13,7 +13,7 @@ import zipfile
 import keras
 import numpy as np
 
-from contract import errors, json_text
+from contract import errors, json_files
 from modeling import pretrainers
 from modeling.checkpoints import names, weights_file
 from modeling.configs import config_files, keras_configs
@@ -112,7 +112,7 @@ def stored_config(path):
                 raise errors.InputError(
                     f"it unpacks to {unpacked:,} bytes, as no weights do"
                 )
-            raw = json_text.parse(archive.read("config.json"))
+            raw = json_files.parse(archive.read("config.json"))
         name = raw["registered_name"] or raw["class_name"]
     known = {
         f"{keras_configs.PACKAGE}>{kind.__name__}"

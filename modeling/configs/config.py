@@ -13,7 +13,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from contract import errors, file_names, json_text
+from contract import errors, file_names, json_files
 
 # Keys of released configurations that change nothing in the networks built here: of the
 # multilingual and Chinese releases of google-research/bert,
@@ -156,7 +156,7 @@ class NetworkConfig:
             ValueError: the file is not JSON, or as in `from_dict`; names the file.
         """
         with named(path), open(path, "rb") as file:
-            raw = json_text.parse(file.read())
+            raw = json_files.parse(file.read())
             if not isinstance(raw, dict):
                 raise errors.InputError("the file holds no JSON object")
             return cls.from_dict(raw)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
@@ -196,7 +196,7 @@ def test_tokenizer_is_that_of_the_vocabulary(tiny_config, network):
     config = tiny_config
     if network == "gpt":
         config = gpt_config.GptConfig(norm_first=True, vocab_size=257)
-    words = tokenization.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
+    words = wordpiece.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
     raw = hugging_face.tokenizer_config(config, words)
     assert (raw["tokenizer_class"], raw["strip_accents"]) == ("BertTokenizer", None)
     raw = hugging_face.tokenizer_config(config, tiny_gpt.tokenizer())

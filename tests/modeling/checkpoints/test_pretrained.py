@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from modeling import models
 from modeling.checkpoints import google, pretrained
 from modeling.configs import config
@@ -223,7 +223,7 @@ def test_vocabulary_and_length_have_to_fit(vocab_size):
 
 def test_added_tokens_are_written_beside_the_weights(tiny_config):
     vocab = [*SPECIAL, "a", "<X>", "b"]
-    tokenizer = tokenization.BertTokenizer(vocab, True, {"b": True, "<X>": False})
+    tokenizer = wordpiece.BertTokenizer(vocab, True, {"b": True, "<X>": False})
     texts = pretrained.files(tiny_config, tokenizer)
     assert texts["vocab.txt"] == "[UNK]\n[CLS]\n[SEP]\na\n<X>\nb\n"
     assert json.loads(texts["added_tokens.json"]) == {"<X>": 4, "b": 5}
@@ -235,14 +235,14 @@ def test_added_tokens_are_written_beside_the_weights(tiny_config):
         for i, token in settings["added_tokens_decoder"].items()
     }
     assert tokens == {"4": ("<X>", False, True), "5": ("b", True, False)}
-    texts = pretrained.files(tiny_config, tokenization.BertTokenizer(vocab))
+    texts = pretrained.files(tiny_config, wordpiece.BertTokenizer(vocab))
     assert "added_tokens.json" not in texts
     assert [*pretrained.files(tiny_config, None)] == ["bert_config.json"]
 
 
 @pytest.mark.parametrize("lowers", [True, False])
 def test_files_of_a_run_are_found_again(tmp_path, tiny_config, lowers):
-    tokenizer = tokenization.BertTokenizer([*SPECIAL, "", "ä", "##é"], lowers)
+    tokenizer = wordpiece.BertTokenizer([*SPECIAL, "", "ä", "##é"], lowers)
     for name, text in pretrained.files(tiny_config, tokenizer).items():
         write(tmp_path / name, text)
     assert (tmp_path / "vocab.txt").read_text("utf-8") == "\n".join(
