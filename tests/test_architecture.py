@@ -37,7 +37,7 @@ PLAIN_MODULES = {
     "data_pipeline.tagging.tags",
     "modeling.configs.config",
     "modeling.encoder_decoder.config",
-    "modeling.gpt.config",
+    "modeling.configs.gpt_config",
     "serving.answers",
     "serving.protocol.rest_calls",
     "cli.training_flags",

@@ -9,9 +9,8 @@ import tensorflow as tf
 
 from contract import features as names
 from modeling import bert, heads, models, pretrainers
-from modeling.configs import keras_configs
+from modeling.configs import gpt_config, keras_configs
 from modeling.elmo import characters
-from modeling.gpt import config as gpt_config
 from modeling.gpt import network as decoder
 from tests.modeling import random_weights
 
