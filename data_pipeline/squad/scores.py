@@ -18,6 +18,7 @@ import numpy as np
 from contract import errors
 from contract import outcomes as outcomes_lib
 from data_pipeline.squad import choice, files, split
+from data_pipeline.text import tokenization
 
 _LEAST = 1e-12  # a probability whose logarithm is finite
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -40,7 +41,7 @@ class Scored(NamedTuple):
 def decide(
     data: split.QuestionSplit,
     logits: Mapping[str, np.ndarray],
-    vocab: Sequence[str],
+    tokenizer: tokenization.Tokenizer,
     settings: choice.Settings,
     pad_to: int | None = None,
 ) -> Scored:
@@ -53,13 +54,14 @@ def decide(
     every window was padded to, None if the longest of its batch.
     """
     length = logits["start_logits"].shape[1]
-    inputs = choice.inputs_of(data.questions, data.windows, length)
+    places_by = tokenizer if settings.aligner == "words" else None
+    inputs = choice.lay_out(data.questions, data.windows, length, places_by)
     is_read = np.arange(length) < data.windows.packed.lengths[:, np.newaxis]
     start, end = (
         logits[name] if pad_to else np.where(is_read, logits[name], -np.inf)
         for name in ("start_logits", "end_logits")
     )
-    answers = choice.choose(inputs, start, end, vocab, settings)
+    answers = choice.choose(inputs, start, end, tokenizer, settings)
     return Scored(answers, score(data, answers))
 
 

@@ -72,15 +72,12 @@ def one_by_one(questions, max_seq_length, doc_stride, max_query_length):
     """Yields what a window is, as a dict, one question and one token at a time."""
     for number, text in enumerate(questions.texts):
         query = pieces(text)[:max_query_length]
-        document, token_word, token_part, word_token = [], [], [], []
+        document, token_word, word_token = [], [], []
         for index, word in enumerate(words_about(questions, number)):
             word_token.append(len(document))
-            part = -1
             for piece in pieces(word):
-                part += not VOCAB[piece].startswith("##")
                 document.append(piece)
                 token_word.append(index)
-                token_part.append(part)
         word_token.append(len(document))
         span = None
         if not questions.is_impossible[number]:
@@ -106,7 +103,6 @@ def one_by_one(questions, max_seq_length, doc_stride, max_query_length):
                 "tokens": [2, *query, 3, *(document[i] for i in shown), 3],
                 "first_length": len(query) + 2,
                 "words": [token_word[i] for i in shown],
-                "parts": [token_part[i] for i in shown],
                 "is_max": [best_range(ranges, i) == index for i in shown],
                 "position": position,
             }
@@ -133,7 +129,7 @@ def best_range(ranges, token):
 
 
 def excerpts(windows):
-    """Of each window's excerpt: words, parts of these, and whether tokens count."""
+    """Of each window's excerpt: words, and whether tokens count."""
     grids = context_windows.token_grids(windows, windows.packed.lengths.max())
     firsts, lengths = windows.packed.first_lengths, windows.excerpt_lengths
     return [
@@ -144,7 +140,7 @@ def excerpts(windows):
 
 def described(windows):
     """The same dicts from what `make_windows` returns."""
-    for window, (words, parts, is_max) in enumerate(excerpts(windows)):
+    for window, (words, is_max) in enumerate(excerpts(windows)):
         begin, end = windows.packed.splits[window : window + 2]
         first_length = windows.packed.first_lengths[window]
         tokens = windows.packed.tokens[begin:end].tolist()
@@ -157,7 +153,6 @@ def described(windows):
             "tokens": tokens,
             "first_length": first_length,
             "words": words,
-            "parts": parts,
             "is_max": is_max,
             "position": (
                 windows.start_positions[window],
@@ -215,10 +210,10 @@ def golden(name, shared_file):
 def test_windows_equal_those_of_the_original(name, shared_file):
     windows, questions, expected, length = golden(name, shared_file)
     assert len(windows) == len(expected) == 82
-    word_grid, _, max_grid = context_windows.token_grids(windows, length)
+    word_grid, max_grid = context_windows.token_grids(windows, length)
     segments = np.arange(length) >= windows.packed.first_lengths[:, None]
     is_real = np.arange(length) < windows.packed.lengths[:, None]
-    for window, (words, _, is_max) in enumerate(excerpts(windows)):
+    for window, (words, is_max) in enumerate(excerpts(windows)):
         begin, end = windows.packed.splits[window : window + 2]
         first_length = windows.packed.first_lengths[window]
         tokens = windows.packed.tokens[begin:end].tolist()
@@ -265,12 +260,12 @@ def test_long_window_counts_for_more_than_a_token_of_context():
     windows = cut(questions, max_seq_length=304, doc_stride=190)
     assert windows.excerpt_lengths.tolist() == [300, 150]
     # Token 245 has 54 others after it in window 0, and 55 before it in window 1.
-    assert np.flatnonzero(excerpts(windows)[0][2])[-1] == 245
+    assert np.flatnonzero(excerpts(windows)[0][1])[-1] == 245
     assert list(described(windows)) == list(one_by_one(questions, 304, 190, 3))
     # The last token has none after it, and stands right behind a window twice as long.
     questions = ask((" ".join("a" * 301), "fair", "a", 0))
     windows = cut(questions, max_seq_length=304, doc_stride=190)
-    assert excerpts(windows)[1][2][-1]
+    assert excerpts(windows)[1][1][-1]
     assert list(described(windows)) == list(one_by_one(questions, 304, 190, 3))
 
 
@@ -303,7 +298,7 @@ def test_each_token_counts_in_one_window(max_seq_length, doc_stride):
     questions = random_questions(seed=2)
     windows = cut(questions, max_seq_length, doc_stride)
     seen, counted = [], []
-    for window, (_, _, is_max) in enumerate(excerpts(windows)):
+    for window, (_, is_max) in enumerate(excerpts(windows)):
         question = windows.question_index[window]
         places = windows.excerpt_starts[window] + np.arange(
             windows.excerpt_lengths[window]

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from data_pipeline.squad import alignment
 from data_pipeline.text import token_matching, token_offsets, tokenization
+from tests.data_pipeline import word_offsets
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BASE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS]
@@ -124,13 +125,14 @@ def test_words_and_offsets_know_added_tokens():
     texts = [points[begin:end] for begin, end in spans]
     assert texts == ["a", "covid", "s", "-", "x", "CoVax", ",", "the"]
     words = context.split()
-    parts = alignment.split_all(words, True, tokenizer().split_words)
+    parts = alignment.split_all(words, tokenizer())
     assert parts["covids-x"] == ["covid", "s", "-", "x"]
     assert parts["CoVax,"] == ["covax", ","]
-    offsets = alignment.Offsets(parts, True)
+    offsets = word_offsets.Offsets(parts, True)
     assert offsets.text(words[1:2], 1, 1) == "s"
     assert offsets.text(words[1:3], 3, 0) == "x CoVax"
-    plain = alignment.split_all(words, True)
+    plain = tokenization.BertTokenizer(BASE)
+    plain = alignment.split_all(words, plain)
     assert plain["covids-x"] == ["covids", "-", "x"]
 
 
