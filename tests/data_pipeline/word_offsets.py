@@ -16,7 +16,8 @@ class Offsets:
     """
 
     def __init__(self, parts, do_lower_case):
-        plain = tokenization.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"], do_lower_case)
+        vocab = ["[UNK]", "[CLS]", "[SEP]", "a"]
+        plain = tokenization.BertTokenizer(vocab, do_lower_case)
         alone = alignment.split_all(itertools.chain.from_iterable(parts), plain)
         self._widths = {char: len("".join(row)) for char, row in alone.items()}
         self._parts = parts

@@ -287,29 +287,6 @@ def test_chunks_do_not_change_windows(monkeypatch):
     assert not same(cut(questions, doc_stride=5), whole)
 
 
-def test_amount_of_white_space_does_not_change_windows():
-    ours = ask(("the fair opens", "a", "fair", 4))
-    assert same(cut(ask((" the \t fair opens\n", "a", "fair", 7))), cut(ours))
-    assert not same(cut(ask(("thefair opens", "a", "fair", 3))), cut(ours))
-
-
-@pytest.mark.parametrize(("max_seq_length", "doc_stride"), [(16, 4), (9, 1), (12, 50)])
-def test_each_token_counts_in_one_window(max_seq_length, doc_stride):
-    questions = random_questions(seed=2)
-    windows = cut(questions, max_seq_length, doc_stride)
-    seen, counted = [], []
-    for window, (_, is_max) in enumerate(excerpts(windows)):
-        question = windows.question_index[window]
-        places = windows.excerpt_starts[window] + np.arange(
-            windows.excerpt_lengths[window]
-        )
-        seen += [(question, place) for place in places]
-        counted += [(question, place) for place in places[is_max]]
-    assert len(counted) == len(set(counted))
-    assert set(counted) == set(seen)
-    assert (len(seen) > len(counted)) == (doc_stride < max_seq_length)  # overlaps
-
-
 YEARS = "The fair (1895-1943). Monday"
 
 
@@ -330,11 +307,6 @@ def test_answer_is_narrowed_to_its_tokens(context, answer, tokens):
     first, last = windows.start_positions[0], windows.end_positions[0]
     assert TOKENIZER.ids_to_tokens(windows.packed.tokens[first : last + 1]) == tokens
     assert first == 3 + (len(pieces(context[: context.index(answer)])))
-
-
-def test_answer_without_tokens_is_its_words():
-    windows = cut(ask(("a fair\u200b b", "on", "\u200b", 6)), 32)
-    assert (windows.start_positions[0], windows.end_positions[0]) == (4, 4)
 
 
 def test_answer_outside_of_a_window_is_nowhere():
@@ -366,13 +338,6 @@ def test_context_without_tokens_has_no_window():
     assert len(only) == 0
     assert only.packed.tokens.tolist() == []
     assert context_windows.token_grids(only, 8)[0].shape == (0, 8)
-
-
-def test_each_context_is_tokenized_once():
-    questions = ask(*[("the fair", "a", "fair", 4)] * 3, ("b", "a", "b", 0))
-    contexts = cut(questions).contexts
-    assert TOKENIZER.ids_to_tokens(contexts.tokens) == ["the", "fair", "b"]
-    assert contexts.splits.tolist() == [0, 2, 3]
 
 
 @pytest.mark.parametrize(
