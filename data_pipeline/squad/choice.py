@@ -52,7 +52,7 @@ class Settings:
     n_best_size: int = 20  # of starts, of ends and of answers
     max_answer_length: int = 30  # in tokens
     version_2_with_negative: bool = False  # whether a question may have no answer
-    null_score_diff_threshold: float = 0.0  # above it no answer is given
+    null_score_diff_threshold: float = 0.0  # above it the prediction is ""
     # "original": alignment.align; "words": text from the first to the last token, of
     # which each stands for a whole part of a word.
     aligner: str = "original"

@@ -123,14 +123,14 @@ def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
     `both_empty` is the score where neither text has words left: 1 since SQuAD 2.0, 0 in
     SQuAD 1.1, although the two match exactly.
     """
-    wanted, given = normalize(gold).split(), normalize(prediction).split()
-    if not wanted and not given:
+    wanted, written = normalize(gold).split(), normalize(prediction).split()
+    if not wanted and not written:
         return both_empty
-    common = (collections.Counter(wanted) & collections.Counter(given)).total()
+    common = (collections.Counter(wanted) & collections.Counter(written)).total()
     if common == 0:
         return 0.0
     # The order of operations of the official scripts, to the last digit.
-    precision, recall = common / len(given), common / len(wanted)
+    precision, recall = common / len(written), common / len(wanted)
     return (2 * precision * recall) / (precision + recall)
 
 
