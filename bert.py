@@ -34,7 +34,7 @@ from data_pipeline.classification import (
 )
 from data_pipeline.classification import split as labelled_rows
 from data_pipeline.seq2seq import graph
-from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.text import base, opening
 from modeling import heads, pretrainers
 from modeling.checkpoints import (
     checkpoint,
@@ -79,7 +79,7 @@ class Loaded:
     """
 
     model: Any
-    tokenizer: tokenization.Tokenizer
+    tokenizer: base.Tokenizer
     classes: label_maps.Classes | None
     max_seq_length: int  # in tokens, [CLS] and [SEP] included
     source: str
@@ -452,7 +452,7 @@ def _open(directory, max_seq_length, do_lower_case, check_case, **accepted):
         )
     place = pretrained.locate(directory, "directory")
     files = model_flags.files_found(place, do_lower_case)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=check_case)
+    tokenizer = opening.open_for_tasks(files, checks_case=check_case)
     config = pretrained.open_config(
         files, tokenizer.vocab_size, max_seq_length, **accepted
     )

@@ -77,7 +77,7 @@ import keras
 
 from contract import errors, file_names, wording
 from data_pipeline import label_maps
-from data_pipeline.text import added_tokens, tokenization, vocabulary_checks
+from data_pipeline.text import opening, wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import (
     checkpoint,
@@ -125,19 +125,17 @@ def read_config(files):
 def read_tokenizer(files, config):
     if config.network == "elmo" and (files.vocab_file or config.reads_characters):
         found = model_flags.files_found(files)._replace(split_words=FLAGS.split_words)
-        tokenizer = vocabulary_checks.open_elmo(found, config.to_dict())
+        tokenizer = opening.open_elmo(found, config.to_dict())
         pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
         return tokenizer
     if not files.vocab_file:
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
     lowers = FLAGS.do_lower_case if files.do_lower_case is None else files.do_lower_case
-    tokenizer = vocabulary_checks.open_vocabulary(
-        files.vocab_file, lowers, FLAGS.gpt_tokenizer
-    )
+    tokenizer = opening.open_vocabulary(files.vocab_file, lowers, FLAGS.gpt_tokenizer)
     pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
-    if FLAGS.check_case and isinstance(tokenizer, tokenization.BertTokenizer):
-        vocabulary_checks.check_case(tokenizer, files.vocab_file, files.checkpoint)
+    if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
+        opening.check_case(tokenizer, files.vocab_file, files.checkpoint)
     return tokenizer
 
 
@@ -185,7 +183,7 @@ def grow(model, tokenizer):
             raise errors.InputError(
                 "--add_tokens needs a vocabulary; give --vocab_file"
             )
-        tokenizer, never = added_tokens.add(tokenizer, FLAGS.add_tokens)
+        tokenizer, never = opening.add_tokens(tokenizer, FLAGS.add_tokens)
         if never:
             print(f"added, but no text becomes them: {wording.listing(never)}")
     entries = tokenizer.vocab_size if tokenizer else 0

@@ -46,7 +46,7 @@ from data_pipeline.classification import (
     sources,
 )
 from data_pipeline.classification import split as row_splits
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from modeling import distillation, heads, losses, models, token_heads
 from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
 from modeling.features import attribution, head_config, sequences
@@ -63,7 +63,7 @@ def prepare():
     strategy = run_flags.set_up()
     classifier_flags.check()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
+    tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     classifier_flags.check_network(config, files.config_file, tokenizer.in_graph)
     layout = tables.Layout(**classifier_flags.layout())
@@ -94,7 +94,7 @@ def open_teacher(data, settings):
     """What --teacher says of the rows, a soft_labels.SoftLabels."""
     found = pretrained.locate(FLAGS.teacher, "--teacher")
     files, length = model_flags.files_found(found), FLAGS.max_seq_length
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
+    tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, length)
     keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
     with settings.run.strategy.scope():

@@ -37,7 +37,7 @@ from contract import atomic_files, errors
 from data_pipeline.classification import tables
 from data_pipeline.generation import continuations, kinds, prompts, windows
 from data_pipeline.generation import graph as generation_graph
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import decoding, sampling, scoring
@@ -64,7 +64,7 @@ def prepare():
     generation_flags.check()
     device_setup.check_gpu()
     files = model_flags.files(pretrained.locate, needs_weights=True)
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    tokenizer = opening.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, 0)
     if not config.is_left_to_right:
         raise errors.InputError(

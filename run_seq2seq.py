@@ -41,7 +41,7 @@ from cli import run_flags
 from contract import errors, features
 from data_pipeline.seq2seq import graph, results
 from data_pipeline.seq2seq import split as pair_rows
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from modeling import token_losses
 from modeling.checkpoints import checkpoint, pretrained, warm_start
 from modeling.encoder_decoder import config as encoder_decoder_config
@@ -61,8 +61,8 @@ def prepare():
     strategy = run_flags.set_up()
     seq2seq_flags.check()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
-    vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
+    tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
+    opening.check_exports(tokenizer, FLAGS.do_export)
     config, load_weights = open_network(files, tokenizer)
     seq2seq_flags.check_network(
         files.config_file,

@@ -36,7 +36,7 @@ from data_pipeline.squad import choice as answer_choice
 from data_pipeline.squad import files as squad_files
 from data_pipeline.squad import graph, scores
 from data_pipeline.squad import split as question_rows
-from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.text import opening, wordpiece
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.features import head_config, heads
@@ -54,11 +54,11 @@ def prepare():
     strategy = run_flags.set_up()
     squad_flags.check_files()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
-    vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
+    tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
+    opening.check_exports(tokenizer, FLAGS.do_export)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     reading = run_flags.reading(head_config.of_run, files)
-    has_pieces = isinstance(tokenizer, tokenization.BertTokenizer)
+    has_pieces = isinstance(tokenizer, wordpiece.BertTokenizer)
     squad_flags.check_network(config, tokenizer, reading, has_pieces)
     choice = answer_choice.Settings(**squad_flags.answer_settings(has_pieces))
     splits = fine_tuning_flags.wanted_splits()

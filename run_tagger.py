@@ -25,13 +25,13 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, tagger_flags.check)
 
 from cli import run_flags
-from contract import features, file_names, remote_files
+from contract import features, file_names
 from data_pipeline import label_maps
 from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, predictions, schemes, scores
 from data_pipeline.tagging import split as sentence_rows
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.features import head_config, heads
@@ -47,15 +47,14 @@ def prepare():
     tagger_flags.check()
     strategy = run_flags.set_up()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
-    vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
+    tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
+    opening.check_exports(tokenizer, FLAGS.do_export)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     layout = tagged_files.Layout(**tagger_flags.layout())
     paths = tagger_flags.paths(fine_tuning_flags.wanted_splits())
     reading = run_flags.reading(head_config.of_run, files)
     splits = sentence_rows.read(paths, layout)
-    open_file = remote_files.open_file
-    names = label_files.read_labels(FLAGS.labels, open_file) if FLAGS.labels else ()
+    names = label_files.read_labels(FLAGS.labels) if FLAGS.labels else ()
     tag_set = sentence_rows.find_tags(
         splits.get("train"),
         names=names,

@@ -24,11 +24,11 @@ from absl import app, flags
 
 from data_pipeline.classification import labels, split, tables
 from data_pipeline.generation import templates
+from data_pipeline.pretraining.streams import batches as stream_batches
 from data_pipeline.pretraining.streams import files as sentence_files
-from data_pipeline.pretraining.streams import sets as stream_sets
 from data_pipeline.seq2seq import results
 from data_pipeline.tables import text_rows
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from data_pipeline.vocabularies import learn_bpe, processes, word_counts
 
 _IO = pathlib.Path("/proc/self/io")  # of Linux; its second word is of bytes read
@@ -49,7 +49,7 @@ def _characters(first: int, end: int):
     def prepare(size, folder):
         points = np.random.default_rng(0).integers(first, end, size)
         text = "".join(map(chr, points))
-        tokenizer = vocabulary_checks.open_vocabulary(flags.FLAGS.vocab_file)
+        tokenizer = opening.open_vocabulary(flags.FLAGS.vocab_file)
         return lambda: {"tokens": len(tokenizer.tokenize(text))}
 
     return prepare
@@ -135,7 +135,7 @@ def _rouge_l(size, folder):
 def _elmo_resumed(size, folder):
     lengths = np.random.default_rng(0).integers(5, 40, size).astype(np.int32)
     source = sentence_files.SentenceFiles(("text",), (lengths,))
-    sets = stream_sets.StreamSets(source, source, None, 20)  # type: ignore[arg-type]
+    sets = stream_batches.StreamSets(source, source, None, 20)  # type: ignore[arg-type]
     step = int(lengths.sum()) // (20 * 32)
     return lambda: sets.batch_names(32, 1, step) and None
 

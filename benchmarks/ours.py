@@ -19,7 +19,7 @@ import tensorflow as tf
 from benchmarks import sides
 from contract import features
 from data_pipeline.batches import batching, packing
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from modeling import losses, pretrainers, token_losses
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import beam_search, decoding, sampling
@@ -45,7 +45,7 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 def open_tokenizer(directory):
     """The tokenizer of a directory with weights, uncased where it does not say."""
     files = pretrained.locate(directory)
-    return tokenization.BertTokenizer.from_file(
+    return wordpiece.BertTokenizer.from_file(
         files.vocab_file, files.do_lower_case is not False
     )
 

@@ -70,7 +70,7 @@ def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -
     `reading` is how it is read, a readings.Reading; `has_pieces` says whether tokens
     are BERT's word pieces.
     """
-    if not tokenizer.knows_parts:
+    if not tokenizer.has_word_offsets:
         raise errors.InputError(
             "--gpt_tokenizer=original changes a text in ways that do not tell which "
             "characters a token stands for, and answers are cut from the text; take "

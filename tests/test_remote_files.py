@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 
 import bert
-from contract import remote_files
 from data_pipeline import label_maps
 from data_pipeline.classification import tables
 from data_pipeline.generation import choices, perplexity, prompts
@@ -160,9 +159,7 @@ READERS = {
         text for text, _ in perplexity.read(f"{d}/rows.jsonl", as_one=False)
     ],
     "document": lambda d: perplexity.read(f"{d}/names.txt", as_one=True)[0][0],
-    "labels": lambda d: label_files.read_labels(
-        f"{d}/names.txt", remote_files.open_file
-    ),
+    "labels": lambda d: label_files.read_labels(f"{d}/names.txt"),
     "label map": lambda d: label_maps.read_classes(
         f"{d}/label_map.json", "classifier", 2, lambda: ("", ())
     ),
@@ -218,4 +215,4 @@ def test_weights_that_libraries_read_from_disk_are_copied(tmp_path, remote, save
 def test_what_is_not_there_is_named():
     for path in ("ram://absent/labels.txt", "/absent/labels.txt"):
         with pytest.raises(FileNotFoundError, match=f"^{path}: no such file; check"):
-            label_files.read_text(path, remote_files.open_file)
+            label_files.read_text(path)

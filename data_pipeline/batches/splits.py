@@ -1,4 +1,4 @@
-"""What the splits of all tasks have in common, and which window decides on a token."""
+"""The base of all tasks' splits, and which window decides on a token."""
 
 import dataclasses
 from typing import Any, ClassVar

@@ -11,7 +11,7 @@ import tensorflow as tf
 from contract import errors, wording
 from data_pipeline.batches import packing
 from data_pipeline.classification import labels, tables
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
@@ -30,7 +30,7 @@ class Encoder:
     * choices [B, C]: one sequence per choice, `text_a [SEP] text_b choice`.
     """
 
-    tokenizer: tokenization.Tokenizer
+    tokenizer: base.Tokenizer
     max_seq_length: int  # in tokens, special ones included
     label_set: labels.Labels | None = None  # None for one sequence an example
     has_pairs: bool = False  # whether there is a text_b

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from data_pipeline.classification import predictions, split
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 
 def explain_rows(
@@ -62,9 +62,9 @@ def word_weights(
         if place in special:
             continue
         weight = float(weights[place])
-        is_piece = token.startswith(tokenization.CONTINUATION) and words
+        is_piece = token.startswith(wordpiece.CONTINUATION) and words
         if is_piece and place - 1 not in special:
-            words[-1][0] += token.removeprefix(tokenization.CONTINUATION)
+            words[-1][0] += token.removeprefix(wordpiece.CONTINUATION)
             words[-1][1] += weight
         else:
             words.append([token, weight])

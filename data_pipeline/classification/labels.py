@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from contract import errors, features, remote_files, wording
+from contract import errors, features, wording
 from data_pipeline.classification import tables
 from data_pipeline.tables import label_files
 
@@ -252,9 +252,7 @@ def read_label_map(path: str) -> Labels:
         return Labels(names, problem_type, label_separator, pair_input)
 
     settings = ' and "problem_type"'
-    return label_files.read_map(
-        path, remote_files.open_file, make, "label map", settings
-    )
+    return label_files.read_map(path, make, "label map", settings)
 
 
 def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from contract import errors, remote_files, wording
+from contract import errors, wording
 from data_pipeline.classification import labels, tables, tasks
 from data_pipeline.tables import label_files
 
@@ -174,8 +174,7 @@ class Source:
             return self._named(self.task.labels)
         if not self.label_spec:
             return None
-        open_file = remote_files.open_file
-        return self._named(label_files.read_labels(self.label_spec, open_file))
+        return self._named(label_files.read_labels(self.label_spec))
 
     def _named(self, names: tuple[str, ...]) -> labels.Labels:
         return labels.Labels(names, self.kind, self.separator, self.pair_input)

@@ -14,7 +14,7 @@ from absl import logging
 from contract import errors, features, file_names, outcomes
 from data_pipeline.batches import batching, splits, tf_records
 from data_pipeline.classification import encoding, labels, sources, tables
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 
 # The original's names of the splits' files.
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
@@ -104,7 +104,7 @@ class LabelledData:
 def load(
     source: sources.Source,
     names: Iterable[str],
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     max_seq_length: int,
     *,
     label_map: str,

@@ -246,7 +246,7 @@ def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
     columns |= {_choice_role(i): key for i, key in enumerate(layout.choices)}
     columns["keep_rows"] = layout.keep_rows[0] if layout.keep_rows else None
     return {
-        role: table_columns.asked(column, keyed=keyed)
+        role: table_columns.parse(column, keyed=keyed)
         for role, column in columns.items()
     }
 
@@ -260,7 +260,7 @@ def _is_header(
         path,
         first,
         has_header=layout.has_header,
-        asked=columns,
+        columns=columns,
         usual={"text_a": set(texts), "label": USUAL_LABELS},
     ):
         return True
@@ -337,7 +337,7 @@ def _collect(
         if any(value is None for value in cells.values()):
             if not layout.skip_short_rows:
                 role = next(role for role, value in cells.items() if value is None)
-                lack = table_columns.lack(row, role, keys[role])
+                lack = table_columns.missing_cell_message(row, role, keys[role])
                 raise errors.InputError(f"{place}: {lack}")
             short.append(line)
             continue

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import errors, remote_files, wording
+from contract import errors, wording
 from data_pipeline.generation import windows
 from data_pipeline.tables import label_files, text_rows
 
@@ -70,7 +70,7 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
         if as_one:
             rows = [("\n".join(text for text, _ in rows), path)]
     elif as_one:
-        text = label_files.read_text(path, remote_files.open_file)
+        text = label_files.read_text(path)
         rows = [(text.replace("\r\n", "\n"), path)]
     else:
         rows = [

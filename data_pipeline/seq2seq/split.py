@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, outcomes
-from data_pipeline.batches import packing, ragged, splits
+from data_pipeline.batches import packing, padding, splits
 from data_pipeline.seq2seq import decoder_features, graph
 from data_pipeline.seq2seq import pairs as text_pairs
 from terminal import progress
@@ -171,7 +171,7 @@ def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
     if parts:
         ids = np.concatenate([part.values.numpy() for part in parts])
         lengths = np.concatenate([part.row_lengths().numpy() for part in parts])
-        splits = ragged.splits(lengths)
+        splits = padding.row_splits(lengths)
     return PairSplit(
         path=rows.path,
         lines=np.array(lines, np.int64),

@@ -4,7 +4,7 @@ Tokens are lower-cased, stripped of accents and cut at punctuation; an answer sh
 read as it was written. This is the rule of google-research/bert: it searches the
 normalized span for the spelled prediction. Where that is not there (because of an
 [UNK]), or normalization changed the number of characters (combining accents), the whole
-span is the answer. The aligner "words" of choice.py cuts by token_offsets.py instead:
+span is the answer. The aligner "words" of choice.py cuts by text/offsets.py instead:
 better for writing without spaces and for vocabularies that lack characters.
 
 The *words* of a context are separated by whitespace (`doc_tokens` of the original); the
@@ -17,12 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from data_pipeline.text import tokenization
+from data_pipeline.text import base, wordpiece
 
 
-def split_all(
-    texts: Iterable[str], tokenizer: tokenization.Tokenizer
-) -> dict[str, list[str]]:
+def split_all(texts: Iterable[str], tokenizer: base.Tokenizer) -> dict[str, list[str]]:
     """Maps each distinct text to its normalized parts; invalid UTF-8 has none.
 
     Normalization never crosses whitespace: a span's parts are those of its words.
@@ -33,7 +31,7 @@ def split_all(
     """
     distinct = list(dict.fromkeys(texts))
     encoded = tf.constant([t.encode("utf-8", "ignore") for t in distinct], tf.string)
-    rows = tokenizer.split_words(encoded).to_list()
+    rows = tokenizer.pretokenize(encoded).to_list()
     return {
         text: [part.decode("utf-8") for part in row]
         for text, row in zip(distinct, rows, strict=True)
@@ -45,11 +43,8 @@ def spell(tokens: Iterable[str]) -> str:
 
     A span may begin inside a word; its first piece loses its "##" as well.
     """
-    joined = (
-        " ".join(tokens)
-        .replace(f" {tokenization.CONTINUATION}", "")
-        .replace(tokenization.CONTINUATION, "")
-    )
+    mark = wordpiece.CONTINUATION
+    joined = " ".join(tokens).replace(f" {mark}", "").replace(mark, "")
     return " ".join(joined.split())
 
 

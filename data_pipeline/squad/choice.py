@@ -19,10 +19,10 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, errors, features, file_names
-from data_pipeline.batches import ragged
+from data_pipeline.batches import padding
 from data_pipeline.squad import alignment, files
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import token_offsets, tokenization
+from data_pipeline.text import base, offsets
 
 # In null_odds.json where nothing but "no answer" was proposed: above every threshold.
 NO_PROPOSAL_SCORE_DIFF = 1e6
@@ -83,7 +83,7 @@ def lay_out(
     questions: files.Questions,
     windows: context_windows.ContextWindows,
     length: int,
-    tokenizer: tokenization.Tokenizer | None = None,
+    tokenizer: base.Tokenizer | None = None,
 ) -> Inputs:
     """Lays out windows in rows of `length` tokens; no window may be longer.
 
@@ -93,7 +93,7 @@ def lay_out(
     if tokenizer:
         places = _places(questions.contexts, windows, length, tokenizer)
     if windows.packed.tokens.ndim == 1:
-        input_ids = ragged.grids(windows.packed, length)[features.INPUT_IDS]
+        input_ids = padding.grids(windows.packed, length)[features.INPUT_IDS]
     return Inputs(
         question_ids=questions.ids,
         contexts=[questions.contexts[index] for index in questions.context_index],
@@ -105,7 +105,7 @@ def lay_out(
 
 
 def _places(contexts, windows, length, tokenizer):
-    tokens = token_offsets.tokenize(tf.constant(contexts), tokenizer)
+    tokens = offsets.tokenize(tf.constant(contexts), tokenizer)
     starts = tf.gather(tokens.starts, tokens.ids.value_rowids())
     places = tf.stack([tokens.begins - starts, tokens.ends - starts], axis=1).numpy()
     is_context, token = context_windows.token_places(windows, length)
@@ -118,7 +118,7 @@ def choose(
     inputs: Inputs,
     start_logits: np.ndarray,
     end_logits: np.ndarray,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     settings: Settings,
 ) -> Answers:
     """Chooses an answer for each question.

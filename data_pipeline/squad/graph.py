@@ -11,10 +11,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import packing, ragged, splits
+from data_pipeline.batches import packing, padding, splits
 from data_pipeline.squad import choice
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import normalization, token_offsets, tokenization
+from data_pipeline.text import base, normalization, offsets
 
 
 class QuestionWindows(NamedTuple):
@@ -26,11 +26,11 @@ class QuestionWindows(NamedTuple):
     token_index: tf.Tensor  # int64 [N, S], into all tokens of `contexts`; 0 outside
     is_context: tf.Tensor  # bool [N, S]
     is_max_context: tf.Tensor  # bool [N, S], as in windows.token_grids
-    contexts: token_offsets.Contexts
+    contexts: offsets.Contexts
 
 
 def encoder(
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     *,
     max_seq_length: int,
     doc_stride: int,
@@ -51,7 +51,7 @@ def encoder(
                 tf.size(context),
                 message="give as many contexts as questions",
             )
-            contexts = token_offsets.tokenize(context, tokenizer)
+            contexts = offsets.tokenize(context, tokenizer)
             query = tokenizer.tokenize(question)[:, :max_query_length]
             return _cut(contexts, query, tokenizer, max_seq_length, doc_stride)
 
@@ -74,7 +74,7 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
         special=tokenizer,
         max_seq_length=max_seq_length,
     )
-    padded = ragged.with_a_column(packing.pad(tokens, first_lengths))
+    padded = padding.at_least_one_column(packing.pad(tokens, first_lengths))
     before = tf.range(tf.shape(padded[features.INPUT_IDS], tf.int64)[1])
     before -= tf.cast(first_lengths, tf.int64)[:, tf.newaxis]  # [N, S]
     token_index = starts[:, tf.newaxis] + before

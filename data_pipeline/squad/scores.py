@@ -18,7 +18,7 @@ import numpy as np
 from contract import errors
 from contract import outcomes as outcomes_lib
 from data_pipeline.squad import choice, files, split
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 
 _LEAST = 1e-12  # a probability whose logarithm is finite
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -41,7 +41,7 @@ class Scored(NamedTuple):
 def decide(
     data: split.QuestionSplit,
     logits: Mapping[str, np.ndarray],
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     settings: choice.Settings,
     pad_to: int | None = None,
 ) -> Scored:

@@ -11,7 +11,7 @@ from contract import errors, features, file_names, outcomes
 from data_pipeline.batches import splits, tf_records
 from data_pipeline.squad import files
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ class QuestionSplit(splits.Split):
 def load(
     name: str,
     questions: files.Questions,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     **limits: int,
 ) -> QuestionSplit:
     """Cuts the split `name` as windows.make_windows, and prints how much there is.

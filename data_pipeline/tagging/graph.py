@@ -10,10 +10,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import packing, ragged
+from data_pipeline.batches import packing
+from data_pipeline.batches import padding as padding_lib
 from data_pipeline.tagging import schemes
 from data_pipeline.tagging import windows as sentence_windows
-from data_pipeline.text import normalization, token_offsets, tokenization
+from data_pipeline.text import base, normalization, offsets
 
 
 class WindowTensors(NamedTuple):
@@ -42,7 +43,7 @@ def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
         # A space after each text, so that no word goes on in the next one.
         rows = tf.strings.unicode_decode(tf.strings.join([text, " "]), "UTF-8")
         points = rows.values
-        is_word = ~token_offsets.is_whitespace(points)
+        is_word = ~offsets.is_whitespace(points)
         distinct, index = tf.unique(points)
         letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
         is_alone = tf.gather(normalization.stands_alone(letters), index)
@@ -69,7 +70,7 @@ def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 def encoder(
-    tokenizer: tokenization.Tokenizer, *, max_seq_length: int, stride: int = 0
+    tokenizer: base.Tokenizer, *, max_seq_length: int, stride: int = 0
 ) -> Callable[[tf.Tensor], WindowTensors]:
     """A function of words, string [B, W], "" being none, that cuts windows.
 
@@ -84,7 +85,7 @@ def encoder(
             cut = sentence_windows.cut(pieces, places[:, 0], tokenizer, room, step)
             packed, columns = sentence_windows.pack(cut, tokenizer, max_seq_length)
             return WindowTensors(
-                features=ragged.with_a_column(packing.pad(*packed)),
+                features=padding_lib.at_least_one_column(packing.pad(*packed)),
                 outputs=tf.stack([cut.chosen, columns], axis=1),
                 words=places,
                 shape=tf.shape(words, tf.int64),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract import errors, features, remote_files, wording
+from contract import errors, features, wording
 from data_pipeline.tables import label_files
 from data_pipeline.tagging import files
 
@@ -308,6 +308,4 @@ def read_map(path: str) -> TagNames:
         return TagNames(names, "BIO" if tag_scheme == "IOB1" else tag_scheme)
 
     settings = ', "problem_type" and "tag_scheme"'
-    return label_files.read_map(
-        path, remote_files.open_file, make, "map of tags", settings
-    )
+    return label_files.read_map(path, make, "map of tags", settings)

@@ -11,7 +11,7 @@ from contract import errors, features, outcomes, wording
 from data_pipeline.batches import splits
 from data_pipeline.tagging import files, schemes
 from data_pipeline.tagging import windows as sentence_windows
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ def read(paths: Mapping[str, str], layout: files.Layout) -> dict[str, files.Sent
 def load(
     sentences: Mapping[str, files.Sentences],
     tag_set: schemes.TagNames,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     *,
     accepts_unknown: bool,
     **limits: Any,

@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features
-from data_pipeline.batches import packing, ragged, splits
+from data_pipeline.batches import packing, padding, splits
 from data_pipeline.tagging import files
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 from terminal import progress
 
 # Words tokenized at a time: enough to keep the operations busy, little to hold.
@@ -88,7 +88,7 @@ class Cut(NamedTuple):
 
 def make_windows(
     sentences: files.Sentences,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     *,
     max_seq_length: int,
     stride: int = 0,
@@ -105,7 +105,7 @@ def make_windows(
     """
     room, step = limits(max_seq_length, stride)
     counts = [len(words) for words in sentences.words]
-    word_splits = ragged.splits(counts)
+    word_splits = padding.row_splits(counts)
     sentence = np.repeat(np.arange(len(counts)), counts)  # [W]
     with tf.device("CPU:0"):  # where string operations are
         pieces = _tokenize(sentences, tokenizer)
@@ -160,7 +160,7 @@ def _tokenize(sentences, tokenizer):
 def cut(
     pieces: tf.RaggedTensor,
     sentence: tf.Tensor,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     room: int,
     step: int,
 ) -> Cut:
@@ -247,7 +247,7 @@ def _best_windows(word_tokens, begin, end):
 
 
 def pack(
-    windows: Cut, tokenizer: tokenization.Tokenizer, max_seq_length: int
+    windows: Cut, tokenizer: base.Tokenizer, max_seq_length: int
 ) -> tuple[tuple[tf.RaggedTensor, tf.Tensor], tf.Tensor]:
     """The results of packing.pack, and int64 [W], each word's place in its window."""
     starts = tf.gather(windows.word_tokens, windows.begin)

@@ -1,10 +1,10 @@
-"""Where the parts of words lie, a word at a time, to compare token_offsets.py with."""
+"""Where the parts of words lie, a word at a time, to compare offsets.py with."""
 
 import bisect
 import itertools
 
 from data_pipeline.squad import alignment
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 
 class Offsets:
@@ -17,7 +17,7 @@ class Offsets:
 
     def __init__(self, parts, do_lower_case):
         vocab = ["[UNK]", "[CLS]", "[SEP]", "a"]
-        plain = tokenization.BertTokenizer(vocab, do_lower_case)
+        plain = wordpiece.BertTokenizer(vocab, do_lower_case)
         alone = alignment.split_all(itertools.chain.from_iterable(parts), plain)
         self._widths = {char: len("".join(row)) for char, row in alone.items()}
         self._parts = parts

@@ -15,7 +15,7 @@ import tensorflow as tf
 from contract import atomic_files, file_names
 from data_pipeline.batches import packing
 from data_pipeline.classification import encoding, labels
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from modeling import heads, models
 from modeling.configs import config
 from serving import export, predictor
@@ -67,7 +67,7 @@ def make(problem_type, num_texts, export_dir):
     keras.utils.set_random_seed(4)
     model = models.BertClassifier(CONFIG, label_set.num_outputs)
     model.build()
-    encode = encoding.Encoder(tokenization.BertTokenizer(VOCAB), 12)
+    encode = encoding.Encoder(wordpiece.BertTokenizer(VOCAB), 12)
     # Wider than a head is born, and centred, so that the answers differ.
     head = model.classifier.logits
     head.kernel.assign(tf.random.stateless_normal(head.kernel.shape, [1, 2]))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import ragged
+from data_pipeline.batches import padding
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, schemes, split
 from data_pipeline.tagging import windows as windows_lib
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from modeling import models
 from modeling.configs import config
 from serving import answers, export, predictor, tagging
@@ -21,7 +21,7 @@ from tests.serving import exported_ops, odd_texts
 
 PIECES = "the fair of par ##is opens on mon ##day , . ' s 東 京"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
-TOKENIZER = tokenization.BertTokenizer(VOCAB)
+TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 LIMITS = {"max_seq_length": 12, "stride": 4}
 SLICE_TOKENS, SLICE_ROWS = 40, 4  # of 12 tokens
 TAG_SET = schemes.TagNames(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
@@ -131,7 +131,7 @@ def expected(model, rows):
         lines=[[1] * len(row) for row in rows],
     )
     windows = windows_lib.make_windows(sentences, TOKENIZER, **LIMITS)
-    logits = model(ragged.grids(windows.packed, LIMITS["max_seq_length"]))["logits"]
+    logits = model(padding.grids(windows.packed, LIMITS["max_seq_length"]))["logits"]
     probabilities = keras.ops.softmax(logits)
     outputs = {
         "ids": np.argmax(logits, axis=-1),

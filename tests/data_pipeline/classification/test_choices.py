@@ -10,7 +10,7 @@ import tensorflow as tf
 from data_pipeline.batches import packing
 from data_pipeline.classification import labels, predictions, sources, tables
 from data_pipeline.classification import split as row_splits
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]
 CLS, SEP = 2, 3
@@ -21,7 +21,7 @@ COLUMNS = ("one", "two", "three")
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return tokenization.BertTokenizer(VOCAB)
+    return wordpiece.BertTokenizer(VOCAB)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from data_pipeline.classification import (
     sources,
     split,
 )
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests import parsed_records, tiny
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
@@ -30,7 +30,7 @@ def taught(tmp_path):
     )
 
     def make(identity="0123"):
-        tokenizer = tokenization.BertTokenizer(VOCAB)
+        tokenizer = wordpiece.BertTokenizer(VOCAB)
         rest = {"label_map": "", "default_metrics": METRICS}
         data = split.load(source, ["train"], tokenizer, 8, **rest)
         data = soft_labels.with_unlabelled(data, source)
@@ -43,7 +43,7 @@ def taught(tmp_path):
             counts = np.add.reduceat(words, rows.packed.splits[:-1], dtype=np.float32)
             return {"logits": np.stack([counts, np.arange(len(counts))], axis=1)}
 
-        encode = encoding.Encoder(tokenization.BertTokenizer(TEACHERS), 8)
+        encode = encoding.Encoder(wordpiece.BertTokenizer(TEACHERS), 8)
         return data, soft_labels.SoftLabels(data, encode, predict, identity), asked
 
     return make

@@ -16,7 +16,7 @@ from data_pipeline.batches import packing
 from data_pipeline.classification import encoding, labels, sources, tables
 from data_pipeline.classification import split as row_splits
 from data_pipeline.tables import text_rows
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests import parsed_records
 
 ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
@@ -31,7 +31,7 @@ ROWS = [("a good film", "pos"), ("bad films .", "neg"), ("good good good", "pos"
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return tokenization.BertTokenizer(VOCAB)
+    return wordpiece.BertTokenizer(VOCAB)
 
 
 def write(path, rows, header=("text", "label")):

@@ -5,7 +5,7 @@ import pytest
 from contract import features
 from data_pipeline.seq2seq import pairs
 from data_pipeline.seq2seq import split as pair_rows
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 VOCAB = [*SPECIAL, "one", "two", "##ty", "six", "1", "2", "##0", "##6", "-", "##one"]
@@ -14,7 +14,7 @@ CLS, SEP = 2, 3
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    return tokenization.BertTokenizer(VOCAB)
+    return wordpiece.BertTokenizer(VOCAB)
 
 
 @pytest.fixture

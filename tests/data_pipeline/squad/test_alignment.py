@@ -4,12 +4,12 @@ import re
 import pytest
 
 from data_pipeline.squad import alignment
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests.data_pipeline import original_words
 
 LINES = original_words.random_lines(1500, original_words.POOLS, seed=5)
 TOKENIZERS = {
-    lower: tokenization.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"], lower)
+    lower: wordpiece.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"], lower)
     for lower in (True, False)
 }
 WORDS = [re.findall("[^ \t\r\n\u202f]+", line) for line in LINES]

@@ -11,14 +11,14 @@ import pytest
 
 from data_pipeline.squad import alignment, choice, files
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 GOLDEN = "golden/squad"
 VOCAB = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "steve", "smith", "'", "s", "##s"),
     *("paris", "in", ",", "京", "。"),
 ]
-TOKENIZER = tokenization.BertTokenizer(VOCAB)
+TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 IDS = {token: index for index, token in enumerate(VOCAB)}
 
 
@@ -49,7 +49,7 @@ def recorded(shared_file):
     logits = np.load(shared_file(f"{GOLDEN}/logits.npz"))
     vocab_file = shared_file("data/vocab/bert-base-uncased-vocab.txt")
     vocab = vocab_file.read_text(encoding="utf-8").splitlines()
-    tokenizer = tokenization.BertTokenizer(vocab)
+    tokenizer = wordpiece.BertTokenizer(vocab)
     return inputs, logits["start_logits"], logits["end_logits"], tokenizer
 
 

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import ragged, tf_records
+from data_pipeline.batches import padding, tf_records
 from data_pipeline.squad import choice, files, scores, split
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests import parsed_records, tiny, tiny_questions
 
 LIMITS = {"max_seq_length": 24, "doc_stride": 8, "max_query_length": 4}
 VOCAB = [*tiny.SPECIAL, *tiny.FILLERS, *tiny_questions.SIGNS]
-TOKENIZER = tokenization.BertTokenizer(VOCAB)
+TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 SETTINGS = choice.Settings(n_best_size=3)
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return tokenization.BertTokenizer(VOCAB)
+    return wordpiece.BertTokenizer(VOCAB)
 
 
 def load(tokenizer, path, read=files.read_for_prediction, **changes):
@@ -36,7 +36,7 @@ def data(tokenizer, tmp_path_factory):
 
 def right_logits(data, length=24):
     """Logits that point at the sign of each window."""
-    ids = ragged.grids(data.windows.packed, length)["input_ids"]
+    ids = padding.grids(data.windows.packed, length)["input_ids"]
     signs = [VOCAB.index(sign) for sign in tiny_questions.SIGNS]
     found = np.where(np.isin(ids, signs), 9.0, -9.0).astype(np.float32)
     return {"start_logits": found, "end_logits": found.copy()}
@@ -165,7 +165,7 @@ def test_squad_records_hold_the_originals_features(
     limits = ("max_seq_length", "doc_stride", "max_query_length")
     windows = context_windows.make_windows(
         questions,
-        tokenization.BertTokenizer.from_file(str(vocab_file)),
+        wordpiece.BertTokenizer.from_file(str(vocab_file)),
         **{limit: golden[limit] for limit in limits},
     )
     monkeypatch.setattr(tf_records, "_CHUNK_ROWS", 7)

@@ -88,12 +88,6 @@ def test_story_cloze_joins_its_four_sentences(tmp_path):
     }
 
 
-def test_story_cloze_may_lack_a_header(tmp_path):
-    _, _, stories = STORY.partition("\n")
-    ((line, row),) = rows(tmp_path, "s.csv", stories, "story_cloze")
-    assert (line, row["id"]) == (1, "x1")
-
-
 def test_swag_has_a_beginning_that_each_ending_continues(tmp_path):
     ((line, row),) = rows(tmp_path, "train.csv", SWAG, "swag")
     assert line == 2

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import ragged
+from data_pipeline.batches import padding
 from data_pipeline.tagging import files, graph, schemes
 from data_pipeline.tagging import windows as sentence_windows
-from data_pipeline.text import elmo_tokenizer, tokenization
+from data_pipeline.text import elmo, wordpiece
 
 PIECES = "a b c ##a ##b ##c . - 中"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
-TOKENIZER = tokenization.BertTokenizer(VOCAB)
-CHARACTERS = elmo_tokenizer.ElmoTokenizer()
+TOKENIZER = wordpiece.BertTokenizer(VOCAB)
+CHARACTERS = elmo.ElmoTokenizer()
 # Of one piece, of several, of more than any window here, unknown, and of none.
 WORDS = ["a", "B", "abc", "ab", "c" * 30, "x", "中b", ".", "\u200b", "\u00ad", "á"]
 
@@ -53,7 +53,7 @@ def made(rows, tokenizer=TOKENIZER, **limits):
         lines=[[1] * len(row) for row in rows],
     )
     windows = sentence_windows.make_windows(sentences, tokenizer, **limits)
-    return windows, ragged.grids(windows.packed, windows.packed.lengths.max())
+    return windows, padding.grids(windows.packed, windows.packed.lengths.max())
 
 
 def test_text_is_split_at_white_space_and_punctuation():

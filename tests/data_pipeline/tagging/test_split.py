@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from data_pipeline.tagging import files, predictions, schemes, scores, split
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
-TOKENIZER = tokenization.BertTokenizer(
-    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghij"]
-)
+TOKENIZER = wordpiece.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghij"])
 TAG_SET = schemes.TagNames(("O", "X"), "plain")
 SENTENCES = ["a b c", "d e f g h i j a", "b c d e", "f"]
 

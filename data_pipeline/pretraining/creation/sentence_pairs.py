@@ -6,14 +6,18 @@ array of tokens, gathered when written: some bytes each, whatever their length.
 
 import bisect
 import dataclasses
+import functools
 import itertools
 import random
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import packing
+from data_pipeline.batches import packing, tf_records
+from data_pipeline.pretraining import masking, metadata
+from data_pipeline.pretraining.creation import job as creation_job
 
 SENTENCE_TASKS = ("next", "order", "none")
 
@@ -45,7 +49,7 @@ class Pairs:
     def __len__(self):
         return len(self.document)
 
-    def moved(self, tokens, documents):
+    def move(self, tokens, documents):
         """The same pairs where so many tokens and documents come before theirs."""
         is_open = self.b_start < 0
         return Pairs(
@@ -106,7 +110,9 @@ def join_pairs(parts):
     return Pairs(*map(np.concatenate, columns))
 
 
-def cut(documents, *, sentence_task, max_seq_length, short_seq_prob, passes, seed):
+def cut_pairs(
+    documents, *, sentence_task, max_seq_length, short_seq_prob, passes, seed
+):
     """Cuts documents into Pairs, by passes and documents; a random B is left open.
 
     The sentence task is next (half of the pairs get a random B), order (half of the
@@ -120,19 +126,19 @@ def cut(documents, *, sentence_task, max_seq_length, short_seq_prob, passes, see
     longest = max_seq_length - (2 if sentence_task == "none" else 3)
     ends = documents.sentence_ends.tolist()
     bounds = documents.document_ends.tolist()
-    found: list[tuple[int, int, int, int, int]] = []
+    pairs: list[tuple[int, int, int, int, int]] = []
     owners, targets, counts = [], [], []
     for _ in range(passes):
         for document, (first, last) in enumerate(itertools.pairwise(bounds)):
             target = longest
             if rng.random() < short_seq_prob:
                 target = rng.randint(min(2, longest), longest)
-            before = len(found)
-            cut_one[sentence_task](ends, first, last, target, rng.random, found)
+            before = len(pairs)
+            cut_one[sentence_task](ends, first, last, target, rng.random, pairs)
             owners.append(document)
             targets.append(target)
-            counts.append(len(found) - before)
-    a_start, a_end, b_start, b_end, label = np.array(found, np.int64).reshape(-1, 5).T
+            counts.append(len(pairs) - before)
+    a_start, a_end, b_start, b_end, label = np.array(pairs, np.int64).reshape(-1, 5).T
     return Pairs(
         document=np.repeat(np.array(owners, np.int32), counts),
         a_start=a_start,
@@ -144,21 +150,21 @@ def cut(documents, *, sentence_task, max_seq_length, short_seq_prob, passes, see
     )
 
 
-def _cut_next(ends, first, last, target, uniform, found):
+def _cut_next(ends, first, last, target, uniform, pairs):
     """Splits sentences up to the target; a random B leaves the rest for the next."""
     while first < last:
         end = bisect.bisect_left(ends, ends[first] + target, first + 1, last)
         size = end - first
         split = first + 1 + int(uniform() * (size - 1)) if size > 1 else end
         if size == 1 or uniform() < 0.5:
-            found.append((ends[first], ends[split], -1, -1, 1))
+            pairs.append((ends[first], ends[split], -1, -1, 1))
             first = split
         else:
-            found.append((ends[first], ends[split], ends[split], ends[end], 0))
+            pairs.append((ends[first], ends[split], ends[split], ends[end], 0))
             first = end
 
 
-def _cut_order(ends, first, last, target, uniform, found):
+def _cut_order(ends, first, last, target, uniform, pairs):
     """Swaps half of the pairs; a sentence alone is split between two of its tokens."""
     while first < last:
         end = bisect.bisect_left(ends, ends[first] + target, first + 1, last)
@@ -171,12 +177,12 @@ def _cut_order(ends, first, last, target, uniform, found):
         if middle == stop:  # a single token
             continue
         if uniform() < 0.5:
-            found.append((middle, stop, begin, middle, 1))
+            pairs.append((middle, stop, begin, middle, 1))
         else:
-            found.append((begin, middle, middle, stop, 0))
+            pairs.append((begin, middle, middle, stop, 0))
 
 
-def _cut_single(ends, first, last, target, uniform, found):
+def _cut_single(ends, first, last, target, uniform, pairs):
     """Whole sentences up to the target; a longer one is cut into several."""
     begin, stop = ends[first], ends[last]
     while begin < stop:
@@ -184,23 +190,23 @@ def _cut_single(ends, first, last, target, uniform, found):
         end = ends[sentence]
         if end <= begin:  # within a sentence that does not fit
             end = min(begin + target, stop)
-        found.append((begin, end, end, end, 0))
+        pairs.append((begin, end, end, end, 0))
         begin = end
 
 
 def fill(pairs, documents, rng):
     """Gives open pairs a B: sentences of another document, up to the target or its end.
 
-    Document (the own one if there is no other) and first sentence are drawn uniformly.
+    Document (that of A if there is no other) and first sentence are drawn uniformly.
     """
     is_open = pairs.b_start < 0
-    own = pairs.document[is_open]
+    of_a = pairs.document[is_open]
     others = max(len(documents) - 1, 1)
-    drawn = rng.integers(others, size=len(own))
+    drawn = rng.integers(others, size=len(of_a))
     if len(documents) > 1:
-        drawn += drawn >= own
+        drawn += drawn >= of_a
     first, last = documents.document_ends[drawn], documents.document_ends[drawn + 1]
-    sentence = rng.integers(first, last) if len(own) else first
+    sentence = rng.integers(first, last) if len(of_a) else first
     start = documents.sentence_ends[sentence]
     wanted = pairs.target[is_open] - (pairs.a_end - pairs.a_start)[is_open]
     reached = np.searchsorted(documents.sentence_ends, start + np.maximum(wanted, 1))
@@ -251,3 +257,110 @@ def assemble(pairs, tokens, *, cls_id, sep_id, max_seq_length, sentence_task):
     input_ids[rows, first[:, 0] - 1] = sep_id
     input_ids[rows, total[:, 0] - 1] = sep_id
     return input_ids, total[:, 0], first[:, 0]
+
+
+COUNTS = ("documents", "sentences", "tokens", "instances")
+IN_METADATA = ()
+
+
+def cut(
+    job: creation_job.Job, unit: int, chunk: int, texts: Sequence[bytes]
+) -> dict[str, np.ndarray]:
+    """Tokenizes the ranges of a chunk and cuts them into pairs."""
+    settings, lines = job.settings, []
+    for text in texts:
+        lines += [*text.split(b"\n"), b""]  # a range ends a document
+    documents = read_documents(lines, job.tokenizer)
+    pairs = cut_pairs(
+        documents,
+        sentence_task=settings.sentence_task,
+        max_seq_length=settings.max_seq_length,
+        short_seq_prob=settings.short_seq_prob,
+        passes=settings.dupe_factor,
+        seed=f"{settings.random_seed} {unit} {chunk}",
+    )
+    return {**vars(documents), **vars(pairs)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """All documents of a unit, and its pairs in random order."""
+
+    documents: Documents
+    pairs: Pairs
+
+    def __len__(self):
+        return len(self.pairs)
+
+    def counts(self) -> dict[str, int]:
+        """Documents, sentences and tokens of the text."""
+        return {
+            "documents": len(self.documents),
+            "sentences": len(self.documents.sentence_ends) - 1,
+            "tokens": len(self.documents.tokens),
+        }
+
+    def in_metadata(self, chosen: np.ndarray, first: int) -> tuple[int, ...]:
+        """The values of IN_METADATA: none."""
+        return ()
+
+    def records(
+        self, job: creation_job.Job, chosen: np.ndarray, rng: np.random.Generator
+    ) -> Iterator[bytes]:
+        """Serialized tf.train.Examples of some pairs, in order."""
+        settings, tokenizer, pairs = job.settings, job.tokenizer, self.pairs
+        pairs = fill(pairs.take(chosen), self.documents, rng)
+        pairs = truncate(pairs, settings.max_seq_length, settings.sentence_task, rng)
+        input_ids, lengths, first_lengths = assemble(
+            pairs,
+            self.documents.tokens,
+            cls_id=tokenizer.start_id,
+            sep_id=tokenizer.end_id,
+            max_seq_length=settings.max_seq_length,
+            sentence_task=settings.sentence_task,
+        )
+        column = np.arange(settings.max_seq_length)
+        is_real = column < lengths[:, None]
+        is_second = is_real & (column >= first_lengths[:, None])
+        arrays = {
+            features.INPUT_IDS: input_ids,
+            features.INPUT_MASK: is_real.view(np.uint8),
+            features.SEGMENT_IDS: is_second.view(np.uint8),
+            features.NEXT_SENTENCE_LABELS: pairs.label[:, None],
+        }
+        if settings.masking != metadata.UNMASKED:
+            rule = masking.Rule(
+                settings.masking,
+                settings.masked_lm_prob,
+                settings.max_predictions_per_seq,
+                settings.mask_proportions,
+            )
+            vocab = _masking_vocab(job)
+            draws = masking.draw(input_ids.shape, rule, vocab, rng)
+            arrays |= masking.mask(input_ids, lengths, rule, vocab, draws)
+        return tf_records.records(arrays)
+
+
+@functools.lru_cache(maxsize=2)
+def _masking_vocab(job: creation_job.Job) -> masking.MaskingVocab:
+    return masking.MaskingVocab.from_tokenizer(job.tokenizer)
+
+
+def join(
+    job: creation_job.Job, unit: int, chunks: Sequence[Mapping[str, np.ndarray]]
+) -> Unit:
+    """The unit whose chunks `cut` has made."""
+    documents, pairs = [], []
+    num_tokens = num_documents = 0
+    for arrays in chunks:
+        documents.append(_from(Documents, arrays))
+        pairs.append(_from(Pairs, arrays).move(num_tokens, num_documents))
+        num_tokens += len(documents[-1].tokens)
+        num_documents += len(documents[-1])
+    joined = join_pairs(pairs)
+    order = np.random.default_rng(job.seed(1, unit)).permutation(len(joined))
+    return Unit(join_documents(documents), joined.take(order))
+
+
+def _from(kind, arrays):
+    return kind(*(arrays[field.name] for field in dataclasses.fields(kind)))

@@ -1,6 +1,6 @@
 """Contexts to tokens that know where they come from, as TensorFlow operations.
 
-The offsets are those of `answer_text.Offsets`, for a batch of texts at a time. A part
+The offsets are those of `alignment.Offsets`, for a batch of texts at a time. A part
 of a word is what the word-piece step sees as one word.
 """
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from data_pipeline.text import normalization, tokenization
+from data_pipeline.text import base, normalization
 
 # What str.strip removes; Unicode has no whitespace beyond these.
 WHITESPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
@@ -25,7 +25,7 @@ class Contexts(NamedTuple):
     ends: tf.Tensor  # int64 [sum of T], one past the last character of that part
 
 
-def tokenize(contexts, tokenizer: tokenization.Tokenizer) -> Contexts:
+def tokenize(contexts, tokenizer: base.Tokenizer) -> Contexts:
     """Tokenizes the words of contexts [B], and finds where each token comes from."""
     contexts = tf.strings.unicode_transcode(contexts, "UTF-8", "UTF-8", errors="ignore")
     rows = tf.strings.unicode_decode(tf.strings.join([contexts, " "]), "UTF-8")
@@ -58,29 +58,29 @@ def is_whitespace(points):
 
 
 def _places(points, words, word_starts, word_ends, tokens, tokenizer):
-    """Begins and ends as in `Contexts`, without whitespace, as by answer_text.Offsets.
+    """Begins and ends as in `Contexts`, without whitespace, as by alignment.Offsets.
 
     Where normalized and written characters of a word differ in number, its parts are
     unknown and the whole word counts.
     """
     lower = tokenizer.do_lower_case
-    parts = tokenizer.split_words(words)  # [W, (parts)]
+    parts = tokenizer.pretokenize(words)  # [W, (parts)]
     spelled = _sums(tf.strings.length(parts.values, "UTF8_CHAR"))
     written = _sums(_widths(points, lower))  # [K + 1]
     spelled_splits = tf.gather(spelled, parts.row_splits)  # [W + 1]
-    base = tf.gather(written, word_starts)
-    is_known = tf.gather(written, word_ends) - base == (
+    shift = tf.gather(written, word_starts)
+    is_known = tf.gather(written, word_ends) - shift == (
         spelled_splits[1:] - spelled_splits[:-1]
     )
-    base -= spelled_splits[:-1]
+    shift -= spelled_splits[:-1]
 
     word = tokens.value_rowids()  # [T], and so is all that follows
-    begun = tf.cumsum(tf.cast(tokenizer.begins_part(tokens.values), tf.int64))
+    begun = tf.cumsum(tf.cast(tokenizer.starts_pretoken(tokens.values), tf.int64))
     part = begun - tf.gather(begun, tf.gather(tokens.row_starts(), word))
     is_known = tf.gather(is_known, word) & (part < tf.gather(parts.row_lengths(), word))
     part = tf.where(is_known, part + tf.gather(parts.row_starts(), word), 0)
-    start = tf.gather(spelled, part) + tf.gather(base, word)
-    end = tf.gather(spelled, tf.where(is_known, part + 1, 0)) + tf.gather(base, word)
+    start = tf.gather(spelled, part) + tf.gather(shift, word)
+    end = tf.gather(spelled, tf.where(is_known, part + 1, 0)) + tf.gather(shift, word)
     word_ends = tf.gather(word_ends, word)
     begins = tf.searchsorted(written[1:], start, "right", tf.int64)
     begins = tf.where(is_known, begins, tf.gather(word_starts, word))

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining.streams import dealing, word_ids, word_streams
-from data_pipeline.pretraining.streams import sets as stream_sets
+from data_pipeline.pretraining.streams import batches as stream_batches
+from data_pipeline.pretraining.streams import files as sentence_files
+from data_pipeline.pretraining.streams import rows as stream_rows
 from data_pipeline.tables import text_rows
-from data_pipeline.text import elmo_tokenizer
+from data_pipeline.text import elmo
 from tests import elmo_streams, tiny_elmo
 
 GOLDEN = pathlib.Path(__file__).parents[3] / "golden" / "elmo"
@@ -22,7 +23,7 @@ ROWS, UNROLL = 4, 5
 @pytest.fixture(scope="module")
 def words():
     vocab = ("<S>", "</S>", "<UNK>", *tiny_elmo.WORDS)
-    return word_ids.WordIds(elmo_tokenizer.ElmoTokenizer(vocab))
+    return sentence_files.WordIds(elmo.ElmoTokenizer(vocab))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def text_dir(tmp_path_factory):
 @pytest.fixture(scope="module")
 def sets(text_dir, words):
     specs = {"input_file": f"{text_dir}/part-*.txt"}
-    return stream_sets.load(specs, words, unroll=UNROLL)
+    return stream_batches.load(specs, words, steps_per_batch=UNROLL)
 
 
 def arrays(dataset):
@@ -58,10 +59,10 @@ def assert_equal(found, expected):
 
 def test_batches_are_the_originals():
     record = elmo_streams.record()
-    vocab = elmo_tokenizer.read_vocab(str(GOLDEN / "vocab.txt"))
-    words = word_ids.WordIds(elmo_tokenizer.ElmoTokenizer(vocab))
+    vocab = elmo.read_vocab(str(GOLDEN / "vocab.txt"))
+    words = sentence_files.WordIds(elmo.ElmoTokenizer(vocab))
     specs = {"input_file": str(GOLDEN / "train_text.txt")}
-    sets = stream_sets.load(specs, words, unroll=6)
+    sets = stream_batches.load(specs, words, steps_per_batch=6)
     for number, found in enumerate(arrays(sets.evaluation_batches(2, 3))):
         assert found["input_mask"].all()
         for name, ending in DIRECTIONS:
@@ -92,12 +93,13 @@ def filled_by_rows(sentences, batches):
 
 
 def test_rows_take_sentences_as_they_end(sets):
-    """Told from lengths alone, and from filling one row after another."""
     lengths = sets.train.lengths
-    stream = word_streams.WordStream(
-        dealing.deal(dealing.shuffled(lengths, 3, 1), ROWS, UNROLL), ROWS, UNROLL
+    stream = stream_rows.WordStream(
+        stream_rows.assign_rows(stream_rows.shuffle(lengths, 3, 1), ROWS, UNROLL),
+        ROWS,
+        UNROLL,
     )
-    expected = filled_by_rows(dealing.shuffled(lengths, 3, 1), 60)
+    expected = filled_by_rows(stream_rows.shuffle(lengths, 3, 1), 60)
     for number, batch in enumerate(expected):
         for segments, row in zip(stream.seek(number), batch, strict=True):
             begin = number * UNROLL
@@ -114,21 +116,11 @@ def test_rows_take_sentences_as_they_end(sets):
 def spelled(words, features, name):
     """The texts of the rows of a batch."""
     ids = features["distinct_words"][features[f"{name}_words"]]
-    found = [elmo_tokenizer.ElmoTokenizer().ids_to_tokens(row) for row in ids]
+    found = [elmo.ElmoTokenizer().ids_to_tokens(row) for row in ids]
     return [" ".join(row) for row in found]
 
 
-def test_backward_rows_are_sentences_from_their_end(sets, words):
-    batches = training(sets, 0, 6)
-    for name, first, last in (("forward", "<S>", 1), ("backward", "</S>", 0)):
-        rows = spelled(words, batches[0], name)
-        assert all(row.split()[0] == first for row in rows)
-        found = np.stack([features[f"{name}_targets"] for features in batches])
-        assert (found == last).any() and not (found == 1 - last).any()
-
-
 def test_batches_from_any_step_on_are_those_of_the_whole_run(sets):
-    """40 steps are more than one epoch."""
     whole = training(sets, 0, 44)
     for step in (1, 7, 40):
         assert_equal(training(sets, step, 44), whole[step:])
@@ -136,12 +128,11 @@ def test_batches_from_any_step_on_are_those_of_the_whole_run(sets):
 
 
 def test_dealing_leaves_out_what_ends_before_the_first_batch(sets):
-    """A resumed run looked at every sentence of those before, one by one."""
     lengths = sets.train.lengths
 
     def dealt(first_batch, number=400):
-        sentences = dealing.shuffled(lengths, 3, 1)
-        segments = dealing.deal(sentences, ROWS, UNROLL, first_batch)
+        sentences = stream_rows.shuffle(lengths, 3, 1)
+        segments = stream_rows.assign_rows(sentences, ROWS, UNROLL, first_batch)
         return list(itertools.islice(segments, number))
 
     every = dealt(0)
@@ -150,38 +141,21 @@ def test_dealing_leaves_out_what_ends_before_the_first_batch(sets):
         wanted = [segment for segment in every if segment.end > batch * UNROLL]
         assert later == wanted[:50] and len(wanted) > 50
         assert (later[0] != every[0]) == (batch > 1)
-        assert isinstance(later[0].sentence, dealing.Sentence)
+        assert isinstance(later[0].sentence, stream_rows.Sentence)
 
 
 def test_hosts_share_whole_rows(sets):
-    """Three hosts had six of eight rows."""
     context = tf.distribute.InputContext(3, 0, 3)
-    with pytest.raises(ValueError, match="batch of 8 rows is no multiple of 3 hosts"):
+    with pytest.raises(ValueError, match="batch of 8 rows cannot be cut into equal"):
         sets.training_batches(8, 1, 0, 1, context)
-
-
-def test_a_reader_holds_lines_as_bytes(sets, text_dir):
-    reader = sets.train.reader()
-    lines = (text_dir / "part-1.txt").read_text().splitlines()
-    for number, line in enumerate(lines):
-        assert reader.words(1, number) == line.split()
-    text, ends = reader._text(1)
-    assert text == "".join(lines).encode() and len(ends) == len(lines) + 1
-
-
-def test_other_seed_gives_another_order(sets):
-    one, other = training(sets, 0, 1)[0], training(sets, 0, 1, seed=4)[0]
-    assert (one["forward_targets"] != other["forward_targets"]).any()
-    np.testing.assert_array_equal(one["sampling_seed"], [[3, 0]] * ROWS)
-    np.testing.assert_array_equal(other["sampling_seed"], [[4, 0]] * ROWS)
 
 
 def test_epoch_has_each_sentence_once_in_each_direction(sets):
     lengths = sets.train.lengths
-    everything = sorted(dealing.in_order(lengths))
+    everything = sorted(stream_rows.in_order(lengths))
     orders = []
     for direction in (1, 2):
-        sentences = dealing.shuffled(lengths, 3, direction)
+        sentences = stream_rows.shuffle(lengths, 3, direction)
         epochs = [[next(sentences) for _ in everything] for _ in range(2)]
         assert [sorted(epoch) for epoch in epochs] == [everything] * 2
         assert epochs[0] != epochs[1]
@@ -216,25 +190,17 @@ def test_evaluation_has_each_word_once_and_ends(sets, words):
     batches = arrays(sets.evaluation_batches(ROWS, count))
     real = sum(int(features["input_mask"].sum()) for features in batches)
     source = sets.held_out
-    assert real == source.num_words + source.num_sentences
+    assert real == source.num_words + source.count
     assert batches[-1]["input_mask"].any() and not batches[-1]["input_mask"].all()
     for name, _ in DIRECTIONS:
         found = np.concatenate(
             [f[f"{name}_targets"][f["input_mask"] > 0] for f in batches]
         )
         ends = 1 if name == "forward" else 0
-        assert np.count_nonzero(found == ends) == source.num_sentences
-
-
-def test_words_outside_the_vocabulary_have_characters_and_unknown_targets(words):
-    found = words.input_ids(["日本", "a", "boats"])
-    expected = elmo_tokenizer.ElmoTokenizer().tokenize_words(["日本", "a", "boats"])
-    np.testing.assert_array_equal(found, expected.values)
-    np.testing.assert_array_equal(words.target_ids(["日本", "a", "boats"]), [2, 4, 2])
+        assert np.count_nonzero(found == ends) == source.count
 
 
 def test_parts_have_their_own_words(sets):
-    """Of two replicas with two micro-batches each, and of two hosts."""
     (whole,) = training(sets, 7, 8)
     parts = dataclasses.replace(sets, micro_batches=2)
     (found,) = training(parts, 7, 8, num_replicas_in_sync=2)
@@ -258,15 +224,12 @@ def test_parts_have_their_own_words(sets):
         np.testing.assert_array_equal(joined, whole[name])
 
 
-def test_sizes_of_word_tables_are_few(sets):
-    sizes = {len(f["distinct_words"]) for f in training(sets, 0, 40)}
-    assert len(sizes) > 1 and all(size % 2 == 0 for size in sizes if size > 31)
-
-
 def test_long_sentence_goes_on_and_empty_lines_are_counted(tmp_path, words):
     long = " ".join(["boat"] * 23)
     (tmp_path / "a.txt").write_text(f"\n{long}\n   \n\u3000\nit rains\n", "utf-8")
-    sets = stream_sets.load({"input_file": str(tmp_path / "a.txt")}, words, unroll=5)
+    sets = stream_batches.load(
+        {"input_file": str(tmp_path / "a.txt")}, words, steps_per_batch=5
+    )
     assert sets.describe() == (
         "sentences: 2 of 25 words in 1 file(s); 3 lines without a word are passed over"
     )
@@ -284,9 +247,11 @@ def test_long_sentence_goes_on_and_empty_lines_are_counted(tmp_path, words):
 )
 def test_words_are_found_as_the_tokenizer_finds_them(tmp_path, words, split, expected):
     (tmp_path / "a.txt").write_text("It rains, often.\n\nBoats\n", "utf-8")
-    tokenizer = elmo_tokenizer.ElmoTokenizer(["<S>", "</S>", "<UNK>"], split)
-    words = word_ids.WordIds(tokenizer)
-    sets = stream_sets.load({"input_file": str(tmp_path / "a.txt")}, words, unroll=5)
+    tokenizer = elmo.ElmoTokenizer(["<S>", "</S>", "<UNK>"], split)
+    words = sentence_files.WordIds(tokenizer)
+    sets = stream_batches.load(
+        {"input_file": str(tmp_path / "a.txt")}, words, steps_per_batch=5
+    )
     found = arrays(sets.evaluation_batches(1, sets.num_evaluation_batches(1, None)))
     text = " ".join(spelled(words, f, "forward")[0] for f in found)
     assert text.startswith(f"{expected} <S>") or text == expected
@@ -318,12 +283,12 @@ def test_bad_text_is_named(case, tmp_path, words):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises((ValueError, OSError), match=said):
-        stream_sets.load({"input_file": str(path)}, words, unroll=5)
+        stream_batches.load({"input_file": str(path)}, words, steps_per_batch=5)
 
 
 def test_changed_text_is_explained(tmp_path, words):
     path = tiny_elmo.write_sentences(tmp_path / "a.txt", 10)
-    sets = stream_sets.load({"input_file": str(path)}, words, unroll=5)
+    sets = stream_batches.load({"input_file": str(path)}, words, steps_per_batch=5)
     path.write_text("gone\n")
     with pytest.raises(tf.errors.OpError) as caught:
         training(sets, 0, 1)
@@ -333,11 +298,9 @@ def test_changed_text_is_explained(tmp_path, words):
 
 
 def test_digest_tells_text_and_words(sets, words, text_dir):
-    other = word_ids.WordIds(
-        elmo_tokenizer.ElmoTokenizer(("<S>", "</S>", "<UNK>", "a"))
-    )
+    other = sentence_files.WordIds(elmo.ElmoTokenizer(("<S>", "</S>", "<UNK>", "a")))
     again, fewer, renamed = (
-        stream_sets.load({"input_file": spec}, ids, unroll=UNROLL).digest()
+        stream_batches.load({"input_file": spec}, ids, steps_per_batch=UNROLL).digest()
         for spec, ids in (
             (f"{text_dir}/part-*.txt", words),
             (f"{text_dir}/part-[01].txt", words),
@@ -348,6 +311,6 @@ def test_digest_tells_text_and_words(sets, words, text_dir):
 
 
 def test_words_to_predict_need_a_vocabulary():
-    for tokenizer in (None, elmo_tokenizer.ElmoTokenizer()):
+    for tokenizer in (None, elmo.ElmoTokenizer()):
         with pytest.raises(ValueError, match="--vocab_file is missing; its words"):
-            word_ids.WordIds(tokenizer)
+            sentence_files.WordIds(tokenizer)

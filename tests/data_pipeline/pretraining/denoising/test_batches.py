@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/pretraining/denoising/sets.py and denoising_batches.py."""
+"""Tests of data_pipeline/pretraining/denoising/batches.py."""
 
 import collections
 import functools
@@ -11,16 +11,13 @@ from contract import features
 from data_pipeline.pretraining import metadata, shuffling
 from data_pipeline.pretraining.denoising import batches as denoising_batches
 from data_pipeline.pretraining.denoising import corruptions, noise
-from data_pipeline.pretraining.denoising import sets as denoising_sets
-from data_pipeline.text import tokenization
-from tests import tiny, tiny_corpus
+from data_pipeline.text import wordpiece
+from tests import byte_tokenizer, tiny, tiny_corpus
 from tests.data_pipeline import tiny_records
-from tests.data_pipeline.denoising import stretches
+from tests.data_pipeline.pretraining.denoising import text_records
 
-CLS, SEP, MASK, FIRST_WORD = (
-    *(stretches.CLS, stretches.SEP, stretches.MASK),
-    stretches.FIRST_WORD,
-)
+CLS, SEP, MASK = text_records.CLS, text_records.SEP, text_records.MASK
+FIRST_WORD = text_records.FIRST_WORD
 TOTAL, HELD_OUT = 29, 11
 NAMES = (*features.ENCODER_INPUTS, *features.DECODER_INPUTS)
 
@@ -32,30 +29,32 @@ def _small_windows(monkeypatch):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return stretches.tokenizer_of()
+    return text_records.tokenizer_of()
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    path = tmp_path_factory.mktemp("stretches")
+    path = tmp_path_factory.mktemp("blocks")
     for i, (start, stop) in enumerate([(0, 9), (9, 13), (13, TOTAL)]):
-        stretches.write(path / f"train-{i}", start, stop)
-    stretches.write(path / "held_out", 40, 40 + HELD_OUT)
+        text_records.write(path / f"train-{i}", start, stop)
+    text_records.write(path / "held_out", 40, 40 + HELD_OUT)
     return path
 
 
 @pytest.fixture
 def load(directory, tokenizer):
-    def load(name="random_spans", *, most=stretches.LENGTH, given=tokenizer, **more):
+    def load(name="random_spans", *, most=text_records.LENGTH, given=tokenizer, **more):
         specs = more.pop("specs", None) or {
             "input_file": f"{directory}/train-*",
             "eval_input_file": f"{directory}/held_out",
         }
         rule = corruptions.rule(*([name] if isinstance(name, str) else name))
-        return denoising_sets.load(
-            *(specs, given, rule),
+        return denoising_batches.load(
+            specs,
+            given,
+            rule,
             max_seq_length=most,
-            vocab_size=len(stretches.VOCAB),
+            vocab_size=len(text_records.VOCAB),
             spare_rows=0,
             **more,
         )
@@ -93,7 +92,6 @@ def differ(batches, wanted):
 
 
 def test_features_are_what_is_written_out(load):
-    """MASS-style, of which the target tells the record."""
     sets = load("mass")
     batches = read(sets.training_batches(4, 3, 2, 10))
     assert len(batches) == 8
@@ -101,7 +99,7 @@ def test_features_are_what_is_written_out(load):
         rule = corruptions.rule("mass")
         drawn = corruptions.draw(4, 18, rule, np.random.default_rng([3, step]))
         for i, number in enumerate(numbers(batch)):
-            text = [] if number is None else stretches.words(number)
+            text = [] if number is None else text_records.words(number)
             is_noise = noise.iid(np.array([len(text)]), 0.15, drawn[i : i + 1, 0])[0]
             hidden = [MASK if n else t for n, t in zip(is_noise, text, strict=False)]
             padding = [0] * (18 - len(text))
@@ -162,19 +160,6 @@ def test_padding_to_the_longest_changes_nothing_else(load):
     assert len(widths) > 1 and max(widths) < fixed[0]["labels"].shape[1]
 
 
-def test_shapes_are_static_unless_padded_to_the_longest(load):
-    for pads in (False, True):
-        sets = load(pads_to_longest=pads)
-        for dataset in (
-            sets.training_batches(4, 1, 0, 1),
-            sets.evaluation_batches(4, 1),
-        ):
-            for name, spec in dataset.element_spec.items():
-                length = {True: 5, False: 18}[name in features.DECODER_INPUTS]
-                assert spec.shape.as_list() == [4, None if pads else length]
-                assert spec.dtype == tf.int32
-
-
 # The order of records, and what noise follows from.
 
 
@@ -182,7 +167,7 @@ def test_shapes_are_static_unless_padded_to_the_longest(load):
 def twenty(directory, tokenizer):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shuffling, "WINDOW_RECORDS", 8)
-        sets = denoising_sets.load(
+        sets = denoising_batches.load(
             *({"input_file": f"{directory}/train-*"}, tokenizer),
             corruptions.rule("infilling"),
             **{"max_seq_length": 20, "vocab_size": 121, "spare_rows": 0},
@@ -199,18 +184,12 @@ def test_resuming_continues_with_the_same_batches(twenty, step):
     assert differ(later[:-1], batches[step + 1 :])
 
 
-def test_noise_follows_from_the_seed(twenty):
-    sets, batches = twenty
-    other = read(sets.training_batches(4, 2, 0, 5))
-    assert differ(other, batches[:5])
-
-
 def by_record(batches):
     """{record: [its source and target in each epoch]} of records with enough text."""
     found = collections.defaultdict(list)
     for batch in batches:
-        sources = stretches.unframed(batch["input_ids"], batch["input_mask"])
-        targets = stretches.unframed(batch["labels"], batch["decoder_mask"])
+        sources = text_records.unframed(batch["input_ids"], batch["input_mask"])
+        targets = text_records.unframed(batch["labels"], batch["decoder_mask"])
         for row in zip(numbers(batch), sources, targets, strict=True):
             if len(row[2]) > 10:
                 found[row[0]].append(row[1:])
@@ -225,7 +204,6 @@ def test_epochs_have_the_same_texts_with_other_noise(twenty):
 
 
 def test_noise_of_a_step_alone_would_be_the_same_in_each_epoch(twenty, monkeypatch):
-    """The twin: with a generator that knows neither step nor row."""
     made = np.random.default_rng
     monkeypatch.setattr(np.random, "default_rng", lambda _: made(0))
     drawn = corruptions.draw
@@ -265,42 +243,21 @@ def test_shares_of_two_hosts_are_the_batches_of_one(load):
         assert_equal(of_hosts(make, 2), read(make()))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", corruptions.CORRUPTIONS)
-def test_shares_of_many_hosts_are_the_batches_of_one(load, name):
-    for make in makers(load(name)):
-        assert_equal(of_hosts(make, 8), read(make()))
-
-
 def test_noise_of_rows_alone_would_depend_on_the_hosts(load, monkeypatch):
-    """The twin: each host draws for its rows as if they were the batch."""
-    corrupted = denoising_batches.corrupted
+    corrupt = denoising_batches.Corruptor.corrupt
 
-    def of_rows_alone(dataset, corruptor, *, rows, batch_size, **given):
+    def of_rows_alone(corruptor, dataset, *, rows, batch_size, **given):
         count = rows.stop - rows.start
         alone = {"rows": slice(0, count), "batch_size": count}
-        return corrupted(dataset, corruptor, **alone, **given)
+        return corrupt(corruptor, dataset, **alone, **given)
 
     make = makers(load("bert"))[1]
     wanted = read(make())
-    monkeypatch.setattr(denoising_batches, "corrupted", of_rows_alone)
+    monkeypatch.setattr(denoising_batches.Corruptor, "corrupt", of_rows_alone)
     found = of_hosts(make, 2)
     assert differ(found[:1], wanted[:1])
     for batch, other in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(batch["labels"], other["labels"])
-
-
-def test_batch_that_hosts_cannot_share_is_refused(load):
-    with pytest.raises(ValueError, match="a batch of 9 records cannot be cut"):
-        load().training_batches(9, 1, 0, 1, tf.distribute.InputContext(2, 0, 2))
-
-
-@pytest.mark.slow
-def test_a_replica_gets_the_batches(load):
-    """Under a strategy the dataset is rewritten."""
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    dataset = load().training_batches(4, 1, 3, 6)
-    assert_equal(read(strategy.experimental_distribute_dataset(dataset)), read(dataset))
 
 
 # Evaluation.
@@ -317,32 +274,16 @@ def test_evaluation_has_every_record_once_and_always_the_same_noise(load):
         words = [
             token
             for ids, mask in (("input_ids", "input_mask"), ("labels", "decoder_mask"))
-            for token in stretches.unframed(found[ids][[row]], found[mask][[row]])[0]
+            for token in text_records.unframed(found[ids][[row]], found[mask][[row]])[0]
             if token >= FIRST_WORD
         ]
-        wanted = sorted(stretches.words(40 + row)) if row < HELD_OUT else []
+        wanted = sorted(text_records.words(40 + row)) if row < HELD_OUT else []
         assert sorted(words) == wanted
     for name in NAMES:  # a row that fills the last batch
         assert not found[name][HELD_OUT].any()
 
 
-def test_evaluation_is_of_the_records_held_out_if_there_are_others(load, directory):
-    sets = load(specs={"input_file": f"{directory}/held_out"})
-    assert sets.held_out_corruptor is sets.train_corruptor
-    assert load().summary().keys() == {"train", "eval"}
-    assert sets.summary()["train"]["count"] == HELD_OUT
-
-
 # Lengths.
-
-
-def test_records_may_be_of_any_length_that_fits(load):
-    for name, least in (("random_spans", 18), ("drop", 20), ("infilling", 20)):
-        for most in (least, 100):
-            sets = load(name, most=most)
-            assert sets.lengths[0] == least
-        with pytest.raises(ValueError, match="have max_seq_length=20, but"):
-            load(name, most=least - 1)
 
 
 def test_too_long_records_are_refused_with_what_fits(load, directory):
@@ -358,11 +299,11 @@ def test_too_long_records_are_refused_with_what_fits(load, directory):
 
 def test_held_out_records_may_be_of_another_length(load, directory, tmp_path):
     short = [
-        {n: v[:12] for n, v in stretches.record(5 + 6 * i).items()} for i in (0, 1)
+        {n: v[:12] for n, v in text_records.record(5 + 6 * i).items()} for i in (0, 1)
     ]
     said = {"max_seq_length": 12, "max_predictions_per_seq": 0, "masking": "none"}
-    said |= {"sentence_task": "none", "vocab_size": len(stretches.VOCAB)}
-    said["vocab_digest"] = metadata.vocab_digest(stretches.VOCAB)
+    said |= {"sentence_task": "none", "vocab_size": len(text_records.VOCAB)}
+    said["vocab_digest"] = metadata.vocab_digest(text_records.VOCAB)
     path = tiny_records.write(tmp_path / "short", short, said=said)
     specs = {"input_file": f"{directory}/train-*", "eval_input_file": path}
     sets = load("mass", specs=specs)
@@ -376,7 +317,6 @@ def test_held_out_records_may_be_of_another_length(load, directory, tmp_path):
 
 
 def test_record_of_text_alone_is_cut_to_what_others_hold(load):
-    """Not one of create_pretraining_data.py, which puts [CLS] and [SEP] around it."""
     train = load("mass").train_corruptor
     ids = np.arange(FIRST_WORD, FIRST_WORD + 20, dtype=np.int32)[np.newaxis]
     drawn = np.ones((1, 1, 18))  # no noise
@@ -398,23 +338,8 @@ def test_description_names_lengths_and_sentinels(load, tokenizer):
     )
 
 
-def test_digest_is_that_of_the_records(load):
-    assert load().digest() == load("drop").digest()
-    assert load().digest().startswith(f"{TOTAL} records, digest ")
-
-
-def test_damaged_file_is_named(load, directory, tmp_path):
-    for path in directory.glob("train-*"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    sets = load(specs={"input_file": f"{tmp_path}/train-*"})
-    tiny_records.write(tmp_path / "train-1", [stretches.record(1), b"plain text"])
-    with pytest.raises(tf.errors.OpError) as raised:
-        read(sets.evaluation_batches(4, 4))
-    assert sets.explain(raised.value).startswith(f"{tmp_path}/train-1: damaged between")
-
-
 def test_pairs_and_masked_records_are_refused(load, tmp_path):
-    pairs = stretches.write(tmp_path / "pairs", 0, 4, sentence_task="next")
+    pairs = text_records.write(tmp_path / "pairs", 0, 4, sentence_task="next")
     with pytest.raises(ValueError, match=r"have two segments \(sentence_task=next"):
         load(specs={"input_file": pairs})
     masked = tiny_records.write_numbered(tmp_path / "masked", 0, 4)
@@ -423,18 +348,18 @@ def test_pairs_and_masked_records_are_refused(load, tmp_path):
 
 
 def test_vocabulary_has_to_be_that_of_the_records(load):
-    with pytest.raises(ValueError, match="set --vocab_file"):
-        load(given=None)
-    vocab = [*stretches.VOCAB[:-1], "other"]
+    for tokenizer in (None, byte_tokenizer.ByteTokenizer()):
+        with pytest.raises(ValueError, match="set --vocab_file to a "):
+            load(given=tokenizer)
+    vocab = [*text_records.VOCAB[:-1], "other"]
     with pytest.raises(ValueError, match="were made with another vocabulary"):
-        load(given=stretches.tokenizer_of(vocab))
+        load(given=text_records.tokenizer_of(vocab))
 
 
 # From a text.
 
 
 def test_each_word_of_a_text_is_in_one_target(tmp_path):
-    """Of the records that create_pretraining_data.py makes."""
     tiny_corpus.write(tmp_path)
     done = tiny_corpus.create(
         tmp_path,
@@ -442,8 +367,8 @@ def test_each_word_of_a_text_is_in_one_target(tmp_path):
         **{"max_predictions_per_seq": None, "dupe_factor": None},
     )
     assert done.code == 0, done.err
-    pieces = tokenization.BertTokenizer.from_file(f"{tmp_path}/vocab.txt")
-    sets = denoising_sets.load(
+    pieces = wordpiece.BertTokenizer.from_file(f"{tmp_path}/vocab.txt")
+    sets = denoising_batches.load(
         *({"input_file": f"{tmp_path}/out.tfrecord"}, pieces),
         corruptions.rule("infilling"),
         **{"max_seq_length": 32, "vocab_size": pieces.vocab_size, "spare_rows": 0},
@@ -460,3 +385,51 @@ def test_each_word_of_a_text_is_in_one_target(tmp_path):
     sep = [batch["labels"] == pieces.sep_id for batch in batches]
     ends = [batch["decoder_mask"].any(axis=1) for batch in batches]
     assert all((s.sum(1) == e).all() for s, e in zip(sep, ends, strict=True))
+
+
+# The tokens that replace noise.
+
+
+def noise_tokens(vocab, name="random_spans", width=100, **settings):
+    rule = corruptions.rule(name, **settings)
+    tokenizer = text_records.tokenizer_of(vocab)
+    return denoising_batches.noise_tokens(tokenizer, rule, width)
+
+
+def test_sentinels_are_unused_entries_counting_down():
+    tokens = noise_tokens(text_records.VOCAB)
+    assert tokens.sentinels.tolist() == [26, 25, 24, 23, 22]
+    assert [text_records.VOCAB[i] for i in (26, 25)] == ["[unused25]", "[unused24]"]
+    assert (tokens.mask_id, tokens.vocab_size) == (MASK, len(text_records.VOCAB))
+    for name in ("bert", "mass", "drop", "infilling"):
+        assert noise_tokens(text_records.VOCAB, name).sentinels.size == 0
+
+
+def test_sentinels_are_the_last_entries_where_none_is_unused():
+    vocab = ["[PAD]", "[UNK]", "[SEP]", "a", "b", "c", "d", "e", "[CLS]", "f", "[MASK]"]
+    tokens = noise_tokens(vocab, noise_density=0.12, width=33)
+    assert tokens.sentinels.tolist() == [9]
+    tokens = noise_tokens(vocab, mean_noise_span_length=2.0, width=40)
+    assert tokens.sentinels.tolist() == [9, 7, 6]
+
+
+def test_too_few_sentinels_are_refused():
+    with pytest.raises(ValueError) as raised:
+        noise_tokens(text_records.VOCAB, "replace_spans")
+    assert str(raised.value).startswith(
+        "--corruption=replace_spans needs 38 sentinels for texts of up to 100 tokens, "
+        "but the vocabulary has 26 [unused] entries; set --corruption=random_spans"
+    )
+    assert len(noise_tokens(text_records.VOCAB, "replace_spans", 50).sentinels) == 24
+
+
+@pytest.mark.parametrize("name", corruptions.CORRUPTIONS)
+def test_vocabulary_without_a_mask_is_refused_where_it_is_written(name):
+    vocab = [token for token in text_records.VOCAB if token != "[MASK]"]
+    if name in ("bert", "mass", "infilling"):
+        with pytest.raises(
+            ValueError, match=f"lacks .MASK., which --corruption={name}"
+        ):
+            noise_tokens(vocab, name, 20)
+    else:
+        assert noise_tokens(vocab, name, 20).mask_id is None

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.squad import alignment, files, windows
-from data_pipeline.text import token_offsets, tokenization
+from data_pipeline.text import offsets as offsets_lib
+from data_pipeline.text import wordpiece
 from tests.data_pipeline import original_words, word_offsets
 
 VOCAB = [
@@ -29,7 +30,7 @@ LINES = [
 
 @pytest.fixture(scope="module", params=[True, False], ids=["lower", "cased"])
 def tokenizer(request):
-    return tokenization.BertTokenizer(VOCAB, request.param)
+    return wordpiece.BertTokenizer(VOCAB, request.param)
 
 
 def parts_of(documents):
@@ -40,14 +41,14 @@ def parts_of(documents):
 
 
 def test_tokens_are_those_of_training(tokenizer):
-    found = token_offsets.tokenize(tf.constant(LINES), tokenizer)
+    found = offsets_lib.tokenize(tf.constant(LINES), tokenizer)
     documents = windows.tokenize_contexts(LINES, tokenizer)
     np.testing.assert_array_equal(found.ids.values, documents.tokens)
     np.testing.assert_array_equal(found.ids.row_splits, documents.splits)
 
 
 def test_places_are_those_of_the_offsets(tokenizer):
-    found = token_offsets.tokenize(tf.constant(LINES), tokenizer)
+    found = offsets_lib.tokenize(tf.constant(LINES), tokenizer)
     documents = windows.tokenize_contexts(LINES, tokenizer)
     words = [files.split_words(line) for line in LINES]
     lower = tokenizer.do_lower_case
@@ -70,9 +71,9 @@ def test_places_are_those_of_the_offsets(tokenizer):
 
 
 def test_places_of_parts():
-    tokenizer = tokenization.BertTokenizer(VOCAB)
+    tokenizer = wordpiece.BertTokenizer(VOCAB)
     line = "(Cafe\u0301)\u202fa\xadb\xa0\U0001f600\tİstanbul"
-    found = token_offsets.tokenize(tf.constant(["a", line]), tokenizer)
+    found = offsets_lib.tokenize(tf.constant(["a", line]), tokenizer)
     assert found.starts.numpy().tolist() == [0, 2]  # after "a" and a space
     texts = [
         line[begin - 2 : end - 2]
@@ -94,21 +95,11 @@ def test_places_of_parts():
 
 
 def test_bytes_that_are_no_text_do_not_count():
-    tokenizer = tokenization.BertTokenizer(VOCAB)
+    tokenizer = wordpiece.BertTokenizer(VOCAB)
     broken = [b"\xff a\xe6\x9d b", b"\xed\xa0\x80a"]
-    found = token_offsets.tokenize(tf.constant(broken), tokenizer)
-    sound = token_offsets.tokenize(tf.constant([" a b", "a"]), tokenizer)
+    found = offsets_lib.tokenize(tf.constant(broken), tokenizer)
+    sound = offsets_lib.tokenize(tf.constant([" a b", "a"]), tokenizer)
     for one, other in zip(found, sound, strict=True):
         tf.debugging.assert_equal(
             getattr(one, "values", one), getattr(other, "values", other)
         )
-
-
-@pytest.mark.parametrize(
-    ("texts", "lengths"), [([], []), (["", "\u200b"], [0, 0]), (["", "a"], [0, 1])]
-)
-def test_context_without_tokens(texts, lengths):
-    tokenizer = tokenization.BertTokenizer(VOCAB)
-    found = token_offsets.tokenize(tf.constant(texts, tf.string), tokenizer)
-    assert found.ids.row_lengths().numpy().tolist() == lengths
-    assert len(found.begins) == len(found.ends) == sum(lengths)

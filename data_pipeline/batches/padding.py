@@ -1,4 +1,4 @@
-"""Ragged rows that lie end to end in one array, without loops."""
+"""Ragged rows that lie end to end in one array, and the grids they are padded to."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 from contract import features
 
 
-def splits(lengths):
+def row_splits(lengths):
     """Where rows of these lengths begin and the last one ends, int64 [N + 1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
@@ -18,30 +18,6 @@ def ranges(starts, lengths):
     ends = np.cumsum(lengths, dtype=np.int64)
     shift = np.asarray(starts, np.int64) - ends + lengths
     return np.repeat(shift, lengths) + np.arange(ends[-1] if len(ends) else 0)
-
-
-def joined(*pieces):
-    """Joins pieces (values, starts, lengths) to rows: values, and their splits.
-
-    Values are int32, or rows [C] of the first piece's type. Row i has
-    values[starts[i]:starts[i] + lengths[i]] of each piece, in this order.
-    """
-    lengths = np.stack([piece[2] for piece in pieces], axis=1)  # [N, pieces]
-    places = splits(lengths.ravel())[:-1].reshape(lengths.shape)
-    first = pieces[0][0]
-    dtype = features.INTEGER if first.ndim == 1 else first.dtype
-    values = np.empty((lengths.sum(), *first.shape[1:]), dtype)
-    for column, (source, starts, counts) in enumerate(pieces):
-        values[ranges(places[:, column], counts)] = source[ranges(starts, counts)]
-    return values, splits(lengths.sum(axis=1))
-
-
-def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
-    """Names windows of texts `owners`, int [N], ascending, such as "window 2 of 3"."""
-    first = np.searchsorted(owners, owners[indices], side="left")
-    end = np.searchsorted(owners, owners[indices], side="right")
-    numbers = zip(indices - first + 1, end - first, strict=True)
-    return [f"window {number} of {count}" for number, count in numbers]
 
 
 def grids(packed: Any, length: int, rows: slice = slice(None)):
@@ -63,7 +39,7 @@ def grids(packed: Any, length: int, rows: slice = slice(None)):
     }
 
 
-def with_a_column(grids):
+def at_least_one_column(grids):
     """Widens empty features to S = 1: no network takes inputs [0, 0]."""
 
     def widened(grid):
@@ -71,3 +47,22 @@ def with_a_column(grids):
         return tf.pad(grid, [[0, 0], more, *[[0, 0]] * (grid.shape.rank - 2)])
 
     return {name: widened(grid) for name, grid in grids.items()}
+
+
+def shift_right(
+    labels: tf.Tensor, is_real: tf.Tensor, tokens: features.DecoderTokens
+) -> tf.Tensor:
+    """The decoder_input_ids of targets: each token is read where the next is written.
+
+    Args:
+        labels: int32 [B, T], targets with their end tokens, padded.
+        is_real: bool [B, T], where a target is.
+        tokens: of the decoder.
+
+    Returns:
+        int32 [B, T]: the start token and the target but for its last token, padded.
+    """
+    start = tf.fill([tf.shape(labels)[0], 1], tf.cast(tokens.start, labels.dtype))
+    read = tf.concat([start, labels[:, :-1]], axis=1)  # [B, T]
+    # What stands behind the last real place is the end token or padding.
+    return tf.where(is_real, read, tf.cast(tokens.padding, labels.dtype))

@@ -11,8 +11,8 @@ import random
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining.creation import pairing
-from data_pipeline.text import tokenization
+from data_pipeline.pretraining.creation import sentence_pairs
+from data_pipeline.text import wordpiece
 
 CLS, SEP = 10**6, 10**6 + 1
 
@@ -20,7 +20,7 @@ CLS, SEP = 10**6, 10**6 + 1
 def documents_of(lengths):
     """Documents whose tokens are 1, 2, 3, ...; lengths[d][s] tokens a sentence."""
     flat = [length for document in lengths for length in document]
-    return pairing.Documents(
+    return sentence_pairs.Documents(
         np.arange(1, sum(flat) + 1, dtype=np.int32),
         np.cumsum([0, *flat]),
         np.cumsum([0, *map(len, lengths)]),
@@ -38,7 +38,9 @@ def random_lengths(rng, count=None):
 
 def cut(documents, task="next", seed="7", **changes):
     arguments = {"max_seq_length": 32, "short_seq_prob": 0.1, "passes": 2, **changes}
-    return pairing.cut(documents, sentence_task=task, seed=seed, **arguments)
+    return sentence_pairs.cut_pairs(
+        documents, sentence_task=task, seed=seed, **arguments
+    )
 
 
 def rows(pairs):
@@ -121,47 +123,6 @@ def test_pairs_are_those_of_the_plain_account(short_seq_prob):
         assert found == list(slow_cut(lengths, str(trial), **settings))
 
 
-def test_small_documents_have_only_these_pairs():
-    documents = documents_of([[2, 3, 4]])
-    settings = {"max_seq_length": 12, "short_seq_prob": 0.0, "passes": 1}
-    found = set()
-    for seed in range(60):
-        pairs = cut(documents, seed=str(seed), **settings)
-        found.add(tuple(row[1:5] for row in rows(pairs)))
-    assert found == {
-        ((0, 2, 2, 9),),
-        ((0, 5, 5, 9),),
-        ((0, 2, -1, -1), (2, 5, 5, 9)),
-        ((0, 2, -1, -1), (2, 5, -1, -1), (5, 9, -1, -1)),
-        ((0, 5, -1, -1), (5, 9, -1, -1)),
-    }
-
-
-def test_a_lies_in_its_document_and_a_true_b_follows_it():
-    rng = random.Random(2)
-    labels = set()
-    for trial in range(60):
-        lengths = random_lengths(rng)
-        documents = documents_of(lengths)
-        pairs = cut(documents, seed=str(trial))
-        ends = set(documents.sentence_ends.tolist())
-        bounds = documents.sentence_ends[documents.document_ends].tolist()
-        for document, a_start, a_end, b_start, b_end, target, label in rows(pairs):
-            labels.add(label)
-            assert label == (b_start < 0) == (b_end < 0)
-            assert 2 <= target <= 29
-            stop = a_end if label else b_end
-            assert bounds[document] <= a_start < a_end <= stop <= bounds[document + 1]
-            assert {a_start, a_end, stop} <= ends
-            if not label:
-                assert a_end == b_start < b_end
-            # Without the last sentence it would be less than the target.
-            before = max(end for end in ends if end < stop)
-            assert before - a_start < target or label
-        assert all(row[6] == 1 for row in rows(pairs) if len(lengths[row[0]]) == 1)
-    assert labels == {0, 1}
-
-
 def test_no_token_is_lost_and_none_is_used_twice_in_a_pass():
     rng = random.Random(3)
     for task in ("next", "none", "order"):
@@ -180,15 +141,6 @@ def test_no_token_is_lost_and_none_is_used_twice_in_a_pass():
                 assert (used <= 1).all() and (used[sizes > 1] == 1).all()
 
 
-def test_half_of_the_pairs_are_random_where_sentences_allow_it():
-    documents = documents_of([[5] * 400] * 20)
-    label = cut(documents, max_seq_length=64, short_seq_prob=0.0, passes=4).label
-    assert len(label) > 3000
-    assert abs(label.mean() - 0.5) < 3 * 0.5 / len(label) ** 0.5
-    single = documents_of([[64]] * 50)
-    assert cut(single).label.tolist() == [1] * 100
-
-
 def test_short_targets_have_their_share_and_are_uniform():
     documents = documents_of([[40]] * 5000)
     share, longest = 0.3, 29
@@ -205,24 +157,6 @@ def test_short_targets_have_their_share_and_are_uniform():
     pairs = cut(documents_of([[4] * 60]), short_seq_prob=1.0, passes=30)
     runs = [target for target, _ in itertools.groupby(pairs.target.tolist())]
     assert len(runs) <= 30 < len(pairs)
-
-
-def test_equal_seeds_give_equal_pairs():
-    documents = documents_of(random_lengths(random.Random(4), 6))
-    assert rows(cut(documents, seed="1 2 3")) == rows(cut(documents, seed="1 2 3"))
-    assert rows(cut(documents, seed="1 2 3")) != rows(cut(documents, seed="1 2 4"))
-    more = rows(cut(documents, seed="1 2 3", passes=3))
-    assert more[: len(rows(cut(documents, seed="1 2 3")))] == rows(
-        cut(documents, seed="1 2 3")
-    )
-
-
-def test_nothing_gives_no_pairs():
-    for task in pairing.SENTENCE_TASKS:
-        pairs = cut(documents_of([]), task)
-        assert len(pairs) == 0 and pairs.a_start.shape == (0,)
-        filled = pairing.fill(pairs, documents_of([]), np.random.default_rng(0))
-        assert len(filled) == 0
 
 
 # --- The order of two segments.
@@ -268,23 +202,13 @@ def test_none_takes_whole_sentences_that_fit():
     ]
 
 
-def test_none_never_exceeds_its_target():
-    rng = random.Random(5)
-    for trial in range(60):
-        documents = documents_of(random_lengths(rng))
-        pairs = cut(documents, "none", seed=str(trial), short_seq_prob=0.5)
-        assert (pairs.a_end - pairs.a_start <= pairs.target).all()
-        assert pairs.target.max() <= 30 and not pairs.label.any()
-        assert pairing.truncate(pairs, 32, "none", None) is pairs
-
-
 # --- The second segment of another document.
 
 
 def filled(documents, seed=0, **changes):
     pairs = cut(documents, **changes)
     rng = np.random.default_rng(seed)
-    return pairs, pairing.fill(pairs, documents, rng)
+    return pairs, sentence_pairs.fill(pairs, documents, rng)
 
 
 def test_random_b_is_whole_sentences_of_another_document():
@@ -316,26 +240,12 @@ def test_random_b_begins_anywhere_with_equal_probability():
     lengths = [[40], *([2] * n for n in (1, 3, 6))]
     documents = documents_of(lengths)
     pairs = cut(documents_of([[40]]), passes=6000)  # all of document 0
-    after = pairing.fill(pairs, documents, np.random.default_rng(1))
+    after = sentence_pairs.fill(pairs, documents, np.random.default_rng(1))
     sentence = (after.b_start - 40) // 2  # 0; 1 to 3; 4 to 9
     expected = np.array([1] + [1 / 3] * 3 + [1 / 6] * 6) / 3
     found = np.bincount(sentence, minlength=10) / len(sentence)
     error = np.sqrt(expected * (1 - expected) / len(sentence))
     assert (np.abs(found - expected) < 4 * error).all()
-
-
-def test_the_only_document_gives_its_own_b():
-    documents = documents_of([[3] * 20])
-    before, after = filled(documents, passes=20)
-    opened = before.b_start < 0
-    assert opened.any() and (after.b_start >= 0).all()
-    assert (after.b_end[opened] > after.b_start[opened]).all()
-
-
-def test_equal_generators_draw_equal_b():
-    documents = documents_of(random_lengths(random.Random(8), 6))
-    assert rows(filled(documents, 1)[1]) == rows(filled(documents, 1)[1])
-    assert rows(filled(documents, 1)[1]) != rows(filled(documents, 2)[1])
 
 
 # --- Truncation.
@@ -345,7 +255,7 @@ def pairs_of(lengths_a, lengths_b):
     """Pairs whose A and B begin at 1000 and 5000."""
     a, b = np.array(lengths_a, np.int64), np.array(lengths_b, np.int64)
     zero = np.zeros(len(a), np.int32)
-    return pairing.Pairs(
+    return sentence_pairs.Pairs(
         zero, 1000 + 0 * a, 1000 + a, 5000 + 0 * b, 5000 + b, zero, zero
     )
 
@@ -360,7 +270,7 @@ def slow_lengths(a, b, limit):
 def test_truncated_lengths_are_those_of_popping_tokens(max_seq_length):
     a, b = (grid.ravel() for grid in np.meshgrid(np.arange(1, 41), np.arange(1, 41)))
     rng = np.random.default_rng(0)
-    after = pairing.truncate(pairs_of(a, b), max_seq_length, "next", rng)
+    after = sentence_pairs.truncate(pairs_of(a, b), max_seq_length, "next", rng)
     found = zip(after.a_end - after.a_start, after.b_end - after.b_start, strict=True)
     limit = max_seq_length - 3
     expected = [slow_lengths(*pair, limit) for pair in zip(a, b, strict=True)]
@@ -375,7 +285,7 @@ def test_truncated_lengths_are_those_of_popping_tokens(max_seq_length):
 def test_half_of_the_tokens_go_at_the_front():
     count, over = 2000, 30
     before = pairs_of([10 + over] * count, [10 + over] * count)
-    after = pairing.truncate(before, 23, "order", np.random.default_rng(1))
+    after = sentence_pairs.truncate(before, 23, "order", np.random.default_rng(1))
     for front in (after.a_start - 1000, after.b_start - 5000):
         assert abs(front.mean() - over / 2) < 3 * (over / 4 / count) ** 0.5
         assert abs(front.var() - over / 4) < 0.1 * over / 4
@@ -387,7 +297,7 @@ def test_half_of_the_tokens_go_at_the_front():
 # --- What the model reads.
 
 
-@pytest.mark.parametrize("task", pairing.SENTENCE_TASKS)
+@pytest.mark.parametrize("task", sentence_pairs.SENTENCE_TASKS)
 def test_assembled_rows_are_those_of_lists(task):
     rng = random.Random(9)
     for trial in range(30):
@@ -395,9 +305,9 @@ def test_assembled_rows_are_those_of_lists(task):
         documents = documents_of(random_lengths(rng))
         pairs = cut(documents, task, max_seq_length=size, seed=str(trial))
         generator = np.random.default_rng(trial)
-        pairs = pairing.fill(pairs, documents, generator)
-        pairs = pairing.truncate(pairs, size, task, generator)
-        input_ids, lengths, first_lengths = pairing.assemble(
+        pairs = sentence_pairs.fill(pairs, documents, generator)
+        pairs = sentence_pairs.truncate(pairs, size, task, generator)
+        input_ids, lengths, first_lengths = sentence_pairs.assemble(
             pairs,
             documents.tokens,
             cls_id=CLS,
@@ -423,14 +333,14 @@ def test_assembled_rows_are_those_of_lists(task):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return tokenization.BertTokenizer(
+    return wordpiece.BertTokenizer(
         ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##b", "c", "海"]
     )
 
 
 def read(lines, tokenizer):
     """Documents as lists of sentences, each the text of its tokens."""
-    found = pairing.read_documents(lines, tokenizer)
+    found = sentence_pairs.read_documents(lines, tokenizer)
     assert found.tokens.dtype == np.int32
     tokens = tokenizer.ids_to_tokens(found.tokens)
     sentences = [
@@ -461,27 +371,6 @@ SILENT = [
 ]
 
 
-@pytest.mark.parametrize("blank", [*BLANKS, b"\x1c\x1f", "\x85".encode()])
-def test_blank_lines_end_a_document(tokenizer, blank):
-    assert read([b"a b", b"c", blank, b"ab"], tokenizer) == [["a b", "c"], ["a ##b"]]
-
-
-@pytest.mark.parametrize("silent", SILENT)
-def test_lines_of_deleted_characters_do_not(tokenizer, silent):
-    assert read([b"a b", b"c", silent, b"ab"], tokenizer) == [["a b", "c", "a ##b"]]
-
-
-def test_empty_documents_are_left_out(tokenizer):
-    lines = [b"", b"", b"\x00", b"", b"a", b"", b"\x07", b"", b"b", b"", b""]
-    assert read(lines, tokenizer) == [["a"], ["b"]]
-    assert read([b"", b"\x00"], tokenizer) == []
-    assert read([], tokenizer) == []
-
-
-def test_invalid_bytes_are_ignored(tokenizer):
-    assert read([b"a\xff b", b"\xe6\xb5c"], tokenizer) == [["a b", "c"]]
-
-
 def test_random_lines_are_those_of_the_plain_rule(tokenizer):
     rng = random.Random(10)
     sentences = [b"a b", b"c", "a 海 b".encode(), b" c\r", b"b\xff a"]
@@ -495,16 +384,16 @@ def test_parts_are_joined():
     rng = random.Random(11)
     lengths = [random_lengths(rng) for _ in range(3)] + [[]]
     parts = [documents_of(part) for part in lengths]
-    whole = pairing.join_documents([documents_of([]), *parts])
+    whole = sentence_pairs.join_documents([documents_of([]), *parts])
     expected = documents_of([document for part in lengths for document in part])
     assert np.array_equal(whole.sentence_ends, expected.sentence_ends)
     assert np.array_equal(whole.document_ends, expected.document_ends)
     assert whole.tokens.tolist() == np.concatenate([p.tokens for p in parts]).tolist()
     moved, tokens, documents = [], 0, 0
     for part in parts:
-        moved.append(cut(part).moved(tokens, documents))
+        moved.append(cut(part).move(tokens, documents))
         tokens, documents = tokens + len(part.tokens), documents + len(part)
-    pairs = pairing.join_pairs(moved)
+    pairs = sentence_pairs.join_pairs(moved)
     ends = set(whole.sentence_ends.tolist())
     bounds = whole.sentence_ends[whole.document_ends]
     assert len(pairs) == sum(len(cut(part)) for part in parts)

@@ -15,14 +15,15 @@ Tokens that were added to the vocabulary are cut out of the text first: some bef
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_text as text
 
 from contract import errors, file_names, json_files
-from data_pipeline.text import added_token_files, normalization, token_matching
+from data_pipeline.text import added_tokens as matching
+from data_pipeline.text import base, normalization
 
 CONTINUATION = "##"  # begins a piece that continues a word
 MASK = "[MASK]"  # stands for a hidden token
@@ -31,43 +32,6 @@ MASK = "[MASK]"  # stands for a hidden token
 def is_continuation(token: str) -> bool:
     """Whether a token continues the word of the token before it."""
     return token.startswith(CONTINUATION)
-
-
-def read_vocab(vocab_file: str) -> list[str]:
-    """Reads a vocabulary: one token per line, the line number from 0 being its id.
-
-    Lines end at LF alone and are stripped of Unicode whitespace, so a blank one becomes
-    the empty string and keeps its id. Duplicates stay.
-
-    Differs from google-research/bert: a UTF-8 byte order mark before the first token is
-    dropped.
-
-    Raises:
-        ValueError: the file cannot be read, is empty, or is not UTF-8.
-    """
-    try:
-        with tf.io.gfile.GFile(vocab_file, "rb") as file:
-            content = file.read().removeprefix(b"\xef\xbb\xbf")
-    except tf.errors.OpError as error:
-        raise errors.InputError(
-            f"{vocab_file}: the vocabulary cannot be read ({error.message}); give the "
-            "vocab.txt that lies beside the checkpoint"
-        ) from error
-    if not content.strip():
-        raise errors.InputError(
-            f"{vocab_file}: the vocabulary is empty (0 tokens); give the vocab.txt "
-            "that lies beside the checkpoint"
-        )
-    tokens = []
-    for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), start=1):
-        try:
-            tokens.append(line.decode("utf-8").strip())
-        except UnicodeDecodeError as error:
-            raise errors.InputError(
-                f"{vocab_file}:{number}: {line!r} is not UTF-8; save the vocabulary as "
-                "UTF-8"
-            ) from error
-    return tokens
 
 
 def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
@@ -97,147 +61,10 @@ def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
             "--vocab_file=vocab.txt"
         )
     vocab = sorted(ids, key=ids.__getitem__)
-    return vocab, added_token_files.choose(added, added, path)
+    return vocab, matching.check_settings(added, added, path)
 
 
-def constant(value: Any) -> tf.Tensor:
-    """A tensor on the CPU that eager code and graphs share, whoever asks first."""
-    with tf.init_scope(), tf.device("CPU:0"):
-        return tf.constant(value)
-
-
-class Tokenizer:
-    """What tokenizers of every network have.
-
-    Attributes:
-        vocab: The V tokens by id.
-        vocab_size: V; None where ids are those of characters.
-        token_spec: What the tokens of a text are: int32 [S], or a row of characters
-            each, int16 [S, C]; so are the special ones below.
-        do_lower_case: Whether capitals of a text are lost.
-        in_graph: Whether `tokenize` works in graphs, and so in exports.
-        start_id, delimiter_id, end_id: What packing puts before a text, after each but
-            the last, and after the last; None where the vocabulary lacks it.
-        document_end_id: What separates documents of a corpus; None where nothing does.
-        unk_id: What stands for a word that cannot be spelled; None where all can be.
-        mask_id: What stands for a hidden token; None where nothing does.
-    """
-
-    in_graph = True
-    token_spec = tf.TensorSpec([None], tf.int32)
-    vocab_size: Any  # int, or None
-    start_id: Any  # int, int16 [C] or None, and so are the next two
-    delimiter_id: Any
-    end_id: Any
-    document_end_id: int | None
-    unk_id: int | None = None
-    mask_id: int | None = None
-
-    def __init__(self, vocab: Sequence[str], do_lower_case: bool):
-        """Sets the tokens by id."""
-        self.vocab = list(vocab)
-        self.vocab_size = len(self.vocab)
-        self.do_lower_case = do_lower_case
-        self._tokenize_rows = tf.function(
-            self._rows_to_ids,
-            input_signature=[tf.TensorSpec([None], tf.string)],
-            autograph=False,
-        )
-
-    @property
-    def token_shape(self) -> tuple[int, ...]:
-        """() of ids, or (C,) where a token is a row of characters."""
-        return tuple(self.token_spec.shape[1:])
-
-    def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
-        """Cuts texts, a scalar or [B], into int32 ids, [S] or ragged [B, (S)]."""
-        texts = tf.convert_to_tensor(texts, tf.string)
-        if texts.shape.rank not in (0, 1):
-            raise errors.InputError(
-                f"texts of shape {texts.shape} cannot be tokenized; give one string or "
-                "one axis of strings"
-            )
-        to_ids = self._eager() if tf.executing_eagerly() else self._tokenize_rows
-        if texts.shape.rank == 0:
-            return to_ids(texts[tf.newaxis]).values  # [S]
-        return to_ids(texts)  # [B, (S)]
-
-    def tokenize_inside(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
-        """Cuts texts [B] as where they stand inside a text, each by itself."""
-        return self.tokenize(texts)
-
-    def tokenize_words(self, words: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
-        """As `tokenize_inside`, of words [W] that somebody has found."""
-        return self.tokenize_inside(words)
-
-    @property
-    def knows_parts(self) -> bool:
-        """Whether `begins_part` and `split_words` say what a token stands for."""
-        return False
-
-    def begins_part(self, ids: tf.Tensor) -> tf.Tensor:
-        """Which tokens [T, ...] of words end to end begin a part of a word; bool [T].
-
-        Parts are those that `split_words` finds.
-        """
-        raise NotImplementedError
-
-    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The parts of words [W] as tokens spell them, string [W, (parts)]."""
-        raise NotImplementedError
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids, special tokens included; ValueError as `ids_to_tokens`."""
-        row = self._checked(ids)
-        return self.decode_rows(tf.constant([row], tf.int32)).numpy()[0].decode("utf-8")
-
-    def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """The texts [B] of int32 ids [B, (S)], as TensorFlow operations."""
-        raise NotImplementedError
-
-    def ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Looks up tokens; raises ValueError for an id outside 0..V-1."""
-        return [self.vocab[index] for index in self._checked(ids)]
-
-    def with_special_tokens(self) -> "Tokenizer":
-        """A tokenizer with start_id, delimiter_id and end_id: itself, or a longer one.
-
-        What it appends has the ids V, V+1, ...
-        """
-        return self
-
-    def definition(self) -> list[str]:
-        """All that decides which ids a text becomes, but for lower-casing."""
-        return self.vocab
-
-    def settings(self) -> dict[str, Any]:
-        """What a tokenizer_config.json has to say."""
-        raise NotImplementedError
-
-    def files(self) -> dict[str, str]:
-        """{name: text} of the files that the same tokenizer is opened from."""
-        raise NotImplementedError
-
-    def _checked(self, ids):
-        ids = [int(index) for index in ids]
-        for index in ids:
-            if not 0 <= index < self.vocab_size:
-                raise errors.InputError(
-                    f"id {index} is outside 0..{self.vocab_size - 1}; the ids come "
-                    "from another vocabulary"
-                )
-        return ids
-
-    def _eager(self):
-        """The function that cuts texts [B] outside of graphs."""
-        return self._tokenize_rows
-
-    def _rows_to_ids(self, texts):
-        """Texts [B] to int32 ids, ragged [B, (S)]."""
-        raise NotImplementedError
-
-
-class BertTokenizer(Tokenizer):
+class BertTokenizer(base.Tokenizer):
     """Turns strings into word-piece ids, equal to google-research/bert's.
 
     It consists of TensorFlow operations, so one object serves eager code, tf.data and
@@ -257,7 +84,7 @@ class BertTokenizer(Tokenizer):
     ):
         """Builds the tokenizer of V tokens; the last of equal ones counts.
 
-        `added_tokens` says of each whether it is looked for in normalized text.
+        `added_tokens` is {token: whether it is looked for in normalized text}.
 
         Raises:
             ValueError: [UNK], [CLS] or [SEP] is missing, or everything else is.
@@ -289,23 +116,21 @@ class BertTokenizer(Tokenizer):
         if vocab_file.endswith(".json"):
             vocab, added = read_tokenizer_json(vocab_file)
         else:
-            vocab, added = added_token_files.read(vocab_file, read_vocab(vocab_file))
+            vocab, added = matching.read(vocab_file, base.read_vocab(vocab_file))
         try:
             return cls(vocab, do_lower_case, added)
         except ValueError as error:
             raise errors.InputError(f"{vocab_file}: {error}") from error
 
-    knows_parts = True
-
-    def begins_part(self, ids: tf.Tensor) -> tf.Tensor:
+    def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
         """Which tokens, int32 [T], do not continue a word; bool."""
         continues = [is_continuation(token) for token in self.vocab]
         return ~tf.gather(continues, ids)
 
-    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """normalization.split_words, where each added token is a word of its own."""
+    def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """normalization.split_words, where each added token is a word by itself."""
         return self._cut(
-            texts, normalization.words_of, lambda found, _: self._fold(found)
+            words, normalization.split_normalized, lambda texts, _: self._fold(texts)
         )
 
     def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
@@ -317,21 +142,22 @@ class BertTokenizer(Tokenizer):
             return tf.strings.regex_replace(words, f" {CONTINUATION}", "")
 
     def settings(self) -> dict[str, Any]:
-        """What a tokenizer_config.json has to say."""
         settings: dict[str, Any] = {"do_lower_case": self.do_lower_case}
         if self.added_tokens:
             settings["added_tokens_decoder"] = {
                 str(self.vocab.index(token)): {
-                    **{"content": token, "normalized": is_normalized},
-                    **{"special": not is_normalized, "single_word": False},
-                    **{"lstrip": False, "rstrip": False},
+                    "content": token,
+                    "normalized": is_normalized,
+                    "special": not is_normalized,
+                    "single_word": False,
+                    "lstrip": False,
+                    "rstrip": False,
                 }
                 for token, is_normalized in self.added_tokens.items()
             }
         return settings
 
     def files(self) -> dict[str, str]:
-        """{name: text} of the files that the same tokenizer is opened from."""
         texts = {
             file_names.VOCAB: "".join(f"{token}\n" for token in self.vocab),
             file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
@@ -343,7 +169,7 @@ class BertTokenizer(Tokenizer):
 
     @functools.cached_property
     def _spelled(self):
-        return constant(self.vocab)
+        return base.constant(self.vocab)
 
     @functools.cached_property
     def _word_pieces(self):
@@ -356,10 +182,6 @@ class BertTokenizer(Tokenizer):
                 token_out_type=tf.int32,
                 unknown_token=f"[{self.unk_id}]",
             )
-
-    def _eager(self):
-        # Tracing takes most of a second, and saves nothing where texts are many.
-        return self._rows_to_ids
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
@@ -384,19 +206,19 @@ class BertTokenizer(Tokenizer):
         cut_normalized: Callable[[tf.Tensor], tf.RaggedTensor],
         value: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
     ) -> tf.RaggedTensor:
-        """Normalizes texts [B] and cuts them, added tokens first; ragged [B, (S)]."""
+        """Normalizes and cuts texts [B], added tokens first, to ragged [B, (S)]."""
         if not self.added_tokens:
             return cut_normalized(normalization.normalize(texts, self.do_lower_case))
 
         def cut_written(between):
-            return token_matching.tokenize(
+            return matching.tokenize(
                 self._fold(between),
                 self._normalized,
-                lambda rest: cut_normalized(normalization.hide_long_words(rest)),
+                lambda texts: cut_normalized(normalization.hide_long_words(texts)),
                 value,
             )
 
-        return token_matching.tokenize(texts, self._written, cut_written, value)
+        return matching.tokenize(texts, self._written, cut_written, value)
 
 
 def _distinct(
@@ -407,15 +229,15 @@ def _distinct(
     They were added, are empty, have a later duplicate, or mix letters with characters
     that stand alone, as the stand-in "[7]" of entry 7 does; so it equals no entry kept.
     """
-    found = tf.strings.regex_full_match(vocab, normalization.WORD_PIECE).numpy()
-    if not found.any():
+    is_piece = tf.strings.regex_full_match(vocab, normalization.WORD_PIECE).numpy()
+    if not is_piece.any():
         raise errors.InputError(
             f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
             "give the vocab.txt of the checkpoint"
         )
     return [
         token
-        if found[index] and ids[token] == index and token not in added
+        if is_piece[index] and ids[token] == index and token not in added
         else f"[{index}]"
         for index, token in enumerate(vocab)
     ]

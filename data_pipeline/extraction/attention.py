@@ -3,13 +3,14 @@
 import contextlib
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from contract import errors
-from data_pipeline.extraction import attention_pictures, json_numbers, vectors
+from data_pipeline.extraction import vectors
 
 HEADS = "heads"
 PICTURES = ("png", "svg")
@@ -17,7 +18,7 @@ PICTURES = ("png", "svg")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionLayout:
-    """What a file is going to hold: of each line [K, N, S, S]."""
+    """The content of a file to write: of each line [K, N, S, S]."""
 
     num_lines: int
     num_tokens: int  # of all lines together
@@ -65,7 +66,7 @@ def _jsonl(path, layout):
     """An object a line: tokens, and of each layer heads x queries x keys."""
 
     def rows(matrix):  # [S, S]
-        return b", ".join(b"[%s]" % row for row in json_numbers.rows_of_text(matrix))
+        return b", ".join(b"[%s]" % row for row in vectors.rows_of_text(matrix))
 
     def line_of(result):
         tokens = json.dumps(layout.spell(result.input_ids))
@@ -85,7 +86,7 @@ def _picture(form):
     @contextlib.contextmanager
     def draw(path, layout):
         def write_line(result):
-            drawn = attention_pictures.figure(
+            drawn = figure(
                 layout.spell(result.input_ids),
                 result.values,
                 layers=layout.layers,
@@ -107,3 +108,47 @@ FORMATS = {
     "tfrecord": vectors.tfrecord,
     **{form: _picture(form) for form in PICTURES},
 }
+
+_LABELLED = 4  # panels up to which each has its tokens beside it
+_INCHES, _INCHES_PER_TOKEN = 1.2, 0.22
+
+
+def figure(
+    tokens: Sequence[str],
+    maps: np.ndarray,
+    *,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+) -> Any:
+    """A matplotlib Figure with a row of panels for each layer, a column for each head.
+
+    Args:
+        tokens: S.
+        maps: [K, N, S, S] probabilities: a row is the token that looks, a column the
+            token that is looked at.
+        layers: names of the K, and `heads` of the N; by default counted from 0.
+    """
+    from matplotlib import figure as figures  # which takes a second
+
+    num_layers, num_heads = maps.shape[:2]
+    is_labelled = num_layers * num_heads <= _LABELLED
+    size = _INCHES
+    if is_labelled:
+        size = max(3.0, _INCHES_PER_TOKEN * len(tokens) + 1.0)
+    drawn = figures.Figure((size * num_heads, size * num_layers), layout="constrained")
+    panels = drawn.subplots(num_layers, num_heads, squeeze=False)
+    for i, layer in enumerate(range(num_layers) if layers is None else layers):
+        for j, head in enumerate(range(num_heads) if heads is None else heads):
+            panel = panels[i, j]
+            panel.imshow(maps[i, j], cmap="Blues", vmin=0.0, vmax=1.0)
+            panel.set_xticks([])
+            panel.set_yticks([])
+            if is_labelled:
+                panel.set_xticks(range(len(tokens)), tokens, rotation=90)
+                panel.set_yticks(range(len(tokens)), tokens)
+                panel.set_title(f"layer {layer}, head {head}")
+            elif i == 0:
+                panel.set_title(f"head {head}", fontsize=8)
+            if not is_labelled and j == 0:
+                panel.set_ylabel(f"layer {layer}", fontsize=8)
+    return drawn

@@ -1,4 +1,4 @@
-"""What create_pretraining_data.py was asked for, and its work directory.
+"""The job of create_pretraining_data.py, and its work directory.
 
     corpus         ranges of 256 KB, or files, in random order
      +- unit       16 MB of ranges, what is shuffled together
@@ -33,7 +33,7 @@ import tensorflow as tf
 from contract import atomic_files, errors, json_files
 from data_pipeline.pretraining import metadata
 from data_pipeline.tables import file_patterns
-from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.text import base, opening
 from data_pipeline.vocabularies import byte_ranges
 
 UNIT_BYTES = 1 << 24
@@ -45,13 +45,13 @@ MIN_TASKS = 8  # that write a unit, so that small corpora use all cores
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is asked for; every output file gets an equal share of the records."""
+    """Input, output and settings; every output file has an equal share of records."""
 
     input_files: tuple[str, ...]
     output_files: tuple[str, ...]
     vocab_file: str
     settings: metadata.Metadata  # its counts are 0
-    gpt_tokenizer: str | None = None  # as in vocabulary_checks.open_vocabulary
+    gpt_tokenizer: str | None = None  # as in opening.open_vocabulary
 
     @property
     def work_dir(self) -> str:
@@ -59,7 +59,7 @@ class Job:
         return self.output_files[0] + atomic_files.SUFFIX
 
     @property
-    def tokenizer(self) -> tokenization.Tokenizer:
+    def tokenizer(self) -> base.Tokenizer:
         """The tokenizer of the text; see `load_tokenizer`."""
         lowers = self.settings.do_lower_case
         return load_tokenizer(self.vocab_file, lowers, self.gpt_tokenizer)
@@ -71,7 +71,7 @@ class Job:
         return files * -(-MIN_TASKS // files) if files < MIN_TASKS else MIN_TASKS
 
     def shards(self, task: int) -> tuple[list[int], int, int]:
-        """What a task writes of a unit: files, its shard of each, and their number."""
+        """The files that a task writes of a unit, its shard of each, their number."""
         files = len(self.output_files)
         if files >= MIN_TASKS:
             return list(range(task, files, MIN_TASKS)), 0, 1
@@ -86,11 +86,11 @@ class Job:
         return os.path.join(self.work_dir, *names)
 
     def chunk_path(self, unit: int, chunk: int) -> str:
-        """The result of `creation_tasks.cut`."""
+        """The result of `tasks.cut`."""
         return self.path(f"unit-{unit:07}-part-{chunk:03}.npz")
 
     def counts_path(self, unit: int, task: int) -> str:
-        """What `creation_tasks.write` counted, when it is done."""
+        """The counts of `tasks.write`, when it is done."""
         return self.path(f"unit-{unit:07}-lane-{task:03}.json")
 
     def shards_dir(self, file: int) -> str:
@@ -134,7 +134,7 @@ class UnitPlan:
 @functools.lru_cache(maxsize=2)
 def load_plan(job: Job) -> UnitPlan:
     """The plan of a job that has begun; the same in every process."""
-    text = byte_ranges.Corpus.of(
+    text = byte_ranges.Corpus.from_files(
         **json_files.read_object(job.path(_CORPUS)),
         whole_files=job.settings.document_end == metadata.FILE,
     )
@@ -145,9 +145,9 @@ def load_plan(job: Job) -> UnitPlan:
 @functools.lru_cache(maxsize=2)
 def load_tokenizer(
     vocab_file: str, lower: bool, gpt_tokenizer: str | None = None
-) -> tokenization.Tokenizer:
+) -> base.Tokenizer:
     """The tokenizer of a vocabulary, made and warmed up once in a process."""
-    tokenizer = vocabulary_checks.open_vocabulary(vocab_file, lower, gpt_tokenizer)
+    tokenizer = opening.open_vocabulary(vocab_file, lower, gpt_tokenizer)
     tokenizer.tokenize(["first"])  # which takes longer than the second
     return tokenizer
 
@@ -177,7 +177,7 @@ def begin(job: Job) -> list[int]:
         atomic_files.write_json(path, record, shared=True)
     for output in job.output_files:
         for left in tf.io.gfile.glob(f"{output}{atomic_files.SUFFIX}-*"):
-            atomic_files.remove(left)  # of a killed `creation_tasks.assemble`
+            atomic_files.remove(left)  # of a killed `tasks.assemble`
     return [
         index
         for index, file in enumerate(job.input_files)
@@ -206,7 +206,7 @@ def unpack(job: Job, index: int) -> None:
     byte_ranges.unpack(job.input_files[index], job.unpacked_path(index))
 
 
-def settle(job: Job) -> UnitPlan:
+def write_plan(job: Job) -> UnitPlan:
     """Fixes which plain files are read; after all unpacking, before all else."""
     files = [
         job.unpacked_path(index) if byte_ranges.is_packed(file) else file

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, file_names
-from data_pipeline.text import normalization, token_offsets, tokenization
+from data_pipeline.text import base, normalization, offsets
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 MAX_CHARACTERS = 50  # ids of a word, its edges included
@@ -26,7 +26,7 @@ _BEGIN, _END, _WORD_BEGIN, _WORD_END, _FILLING = range(_BYTES + 1, _BYTES + 6)
 
 
 def read_vocab(vocab_file: str) -> list[str]:
-    """The words of a vocabulary by id, as `tokenization.read_vocab` reads them.
+    """The words of a vocabulary by id, as `base.read_vocab` reads them.
 
     Raises:
         ValueError: as there, or <S>, </S> and <UNK> are not the first three.
@@ -34,7 +34,7 @@ def read_vocab(vocab_file: str) -> list[str]:
     Differs from bilm-tf: a vocabulary that does not begin with the three is refused;
     there they may stand anywhere, or be missing in extraction.
     """
-    vocab = tokenization.read_vocab(vocab_file)
+    vocab = base.read_vocab(vocab_file)
     for number, word in enumerate(vocab[:3], start=1):
         if word not in (BEGIN, END, UNKNOWN) or word in vocab[: number - 1]:
             raise errors.InputError(
@@ -51,28 +51,28 @@ def read_vocab(vocab_file: str) -> list[str]:
     return [word for word in vocab if word != _NO_WORD]
 
 
-def words_of(texts: tf.Tensor, split_words: str) -> tf.RaggedTensor:
+def separate_words(texts: tf.Tensor, split_words: str) -> tf.RaggedTensor:
     """The words of texts [B], ragged [B, (words)], by one of SPLITS."""
     texts = _decodable(texts)
     if split_words == PUNCTUATION:
         return normalization.split(normalization.fold(texts, False))
-    spaces = f"[{token_offsets.WHITESPACE}]+"
+    spaces = f"[{offsets.WHITESPACE}]+"
     return tf.strings.split(tf.strings.regex_replace(texts, spaces, " "))
 
 
-def spaced(texts: Sequence[str], split_words: str) -> list[str]:
+def space_words(texts: Sequence[str], split_words: str) -> list[str]:
     """Texts whose words, by one of SPLITS, are what `str.split` finds."""
     if split_words == WHITESPACE:
         return list(texts)
-    found: list[str] = []
+    spaced: list[str] = []
     for start in range(0, len(texts), _CHUNK_TEXTS):
-        words = words_of(texts[start : start + _CHUNK_TEXTS], split_words)
+        words = separate_words(texts[start : start + _CHUNK_TEXTS], split_words)
         joined = tf.strings.reduce_join(words, axis=-1, separator=" ").numpy()
-        found += [text.decode("utf-8") for text in joined.tolist()]
-    return found
+        spaced += [text.decode("utf-8") for text in joined.tolist()]
+    return spaced
 
 
-class ElmoTokenizer(tokenization.Tokenizer):
+class ElmoTokenizer(base.Tokenizer):
     """Turns words into ids of their characters, or, for the word-input variant, words.
 
     A token is int16 [C]: where the word begins, up to C - 2 of its UTF-8 bytes, where
@@ -123,15 +123,13 @@ class ElmoTokenizer(tokenization.Tokenizer):
                 ids, tf.ones_like(words, tf.int64), validate=False
             )
 
-    knows_parts = True
-
-    def begins_part(self, ids: tf.Tensor) -> tf.Tensor:
-        """Each token [T, ...] does; bool [T]."""
+    def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
+        """True for each token [T, ...]; bool [T]."""
         return tf.ones(tf.shape(ids)[:1], tf.bool)
 
-    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The words in texts [W], string [W, (parts)]: by whitespace, one as a rule."""
-        return words_of(texts, self.split)
+    def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """The words in words [W], string [W, (parts)]: by whitespace, one as a rule."""
+        return separate_words(words, self.split)
 
     def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """The texts [B] of ids [B, (S), ...]: words with a space between them."""
@@ -154,12 +152,10 @@ class ElmoTokenizer(tokenization.Tokenizer):
         return [word.decode("utf-8", "ignore") for word in words.numpy().tolist()]
 
     def definition(self) -> list[str]:
-        """All that decides which ids a text becomes."""
         words = self.vocab if self.max_characters is None else self.vocab[:3]
         return [self.split, str(self.max_characters), *words]
 
     def settings(self) -> dict[str, Any]:
-        """What a tokenizer_config.json has to say."""
         return {
             "tokenizer_class": type(self).__name__,
             "do_lower_case": False,
@@ -167,7 +163,6 @@ class ElmoTokenizer(tokenization.Tokenizer):
         }
 
     def files(self) -> dict[str, str]:
-        """{name: text} of the files that the same tokenizer is opened from."""
         texts = {file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n"}
         if self.vocab:
             texts[file_names.VOCAB] = "".join(f"{word}\n" for word in self.vocab)
@@ -175,18 +170,15 @@ class ElmoTokenizer(tokenization.Tokenizer):
 
     @functools.cached_property
     def _spelled(self):
-        """What each id stands for, string, in a word or alone."""
+        """The text of each id, string, in a word or alone."""
         if self.max_characters is None:
-            return tokenization.constant(["", *self.vocab])
+            return base.constant(["", *self.vocab])
         table = [b"", *(bytes([byte]) for byte in range(_BYTES)), BEGIN, END]
-        return tokenization.constant(table + [b""] * (_FILLING - _END))
-
-    def _eager(self):
-        return self._rows_to_ids
+        return base.constant(table + [b""] * (_FILLING - _END))
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
-            words = words_of(texts, self.split)
+            words = separate_words(texts, self.split)
             return words.with_values(self._ids(words.values))
 
     def _ids(self, words):
@@ -220,7 +212,7 @@ class ElmoTokenizer(tokenization.Tokenizer):
             words[order],
             np.array([*ids.values()], np.int32)[order],
         )
-        return [tokenization.constant(column) for column in columns]
+        return [base.constant(column) for column in columns]
 
     def _word_ids(self, words):
         hashes, known, ids = self._table

@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/text/vocabulary_checks.py."""
+"""Tests of data_pipeline/text/opening.py."""
 
 import itertools
 import json
@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.text import base, gpt2, opening, wordpiece
 
 WORDS = ["".join(t) for t in itertools.product(string.ascii_lowercase, repeat=2)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<S>", "123", "中"]
@@ -20,7 +20,7 @@ MOSTLY_UNCASED = [*UNCASED, "DNA"]
 
 def check(vocab, lowers, init_checkpoint=""):
     tokenizer = types.SimpleNamespace(vocab=vocab, do_lower_case=lowers)
-    vocabulary_checks.check_case(tokenizer, "some/vocab.txt", init_checkpoint)
+    opening.check_case(tokenizer, "some/vocab.txt", init_checkpoint)
 
 
 @pytest.mark.parametrize(
@@ -85,22 +85,19 @@ def test_releases_are_known_by_name(release, lowers):
 
 @pytest.mark.parametrize(
     ("name", "lowers"),
-    [("uncased", True), ("chinese", True), ("cased", False)],
+    [
+        ("uncased", True),
+        ("chinese", True),
+        ("cased", False),
+        ("multilingual-cased", False),
+    ],
 )
 def test_real_vocabularies(shared_file, name, lowers):
     path = str(shared_file(f"data/vocab/bert-base-{name}-vocab.txt"))
-    vocab = tokenization.read_vocab(path)
+    vocab = base.read_vocab(path)
     check(vocab, lowers)
     with pytest.raises(ValueError):
         check(vocab, not lowers)
-
-
-def test_real_multilingual_vocabulary(shared_file):
-    path = shared_file("data/vocab/bert-base-multilingual-cased-vocab.txt")
-    vocab = tokenization.read_vocab(str(path))
-    check(vocab, False)
-    with pytest.raises(ValueError, match="is a cased vocabulary"):
-        check(vocab, True)
 
 
 def tokenizer_json(path, **changes):
@@ -119,15 +116,15 @@ def tokenizer_json(path, **changes):
 
 def test_word_pieces_of_a_tokenizer_json(tmp_path):
     path = tokenizer_json(tmp_path / "tokenizer.json")
-    tokenizer = vocabulary_checks.open_vocabulary(path)
-    assert isinstance(tokenizer, tokenization.BertTokenizer)
+    tokenizer = opening.open_vocabulary(path)
+    assert isinstance(tokenizer, wordpiece.BertTokenizer)
     assert tokenizer.vocab_size == 9 and tokenizer.added_tokens == {"<b>": False}
     assert tokenizer.tokenize("The cats<b>").numpy().tolist() == [5, 7, 6, 8]
-    cased = vocabulary_checks.open_vocabulary(path, do_lower_case=False)
+    cased = opening.open_vocabulary(path, do_lower_case=False)
     assert cased.tokenize("The cats<b>").numpy().tolist() == [4, 7, 6, 8]
     for added in (None, []):
         path = tokenizer_json(tmp_path / "tokenizer.json", added_tokens=added)
-        assert vocabulary_checks.open_vocabulary(path).vocab[7:] == ["cat"]
+        assert opening.open_vocabulary(path).vocab[7:] == ["cat"]
 
 
 @pytest.mark.parametrize(
@@ -154,4 +151,66 @@ def test_word_pieces_of_a_tokenizer_json(tmp_path):
 def test_odd_tokenizer_json_is_refused(tmp_path, change, message):
     path = tokenizer_json(tmp_path / "tokenizer.json", **change)
     with pytest.raises(ValueError, match=rf"tokenizer\.json: .*{message}"):
-        vocabulary_checks.open_vocabulary(path)
+        opening.open_vocabulary(path)
+
+
+# More tokens at the end of a vocabulary.
+
+SMALL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "tea", "##pot", "cup"]
+
+
+def test_byte_pairs_take_no_tokens(tmp_path):
+    path = tmp_path / "new.txt"
+    path.write_text("word\n")
+    with pytest.raises(ValueError, match="to word pieces, not to byte pairs"):
+        opening.add_tokens(gpt2.Gpt2Tokenizer(["a", "b"], []), str(path))
+
+
+def add(tmp_path, text, lowers=True):
+    path = tmp_path / "tokens.txt"
+    path.write_bytes(text.encode("utf-8"))
+    tokenizer = wordpiece.BertTokenizer(SMALL, lowers)
+    return opening.add_tokens(tokenizer, str(path))
+
+
+def test_tokens_are_found_in_text(tmp_path):
+    longer, never = add(tmp_path, "kettle\n##spoon\nthé\n")
+    assert longer.vocab == [*SMALL, "kettle", "##spoon", "thé"]
+    assert longer.do_lower_case
+    # Uncased text loses its accents, so nothing becomes thé.
+    assert never == ["thé"]
+    found = longer.tokenize(["Kettle teapot teaspoon thé"]).to_list()
+    assert found == [[8, 5, 6, 5, 9, 1]]
+    before = wordpiece.BertTokenizer(SMALL).tokenize(["Kettle teaspoon"]).to_list()
+    assert before == [[1, 1]]
+
+
+def test_tokens_that_text_never_becomes(tmp_path):
+    assert add(tmp_path, "Mug\n[E1]\nmug\n茶\n")[1] == ["Mug", "[E1]"]
+    assert add(tmp_path, "Mug\n[E1]\nmug\n茶\n", lowers=False)[1] == ["[E1]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("mug\n\nbowl\n", "tokens.txt:2: '' is not one token"),
+        ("mug\ntea cup\n", "tokens.txt:2: 'tea cup' is not one token"),
+        ("mug\ncup\n", "tokens.txt:2: 'cup' is known already, id 7"),
+        ("mug\nbowl\nmug\n", "tokens.txt:3: 'mug' is known already, line 1"),
+        ("", "tokens.txt: is empty; give the tokens to add"),
+    ],
+)
+def test_unusable_tokens_are_named(tmp_path, text, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        add(tmp_path, text)
+
+
+def test_files_of_other_systems(tmp_path):
+    assert add(tmp_path, "\ufeffmug\r\nbowl\r\n")[0].vocab == [*SMALL, "mug", "bowl"]
+    path = tmp_path / "tokens.txt"
+    path.write_bytes(b"mug\ncaf\xe9\n")
+    tokenizer = wordpiece.BertTokenizer(SMALL)
+    with pytest.raises(ValueError, match=r"tokens\.txt:2: byte 0xe9.*not UTF-8"):
+        opening.add_tokens(tokenizer, str(path))
+    with pytest.raises(FileNotFoundError, match=r"gone\.txt: no such file"):
+        opening.add_tokens(tokenizer, str(tmp_path / "gone.txt"))

@@ -1,9 +1,9 @@
-"""Records of left-to-right stretches, made by hand, and the vocabulary they are of."""
+"""Records of left-to-right blocks, made by hand, and the vocabulary they are of."""
 
 import numpy as np
 
 from data_pipeline.pretraining import metadata
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests.data_pipeline import tiny_records
 
 LENGTH = 20
@@ -20,7 +20,7 @@ TEXT_LENGTHS = (18, 18, 11, 1, 17, 0)  # of records, one after another
 
 
 def tokenizer_of(vocab=VOCAB):
-    return tokenization.BertTokenizer(vocab)
+    return wordpiece.BertTokenizer(vocab)
 
 
 def words(number):

@@ -1,4 +1,4 @@
-"""data_pipeline/text/elmo_tokenizer.py, and how vocabulary_checks opens it.
+"""data_pipeline/text/elmo.py, and how opening.py opens it.
 
 tests/golden/elmo holds character ids that the original's batcher made of the sentences
 beside them.
@@ -14,11 +14,11 @@ import tensorflow as tf
 
 from contract import file_names
 from data_pipeline.batches import packing
-from data_pipeline.text import elmo_tokenizer, vocabulary_checks
+from data_pipeline.text import elmo, opening
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
 BATCHES = json.loads((GOLDEN / "sentences.json").read_text("utf-8"))
-VOCAB = elmo_tokenizer.read_vocab(str(GOLDEN / "vocab.txt"))
+VOCAB = elmo.read_vocab(str(GOLDEN / "vocab.txt"))
 # As the original has them, with one more: after padding come bytes, then these.
 BEGIN_SENTENCE, END_SENTENCE, BEGIN, END, FILLING = range(257, 262)
 CHARACTERS = {"char_cnn": {"n_characters": 262}, "lstm": {}}
@@ -34,7 +34,7 @@ def by_the_rules(word, codes=None):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return elmo_tokenizer.ElmoTokenizer(VOCAB)
+    return elmo.ElmoTokenizer(VOCAB)
 
 
 @pytest.mark.parametrize("network", ["skip", "plain"])
@@ -106,29 +106,12 @@ def test_words_of_a_text_are_those_of_str_split(tokenizer):
 
 def test_text_that_is_not_tokenised_is_split_at_punctuation(tokenizer):
     text = "It's RED, caf\u00e9! " + "x" * 300
-    split = elmo_tokenizer.ElmoTokenizer(VOCAB, "punctuation")
+    split = elmo.ElmoTokenizer(VOCAB, "punctuation")
     words = split.ids_to_tokens(split.tokenize(text).numpy())
     assert words == ["It", "'", "s", "RED", ",", "café", "!", "x" * 48]
     assert tokenizer.tokenize(text).shape[0] == 4  # without it
     with pytest.raises(ValueError, match="split_words='no' is unknown; choose one of"):
-        elmo_tokenizer.ElmoTokenizer(VOCAB, "no")
-
-
-def test_parts_of_a_text_are_the_words_in_it(tokenizer):
-    """One token each, as by `tokenize`; words that somebody has found stay whole."""
-    split = elmo_tokenizer.ElmoTokenizer(VOCAB, "punctuation")
-    texts = ["(1895-1943).", "caf\u00e9", "", "a\xa0b"]
-    expected = [["(", "1895", "-", "1943", ")", "."], ["café"], [], ["a", "b"]]
-    parts = split.split_words(tf.constant(texts)).to_list()
-    assert [[part.decode() for part in row] for row in parts] == expected
-    tokens = split.tokenize_inside(texts)
-    found = [split.ids_to_tokens(row) for row in tokens]
-    assert found == expected and split.knows_parts
-    assert split.begins_part(tokens.values).numpy().tolist() == [True] * 9
-    assert split.tokenize_words(texts).row_lengths().numpy().tolist() == [1] * 4
-    assert tokenizer.tokenize_inside(texts).row_lengths().numpy().tolist() == [
-        *(1, 1, 0, 2)
-    ]
+        elmo.ElmoTokenizer(VOCAB, "no")
 
 
 def test_ends_of_sentences_in_a_text_are_those_of_the_vocabulary(tokenizer):
@@ -138,20 +121,13 @@ def test_ends_of_sentences_in_a_text_are_those_of_the_vocabulary(tokenizer):
     assert end == by_the_rules("", [END_SENTENCE]) == tokenizer.end_id.tolist()
     assert [a, small, unknown] == [by_the_rules(w) for w in ("a", "<s>", "<UNK>")]
     # The twin: without a vocabulary they are characters.
-    without = elmo_tokenizer.ElmoTokenizer()
+    without = elmo.ElmoTokenizer()
     begin, _, end, *_ = without.tokenize(text).numpy().tolist()
     assert [begin, end] == [by_the_rules("<S>"), by_the_rules("</S>")]
 
 
-def test_bytes_that_are_no_text_are_left_out(tokenizer):
-    assert tokenizer.tokenize([b"a\xffb \xfe c"]).values.numpy().tolist() == [
-        by_the_rules("ab"),
-        by_the_rules("c"),
-    ]
-
-
 def test_words_as_ids(tokenizer):
-    words = elmo_tokenizer.ElmoTokenizer(VOCAB, max_characters=None)
+    words = elmo.ElmoTokenizer(VOCAB, max_characters=None)
     texts = ["the <S> Every sea", "", "河 !!!MAXTERMID"]
     wanted = [
         [VOCAB.index(w) + 1 if w in VOCAB else 3 for w in t.split()] for t in texts
@@ -165,7 +141,7 @@ def test_words_as_ids(tokenizer):
 
 
 def test_graph_does_what_eager_code_does(tokenizer):
-    words = elmo_tokenizer.ElmoTokenizer(VOCAB, max_characters=None)
+    words = elmo.ElmoTokenizer(VOCAB, max_characters=None)
     texts = [" ".join(words) for batch in BATCHES for words in batch]
     for each in (tokenizer, words):
         traced = tf.function(lambda t, each=each: each.tokenize(t))
@@ -191,7 +167,7 @@ def files(directory, options=None, vocab=None, **settings):
 
 def opened(*arguments, **settings):
     found = files(*arguments, **settings)
-    return vocabulary_checks.open_for_tasks(found, checks_case=True)
+    return opening.open_for_tasks(found, checks_case=True)
 
 
 def test_options_say_what_is_read(tmp_path):
@@ -205,7 +181,7 @@ def test_options_say_what_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("options", [CHARACTERS, WORDS])
-@pytest.mark.parametrize("split", elmo_tokenizer.SPLITS)
+@pytest.mark.parametrize("split", elmo.SPLITS)
 def test_stored_files_open_the_same_tokenizer(tmp_path, options, split):
     vocab = (GOLDEN / "vocab.txt").read_text("utf-8")
     first = opened(tmp_path, options, vocab, split_words=split)
@@ -215,13 +191,13 @@ def test_stored_files_open_the_same_tokenizer(tmp_path, options, split):
         (again / name).write_text(text, encoding="utf-8")
     found = files(again, options)
     found.vocab_file = str(again / file_names.VOCAB)
-    second = vocabulary_checks.open_tokenizer(found, checks_case=True)
+    second = opening.open_tokenizer(found, checks_case=True)
     assert second.definition() == first.definition()
     text = "the boat, <S>"
     np.testing.assert_array_equal(second.tokenize(text), first.tokenize(text))
     # A flag overrides what is stored; without a vocabulary that lies by the options.
-    found.split_words = elmo_tokenizer.SPLITS[split == elmo_tokenizer.SPLITS[0]]
-    other = vocabulary_checks.open_tokenizer(found, checks_case=True)
+    found.split_words = elmo.SPLITS[split == elmo.SPLITS[0]]
+    other = opening.open_tokenizer(found, checks_case=True)
     assert other.definition() != first.definition()
 
 
