@@ -2,11 +2,11 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from experiments import preparation, stages, systems, tasks
 
-# ELMo's batches are streams; these many words of each make a step.
+# ELMo's batches are streams, and a step reads so many words of each.
 _STREAMS, _UNROLLED = 32, 20
 TASK_BATCH = 8
 _MASKED_SHARE = 0.15
@@ -18,7 +18,7 @@ EVALUATED_BATCHES = 40
 
 @dataclasses.dataclass(frozen=True)
 class Commands:
-    """What all runs of a comparison share.
+    """The settings that all runs of a comparison share.
 
     Args:
         directory: below which everything is written.
@@ -52,11 +52,10 @@ class Commands:
         network: systems.Network,
         steps: int,
         *,
-        directory: str = "",
         evaluations: int = EVALUATIONS,
     ) -> stages.Stage:
         """Trains a network for so many steps, a multiple of EVALUATIONS."""
-        directory = directory or self.pretrained(network.name)
+        directory = self.pretrained(network.name)
         is_elmo = network.shape == "elmo"
         vocab_file = self.corpus.words_file if is_elmo else self.corpus.vocab_file
         flags = [
@@ -64,13 +63,15 @@ class Commands:
             f"--vocab_file={vocab_file}",
             f"--input_file={self.corpus.path(network.corpus, 'train')}",
             f"--eval_input_file={self.corpus.path(network.corpus, 'held_out')}",
-            *("--do_train", "--do_eval", f"--max_eval_steps={EVALUATED_BATCHES}"),
+            "--do_train",
+            "--do_eval",
+            f"--max_eval_steps={EVALUATED_BATCHES}",
             f"--num_train_steps={steps}",
             f"--evaluate_steps={steps // evaluations}",
             f"--save_checkpoints_steps={steps // CHECKPOINTS}",
             f"--log_steps={max(1, steps // _LOGGED)}",
             f"--output_dir={directory}",
-            *network.flags,
+            *network.flags.split(),
         ]
         if is_elmo:
             flags += [
@@ -86,7 +87,7 @@ class Commands:
                 f"--learning_rate={self.learning_rate}",
                 f"--num_warmup_steps={steps // 10}",
             ]
-        if network.shape == systems.MASKED_SHAPE:
+        if network.shape == "bert":
             most = round(_MASKED_SHARE * self.max_seq_length)
             flags.append(f"--max_predictions_per_seq={most}")
         return stages.Stage(
@@ -96,15 +97,19 @@ class Commands:
         )
 
     def encoder_of_pair(self) -> stages.Stage:
-        """Writes the reading half of the denoising pair as a BERT."""
+        """Writes the encoder of the denoising pair as a BERT."""
         pair = self.pretrained("denoising")
         directory = self.start("denoising")
         return stages.Stage(
             "encoder of the denoising pair",
             f"{directory}.stage",
             (
-                *("convert_checkpoint.py", f"--input={pair}", "--to=google"),
-                *("--head=none", f"--output_dir={directory}", "--overwrite"),
+                "convert_checkpoint.py",
+                f"--input={pair}",
+                "--to=google",
+                "--head=none",
+                f"--output_dir={directory}",
+                "--overwrite",
             ),
         )
 
@@ -119,31 +124,33 @@ class Commands:
         task: tasks.Task,
         epochs: float,
         *,
-        directory: str = "",
         checkpoint_step: int | None = None,
-        seeds: Sequence[int] = (),
     ) -> stages.Stage:
         """Trains a system for a task, once with each seed, and scores its dev split.
 
         Args:
             checkpoint_step: of the pretraining, where it is not the last one.
         """
-        if not directory:
-            directory = os.path.join(self.directory, "tasks", system.name, task.name)
+        directory = os.path.join(self.directory, "tasks", system.name, task.name)
+        if checkpoint_step is not None:
+            step = str(checkpoint_step)
+            directory = os.path.join(self.directory, "curves", system.name, step)
         rate = self.task_learning_rate
         if system.is_frozen:
             rate = self.feature_learning_rate
         flags = [
             *task.data_flags(self.data_dir),
             *task.flags,
-            *("--do_train", f"--train_batch_size={TASK_BATCH}"),
+            "--do_train",
+            f"--train_batch_size={TASK_BATCH}",
             f"--max_seq_length={task.max_seq_length}",
             f"--num_train_epochs={epochs:g}",
             f"--learning_rate={rate}",
-            f"--seeds={','.join(map(str, seeds or self.seeds))}",
-            *("--log_steps=5", "--keep_checkpoint_max=1"),
-            *system.flags,
-            *(system.classifier_flags if task.is_classification else ()),
+            f"--seeds={','.join(map(str, self.seeds))}",
+            "--log_steps=5",
+            "--keep_checkpoint_max=1",
+            *system.flags.split(),
+            *(system.classifier_flags.split() if task.is_classification else ()),
             f"--output_dir={directory}",
         ]
         if "--head=bilstm" in system.flags:
