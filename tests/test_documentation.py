@@ -574,9 +574,7 @@ def test_each_script_runs_every_day():
         ("features", "extract_features"),
         ("checkpoints", "convert_checkpoint"),
         ("performance", "benchmarks.compare"),
-        ("performance", "benchmarks.growth"),
-        ("performance", "benchmarks.growth_plots"),
-        ("distributed", "benchmarks.cost_model"),
+        ("performance", "benchmarks.sweep"),
         ("comparison", "experiments.compare"),
     ],
 )
