@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 
 from experiments import preparation, stages, systems, tasks
+from modeling.configs import config as config_lib
 
 # ELMo's batches are streams, and a step reads so many words of each.
 _STREAMS, _UNROLLED = 32, 20
@@ -16,36 +17,49 @@ _LOGGED = 40  # points of a curve
 EVALUATED_BATCHES = 40
 
 
-@dataclasses.dataclass(frozen=True)
-class Commands:
-    """The settings that all runs of a comparison share.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The flags of experiments/compare.py, checked.
 
-    Args:
-        directory: below which everything is written.
-        configs: {shape: path}.
-        data_dir: with a folder for each task.
-        train_batch_size, max_seq_length: of pretraining.
-        learning_rate, task_learning_rate, feature_learning_rate: of BERT's Adam, in
-            pretraining, in tasks, and where a task trains the head alone. ELMo is
-            pretrained by Adagrad with its paper's rate.
-        seeds: of each task.
+    Learning rates are those of BERT's Adam, in pretraining, in tasks, and where a task
+    trains the head alone. ELMo is pretrained by Adagrad with its paper's rate.
     """
 
     directory: str
-    corpus: preparation.Corpus
-    configs: Mapping[str, str]
     data_dir: str
-    hidden_size: int
+    bert: config_lib.BertConfig
+    systems: list[str]
+    tasks: list[str]
+    seeds: tuple[int, ...]
+    steps: int
+    num_train_epochs: float
+    vocab_size: int
     train_batch_size: int
     max_seq_length: int
     learning_rate: float
     task_learning_rate: float
     feature_learning_rate: float
-    seeds: tuple[int, ...]
+    layers: bool
+    curves: bool
+    jobs: int
+    threads: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Commands:
+    """Makes the command lines of a comparison.
+
+    Args:
+        configs: {shape: path}.
+    """
+
+    settings: Settings
+    corpus: preparation.Corpus
+    configs: Mapping[str, str]
 
     def pretrained(self, network: str) -> str:
         """The directory of a pretraining."""
-        return os.path.join(self.directory, "pretrained", network)
+        return os.path.join(self.settings.directory, "pretrained", network)
 
     def pretraining(
         self,
@@ -81,14 +95,14 @@ class Commands:
             ]
         else:
             flags += [
-                f"--train_batch_size={self.train_batch_size}",
-                f"--eval_batch_size={self.train_batch_size}",
-                f"--max_seq_length={self.max_seq_length}",
-                f"--learning_rate={self.learning_rate}",
+                f"--train_batch_size={self.settings.train_batch_size}",
+                f"--eval_batch_size={self.settings.train_batch_size}",
+                f"--max_seq_length={self.settings.max_seq_length}",
+                f"--learning_rate={self.settings.learning_rate}",
                 f"--num_warmup_steps={steps // 10}",
             ]
         if network.shape == "bert":
-            most = round(_MASKED_SHARE * self.max_seq_length)
+            most = round(_MASKED_SHARE * self.settings.max_seq_length)
             flags.append(f"--max_predictions_per_seq={most}")
         return stages.Stage(
             f"pretrain {network.title}",
@@ -122,7 +136,6 @@ class Commands:
         self,
         system: systems.System,
         task: tasks.Task,
-        epochs: float,
         *,
         checkpoint_step: int | None = None,
     ) -> stages.Stage:
@@ -131,22 +144,26 @@ class Commands:
         Args:
             checkpoint_step: of the pretraining, where it is not the last one.
         """
-        directory = os.path.join(self.directory, "tasks", system.name, task.name)
+        directory = os.path.join(
+            self.settings.directory, "tasks", system.name, task.name
+        )
         if checkpoint_step is not None:
             step = str(checkpoint_step)
-            directory = os.path.join(self.directory, "curves", system.name, step)
-        rate = self.task_learning_rate
+            directory = os.path.join(
+                self.settings.directory, "curves", system.name, step
+            )
+        rate = self.settings.task_learning_rate
         if system.is_frozen:
-            rate = self.feature_learning_rate
+            rate = self.settings.feature_learning_rate
         flags = [
-            *task.data_flags(self.data_dir),
+            *task.data_flags(self.settings.data_dir),
             *task.flags,
             "--do_train",
             f"--train_batch_size={TASK_BATCH}",
             f"--max_seq_length={task.max_seq_length}",
-            f"--num_train_epochs={epochs:g}",
+            f"--num_train_epochs={self.settings.num_train_epochs:g}",
             f"--learning_rate={rate}",
-            f"--seeds={','.join(map(str, self.seeds))}",
+            f"--seeds={','.join(map(str, self.settings.seeds))}",
             "--log_steps=5",
             "--keep_checkpoint_max=1",
             *system.flags.split(),
@@ -154,7 +171,7 @@ class Commands:
             f"--output_dir={directory}",
         ]
         if "--head=bilstm" in system.flags:
-            flags.append(f"--bilstm_units={self.hidden_size}")
+            flags.append(f"--bilstm_units={self.settings.bert.hidden_size}")
         if system.network is None:
             flags += [
                 f"--bert_config_file={self.configs['bert']}",

@@ -83,7 +83,7 @@ import joblib
 import tensorflow as tf
 
 from contract import errors
-from experiments import comparison, pages, preparation, stages
+from experiments import commands, comparison, pages, preparation, stages
 from modeling.configs import config as config_lib
 
 
@@ -124,7 +124,7 @@ def settings():
         )
     cores = joblib.cpu_count()  # of those that this process, or its container, may use
     jobs = FLAGS.jobs or (1 if tf.config.list_physical_devices("GPU") else cores)
-    return comparison.Settings(
+    return commands.Settings(
         directory=os.path.abspath(FLAGS.output_dir),
         data_dir=os.path.abspath(FLAGS.data_dir),
         bert=bert,

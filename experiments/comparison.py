@@ -20,47 +20,8 @@ from experiments import (
     systems,
     tasks,
 )
-from modeling.configs import config as config_lib
 
 SETTINGS = "settings.json"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The flags of experiments/compare.py, checked."""
-
-    directory: str
-    data_dir: str
-    bert: config_lib.BertConfig
-    systems: list[str]
-    tasks: list[str]
-    seeds: tuple[int, ...]
-    steps: int
-    num_train_epochs: float
-    vocab_size: int
-    train_batch_size: int
-    max_seq_length: int
-    learning_rate: float
-    task_learning_rate: float
-    feature_learning_rate: float
-    layers: bool
-    curves: bool
-    jobs: int
-    threads: int
-
-    def identity(self, corpus: preparation.Corpus) -> dict[str, Any]:
-        """What must be unchanged for a comparison to go on."""
-        identity = dataclasses.asdict(self) | {
-            "bert": self.bert.to_dict(),
-            "seeds": list(self.seeds),
-            "contents": {
-                split: [[path, _digest(path)] for path in paths]
-                for split, paths in corpus.texts.items()
-            },
-        }
-        for name in ("directory", "jobs", "threads"):  # where, and how fast
-            del identity[name]
-        return identity
 
 
 def _digest(path: str) -> str:
@@ -71,7 +32,22 @@ def _digest(path: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def check_same(settings: Settings, corpus: preparation.Corpus) -> None:
+def identity(settings: commands.Settings, corpus: preparation.Corpus) -> dict[str, Any]:
+    """What must be unchanged for a comparison to go on."""
+    values = dataclasses.asdict(settings) | {
+        "bert": settings.bert.to_dict(),
+        "seeds": list(settings.seeds),
+        "contents": {
+            split: [[path, _digest(path)] for path in paths]
+            for split, paths in corpus.texts.items()
+        },
+    }
+    for name in ("directory", "jobs", "threads"):  # where, and how fast
+        del values[name]
+    return values
+
+
+def check_same(settings: commands.Settings, corpus: preparation.Corpus) -> None:
     """Writes settings.json, or compares it.
 
     Raises:
@@ -79,12 +55,12 @@ def check_same(settings: Settings, corpus: preparation.Corpus) -> None:
             differs.
     """
     path = os.path.join(settings.directory, SETTINGS)
-    identity = settings.identity(corpus)
+    values = identity(settings, corpus)
     if not os.path.exists(path):
-        atomic_files.write_json(path, identity)
+        atomic_files.write_json(path, values)
         return
     known = json_files.read_object(path)
-    for name, value in identity.items():
+    for name, value in values.items():
         if known.get(name) != value:
             raise errors.InputError(
                 f"{settings.directory} has a comparison with {name}={known.get(name)}, "
@@ -102,7 +78,10 @@ class Comparison:
     """
 
     def __init__(
-        self, settings: Settings, corpus: preparation.Corpus, runner: stages.Runner
+        self,
+        settings: commands.Settings,
+        corpus: preparation.Corpus,
+        runner: stages.Runner,
     ) -> None:
         self._settings, self._corpus, self._runner = settings, corpus, runner
         chosen = [systems.SYSTEMS[name] for name in settings.systems]
@@ -170,27 +149,23 @@ class Comparison:
             )
             for network in self._networks
         }
-        return commands.Commands(
-            directory=settings.directory,
-            corpus=self._corpus,
-            configs=shapes.write(configs, os.path.join(settings.directory, "configs")),
-            data_dir=settings.data_dir,
-            hidden_size=settings.bert.hidden_size,
-            train_batch_size=settings.train_batch_size,
-            max_seq_length=settings.max_seq_length,
-            learning_rate=settings.learning_rate,
-            task_learning_rate=settings.task_learning_rate,
-            feature_learning_rate=settings.feature_learning_rate,
-            seeds=settings.seeds,
-        )
+        paths = shapes.write(configs, os.path.join(settings.directory, "configs"))
+        return commands.Commands(settings, self._corpus, paths)
 
     def _try(self, lines: commands.Commands) -> dict[str, int]:
         """Runs every kind of command for a moment; returns the steps of each network.
 
         Wrong input of a late program shows before the long work.
         """
+        settings = self._settings
         short = dataclasses.replace(
-            lines, directory=os.path.join(self._settings.directory, "trials")
+            lines,
+            settings=dataclasses.replace(
+                settings,
+                directory=os.path.join(settings.directory, "trials"),
+                seeds=settings.seeds[:1],
+                num_train_epochs=plans.TRIAL_EPOCHS,
+            ),
         )
         pretraining = {
             network.name: short.pretraining(network, plans.TRIAL_STEPS, evaluations=1)
@@ -206,8 +181,7 @@ class Comparison:
         first, *others = kinds.values()
         tried = [run for run in first if run[0] is first[0][0]]
         tried += [r for runs in others for r in dict.fromkeys((runs[0], runs[-1]))]
-        short = dataclasses.replace(short, seeds=short.seeds[:1])
-        trials = [short.task(*run, plans.TRIAL_EPOCHS) for run in tried]
+        trials = [short.task(*run) for run in tried]
         self._do("short runs of tasks", trials)
         tokens = {
             name: plans.tokens_per_step(stage.directory)
@@ -215,15 +189,14 @@ class Comparison:
         }
         if "elmo" in tokens:  # its tokens are words
             tokens["elmo"] *= self._corpus.pieces_per_word()
-        return plans.equal_steps(self._settings.steps, tokens)
+        return plans.equal_steps(settings.steps, tokens)
 
     def _train_tasks(
         self, lines: commands.Commands, steps: dict[str, int]
     ) -> tuple[claims.SystemScores, claims.SystemScores]:
         """Runs all tasks; returns their scores, and those along the pretraining."""
-        epochs = self._settings.num_train_epochs
         runs = {
-            (system.name, task.name): lines.task(system, task, epochs)
+            (system.name, task.name): lines.task(system, task)
             for system, task in self._runs
         }
         task = tasks.TASKS[systems.CURVE_TASK]
@@ -233,7 +206,7 @@ class Comparison:
             curves[system.name, str(last)] = runs[system.name, task.name]
             for part in range(1, commands.CHECKPOINTS):
                 step = last // commands.CHECKPOINTS * part
-                stage = lines.task(system, task, epochs, checkpoint_step=step)
+                stage = lines.task(system, task, checkpoint_step=step)
                 curves[system.name, str(step)] = stage
         self._do("tasks", dict.fromkeys([*runs.values(), *curves.values()]))
         scored: dict[str, dict[str, scores.Score]] = {}

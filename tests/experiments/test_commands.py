@@ -29,20 +29,29 @@ def lines(tmp_path, bert):
         vocab_size=1000,
         max_seq_length=128,
     )
-    configs = shapes.equal_sized(bert, VOCAB, 900)
-    return commands.Commands(
+    settings = commands.Settings(
         directory=str(tmp_path),
-        corpus=corpus,
-        configs=shapes.write(configs, str(tmp_path / "configs")),
         data_dir="data",
-        hidden_size=bert.hidden_size,
+        bert=bert,
+        systems=[],
+        tasks=[],
+        seeds=(1, 2, 3),
+        steps=80,
+        num_train_epochs=1.5,
+        vocab_size=1000,
         train_batch_size=16,
         max_seq_length=128,
         learning_rate=1e-3,
         task_learning_rate=5e-4,
         feature_learning_rate=2e-3,
-        seeds=(1, 2, 3),
+        layers=True,
+        curves=True,
+        jobs=1,
+        threads=1,
     )
+    configs = shapes.equal_sized(bert, VOCAB, 900)
+    paths = shapes.write(configs, str(tmp_path / "configs"))
+    return commands.Commands(settings, corpus, paths)
 
 
 def parsed(stage):
@@ -59,7 +68,7 @@ def test_scripts_take_all_command_lines(lines):
         *(lines.pretraining(n, plans.TRIAL_STEPS) for n in systems.NETWORKS.values()),
         lines.encoder_of_pair(),
         *(
-            lines.task(system, task, 0.25)
+            lines.task(system, task)
             for system in (*systems.SYSTEMS.values(), *systems.layer_systems(4))
             for task in tasks.TASKS.values()
         ),
@@ -71,7 +80,7 @@ def test_scripts_take_all_command_lines(lines):
 
 def test_runs_differ_in_nothing_but_their_system(lines):
     first, second = (
-        parsed(lines.task(systems.SYSTEMS[name], tasks.TASKS["wnut17"], 1.5))
+        parsed(lines.task(systems.SYSTEMS[name], tasks.TASKS["wnut17"]))
         for name in ("bert", "left_to_right_bilstm")
     )
     differing = {name for name in first if first[name] != second[name]}
@@ -90,7 +99,7 @@ def test_runs_differ_in_nothing_but_their_system(lines):
 
 def test_a_checkpoint_along_the_pretraining_is_named(lines):
     system = systems.SYSTEMS["no_nsp"]
-    stage = lines.task(system, tasks.TASKS["sst2"], 1, checkpoint_step=250)
+    stage = lines.task(system, tasks.TASKS["sst2"], checkpoint_step=250)
     values = parsed(stage)
     assert values["init_checkpoint"] == f"{values['pretrained']}/model.ckpt-250"
 
