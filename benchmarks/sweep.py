@@ -42,7 +42,6 @@ def define_flags():
     )
     flags.DEFINE_integer("steps", 5, "Timed steps.", lower_bound=1)
     flags.DEFINE_string("output_file", "output/sweep.json", "Where figures go.")
-    flags.DEFINE_string("point", None, "Internal: the sizes of one point, as JSON.")
 
 
 def points():
@@ -107,12 +106,12 @@ def measure(config, point):
     }
 
 
-def main(_):
-    """Times all points, or prints the figures of --point."""
+def main(argv):
+    """Times all points, or prints the figures of the point that an argument names."""
     with errors.explained():
         config = config_lib.BertConfig.from_json_file(FLAGS.bert_config_file)
-        if FLAGS.point:
-            point = json.loads(FLAGS.point)
+        if len(argv) > 1:
+            point = json.loads(argv[1])
             print(json.dumps(measure(network(config, point), point)))
             return
         planned = points()
@@ -125,7 +124,7 @@ def main(_):
         command.append(f"--bert_config_file={FLAGS.bert_config_file}")
         for point in planned:
             print(f"{point} ...", file=sys.stderr, flush=True)
-            figures = turns.run([*command, f"--point={json.dumps(point)}"])
+            figures = turns.run([*command, json.dumps(point)])
             results["points"].append({**point, **figures})
             output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         print(report.machine_line(results["machine"]), "\n")

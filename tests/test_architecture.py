@@ -33,7 +33,7 @@ PLAIN_MODULES = (
     "training.results.metrics",
 )
 SKIPPED_DIRS = {"__pycache__", "build", "dist", "models", "output"}
-FILE_LINES, SCRIPT_LINES = 500, 250
+FILE_LINES, SCRIPT_LINES = 510, 260
 # Somebody's home or workplace, and where packages come from: both differ elsewhere.
 PLACES = re.compile(
     r"(?<![\w.)}>-])/(?:work|root|home)/"
@@ -54,7 +54,9 @@ def files(root):
             and not name.endswith(".egg-info")
             and (name in {".ci", ".github"} or not name.startswith("."))
         )
-        yield from (pathlib.Path(folder, name) for name in sorted(names))
+        yield from (
+            pathlib.Path(folder, name) for name in sorted(names) if name != ".git"
+        )
 
 
 def sources(root):
