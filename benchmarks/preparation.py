@@ -20,7 +20,6 @@ import bert
 from benchmarks import ours, rows, sides
 from contract import features
 from data_pipeline.batches import batching, packing
-from data_pipeline.classification import sources, split, tables
 from data_pipeline.squad import files
 from data_pipeline.squad import split as question_sets
 from data_pipeline.squad import windows as context_windows
@@ -118,15 +117,11 @@ def stretches(source):
 
 def table(source):
     """The rows of --sms_file or --sst2_file, as run_classifier.py reads them."""
-    text, label = source.columns
-    layout = tables.Layout(text_a=text, label=label)
-    data = split.load(
-        sources.Source(files={"train": source.path}, layout=layout),
-        ["train"],
-        source.tokenizer,
-        source.row.max_seq_length,
-        label_map="",
-        default_metrics={"classification": ()},
+    _, data = bert.classifier(
+        source.pretrained,
+        {"train": source.path},
+        columns=dict(zip(("text_a", "label"), source.columns, strict=True)),
+        max_seq_length=source.row.max_seq_length,
     )
     examples = data.examples("train")
     return examples.packed, examples.targets, data.label_set.num_outputs
@@ -181,14 +176,12 @@ SOURCES = {
 def export(source):
     """Exports a classifier of the sample messages; returns directory and classes."""
     path = ROOT / "sample_data" / "messages" / "train.tsv"
-    length = source.row.max_seq_length
+    row, directory = source.row, str(source.directory / "export")
     loaded, data = bert.classifier(
-        source.pretrained, {"train": str(path)}, max_seq_length=length
+        source.pretrained, {"train": path}, max_seq_length=row.max_seq_length
     )
-    quantization, chosen = source.row.quantization, {}
-    if quantization:
-        chosen = {"export_format": "litert", "quantization": quantization}
-    name = loaded.export(str(source.directory / "export"), **chosen)
+    chosen = {"export_format": "litert", "quantization": row.quantization}
+    name = loaded.export(directory, **(chosen if row.quantization else {}))
     return name, data.label_set.num_outputs
 
 

@@ -225,20 +225,6 @@ def test_peer_has_a_model_for_each_head(peer):
     assert peer.MODELS.keys() == ours.OBJECTIVES.keys()
 
 
-def test_batches_are_by_length(model_dir, paths, tmp_path):
-    """In rows of the table batches hold similar lengths; in random ones they do not."""
-    _, _, job = prepare("sst2", model_dir, tmp_path / "row", paths["sst2"])
-    work = sides.Work.load(job.work)
-    lengths = np.diff(work.splits)
-
-    def padding(order):
-        return 1 - lengths[order].sum() / (lengths[order].max(axis=1).sum() * BATCH)
-
-    draw = np.random.default_rng(0)
-    mixed = [padding(draw.permuted(work.order, axis=None)) for _ in range(20)]
-    assert padding(work.order) < 0.7 * np.mean(mixed)
-
-
 def work_of(lengths, order, targets=None):
     splits = np.concatenate([[0], np.cumsum(lengths)])
     tokens = np.zeros(splits[-1], np.int32)
