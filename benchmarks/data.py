@@ -28,9 +28,9 @@ import numpy as np
 import psutil
 from absl import app, flags
 
-from data_pipeline.seq2seq import scores
+from data_pipeline.seq2seq import results
 from data_pipeline.tables import text_rows
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from data_pipeline.vocabularies import learn_bpe, processes, word_counts
 
 FLAGS = flags.FLAGS
@@ -52,7 +52,7 @@ def _characters(first: int, end: int):
     def prepare(size, folder):
         points = np.random.default_rng(0).integers(first, end, size)
         text = "".join(map(chr, points))
-        tokenizer = vocabulary_checks.open_vocabulary(FLAGS.vocab_file)
+        tokenizer = opening.open_vocabulary(FLAGS.vocab_file)
         return lambda: {"tokens": len(tokenizer.tokenize(text))}
 
     return prepare
@@ -89,7 +89,7 @@ def _long_line(size, folder):
 def _rouge_l(size, folder):
     words = np.random.default_rng(0).integers(0, 500, [2, size]).astype(str)
     target, prediction = map(" ".join, words)
-    return lambda: scores.count([target], [prediction]) and None
+    return lambda: results.count([target], [prediction]) and None
 
 
 ROWS = {

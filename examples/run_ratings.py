@@ -36,7 +36,7 @@ from cli import run_flags
 from contract import atomic_files, features, file_names
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, tables
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from serving import export
@@ -70,7 +70,7 @@ def read(split, encode):
 def prepare():
     strategy = run_flags.set_up()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    tokenizer = opening.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     encode = encoding.Encoder(tokenizer, FLAGS.max_seq_length)
     splits = {split: read(split, encode) for split in fine_tuning_flags.wanted_splits()}

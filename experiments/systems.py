@@ -83,7 +83,7 @@ NETWORKS = {network.name: network for network in _NETWORKS}
 
 _BILSTM = "--head=bilstm --bilstm_layers=1"
 _FROZEN = f"--freeze_encoder --feature_cache=none {_BILSTM}"
-_FEATURES = f"{_FROZEN} --layer_mix=learned --layer_mix_norm"
+_FEATURES = f"{_FROZEN} --layer_mix=learned"
 _SYSTEMS = (
     System("random", "BERT, not pretrained", None),
     System("bert", "BERT", "bert"),

@@ -25,7 +25,7 @@ PLAIN_MODULES = (
     "cli.seq2seq_flags",
     "cli.squad_flags",
     "cli.tagger_flags",
-    "data_pipeline.classification.label_sets",
+    "data_pipeline.classification.labels",
     "data_pipeline.tagging.tags",
     "modeling.configs.config",
     "serving.answers",
