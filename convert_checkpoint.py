@@ -5,6 +5,7 @@ See docs/checkpoints.md.
     python convert_checkpoint.py --input=model --to=keras --output_dir=converted
 """
 
+import functools
 import os
 
 from absl import flags
@@ -76,7 +77,7 @@ import keras
 
 from contract import errors, file_names, wording
 from data_pipeline import label_maps
-from data_pipeline.text import added_tokens, tokenization, vocabulary_checks
+from data_pipeline.text import opening, wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import (
     checkpoint,
@@ -124,19 +125,17 @@ def read_config(files):
 def read_tokenizer(files, config):
     if config.network == "elmo" and (files.vocab_file or config.reads_characters):
         found = model_flags.files_found(files)._replace(split_words=FLAGS.split_words)
-        tokenizer = vocabulary_checks.open_elmo(found, config.to_dict())
+        tokenizer = opening.open_elmo(found, config.to_dict())
         pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
         return tokenizer
     if not files.vocab_file:
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
     lowers = FLAGS.do_lower_case if files.do_lower_case is None else files.do_lower_case
-    tokenizer = vocabulary_checks.open_vocabulary(
-        files.vocab_file, lowers, FLAGS.gpt_tokenizer
-    )
+    tokenizer = opening.open_vocabulary(files.vocab_file, lowers, FLAGS.gpt_tokenizer)
     pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
-    if FLAGS.check_case and isinstance(tokenizer, tokenization.BertTokenizer):
-        vocabulary_checks.check_case(tokenizer, files.vocab_file, files.checkpoint)
+    if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
+        opening.check_case(tokenizer, files.vocab_file, files.checkpoint)
     return tokenizer
 
 
@@ -145,10 +144,8 @@ def find_classes(path, source):
     if source.head not in pretrainers.CLASS_HEADS:
         return None
     num_classes = source.model.num_classes
-    if path:
-        return label_maps.read(path, num_classes)
-    told = hugging_face.labels_in(source.model.config, num_classes)
-    return label_maps.told(source.head, *told)
+    stated = functools.partial(hugging_face.labels_in, source.model.config, num_classes)
+    return label_maps.read_classes(path, source.head, num_classes, stated)
 
 
 def prepare():
@@ -165,7 +162,7 @@ def prepare():
     conversion.check_target(written, FLAGS.to)
     tokenizer = read_tokenizer(files, written)
     label_map = label_maps.find(files.checkpoint)
-    head = label_maps.head(label_map, FLAGS.head)
+    head = label_maps.find_head(label_map, FLAGS.head)
     if FLAGS.to == "hdf5" and FLAGS.head == "auto":
         head = "none"
     source = conversion.read(files.checkpoint, config, head)
@@ -186,7 +183,7 @@ def grow(model, tokenizer):
             raise errors.InputError(
                 "--add_tokens needs a vocabulary; give --vocab_file"
             )
-        tokenizer, never = added_tokens.add(tokenizer, FLAGS.add_tokens)
+        tokenizer, never = opening.add_tokens(tokenizer, FLAGS.add_tokens)
         if never:
             print(f"added, but no text becomes them: {wording.listing(never)}")
     entries = tokenizer.vocab_size if tokenizer else 0

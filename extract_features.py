@@ -75,11 +75,11 @@ import tensorflow as tf
 
 from cli import device_setup
 from contract import atomic_files, errors, features, wording
-from data_pipeline.extraction import attention_files
+from data_pipeline.extraction import attention
 from data_pipeline.extraction import lines as input_lines
 from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.tables import file_patterns
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from modeling import models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.configs import config as config_lib
@@ -100,13 +100,13 @@ class ExtractionInput(NamedTuple):
     config: config_lib.BertConfig
     lines: input_lines.TextLines
     size: input_lines.Size
-    choice: vectors.Choice | attention_maps.Choice
+    choice: vectors.VectorSpec | attention_maps.AttentionSpec
     strategy: Any
 
 
 def choose(config):
     """The vectors or maps that flags ask for, checked against the network."""
-    is_picture = FLAGS.output_format in attention_files.PICTURES
+    is_picture = FLAGS.output_format in attention.PICTURES
     if FLAGS.attention:
         for name in ("combine", "layer_weights", "pooling", "normalize"):
             if FLAGS[name].present:
@@ -146,7 +146,7 @@ def prepare():
     if FLAGS.carry_states:
         strategy = tf.distribute.get_strategy()  # on one device, line after line
     files = model_flags.files(pretrained.locate, needs_weights=True)
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    tokenizer = opening.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     choice = choose(config)
     check_states(config)
@@ -160,7 +160,7 @@ def prepare():
         *(FLAGS.input_file, tokenizer, FLAGS.max_seq_length), needs_tokens=pools
     )
     size = lines.measure()
-    attention_files.check(FLAGS.output_format, FLAGS.input_file, size.num_lines)
+    attention.check(FLAGS.output_format, FLAGS.input_file, size.num_lines)
     atomic_files.check_writable(FLAGS.output_file)
     return ExtractionInput(files, config, lines, size, choice, strategy)
 
@@ -180,7 +180,7 @@ def outputs_of(model, choice, batch, training):
     """What leaves the devices: the chosen vectors or maps, and whose they are."""
     outputs, mask = model(batch, training=training), batch[features.INPUT_MASK]
     names = (features.UNIQUE_IDS, features.INPUT_IDS, features.INPUT_MASK)
-    if isinstance(choice, attention_maps.Choice):
+    if isinstance(choice, attention_maps.AttentionSpec):
         values = attention_maps.compute(model.network, outputs, mask, choice)
     else:
         values = vectors.compute(outputs, mask, choice)
@@ -189,8 +189,8 @@ def outputs_of(model, choice, batch, training):
 
 def layout_of(choice, size, tokenizer):
     common = {"num_lines": size.num_lines, "num_tokens": size.num_tokens}
-    if isinstance(choice, attention_maps.Choice):
-        kind, own = attention_files.AttentionLayout, dataclasses.asdict(choice)
+    if isinstance(choice, attention_maps.AttentionSpec):
+        kind, own = attention.AttentionLayout, dataclasses.asdict(choice)
         own["num_pairs"] = size.num_pairs
     else:
         kind, own = vector_files.VectorLayout, {"layers": choice.names}

@@ -40,21 +40,17 @@ from data_pipeline import label_maps
 from data_pipeline.classification import (
     encoding,
     explanations,
-    label_sets,
+    labels,
     predictions,
-    records,
     soft_labels,
     sources,
-    summaries,
 )
-from data_pipeline.classification import split as labelled_texts
-from data_pipeline.text import vocabulary_checks
-from modeling import distillation, heads, losses, models, token_heads
+from data_pipeline.classification import split as row_splits
+from data_pipeline.text import opening
+from modeling import kernels_tf, losses, models, sequences
 from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
-from modeling.features import attribution, head_config, sequences
-from modeling.features import heads as feature_heads
-from modeling.operations import joined_weights
-from reports import examined, pictures, run_report
+from modeling.features import attribution, head_config
+from reports import pictures, run_report
 from serving import export, formats
 from training import checkpoints, fine_tuning
 from training.results import evaluation, explaining, metrics, projector, run_facts
@@ -65,13 +61,13 @@ def prepare():
     strategy = run_flags.set_up()
     classifier_flags.check()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
+    tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     classifier_flags.check_network(config, files.config_file, tokenizer.in_graph)
     layout = tables.Layout(**classifier_flags.layout())
     source = sources.Source(layout=layout, **classifier_flags.source())
     classifier_flags.check_kind(source.kind)
-    data = labelled_texts.load(
+    data = row_splits.load(
         source,
         fine_tuning_flags.wanted_splits(),
         tokenizer,
@@ -79,13 +75,13 @@ def prepare():
         label_map=label_maps.find(run_flags.trained_weights(files)),
         default_metrics=metrics.DEFAULTS,
     )
-    data = soft_labels.with_unlabelled(data, source, FLAGS.max_seq_length)
-    reading = run_flags.reading(head_config.of_run, files, len(data.encode.text_names))
+    data = soft_labels.with_unlabelled(data, source)
+    reading = run_flags.reading(head_config.choose, files, len(data.encode.text_names))
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
         config=config.to_dict(),
-        num_examples=sum(len(data.packed.get(s, ())) for s in soft_labels.TRAINED),
+        num_examples=sum(len(data.splits.get(s, ())) for s in soft_labels.TRAINED),
         score_names=(*data.metrics, "loss"),
     )
     soft = open_teacher(data, settings) if FLAGS.teacher else None
@@ -96,14 +92,16 @@ def open_teacher(data, settings):
     """What --teacher says of the rows, a soft_labels.SoftLabels."""
     found = pretrained.locate(FLAGS.teacher, "--teacher")
     files, length = model_flags.files_found(found), FLAGS.max_seq_length
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
+    tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, length)
     keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
     with settings.run.strategy.scope():
         model = teacher.read(found.checkpoint, config)
-    tell = functools.partial(hugging_face.labels_in, config, model.num_classes)
+    stated = functools.partial(hugging_face.labels_in, config, model.num_classes)
     label_map = label_maps.find(found.checkpoint)
-    classes = label_maps.of_head("classifier", label_map, model.num_classes, tell)
+    classes = label_maps.read_classes(
+        label_map, "classifier", model.num_classes, stated
+    )
     soft_labels.check_classes(FLAGS.teacher, classes, data.label_set)
     predict = fine_tuning.predictor(model, settings)
     digest, encode = teacher.digest(model), encoding.Encoder(tokenizer, length)
@@ -113,22 +111,21 @@ def open_teacher(data, settings):
 def make_task(config, tokenizer, data, soft, reading):
     """The fine_tuning.Task of classifying texts."""
     label_set, weights = data.label_set, data.class_weights(FLAGS.class_weights)
-    splits = {split: data.examples(split) for split in data.packed}
+    splits = {split: data.examples(split) for split in data.splits}
     objective = losses.classifier(data.problem_type, weights)
     if soft:
         taught = FLAGS.distill_temperature, FLAGS.distill_weight
         splits |= soft.training_examples(*taught)
-        objective = distillation.classifier(data.problem_type, *taught, weights)
-    objective = token_heads.with_next_tokens(objective, FLAGS.lm_loss_weight)
-    objective = feature_heads.with_penalty(objective, reading)
-    label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
-    lstms = head_config.lstms(config, reading)
+        objective = losses.distillation(data.problem_type, *taught, weights)
+    objective = losses.with_next_tokens(objective, FLAGS.lm_loss_weight)
+    label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
+    lstms = head_config.name_lstms(config, reading)
     return fine_tuning.Task(
         splits=splits,
         model=functools.partial(
             models.BertClassifier,
             *(config, label_set.num_outputs),
-            sequences.kind(data.problem_type, label_set.pair_input),
+            sequences.choose_kind(data.problem_type, label_set.pair_input),
             predicts_tokens=FLAGS.lm_loss_weight > 0,
             reading=reading,
             recompute=FLAGS.recompute,
@@ -145,7 +142,7 @@ def make_task(config, tokenizer, data, soft, reading):
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, data, label_map),
         reopen=formats.network_opener(FLAGS.export_format, lstms),
-        write_records=classifier_flags.records_writer(records.write, data),
+        write_records=classifier_flags.records_writer(row_splits.write_records, data),
         files=pretrained.files(config, tokenizer) | label_map | reading.files(),
         identity={**label_set.identity, "reading": reading.chosen()},
     )
@@ -153,7 +150,7 @@ def make_task(config, tokenizer, data, soft, reading):
 
 def score(data, soft, split, outputs, batch_size):
     """Probabilities, decisions and, where labels are known, scores of a split."""
-    logits, label_ids = outputs["logits"], data.label_ids[split]
+    logits, label_ids = outputs["logits"], data.splits[split].label_ids
     probabilities, decisions = decide(data, logits)
     scores, each = {}, None
     if label_ids is not None:
@@ -163,7 +160,7 @@ def score(data, soft, split, outputs, batch_size):
         scores["loss"] = each.mean()
         if soft and split == "dev":
             told = logits, soft.logits(split), FLAGS.distill_temperature
-            further = distillation.soft_losses(data.problem_type, *told)
+            further = losses.soft_losses(data.problem_type, *told)
             scores |= {"label_loss": each.mean(), "soft_loss": np.mean(further)}
         scores["batch_loss"] = evaluation.mean_loss(each, batch_size)
     return predictions.Scored(probabilities, decisions, scores, each)
@@ -171,7 +168,7 @@ def score(data, soft, split, outputs, batch_size):
 
 def decide(data, logits):
     """Probabilities and what they decide."""
-    probabilities = np.asarray(heads.probabilities(data.problem_type, logits))
+    probabilities = np.asarray(losses.probabilities(data.problem_type, logits))
     threshold = FLAGS.multi_label_threshold
     return probabilities, predictions.decide(data.label_set, probabilities, threshold)
 
@@ -179,14 +176,13 @@ def decide(data, logits):
 def examine(data, split, scored):
     """What reports/ shows of labelled rows."""
     compute = functools.partial(metrics.compute, data.metrics)
-    named = data.tables[split], data.label_set, scored
-    return examined.of(split, predictions.outcomes(*named, compute))
+    return predictions.outcomes(split, data.splits[split], scored, compute)
 
 
 def report_hook(tokenizer, data):
     """What writes the report of a run, with explanations if asked to."""
     told = data, tokenizer.vocab, functools.partial(decide, data)
-    words = functools.partial(explanations.of_rows, *told)
+    words = functools.partial(explanations.explain_rows, *told)
 
     def explain(model, rows, settings):
         weigh = functools.partial(attribution.token_weights, model)
@@ -196,7 +192,7 @@ def report_hook(tokenizer, data):
 
     return run_facts.hook(
         *(run_report, data.encode.task),
-        functools.partial(summaries.of_splits, data),
+        lambda: {split: rows.summary() for split, rows in data.splits.items()},
         explain=explain if FLAGS.explain else None,
         text_names=data.encode.text_names,
     )
@@ -208,8 +204,7 @@ def show(data, model, scored, settings):
         pooled = fine_tuning.compiled(
             lambda features, training: {"vectors": model.pool(features)}, settings
         )
-        rows = data.tables["dev"], data.label_set, scored
-        columns = functools.partial(predictions.columns, *rows)
+        columns = functools.partial(predictions.columns, data.splits["dev"], scored)
         projector.write(pooled, data.examples("dev"), columns, settings)
 
 
@@ -217,18 +212,18 @@ def predict(data, scored, settings, _):
     """Writes test_results.tsv and test_predictions.jsonl; returns scores, if any."""
     if settings.writes:
         predictions.write(
-            *(settings.output_dir, data.tables["test"], data.label_set, scored),
-            lists_labels=not checkpoints.all_checkpoints(settings.output_dir),
+            *(settings.output_dir, data.splits["test"], scored),
+            writes_labels=not checkpoints.all_checkpoints(settings.output_dir),
         )
     return scored.results("test")
 
 
 def export_model(data, label_map, model, output_dir):
     """Writes output_dir/export/<n>: raw text in, label and probabilities out."""
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         module = export.TextClassifier(
             data.encode.served,
-            heads.answering(data.problem_type, model),
+            losses.with_probabilities(data.problem_type, model),
             variables,
             data.label_set.names if data.label_set.has_one_label else (),
             data.encode.text_names,

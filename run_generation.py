@@ -35,9 +35,9 @@ import tensorflow as tf
 from cli import device_setup
 from contract import atomic_files, errors
 from data_pipeline.classification import tables
-from data_pipeline.generation import continuations, kinds, prompt_lists, windows
+from data_pipeline.generation import continuations, kinds, prompts, windows
 from data_pipeline.generation import graph as generation_graph
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import decoding, sampling, scoring
@@ -64,7 +64,7 @@ def prepare():
     generation_flags.check()
     device_setup.check_gpu()
     files = model_flags.files(pretrained.locate, needs_weights=True)
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
+    tokenizer = opening.open_tokenizer(files, checks_case=FLAGS.check_case)
     config = pretrained.open_config(files, tokenizer.vocab_size, 0)
     if not config.is_left_to_right:
         raise errors.InputError(
@@ -72,14 +72,14 @@ def prepare():
             "write; give a GPT, a GPT-2, or a BERT with attention=causal"
         )
     context = config.max_position_embeddings
-    room = prompt_lists.Room(context, FLAGS.max_new_tokens, FLAGS.keep_end)
+    budget = prompts.ContextBudget(context, FLAGS.max_new_tokens, FLAGS.keep_end)
     if FLAGS.score_file:
         work = functools.partial(score, prepare_scores(tokenizer, context))
     elif FLAGS.do_export:
-        room.most_read(is_prompted=True)
-        work = functools.partial(export_model, tokenizer, room)
+        budget.max_prompt_tokens(is_prompted=True)
+        work = functools.partial(export_model, tokenizer, budget)
     else:
-        work = prepare_texts(tokenizer, room)
+        work = prepare_texts(tokenizer, budget)
     if FLAGS.output_file:
         atomic_files.check_writable(FLAGS.output_file)
     return GenerationInput(files, config, tokenizer, work)
@@ -95,12 +95,16 @@ def build_model(parts):
     return model
 
 
-def prepare_texts(tokenizer, room):
-    given = prompt_lists.read(FLAGS.prompt, FLAGS.prompt_file)
-    texts = prompt_lists.plan(given, tokenizer, room, FLAGS.num_samples)
-    spelling = continuations.Spelling(tokenizer.decode, end_ids(tokenizer), FLAGS.stop)
+def prepare_texts(tokenizer, budget):
+    given = prompts.read(FLAGS.prompt, FLAGS.prompt_file)
+    texts = prompts.plan(given, tokenizer, budget, FLAGS.num_samples)
+    detokenizer = continuations.Detokenizer(
+        tokenizer.decode, end_ids(tokenizer), FLAGS.stop
+    )
     streams = len(texts.rows) == 1 and not FLAGS.output_file
-    return functools.partial(stream if streams else write, tokenizer, texts, spelling)
+    return functools.partial(
+        stream if streams else write, tokenizer, texts, detokenizer
+    )
 
 
 def end_ids(tokenizer):
@@ -112,20 +116,22 @@ def end_ids(tokenizer):
 def rules_of(tokenizer, draws=None):
     draws = draws or generation_flags.sampling()
     size = tokenizer.vocab_size
-    return decoding.Rules(sampling.Sampling(**draws), end_ids(tokenizer), size)
+    return decoding.GenerationConfig(
+        sampling.Sampling(**draws), end_ids(tokenizer), size
+    )
 
 
-def stream(tokenizer, texts, spelling, model):
+def stream(tokenizer, texts, detokenizer, model):
     """Shows one text while it is written."""
     (ids,) = texts.ids
-    screen = continuations.Screen(spelling, ids, show)
+    screen = continuations.StreamPrinter(detokenizer, ids, show)
 
     def stops(_, written):
         screen.show(written)
-        return spelling.stops(ids, written)
+        return detokenizer.stops(ids, written)
 
     show(texts.prompts[0])
-    ((written, _),) = decoding.texts(
+    ((written, _),) = decoding.generate(
         *(decoding.Decoder(model, rules_of(tokenizer)), [ids], [0]),
         max_new_tokens=texts.new_tokens,
         seed=FLAGS.seed,
@@ -141,31 +147,31 @@ def show(text):
     sys.stdout.flush()
 
 
-def write(tokenizer, texts, spelling, model):
+def write(tokenizer, texts, detokenizer, model):
     """The lines of all texts, in the order of the prompts."""
     decoder = decoding.Decoder(model, rules_of(tokenizer))
     found = {}
     batches = texts.batches(FLAGS.batch_size)
     for batch in progress.track(batches, len(batches), "writing: batch"):
-        for row, *written in write_batch(texts, spelling, decoder, batch):
+        for row, *written in write_batch(texts, detokenizer, decoder, batch):
             found[row] = continuations.Text(texts.prompts[row[0]], row[1], *written)
     as_json = (FLAGS.output_file or "").endswith(".jsonl")
     return continuations.lines((found[row] for row in texts.rows), as_json=as_json)
 
 
-def write_batch(texts, spelling, decoder, batch):
+def write_batch(texts, detokenizer, decoder, batch):
     """Yields of each row of a batch: the row, its text, tokens, whether it ended."""
     prompts = [texts.ids[i] for i, _ in batch]
-    written = decoding.texts(
+    written = decoding.generate(
         *(decoder, prompts, [i for i, _ in batch]),
         max_new_tokens=texts.new_tokens,
         seed=FLAGS.seed,
         samples=[sample for _, sample in batch],
         piece=STOP_TOKENS if FLAGS.stop else None,
-        stops=lambda place, ids: spelling.stops(prompts[place], ids),
+        stops=lambda place, ids: detokenizer.stops(prompts[place], ids),
     )
     for row, prompt, (ids, ended) in zip(batch, prompts, written, strict=True):
-        yield row, spelling.after(prompt, ids), len(ids), ended
+        yield row, detokenizer.after(prompt, ids), len(ids), ended
 
 
 def prepare_scores(tokenizer, context):
@@ -180,7 +186,7 @@ def prepare_scores(tokenizer, context):
 def score(finish, model):
     """Prints the results; returns a line for each row."""
     run = functools.partial(
-        windows.run, score=scoring.scorer(model), batch_size=FLAGS.batch_size
+        windows.run, score=scoring.make_scorer(model), batch_size=FLAGS.batch_size
     )
     results, lines = finish(run)
     for name, value in results.items():
@@ -188,14 +194,16 @@ def score(finish, model):
     return lines
 
 
-def export_model(tokenizer, room, model):
+def export_model(tokenizer, budget, model):
     """Writes output_dir/export/<n>; see serving/generation.py."""
-    new_tokens, most = (f(is_prompted=True) for f in (room.new_tokens, room.most_read))
+    new_tokens, most = (
+        f(is_prompted=True) for f in (budget.new_tokens, budget.max_prompt_tokens)
+    )
     spelling, graph = None, generation_graph
     if tokenizer.in_graph:
         spelling = generation.Spelling(
             functools.partial(graph.encode, tokenizer, most=most),
-            functools.partial(graph.encode_scored, tokenizer, most=room.context),
+            functools.partial(graph.encode_scored, tokenizer, most=budget.context),
             functools.partial(graph.decode, tokenizer),
             tokenizer.vocab,
         )
@@ -208,7 +216,7 @@ def export_model(tokenizer, room, model):
 
     module = generation.TextGenerator(
         write_rows,
-        lambda ids, mask: scoring.losses_of(model, ids, mask),
+        lambda ids, mask: scoring.score_tokens(model, ids, mask),
         [variable.value for variable in model.variables],
         spelling,
     )

@@ -41,17 +41,17 @@ if __name__ == "__main__":  # before the imports that take seconds
 from cli import run_flags
 from contract import errors
 from data_pipeline.extraction import graph
-from data_pipeline.pretraining import cloze, cloze_table, masking
-from data_pipeline.pretraining import sets as record_sets
-from data_pipeline.pretraining.denoising import corruptions, sets
-from data_pipeline.pretraining.streams import sets as stream_sets
-from data_pipeline.pretraining.streams import word_ids
-from data_pipeline.text import vocabulary_checks
-from modeling import models, pretrainers, token_losses
+from data_pipeline.pretraining import batches as record_batches
+from data_pipeline.pretraining import cloze, masking
+from data_pipeline.pretraining.denoising import batches as denoising_batches
+from data_pipeline.pretraining.denoising import corruptions
+from data_pipeline.pretraining.streams import batches as stream_batches
+from data_pipeline.pretraining.streams import files as sentence_files
+from data_pipeline.text import opening
+from modeling import kernels_tf, losses, models, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.elmo import objective as both_directions
 from modeling.features import vectors
-from modeling.operations import joined_weights
 from reports import run_report
 from serving import export
 from serving import pretrained as served
@@ -67,9 +67,7 @@ def prepare():
     files = model_flags.files(pretrained.locate)
     tokenizer, vocab_size = None, None
     if files.vocab_file or FLAGS.do_export:
-        tokenizer = vocabulary_checks.open_tokenizer(
-            files, checks_case=FLAGS.check_case
-        )
+        tokenizer = opening.open_tokenizer(files, checks_case=FLAGS.check_case)
         vocab_size = tokenizer.vocab_size
     config = pretrained.open_config(
         files, vocab_size, FLAGS.max_seq_length, takes_encoder_decoder=True
@@ -111,13 +109,10 @@ def masked_lm(config, tokenizer, files):
     if not records:
         return dataclasses.replace(task, load_weights=pretrained.load_encoder)
     masks = pretraining_flags.masking_identity(records.mask)
-    shown = functools.partial(pretrainers.best_words, cloze_table.SHOWN)
     return dataclasses.replace(
         task,
-        objective=token_losses.pretraining(records.train.sentence_task != "none"),
+        objective=losses.pretraining(records.train.sentence_task != "none"),
         identity=masks,
-        shown=shown if tokenizer else None,
-        show=functools.partial(cloze_table.tables, tokenizer),
     )
 
 
@@ -133,24 +128,24 @@ def left_to_right(config, tokenizer, files):
     return dataclasses.replace(
         common_task(pretrainers.LanguageModel, config, tokenizer, records),
         kind="text-generation",
-        objective=token_losses.next_token(),
+        objective=losses.next_token(),
         score=functools.partial(metrics.of_tokens, "next_token", records.held_out),
     )
 
 
 def bidirectional_lm(config, tokenizer, files):
     """Each word from those before it, and apart from that from those after it."""
-    words = word_ids.WordIds(tokenizer)
+    words = sentence_files.WordIds(tokenizer)
     config = pretraining_flags.streams_config(config, words.count)
-    sentences = stream_sets.load(
+    sentences = stream_batches.load(
         pretraining_flags.files(),
         words,
-        unroll=config.unroll_steps,
+        steps_per_batch=config.unroll_steps,
         micro_batches=FLAGS.gradient_accumulation_steps,
     )
     print(sentences.describe())
     return dataclasses.replace(
-        common_task(pretrainers.BidirectionalLM, config, tokenizer, sentences),
+        common_task(both_directions.BidirectionalLM, config, tokenizer, sentences),
         kind="feature-extraction",
         objective=both_directions.objective(),
         score=metrics.of_both_directions,
@@ -162,7 +157,7 @@ def bidirectional_lm(config, tokenizer, files):
 def denoising(config, tokenizer, files):
     """What noise has taken from a text, written by an encoder-decoder."""
     rule = corruptions.rule(**pretraining_flags.noise_rule())
-    texts = sets.load(
+    texts = denoising_batches.load(
         *(pretraining_flags.files(), tokenizer, rule),
         tokens=config.decoder_tokens,
         **sizes(config),
@@ -171,7 +166,7 @@ def denoising(config, tokenizer, files):
     return dataclasses.replace(
         common_task(pretrainers.HEADS["seq2seq"], config, tokenizer, texts),
         kind="text2text-generation",
-        objective=token_losses.target_token(),
+        objective=losses.target_token(),
         score=functools.partial(metrics.of_tokens, "target_token", None),
         identity=dataclasses.asdict(rule),
     )
@@ -198,9 +193,9 @@ def common_task(kind, config, tokenizer, records):
 
 def load_records(config, tokenizer, rule):
     """The records of the flags."""
-    return record_sets.load(
+    return record_batches.load(
         *(pretraining_flags.files(), tokenizer, rule),
-        masks_are_asked_for=pretraining_flags.masks_are_asked_for(),
+        has_mask_flags=pretraining_flags.masks_are_asked_for(),
         **sizes(config),
     )
 
@@ -226,10 +221,10 @@ def export_model(tokenizer, model, output_dir):
     else:
         print("export: without fill_mask, for the weights have no head of masked words")
     choice = vectors.choose(model.config, **model_flags.vector_choice())
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         module = served.PretrainedModel(
             graph.encoder(tokenizer, length),
-            functools.partial(vectors.of_features, model, choice),
+            functools.partial(vectors.encode, model, choice),
             graph.speller(tokenizer.vocab),
             variables,
             filler,

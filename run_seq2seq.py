@@ -39,16 +39,15 @@ import tensorflow as tf
 
 from cli import run_flags
 from contract import errors, features
-from data_pipeline.seq2seq import graph, outcomes, predictions, scores
-from data_pipeline.seq2seq import split as pair_sets
-from data_pipeline.text import vocabulary_checks
-from modeling import token_losses
+from data_pipeline.seq2seq import graph, results
+from data_pipeline.seq2seq import split as pair_rows
+from data_pipeline.text import opening
+from modeling import kernels_tf, losses
 from modeling.checkpoints import checkpoint, pretrained, warm_start
 from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.encoder_decoder import decoding as sequence_to_sequence
 from modeling.generation import beam_search, decoding, sampling
-from modeling.operations import joined_weights
-from reports import examined, pictures, run_report
+from reports import pictures, run_report
 from serving import formats, generation
 from training import fine_tuning
 from training.results import run_facts
@@ -61,8 +60,8 @@ def prepare():
     strategy = run_flags.set_up()
     seq2seq_flags.check()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
-    vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
+    tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
+    opening.check_exports(tokenizer, FLAGS.do_export)
     config, load_weights = open_network(files, tokenizer)
     seq2seq_flags.check_network(
         files.config_file,
@@ -70,18 +69,18 @@ def prepare():
         config.decoder.max_position_embeddings,
         tokenizer.vocab_size,
     )
-    data = pair_sets.load(
+    data = pair_rows.load(
         seq2seq_flags.paths(fine_tuning_flags.wanted_splits()),
         text_pairs.Layout(**seq2seq_flags.layout()),
         *(tokenizer, config.decoder_tokens),
-        pair_sets.Limits(*seq2seq_flags.limits()),
+        pair_rows.Limits(*seq2seq_flags.limits()),
     )
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
         config=config.to_dict(),
         num_examples=len(data["train"]) if "train" in data else 0,
-        score_names=scores.NAMES,
+        score_names=results.NAMES,
     )
     return make_task(config, tokenizer, data, load_weights), settings
 
@@ -127,10 +126,10 @@ def make_task(config, tokenizer, data, load_weights):
         ),
         load_weights=load_weights,
         store=checkpoint.store,
-        objective=token_losses.target_token(),
+        objective=losses.target_token(),
         outputs=functools.partial(written_and_losses, tokenizer),
-        score=lambda split, outputs, _: pair_sets.decide(data[split], outputs, decode),
-        examine=functools.partial(examine, data),
+        score=lambda split, outputs, _: results.decide(data[split], outputs, decode),
+        examine=lambda split, scored: results.outcomes(split, data[split], scored),
         pictures=pictures.summaries,
         report=run_facts.hook(
             *(run_report, "text2text-generation"),
@@ -169,23 +168,20 @@ def write(tokenizer, model, batch, rows):
     }
     most = FLAGS.max_target_length
     if FLAGS.num_beams > 1:
-        rules = beam_search.Rules(**seq2seq_flags.beams(), **common)
+        rules = beam_search.BeamConfig(**seq2seq_flags.beams(), **common)
         found = beam_search.search(model, rules, ids, lengths, most, (source,))
         return found.ids[:, 0], found.is_text[:, 0]
-    rules = decoding.Rules(sampling.Sampling(**seq2seq_flags.sampling()), **common)
+    rules = decoding.GenerationConfig(
+        sampling.Sampling(**seq2seq_flags.sampling()), **common
+    )
     seeds = tf.cast(rows, tf.int64) + FLAGS.seed * _ROWS
     return decoding.write(model, rules, ids, lengths, seeds, most, (source,))
-
-
-def examine(data, split, written):
-    """What reports/ shows of what was written."""
-    return examined.of(split, outcomes.collect(data[split], written))
 
 
 def predict(data, written, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
     if settings.writes:
-        paths = predictions.write_all(settings.output_dir, data["test"], written)
+        paths = results.write_all(settings.output_dir, data["test"], written)
         print("\n".join(f"predictions: {path}" for path in paths))
     return written.results("test")
 
@@ -198,7 +194,7 @@ def export_model(tokenizer, decode, model, output_dir):
         rows = tf.range(tf.shape(batch[features.INPUT_IDS])[0])
         return write(tokenizer, model, batch, rows)
 
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         module = generation.TargetWriter(
             lambda texts: graph.encode(tokenizer, texts, limit),
             *(write_rows, decode, variables),

@@ -32,16 +32,15 @@ from absl import logging
 
 from cli import run_flags
 from contract import file_names
-from data_pipeline.squad import answer_outcomes, graph
 from data_pipeline.squad import choice as answer_choice
 from data_pipeline.squad import files as squad_files
-from data_pipeline.squad import split as question_sets
-from data_pipeline.text import tokenization, vocabulary_checks
-from modeling import losses, models
+from data_pipeline.squad import graph, scores
+from data_pipeline.squad import split as question_rows
+from data_pipeline.text import opening, wordpiece
+from modeling import kernels_tf, losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.features import head_config, heads
-from modeling.operations import joined_weights
-from reports import examined, pictures, run_report
+from modeling.features import head_config
+from reports import pictures, run_report
 from serving import formats, question_answering
 from training import fine_tuning, run_directory
 from training.results import run_facts
@@ -54,15 +53,15 @@ def prepare():
     strategy = run_flags.set_up()
     squad_flags.check_files()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
-    vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
+    tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
+    opening.check_exports(tokenizer, FLAGS.do_export)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
-    reading = run_flags.reading(head_config.of_run, files)
-    has_pieces = isinstance(tokenizer, tokenization.BertTokenizer)
+    reading = run_flags.reading(head_config.choose, files)
+    has_pieces = isinstance(tokenizer, wordpiece.BertTokenizer)
     squad_flags.check_network(config, tokenizer, reading, has_pieces)
     choice = answer_choice.Settings(
         do_lower_case=tokenizer.do_lower_case,
-        split_words=tokenizer.split_words,
+        split_words=tokenizer.pretokenize,
         **squad_flags.answer_settings(has_pieces),
     )
     splits = fine_tuning_flags.wanted_splits()
@@ -71,9 +70,7 @@ def prepare():
         data["train"] = read_train(tokenizer)
     if "dev" in splits or "test" in splits:  # one file serves both
         data["predict"] = read_predict(tokenizer)
-    names = (
-        question_sets.score_names(data["predict"], choice) if "dev" in splits else ()
-    )
+    names = scores.score_names(data["predict"], choice) if "dev" in splits else ()
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
@@ -105,7 +102,7 @@ def read_predict(tokenizer):
 
 def cut(name, questions, tokenizer):
     """The windows of questions."""
-    return question_sets.load(name, questions, tokenizer, **squad_flags.limits())
+    return question_rows.load(name, questions, tokenizer, **squad_flags.limits())
 
 
 def make_task(config, tokenizer, data, choice, pad_to, reading):
@@ -115,18 +112,14 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         splits["dev"] = splits["test"] = data["predict"].examples()
 
     def score(_, logits, __):
-        questions = data["predict"]
-        answers = question_sets.answer(
-            questions, logits, tokenizer.vocab, choice, pad_to
-        )
-        return question_sets.Answered(answers, question_sets.score(questions, answers))
+        return scores.decide(data["predict"], logits, tokenizer.vocab, choice, pad_to)
 
-    def examine(split, answered):
-        return examined.of(split, answer_outcomes.collect(data["predict"], answered))
+    def examine(split, scored):
+        return scores.outcomes(split, data["predict"], scored)
 
     def write_records(output_dir):
         for questions in data.values():
-            question_sets.write_records(output_dir, questions, FLAGS.max_seq_length)
+            question_rows.write_records(output_dir, questions, FLAGS.max_seq_length)
 
     return fine_tuning.Task(
         splits=splits,
@@ -138,7 +131,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         ),
         load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,
-        objective=heads.with_penalty(losses.span(), reading),
+        objective=losses.span(),
         score=score,
         examine=examine,
         pictures=pictures.summaries,
@@ -149,7 +142,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
         reopen=formats.network_opener(
-            FLAGS.export_format, head_config.lstms(config, reading)
+            FLAGS.export_format, head_config.name_lstms(config, reading)
         ),
         write_records=write_records,
         files=pretrained.files(config, tokenizer) | reading.files(),
@@ -157,23 +150,23 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
     )
 
 
-def predict(answered, settings, global_step):
+def predict(scored, settings, global_step):
     """Writes predictions.json and the files beside it; returns scores, if any."""
     if settings.writes:
-        answer_choice.write(settings.output_dir, answered.answers)
+        answer_choice.write(settings.output_dir, scored.answers)
         path = os.path.join(settings.output_dir, file_names.SQUAD_PREDICTIONS)
         print(f"predictions: {path}")
-    if not answered.scores:
+    if not scored.scores:
         print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")
         return {}
-    results = {**answered.scores, "global_step": global_step}
-    run_directory.record(settings, global_step, answered.scores, results)
+    results = {**scored.scores, "global_step": global_step}
+    run_directory.record(settings, global_step, scored.scores, results)
     return results
 
 
 def export_model(tokenizer, choice, model, output_dir):
     """Writes output_dir/export/<n>: question and context in, answer out."""
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         module = question_answering.QuestionAnswerer(
             graph.encoder(tokenizer, **squad_flags.limits()),
             functools.partial(model, training=False),

@@ -25,18 +25,17 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, tagger_flags.check)
 
 from cli import run_flags
-from contract import features, file_names, remote_files
+from contract import features, file_names
 from data_pipeline import label_maps
 from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
-from data_pipeline.tagging import graph, predictions, tag_outcomes, tags
-from data_pipeline.tagging import split as sentence_sets
-from data_pipeline.text import vocabulary_checks
-from modeling import losses, models
+from data_pipeline.tagging import graph, predictions, schemes, scores
+from data_pipeline.tagging import split as sentence_rows
+from data_pipeline.text import opening
+from modeling import kernels_tf, losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.features import head_config, heads
-from modeling.operations import joined_weights
-from reports import examined, pictures, run_report
+from modeling.features import head_config
+from reports import pictures, run_report
 from serving import formats, tagging
 from training import fine_tuning
 from training.results import run_facts
@@ -47,23 +46,21 @@ def prepare():
     tagger_flags.check()
     strategy = run_flags.set_up()
     files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
-    vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
+    tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
+    opening.check_exports(tokenizer, FLAGS.do_export)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     layout = tagged_files.Layout(**tagger_flags.layout())
     paths = tagger_flags.paths(fine_tuning_flags.wanted_splits())
-    reading = run_flags.reading(head_config.of_run, files)
-    splits = sentence_sets.read(paths, layout)
-    open_file = remote_files.open_file
-    names = label_files.read_labels(FLAGS.labels, open_file) if FLAGS.labels else ()
-    tag_set = sentence_sets.find_tag_set(
+    reading = run_flags.reading(head_config.choose, files)
+    splits = sentence_rows.read(paths, layout)
+    names = label_files.read_labels(FLAGS.labels) if FLAGS.labels else ()
+    tag_set = sentence_rows.find_tags(
         splits.get("train"),
         names=names,
         scheme=tagger_flags.tag_scheme(),
-        known=label_maps.find(run_flags.trained_weights(files)),
-        open_file=open_file,
+        label_map=label_maps.find(run_flags.trained_weights(files)),
     )
-    data = sentence_sets.load(
+    data = sentence_rows.load(
         splits,
         tag_set,
         tokenizer,
@@ -76,15 +73,15 @@ def prepare():
         files=files,
         config=config.to_dict(),
         num_examples=len(data["train"].windows) if "train" in data else 0,
-        score_names=sentence_sets.score_names(tag_set),
+        score_names=scores.score_names(tag_set.scheme),
     )
     return make_task(config, tokenizer, tag_set, data, reading), settings
 
 
 def make_task(config, tokenizer, tag_set, data, reading):
     """The fine_tuning.Task of tagging words."""
-    label_map = {file_names.LABEL_MAP: tags.map_text(tag_set)}
-    lstms = head_config.lstms(config, reading)
+    label_map = {file_names.LABEL_MAP: schemes.map_text(tag_set)}
+    lstms = head_config.name_lstms(config, reading)
     return fine_tuning.Task(
         splits={split: sentences.examples() for split, sentences in data.items()},
         model=functools.partial(
@@ -95,12 +92,12 @@ def make_task(config, tokenizer, tag_set, data, reading):
         ),
         load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,
-        objective=heads.with_penalty(losses.tagger(), reading),
+        objective=losses.tagger(),
         outputs=best_tags,
-        score=lambda split, outputs, _: sentence_sets.decide(
-            data[split], outputs, tag_set
+        score=lambda split, outputs, _: scores.decide(data[split], outputs, tag_set),
+        examine=lambda split, scored: scores.outcomes(
+            split, data[split], scored, tag_set.scheme
         ),
-        examine=functools.partial(examine, tag_set, data),
         pictures=pictures.summaries,
         report=run_facts.hook(
             *(run_report, "token-classification"),
@@ -127,12 +124,6 @@ def best_tags(model):
     return forward
 
 
-def examine(tag_set, data, split, tagged):
-    """What reports/ shows of tagged sentences."""
-    found = tag_outcomes.collect(data[split], tagged, tag_set.scheme)
-    return examined.of(split, found)
-
-
 def predict(tag_set, data, tagged, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
     predicted = tagged.tags, tagged.probabilities, tag_set.scheme
@@ -146,7 +137,7 @@ def predict(tag_set, data, tagged, settings, _):
 
 def export_model(tokenizer, tag_set, label_map, model, output_dir):
     """Writes output_dir/export/<n>: text or words in, tags out."""
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         module = tagging.WordTagger(
             graph.split_words,
             graph.encoder(tokenizer, **tagger_flags.limits()),

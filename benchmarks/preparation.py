@@ -133,8 +133,8 @@ def table(source):
 def tagged_sentences(source):
     """The windows of --tagging_file."""
     splits = sentence_sets.read({"train": source.path}, tagged_files.Layout())
-    tag_set = sentence_sets.find_tag_set(
-        splits["train"], names=(), scheme="", known="", open_file=open
+    tag_set = sentence_sets.find_tags(
+        splits["train"], names=(), scheme="", label_map=""
     )
     data = sentence_sets.load(
         splits,
@@ -160,7 +160,8 @@ def questions(source):
         doc_stride=length // 3,
         max_query_length=length // 6,
     )
-    examples = question_sets.QuestionSet(found, windows).examples()
+    data = question_sets.QuestionSplit(source.path, windows.packed, found, windows)
+    examples = data.examples()
     return examples.packed, examples.targets, None
 
 

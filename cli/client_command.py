@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from cli import command_line
-from contract import errors, json_text, tf_serving
+from contract import errors, json_files, tf_serving
 from serving import answers, client
 
 FLAGS = flags.FLAGS
@@ -85,7 +85,7 @@ def run(argv: Sequence[str]) -> None:
 def _read_labels(path):
     try:
         with open(path, encoding="utf-8") as file:
-            return answers.label_names(json_text.parse(file.read()))
+            return answers.label_names(json_files.parse(file.read()))
     except (OSError, ValueError) as error:
         raise errors.InputError(
             f"--label_map_file={path}: cannot be read ({error}); give "

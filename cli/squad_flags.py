@@ -67,10 +67,10 @@ def limits() -> dict[str, int]:
 def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -> None:
     """Raises ValueError where questions cannot be asked of a network.
 
-    `reading` is how it is read, a readings.Reading; `has_pieces` says whether tokens
+    `reading` is how it is read, a head_config.HeadConfig; `has_pieces` whether tokens
     are BERT's word pieces.
     """
-    if not tokenizer.knows_parts:
+    if not tokenizer.has_word_offsets:
         raise errors.InputError(
             "--gpt_tokenizer=original changes a text in ways that do not tell which "
             "characters a token stands for, and answers are cut from the text; take "

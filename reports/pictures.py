@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reports import examined, figures, svg
+from contract import outcomes
+from reports import figures, svg
 from reports.measures import diagnostics
 
 MAX_ROWS = 20
@@ -24,7 +25,7 @@ class Picture(NamedTuple):
     draw: Callable[[], Any]  # -> a matplotlib figure
 
 
-def choose(seen: examined.Examined) -> dict[str, Picture]:
+def choose(seen: outcomes.Outcomes) -> dict[str, Picture]:
     """{name: picture} that suit what was decided or measured; nothing is drawn yet."""
     chosen: dict[str, Picture] = {}
     if seen.decisions is not None:
@@ -89,7 +90,7 @@ def _reliability(confidences, is_right):
     )
 
 
-def summaries(seen: examined.Examined | None) -> Mapping[str, tuple[Any, str]]:
+def summaries(seen: outcomes.Outcomes | None) -> Mapping[str, tuple[Any, str]]:
     """{name: (PNG, Markdown or float [K] for a histogram, description)}.
 
     Empty where nothing is known of the rows.
@@ -121,7 +122,7 @@ class Error(NamedTuple):
     texts: tuple[str, ...]
 
 
-def worst_errors(seen: examined.Examined, limit: int = MAX_ROWS) -> list[Error]:
+def worst_errors(seen: outcomes.Outcomes, limit: int = MAX_ROWS) -> list[Error]:
     """The wrong rows with the largest losses, worst first."""
     order = diagnostics.worst(seen.losses, seen.is_correct, limit)
     return [

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import atomic_files, file_names
-from reports import examined, pictures, svg
+from contract import atomic_files, file_names, outcomes
+from reports import pictures, svg
 from reports.measures import class_scores
 from reports.pages import model_card, record, run_page, usage
 
@@ -17,7 +17,7 @@ _AS_TABLE = {"confusion"}  # which can be read aloud, and searched
 _BELOW = ("seed-*", "*=*", "*=*/seed-*")
 
 
-def say(rows: examined.Examined, kind: str) -> None:
+def say(rows: outcomes.Outcomes, kind: str) -> None:
     """Prints the scores of each class of texts, and what the predictions warn of."""
     if rows.decisions is not None and kind == "text-classification":
         chosen = rows.decisions
@@ -28,7 +28,7 @@ def say(rows: examined.Examined, kind: str) -> None:
         print(f"warning: {rows.split} rows: {rows.warning}")
 
 
-def write(rows: examined.Examined | None, directory: str, **facts: Any) -> None:
+def write(rows: outcomes.Outcomes | None, directory: str, **facts: Any) -> None:
     """Writes report.json, report.html and, beside weights, README.md.
 
     Each is whole or absent. An evaluation is not replaced by predictions of other rows

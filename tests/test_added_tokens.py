@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests import tiny
 
 # `CoVax` is found in any case and within words, `[E1]` as it is written.
@@ -45,7 +45,7 @@ def trained(model_dir, tmp_path_factory):
 
 
 def tokens_of(vocab_file, texts):
-    tokenizer = tokenization.BertTokenizer.from_file(str(vocab_file))
+    tokenizer = wordpiece.BertTokenizer.from_file(str(vocab_file))
     return [tokenizer.ids_to_tokens(row) for row in tokenizer.tokenize(texts).to_list()]
 
 

@@ -9,7 +9,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import google, pretrained
 from modeling.configs import config as config_lib
@@ -407,7 +407,7 @@ def test_tokens_that_were_added_to_a_vocab_txt(release, tmp_path):
         convert(tmp_path / "g", target, tmp_path / target)
         folder = tmp_path / target
         assert json.loads((folder / "added_tokens.json").read_text()) == ids
-        found = tokenization.BertTokenizer.from_file(f"{folder}/vocab.txt")
+        found = wordpiece.BertTokenizer.from_file(f"{folder}/vocab.txt")
         assert found.added_tokens == {"[E2]": True, "[E1]": True}
         assert found.vocab == vocab
     # The file belongs to a vocabulary that is named, too.

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from data_pipeline.pretraining import metadata
-from data_pipeline.pretraining.denoising import corruptions, sets
-from data_pipeline.text import tokenization
+from data_pipeline.pretraining.denoising import batches as denoising_batches
+from data_pipeline.pretraining.denoising import corruptions
+from data_pipeline.text import base, wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.configs import config as config_lib
@@ -34,7 +35,7 @@ def data(tmp_path_factory):
     changes = {"num_hidden_layers": 1, "hidden_act": "relu"}
     bert = tiny.write_model(path / "bert", **changes)
     side = config_lib.BertConfig.from_json_file(bert / "bert_config.json")
-    vocab = tokenization.read_vocab(str(bert / "vocab.txt"))
+    vocab = base.read_vocab(str(bert / "vocab.txt"))
     config = encoder_decoder_config.EncoderDecoderConfig.of_berts(
         *(side, side),
         decoder_start_token_id=vocab.index("[CLS]"),
@@ -82,9 +83,9 @@ def test_scores_are_means_over_all_tokens_of_held_out_targets(trained, data):
     config = config_files.read(path / "config.json")
     model = pretrainers.build("seq2seq", None, config)
     checkpoint.load(model, path)
-    texts = sets.load(
+    texts = denoising_batches.load(
         {"input_file": f"{data}/train", "eval_input_file": f"{data}/held-out"},
-        tokenization.BertTokenizer.from_file(f"{data}/vocab.txt", do_lower_case=True),
+        wordpiece.BertTokenizer.from_file(f"{data}/vocab.txt", do_lower_case=True),
         corruptions.rule("random_spans"),
         **{"max_seq_length": 16, "vocab_size": config.vocab_size, "spare_rows": 0},
         tokens=config.decoder_tokens,

@@ -13,10 +13,10 @@ import numpy as np
 from absl import logging
 
 from contract import errors, wording
-from data_pipeline.classification import label_sets
 from data_pipeline.tables import choice_rows, table_columns, text_rows
 
-Label = label_sets.Label
+# As a file writes it; a tuple is a JSON list (multi-label).
+Label = str | tuple[str, ...]
 Key = table_columns.Key
 
 # What headers usually call their columns, in upper or lower case; the first entry found
@@ -229,6 +229,14 @@ def _named(place: str, row: Any) -> dict[str, Any]:
     }
 
 
+def is_number(text: Label) -> bool:
+    """Whether a label is a finite number."""
+    try:
+        return math.isfinite(float(str(text)))
+    except ValueError:
+        return False
+
+
 def _choice_role(index: int) -> str:
     return f"choice {index}"
 
@@ -239,7 +247,7 @@ def _asked(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
     asked |= {_choice_role(i): key for i, key in enumerate(layout.choices)}
     asked["keep_rows"] = layout.keep_rows[0] if layout.keep_rows else None
     return {
-        role: table_columns.asked(column, keyed=keyed) for role, column in asked.items()
+        role: table_columns.parse(column, keyed=keyed) for role, column in asked.items()
     }
 
 
@@ -252,7 +260,7 @@ def _is_header(
         path,
         first,
         has_header=layout.has_header,
-        asked=asked,
+        columns=asked,
         usual={"text_a": set(texts), "label": USUAL_LABELS},
     ):
         return True
@@ -329,7 +337,7 @@ def _collect(
         if any(value is None for value in cells.values()):
             if not layout.skip_short_rows:
                 role = next(role for role, value in cells.items() if value is None)
-                lack = table_columns.lack(row, role, keys[role])
+                lack = table_columns.missing_cell_message(row, role, keys[role])
                 raise errors.InputError(f"{place}: {lack}")
             short.append(line)
             continue
@@ -464,10 +472,10 @@ def _refuse_likely_header(table: Table, other_header: Sequence[str]) -> None:
             "header, else put that line above it"
         )
     first, *others = table.labels or [""]
-    if not others or label_sets.is_number(first):
+    if not others or is_number(first):
         return
     counts = collections.Counter(table.labels)
-    is_odd = all(label_sets.is_number(label) for label in others)
+    is_odd = all(is_number(label) for label in others)
     if is_odd or [name for name, count in counts.items() if count == 1] == [first]:
         raise errors.InputError(
             f"{table.path}:{table.lines[0]}: {first!r} is the label of no other row; "

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import batching, targets
+from data_pipeline.batches import batching, padding
 
 
 def close(
@@ -36,7 +36,7 @@ def grids(
     lengths = tf.cast(closed.row_lengths(), tf.int32)[:, tf.newaxis]  # [B, 1]
     is_real = tf.range(tf.shape(labels)[1]) < lengths  # [B, T]
     return {
-        features.DECODER_INPUT_IDS: targets.shifted(labels, is_real, tokens),
+        features.DECODER_INPUT_IDS: padding.shift_right(labels, is_real, tokens),
         features.DECODER_MASK: tf.cast(is_real, tf.int32),
         features.LABELS: labels,
     }

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from contract import features
 from data_pipeline.batches import packing
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 
 def pack(tokenizer: Any, sources: tf.Tensor, max_source_length: int) -> Any:
@@ -46,8 +46,8 @@ def decode(tokenizer: Any, tokens: features.DecoderTokens, ids: tf.Tensor) -> tf
         is_over = tf.cumsum(tf.cast((ids == tokens.end) | (ids < 0), tf.int32), axis=1)
         is_text = (is_over == 0) & (ids != tokens.start) & (ids != tokens.padding)
         texts = tokenizer.decode_rows(tf.ragged.boolean_mask(ids, is_text))
-        if isinstance(tokenizer, tokenization.BertTokenizer):
-            texts = tf.strings.regex_replace(texts, f"^{tokenization.CONTINUATION}", "")
+        if isinstance(tokenizer, wordpiece.BertTokenizer):
+            texts = tf.strings.regex_replace(texts, f"^{wordpiece.CONTINUATION}", "")
         return texts
 
 
@@ -57,8 +57,8 @@ def spell(tokenizer: Any, texts: tf.Tensor) -> tf.Tensor:
     A word that the vocabulary cannot spell stays as it is, and so never equals the
     [UNK] that stands for it in a prediction.
     """
-    if not isinstance(tokenizer, tokenization.BertTokenizer):
+    if not isinstance(tokenizer, wordpiece.BertTokenizer):
         return tf.convert_to_tensor(texts)
     with tf.device("CPU:0"):
-        words = tokenizer.split_words(tf.convert_to_tensor(texts))
+        words = tokenizer.pretokenize(tf.convert_to_tensor(texts))
         return tf.strings.reduce_join(words, axis=-1, separator=" ")

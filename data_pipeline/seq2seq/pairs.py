@@ -150,7 +150,7 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
 
 def _asked(layout: Layout, *, keyed: bool) -> dict[str, table_columns.Key | None]:
     return {
-        role: table_columns.asked(getattr(layout, role), keyed=keyed)
+        role: table_columns.parse(getattr(layout, role), keyed=keyed)
         for role in (SOURCE, TARGET)
     }
 
@@ -164,7 +164,7 @@ def _is_header(
         for role, column in _asked(layout, keyed=False).items()
     }
     if table_columns.is_header(
-        path, first, has_header=layout.has_header, asked=asked, usual=_USUAL
+        path, first, has_header=layout.has_header, columns=asked, usual=_USUAL
     ):
         return True
     if layout.has_header is not None:
@@ -242,7 +242,9 @@ def _pairs(
 def _text(place: str, row: Any, role: str, key: table_columns.Key) -> str:
     text = table_columns.cell(row, key)
     if text is None:
-        raise errors.InputError(f"{place}: {table_columns.lack(row, role, key)}")
+        raise errors.InputError(
+            f"{place}: {table_columns.missing_cell_message(row, role, key)}"
+        )
     if not isinstance(text, str):
         raise errors.InputError(
             f"{place}: the {role} is {wording.listing([repr(text)])}, no string; "

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import atomic_files, errors, features, file_names
-from data_pipeline.batches import ragged
-from data_pipeline.squad import answer_text, files
+from data_pipeline.batches import padding
+from data_pipeline.squad import alignment, files
 from data_pipeline.squad import windows as context_windows
 
 # In null_odds.json where nothing but "no answer" was proposed: above every threshold.
@@ -53,7 +53,7 @@ class Settings:
     split_words: Callable[..., Any] | None = None
     version_2_with_negative: bool = False  # whether a question may have no answer
     null_score_diff_threshold: float = 0.0  # above it no answer is given
-    aligner: str = "original"  # answer_text.align; "words" is answer_text.Offsets
+    aligner: str = "original"  # alignment.align; "words" is alignment.Offsets
 
     def __post_init__(self):
         for name in ("n_best_size", "max_answer_length"):
@@ -86,7 +86,7 @@ def inputs_of(
     words = [files.split_words(context) for context in questions.contexts]
     input_ids = None
     if windows.packed.tokens.ndim == 1:
-        input_ids = ragged.grids(windows.packed, length)[features.INPUT_IDS]
+        input_ids = padding.grids(windows.packed, length)[features.INPUT_IDS]
     return Inputs(
         question_ids=questions.ids,
         words=[words[context] for context in questions.context_index],
@@ -239,10 +239,10 @@ def _text_finder(inputs, vocab, settings):
     """A function from question, rows, and a span in one of these to the span's text."""
     lists = {id(words): words for words in inputs.words}.values()
     words = itertools.chain.from_iterable(lists)
-    parts = answer_text.split_all(words, settings.do_lower_case, settings.split_words)
+    parts = alignment.split_all(words, settings.do_lower_case, settings.split_words)
     offsets = None
     if settings.aligner == "words":
-        offsets = answer_text.Offsets(parts, settings.do_lower_case)
+        offsets = alignment.Offsets(parts, settings.do_lower_case)
 
     def find(question, rows, window, first, last):
         row, ends = rows[window], [first, last]
@@ -251,7 +251,7 @@ def _text_finder(inputs, vocab, settings):
         if offsets is not None:
             return offsets.text(words, *inputs.grids.part_index[row, ends])
         ids = inputs.input_ids[row, first : last + 1].tolist()
-        spelled = answer_text.spell(vocab[index] for index in ids)
-        return answer_text.align(spelled, words, parts)
+        spelled = alignment.spell(vocab[index] for index in ids)
+        return alignment.align(spelled, words, parts)
 
     return find

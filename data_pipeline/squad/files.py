@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from contract import errors, json_text, remote_files
+from contract import errors, json_files, remote_files
 from data_pipeline.text import normalization
 
 _WORD = re.compile(f"[^{normalization.CONTEXT_WHITESPACE}]+")
@@ -265,7 +265,7 @@ def _records(path: str) -> Iterator[tuple[str, str, dict]]:
 def _load(path: str) -> Any:
     try:
         with remote_files.open_file(path) as file:
-            return json_text.parse(file.read())
+            return json_files.parse(file.read())
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
     except OSError as error:

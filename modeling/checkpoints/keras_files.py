@@ -14,7 +14,7 @@ from collections.abc import Set
 import keras
 import numpy as np
 
-from contract import errors, json_text
+from contract import errors, json_files
 from modeling import pretrainers
 from modeling.checkpoints import names
 from modeling.configs import config_files, keras_configs
@@ -107,7 +107,7 @@ def stored_config(path):
                 raise errors.InputError(
                     f"it unpacks to {unpacked:,} bytes, as no weights do"
                 )
-            raw = json_text.parse(archive.read("config.json"))
+            raw = json_files.parse(archive.read("config.json"))
         return raw["registered_name"] or raw["class_name"], raw["config"]
 
     name, raw = _read(path, read)

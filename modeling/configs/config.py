@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from contract import errors, file_names, json_text
+from contract import errors, file_names, json_files
 
 # Keys of released configurations that change nothing in the network built here.
 _TOLERATED = frozenset(
@@ -104,7 +104,7 @@ class NetworkConfig:
             ValueError: the file is not JSON, or as in `from_dict`; names the file.
         """
         with named(path), open_file(path, "rb") as file:
-            raw = json_text.parse(file.read())
+            raw = json_files.parse(file.read())
             if not isinstance(raw, dict):
                 raise errors.InputError("the file holds no JSON object")
             return cls.from_dict(raw)

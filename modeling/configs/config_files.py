@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from contract import errors, json_text
+from contract import errors, json_files
 from modeling.configs import config as config_lib
 from modeling.elmo import config
 from modeling.encoder_decoder import config as encoder_decoder_config
@@ -32,7 +32,7 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
         ValueError: the file is not JSON, or no config; names the file.
     """
     with config_lib.named(path), open_file(path, "rb") as file:
-        raw = json_text.parse(file.read())
+        raw = json_files.parse(file.read())
         if isinstance(raw, list) and raw and isinstance(raw[0], list):
             return gpt_config.GptConfig.from_shapes(raw)
         if not isinstance(raw, dict):

@@ -9,7 +9,7 @@ from collections.abc import Set
 import numpy as np
 import tensorflow as tf
 
-from contract import errors, file_names, json_text
+from contract import errors, file_names, json_files
 from modeling.checkpoints import names
 
 _PIECE = "params_{}.npy"
@@ -89,7 +89,7 @@ class ParametersFile:
 def _read_shapes(path):
     try:
         with tf.io.gfile.GFile(path) as file:
-            shapes = [tuple(map(int, shape)) for shape in json_text.parse(file.read())]
+            shapes = [tuple(map(int, shape)) for shape in json_files.parse(file.read())]
     except (tf.errors.OpError, ValueError, TypeError) as error:
         raise errors.InputError(
             f"{path}: holds no list of shapes ({error}); copy it again"

@@ -12,7 +12,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from reports import examined, figures, pictures, svg
+from contract import outcomes
+from reports import figures, pictures, svg
 from reports.measures import diagnostics
 
 with warnings.catch_warnings():
@@ -30,7 +31,7 @@ def seen(**outcome):
         "is_correct": np.zeros(4, bool),
         "losses": np.arange(4.0),
     }
-    return examined.Examined(
+    return outcomes.Outcomes(
         split="dev", scores={}, rescore=lambda rows: {}, **{**rows, **outcome}
     )
 
@@ -45,7 +46,7 @@ def classes(count, **changes):
         "probabilities": probabilities,
         "confidences": probabilities.max(axis=1),
     }
-    return seen(decisions=examined.Decisions(**{**values, **changes}))
+    return seen(decisions=outcomes.Decisions(**{**values, **changes}))
 
 
 def drawn_texts(figure):
@@ -64,7 +65,7 @@ def drawn_texts(figure):
         ),
         (
             seen(
-                numbers=examined.Numbers(labels=np.arange(4.0), predictions=np.ones(4))
+                numbers=outcomes.Numbers(labels=np.arange(4.0), predictions=np.ones(4))
             ),
             ["predicted_and_given", "residuals"],
         ),
@@ -131,7 +132,8 @@ def test_drawing_leaves_the_users_matplotlib_alone():
     """No pyplot, no backend chosen, no settings changed; nothing until one draws."""
     code = """
 import sys
-from reports import pictures, examined
+from contract import outcomes
+from reports import pictures
 assert not any(name.startswith("matplotlib") for name in sys.modules)
 import matplotlib, numpy as np
 before = dict(matplotlib.rcParams.copy())

@@ -9,9 +9,9 @@ import math
 import numpy as np
 import pytest
 
-from data_pipeline.squad import answer_text, choice, files
+from data_pipeline.squad import alignment, choice, files
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 GOLDEN = "golden/squad"
 VOCAB = [
@@ -69,7 +69,7 @@ def test_windows_are_laid_out_as_recorded(recorded, shared_file):
     questions = files.read_for_prediction(
         str(shared_file(f"{GOLDEN}/dev-small-v2.json")), version_2_with_negative=True
     )
-    tokenizer = tokenization.BertTokenizer(recorded[3], do_lower_case=True)
+    tokenizer = wordpiece.BertTokenizer(recorded[3], do_lower_case=True)
     windows = context_windows.make_windows(
         questions, tokenizer, max_seq_length=128, doc_stride=48, max_query_length=32
     )
@@ -160,8 +160,8 @@ def reference_nbest(inputs, rows, start, end, with_null, rules):
             if all(rule(words, good, first, last) for rule in rules):
                 span = SENTENCE[words[first] : words[last] + 1]
                 ids = inputs.input_ids[row, first : last + 1]
-                spelled = answer_text.spell(VOCAB[index] for index in ids)
-                text = answer_text.align(spelled, span, sentence_parts())
+                spelled = alignment.spell(VOCAB[index] for index in ids)
+                text = alignment.align(spelled, span, sentence_parts())
                 found.append((text, start[row, first], end[row, last]))
     if with_null:
         row = min(rows, key=lambda row: start[row, 0] + end[row, 0])
@@ -198,7 +198,7 @@ def random_run():
 
 @functools.cache
 def sentence_parts():
-    return answer_text.split_all(SENTENCE, do_lower_case=True)
+    return alignment.split_all(SENTENCE, do_lower_case=True)
 
 
 @functools.cache

@@ -14,11 +14,11 @@ import pytest
 
 from data_pipeline.squad import files
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import elmo_tokenizer, tokenization
+from data_pipeline.text import elmo, wordpiece
 
 PIECES = "the fair opens on monday japanese a b ab ##b ##c c ( ) - . 1895 1943 中 文"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
-TOKENIZER = tokenization.BertTokenizer(VOCAB)
+TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 ARRAYS = ("question_index", "window_index", "excerpt_starts")
 PACKED = ("tokens", "splits", "first_lengths")
 
@@ -187,7 +187,7 @@ def random_questions(seed, count=40):
 
 
 def golden(name, shared_file):
-    tokenizer = tokenization.BertTokenizer.from_file(
+    tokenizer = wordpiece.BertTokenizer.from_file(
         str(shared_file("data/vocab/bert-base-uncased-vocab.txt"))
     )
     expected = json.loads(
@@ -397,7 +397,7 @@ def test_lengths_that_leave_no_room_are_refused(limits, message):
 
 def test_answers_are_found_among_words_of_characters():
     """Words that are longer than their token differ where they are cut, no sooner."""
-    split = elmo_tokenizer.ElmoTokenizer((), "punctuation", 6)
+    split = elmo.ElmoTokenizer((), "punctuation", 6)
     text = "Born (1895-1943), caf\u00e9s; the 18951 and 1895s of June. 1895"
     rows = [
         (text, "when?", "1943", text.index("1943")),

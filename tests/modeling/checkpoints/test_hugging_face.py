@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, hugging_face, names
 from modeling.gpt import config as gpt_config
@@ -34,7 +34,7 @@ def test_tokenizer_is_that_of_the_vocabulary(tiny_config, network):
     config = tiny_config
     if network == "gpt":
         config = gpt_config.GptConfig(norm_first=True, vocab_size=257)
-    words = tokenization.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
+    words = wordpiece.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
     found = hugging_face.tokenizer_config(config, words)
     assert (found["tokenizer_class"], found["strip_accents"]) == ("BertTokenizer", None)
     found = hugging_face.tokenizer_config(config, tiny_gpt.tokenizer())

@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from modeling import models
 from modeling.checkpoints import google, pretrained
 from modeling.configs import config
@@ -139,7 +139,7 @@ def test_config_of_a_hundred_thousand_brackets(tmp_path):
 def test_added_tokens_are_written_beside_the_weights(tmp_path, tiny_config):
     vocab = [*SPECIAL, "a", "<X>", "b"]
     added = {"b": True, "<X>": False}
-    tokenizer = tokenization.BertTokenizer(vocab, True, added)
+    tokenizer = wordpiece.BertTokenizer(vocab, True, added)
     texts = pretrained.files(tiny_config, tokenizer)
     assert texts["vocab.txt"] == "[UNK]\n[CLS]\n[SEP]\na\n<X>\nb\n"
     assert json.loads(texts["added_tokens.json"]) == {"<X>": 4, "b": 5}
@@ -152,7 +152,7 @@ def test_added_tokens_are_written_beside_the_weights(tmp_path, tiny_config):
         "4": ("<X>", False, True),
         "5": ("b", True, False),
     }
-    tokenizer = tokenization.BertTokenizer(vocab)
+    tokenizer = wordpiece.BertTokenizer(vocab)
     assert "added_tokens.json" not in pretrained.files(tiny_config, tokenizer)
     assert [*pretrained.files(tiny_config, None)] == ["bert_config.json"]
 
@@ -282,7 +282,7 @@ def test_length_without_positions():
 
 @pytest.mark.parametrize("lowers", [True, False])
 def test_files_of_a_run_are_found_again(tmp_path, tiny_config, lowers):
-    tokenizer = tokenization.BertTokenizer([*SPECIAL, "", "ä", "##é"], lowers)
+    tokenizer = wordpiece.BertTokenizer([*SPECIAL, "", "ä", "##é"], lowers)
     texts = pretrained.files(tiny_config, tokenizer)
     for name, text in texts.items():
         write(tmp_path / name, text)
@@ -301,7 +301,7 @@ def test_files_of_a_run_are_found_again(tmp_path, tiny_config, lowers):
 def test_run_on_a_hugging_face_model_keeps_its_activation(tmp_path):
     """bert_config.json of such a run must not be taken for Hugging Face's."""
     raw = {"vocab_size": 4, "model_type": "bert", "hidden_act": "gelu"}
-    tokenizer = tokenization.BertTokenizer([*SPECIAL, "a"])
+    tokenizer = wordpiece.BertTokenizer([*SPECIAL, "a"])
     texts = pretrained.files(config.BertConfig.from_dict(raw), tokenizer)
     write(tmp_path / "bert_config.json", texts["bert_config.json"])
     again = config.BertConfig.from_json_file(tmp_path / "bert_config.json")

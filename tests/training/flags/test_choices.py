@@ -9,11 +9,11 @@ import pytest
 from absl import flags
 
 from cli import feature_flags, pretraining_flags, run_flags
-from data_pipeline.classification import label_sets
-from data_pipeline.extraction import attention_files
+from data_pipeline.classification import labels
+from data_pipeline.extraction import attention
 from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.pretraining import masking, metadata
-from data_pipeline.pretraining.creation import pairing
+from data_pipeline.pretraining.creation import sentence_pairs
 from data_pipeline.pretraining.denoising import corruptions
 from data_pipeline.squad import choice
 from data_pipeline.tables import text_rows
@@ -32,23 +32,21 @@ CHOICES = {
     },
     "create_pretraining_data": {
         "masking": (*masking.GROUP_LENGTHS, metadata.UNMASKED),
-        "sentence_task": pairing.SENTENCE_TASKS,
+        "sentence_task": sentence_pairs.SENTENCE_TASKS,
         "objective": (metadata.MASKED_LM, metadata.LEFT_TO_RIGHT),
         "document_end": (metadata.BLANK_LINE, metadata.FILE),
     },
     "extract_features": {
         "combine": (vectors.SEPARATE, *layer_choices.COMBINATIONS),
         "pooling": vectors.POOLINGS,
-        "output_format": (*vector_files.FORMATS, *attention_files.PICTURES),
+        "output_format": (*vector_files.FORMATS, *attention.PICTURES),
     },
     "run_classifier": {
         # A choice is told by its columns or its task.
-        "problem_type": [kind for kind in label_sets.PROBLEM_TYPES if kind != "choice"],
+        "problem_type": [kind for kind in labels.PROBLEM_TYPES if kind != "choice"],
         "optimizer": run_flags._OPTIMIZERS,
         "learning_rate_schedule": schedule.SCHEDULES,
-        "layer_mix": (
-            *(*layer_choices.COMBINATIONS, *head_config.WEIGHTED, *head_config.SCALED),
-        ),
+        "layer_mix": (*layer_choices.COMBINATIONS, head_config.LEARNED),
         "head": head_config.HEADS,
     },
     "run_pretraining": {
