@@ -20,9 +20,9 @@ import sys
 import pytest
 from absl import flags
 
-from cli import command_line
+from cli import client_command, predict_command
 from data_pipeline import tokenization
-from serving import client, export, predictor
+from serving import export
 from serving.protocol import servables
 from tests import tiny, tiny_gpt, tiny_questions
 from tests.serving import model_server
@@ -334,17 +334,17 @@ def run_program(name, arguments, directory):
     if name == "serving.client":
         return run_client(arguments, directory)
     flag, *rest = arguments
-    value = flag.partition("=")[2]
+    value, code = flag.partition("=")[2], 0
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(out):
         if name == "serving.predictor" and flag.startswith("--export_dir="):
             given = split_flags(rest)
             asked = given.get("signature", "serving_default")
             if "input_file" in given:
-                code = predictor._main_stream(value, **given)
+                predict_command.answer_file(value, **given)
             else:
                 words = [word for word in rest if not word.startswith("-")]
-                code = predictor._main([name, *words], value, False, asked)
+                predict_command.answer_texts(value, words, asked)
         elif name == "data_pipeline.tokenization" and flag.startswith("--vocab_file="):
             code = tokenization._main([name, *rest], value, True, False)
         else:
@@ -359,23 +359,21 @@ def run_client(arguments, directory):
     export_dir = directory / "output" / model / "export"
     number = export.latest_version(str(export_dir))
     versions = {number: servables.open_version(str(export_dir / str(number)))}
-    before, code = set(flags.FLAGS), None
+    before = set(flags.FLAGS)
     out = io.StringIO()
     with (
         model_server.serving(model, versions) as server,
-        pytest.MonkeyPatch.context() as patch,
         contextlib.redirect_stdout(out),
     ):
-        patch.setattr(client, "command_line", command_line, raising=False)
-        client._define_flags()
+        client_command.define_flags()
         try:
             address = server.rest if "--rest" in arguments else server.grpc
             given = [*arguments, f"--address={address}"]
-            code = client._main(flags.FLAGS(["client", *given]), flags.FLAGS)
+            client_command.run(flags.FLAGS(["client", *given]))
         finally:
             for name in set(flags.FLAGS) - before:
                 delattr(flags.FLAGS, name)
-    return tiny.Done(code, out.getvalue(), "")
+    return tiny.Done(0, out.getvalue(), "")
 
 
 @functools.cache
