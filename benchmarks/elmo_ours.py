@@ -67,7 +67,7 @@ def batches(work, num_steps):
 def train(job):
     """Steps of the compiled loop of our runs; the first of the warm-up traces it."""
     keras.utils.set_random_seed(0)
-    model = pretrainers.BidirectionalLM(read_config(job))
+    model = objective.BidirectionalLM(read_config(job))
     model.build()
     optimizer = adagrad.Adagrad(
         clip_norm=elmo_work.CLIP_NORM, gradient_factor=elmo_work.UNROLL

@@ -319,7 +319,7 @@ def load_trained(model, path, *, allows_missing=None):
         )
     report = load(model, path, allows_missing=allows_missing)
     # Hugging Face's files of spans and tags have no pooler.
-    unread = () if model.reads_pooler else _POOLER
+    unread = () if model.uses_pooler else _POOLER
     if needed := [name for name in report.missing if name not in unread]:
         raise errors.InputError(
             f"{report.source}: lacks {wording.first_of(needed)}, so it is not a "

@@ -129,7 +129,7 @@ def read(path, config, head="auto", **settings):
         )
     head, num_classes = find_head(file, config, head)
     if head in pretrainers.TASK_HEADS:
-        settings = {"reading": head_config.of_weights(file.source), **settings}
+        settings = {"reading": head_config.read_beside(file.source), **settings}
     model = pretrainers.build(head, num_classes, config_read(config, head), **settings)
     is_part = model.config.network != config.network
     report = checkpoint.assign(
@@ -362,7 +362,7 @@ def drawn(model, missing):
     These are the pooler of a model whose head does not read it, and the heads for
     pretraining; `missing` are Google names of variables with random values.
     """
-    needs_all = model.num_classes is not None and model.reads_pooler
+    needs_all = model.num_classes is not None and model.uses_pooler
     variables = {} if needs_all else google.variables(model)
     return {
         name: np.array(variables[name])
@@ -429,6 +429,6 @@ def compare(first, second, missing=()):
 
 
 def _outputs(model, batch):
-    if isinstance(model, token_heads.NextTokens):  # logits, of tokens alone
+    if isinstance(model, token_heads.CausalLMMixin):  # logits, of tokens alone
         return [np.asarray(model.logits(batch))[..., : model.config.vocab_size]]
     return [np.asarray(x) for x in tf.nest.flatten(model(batch, training=False))]

@@ -224,7 +224,7 @@ _GPT_END = _gpt_norm("gpt/final_norm", "ln_f", "ln_f")  # of GPT-2
 
 _POOLER = _dense("bert/pooler", "bert/pooler/dense", "bert.pooler.dense")
 
-# What lies between a network and the output layer of a task (feature_heads.py).
+# What lies between a network and the output layer of a task (features/source.py).
 FEATURES = ("layer_mix/", "bilstm/")
 _MOST_LSTMS = 8  # layers; flags allow no more
 _FEATURES = (

@@ -18,7 +18,7 @@ PACKAGE = "bert"
 # Arguments that are dataclasses, written as dicts, and how these are read.
 _READERS = {
     "config": config_files.of_values,
-    "reading": lambda values: head_config.Reading(**values),
+    "reading": head_config.from_values,
 }
 
 
@@ -159,10 +159,8 @@ class NetworkLayer(Configured, keras.layers.Layer):
         # A method, which Keras does not look into: the seed is in no file of weights.
         self._next_seed = keras.random.SeedGenerator(seed=0, name="fit_seed").next
 
-    def seed_of_call(self, seed, training):
-        """The seed of a call whose arguments these are, `seed` FRESH if it has none."""
-        if seed is not FRESH:
-            return seed
+    def fresh_seed(self, training):
+        """The seed of a call that has none, whose argument `seed` is FRESH."""
         return keras.ops.cast(self._next_seed(), "int64") if training else None
 
     def compute_output_shape(self, *shapes):
@@ -170,9 +168,3 @@ class NetworkLayer(Configured, keras.layers.Layer):
         features = [keras.KerasTensor(shape, "int32") for shape in shapes]
         outputs = self.compute_output_spec(*features)
         return keras.tree.map_structure(lambda x: x.shape, outputs)
-
-
-def whole(ids):
-    """Ids as integers: on several devices `fit` tries a model out with their means."""
-    is_whole = "int" in keras.backend.standardize_dtype(ids.dtype)
-    return ids if is_whole else keras.ops.cast(ids, "int32")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import heads, models, pretrainers
+from modeling import heads, losses, models, pretrainers
 from modeling.checkpoints import names
 
 BUILDERS = {
@@ -142,7 +142,7 @@ def test_only_the_masked_positions_are_predicted(build, tiny_features):
 def test_probabilities(problem_type, expected):
     logits = tf.constant([[0.0, 1.0]])
     np.testing.assert_allclose(
-        heads.probabilities(problem_type, logits), expected, atol=1e-6
+        losses.probabilities(problem_type, logits), expected, atol=1e-6
     )
 
 

@@ -16,7 +16,7 @@ from contract import atomic_files, file_names
 from data_pipeline.batches import packing
 from data_pipeline.classification import encoding, labels
 from data_pipeline.text import wordpiece
-from modeling import heads, models
+from modeling import losses, models
 from modeling.configs import config
 from serving import export, predictor
 from serving.protocol import servables
@@ -58,7 +58,7 @@ class Exported(NamedTuple):
         tokens, first_lengths, _ = self.encode(*map(tf.constant, texts))
         features = packing.pad(tokens, first_lengths)
         logits = self.model(features)["logits"]
-        return features, np.asarray(heads.probabilities(self.problem_type, logits))
+        return features, np.asarray(losses.probabilities(self.problem_type, logits))
 
 
 def make(problem_type, num_texts, export_dir):
@@ -77,7 +77,7 @@ def make(problem_type, num_texts, export_dir):
 
     module = export.TextClassifier(
         lambda *texts: packing.pad(*encode(*texts)[:2]),
-        heads.answering(problem_type, model),
+        losses.with_probabilities(problem_type, model),
         [variable.value for variable in model.variables],
         label_set.names if problem_type == "classification" else (),
         ("text",) if num_texts == 1 else ("text_a", "text_b"),

@@ -1,4 +1,4 @@
-"""Layers of a network as features of a task, and what heads make of them."""
+"""Layers of a network as features of a task, and the heads that read them."""
 
 import dataclasses
 import pathlib
@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 from contract import features as names
-from modeling import losses, pretrainers
+from modeling import pretrainers
 from modeling.checkpoints import google
 from modeling.elmo import config as elmo_config
-from modeling.features import attribution, head_config, heads
+from modeling.features import attribution, head_config, layer_choices, source
 
 ROUNDING = 1e-5
 SKIP = pathlib.Path(__file__).parents[2] / "golden" / "elmo" / "skip.npz"
@@ -27,7 +27,7 @@ def config(tiny_config):
 
 def build(kind, config, /, **chosen):
     keras.utils.set_random_seed(7)
-    reading = head_config.Reading(**chosen)
+    reading = head_config.HeadConfig(**chosen)
     num_classes = None if kind == "span" else 3
     model = pretrainers.build(kind, num_classes, config, reading=reading)
     for block in model.network.blocks:  # or each layer has the variance 1
@@ -36,21 +36,16 @@ def build(kind, config, /, **chosen):
     return model
 
 
-def test_mix_tells_what_it_has_learned(config):
-    """By layer; after training it is what printed lines, curves and reports have."""
-    of_all = {f"s_{j}": pytest.approx(1 / 6) for j in range(6)}
-    begin = build("tagger", config, layer_mix="learned").learned_mix()
-    assert begin == {"gamma": 1.0, **of_all}
-    model = build("tagger", config, layer_mix="learned_last_4")
-    model.layer_mix.logits.assign(np.log([1.0, 2.0, 3.0, 4.0]))
+def test_learned_mix_is_reported_by_layer(config):
+    equal = {f"s_{j}": pytest.approx(1 / 6) for j in range(6)}
+    model = build("tagger", config, layer_mix="learned")
+    assert model.learned_mix() == {"gamma": 1.0, **equal}
+    model.layer_mix.logits.assign(np.log([1.0, 2.0, 3.0, 4.0, 5.0, 5.0]))
     model.layer_mix.gamma.assign([1.5])
-    found = model.learned_mix()
-    shares = {f"s_{2 + k}": pytest.approx((1 + k) / 10) for k in range(4)}
-    assert found == {"gamma": 1.5, **shares} and list(found)[1] == "s_2"
-    top = build("classifier", config, layer_mix="top")
-    assert top.learned_mix() == {"gamma": 1.0}
+    weights = [0.05, 0.1, 0.15, 0.2, 0.25, 0.25]
+    wanted = {f"s_{j}": pytest.approx(weight) for j, weight in enumerate(weights)}
+    assert model.learned_mix() == {"gamma": 1.5, **wanted}
     assert build("tagger", config).learned_mix() == {}
-    assert build("span", config, layer_mix="top").learned_mix() == {"gamma": 1.0}
     assert pretrainers.build("none", None, config).learned_mix() == {}
 
 
@@ -61,8 +56,6 @@ SEPARATE = {
     "embedding": [0],
     "second_to_last": [4],
     "learned": [0, 1, 2, 3, 4, 5],
-    "learned_last_4": [2, 3, 4, 5],
-    "top": [5],
 }
 MERGED = {
     "sum_last_4": lambda states: sum(states[2:]),
@@ -72,15 +65,15 @@ MERGED = {
 
 
 def test_layer_states_are_those_that_a_mix_names(config, tiny_features):
-    model = build("tagger", config)
+    model = build("tagger", config, freeze_encoder=True)
     outputs = model.encode(tiny_features, None)
     states = [outputs["embedding_output"], *outputs["layer_outputs"]]
     states = [np.asarray(state) for state in states]
     wanted = {name: [states[i] for i in held] for name, held in SEPARATE.items()}
     wanted |= {name: [merge(states)] for name, merge in MERGED.items()}
     for name, expected in wanted.items():
-        model._wanted = heads.choose(config, name)
-        found = np.asarray(model.layer_states(tiny_features))
+        model.source.states, model.source.merge = layer_choices.choose_mix(config, name)
+        found = np.asarray(model.source.layer_states(tiny_features))
         assert found.dtype == np.float32
         np.testing.assert_allclose(
             found, np.stack(expected, axis=2), atol=ROUNDING, err_msg=name
@@ -91,23 +84,22 @@ def test_layer_states_are_those_that_a_mix_names(config, tiny_features):
 def test_model_with_layer_states_runs_no_network(config, tiny_features, head):
     model = build(head, config, freeze_encoder=True)
     expected = model(tiny_features)["logits"]
-    states = np.asarray(model.layer_states(tiny_features))
+    states = np.asarray(model.source.layer_states(tiny_features))
     assert states.shape == (2, 10 if head == "tagger" else 1, 1, config.hidden_size)
-    given = {names.INPUT_MASK: tiny_features[names.INPUT_MASK]}
-    told = model({**given, names.LAYER_STATES: states})["logits"]
-    np.testing.assert_array_equal(told, expected)
-    others = model({**given, names.LAYER_STATES: states[:, ::-1, :, ::-1]})["logits"]
+    mask = {names.INPUT_MASK: tiny_features[names.INPUT_MASK]}
+    cached = model({**mask, names.LAYER_STATES: states})["logits"]
+    np.testing.assert_array_equal(cached, expected)
+    others = model({**mask, names.LAYER_STATES: states[:, ::-1, :, ::-1]})["logits"]
     assert np.abs(others - expected).max() > 1e-2
 
 
 def test_places_of_answers_are_read_of_the_layers_that_a_mix_names(
     config, tiny_features
 ):
-    """By the plain head of the last one; by others of others, and of their width."""
     found = {}
     for mix in ("last", "second_to_last", "concat_last_4"):
-        model = build("span", config, layer_mix=mix)
-        states = np.asarray(model.layer_states(tiny_features))[:, :, 0]
+        model = build("span", config, layer_mix=mix, freeze_encoder=True)
+        states = np.asarray(model.source.layer_states(tiny_features))[:, :, 0]
         kernel, bias = (np.asarray(v) for v in model.span.logits.variables)
         expected = states @ kernel.T + bias
         outputs = model(tiny_features)
@@ -124,19 +116,17 @@ def test_places_of_answers_are_read_of_the_layers_that_a_mix_names(
 
 
 def test_lstms_under_the_places_of_answers_are_trained_alone(config, tiny_features):
-    chosen = {"layer_mix": "learned", "layer_mix_l2": 0.1, "freeze_encoder": True}
-    model = build("span", config, **chosen, **LSTM)
+    model = build("span", config, layer_mix="learned", freeze_encoder=True, **LSTM)
     assert model.span.logits.kernel.shape == (2, 10)
     seed = tf.constant([1, 2], tf.int64)
     with tf.GradientTape() as tape:
         outputs = model(tiny_features, training=True, seed=seed)
-        loss = outputs["layer_mix_squares"] + tf.reduce_sum(outputs["start_logits"])
-        loss += tf.reduce_sum(outputs["end_logits"] ** 2)
+        loss = tf.reduce_sum(outputs["start_logits"] + outputs["end_logits"] ** 2)
     gradients = tape.gradient(loss, model.trainable_variables)
     assert len(gradients) == 12 and all(g is not None for g in gradients)
     given = {
         names.INPUT_MASK: tiny_features[names.INPUT_MASK],
-        names.LAYER_STATES: model.layer_states(tiny_features),
+        names.LAYER_STATES: model.source.layer_states(tiny_features),
     }
     expected = model(tiny_features)
     for name, value in model(given).items():
@@ -144,25 +134,26 @@ def test_lstms_under_the_places_of_answers_are_trained_alone(config, tiny_featur
     assert expected.keys() == {"start_logits", "end_logits"}
 
 
-def test_lstms_are_told_the_question_where_the_network_is_not(config, tiny_features):
-    """By one number more, of networks without segments: an ELMo's is not the head's."""
+def test_lstms_read_the_segment_where_the_network_does_not(config, tiny_features):
     elmo = elmo_config.ElmoConfig(projection_dim=6, lstm_dim=6, vocab_size=60)
     keras.utils.set_random_seed(7)
-    for network, is_told in ((elmo, True), (config, False)):
-        reading = head_config.Reading(**LSTM, freeze_encoder=True)
+    for network, reads_segments in ((elmo, True), (config, False)):
+        reading = head_config.HeadConfig(**LSTM, freeze_encoder=True)
         model = pretrainers.build("span", None, network, reading=reading)
         width = network.hidden_size
         cells = model.bilstm.forward
-        assert cells[0].kernel.shape == (width + is_told + 5, 20)
+        assert cells[0].kernel.shape == (width + reads_segments + 5, 20)
         assert cells[1].kernel.shape == (10 + 5, 20)
-        states = model.layer_states(tiny_features)
+        states = model.source.layer_states(tiny_features)
         given = {**tiny_features, names.LAYER_STATES: states}
         segments = np.asarray(tiny_features[names.SEGMENT_IDS])
         assert segments.any() and not segments.all()
         expected = model(given)["start_logits"]
         found = model({**given, names.SEGMENT_IDS: 1 - segments})["start_logits"]
-        assert (np.abs(found - expected).max() > 1e-4) == is_told
-    tagger = pretrainers.build("tagger", 3, elmo, reading=head_config.Reading(**LSTM))
+        assert (np.abs(found - expected).max() > 1e-4) == reads_segments
+    tagger = pretrainers.build(
+        "tagger", 3, elmo, reading=head_config.HeadConfig(**LSTM)
+    )
     assert tagger.bilstm.forward[0].kernel.shape == (12 + 5, 20)
 
 
@@ -172,66 +163,18 @@ def recorded():
         return dict(record)
 
 
-def mixed(recorded, number, *, states=slice(None), **settings):
-    """What a LayerMix with the recorded weights makes of a recorded batch."""
-    layers = recorded[f"batch{number}/lm_embeddings"].swapaxes(1, 2)  # [B, S, K, W]
-    layers = layers[:, :, states]
-    mix = heads.LayerMix(layers.shape[2], **settings)
-    mix.build(None)
-    if mix.logits is not None:
-        mix.logits.assign(recorded["mix_W"])
-    mix.gamma.assign(recorded["mix_gamma"])
-    return np.asarray(mix(layers, recorded[f"batch{number}/mask"])), mix
-
-
 @pytest.mark.parametrize("number", range(3))
-def test_mixes_are_those_of_the_original(recorded, number):
+def test_mix_is_that_of_the_original(recorded, number):
+    layers = recorded[f"batch{number}/lm_embeddings"].swapaxes(1, 2)  # [B, S, K, W]
+    mix = source.LayerMix(layers.shape[2])
+    mix.build(None)
+    mix.logits.assign(recorded["mix_W"])
+    mix.gamma.assign(recorded["mix_gamma"])
     mask = recorded[f"batch{number}/mask"]
-    for name, settings in {
-        "plain": {},
-        "layer_norm": {"normalizes": True},
-        "top": {"states": slice(-1, None)},
-    }.items():
-        found, _ = mixed(recorded, number, **settings)
-        expected = recorded[f"batch{number}/mix_{name}"]
-        np.testing.assert_allclose(
-            found[mask], expected[mask], atol=ROUNDING, err_msg=name
-        )
-
-
-def test_norm_of_layers_counts_tokens_alone(recorded):
-    """What lies at padding moves nothing; the mask does."""
-    expected, _ = mixed(recorded, 0, normalizes=True)
-    mask = recorded["batch0/mask"]
-    assert not mask.all()
-    layers = np.where(mask[:, None, :, None], recorded["batch0/lm_embeddings"], 9.0)
-    found, _ = mixed({**recorded, "batch0/lm_embeddings": layers}, 0, normalizes=True)
-    np.testing.assert_allclose(found[mask], expected[mask], atol=ROUNDING)
-    every = {**recorded, "batch0/mask": np.ones_like(mask)}
-    found, _ = mixed(every, 0, normalizes=True)
-    assert np.abs(found - expected)[mask].max() > 1e-2
-
-
-def test_penalty_is_the_originals_in_parts_of_any_size(recorded):
-    _, mix = mixed(recorded, 0)
-    objective = heads.with_penalty(
-        losses.tagger(), head_config.Reading(layer_mix="learned", layer_mix_l2=0.5)
-    )
-    labels = np.arange(12).reshape(6, 2) % 3
-    whole = {names.LABEL_IDS: labels, names.INPUT_MASK: np.ones((6, 2), np.int32)}
-    outputs = {"logits": np.zeros((6, 2, 3), np.float32)}
-    total = 0.0
-    for part in (slice(0, 1), slice(1, 3), slice(3, 6)):
-        cut = {name: value[part] for name, value in whole.items()}
-        given = {"logits": outputs["logits"][part], "layer_mix_squares": mix.squares()}
-        totals = objective.totals(cut, given)
-        assert totals.keys() == {"tagger_loss", "layer_mix_loss"}
-        total += totals["layer_mix_loss"] / objective.counts(whole)["layer_mix_loss"]
+    expected = recorded[f"batch{number}/mix_plain"]
     np.testing.assert_allclose(
-        total, recorded["mix_plain_regularization"], atol=ROUNDING
+        np.asarray(mix(layers))[mask], expected[mask], atol=ROUNDING
     )
-    plain = losses.tagger()
-    assert heads.with_penalty(plain, head_config.ORIGINAL) is plain
 
 
 def keras_lstms(head, width):
@@ -263,7 +206,7 @@ def keras_lstms(head, width):
 
 def test_bilstm_is_a_stack_of_keras_layers():
     keras.utils.set_random_seed(5)
-    head = heads.BiLstm(2, 4)
+    head = source.BiLstm(2, 4)
     head.build((None, None, 6))
     for cell in (*head.forward, *head.backward):
         cell.bias.assign(np.random.default_rng(1).normal(size=16))
@@ -291,9 +234,9 @@ def test_heads_of_bilstm_read_the_largest_values_of_segments():
         ],
         np.float32,
     )
-    found = heads.of_segments(vectors, features, joins_pairs=False)
+    found = source.largest_of_segments(vectors, features, joins_pairs=False)
     np.testing.assert_allclose(found, [[0.5, 0.4], [0.6, 0.3]], atol=ROUNDING)
-    found = heads.of_segments(vectors, features, joins_pairs=True)
+    found = source.largest_of_segments(vectors, features, joins_pairs=True)
     u, v = np.array([[0.1, -0.5], [0.6, 0.3]]), np.array([[0.5, 0.4], [-1.0, -1.0]])
     expected = np.concatenate([u, v, np.abs(u - v), u * v], axis=1)
     np.testing.assert_allclose(found, expected, atol=ROUNDING)
@@ -331,20 +274,20 @@ def test_parts_have_names_in_checkpoints(config):
 
 
 def test_frozen_network_has_no_gradient_and_no_dropout(config, tiny_features):
-    chosen = {"layer_mix": "learned", "layer_mix_l2": 0.1, **LSTM}
+    chosen = {"layer_mix": "learned", **LSTM}
     model = build("tagger", config, **chosen, freeze_encoder=True)
     trained = build("tagger", config, **chosen)
     paths = [variable.path.split("/")[1] for variable in model.trainable_variables]
     assert {*paths} == {"layer_mix", "bilstm", "tagger"} and len(paths) == 12
     assert len(trained.trainable_variables) > 80
     seed = tf.constant([1, 2], tf.int64)
-    still = np.asarray(model.vectors(tiny_features, seed))
-    np.testing.assert_array_equal(still, model.vectors(tiny_features))
-    moved = np.abs(trained.vectors(tiny_features, seed) - still)
+    still = np.asarray(model.source.token_vectors(tiny_features, seed))
+    np.testing.assert_array_equal(still, model.source.token_vectors(tiny_features))
+    moved = np.abs(trained.source.token_vectors(tiny_features, seed) - still)
     assert moved.max() > 1e-2
     with tf.GradientTape() as tape:
         outputs = model(tiny_features, training=True, seed=seed)
-        loss = tf.reduce_sum(outputs["logits"]) + outputs["layer_mix_squares"]
+        loss = tf.reduce_sum(outputs["logits"])
     assert all(g is not None for g in tape.gradient(loss, model.trainable_variables))
     assert model(tiny_features).keys() == {"logits"}
 
@@ -354,7 +297,7 @@ def test_dropout_of_features_comes_before_and_between_lstms(config, tiny_feature
 
     def vectors(**chosen):
         model = build("tagger", config, freeze_encoder=True, **chosen)
-        return np.asarray(model.vectors(tiny_features, seed))
+        return np.asarray(model.source.token_vectors(tiny_features, seed))
 
     dropped = vectors(feature_dropout=0.5)
     assert 0.3 < np.mean(dropped == 0.0) < 0.7
@@ -366,18 +309,6 @@ def test_dropout_of_features_comes_before_and_between_lstms(config, tiny_feature
     assert np.abs(first - vectors(**LSTM, bilstm_layers=1)).max() > 1e-2
     # Nothing is dropped of what the last of them puts out; a closed gate may give 0.
     assert max(np.mean(x[0] == 0.0) for x in (first, second)) < 0.4
-
-
-def test_norm_of_layers_sees_all_tokens_of_a_text(config, tiny_features):
-    """So a classifier takes the vector of the text after it, not before."""
-    model = build("classifier", config, layer_mix="learned", layer_mix_norm=True)
-    tagger = build("tagger", config, layer_mix="learned", layer_mix_norm=True)
-    assert model.layer_states(tiny_features).shape == (2, 10, 6, config.hidden_size)
-    expected = np.asarray(tagger.vectors(tiny_features))[:, 0]
-    np.testing.assert_allclose(model.pool(tiny_features), expected, atol=ROUNDING)
-    plain = build("classifier", config, layer_mix="learned")
-    assert plain.layer_states(tiny_features).shape == (2, 1, 6, config.hidden_size)
-    assert np.abs(plain.pool(tiny_features) - expected).max() > 1e-2
 
 
 def test_words_of_a_frozen_network_have_weights(config, tiny_features):
@@ -392,8 +323,7 @@ def test_words_of_a_frozen_network_have_weights(config, tiny_features):
 
 
 def test_networks_of_few_layers_are_refused(tiny_config):
-    for mix in ("learned_last_4", "concat_last_4"):
-        with pytest.raises(ValueError, match=f"--layer_mix={mix} needs layer -3"):
-            build("tagger", tiny_config, layer_mix=mix)
+    with pytest.raises(ValueError, match="--layer_mix=concat_last_4 needs layer -3"):
+        build("tagger", tiny_config, layer_mix="concat_last_4")
     with pytest.raises(ValueError, match="--layer_mix=all is none of embedding, "):
         build("tagger", tiny_config, layer_mix="all")
