@@ -113,7 +113,7 @@ def _choice(
     has_question: bool,
     **files: tuple[str, ...],
 ) -> Task:
-    """A task of choice, whose rows choice_rows.py reads; `files` by split."""
+    """A task of choice, whose rows published.py reads; `files` by split."""
     layout = tables.Layout(
         file_format=name,
         text_a="context",
