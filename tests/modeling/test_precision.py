@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from modeling import losses, models, pretrainers
 from modeling.checkpoints import keras_files
+from modeling.configs import gpt_config
 from modeling.features import head_config
-from modeling.gpt import config as gpt_config
 from tests import elmo_streams
 from tests.modeling import random_weights
 
@@ -231,8 +231,6 @@ def test_each_operation_has_its_type(config, features, set_policy, policy):
     assert not tables & {tuple(v.shape) for v in build(config, "tagger").weights[5:]}
     assert not [op for op in casts if tuple(op.inputs[0].shape) in tables]
     assert bool(casts) == (policy != "float32")
-
-
 
 
 @pytest.mark.parametrize("policy", ROUNDING)
