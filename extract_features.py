@@ -14,74 +14,29 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from cli import command_line, device_flags, model_flags
+from cli import command_line, device_flags, extraction_flags, model_flags
 
 FLAGS = flags.FLAGS
 
 
-@command_line.heading("Vectors")
 def define_flags():
-    model_flags.define(max_seq_length=128, output_dir=False)
-    device_flags.define(trains=False)
-    _define_files()
-    model_flags.define_vectors(layers="-1,-2,-3,-4", pooling="none", others=["none"])
-    flags.DEFINE_bool(
-        "attention", False, "Attention probabilities instead; of all layers by default."
-    )
-    flags.DEFINE_list("heads", [], "Wanted heads of --attention, from 0; all if none.")
-    flags.DEFINE_bool(
-        "carry_states",
-        False,
-        "Begin each line of ELMo with the states at the end of the one before it, as "
-        "its dumps do.",
-    )
-    flags.DEFINE_bool(
-        "use_one_hot_embeddings",
-        False,
-        "Accepted and ignored: another way to compute the same vectors.",
-    )
-
-
-def _define_files():
-    string = flags.DEFINE_string
-    with command_line.heading("Data"):
-        string("input_file", None, "Texts, one example a line; `A ||| B` is a pair.")
-        flags.DEFINE_integer("batch_size", 32, "Lines a batch.", lower_bound=1)
-    with command_line.heading("Output"):
-        string("output_file", None, "Where the vectors go; replaced if it is there.")
-        flags.DEFINE_enum(
-            "output_format",
-            "jsonl",
-            ["jsonl", "npz", "tfrecord", "hdf5", "png", "svg"],
-            "JSON lines as the original writes them, NumPy's .npz, TFRecords, or HDF5 "
-            "as ELMo's dumps; of the --attention of one line a picture.",
-        )
-    flags.mark_flags_as_required(["input_file", "output_file"])
-
-
-def check():
-    for name in ("input_file", "output_file"):
-        if not FLAGS[name].value:
-            raise errors.InputError(f"--{name} is empty; name a file")
-    command_line.check_files("input_file")
-    model_flags.check(needs_weights=True)
+    extraction_flags.define()
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags, check)
+    command_line.parse(define_flags, extraction_flags.check)
 
 import keras
 import tensorflow as tf
 
-from cli import device_setup
+from cli import device_setup, opening
 from contract import atomic_files, errors, features, wording
 from data_pipeline.extraction import attention_files
 from data_pipeline.extraction import lines as input_lines
 from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.tables import file_patterns
-from data_pipeline.text import vocabulary_checks
 from modeling import models
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import checkpoint
 from modeling.configs import config as config_lib
 from modeling.elmo import carried_states
 from modeling.features import attention_maps, vectors
@@ -96,7 +51,7 @@ MAX_WAITING_VALUES = 1 << 25  # 128 MB that wait for those of earlier lines
 class ExtractionInput(NamedTuple):
     """Everything that is read and checked before the work starts."""
 
-    files: model_flags.ModelFiles
+    files: opening.ModelFiles
     config: config_lib.BertConfig
     lines: input_lines.TextLines
     size: input_lines.Size
@@ -105,51 +60,29 @@ class ExtractionInput(NamedTuple):
 
 
 def choose(config):
-    """The vectors or maps that flags ask for, checked against the network."""
-    is_picture = FLAGS.output_format in attention_files.PICTURES
+    """The vectors or maps that the flags name, checked against the network."""
     if FLAGS.attention:
-        for name in ("combine", "layer_weights", "pooling", "normalize"):
-            if FLAGS[name].present:
-                raise errors.InputError(f"--{name} and --attention exclude each other")
         heads = command_line.numbers("heads", int)
         layers = command_line.numbers("layers", int) if FLAGS["layers"].present else ()
         return attention_maps.choose(config, layers, heads)
-    for name, is_wrong in (("heads", FLAGS.heads), ("output_format", is_picture)):
-        if is_wrong:
-            raise errors.InputError(
-                f"{FLAGS[name].serialize()} is for --attention; add it"
-            )
-    asked = model_flags.vector_choice()
     names_layers = FLAGS["layers"].present or FLAGS.combine != "none"
     takes_all = FLAGS.output_format == "hdf5" or config.network == "elmo"
+    choose_layers = vectors.choose
     if takes_all and not names_layers:
-        return vectors.choose_all(config, **asked)
-    return vectors.choose(config, **asked)
-
-
-def check_states(config):
-    """Raises ValueError where no states can go from line to line."""
-    if FLAGS.carry_states and config.network != "elmo":
-        raise errors.InputError(
-            f"--carry_states is for ELMo, and the network is a {config.kind}, without "
-            "states; leave it out"
-        )
-    if FLAGS.carry_states and device_flags.is_tpu():
-        raise errors.InputError(
-            "--carry_states does not run on TPU; leave one of them out"
-        )
+        choose_layers = vectors.choose_all
+    return choose_layers(config, **model_flags.vector_choice())
 
 
 def prepare():
-    check()
+    extraction_flags.check()
     strategy = device_setup.set_up(one_host=True)
     if FLAGS.carry_states:
         strategy = tf.distribute.get_strategy()  # on one device, line after line
-    files = model_flags.files(pretrained.locate, needs_weights=True)
-    tokenizer = vocabulary_checks.open_tokenizer(files, checks_case=FLAGS.check_case)
-    config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
+    files, tokenizer, config = opening.open_for_task(
+        FLAGS.max_seq_length, needs_weights=True, for_tasks=False
+    )
+    extraction_flags.check_network(config)
     choice = choose(config)
-    check_states(config)
     if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):
         raise errors.InputError(
             f"--output_file={FLAGS.output_file} is --input_file and would be "
@@ -157,7 +90,7 @@ def prepare():
         )
     pools = not FLAGS.attention and FLAGS.pooling != "none"
     lines = input_lines.TextLines(
-        *(FLAGS.input_file, tokenizer, FLAGS.max_seq_length), needs_tokens=pools
+        FLAGS.input_file, tokenizer, FLAGS.max_seq_length, needs_tokens=pools
     )
     size = lines.measure()
     attention_files.check(FLAGS.output_format, FLAGS.input_file, size.num_lines)

@@ -12,7 +12,7 @@ import os
 
 from absl import flags
 
-from cli import command_line, fine_tuning_flags, model_flags, squad_flags
+from cli import command_line, fine_tuning_flags, squad_flags
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_predict", "do_export")
@@ -30,7 +30,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 from absl import logging
 
-from cli import run_flags
+from cli import opening, run_flags
 from contract import file_names
 from data_pipeline.squad import answer_outcomes, graph
 from data_pipeline.squad import choice as answer_choice
@@ -38,13 +38,11 @@ from data_pipeline.squad import files as squad_files
 from data_pipeline.squad import split as question_sets
 from data_pipeline.text import tokenization, vocabulary_checks
 from modeling import losses, models
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import pretrained
 from modeling.features import head_config, heads
-from modeling.operations import joined_weights
-from reports import examined, pictures, run_report
+from reports import examined
 from serving import formats, question_answering
-from training import fine_tuning, run_directory
-from training.results import run_facts
+from training import run_directory
 
 
 def prepare():
@@ -53,11 +51,9 @@ def prepare():
         logging.set_verbosity(logging.DEBUG)
     strategy = run_flags.set_up()
     squad_flags.check_files()
-    files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
+    files, tokenizer, config = opening.open_for_task(FLAGS.max_seq_length)
     vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
-    config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
-    reading = run_flags.reading(head_config.of_run, files)
+    reading = run_flags.reading(files)
     has_pieces = isinstance(tokenizer, tokenization.BertTokenizer)
     squad_flags.check_network(config, tokenizer, reading, has_pieces)
     choice = answer_choice.Settings(
@@ -66,46 +62,38 @@ def prepare():
         **squad_flags.answer_settings(has_pieces),
     )
     splits = fine_tuning_flags.wanted_splits()
-    data = {}
-    if "train" in splits:
-        data["train"] = read_train(tokenizer)
-    if "dev" in splits or "test" in splits:  # one file serves both
-        data["predict"] = read_predict(tokenizer)
-    names = (
-        question_sets.score_names(data["predict"], choice) if "dev" in splits else ()
-    )
+    # One file serves dev and test.
+    names = {"train" if split == "train" else "predict": None for split in splits}
+    data = {
+        name: question_sets.load(name, read(name), tokenizer, **squad_flags.limits())
+        for name in names
+    }
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
         config=config.to_dict(),
         num_examples=len(data["train"].questions) if "train" in data else 0,
-        score_names=names,
+        score_names=question_sets.score_names(data["predict"], choice)
+        if "dev" in splits
+        else (),
     )
     pad_to = settings.pad_to
     return make_task(config, tokenizer, data, choice, pad_to, reading), settings
 
 
-def read_train(tokenizer):
-    """The questions of --train_file, in the original's order, as windows."""
-    questions = squad_files.read_for_training(
-        FLAGS.train_file,
-        multiple_answers=FLAGS.multiple_answers,
-        version_2_with_negative=FLAGS.version_2_with_negative,
+def read(name):
+    """The questions of a file; those to train on in the original's order."""
+    has_negative = FLAGS.version_2_with_negative
+    if name == "train":
+        questions = squad_files.read_for_training(
+            FLAGS.train_file,
+            multiple_answers=FLAGS.multiple_answers,
+            version_2_with_negative=has_negative,
+        )
+        return squad_files.shuffled(questions)
+    return squad_files.read_for_prediction(
+        FLAGS.predict_file, version_2_with_negative=has_negative
     )
-    return cut("train", squad_files.shuffled(questions), tokenizer)
-
-
-def read_predict(tokenizer):
-    """The questions of --predict_file as windows."""
-    questions = squad_files.read_for_prediction(
-        FLAGS.predict_file, version_2_with_negative=FLAGS.version_2_with_negative
-    )
-    return cut("predict", questions, tokenizer)
-
-
-def cut(name, questions, tokenizer):
-    """The windows of questions."""
-    return question_sets.load(name, questions, tokenizer, **squad_flags.limits())
 
 
 def make_task(config, tokenizer, data, choice, pad_to, reading):
@@ -128,24 +116,16 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         for questions in data.values():
             question_sets.write_records(output_dir, questions, FLAGS.max_seq_length)
 
-    return fine_tuning.Task(
+    return run_flags.make_task(
+        "question-answering",
+        lambda: {split: questions.summary() for split, questions in data.items()},
         splits=splits,
         model=functools.partial(
-            models.BertSpanPredictor,
-            config,
-            reading=reading,
-            recompute=FLAGS.recompute,
+            models.BertSpanPredictor, config, reading=reading, recompute=FLAGS.recompute
         ),
-        load_weights=model_flags.weights_loader(pretrained.load_weights),
-        store=checkpoint.store,
         objective=heads.with_penalty(losses.span(), reading),
         score=score,
         examine=examine,
-        pictures=pictures.summaries,
-        report=run_facts.hook(
-            *(run_report, "question-answering"),
-            lambda: {split: questions.summary() for split, questions in data.items()},
-        ),
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
         reopen=formats.network_opener(
@@ -173,8 +153,9 @@ def predict(answered, settings, global_step):
 
 def export_model(tokenizer, choice, model, output_dir):
     """Writes output_dir/export/<n>: question and context in, answer out."""
-    with joined_weights.joined(model) as variables:
-        module = question_answering.QuestionAnswerer(
+
+    def make(variables):
+        return question_answering.QuestionAnswerer(
             graph.encoder(tokenizer, **squad_flags.limits()),
             functools.partial(model, training=False),
             graph.chooser(choice),
@@ -182,8 +163,8 @@ def export_model(tokenizer, choice, model, output_dir):
             (None, *tokenizer.token_shape),
             model.config,
         )
-        chosen = fine_tuning_flags.export_settings()
-        return formats.save(module, output_dir, {}, **chosen)
+
+    return run_flags.export(model, make, output_dir)
 
 
 def main(_):

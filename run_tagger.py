@@ -10,7 +10,7 @@ import functools
 
 from absl import flags
 
-from cli import command_line, fine_tuning_flags, model_flags, tagger_flags
+from cli import command_line, fine_tuning_flags, tagger_flags
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
@@ -22,9 +22,9 @@ def define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags, fine_tuning_flags.check_run, tagger_flags.check)
+    command_line.parse(define_flags, fine_tuning_flags.check_run, tagger_flags.paths)
 
-from cli import run_flags
+from cli import opening, run_flags
 from contract import features, file_names, remote_files
 from data_pipeline import label_maps
 from data_pipeline.tables import label_files
@@ -33,26 +33,20 @@ from data_pipeline.tagging import graph, predictions, tag_outcomes, tags
 from data_pipeline.tagging import split as sentence_sets
 from data_pipeline.text import vocabulary_checks
 from modeling import losses, models
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import pretrained
 from modeling.features import head_config, heads
-from modeling.operations import joined_weights
-from reports import examined, pictures, run_report
+from reports import examined
 from serving import formats, tagging
-from training import fine_tuning
-from training.results import run_facts
 
 
 def prepare():
     """The task and its settings; a ValueError says what is wrong with the input."""
-    tagger_flags.check()
+    paths = tagger_flags.paths()
     strategy = run_flags.set_up()
-    files = model_flags.files(pretrained.locate)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=FLAGS.check_case)
+    files, tokenizer, config = opening.open_for_task(FLAGS.max_seq_length)
     vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
-    config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
+    reading = run_flags.reading(files)
     layout = tagged_files.Layout(**tagger_flags.layout())
-    paths = tagger_flags.paths(fine_tuning_flags.wanted_splits())
-    reading = run_flags.reading(head_config.of_run, files)
     splits = sentence_sets.read(paths, layout)
     open_file = remote_files.open_file
     names = label_files.read_labels(FLAGS.labels, open_file) if FLAGS.labels else ()
@@ -85,7 +79,9 @@ def make_task(config, tokenizer, tag_set, data, reading):
     """The fine_tuning.Task of tagging words."""
     label_map = {file_names.LABEL_MAP: tags.map_text(tag_set)}
     lstms = head_config.lstms(config, reading)
-    return fine_tuning.Task(
+    return run_flags.make_task(
+        "token-classification",
+        lambda: {split: sentences.summary() for split, sentences in data.items()},
         splits={split: sentences.examples() for split, sentences in data.items()},
         model=functools.partial(
             models.BertTagger,
@@ -93,18 +89,13 @@ def make_task(config, tokenizer, tag_set, data, reading):
             reading=reading,
             recompute=FLAGS.recompute,
         ),
-        load_weights=model_flags.weights_loader(pretrained.load_weights),
-        store=checkpoint.store,
         objective=heads.with_penalty(losses.tagger(), reading),
         outputs=best_tags,
         score=lambda split, outputs, _: sentence_sets.decide(
             data[split], outputs, tag_set
         ),
-        examine=functools.partial(examine, tag_set, data),
-        pictures=pictures.summaries,
-        report=run_facts.hook(
-            *(run_report, "token-classification"),
-            lambda: {split: sentences.summary() for split, sentences in data.items()},
+        examine=lambda split, tagged: examined.of(
+            split, tag_outcomes.collect(data[split], tagged, tag_set.scheme)
         ),
         predict=functools.partial(predict, tag_set, data),
         export=functools.partial(export_model, tokenizer, tag_set, label_map),
@@ -119,18 +110,12 @@ def best_tags(model):
 
     def forward(batch, training):
         logits = model(batch, training=training)["logits"]
-        found = graph.best_tags(logits)
+        outputs = graph.best_tags(logits)
         if features.LABEL_IDS in batch:
-            found["losses"] = losses.tag_losses(logits, batch[features.LABEL_IDS])
-        return found
+            outputs["losses"] = losses.tag_losses(logits, batch[features.LABEL_IDS])
+        return outputs
 
     return forward
-
-
-def examine(tag_set, data, split, tagged):
-    """What reports/ shows of tagged sentences."""
-    found = tag_outcomes.collect(data[split], tagged, tag_set.scheme)
-    return examined.of(split, found)
 
 
 def predict(tag_set, data, tagged, settings, _):
@@ -146,8 +131,9 @@ def predict(tag_set, data, tagged, settings, _):
 
 def export_model(tokenizer, tag_set, label_map, model, output_dir):
     """Writes output_dir/export/<n>: text or words in, tags out."""
-    with joined_weights.joined(model) as variables:
-        module = tagging.WordTagger(
+
+    def make(variables):
+        return tagging.WordTagger(
             graph.split_words,
             graph.encoder(tokenizer, **tagger_flags.limits()),
             functools.partial(model, training=False),
@@ -156,8 +142,8 @@ def export_model(tokenizer, tag_set, label_map, model, output_dir):
             (None, *tokenizer.token_shape),
             model.config,
         )
-        chosen = fine_tuning_flags.export_settings()
-        return formats.save(module, output_dir, label_map, **chosen)
+
+    return run_flags.export(model, make, output_dir, label_map)
 
 
 def main(_):

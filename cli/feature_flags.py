@@ -4,13 +4,19 @@ from typing import Any
 
 from absl import flags
 
-from cli import command_line
+from cli import command_line, model_flags
 from contract import errors
 
 FLAGS = flags.FLAGS
 NAMES = (
-    *("freeze_encoder", "layer_mix", "layer_mix_norm", "layer_mix_l2"),
-    *("feature_dropout", "head", "bilstm_layers", "bilstm_units"),
+    "freeze_encoder",
+    "layer_mix",
+    "layer_mix_norm",
+    "layer_mix_l2",
+    "feature_dropout",
+    "head",
+    "bilstm_layers",
+    "bilstm_units",
 )
 
 
@@ -26,10 +32,7 @@ def define() -> None:
     flags.DEFINE_enum(
         "layer_mix",
         "last",
-        [
-            *("embedding", "second_to_last", "last", "sum_last_4", "concat_last_4"),
-            *("sum_all", "learned", "learned_last_4", "top"),
-        ],
+        [*model_flags.COMBINATIONS, "learned", "learned_last_4", "top"],
         "What the head reads of the layers: one; several, summed or end to end, as in "
         "Table 7 of BERT's paper; a sum with learned weights and a factor, of all "
         "layers and the embeddings' output or of the last four; or top: the last one, "

@@ -1,7 +1,7 @@
 """What the flags say about a run that trains."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from absl import flags as absl_flags
@@ -14,13 +14,21 @@ from cli import (
     feature_flags,
     fine_tuning_flags,
     model_flags,
+    opening,
     training_flags,
 )
 from contract import errors
+from modeling.checkpoints import checkpoint
+from modeling.features import head_config
+from modeling.operations import joined_weights
+from reports import pictures, run_report
+from serving import export as export_lib
+from serving import formats
 from training import checkpoints, fine_tuning, grid, loop, run, seeds
 from training.frozen import feature_cache
 from training.optimization import adagrad, gpt_adam, lamb, schedule
 from training.optimization import optimizer as optimizer_lib
+from training.results import run_facts
 
 FLAGS = absl_flags.FLAGS
 _OPTIMIZERS = {
@@ -187,7 +195,7 @@ def set_up() -> Any:
 def fine_tuning_settings(
     strategy: Any,
     *,
-    files: model_flags.ModelFiles,
+    files: opening.ModelFiles,
     config: Mapping[str, Any],
     num_examples: int,
     score_names: Sequence[str],
@@ -224,7 +232,7 @@ def fine_tuning_settings(
     )
 
 
-def trained_weights(files: model_flags.ModelFiles) -> str:
+def trained_weights(files: opening.ModelFiles) -> str:
     """Where the weights of a run without training are: its own, or of --pretrained."""
     directory = FLAGS.output_dir
     if "seeds" in FLAGS:
@@ -236,12 +244,59 @@ def trained_weights(files: model_flags.ModelFiles) -> str:
     return directory if has_own else files.init_checkpoint
 
 
-def reading(
-    of_run: Callable[..., Any], files: model_flags.ModelFiles, num_texts: int = 1
-) -> Any:
-    """How the run reads the network, as modeling's readings.of_run finds it."""
-    given, trains = feature_flags.given(), FLAGS.do_train
-    return of_run(given, trained_weights(files), trains=trains, num_texts=num_texts)
+def reading(files: opening.ModelFiles, num_texts: int = 1) -> head_config.Reading:
+    """The layers and the head of the run, as in head_config.of_run."""
+    return head_config.of_run(
+        feature_flags.given(),
+        trained_weights(files),
+        trains=FLAGS.do_train,
+        num_texts=num_texts,
+    )
+
+
+def make_task(
+    kind: str, facts: Callable[[], Mapping[str, Any]], **particular: Any
+) -> fine_tuning.Task:
+    """A Task with what all have in common.
+
+    Args:
+        kind: what the hub calls this kind of task.
+        facts: returns {split: facts of its rows}, for reports.
+        particular: other fields of the task.
+    """
+    common = {
+        "load_weights": opening.weights_loader(),
+        "store": checkpoint.store,
+        "pictures": pictures.summaries,
+        "report": run_facts.hook(run_report, kind, facts),
+    }
+    return fine_tuning.Task(**(common | particular))
+
+
+def export(
+    model: Any,
+    make: Callable[[Iterable[Any]], export_lib.ServedModel],
+    output_dir: str,
+    files: Mapping[str, str] | None = None,
+) -> str:
+    """Writes output_dir/export/<n>, or export_litert/<n>; returns the path.
+
+    Args:
+        model: with its weights, which are joined meanwhile.
+        make: variables -> what is served.
+        output_dir: of the run.
+        files: as in `formats.save`.
+    """
+    chosen = {"export_format": "saved_model", "quantization": "none"}
+    chosen |= {name: FLAGS[name].value for name in chosen if name in FLAGS}
+    with joined_weights.joined(model) as variables:
+        return formats.save(
+            make(variables),
+            output_dir,
+            files or {},
+            server_config=FLAGS.export_server_config,
+            **chosen,
+        )
 
 
 def fine_tune(prepare: Callable[[], tuple[fine_tuning.Task, Any]]) -> None:

@@ -153,28 +153,25 @@ class Done(NamedTuple):
 
 
 @contextlib.contextmanager
-def flags_of(script):
-    """Defines the flags of a script such as run_classifier anew; gives their names."""
-    _forget_flags(script)
+def flags_of(script, *arguments):
+    """Defines the flags of a script such as run_classifier anew, and parses arguments.
+
+    Yields the names of the flags.
+    """
+    from cli import command_line
+
+    def forget():
+        for flag in command_line.own_flags():
+            delattr(flags.FLAGS, flag.name)
+
+    forget()
     _imported(script).define_flags()
     try:
-        yield [flag.name for flag in _defined_flags(script)]
+        if arguments:
+            flags.FLAGS([script, *arguments])
+        yield [flag.name for flag in command_line.own_flags()]
     finally:
-        _forget_flags(script)
-
-
-def _defined_flags(script):
-    return [
-        flag
-        for module, defined in flags.FLAGS.flags_by_module_dict().items()
-        if module == script or module.startswith("training.")
-        for flag in defined
-    ]
-
-
-def _forget_flags(script):
-    for flag in _defined_flags(script):
-        delattr(flags.FLAGS, flag.name)
+        forget()
 
 
 @functools.cache
