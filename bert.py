@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from cli import argument_names, model_flags
+from cli import argument_names, opening
 from contract import errors, features, file_names
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
@@ -34,7 +34,7 @@ from data_pipeline.classification import (
 )
 from data_pipeline.classification import split as labelled_texts
 from data_pipeline.seq2seq import graph
-from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.text import tokenization
 from modeling import heads, pretrainers
 from modeling.checkpoints import (
     checkpoint,
@@ -377,7 +377,7 @@ def load(
     opened = _open(directory, *settings, takes_encoder_decoder=not labels)
     if not labels:
         return _with_its_head(opened, head, max_seq_length)
-    kind = hugging_face.stated_problem_type(opened[2])
+    kind = hugging_face.stated_problem_type(opened.config)
     kind = kind if kind in ("choice", "multi_label") else "classification"
     classes = label_maps.named(labels, "" if head == "tagger" else kind)
     return _with_new_head(opened, classes, max_seq_length)
@@ -420,7 +420,7 @@ def classifier(
     layout = tables.Layout(**(columns or {}))
     source = sources.Source(files=files, layout=layout, problem_type=problem_type)
     data = labelled_texts.load(
-        *(source, files, opened[1], max_seq_length),
+        *(source, files, opened.tokenizer, max_seq_length),
         label_map="",
         default_metrics=metrics.DEFAULTS,
     )
@@ -443,7 +443,9 @@ def _check_keys(name, given, known):
             )
 
 
-def _open(directory, max_seq_length, do_lower_case, check_case, **accepted):
+def _open(
+    directory, max_seq_length, do_lower_case, check_case, takes_encoder_decoder=False
+):
     is_number = isinstance(max_seq_length, int) and max_seq_length is not True
     if not is_number or max_seq_length < _LEAST_TOKENS:
         raise errors.InputError(
@@ -451,16 +453,16 @@ def _open(directory, max_seq_length, do_lower_case, check_case, **accepted):
             f"{_LEAST_TOKENS} or more, [CLS] and [SEP] included"
         )
     place = pretrained.locate(directory, "directory")
-    files = model_flags.files_found(place, do_lower_case)
-    tokenizer = vocabulary_checks.open_for_tasks(files, checks_case=check_case)
-    config = pretrained.open_config(
-        files, tokenizer.vocab_size, max_seq_length, **accepted
+    return opening.open_network(
+        opening.files_in(place, do_lower_case),
+        max_seq_length,
+        checks_case=check_case,
+        takes_encoder_decoder=takes_encoder_decoder,
     )
-    return place.checkpoint, tokenizer, config
 
 
 def _with_new_head(opened, classes, max_seq_length):
-    path, tokenizer, config = opened
+    path, (_, tokenizer, config) = opened.files.init_checkpoint, opened
     if isinstance(classes, label_sets.LabelSet):
         num_outputs, settings = classes.num_outputs, _reading(classes)
         model = pretrainers.build("classifier", num_outputs, config, **settings)
@@ -478,7 +480,7 @@ def _reading(classes):
 
 
 def _with_its_head(opened, asked, max_seq_length):
-    path, tokenizer, config = opened
+    path, (_, tokenizer, config) = opened.files.init_checkpoint, opened
     label_map, file = label_maps.find(path), checkpoint.open_file(path, config)
     head = label_maps.head(label_map, asked)
     head, num_classes = conversion.find_head(file, config, head)

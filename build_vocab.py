@@ -16,11 +16,7 @@ from cli import command_line, vocabulary_flags
 from cli.vocabulary_flags import BYTE_PAIR, WORD, WORD_PIECE
 
 FLAGS = flags.FLAGS
-
-
-def define_flags():
-    vocabulary_flags.define()
-
+define_flags = vocabulary_flags.define
 
 if __name__ == "__main__":  # before the imports that take seconds
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
@@ -44,11 +40,6 @@ from terminal import progress
 
 
 def base_config():
-    if bool(FLAGS.base_config_file) != bool(FLAGS.output_config_file):
-        raise errors.InputError(
-            "--base_config_file and --output_config_file belong together: the config "
-            "to start from, and where it goes with the size of this vocabulary"
-        )
     if not FLAGS.base_config_file:
         return None
     if file_patterns.among([FLAGS.output_config_file], [FLAGS.output_file]):

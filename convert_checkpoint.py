@@ -74,6 +74,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import keras
 
+from cli import opening
 from contract import errors, file_names, wording
 from data_pipeline import label_maps
 from data_pipeline.text import added_tokens, tokenization, vocabulary_checks
@@ -123,7 +124,7 @@ def read_config(files):
 
 def read_tokenizer(files, config):
     if config.network == "elmo" and (files.vocab_file or config.reads_characters):
-        found = model_flags.files_found(files)._replace(split_words=FLAGS.split_words)
+        found = opening.files_in(files)._replace(split_words=FLAGS.split_words)
         tokenizer = vocabulary_checks.open_elmo(found, config.to_dict())
         pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
         return tokenizer

@@ -15,11 +15,7 @@ from absl import flags
 from cli import command_line, creation_flags
 
 FLAGS = flags.FLAGS
-
-
-def define_flags():
-    creation_flags.define()
-
+define_flags = creation_flags.define
 
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, creation_flags.check)

@@ -10,18 +10,13 @@ those that are new.
 import dataclasses
 import functools
 import time
-from typing import Any, NamedTuple
 
 from absl import flags
 
 from cli import command_line, device_flags, extraction_flags, model_flags
 
 FLAGS = flags.FLAGS
-
-
-def define_flags():
-    extraction_flags.define()
-
+define_flags = extraction_flags.define
 
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, extraction_flags.check)
@@ -37,7 +32,6 @@ from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.tables import file_patterns
 from modeling import models
 from modeling.checkpoints import checkpoint
-from modeling.configs import config as config_lib
 from modeling.elmo import carried_states
 from modeling.features import attention_maps, vectors
 from terminal import progress
@@ -46,17 +40,6 @@ from training.distribution import devices
 from training.results import extraction
 
 MAX_WAITING_VALUES = 1 << 25  # 128 MB that wait for those of earlier lines
-
-
-class ExtractionInput(NamedTuple):
-    """Everything that is read and checked before the work starts."""
-
-    files: opening.ModelFiles
-    config: config_lib.BertConfig
-    lines: input_lines.TextLines
-    size: input_lines.Size
-    choice: vectors.Choice | attention_maps.Choice
-    strategy: Any
 
 
 def choose(config):
@@ -74,15 +57,16 @@ def choose(config):
 
 
 def prepare():
+    """Everything that is read and checked before the work starts."""
     extraction_flags.check()
     strategy = device_setup.set_up(one_host=True)
     if FLAGS.carry_states:
         strategy = tf.distribute.get_strategy()  # on one device, line after line
-    files, tokenizer, config = opening.open_for_task(
+    opened = opening.open_for_task(
         FLAGS.max_seq_length, needs_weights=True, for_tasks=False
     )
-    extraction_flags.check_network(config)
-    choice = choose(config)
+    extraction_flags.check_network(opened.config)
+    choice = choose(opened.config)
     if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):
         raise errors.InputError(
             f"--output_file={FLAGS.output_file} is --input_file and would be "
@@ -90,21 +74,21 @@ def prepare():
         )
     pools = not FLAGS.attention and FLAGS.pooling != "none"
     lines = input_lines.TextLines(
-        FLAGS.input_file, tokenizer, FLAGS.max_seq_length, needs_tokens=pools
+        FLAGS.input_file, opened.tokenizer, FLAGS.max_seq_length, needs_tokens=pools
     )
     size = lines.measure()
     attention_files.check(FLAGS.output_format, FLAGS.input_file, size.num_lines)
     atomic_files.check_writable(FLAGS.output_file)
-    return ExtractionInput(files, config, lines, size, choice, strategy)
+    return opened, lines, size, choice, strategy
 
 
-def build_model(parts):
+def build_model(opened, strategy):
     """The encoder with its weights, all of which must be there but the pooler's."""
     keras.config.set_dtype_policy(device_flags.dtype_policy())
-    with parts.strategy.scope():
-        model = models.BertModel(parts.config)
+    with strategy.scope():
+        model = models.BertModel(opened.config)
         model.build()
-    report = checkpoint.load(model, parts.files.init_checkpoint)
+    report = checkpoint.load(model, opened.files.init_checkpoint)
     print(f"weights: {report}")
     return model
 
@@ -132,18 +116,18 @@ def layout_of(choice, size, tokenizer):
     return kind(spell=tokenizer.ids_to_tokens, **common, **own)
 
 
-def extract(parts, model):
-    choice, size = parts.choice, parts.size
-    layout = layout_of(choice, size, parts.lines.tokenizer)
+def extract(model, lines, size, choice, strategy):
+    """Writes the vectors of all lines, in their order."""
+    layout = layout_of(choice, size, lines.tokenizer)
     pad_to = FLAGS.max_seq_length if device_flags.is_tpu() else None
     reader = carried_states.Reader(model.network) if FLAGS.carry_states else model
     predict = steps.predict_function(
         functools.partial(outputs_of, reader, choice),
-        parts.strategy,
-        jit_compile=device_setup.compiles(parts.strategy, static=bool(pad_to)),
+        strategy,
+        jit_compile=device_setup.compiles(strategy, static=bool(pad_to)),
     )
-    batches = parts.lines.batches(
-        devices.fitting_batch_size(FLAGS.batch_size, parts.strategy),
+    batches = lines.batches(
+        devices.fitting_batch_size(FLAGS.batch_size, strategy),
         max_tokens=MAX_WAITING_VALUES // layout.values_per_token(FLAGS.max_seq_length),
         pad_to=pad_to,
         by_length=not FLAGS.carry_states,
@@ -153,33 +137,32 @@ def extract(parts, model):
         vector_files.writer(FLAGS.output_file, FLAGS.output_format, layout) as write,
     ):
         report(0, size.num_tokens, lines=0)
-        for lines in extraction.in_input_order(
+        for written in extraction.in_input_order(
             predict,
             batches,
-            parts.strategy,
+            strategy,
             report=lambda done, **counts: report(done, size.num_tokens, **counts),
             cut=layout.cut,
         ):
-            write(lines)
+            write(written)
 
 
 def main(_):
     command_line.quiet_libraries()
     with errors.explained():
-        parts = prepare()
-        size = parts.size
-        lines = wording.count(size.num_lines, "line")
+        opened, lines, size, choice, strategy = prepare()
+        count = wording.count(size.num_lines, "line")
         print(
-            f"input: {lines} from {FLAGS.input_file}, "
+            f"input: {count} from {FLAGS.input_file}, "
             f"{size.num_tokens / size.num_lines:.1f} tokens on average, "
             f"{size.num_truncated} cut to {FLAGS.max_seq_length}",
             flush=True,
         )
-        model = build_model(parts)
+        model = build_model(opened, strategy)
         started = time.monotonic()
-        extract(parts, model)
+        extract(model, lines, size, choice, strategy)
         seconds = time.monotonic() - started
-        print(f"features: {FLAGS.output_file}, {lines} in {seconds:.1f} s")
+        print(f"features: {FLAGS.output_file}, {count} in {seconds:.1f} s")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ See docs/left_to_right.md.
 import functools
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
 from absl import flags
 
@@ -44,23 +42,12 @@ from terminal import progress
 from training.results import metrics
 
 
-class GenerationInput(NamedTuple):
-    """Everything that is read and checked before the work starts.
-
-    `work` takes the model, and gives the lines of --output_file.
-    """
-
-    files: opening.ModelFiles
-    config: Any
-    work: Callable
-
-
 def prepare():
+    """The network, and a function of the model to the lines of --output_file."""
     generation_flags.check()
     device_setup.check_gpu()
-    files, tokenizer, config = opening.open_for_task(
-        0, needs_weights=True, for_tasks=False
-    )
+    opened = opening.open_for_task(0, needs_weights=True, for_tasks=False)
+    files, tokenizer, config = opened
     if not config.is_left_to_right:
         raise errors.InputError(
             f"{files.config_file}: the network reads in both directions, so it cannot "
@@ -77,21 +64,21 @@ def prepare():
         work = text_writing.prepare(tokenizer, room)
     if FLAGS.output_file:
         atomic_files.check_writable(FLAGS.output_file)
-    return GenerationInput(files, config, work)
+    return opened, work
 
 
-def build_model(parts):
+def build_model(opened):
     """The network with its weights, all of which must be there."""
     keras.config.set_dtype_policy(device_flags.dtype_policy())
-    model = pretrainers.LanguageModel(parts.config)
+    model = pretrainers.LanguageModel(opened.config)
     model.build()
-    source = checkpoint.load_trained(model, parts.files.init_checkpoint)
+    source = checkpoint.load_trained(model, opened.files.init_checkpoint)
     progress.say(f"weights: {source}")
     return model
 
 
 def prepare_scores(tokenizer, context):
-    """What --score_file asks for: `run` -> results, lines."""
+    """A function of `run` to the results and lines of --score_file."""
     reader = kinds.Reader(tokenizer, context, FLAGS.keep_end)
     compute = functools.partial(metrics.compute, metrics.DEFAULTS["classification"])
     settings = kinds.Settings(generation_flags.layout(), **generation_flags.scores())
@@ -142,9 +129,8 @@ def export_model(tokenizer, room, model):
 def main(_):
     command_line.quiet_libraries()
     with errors.explained():
-        parts = prepare()
-        model = build_model(parts)
-        lines = parts.work(model)
+        opened, work = prepare()
+        lines = work(build_model(opened))
         if FLAGS.output_file:
             atomic_files.write({FLAGS.output_file: lines})
             print(f"written: {FLAGS.output_file}")

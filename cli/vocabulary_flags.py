@@ -101,4 +101,9 @@ def check_kind() -> None:
             f"--output_file={path}: the name of byte pairs ends in {name}; choose "
             "another",
         ),
+        (
+            bool(FLAGS.base_config_file) != bool(FLAGS.output_config_file),
+            "--base_config_file and --output_config_file belong together: the config "
+            "to start from, and where it goes with the size of this vocabulary",
+        ),
     )

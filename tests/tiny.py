@@ -222,6 +222,23 @@ def run_script(script, *arguments, draws=False):
     return Done(code or 0, out.getvalue(), err.getvalue(), log.getvalue())
 
 
+def succeed(script, *texts, **settings):
+    """Runs a command that must end well; flags in the texts have spaces between."""
+    done = run_script(script, *" ".join(map(str, texts)).split(), **settings)
+    assert done.code == 0, done.err
+    return done
+
+
+def refuse(script, *texts):
+    """Runs a command that must end in one line, which it returns; as `succeed`."""
+    done = run_script(script, *" ".join(map(str, texts)).split())
+    assert done.code == 2, done.err
+    *_, line = done.err.splitlines()
+    assert line.startswith("error: ") and done.err.count("error: ") == 1, done.err
+    assert "Traceback" not in done.err
+    return line
+
+
 def run_again(directory, *more, **settings):
     """The command that run.json of a run's directory holds, with further flags."""
     command = json.loads((directory / "run.json").read_text())["command"]

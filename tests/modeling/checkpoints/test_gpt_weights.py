@@ -47,7 +47,7 @@ def opened(directory, head="auto"):
 
 
 class Files:
-    """What open_config reads of a cli.model_flags.ModelFiles."""
+    """What open_config reads of a cli.opening.ModelFiles."""
 
     allows_missing = False
 
