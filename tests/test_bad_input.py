@@ -33,8 +33,9 @@ COMMANDS = {
     ),
     "pretraining": (
         "run_pretraining --bert_config_file={d}/model/bert_config.json "
-        "--output_dir={o} --input_file={d}/mask*.tfrecord --max_seq_length=16 --do_train "
-        "--max_predictions_per_seq=3 --train_batch_size=8 --num_train_steps=2"
+        "--output_dir={o} --input_file={d}/mask*.tfrecord --max_seq_length=16 "
+        "--do_train --max_predictions_per_seq=3 --train_batch_size=8 "
+        "--num_train_steps=2"
     ),
     "left_to_right": (
         "run_pretraining --pretrained={d}/model_left_to_right --output_dir={o} "
@@ -50,7 +51,7 @@ COMMANDS = {
 # {command: {further flags: words of the line}}
 MISTAKES = {
     "classification": {
-        "": "`do_train` must be True",
+        "": "`do_train`|must be True",
         "--do_train --output_dir=": "--output_dir is missing",
         "--do_train --train_file=": "--train_file is not set|--task_name",
         "--do_train --vocab_file=": "--vocab_file is missing|--pretrained",
@@ -69,7 +70,7 @@ MISTAKES = {
         "--do_train --output_dir={d}/dev.tsv": "--output_dir|dev.tsv|directory",
         "--do_train --train_file={d}/absent.tsv": "absent.tsv|no such file|check the p",
         "--do_train --vocab_file={d}/absent": "absent|no such file|beside the check",
-        "--do_train --init_checkpoint={d}/absent": "no checkpoint there|bert_model",
+        "--do_train --init_checkpoint={d}/absent": "absent: no such file|bert_model",
         "--do_train --max_seq_length=49": (
             "sequence length 49|up to sequence length 48|bert_config.json|lower --max_"
         ),
@@ -100,7 +101,7 @@ MISTAKES = {
         "--do_predict --predict_file={d}/dev.json --max_seq_length=64": "64|48",
         "--do_predict --predict_file={d}/dev.json --doc_stride=0": "--doc_stride=0",
         "--do_train --train_file={d}/train.json --evaluate_steps=1 "
-        "--predict_file={d}/dev.json --best_metric=accuracy": "accuracy|f1, exact_match",
+        "--predict_file={d}/dev.json --best_metric=accuracy": "accuracy|f1, exact_",
         "--do_train --train_file={d}/lost.json": "none of 1 questions is left",
         "--do_train --train_file={d}/train2.json": (
             "'q0' has 0 answers|--version_2_with_negative"
@@ -397,6 +398,11 @@ def test_unreadable_file_is_refused(place, name, words):
     (place / name).write_bytes(b"\x8b\x1f\xfe not what it should be \xff" * 3)
     flags = [f"--train_file={place}/{name}"] if name == "train.tsv.gz" else []
     assert_refused(place, flags, *words)
+
+
+def test_first_checkpoint_is_needed_where_no_run_is_resumed(place):
+    flags = [f"--init_checkpoint={place}/absent"]
+    assert_refused(place, flags, "absent", "no checkpoint there", "bert_model.ckpt")
 
 
 def change_config(place, **changes):

@@ -160,15 +160,6 @@ def test_python_gives_the_same(trained):
         loaded.predict(["a"])
 
 
-@pytest.mark.slow
-def test_a_run_that_is_cut_off_ends_as_the_whole(trained, tmp_path):
-    resumed_runs.assert_ends_as(
-        *(trained, tmp_path / "again", 20),
-        ["eval_results.txt", "test_results.tsv", "test_predictions.jsonl"],
-        "--overwrite_output_dir=false",
-    )
-
-
 @pytest.fixture(scope="module")
 def pairs_dir(tmp_path_factory):
     """A number is how many texts of the pair say "great"."""

@@ -7,7 +7,7 @@ import pytest
 
 import bert
 from serving import predictor
-from tests import resumed_runs, tiny, tiny_questions, tiny_tags, whole_runs
+from tests import tiny, tiny_questions, tiny_tags, whole_runs
 
 FLAGS = ("--freeze_encoder", "--layer_mix=learned", "--layer_mix_l2=0.001")
 FLAGS += ("--feature_dropout=0.1", "--head=bilstm")
@@ -105,11 +105,6 @@ def test_other_ways_to_read_are_refused(tagged, tmp_path):
     done = tiny.run_again(path, *again)
     assert done.code == 2 and "--bilstm_layers=1 is for a BiLSTM" in done.err
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_run_that_ended_early_ends_as_the_uninterrupted_one(tagged, tmp_path):
-    resumed_runs.assert_ends_as(tagged[0], tmp_path, 60, ["eval_results.txt"])
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from modeling import models
 from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
 from serving import predictor
-from tests import parsed_records, resumed_runs, tiny
+from tests import parsed_records, tiny
 from training.results import evaluation
 
 SPLITS = ("train", "dev", "test")
@@ -63,23 +63,6 @@ def test_dev_share_scores_rows_that_are_not_trained_on(model_dir, table_dir, tmp
     scores = (tmp_path / "eval_results.txt").read_text()
     run(tmp_path, tmp_path, *share)
     assert (tmp_path / "eval_results.txt").read_text() == scores
-
-
-TABLES = tiny.ROOT / "sample_data" / "messages"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (files_of(TABLES, "train", "dev"), f"0.2 beside --dev_file={TABLES}/dev.tsv: "),
-        (["--task_name=CoLA", "--data_dir=x"], "0.2 beside --task_name=CoLA: "),
-        ([], "0.2: takes the dev rows from --train_file; set that, too"),
-    ],
-)
-def test_dev_share_cuts_a_train_file_alone(model_dir, tmp_path, wrong, message):
-    flags = ("--do_train", "--do_eval", "--dev_share=0.2", f"--output_dir={tmp_path}")
-    done = tiny.run_classifier(f"--pretrained={model_dir}", *flags, *wrong)
-    assert done.code == 2 and f"error: --dev_share={message}" in done.err
 
 
 @pytest.fixture(scope="module")
@@ -310,22 +293,6 @@ def test_run_without_training_has_the_labels_of_its_model(
     assert {row["label"] for row in tiny.predictions(tmp_path)} == set(tiny.LABELS)
 
 
-@pytest.mark.slow
-def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
-    results = ("eval_results.txt", "test_results.tsv", "test_predictions.jsonl")
-    more = "--nodo_export"
-    resumed_runs.assert_ends_as(trained[0], tmp_path, 140, results, more)
-    # And then nothing is left, but to evaluate and predict as asked.
-    before = tiny.listing(tmp_path)
-    done = tiny.run_again(trained[0], f"--output_dir={tmp_path}", more)
-    assert done.code == 0, done.err
-    assert "nothing to train: step 180 of 180 is reached; raise --num" in done.out
-    after = tiny.listing(tmp_path)
-    assert {name: after[name] for name in before} == before
-    # The same point is added to the curves once more.
-    assert all(name.startswith("eval/events") for name in after.keys() - before.keys())
-
-
 def test_rows_of_a_batch_with_a_loss_that_is_no_number_are_named(
     model_dir, table_dir, tmp_path, caplog
 ):
@@ -398,30 +365,6 @@ def test_run_does_not_claim_flags_that_it_was_not_trained_with(trained, tmp_path
         json.loads((path / "run.json").read_text())["flags"]["num_train_epochs"] == 31
     )
     assert "learning rate:" not in tiny.run_again(path, *longer).out
-
-
-@pytest.mark.slow
-def test_another_run_is_refused_and_replaced_when_asked(trained, tmp_path):
-    for path in trained[0].iterdir():
-        if path.is_file():
-            (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "notes.txt").write_text("mine")
-    before = tiny.listing(tmp_path)
-    arguments = (f"--output_dir={tmp_path}", "--nodo_export")
-    arguments += ("--train_batch_size=16", "--num_train_epochs=2")
-    done = tiny.run_again(trained[0], *arguments)
-    assert done.code == 2
-    assert "train_batch_size was 8 and is 16" in done.err
-    assert "--overwrite_output_dir" in done.err
-    assert tiny.listing(tmp_path) == before
-    arguments += ("--nodo_eval", "--nodo_predict", "--overwrite_output_dir")
-    done = tiny.run_again(trained[0], *arguments)
-    assert done.code == 0, done.err
-    assert "training: step 0 to 6" in done.out
-    files = set(tiny.listing(tmp_path))
-    assert "model.ckpt-6.index" in files and "model.ckpt-180.index" not in files
-    assert "eval_results.txt" not in files
-    assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.slow
@@ -636,27 +579,6 @@ def test_test_rows_need_no_labels(trained, model_dir, tmp_path):
     found = (tmp_path / "out" / "test_results.tsv").read_bytes()
     assert found == (trained[0] / "test_results.tsv").read_bytes()
     assert "given" not in tiny.predictions(tmp_path / "out")[0]
-
-
-@pytest.mark.slow
-def test_script_is_a_command(trained, model_dir, table_dir, tmp_path):
-    """Of a process of its own; in tests/serving/ the predictor is."""
-    command = [sys.executable, str(tiny.ROOT / "run_classifier.py")]
-    command += [f"--pretrained={model_dir}", f"--output_dir={tmp_path}"]
-    command += [f"--init_checkpoint={trained[0]}", *files_of(table_dir, "test")]
-    done = subprocess.run(
-        [*command, "--do_predict", "--max_seq_length=16"],
-        capture_output=True,
-        text=True,
-        cwd=tiny.ROOT,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert f"weights: {trained[0]}/model.ckpt-180: 25 of 25" in done.stdout
-    before = columns(trained[0] / "test_results.tsv")
-    # Other numbers of threads may sum in another order.
-    np.testing.assert_allclose(
-        columns(tmp_path / "test_results.tsv"), before, atol=1e-5
-    )
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from modeling.checkpoints import checkpoint
 from modeling.configs import config as config_lib
 from modeling.configs import config_files
 from modeling.encoder_decoder import config as encoder_decoder_config
-from tests import resumed_runs, tiny
+from tests import tiny
 
 HELD_OUT = 14
 BRIEF = (
@@ -107,16 +107,6 @@ def test_scores_are_means_over_all_tokens_of_held_out_targets(trained, data):
     curve = [value for _, value in tiny.events(path / "train")["train/loss"]]
     assert curve[-1] < curve[0]
     assert "texts: up to 14 tokens; sources up to 15, targets up to 4" in trained[1].out
-
-
-@pytest.mark.slow
-def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
-    resumed_runs.assert_ends_as(trained[0], tmp_path, 5, ["eval_results.txt"])
-
-
-def test_run_is_not_continued_with_other_noise(trained):
-    done = tiny.run_again(trained[0], "--corruption=drop")
-    assert done.code == 2 and "random_spans" in done.err and "drop" in done.err
 
 
 @pytest.mark.slow

@@ -128,12 +128,6 @@ def test_curves_have_perplexities(trained):
 
 
 @pytest.mark.slow
-def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
-    """Bit for bit, with the rates of a cosine and every dropout mask."""
-    resumed_runs.assert_ends_as(trained[0], tmp_path, 5, ["eval_results.txt"])
-
-
-@pytest.mark.slow
 def test_next_words_are_learned(model_dir, records_dir, tmp_path):
     more = ("--num_train_steps=300", "--do_eval", "--max_eval_steps=0")
     flags_ = arguments(model_dir, records_dir, tmp_path, *more, "--learning_rate=1e-2")
@@ -160,32 +154,6 @@ def test_parts_of_a_batch_add_up(records_dir, tmp_path):
     start = whole_runs.initial_variables(model)
     name = "bert/embeddings/word_embeddings"
     assert np.abs(one[name] - start[name]).max() > 1e-4
-
-
-BAD_INPUT = {
-    "network": (["--pretrained={both}"], "sees the tokens that follow"),
-    "masked": (["--input_file={masked}"], "are masked; make them with"),
-    "masking": (["--masking=span"], "--masking=span is for --objective=masked_lm"),
-    "export": (["--do_export"], "use run_generation.py"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_is_one_line(case, model_dir, records_dir, tmp_path):
-    more, said = BAD_INPUT[case]
-    if case == "network":
-        both = tiny.write_model(tmp_path / "both", num_hidden_layers=1)
-        more = [more[0].format(both=both)]
-    if case == "masked":
-        tiny.write_records(tmp_path / "masked", tiny.records(8))
-        more = [more[0].format(masked=tmp_path / "masked")]
-    output = tmp_path / "out"
-    done = tiny.run_script(
-        "run_pretraining", *arguments(model_dir, records_dir, output, *more)
-    )
-    assert done.code == 2
-    assert said in done.err and done.err.count("error: ") == 1
-    assert not output.exists()
 
 
 def test_run_is_not_continued_with_another_optimizer_or_on_other_records(trained):

@@ -264,30 +264,6 @@ def test_masked_words_are_learned(model_dir, records_dir, tmp_path, monkeypatch)
     assert (again["filled"].numpy() == trained["filled"].numpy()).all()
 
 
-def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
-    """Bit for bit: weights, moments and every dropout mask."""
-    resumed_runs.assert_ends_as(trained[0], tmp_path, 5, ["eval_results.txt"])
-    # And then nothing is left, but to evaluate as asked.
-    before = tiny.listing(tmp_path)
-    done = tiny.run_again(tmp_path)
-    assert done.code == 0, done.err
-    assert "step 12 of 12 is reached; raise --num_train_steps" in done.out
-    after = tiny.listing(tmp_path)
-    assert {name: after[name] for name in before} == before
-
-
-def test_another_run_is_refused(trained):
-    before = tiny.listing(trained[0])
-    for change, word in (
-        ("--train_batch_size=4", "train_batch_size was 8 and is 4"),
-        ("--optimizer=lamb", "optimizer was 'adam' and is 'lamb'"),
-        ("--seed=2", "seed was 1 and is 2"),
-    ):
-        done = tiny.run_again(trained[0], change)
-        assert done.code == 2 and word in done.err
-    assert tiny.listing(trained[0]) == before
-
-
 def test_warm_up_as_long_as_the_run_is_warned_of(trained):
     """Before a run that is refused for another reason does any work."""
     said = "is not less than --num_train_steps"
@@ -590,105 +566,6 @@ def test_full_disk_is_one_line(model_dir, records_dir, tmp_path):
     assert done.err.splitlines()[-1].startswith(f"error: {out}/model.ckpt-"), done.err
     assert "File too large" in done.err and "Traceback" not in done.err
     assert not list(out.glob("*.index"))
-
-
-BAD_INPUT = {
-    "no action": (
-        {"do_train": False},
-        ["At least one of `do_train`, `do_eval` or `do_export` must be True."],
-    ),
-    "no output_dir": ({"output_dir": None}, ["--output_dir is missing"]),
-    "no records named": ({"input_file": None}, ["--input_file is missing"]),
-    "no such file": ({"input_file": "{}/none-*"}, ["--input_file={}/none-*", "no"]),
-    "no such held-out file": (
-        {"eval_input_file": "{}/none"},
-        ["--eval_input_file={}/none"],
-    ),
-    "no config": ({"bert_config_file": None}, ["--bert_config_file is missing"]),
-    "other length": (
-        {"max_seq_length": 12},
-        ["--max_seq_length=12", "max_seq_length=16", "train-0.tfrecord"],
-    ),
-    "other predictions": (
-        {"max_predictions_per_seq": 20},
-        ["--max_predictions_per_seq=20", "max_predictions_per_seq=3"],
-    ),
-    "too long for the network": (
-        {"max_seq_length": 64},
-        ["Cannot use sequence length 64", "up to sequence length 48"],
-    ),
-    "truncated file": ({"input_file": "{}/cut.tfrecord"}, ["cut.tfrecord", "truncat"]),
-    "no records in it": ({"input_file": "{}/text.tfrecord"}, ["text.tfrecord"]),
-    "masked already": (
-        {"masking": "span"},
-        ["--masking", "not masked", "train-0.tfrecord", "leave the flags out"],
-    ),
-    "other vocabulary": ({"vocab_file": "{}/vocab.txt"}, ["vocab.txt", "vocab_size"]),
-    "parts that differ": (
-        {"gradient_accumulation_steps": 3},
-        ["--train_batch_size=8", "--gradient_accumulation_steps=3", "multiple of 3"],
-    ),
-    "not writable": (
-        {"output_dir": "{}/vocab.txt/out"},
-        ["{}/vocab.txt/out", "cannot be written"],
-    ),
-    "negative seed": ({"seed": -1}, ["--seed=-1", "0 or more"]),
-    "nothing to evaluate": (
-        {"do_train": False, "do_eval": True},
-        ["no trained model in --output_dir", "--init_checkpoint"],
-    ),
-}
-
-
-@pytest.fixture
-def bad_place(model_dir, records_dir, tmp_path):
-    for file in records_dir.iterdir():
-        shutil.copy(file, tmp_path)
-    data = (tmp_path / "train-0.tfrecord").read_bytes()
-    (tmp_path / "cut.tfrecord").write_bytes(data[:-100])
-    (tmp_path / "text.tfrecord").write_text("A sentence that is no record.\n" * 9)
-    words = [*tiny.SPECIAL, *(f"word{i}" for i in range(99))]
-    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
-    return tmp_path
-
-
-@pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_is_one_line(case, model_dir, bad_place):
-    changes, words = BAD_INPUT[case]
-    given = {
-        "bert_config_file": model_dir / "bert_config.json",
-        "input_file": "{}/train-*.tfrecord",
-        "output_dir": "{}/out",
-        "max_seq_length": 16,
-        "max_predictions_per_seq": 3,
-        "train_batch_size": 8,
-        "num_train_steps": 2,
-        "do_train": True,
-        **changes,
-    }
-    before = tiny.listing(bad_place)
-    done = tiny.run_script(
-        "run_pretraining",
-        *(
-            f"--{name}={str(value).format(bad_place)}"
-            for name, value in given.items()
-            if value is not None
-        ),
-    )
-    assert done.code == 2, done.err
-    assert done.err.startswith("error: ") and done.err.count("\n") == 1, done.err
-    missing = [w for w in words if w.format(bad_place) not in done.err]
-    assert missing == [], done.err
-    assert tiny.listing(bad_place) == before
-
-
-def test_unmasked_records_need_a_vocabulary(model_dir, unmasked_dir, tmp_path):
-    done = tiny.run_script(
-        "run_pretraining",
-        *arguments_of(model_dir, unmasked_dir, tmp_path / "out", "--do_train"),
-    )
-    assert done.code == 2 and "set --vocab_file to the one they were made" in done.err
-    assert not (tmp_path / "out").exists()
 
 
 def test_every_flag_of_the_original_is_there_with_its_default():

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import bert
 from modeling.generation import beam_search
-from tests import resumed_runs, tiny
+from tests import tiny
 from tests.serving import exported_ops
 
 # What is written for a text follows from the one word in it that says something.
@@ -146,12 +146,6 @@ def test_export_writes_what_the_script_does(trained):
 
 
 @pytest.mark.slow
-def test_run_that_is_cut_off_ends_as_the_whole(trained, tmp_path):
-    results = ("eval_results.txt", "test_predictions.jsonl")
-    resumed_runs.assert_ends_as(trained[0], tmp_path, 80, results, "--nodo_export")
-
-
-@pytest.mark.slow
 def test_beams_and_draws_write_other_texts(trained, files, tmp_path):
     def predict(name, *flags):
         run(
@@ -180,26 +174,3 @@ def test_both_sides_begin_as_one_bert(files, tmp_path):
     assert "newly initialised: cross-attention of layer" in done.out
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["model_type"] == "encoder-decoder"
-
-
-def test_wrong_input_is_one_line(files, tmp_path):
-    common = (
-        *(f"--bert_config_file={files}/config.json", f"--vocab_file={files}/vocab.txt"),
-        *(f"--output_dir={tmp_path}", "--do_predict"),
-    )
-    tiny.write_tsv(tmp_path / "bad.tsv", None, [("one", "1"), ("two", "")])
-    for flags, message in (
-        (
-            (f"--test_file={tmp_path}/bad.tsv", "--top_k=3"),
-            "--top_k=3 is for drawing tokens",
-        ),
-        (("--test_file=x.tsv",), "--test_file=x.tsv: no such file; check the path"),
-        (
-            (f"--test_file={tmp_path}/bad.tsv", "--max_target_length=49"),
-            "the 48 positions of the d",
-        ),
-        ((f"--test_file={tmp_path}/bad.tsv",), "bad.tsv:2: the target is empty"),
-        ((), "the test pairs are needed and --test_file is not set"),
-    ):
-        done = run(*common, *flags, fails=True)
-        assert message in done.err and done.err.count("\n") == 1

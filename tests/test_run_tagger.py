@@ -10,7 +10,7 @@ import tensorflow as tf
 from contract import wording
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import scores as tag_scores
-from tests import resumed_runs, tiny, tiny_tags, whole_runs
+from tests import tiny, tiny_tags, whole_runs
 
 ACTIONS = ("--do_train", "--do_eval", "--do_predict")
 # Enough to learn which words are tagged how, in some seconds.
@@ -237,33 +237,6 @@ def test_plain_tags_are_scored_by_accuracy(small_model_dir, data, tmp_path):
     assert results["eval_accuracy"] > 0.8
 
 
-@pytest.mark.slow
-def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
-    results = ("test_predictions.jsonl", "test_tags.conll", "eval_results.txt")
-    resumed_runs.assert_ends_as(trained[0], tmp_path, 80, results)
-
-
-@pytest.mark.slow
-def test_best_checkpoint_is_used_and_training_stops_early(
-    small_model_dir, data, tmp_path
-):
-    """With a rate that ruins the weights an early evaluation stays the best.
-
-    Daily run_classifier.py does it.
-    """
-    arguments = (*files(data), *ACTIONS, *LEARN, "--best_metric=accuracy")
-    arguments += ("--evaluate_steps=2", "--early_stopping_patience=3")
-    arguments += ("--learning_rate=0.5", "--warmup_proportion=0.1")
-    done = run(small_model_dir, tmp_path, *arguments)
-    step, score = re.search(
-        r"^best: step (\d+) with accuracy (\S+);", done.out, re.M
-    ).groups()
-    assert f"no better accuracy than {score} (step {step}) in 3" in done.err
-    results = tiny.eval_results(tmp_path)
-    assert results["global_step"] == int(step)
-    assert results["eval_accuracy"] == pytest.approx(float(score), abs=1e-4)
-
-
 def respell(directory, count):
     """A file of sentences whose spans begin with I-, and how many do."""
     rows = tiny_tags.sentences(count)
@@ -314,87 +287,6 @@ def test_files_of_iob1_train_the_same_weights(small_model_dir, data, tmp_path):
     whole_runs.assert_equal(found_weights, weights)
     for name in ("label_map.json", "test_predictions.jsonl"):
         assert (found / name).read_bytes() == (wanted / name).read_bytes()
-
-
-@pytest.mark.slow
-def test_seeds_are_summarised(small_model_dir, data, tmp_path):
-    """Daily run_classifier.py does it."""
-    more = ("--do_train", "--do_eval", *BRIEF, "--seeds=1,2")
-    done = run(small_model_dir, tmp_path, *files(data, "train", "dev"), *more)
-    assert re.search(r"^  eval_f1 = 0\.\d{4} \+- 0\.\d{4}$", done.out, re.M)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert {name for name in names if "tfevents" not in name} == {
-        "seed-1",
-        "seed-2",
-        "seeds.json",
-    }
-
-
-BAD_INPUT = {
-    "no action": ((), ["At least one of `do_train`"]),
-    "no file": (("--do_train",), ["--train_file is not set"]),
-    "absent": (("--do_train", "--train_file={0}/none"), ["none: no such file"]),
-    "columns": (
-        ("--do_train", "--train_file={0}/short.conll"),
-        ["short.conll:2", "1 column"],
-    ),
-    "unknown tag": (
-        (
-            *("--do_train", "--train_file={1}/train.conll"),
-            *("--do_eval", "--dev_file={0}/odd.conll"),
-        ),
-        ["odd.conll:1", "'B-odd'", "B-good"],
-    ),
-    "numbers": (
-        ("--do_train", "--train_file={0}/seq.in"),
-        ["seq.out:1", "2 tags for 3 words"],
-    ),
-    "no head": (
-        ("--do_predict", "--test_file={1}/test.conll"),
-        ["nothing says what the tags are"],
-    ),
-    "other scheme": (
-        ("--do_train", "--train_file={0}/scheme.conll", "--tag_scheme=BIO"),
-        ["scheme.conll:3: tag 'NN' is not of the scheme BIO", "--tag_column"],
-    ),
-    "one tag": (
-        ("--do_train", "--train_file={0}/one.conll"),
-        ["one.conll: every word has the tag 'O'"],
-    ),
-    "directory": (
-        ("--do_train", "--train_file={0}"),
-        ["seq.in: no such file; name a file, or a directory that holds"],
-    ),
-    "stride": (
-        ("--do_train", "--train_file={1}/train.conll", "--window_stride=15"),
-        ["--window_stride=15", "14"],
-    ),
-    "metric": (
-        ("--do_train", "--train_file={1}/train.conll", "--best_metric=mcc"),
-        ["--best_metric=mcc", "f1, precision, recall, accuracy"],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BAD_INPUT)
-def test_bad_input_is_one_line_and_writes_nothing(
-    name, small_model_dir, data, tmp_path
-):
-    arguments, wanted = BAD_INPUT[name]
-    (tmp_path / "short.conll").write_text("sea O\nfilm\n")
-    (tmp_path / "odd.conll").write_text("sea B-odd\n")
-    (tmp_path / "scheme.conll").write_text("sea O\n\nfilm NN\n")
-    (tmp_path / "one.conll").write_text("sea O\n\nfilm O\n")
-    if name == "numbers":
-        (tmp_path / "seq.in").write_text("the sea was\n")
-        (tmp_path / "seq.out").write_text("O O\n")
-    arguments = [text.format(tmp_path, data) for text in arguments]
-    done = tagger(small_model_dir, tmp_path / "out", *arguments)
-    assert done.code == 2, done.out
-    last = done.err.splitlines()[-1]
-    assert last.startswith("error: ") and "Traceback" not in done.err
-    assert all(text in last for text in wanted), last
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow  # test_sentence_sets.py every day

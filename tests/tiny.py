@@ -55,6 +55,20 @@ def write_model(directory, **changes):
     return directory
 
 
+def encoder_decoder(bert):
+    """A config.json of Hugging Face with this bert_config.json for both sides."""
+    side = {**bert, "model_type": "bert", "layer_norm_eps": 1e-12}
+    side["hidden_act"] = side["hidden_act"].replace("gelu", "gelu_new")
+    return {
+        "model_type": "encoder-decoder",
+        "encoder": side,
+        "decoder": {**side, "is_decoder": True, "add_cross_attention": True},
+        "decoder_start_token_id": SPECIAL.index("[CLS]"),
+        "eos_token_id": SPECIAL.index("[SEP]"),
+        "pad_token_id": 0,
+    }
+
+
 def rows(count, start=0):
     """(text, label) pairs; equal arguments give equal rows, lengths vary."""
     found = []
