@@ -81,56 +81,24 @@ def columns(path):
     return np.array([[float(cell) for cell in line.split("\t")] for line in lines])
 
 
-def test_whole_run_learns_and_leaves_the_files_of_the_original(trained):
+def test_whole_run_learns_reports_and_exports(trained):
+    """The files of every run: tests/test_scripts.py."""
     path, done = trained
     files = set(tiny.listing(path))
-    events = {name for name in files if "tfevents" in name}
-    assert sorted(name.split(".out.")[0] for name in events) == [
-        "eval/events",  # scores
-        "eval/events",  # pictures
-        "train/events",
-    ]
-    exported = {name for name in files if name.startswith("export/1/")}
-    assert {"export/1/saved_model.pb", "export/1/assets.extra/label_map.json"} < files
-    checkpoints = {
-        f"model.ckpt-{step}.{ending}"
-        for step in (140, 180)  # of 70, 140 and 180 the newest two
-        for ending in ("index", "data-00000-of-00001", "json")
-    }
-    assert files - events - exported - checkpoints == {
-        "README.md",
-        "bert_config.json",
-        "checkpoint",
+    assert {
+        "export/1/saved_model.pb",
+        "export/1/assets.extra/label_map.json",
         "config/batching_parameters.txt",
         "config/models.config",
-        "eval.tf_record",
-        "eval_results.txt",
-        "label_map.json",
-        "predict.tf_record",
+        "README.md",
         "report.html",
         "report.json",
-        "run.json",
-        "test_predictions.jsonl",
-        "test_results.tsv",
-        "tokenizer_config.json",
-        "train.tf_record",
-        "vocab.txt",
-    }
-    assert checkpoints < files
-    assert tiny.eval_results(path)["eval_accuracy"] > 0.9
-    assert "training: step 0 to 180" in done.out
+    } < files
+    steps = {name.split(".")[1] for name in files if name.endswith(".index")}
+    assert steps == {"ckpt-140", "ckpt-180"}  # of 70, 140 and 180 the newest two
+    results = tiny.eval_results(path)
+    assert results["eval_accuracy"] > 0.9 and {"eval_loss", "loss"} < results.keys()
     assert "newly initialised: output_weights, output_bias" in done.out
-    last = r"^step 180/180 \(100 %\)  [\d.]+/s  00:00 left  loss 0\.\d+ "
-    assert re.search(last, done.err, re.M)
-
-
-def test_eval_results_are_sorted_lines_with_the_originals_keys(trained):
-    text = (trained[0] / "eval_results.txt").read_text()
-    keys = [line.split(" = ")[0] for line in text.splitlines()]
-    assert keys == sorted(keys)
-    assert {"eval_accuracy", "eval_loss", "global_step", "loss"} < set(keys)
-    assert "global_step = 180\n" in text
-    assert text.endswith("\n")
 
 
 def test_test_results_have_a_row_an_example_and_a_column_a_class(trained, table_dir):
@@ -579,32 +547,6 @@ def test_test_rows_need_no_labels(trained, model_dir, tmp_path):
     found = (tmp_path / "out" / "test_results.tsv").read_bytes()
     assert found == (trained[0] / "test_results.tsv").read_bytes()
     assert "given" not in tiny.predictions(tmp_path / "out")[0]
-
-
-@pytest.mark.slow
-def test_training_export_and_predictor_are_commands(model_dir, table_dir, tmp_path):
-    command = [sys.executable, str(tiny.ROOT / "run_classifier.py")]
-    command += [f"--pretrained={model_dir}", f"--output_dir={tmp_path}"]
-    command += [*files_of(table_dir, "train"), "--do_train", "--do_export", *BRIEF]
-    done = subprocess.run(
-        [*command, "--max_seq_length=16"], capture_output=True, text=True, cwd=tiny.ROOT
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert f"exported: {tmp_path}/export/1" in done.stdout
-    said = json.loads((tmp_path / "run.json").read_text())["flags"]
-    assert said["do_export"] is True and said["train_batch_size"] == 8
-    asked = ["the film was awful", "a great shop"]
-    command = [sys.executable, "-m", "serving.predictor", "--json"]
-    done = subprocess.run(
-        [*command, f"--export_dir={tmp_path}/export", *asked],
-        capture_output=True,
-        text=True,
-        cwd=tiny.ROOT,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [answer["text"] for answer in answers] == asked
-    assert {answer["label"] for answer in answers} <= set(tiny.LABELS)
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import pathlib
-import re
 import shutil
 
 import keras
@@ -16,8 +15,7 @@ from modeling import pretrainers
 from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
 from serving import export
-from tests import full_disk, resumed_runs, tiny, whole_runs
-from training import checkpoints
+from tests import resumed_runs, tiny, whole_runs
 from training.distribution import devices
 from training.results import evaluation
 
@@ -157,32 +155,6 @@ def expected_scores(config_file, weights, features, batch_size, num_batches):
         "next_sentence_loss": order_losses.mean(),
         "next_sentence_accuracy": (order.argmax(axis=-1) == labels).mean(),
     }
-
-
-def test_whole_run_leaves_the_files_of_the_original(trained):
-    path, done = trained
-    files = set(tiny.listing(path))
-    written = {
-        f"model.ckpt-{step}.{ending}"
-        for step in (5, 10, 12)
-        for ending in ("index", "data-00000-of-00001", "json")
-    }
-    others = {name for name in files if "tfevents" not in name} - written
-    assert written < files and others == {
-        "bert_config.json",
-        "checkpoint",
-        "eval_results.txt",
-        "run.json",
-        "tokenizer_config.json",
-        "vocab.txt",
-    }
-    # The last counts, whatever the evaluations say.
-    assert 'path: "model.ckpt-12"' in (path / "checkpoint").read_text()
-    assert "weights: " in done.out and "30 of 30 variables assigned" in done.out
-    assert "training: step 0 to 12" in done.out
-    assert f"evaluation: {path}/eval_results.txt" in done.out
-    assert re.search(r"^  masked_lm_loss = \d", done.out, re.M)
-    assert whole_runs.variables(path, 12)["global_step"] == 12
 
 
 def test_each_of_two_hosts_makes_half_of_every_batch(trained_on):
@@ -395,27 +367,6 @@ def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
     assert_moved_by_lamb(after, before)
 
 
-@pytest.mark.slow
-def test_parts_of_a_batch_and_lamb(model_dir, records_dir, tmp_path):
-    """Dropout aside two runs that differ in micro-batches alone are equal."""
-    raw = json.loads((model_dir / "bert_config.json").read_text())
-    raw |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (tmp_path / "bert_config.json").write_text(json.dumps(raw))
-    more = ("--do_train", "--optimizer=lamb", "--num_train_steps=3")
-    for parts in (1, 4):
-        done = run(
-            *arguments_of(tmp_path, records_dir, tmp_path / str(parts), *more),
-            f"--gradient_accumulation_steps={parts}",
-            f"--init_checkpoint={model_dir}/bert_model.ckpt",
-        )
-        assert ("8 per replica in 4 micro-batches" in done.out) == (parts == 4)
-    one, four = (whole_runs.variables(tmp_path / str(n), 3) for n in (1, 4))
-    for name, value in one.items():
-        if "self/key/bias" not in name:  # has no gradient but rounding
-            np.testing.assert_allclose(value, four[name], atol=1e-5, err_msg=name)
-    assert_moved_by_lamb(one, whole_runs.initial_variables(model_dir))
-
-
 @pytest.fixture(scope="module")
 def unmasked_dir(model_dir, tmp_path_factory):
     path = tmp_path_factory.mktemp("unmasked")
@@ -487,25 +438,6 @@ def test_original_records_and_weights(shared_file, tmp_path):
         assert found[name] == pytest.approx(value, rel=1e-4), name
 
 
-@pytest.mark.slow  # training/test_run.py every day
-def test_loss_that_is_no_number_ends_the_run(model_dir, records_dir, tmp_path):
-    """And the last checkpoint stays, of which the message says the step."""
-    done = tiny.run_script(
-        "run_pretraining",
-        *arguments_of(model_dir, records_dir, tmp_path, "--do_train", "--do_eval"),
-        *("--learning_rate=1e38", "--num_warmup_steps=4", "--save_checkpoints_steps=1"),
-    )
-    assert done.code == 3
-    last = checkpoints.all_checkpoints(str(tmp_path))[-1].rsplit("-", 1)[1]
-    said = rf"the (loss|gradient_norm) is (nan|inf) at step {int(last) + 1}, of the "
-    said += rf"batch {records_dir}/train-\d.tfrecord:\d+, .*; "
-    said += rf"the last checkpoint is of step {last}: lower --learning_rate"
-    assert re.search(said, done.log), done.log
-    assert int(last) < 12 and not (tmp_path / "eval_results.txt").exists()
-    first = whole_runs.variables(tmp_path, 1)
-    assert all(np.isfinite(value).all() for value in first.values())
-
-
 def flip_a_bit(file):
     data = bytearray(file.read_bytes())
     data[len(data) * 3 // 4] ^= 255
@@ -555,47 +487,20 @@ def test_damage_in_the_middle_of_a_file_is_named(
     assert not (out / "eval_results.txt").exists()
 
 
-@pytest.mark.slow
-def test_full_disk_is_one_line(model_dir, records_dir, tmp_path):
-    """Daily tests/training/test_checkpoints.py says the line, without a run."""
-    out = tmp_path / "out"
-    arguments = arguments_of(model_dir, records_dir, out, "--do_train")
-    with full_disk.full_disk(after=20_000):
-        done = tiny.run_script("run_pretraining", *arguments)
-    assert done.code == 2
-    assert done.err.splitlines()[-1].startswith(f"error: {out}/model.ckpt-"), done.err
-    assert "File too large" in done.err and "Traceback" not in done.err
-    assert not list(out.glob("*.index"))
-
-
 def test_every_flag_of_the_original_is_there_with_its_default():
+    none = "bert_config_file input_file output_dir init_checkpoint tpu_name tpu_zone"
     originals = {
-        "bert_config_file": None,
-        "input_file": None,
-        "output_dir": None,
-        "init_checkpoint": None,
-        "max_seq_length": 128,
-        "max_predictions_per_seq": 20,
-        "do_train": False,
-        "do_eval": False,
-        "train_batch_size": 32,
-        "eval_batch_size": 8,
-        "learning_rate": 5e-5,
-        "num_train_steps": 100000,
-        "num_warmup_steps": 10000,
-        "save_checkpoints_steps": 1000,
-        "iterations_per_loop": 1000,
+        **dict.fromkeys([*none.split(), "gcp_project", "master"]),
+        **{"do_train": False, "do_eval": False, "use_tpu": False},
+        **{"max_seq_length": 128, "max_predictions_per_seq": 20},
+        **{"train_batch_size": 32, "eval_batch_size": 8, "learning_rate": 5e-5},
+        **{"num_train_steps": 100000, "num_warmup_steps": 10000, "num_tpu_cores": 8},
+        **{"save_checkpoints_steps": 1000, "iterations_per_loop": 1000},
         "max_eval_steps": 100,
-        "use_tpu": False,
-        "tpu_name": None,
-        "tpu_zone": None,
-        "gcp_project": None,
-        "master": None,
-        "num_tpu_cores": 8,
     }
     with tiny.flags_of("run_pretraining"):
-        found = {name: tiny.flags.FLAGS[name].default for name in originals}
-    assert found == originals
+        defaults = {name: tiny.flags.FLAGS[name].default for name in originals}
+    assert defaults == originals
 
 
 def teardown_module():

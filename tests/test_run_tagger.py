@@ -329,13 +329,3 @@ def test_lists_of_tags_may_name_placeholders(small_model_dir, data, tmp_path):
         done = tagger(tmp_path / "out", tmp_path / "no", *more, flag)
         assert done.code == 2 and "not what the model was trained with" in done.err
         assert done.err.splitlines()[-1].startswith(f"error: {flag}")
-
-
-def test_tensorboard_gets_pictures_and_errors_of_the_last_evaluation(trained):
-    tags = tiny.event_tags(trained[0] / "eval")
-    assert {tag: plugin for tag, plugin in tags.items() if plugin != "scalars"} == {
-        "eval/confusion": "images",
-        "eval/reliability": "images",
-        "eval/worst_errors": "text",
-        "eval/losses": "histograms",
-    }
