@@ -9,14 +9,11 @@ import math
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.denoising import corruptions, sets
 from data_pipeline.text import tokenization
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint
-from modeling.configs import config as config_lib
 from modeling.configs import config_files
-from modeling.encoder_decoder import config as encoder_decoder_config
 from tests import tiny
 
 HELD_OUT = 14
@@ -33,28 +30,12 @@ def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("data")
     changes = {"num_hidden_layers": 1, "hidden_act": "relu"}
     bert = tiny.write_model(path / "bert", **changes)
-    side = config_lib.BertConfig.from_json_file(bert / "bert_config.json")
-    vocab = tokenization.read_vocab(str(bert / "vocab.txt"))
-    config = encoder_decoder_config.EncoderDecoderConfig.of_berts(
-        *(side, side),
-        decoder_start_token_id=vocab.index("[CLS]"),
-        eos_token_id=vocab.index("[SEP]"),
-    )
-    (path / "config.json").write_text(config.to_json_string())
+    config = tiny.encoder_decoder(json.loads((bert / "bert_config.json").read_text()))
+    (path / "config.json").write_text(json.dumps(config))
     (path / "vocab.txt").write_text((bert / "vocab.txt").read_text())
     for name, count, seed in (("train", 50, 0), ("held-out", HELD_OUT, 2)):
-        tiny.write_records(path / name, tiny.records(count, seed, is_masked=False))
-        known = metadata.Metadata(
-            **{"max_seq_length": 16, "max_predictions_per_seq": 0, "masking": "none"},
-            **{"masked_lm_prob": 0.0, "sentence_task": "none", "do_lower_case": True},
-            **{"dupe_factor": 1, "short_seq_prob": 0.0, "random_seed": 1},
-            vocab_size=len(vocab),
-            vocab_digest=metadata.vocab_digest(vocab),
-            num_instances=count,
-            num_bytes=(path / name).stat().st_size,
-            objective="left_to_right",
-        )
-        metadata.write(str(path / name), known)
+        records = tiny.records(count, seed, is_masked=False)
+        tiny.write_described(path / name, records, path / "vocab.txt", **tiny.FULL)
     return path
 
 

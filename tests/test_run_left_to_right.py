@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining import metadata
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.configs import config as config_lib
@@ -38,22 +37,15 @@ def records_dir(tmp_path_factory, model_dir):
     path = tmp_path_factory.mktemp("records")
     tiny.write_records(path / "train", tiny.records(50, 0, is_masked=False))
     held_out = tiny.records(HELD_OUT, 2, is_masked=False)
-    tiny.write_records(path / "held-out", held_out)
-    vocab = (model_dir / "vocab.txt").read_text().split()
-    known = metadata.Metadata(
-        **{"max_seq_length": 16, "max_predictions_per_seq": 0, "masking": "none"},
-        **{"masked_lm_prob": 0.0, "sentence_task": "none", "do_lower_case": True},
-        **{"dupe_factor": 1, "short_seq_prob": 0.0, "random_seed": 1},
-        vocab_size=len(vocab),
-        vocab_digest=metadata.vocab_digest(vocab),
-        num_instances=HELD_OUT,
-        num_bytes=(path / "held-out").stat().st_size,
-        objective="left_to_right",
+    tiny.write_described(
+        path / "held-out",
+        held_out,
+        model_dir / "vocab.txt",
+        **tiny.FULL,
         num_predictions=int(held_out["input_mask"][:, 1:].sum()),
         num_words=NUM_WORDS,
         num_text_bytes=NUM_BYTES,
     )
-    metadata.write(str(path / "held-out"), known)
     return path
 
 

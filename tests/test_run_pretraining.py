@@ -1,6 +1,5 @@
 """run_pretraining.py from end to end, on a model and records of tests/tiny.py."""
 
-import dataclasses
 import json
 import pathlib
 import shutil
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining import metadata, sets
+from data_pipeline.pretraining import sets
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
@@ -299,38 +298,6 @@ def test_what_is_pretrained_can_be_fine_tuned(trained, tmp_path):
     assert (tmp_path / "out" / "model.ckpt-2.index").exists()
 
 
-def described(records, **changes):
-    """Metadata of records of tests/tiny.py, as they lie beside a file."""
-    known = metadata.Metadata(
-        max_seq_length=16,
-        max_predictions_per_seq=3,
-        masking="word_piece",
-        masked_lm_prob=0.15,
-        sentence_task="next",
-        do_lower_case=True,
-        vocab_size=46,
-        vocab_digest="",
-        dupe_factor=1,
-        short_seq_prob=0.1,
-        random_seed=1,
-        num_instances=len(records["input_ids"]),
-    )
-    return dataclasses.replace(known, **changes)
-
-
-def write_described(path, records, vocab_file, **changes):
-    vocab = vocab_file.read_text().split()
-    tiny.write_records(path, records)
-    made = described(
-        records,
-        vocab_size=len(vocab),
-        vocab_digest=metadata.vocab_digest(vocab),
-        num_bytes=path.stat().st_size,
-        **changes,
-    )
-    metadata.write(str(path), made)
-
-
 def assert_moved_by_lamb(after, before):
     """Its rates are shares: 0, 5e-4 and (1 - 2/3) 1e-3 of the weights' norm."""
     name = "bert/encoder/layer_0/output/dense/kernel"
@@ -343,7 +310,7 @@ def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
     """And LAMB, and a batch in micro-batches."""
     records = tiny.records(24, 3)
     file = tmp_path / "train-0.tfrecord"
-    write_described(file, records, model_dir / "vocab.txt", sentence_task="none")
+    tiny.write_described(file, records, model_dir / "vocab.txt", sentence_task="none")
     out = tmp_path / "out"
     done = run(
         *arguments_of(model_dir, tmp_path, out, "--do_train", "--do_eval"),
@@ -371,7 +338,7 @@ def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
 def unmasked_dir(model_dir, tmp_path_factory):
     path = tmp_path_factory.mktemp("unmasked")
     for name, seed in (("train-0", 0), ("held-out", 1)):
-        write_described(
+        tiny.write_described(
             path / f"{name}.tfrecord",
             tiny.records(40, seed, is_masked=False),
             model_dir / "vocab.txt",

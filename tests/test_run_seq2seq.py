@@ -35,13 +35,7 @@ def files(tmp_path_factory):
     """A directory with config, vocabulary and three files of pairs."""
     path = tmp_path_factory.mktemp("pairs")
     bert = tiny.write_model(path / "bert", num_hidden_layers=1)
-    side = json.loads((bert / "bert_config.json").read_text())
-    side |= {"model_type": "bert", "hidden_act": "gelu_new", "layer_norm_eps": 1e-12}
-    config = {
-        **{"model_type": "encoder-decoder", "encoder": side},
-        "decoder": {**side, "is_decoder": True, "add_cross_attention": True},
-        **{"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0},
-    }
+    config = tiny.encoder_decoder(json.loads((bert / "bert_config.json").read_text()))
     (path / "config.json").write_text(json.dumps(config))
     (path / "vocab.txt").write_text((bert / "vocab.txt").read_text())
     start = 0

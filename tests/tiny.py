@@ -157,6 +157,31 @@ def write_records(path, features):
     return path
 
 
+def write_described(path, features, vocab_file, **changes):
+    """`write_records`, and beside them the metadata of records of `records`."""
+    from data_pipeline.pretraining import metadata
+
+    write_records(path, features)
+    vocab = vocab_file.read_text().split()
+    known = {
+        **{"max_seq_length": 16, "max_predictions_per_seq": 3, "masking": "word_piece"},
+        **{"masked_lm_prob": 0.15, "sentence_task": "next", "do_lower_case": True},
+        **{"dupe_factor": 1, "short_seq_prob": 0.1, "random_seed": 1},
+        "vocab_size": len(vocab),
+        "vocab_digest": metadata.vocab_digest(vocab),
+        "num_instances": len(features["input_ids"]),
+        "num_bytes": path.stat().st_size,
+    }
+    metadata.write(str(path), metadata.Metadata(**(known | changes)))
+
+
+# Changes of `write_described` for records from left to right.
+FULL = {
+    **{"objective": "left_to_right", "masking": "none", "max_predictions_per_seq": 0},
+    **{"masked_lm_prob": 0.0, "sentence_task": "none", "short_seq_prob": 0.0},
+}
+
+
 class Done(NamedTuple):
     """What a script printed and logged, and how it ended."""
 
