@@ -109,8 +109,9 @@ class Outputs:
         )
 
         def explain(model, rows, settings):
-            weigh = functools.partial(attribution.token_weights, model)
-            weigh = fine_tuning.compiled(weigh, settings)
+            weigh = fine_tuning.compiled(
+                functools.partial(attribution.token_weights, model), settings
+            )
             return explaining.explain(
                 weigh, rows, data.examples, words, FLAGS.explain, settings
             )

@@ -121,7 +121,7 @@ class _SharesParser(flags.ArgumentParser):
 
 def parse(
     define_flags: Callable[[], None],
-    *checks: Callable[[], None],
+    *checks: Callable[[], object],
     serves: bool = False,
     loads_tensorflow: bool = True,
 ) -> None:

@@ -151,7 +151,8 @@ def sizes(config):
 def export_model(tokenizer, model, output_dir):
     """Writes output_dir/export/<n>: text in, tokens for [MASK] and vectors out."""
     length, filler = FLAGS.max_seq_length, None
-    if isinstance(model, pretrainers.BertPretrainer):
+    fills_masks = isinstance(model, pretrainers.BertPretrainer)
+    if fills_masks:
         filler = served.MaskFiller(
             cloze.encoder(tokenizer, length, FLAGS.max_predictions_per_seq),
             functools.partial(model, training=False),

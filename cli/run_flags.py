@@ -287,15 +287,15 @@ def export(
         output_dir: of the run.
         files: as in `formats.save`.
     """
-    chosen = {"export_format": "saved_model", "quantization": "none"}
-    chosen |= {name: FLAGS[name].value for name in chosen if name in FLAGS}
+    has_formats = "export_format" in FLAGS
     with joined_weights.joined(model) as variables:
         return formats.save(
             make(variables),
             output_dir,
             files or {},
+            export_format=FLAGS.export_format if has_formats else "saved_model",
+            quantization=FLAGS.quantization if has_formats else "none",
             server_config=FLAGS.export_server_config,
-            **chosen,
         )
 
 

@@ -135,7 +135,7 @@ def check_network(config_file: str, config: Any, vocab_size: int) -> None:
     )
 
 
-def paths() -> dict[str, str]:
+def paths() -> dict[str, Any]:
     """The files that the run needs; ValueError where a flag is not set."""
     return table_flags.paths(fine_tuning_flags.wanted_splits(), "pairs")
 

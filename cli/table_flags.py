@@ -1,5 +1,8 @@
 """Flags of tables: files of splits, their form, and their columns."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from absl import flags
 
 from cli import command_line
@@ -67,7 +70,7 @@ def layout(file_format: str) -> tables.Layout:
     )
 
 
-def paths(splits: list[str], rows: str) -> dict[str, str]:
+def paths(splits: Sequence[str], rows: str) -> dict[str, Any]:
     """The file of each split; ValueError where a flag is not set."""
     for split in splits:
         if not FLAGS[f"{split}_file"].value:

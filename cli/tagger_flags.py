@@ -62,7 +62,7 @@ def limits() -> dict[str, Any]:
     return {"max_seq_length": FLAGS.max_seq_length, "stride": FLAGS.window_stride}
 
 
-def paths() -> dict[str, str]:
+def paths() -> dict[str, Any]:
     """The files that the run needs; ValueError where a flag is not set."""
     return table_flags.paths(fine_tuning_flags.wanted_splits(), "sentences")
 

@@ -43,8 +43,8 @@ def write(tokenizer, model, batch, rows):
     }
     most = FLAGS.max_target_length
     if FLAGS.num_beams > 1:
-        rules = beam_search.Rules(**seq2seq_flags.beams(), **common)
-        best = beam_search.search(model, rules, ids, lengths, most, (source,))
+        beams = beam_search.Rules(**seq2seq_flags.beams(), **common)
+        best = beam_search.search(model, beams, ids, lengths, most, (source,))
         return best.ids[:, 0], best.is_text[:, 0]
     rules = decoding.Rules(sampling.Sampling(**seq2seq_flags.sampling()), **common)
     seeds = tf.cast(rows, tf.int64) + FLAGS.seed * _ROWS

@@ -97,7 +97,7 @@ def test_config_is_the_base_with_the_size_of_the_vocabulary(corpus_file, tmp_pat
     vocab, done = build_from(
         corpus_file,
         tmp_path,
-        *("--vocab_size=180", f"--base_config_file={base}"),
+        f"--vocab_size=180 --base_config_file={base}",
         f"--output_config_file={output}",
     )
     written = config.BertConfig.from_json_file(output).to_dict()
@@ -242,8 +242,8 @@ def test_words_are_by_frequency_behind_the_three_of_an_elmo(tmp_path):
     base = tmp_path / "options.json"
     base.write_text(json.dumps(options))
     done = build(
-        *(f"--input_file={source}", f"--output_file={output}", "--kind=word"),
-        *("--vocab_size=7", f"--base_config_file={base}"),
+        f"--input_file={source} --output_file={output} --kind=word",
+        f"--vocab_size=7 --base_config_file={base}",
         f"--output_config_file={tmp_path}/sized.json",
     )
     assert done.code == 0, done.err
@@ -253,8 +253,8 @@ def test_words_are_by_frequency_behind_the_three_of_an_elmo(tmp_path):
     sized = json.loads((tmp_path / "sized.json").read_text())
     assert sized["n_tokens_vocab"] == 7
     split = build(
-        *(f"--input_file={source}", f"--output_file={output}", "--kind=word"),
-        *("--vocab_size=9", "--split_words=punctuation"),
+        f"--input_file={source} --output_file={output} --kind=word",
+        "--vocab_size=9 --split_words=punctuation",
     )
     assert split.code == 0, split.err
     assert output.read_text().split()[3:] == [",", "a", "b", "c", "Ä", "<"]

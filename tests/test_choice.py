@@ -61,9 +61,9 @@ def trained(model_dir, table_dir, tmp_path_factory):
     done = tiny.run_classifier(
         *arguments(model_dir, table_dir, "train", "dev", "test"),
         f"--choice_columns={','.join(CHOICES)}",
-        *("--do_train", "--do_eval", "--do_predict", "--do_export"),
-        *("--learning_rate=3e-3", "--num_train_epochs=12", "--train_batch_size=8"),
-        *("--save_checkpoints_steps=20", f"--output_dir={path}"),
+        "--do_train --do_eval --do_predict --do_export",
+        "--learning_rate=3e-3 --num_train_epochs=12 --train_batch_size=8",
+        f"--save_checkpoints_steps=20 --output_dir={path}",
     )
     assert done.code == 0, done.err
     return path
@@ -236,8 +236,8 @@ def test_predicting_tokens_needs_a_network_from_left_to_right(
 ):
     done = tiny.run_classifier(
         *arguments(model_dir, table_dir, "train"),
-        *(f"--choice_columns={','.join(CHOICES)}", "--lm_loss_weight=0.5"),
-        *("--do_train", f"--output_dir={tmp_path}"),
+        f"--choice_columns={','.join(CHOICES)} --lm_loss_weight=0.5",
+        f"--do_train --output_dir={tmp_path}",
     )
     assert done.code == 2 and done.err.count("\n") == 1, done.err
     assert "--lm_loss_weight=0.5 predicts each token" in done.err

@@ -44,7 +44,7 @@ def table_dir(tmp_path_factory):
 def run(model, output_dir, *arguments, **settings):
     """Runs the script, which must end well; returns what it printed."""
     done = tiny.run_classifier(
-        *(f"--pretrained={model}", f"--output_dir={output_dir}"),
+        f"--pretrained={model} --output_dir={output_dir}",
         *("--max_seq_length=16", "--do_train", *arguments),
         **settings,
     )
@@ -68,7 +68,7 @@ def student(small, teacher, table_dir, tmp_path_factory):
     files = (f"--train_file={table_dir}/few.tsv", f"--dev_file={table_dir}/dev.tsv")
     done = run(
         *(small, path, *files, f"--unlabelled_file={table_dir}/more.tsv", "--do_eval"),
-        *(f"--teacher={teacher}", f"--distill_temperature={TEMPERATURE}"),
+        f"--teacher={teacher} --distill_temperature={TEMPERATURE}",
         *(*LEARN, "--save_checkpoints_steps=100", "--log_steps=40"),
     )
     return path, done
@@ -203,7 +203,7 @@ def test_teacher_computes_in_the_precision_of_the_run(
     for precision in ("bfloat16", None):
         more = [f"--mixed_precision={precision}"] if precision else []
         done = tiny.run_classifier(
-            *(f"--pretrained={small}", f"--output_dir={tmp_path}", "--do_train"),
+            f"--pretrained={small} --output_dir={tmp_path} --do_train",
             *(f"--train_file={table_dir}/few.tsv", f"--teacher={small}", *more),
             "--max_seq_length=16",
         )
@@ -281,8 +281,8 @@ def test_mistake_is_one_line_and_leaves_nothing(
     before = tiny.listing(teacher)
     arguments, words = WRONG[mistake]
     done = tiny.run_classifier(
-        *(f"--pretrained={small}", f"--output_dir={tmp_path}/out", "--do_train"),
-        *(f"--train_file={table_dir}/train.tsv", "--max_seq_length=16"),
+        f"--pretrained={small} --output_dir={tmp_path}/out --do_train",
+        f"--train_file={table_dir}/train.tsv --max_seq_length=16",
         *(argument.format(**places) for argument in arguments),
     )
     assert done.code == 2, done.err

@@ -34,7 +34,8 @@ def tagged(model_dir, tmp_path_factory):
     path = tmp_path_factory.mktemp("tagged")
     data = tiny_tags.write_splits(tmp_path_factory.mktemp("tags"))
     run(
-        *("run_tagger", f"--pretrained={model_dir}", f"--output_dir={path}"),
+        "run_tagger",
+        f"--pretrained={model_dir} --output_dir={path}",
         *(f"--{split}_file={data}/{split}.conll" for split in ("train", "dev", "test")),
         *("--do_train", "--do_eval", *FLAGS, *LEARN, "--num_train_epochs=20"),
         "--save_checkpoints_steps=60",
@@ -74,9 +75,10 @@ def test_weights_say_how_they_are_read(tagged, tmp_path):
     """Evaluated, asked and exported without a flag that says so."""
     path, data = tagged
     run(
-        *("run_tagger", f"--pretrained={path}", f"--output_dir={tmp_path}"),
+        "run_tagger",
+        f"--pretrained={path} --output_dir={tmp_path}",
         *(f"--{split}_file={data}/{split}.conll" for split in ("dev", "test")),
-        *("--do_eval", "--do_predict", "--do_export", "--max_seq_length=16"),
+        "--do_eval --do_predict --do_export --max_seq_length=16",
     )
     expected = tiny.eval_results(path)
     assert tiny.eval_results(tmp_path) == expected
@@ -115,8 +117,9 @@ def test_weights_are_converted_with_their_head(tagged, tmp_path, form):
     run("convert_checkpoint", f"--input={path}", f"--to={form}", f"--output_dir={out}")
     assert (out / "head.json").read_bytes() == (path / "head.json").read_bytes()
     run(
-        *("run_tagger", f"--pretrained={out}", f"--output_dir={tmp_path}/eval"),
-        *(f"--dev_file={data}/dev.conll", "--do_eval", "--max_seq_length=16"),
+        "run_tagger",
+        f"--pretrained={out} --output_dir={tmp_path}/eval",
+        f"--dev_file={data}/dev.conll --do_eval --max_seq_length=16",
     )
     found, expected = tiny.eval_results(tmp_path / "eval"), tiny.eval_results(path)
     assert found | {"global_step": STEPS} == expected
@@ -138,14 +141,11 @@ def test_pairs_are_compared_by_what_lstms_read(model_dir, tmp_path):
     flags = ("--layer_mix=top", "--head=bilstm", "--bilstm_units=32")
     flags += ("--bilstm_layers=1", "--freeze_encoder")
     done = run(
-        *(
-            "run_classifier",
-            f"--pretrained={model_dir}",
-            f"--output_dir={tmp_path}/out",
-        ),
+        "run_classifier",
+        f"--pretrained={model_dir} --output_dir={tmp_path}/out",
         *(f"--{split}_file={table}" for split in ("train", "dev", "test")),
         *("--do_train", "--do_eval", "--do_predict", "--do_export", *flags, *LEARN),
-        *("--num_train_epochs=40", "--gradient_accumulation_steps=2", "--explain=2"),
+        "--num_train_epochs=40 --gradient_accumulation_steps=2 --explain=2",
     )
     assert "newly initialised" in done.out
     out = tmp_path / "out"
@@ -164,9 +164,10 @@ def test_pairs_are_compared_by_what_lstms_read(model_dir, tmp_path):
 def test_questions_have_the_same_refusals(model_dir, tmp_path):
     data = tiny_questions.version_1(tmp_path / "dev.json", 2)
     done = tiny.run_script(
-        *("run_squad", f"--pretrained={model_dir}", f"--train_file={data}"),
-        *("--do_train", "--bilstm_units=8", f"--output_dir={tmp_path}/out"),
-        *("--max_seq_length=24", "--max_query_length=4"),
+        "run_squad",
+        f"--pretrained={model_dir} --train_file={data}",
+        f"--do_train --bilstm_units=8 --output_dir={tmp_path}/out",
+        "--max_seq_length=24 --max_query_length=4",
     )
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "--bilstm_units=8 is for a BiLSTM, and --head=linear" in done.err
@@ -183,7 +184,7 @@ def test_questions_are_answered_by_what_lstms_read(model_dir, tmp_path):
     out, again = tmp_path / "out", tmp_path / "again"
     run(
         *("run_squad", f"--pretrained={model_dir}", f"--output_dir={out}", *limits),
-        *(f"--train_file={tmp_path}/train.json", "--do_train", "--do_export"),
+        f"--train_file={tmp_path}/train.json --do_train --do_export",
         *(*FLAGS, *LEARN, "--max_seq_length=24", "--num_train_epochs=12"),
     )
     assert tiny.eval_results(out)["f1"] > 90

@@ -18,8 +18,8 @@ from modeling.configs import config_files
 from tests import tiny, tiny_elmo, whole_runs
 
 BRIEF = (
-    *("--objective=bidirectional_lm", "--do_train", "--num_train_steps=12"),
-    *("--train_batch_size=4", "--save_checkpoints_steps=5", "--log_steps=2"),
+    "--objective=bidirectional_lm --do_train --num_train_steps=12",
+    "--train_batch_size=4 --save_checkpoints_steps=5 --log_steps=2",
 )
 
 
@@ -37,8 +37,8 @@ def data(tmp_path_factory):
 
 def arguments(data, output_dir, *more):
     return (
-        *(f"--bert_config_file={data}/options.json", f"--vocab_file={data}/vocab.txt"),
-        *(f"--input_file={data}/part-*.txt", f"--output_dir={output_dir}"),
+        f"--bert_config_file={data}/options.json --vocab_file={data}/vocab.txt",
+        f"--input_file={data}/part-*.txt --output_dir={output_dir}",
         *(f"--eval_input_file={data}/held-out.txt", *BRIEF, *more),
     )
 

@@ -238,7 +238,7 @@ def test_run_without_training_has_the_labels_of_its_model(
     before = tiny.listing(path)
     done = tiny.run_classifier(
         *(f"--pretrained={model_dir}", f"--output_dir={path}", *rows),
-        *("--do_predict", "--labels=good,fine,bad", "--max_seq_length=16"),
+        "--do_predict --labels=good,fine,bad --max_seq_length=16",
     )
     assert done.code == 2
     assert "['good', 'fine', 'bad'] are not the labels that the model" in done.err

@@ -18,9 +18,9 @@ from tests import tiny
 
 HELD_OUT = 14
 BRIEF = (
-    *("--objective=denoising", "--max_seq_length=16", "--train_batch_size=8"),
-    *("--learning_rate=1e-3", "--num_train_steps=12", "--num_warmup_steps=2"),
-    *("--save_checkpoints_steps=5", "--log_steps=2", "--eval_batch_size=4"),
+    "--objective=denoising --max_seq_length=16 --train_batch_size=8",
+    "--learning_rate=1e-3 --num_train_steps=12 --num_warmup_steps=2",
+    "--save_checkpoints_steps=5 --log_steps=2 --eval_batch_size=4",
 )
 
 
@@ -42,8 +42,8 @@ def data(tmp_path_factory):
 def run(data, output_dir, *more):
     return tiny.run_script(
         "run_pretraining",
-        *(f"--bert_config_file={data}/config.json", f"--vocab_file={data}/vocab.txt"),
-        *(f"--input_file={data}/train", f"--eval_input_file={data}/held-out"),
+        f"--bert_config_file={data}/config.json --vocab_file={data}/vocab.txt",
+        f"--input_file={data}/train --eval_input_file={data}/held-out",
         *(f"--output_dir={output_dir}", "--do_train", *BRIEF, *more),
     )
 

@@ -230,9 +230,9 @@ def test_a_labelled_table_is_classified_without_training(run, tmp_path):
     table = [("good film", "pos"), ("bad film", "neg"), ("good", "pos")]
     path = tiny.write_tsv(tmp_path / "a.tsv", ("text", "label"), table)
     printed = run(
-        *(f"--score_file={path}", "--score_as=labels", "--template={text}: {label}"),
-        *("--label_words=pos=+,neg=-", f"--output_file={tmp_path / 'a.jsonl'}"),
-        *(f"--examples_file={path}", "--num_examples=1", "--keep_end"),
+        f"--score_file={path} --score_as=labels --template={{text}}: {{label}}",
+        f"--label_words=pos=+,neg=- --output_file={tmp_path / 'a.jsonl'}",
+        f"--examples_file={path} --num_examples=1 --keep_end",
     )
     found = rows(tmp_path / "a.jsonl")
     chosen = [row["choice"]["part"] for row in found]
@@ -261,8 +261,8 @@ def test_texts_of_really_trained_weights_are_the_recorded_ones(
     prompts = [row["prompt"] for row in recorded["greedy"]]
     (tmp_path / "a.txt").write_text("".join(f"{prompt}\n" for prompt in prompts))
     run(
-        *(f"--prompt_file={tmp_path / 'a.txt'}", "--temperature=0"),
-        *("--max_new_tokens=24", f"--output_file={tmp_path / 'a.jsonl'}"),
+        f"--prompt_file={tmp_path / 'a.txt'} --temperature=0",
+        f"--max_new_tokens=24 --output_file={tmp_path / 'a.jsonl'}",
         pretrained=weights,
     )
     texts = [row["prompt"] + row["text"] for row in rows(tmp_path / "a.jsonl")]

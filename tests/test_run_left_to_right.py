@@ -16,10 +16,10 @@ from tests import resumed_runs, tiny, whole_runs
 
 HELD_OUT, NUM_WORDS, NUM_BYTES = 14, 90, 500
 BRIEF = (
-    *("--objective=left_to_right", "--max_seq_length=16", "--train_batch_size=8"),
-    *("--learning_rate=1e-3", "--num_train_steps=12", "--num_warmup_steps=2"),
-    *("--optimizer=gpt_adam", "--learning_rate_schedule=gpt_cosine"),
-    *("--save_checkpoints_steps=5", "--log_steps=2", "--eval_batch_size=4"),
+    "--objective=left_to_right --max_seq_length=16 --train_batch_size=8",
+    "--learning_rate=1e-3 --num_train_steps=12 --num_warmup_steps=2",
+    "--optimizer=gpt_adam --learning_rate_schedule=gpt_cosine",
+    "--save_checkpoints_steps=5 --log_steps=2 --eval_batch_size=4",
 )
 
 
@@ -51,8 +51,8 @@ def records_dir(tmp_path_factory, model_dir):
 
 def arguments(model_dir, records_dir, output_dir, *more):
     return (
-        *(f"--pretrained={model_dir}", f"--input_file={records_dir}/train"),
-        *(f"--eval_input_file={records_dir}/held-out", f"--output_dir={output_dir}"),
+        f"--pretrained={model_dir} --input_file={records_dir}/train",
+        f"--eval_input_file={records_dir}/held-out --output_dir={output_dir}",
         *("--do_train", *BRIEF, *more),
     )
 

@@ -82,7 +82,7 @@ def whole_arguments(model_dir, records_dir):
         f"--eval_input_file={records_dir}/held-out.tfrecord",
         f"--vocab_file={model_dir}/vocab.txt",
         f"--init_checkpoint={model_dir}/bert_model.ckpt",
-        *("--do_train", "--do_eval", "--evaluate_steps=6"),
+        "--do_train --do_eval --evaluate_steps=6",
     )
     return lambda path: arguments_of(model_dir, records_dir, path, *more)
 
@@ -214,7 +214,7 @@ def test_masked_words_are_learned(model_dir, records_dir, tmp_path, monkeypatch)
     done = run(
         *arguments_of(model_dir, records_dir, tmp_path, "--do_train", "--do_export"),
         vocab,
-        *("--num_train_steps=250", "--learning_rate=2e-3", "--log_steps=50"),
+        "--num_train_steps=250 --learning_rate=2e-3 --log_steps=50",
         "--num_warmup_steps=10",
     )
     curves = tiny.events(tmp_path / "train")
@@ -289,7 +289,7 @@ def test_what_is_pretrained_can_be_fine_tuned(trained, tmp_path):
         f"--pretrained={trained[0]}",
         f"--train_file={tmp_path}/train.tsv",
         f"--output_dir={tmp_path}/out",
-        *("--do_train", "--train_batch_size=4", "--num_train_epochs=1"),
+        "--do_train --train_batch_size=4 --num_train_epochs=1",
         "--max_seq_length=16",
     )
     assert done.code == 0, done.err
@@ -314,8 +314,8 @@ def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
     out = tmp_path / "out"
     done = run(
         *arguments_of(model_dir, tmp_path, out, "--do_train", "--do_eval"),
-        *("--num_train_steps=3", f"--init_checkpoint={model_dir}/bert_model.ckpt"),
-        *("--optimizer=lamb", "--gradient_accumulation_steps=4"),
+        f"--num_train_steps=3 --init_checkpoint={model_dir}/bert_model.ckpt",
+        "--optimizer=lamb --gradient_accumulation_steps=4",
     )
     assert "8 per replica in 4 micro-batches" in done.out
     results = tiny.eval_results(out)
@@ -356,8 +356,8 @@ def test_unmasked_records_are_masked_while_training(
     run(
         *arguments_of(model_dir, unmasked_dir, tmp_path, "--do_train", "--do_eval"),
         f"--eval_input_file={unmasked_dir}/held-out.tfrecord",
-        *(f"--masking={masking}", "--masked_lm_prob=0.3", "--num_train_steps=4"),
-        *(f"--vocab_file={model_dir}/vocab.txt", "--mask_proportions=0,1,0"),
+        f"--masking={masking} --masked_lm_prob=0.3 --num_train_steps=4",
+        f"--vocab_file={model_dir}/vocab.txt --mask_proportions=0,1,0",
     )
     assert set(tiny.eval_results(tmp_path)) == KEYS
     record = json.loads((tmp_path / "run.json").read_text())
@@ -382,7 +382,7 @@ def test_original_records_and_weights(shared_file, tmp_path):
         f"--init_checkpoint={GOLDEN}/bert_model.ckpt",
         f"--input_file={file}",
         f"--output_dir={tmp_path}",
-        *("--do_eval", "--max_eval_steps=3", "--eval_batch_size=4"),
+        "--do_eval --max_eval_steps=3 --eval_batch_size=4",
     )
     assert "62 of 62 variables assigned" in done.out
     spec = {

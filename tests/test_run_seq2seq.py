@@ -17,7 +17,7 @@ TARGETS = {"bad": "awful", "fine": "okay really", "good": "great very great"}
 LENGTHS = ("--max_source_length=16", "--max_target_length=6")
 # Enough to learn which word it is, in some seconds.
 LEARN = (
-    *("--learning_rate=3e-3", "--num_train_epochs=20", "--train_batch_size=16"),
+    "--learning_rate=3e-3 --num_train_epochs=20 --train_batch_size=16",
     "--save_checkpoints_steps=80",
 )
 
@@ -57,7 +57,7 @@ def trained(files, tmp_path_factory):
     """(directory, output) of a whole run."""
     path = tmp_path_factory.mktemp("trained")
     done = run(
-        *(f"--bert_config_file={files}/config.json", f"--vocab_file={files}/vocab.txt"),
+        f"--bert_config_file={files}/config.json --vocab_file={files}/vocab.txt",
         *(f"--{split}_file={files}/{split}.tsv" for split in ("train", "dev", "test")),
         *("--do_train", "--do_eval", "--do_predict", "--do_export", *LEARN),
         f"--output_dir={path}",
@@ -143,7 +143,7 @@ def test_export_writes_what_the_script_does(trained):
 def test_beams_and_draws_write_other_texts(trained, files, tmp_path):
     def predict(name, *flags):
         run(
-            *(f"--pretrained={trained[0]}", f"--test_file={files}/test.tsv"),
+            f"--pretrained={trained[0]} --test_file={files}/test.tsv",
             *("--do_predict", f"--output_dir={tmp_path / name}", *flags),
         )
         return [row["prediction"] for row in tiny.predictions(tmp_path / name)]
@@ -161,8 +161,8 @@ def test_beams_and_draws_write_other_texts(trained, files, tmp_path):
 @pytest.mark.slow
 def test_both_sides_begin_as_one_bert(files, tmp_path):
     done = run(
-        *(f"--pretrained={files}/bert", f"--train_file={files}/train.tsv"),
-        *("--do_train", "--num_train_epochs=0.1", "--train_batch_size=8"),
+        f"--pretrained={files}/bert --train_file={files}/train.tsv",
+        "--do_train --num_train_epochs=0.1 --train_batch_size=8",
         f"--output_dir={tmp_path / 'out'}",
     )
     assert "newly initialised: cross-attention of layer" in done.out

@@ -33,24 +33,28 @@ ROWS = {
     "classification": Row(
         "test_results.tsv test_predictions.jsonl",
         f"{BERT} label_map.json train.tf_record eval.tf_record predict.tf_record",
-        *("--class_weights=1,50,1", "class_weights was None and is '1,50,1'"),
+        "--class_weights=1,50,1",
+        "class_weights was None and is '1,50,1'",
     ),
     "choice": Row(
         "test_results.tsv test_predictions.jsonl",
         f"{BERT} label_map.json train.tf_record eval.tf_record predict.tf_record",
-        *("--learning_rate=1e-2", "learning_rate was 0.002 and is 0.01"),
+        "--learning_rate=1e-2",
+        "learning_rate was 0.002 and is 0.01",
     ),
     "questions": Row(
         "predictions.json nbest_predictions.json",
         f"{BERT} train.tf_record eval.tf_record",
-        *("--doc_stride=9", "doc_stride was 8 and is 9"),
+        "--doc_stride=9",
+        "doc_stride was 8 and is 9",
     ),
     "tagging": Row(TAGS, BERT),
     "layers": Row(TAGS, f"{BERT} head.json", "--bilstm_units=9", "reading was {"),
     "pairs": Row(
         "test_predictions.txt test_predictions.jsonl",
         "config.json tokenizer_config.json vocab.txt",
-        *("--max_target_length=3", "max_target_length was 4 and is 3"),
+        "--max_target_length=3",
+        "max_target_length was 4 and is 3",
     ),
     "pretraining": Row("", BERT, "--optimizer=lamb", "optimizer was 'adam' and is"),
     "masking": Row("", BERT, "--seed=2", "seed was 1 and is 2"),
@@ -60,12 +64,14 @@ ROWS = {
     "denoising": Row(
         "",
         "config.json tokenizer_config.json vocab.txt",
-        *("--corruption=drop", "corruption was 'random_spans' and is 'drop'"),
+        "--corruption=drop",
+        "corruption was 'random_spans' and is 'drop'",
     ),
     "streams": Row(
         "",
         "options.json tokenizer_config.json vocab.txt",
-        *("--unroll_steps=6", "config was"),
+        "--unroll_steps=6",
+        "config was",
     ),
 }
 DAILY = ("tagging", "pretraining")

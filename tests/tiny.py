@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import pathlib
+import re
 import shlex
 import sys
 from typing import NamedTuple
@@ -234,11 +235,21 @@ def _logged():
         logging.getLogger().removeHandler(handler)
 
 
+def words(*texts):
+    """The flags in texts; a value may have spaces, too."""
+    return [
+        word
+        for text in texts
+        for word in re.split(r"\s+(?=--)", f"{text}".strip())
+        if word
+    ]
+
+
 def run_script(script, *arguments, draws=False):
     """A script such as run_classifier in this process; an exception passes through.
 
-    Unless it `draws`, it makes neither pictures nor a report, which take longer than
-    such a run.
+    An argument holds a flag, or several with spaces between. Unless it `draws`, the
+    script makes neither pictures nor a report, which take longer than such a run.
     """
     out, err = io.StringIO(), io.StringIO()
     code = 0
@@ -249,7 +260,7 @@ def run_script(script, *arguments, draws=False):
     ):
         if "write_report" in names and not draws:
             arguments = ("--nowrite_report", *arguments)
-        patch.setattr(sys, "argv", [script, *map(str, arguments)])
+        patch.setattr(sys, "argv", [script, *words(*arguments)])
         flags.FLAGS(sys.argv)
         if not draws and "reports.pictures" in sys.modules:
             patch.setattr("reports.pictures.of", lambda seen: {})
@@ -262,15 +273,15 @@ def run_script(script, *arguments, draws=False):
 
 
 def succeed(script, *texts, **settings):
-    """Runs a command that must end well; flags in the texts have spaces between."""
-    done = run_script(script, *" ".join(map(str, texts)).split(), **settings)
+    """`run_script`, which must end well."""
+    done = run_script(script, *texts, **settings)
     assert done.code == 0, done.err
     return done
 
 
 def refuse(script, *texts):
-    """Runs a command that must end in one line, which it returns; as `succeed`."""
-    done = run_script(script, *" ".join(map(str, texts)).split())
+    """`run_script`, which must end in one line; returns that."""
+    done = run_script(script, *texts)
     assert done.code == 2, done.err
     *_, line = done.err.splitlines()
     assert line.startswith("error: ") and done.err.count("error: ") == 1, done.err
