@@ -148,17 +148,6 @@ def test_parts_of_a_batch_add_up(records_dir, tmp_path):
     assert np.abs(one[name] - start[name]).max() > 1e-4
 
 
-def test_run_is_not_continued_with_another_optimizer_or_on_other_records(trained):
-    for change, said in (
-        ("--optimizer=adam", "optimizer was 'gpt_adam' and is 'adam'"),
-        ("--input_file={}/held-out", "data was '50 records"),
-    ):
-        place = (trained[0] / "run.json").read_text()
-        place = place.split("--eval_input_file=")[1].split("/held-out")[0]
-        done = tiny.run_again(trained[0], change.format(place))
-        assert done.code == 2 and said in done.err
-
-
 @pytest.mark.slow
 def test_pages_of_a_run_name_its_kind(trained, tmp_path):
     """As text generation, for the hub, too."""
