@@ -181,7 +181,7 @@ class Loaded:
     def write(
         self, texts, *, max_target_length: int | None = None, num_beams=1
     ) -> list[str]:
-        """What an encoder-decoder writes for each text, as run_seq2seq.py predicts it.
+        """The text that an encoder-decoder writes for each text, as in run_seq2seq.py.
 
         A string is one text. Targets have at most `max_target_length` tokens, by
         default as many as the decoder has positions; `num_beams` are open at a time, 1
@@ -238,7 +238,9 @@ class Loaded:
             texts[file_names.LABEL_MAP] = label_maps.text(self.classes)
         with output_directory.complete(directory) as temporary:
             conversion.write_directory(
-                *(temporary, self.model, file_format),
+                temporary,
+                self.model,
+                file_format,
                 tokenizer=self.tokenizer,
                 labels=self.classes.names if self.classes else (),
                 problem_type=getattr(self.classes, "problem_type", ""),
@@ -337,7 +339,7 @@ class Loaded:
 
 
 def _outputs(forward, packed):
-    """What a function of features returns for each example, in their order."""
+    """The outputs of a function of features, an example after another."""
     order = batching.evaluation_order(packed.lengths, min(_PREDICTED, len(packed)))
     batches = batching.batches(packed, order)
     strategy = tf.distribute.get_strategy()
@@ -376,7 +378,7 @@ def load(
     settings = max_seq_length, do_lower_case, check_case
     opened = _open(directory, *settings, takes_encoder_decoder=not labels)
     if not labels:
-        return _with_its_head(opened, head, max_seq_length)
+        return _with_stored_head(opened, head, max_seq_length)
     kind = hugging_face.stated_problem_type(opened.config)
     kind = kind if kind in ("choice", "multi_label") else "classification"
     classes = label_maps.named(labels, "" if head == "tagger" else kind)
@@ -414,13 +416,16 @@ def classifier(
     if "train" not in files:
         raise errors.InputError('files has no "train", which the classifier learns')
     files = {
-        split: os.fspath(given) if isinstance(given, os.PathLike) else given
-        for split, given in files.items()
+        split: os.fspath(rows) if isinstance(rows, os.PathLike) else rows
+        for split, rows in files.items()
     }
     layout = tables.Layout(**(columns or {}))
     source = sources.Source(files=files, layout=layout, problem_type=problem_type)
     data = labelled_texts.load(
-        *(source, files, opened.tokenizer, max_seq_length),
+        source,
+        files,
+        opened.tokenizer,
+        max_seq_length,
         label_map="",
         default_metrics=metrics.DEFAULTS,
     )
@@ -435,8 +440,8 @@ def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
     return optimizer_lib.BertAdam(rates)
 
 
-def _check_keys(name, given, known):
-    for key in given:
+def _check_keys(name, keys, known):
+    for key in keys:
         if key not in known:
             raise errors.InputError(
                 f"{name} has the key {key!r}; its keys are {', '.join(known)}"
@@ -479,12 +484,12 @@ def _reading(classes):
     return {"sequences": sequences.kind(classes.problem_type, classes.pair_input)}
 
 
-def _with_its_head(opened, asked, max_seq_length):
+def _with_stored_head(opened, wanted, max_seq_length):
     path, (_, tokenizer, config) = opened.files.init_checkpoint, opened
     label_map, file = label_maps.find(path), checkpoint.open_file(path, config)
-    head = label_maps.head(label_map, asked)
+    head = label_maps.head(label_map, wanted)
     head, num_classes = conversion.find_head(file, config, head)
-    if asked == "auto" and head == "pretraining":
+    if wanted == "auto" and head == "pretraining":
         head = "none"
     classes = None
     if num_classes:

@@ -59,14 +59,14 @@ def base_config():
 def outputs():
     """{what a tokenizer calls it: path} of the files to write; "" is the config."""
     path = FLAGS.output_file
-    found = {file_names.VOCAB: path}
+    paths = {file_names.VOCAB: path}
     if FLAGS.kind == BYTE_PAIR:
-        found = {file_names.VOCAB_JSON: path}
-        found[file_names.MERGES_TXT] = bpe_files.merges_of(path)
+        paths = {file_names.VOCAB_JSON: path}
+        paths[file_names.MERGES_TXT] = bpe_files.merges_of(path)
     elif FLAGS.kind == WORD:
         name = file_names.TOKENIZER_CONFIG
-        found[name] = os.path.join(os.path.dirname(path), name)
-    return found | ({"": FLAGS.output_config_file} if FLAGS.output_config_file else {})
+        paths[name] = os.path.join(os.path.dirname(path), name)
+    return paths | ({"": FLAGS.output_config_file} if FLAGS.output_config_file else {})
 
 
 def check_output(path, files):

@@ -88,7 +88,7 @@ def prepare():
 
 
 def vocabulary():
-    """What a tokenizer is opened with."""
+    """The arguments that open the tokenizer."""
     return FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.gpt_tokenizer
 
 

@@ -94,7 +94,7 @@ def build_model(opened, strategy):
 
 
 def outputs_of(model, choice, batch, training):
-    """What leaves the devices: the chosen vectors or maps, and whose they are."""
+    """The chosen vectors or maps of a batch, and whose they are."""
     outputs, mask = model(batch, training=training), batch[features.INPUT_MASK]
     names = (features.UNIQUE_IDS, features.INPUT_IDS, features.INPUT_MASK)
     if isinstance(choice, attention_maps.Choice):

@@ -47,7 +47,7 @@ from training.results import metrics
 
 
 def prepare():
-    """The task and its settings; a ValueError says what is wrong with the input."""
+    """The task and its settings; ValueError for wrong input."""
     strategy = run_flags.set_up()
     classifier_flags.check()
     files, tokenizer, config = opening.open_for_task(FLAGS.max_seq_length)
@@ -95,7 +95,8 @@ def make_task(config, tokenizer, data, soft, reading):
         splits=splits,
         model=functools.partial(
             models.BertClassifier,
-            *(config, label_set.num_outputs),
+            config,
+            label_set.num_outputs,
             sequences.kind(data.problem_type, label_set.pair_input),
             predicts_tokens=FLAGS.lm_loss_weight > 0,
             reading=reading,
@@ -119,7 +120,7 @@ def make_task(config, tokenizer, data, soft, reading):
 
 
 def write_records(data, output_dir):
-    """Writes train.tf_record and so on, unless a flag says not to."""
+    """Writes train.tf_record and so on, with --write_tf_records."""
     if FLAGS.write_tf_records:
         records.write(output_dir, data, FLAGS.max_seq_length)
 

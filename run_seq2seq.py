@@ -49,7 +49,7 @@ from serving import generation
 
 
 def prepare():
-    """The task and its settings; a ValueError says what is wrong with the input."""
+    """The task and its settings; ValueError for wrong input."""
     strategy = run_flags.set_up()
     seq2seq_flags.check()
     opened = opening.open_for_task(0, takes_encoder_decoder=True)
@@ -59,7 +59,8 @@ def prepare():
     data = pair_sets.load(
         seq2seq_flags.paths(),
         seq2seq_flags.layout(),
-        *(tokenizer, config.decoder_tokens),
+        tokenizer,
+        config.decoder_tokens,
         pair_sets.Limits(*seq2seq_flags.limits()),
     )
     settings = run_flags.fine_tuning_settings(

@@ -46,7 +46,7 @@ from training import run_directory
 
 
 def prepare():
-    """The task and its settings; a ValueError says what is wrong with the input."""
+    """The task and its settings; ValueError for wrong input."""
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)
     strategy = run_flags.set_up()

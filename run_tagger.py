@@ -40,7 +40,7 @@ from serving import formats, tagging
 
 
 def prepare():
-    """The task and its settings; a ValueError says what is wrong with the input."""
+    """The task and its settings; ValueError for wrong input."""
     paths = tagger_flags.paths()
     strategy = run_flags.set_up()
     files, tokenizer, config = opening.open_for_task(FLAGS.max_seq_length)
@@ -85,7 +85,8 @@ def make_task(config, tokenizer, tag_set, data, reading):
         splits={split: sentences.examples() for split, sentences in data.items()},
         model=functools.partial(
             models.BertTagger,
-            *(config, len(tag_set.names)),
+            config,
+            len(tag_set.names),
             reading=reading,
             recompute=FLAGS.recompute,
         ),

@@ -48,7 +48,7 @@ def open_teacher(data, settings):
 
 
 class Outputs:
-    """What becomes of the outputs of a classifier.
+    """Scores, predictions and reports from the outputs of a classifier.
 
     Args:
         data: the LabelledTexts of the run.
@@ -91,7 +91,7 @@ class Outputs:
         )
 
     def examine(self, split, scored):
-        """What reports/ shows of labelled rows."""
+        """The outcomes of labelled rows, for reports and pictures."""
         data = self._data
         outcomes = predictions.outcomes(
             data.tables[split],

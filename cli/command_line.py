@@ -72,9 +72,8 @@ def define_float(
 ) -> None:
     """A flag of a number; refuses nan and inf, which pass all bounds of absl."""
     parser = _FiniteParser(lower_bound, upper_bound)
-    flags.DEFINE(
-        parser, name, default, help_text, serializer=flags.ArgumentSerializer()
-    )
+    serializer = flags.ArgumentSerializer()
+    flags.DEFINE(parser, name, default, help_text, serializer=serializer)
 
 
 class _FiniteParser(flags.FloatParser):
@@ -89,10 +88,9 @@ class _FiniteParser(flags.FloatParser):
 
 def define_shares(name: str, default: str, help_text: str) -> None:
     """A flag of as many numbers, by comma, as its default; they add up to 1."""
-    flags.DEFINE(
-        *(_SharesParser(default), name, default, help_text),
-        serializer=flags.CsvListSerializer(","),
-    )
+    serializer = flags.CsvListSerializer(",")
+    parser = _SharesParser(default)
+    flags.DEFINE(parser, name, default, help_text, serializer=serializer)
 
 
 class _SharesParser(flags.ArgumentParser):
@@ -182,13 +180,8 @@ def refuse(*rows: tuple[object, str]) -> None:
             raise errors.InputError(text)
 
 
-def present(*names: str) -> list[str]:
-    """The flags among them that are on the command line."""
-    return [name for name in names if FLAGS[name].present]
-
-
 def is_there(path: str) -> bool:
-    """Whether a path is local and there, or elsewhere, where this does not look."""
+    """Returns True for a local path that is there, and for any remote one."""
     if path == "-" or "://" in path:
         return True
     return any(map(os.path.exists, (path, f"{path}.index"))) or bool(glob.glob(path))
@@ -236,7 +229,7 @@ def run(main: Callable[[list[str]], object], *, unwinds: bool = False) -> None:
 
 
 def help_text(about: str) -> str:
-    """What --help prints: `about`, filled unless indented, and the flags by heading."""
+    """The text of --help: `about`, filled unless indented, and flags by heading."""
     width = flags.get_help_width()
     blocks = [
         paragraph if paragraph.startswith(" ") else textwrap.fill(paragraph, width)
@@ -253,14 +246,14 @@ def values() -> dict[str, object]:
 
 
 def defaults() -> dict[str, object]:
-    """The same as they are where nothing is given."""
+    """Every flag of the program with its default."""
     return {flag.name: flag.default for flag in own_flags()}
 
 
 def command() -> str:
     """The command line that gives the flags these values, for run.json."""
-    given = [flag.serialize() for flag in own_flags() if flag.present]
-    return shlex.join(["python", os.path.basename(sys.argv[0]), *given])
+    present = [flag.serialize() for flag in own_flags() if flag.present]
+    return shlex.join(["python", os.path.basename(sys.argv[0]), *present])
 
 
 @contextlib.contextmanager
@@ -277,7 +270,7 @@ def changed(values: Mapping[str, object]) -> Iterator[None]:
 
 
 def quiet_libraries() -> None:
-    """Leaves warnings and errors of the libraries, unless --verbosity asks for more."""
+    """Hides what libraries log below warnings, unless --verbosity is set."""
     if not FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
         logger = python_logging.getLogger("tensorflow")

@@ -50,7 +50,7 @@ def define() -> None:
 
 @command_line.heading("Records")
 def _define_records() -> None:
-    """What create_pretraining_data.py makes of a text."""
+    """Length, masks and second sentences of records."""
     integer, real = flags.DEFINE_integer, command_line.define_float
     flags.DEFINE_enum(
         "objective",

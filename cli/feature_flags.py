@@ -90,7 +90,7 @@ def _define_cache() -> None:
     )
 
 
-def given() -> dict[str, Any]:
+def present() -> dict[str, Any]:
     """{flag: value} of those on the command line."""
     return {name: FLAGS[name].value for name in NAMES if FLAGS[name].present}
 

@@ -9,7 +9,7 @@ from cli import command_line, device_flags, model_flags, training_flags
 from contract import errors
 
 FLAGS = flags.FLAGS
-# What the runs of a grid can differ in; they share the data, the network and the rest.
+# The runs of a grid differ in these, and share data and network.
 GRID_FLAGS = (
     "learning_rate",
     "train_batch_size",
@@ -180,7 +180,7 @@ def seeds() -> list[int]:
 
 
 def grid() -> list[dict[str, Any]]:
-    """{flag: value} of each run that --grid asks for; [] without it.
+    """{flag: value} of each run of --grid; [] without it.
 
     The order is that of sorted names and then of the values as they are given. Raises
     ValueError, naming the flag and what it may be.

@@ -12,7 +12,7 @@ FLAGS = flags.FLAGS
 # How many tokens are read; a script has the first, or the others.
 LENGTHS = ("max_seq_length", "max_source_length", "max_target_length")
 CHECKPOINT_REMEDY = "give a prefix such as DIR/bert_model.ckpt, or its directory"
-# Of `define_vectors`.
+# `define_vectors` defines them.
 VECTOR_FLAGS = ("layers", "combine", "layer_weights", "pooling", "normalize")
 # Those of modeling.features.layer_choices, whose import takes seconds.
 COMBINATIONS = (

@@ -114,7 +114,7 @@ TASKS = {task.__name__: task for task in OBJECTIVES}
 
 
 def common_task(kind, config, tokenizer, records):
-    """What the tasks share, with the defaults of masked words."""
+    """Fields that the tasks share, with the defaults of masked words."""
     return pretraining_run.Task(
         kind="fill-mask",
         config=config,
@@ -140,7 +140,7 @@ def load_records(config, tokenizer, rule):
 
 
 def sizes(config):
-    """What records have to fit."""
+    """Sizes that records have to fit."""
     return {
         "max_seq_length": FLAGS.max_seq_length,
         "vocab_size": config.vocab_size,

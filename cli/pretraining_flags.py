@@ -26,7 +26,7 @@ _READ_BY = {
     BIDIRECTIONAL_LM: _OF_STREAMS,
     DENOISING: _OF_NOISE,
 }
-# What other scripts write of the models that this one does not export.
+# Scripts that export the models which this one does not.
 _NOT_EXPORTED = {
     "left_to_right": "run_generation.py --do_export",
     BIDIRECTIONAL_LM: "extract_features.py",
@@ -103,7 +103,7 @@ def _define_records() -> None:
 
 
 def define_proportions(whose: str) -> None:
-    """What becomes of the tokens that are masked."""
+    """Shares of the tokens that are masked, replaced and kept."""
     command_line.define_shares(
         "mask_proportions",
         "0.8,0.1,0.1",
@@ -113,7 +113,7 @@ def define_proportions(whose: str) -> None:
 
 
 def _define_streams() -> None:
-    """Each by default as options.json says."""
+    """Their defaults are those of options.json."""
     flags.DEFINE_integer(
         "unroll_steps",
         None,
@@ -176,27 +176,27 @@ def check_network(config: Any, config_file: str) -> None:
 
 
 def set_defaults() -> None:
-    """Gives flags that were not given the values of the objective's original."""
+    """Sets defaults to those of the original of the objective."""
     if FLAGS.objective == BIDIRECTIONAL_LM:
         for name, value in _OF_ELMO.items():
             FLAGS.set_default(name, value)
 
 
 def streams_config(config: Any, vocab_size: int) -> Any:
-    """An ElmoConfig with what flags say of streams, and a softmax of so many words.
+    """An ElmoConfig with the flags of streams, and a softmax of `vocab_size` words.
 
     Raises:
         ValueError: they contradict one another, or the vocabulary is another one's.
     """
-    given = {name: FLAGS[name].value for name in _OF_STREAMS if FLAGS[name].present}
+    changes = {n: FLAGS[n].value for n in _OF_STREAMS if FLAGS[n].present}
     if config.vocab_size not in (0, vocab_size):
         raise errors.InputError(
             f"--vocab_file has {vocab_size} words, but --bert_config_file says "
             f"n_tokens_vocab={config.vocab_size}; give the two files of one network, "
             "or correct the number"
         )
-    config = dataclasses.replace(config, vocab_size=vocab_size, **given)
-    if not config.sample_softmax and "num_negative_samples" in given:
+    config = dataclasses.replace(config, vocab_size=vocab_size, **changes)
+    if not config.sample_softmax and "num_negative_samples" in changes:
         raise errors.InputError(
             f"{FLAGS['num_negative_samples'].serialize()} is for a sampled softmax, "
             "which this network has not; leave it out, or add --sample_softmax"
@@ -211,7 +211,7 @@ def streams_config(config: Any, vocab_size: int) -> Any:
 
 
 def of_adagrad(config: Any) -> dict[str, float]:
-    """What Adagrad is told: as bilm-tf trains on streams, and nothing otherwise."""
+    """Settings of Adagrad on streams, those of bilm-tf; none for other objectives."""
     if FLAGS.objective != BIDIRECTIONAL_LM:
         return {}
     clip_norm = config.extra.get("all_clip_norm_val", _CLIP_NORM)
@@ -287,7 +287,7 @@ def masking_rule() -> dict[str, Any]:
 
 
 def masking_identity(masks: Any) -> dict[str, Any]:
-    """What of masking must match to resume a run, which `masks` records or does not."""
+    """Settings of masking that must match to resume a run; none if not `masks`."""
     return {
         "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
         "masking": FLAGS.masking if masks else "",
@@ -303,5 +303,5 @@ def noise_rule() -> dict[str, Any]:
 
 
 def masks_are_asked_for() -> bool:
-    """Whether a flag is set that only means something for unmasked records."""
+    """Returns True where a flag is set that unmasked records alone need."""
     return any(FLAGS[name].present for name in _OF_MASKS)

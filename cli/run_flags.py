@@ -1,4 +1,4 @@
-"""What the flags say about a run that trains."""
+"""Settings of runs that train, from the flags."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,24 +49,26 @@ def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
     num_train_steps = schedule.count_steps(
         num_examples, FLAGS.train_batch_size, FLAGS.num_train_epochs
     )
-    if num_train_steps == 0:
-        raise errors.InputError(
+    best_metric = FLAGS.best_metric or next(iter(metrics), "")
+    command_line.refuse(
+        (
+            num_train_steps == 0,
             f"{num_examples} training examples in batches of --train_batch_size="
             f"{FLAGS.train_batch_size} make no step in --num_train_epochs="
-            f"{FLAGS.num_train_epochs}; lower the batch size or train longer"
-        )
-    if num_train_steps * FLAGS.train_batch_size > _MOST_EXAMPLES:
-        raise errors.InputError(
+            f"{FLAGS.num_train_epochs}; lower the batch size or train longer",
+        ),
+        (
+            num_train_steps * FLAGS.train_batch_size > _MOST_EXAMPLES,
             f"--num_train_epochs={FLAGS.num_train_epochs} of {num_examples} training "
             f"examples are more than {_MOST_EXAMPLES:,}, whose order is held in memory;"
-            " lower it"
-        )
-    best_metric = FLAGS.best_metric or next(iter(metrics), "")
-    if metrics and best_metric not in metrics:
-        raise errors.InputError(
+            " lower it",
+        ),
+        (
+            metrics and best_metric not in metrics,
             f"--best_metric={best_metric} is none of the scores of this task: "
-            f"{', '.join(metrics)}"
-        )
+            f"{', '.join(metrics)}",
+        ),
+    )
     return plan_of_steps(
         num_train_steps,
         num_train_steps * FLAGS.warmup_proportion,
@@ -120,7 +122,7 @@ def run_settings(
     of_adagrad: Mapping[str, float] | None = None,
     **others: Any,
 ) -> run.Settings:
-    """What the flags say about any run; `config` is the network's.
+    """Settings of any run; `config` is that of the network.
 
     `of_adagrad` are settings of that optimizer which the task decides.
     """
@@ -154,27 +156,22 @@ def run_settings(
 
 
 def _optimizer_settings(of_adagrad: Mapping[str, float]) -> dict[str, Any]:
-    flag = FLAGS["adam_bias_correction"]
-    if FLAGS.optimizer != "adagrad":
-        return {"bias_correction": _corrects_bias(flag)}
-    if flag.value:
-        raise errors.InputError(
+    name, flag = FLAGS.optimizer, FLAGS["adam_bias_correction"]
+    command_line.refuse(
+        (
+            name == "adagrad" and flag.value,
             f"{flag.serialize()} is for --optimizer=adam, but it is adagrad, which has "
-            "no moments; leave one of them out"
-        )
-    return dict(of_adagrad)
-
-
-def _corrects_bias(flag: absl_flags.Flag) -> bool:
-    """As --adam_bias_correction says; GPT's Adam always does."""
-    if FLAGS.optimizer != "gpt_adam":
-        return bool(flag.value)
-    if flag.present and not flag.value:
-        raise errors.InputError(
+            "no moments; leave one of them out",
+        ),
+        (
+            name == "gpt_adam" and flag.present and not flag.value,
             f"{flag.serialize()} contradicts --optimizer=gpt_adam, which always "
-            "corrects the bias; leave one of them out"
-        )
-    return True
+            "corrects the bias; leave one of them out",
+        ),
+    )
+    if name == "adagrad":
+        return dict(of_adagrad)
+    return {"bias_correction": flag.value or name == "gpt_adam"}
 
 
 def set_up() -> Any:
@@ -200,7 +197,7 @@ def fine_tuning_settings(
     num_examples: int,
     score_names: Sequence[str],
 ) -> fine_tuning.Settings:
-    """What the flags say about fine-tuning; score_names begin with the main one."""
+    """Settings of fine-tuning; score_names begin with the main one."""
     static = device_flags.has_static_shapes()
 
     def one_run(values: Mapping[str, Any]) -> run.Settings:
@@ -247,7 +244,7 @@ def trained_weights(files: opening.ModelFiles) -> str:
 def reading(files: opening.ModelFiles, num_texts: int = 1) -> head_config.Reading:
     """The layers and the head of the run, as in head_config.of_run."""
     return head_config.of_run(
-        feature_flags.given(),
+        feature_flags.present(),
         trained_weights(files),
         trains=FLAGS.do_train,
         num_texts=num_texts,

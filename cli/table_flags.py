@@ -31,12 +31,12 @@ def define_form() -> None:
 
 
 def define_header() -> None:
-    """Whether files have a header."""
+    """Defines --has_header."""
     enum("has_header", "auto", [*_HAS_HEADER], "Whether line 1 has names.")
 
 
 def has_header() -> bool | None:
-    """None: to be found out."""
+    """None where line 1 decides."""
     return _HAS_HEADER[FLAGS.has_header]
 
 

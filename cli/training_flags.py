@@ -173,7 +173,7 @@ def _define_export() -> None:
 
 @command_line.heading("Output")
 def define_report() -> None:
-    """Whether a run leaves a report."""
+    """Defines --write_report."""
     flags.DEFINE_bool(
         "write_report",
         True,
@@ -183,7 +183,7 @@ def define_report() -> None:
 
 
 def check_actions() -> None:
-    """Raises ValueError if no action is asked for, or --output_dir is missing."""
+    """Raises ValueError if no action is set, or --output_dir is missing."""
     names = [name for name in _ACTIONS if name in FLAGS]
     if not any(FLAGS[name].value for name in names):
         *others, last = (f"`{name}`" for name in names)
@@ -204,14 +204,14 @@ def of_weights() -> dict[str, object]:
 
 def check_seeds(flag: str, seeds: Sequence[int]) -> None:
     """Raises ValueError unless they are different, and random generators take them."""
-    given = f"--{flag}={','.join(map(str, seeds))}"
+    typed = f"--{flag}={','.join(map(str, seeds))}"
     for seed in seeds:
         if not 0 <= seed <= _LARGEST_SEED:
             raise errors.InputError(
-                f"{given}: {seed} is no seed; give 0 or more, up to {_LARGEST_SEED}"
+                f"{typed}: {seed} is no seed; give 0 or more, up to {_LARGEST_SEED}"
             )
         if seeds.count(seed) > 1:
-            raise errors.InputError(f"{given} has {seed} twice; give it once")
+            raise errors.InputError(f"{typed} has {seed} twice; give it once")
 
 
 def log_steps(num_train_steps: int) -> int:
@@ -226,14 +226,14 @@ def profile_steps(num_train_steps: int) -> tuple[int, ...]:
     steps = tuple(int(text) for text in FLAGS.profile_steps if text.strip().isdigit())
     if not FLAGS.profile_steps:
         return ()
-    given = f"--profile_steps={','.join(FLAGS.profile_steps)}"
+    typed = f"--profile_steps={','.join(FLAGS.profile_steps)}"
     if len(steps) != 2 or len(FLAGS.profile_steps) != 2 or steps[0] >= steps[1]:
         raise errors.InputError(
-            f"{given} are not two ascending steps; give such as 20,30"
+            f"{typed} are not two ascending steps; give such as 20,30"
         )
     if FLAGS.do_train and steps[1] > num_train_steps:
         raise errors.InputError(
-            f"{given} ends after the last step of this run, {num_train_steps}; give "
+            f"{typed} ends after the last step of this run, {num_train_steps}; give "
             "earlier ones, or train longer"
         )
     return steps

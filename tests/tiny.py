@@ -238,10 +238,7 @@ def _logged():
 def words(*texts):
     """The flags in texts; a value may have spaces, too."""
     return [
-        word
-        for text in texts
-        for word in re.split(r"\s+(?=--)", f"{text}".strip())
-        if word
+        word for text in texts for word in re.split(r"\s+(?=--)", f"{text}") if word
     ]
 
 
