@@ -13,9 +13,7 @@ LEARN = ("--learning_rate=1e-2", "--num_train_epochs=2", "--train_batch_size=16"
 
 
 def run(script, *arguments):
-    done = tiny.run_script(script, *arguments, "--max_seq_length=16")
-    assert done.code == 0, done.err
-    return done
+    return tiny.succeed(script, *arguments, "--max_seq_length=16")
 
 
 @pytest.mark.slow

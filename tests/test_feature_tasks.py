@@ -22,18 +22,12 @@ def model_dir(tmp_path_factory):
     return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
 
 
-def run(script, *arguments):
-    done = tiny.run_script(script, *arguments)
-    assert done.code == 0, done.err
-    return done
-
-
 @pytest.fixture(scope="module")
 def tagged(model_dir, tmp_path_factory):
     """Directory and data of a tagger on a frozen network."""
     path = tmp_path_factory.mktemp("tagged")
     data = tiny_tags.write_splits(tmp_path_factory.mktemp("tags"))
-    run(
+    tiny.succeed(
         "run_tagger",
         f"--pretrained={model_dir} --output_dir={path}",
         *(f"--{split}_file={data}/{split}.conll" for split in ("train", "dev", "test")),
@@ -74,7 +68,7 @@ def test_tagger_learns_on_a_network_that_stays(tagged, model_dir):
 def test_weights_say_how_they_are_read(tagged, tmp_path):
     """Evaluated, asked and exported without a flag that says so."""
     path, data = tagged
-    run(
+    tiny.succeed(
         "run_tagger",
         f"--pretrained={path} --output_dir={tmp_path}",
         *(f"--{split}_file={data}/{split}.conll" for split in ("dev", "test")),
@@ -114,9 +108,11 @@ def test_other_ways_to_read_are_refused(tagged, tmp_path):
 def test_weights_are_converted_with_their_head(tagged, tmp_path, form):
     path, data = tagged
     out = tmp_path / "out"
-    run("convert_checkpoint", f"--input={path}", f"--to={form}", f"--output_dir={out}")
+    tiny.succeed(
+        "convert_checkpoint", f"--input={path}", f"--to={form}", f"--output_dir={out}"
+    )
     assert (out / "head.json").read_bytes() == (path / "head.json").read_bytes()
-    run(
+    tiny.succeed(
         "run_tagger",
         f"--pretrained={out} --output_dir={tmp_path}/eval",
         f"--dev_file={data}/dev.conll --do_eval --max_seq_length=16",
@@ -140,7 +136,7 @@ def test_pairs_are_compared_by_what_lstms_read(model_dir, tmp_path):
     table = tiny.write_tsv(tmp_path / "rows.tsv", ("text_a", "text_b", "label"), rows)
     flags = ("--layer_mix=top", "--head=bilstm", "--bilstm_units=32")
     flags += ("--bilstm_layers=1", "--freeze_encoder")
-    done = run(
+    done = tiny.succeed(
         "run_classifier",
         f"--pretrained={model_dir} --output_dir={tmp_path}/out",
         *(f"--{split}_file={table}" for split in ("train", "dev", "test")),
@@ -182,7 +178,7 @@ def test_questions_are_answered_by_what_lstms_read(model_dir, tmp_path):
     limits = ("--max_query_length=4", "--doc_stride=8", "--answer_aligner=words")
     limits += (f"--predict_file={tmp_path}/dev.json", "--do_predict")
     out, again = tmp_path / "out", tmp_path / "again"
-    run(
+    tiny.succeed(
         *("run_squad", f"--pretrained={model_dir}", f"--output_dir={out}", *limits),
         f"--train_file={tmp_path}/train.json --do_train --do_export",
         *(*FLAGS, *LEARN, "--max_seq_length=24", "--num_train_epochs=12"),
@@ -195,7 +191,7 @@ def test_questions_are_answered_by_what_lstms_read(model_dir, tmp_path):
     for name in kept:
         np.testing.assert_array_equal(weights[name], before[name], err_msg=name)
     assert kept and weights["cls/squad/output_weights"].shape == (2, 64)
-    run(
+    tiny.succeed(
         *("run_squad", f"--pretrained={out}", f"--output_dir={again}", *limits),
         "--max_seq_length=24",
     )

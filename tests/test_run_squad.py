@@ -239,23 +239,6 @@ def test_export_answers_as_the_script_does(trained_2, data):
     np.testing.assert_allclose(found, odds, atol=1e-4)
 
 
-@pytest.mark.slow
-def test_threshold_decides_on_no_answer(trained_2, data, tmp_path):
-    path, _ = trained_2
-    odds = read(path / "null_odds.json")
-    threshold = np.sort(list(odds.values()))[3:5].mean()
-    assert threshold < -0.1  # the other is 0
-    more = ("--do_predict", "--version_2_with_negative")
-    given = f"--null_score_diff_threshold={threshold}"
-    run(path, tmp_path, files(data, "2")[1], *more, given)
-    assert read(tmp_path / "null_odds.json") == odds
-    found = read(tmp_path / "predictions.json")
-    assert {name for name in odds if found[name]} == {
-        name for name in odds if odds[name] <= threshold
-    }
-    assert sum(map(bool, found.values())) == 4
-
-
 def test_questions_without_answers_are_answered_and_not_scored(
     trained, tmp_path, model_dir, data
 ):
