@@ -41,7 +41,8 @@ RUNS = {
     "layers": ("run_tagger", f"{_TAGS} {' '.join(LAYERS)}", "--do_eval --do_predict"),
     "pairs": (
         "run_seq2seq",
-        _TABLES.replace("--max_seq", "--max_source") + " --max_target_length=4",
+        _TABLES.replace("--max_seq", "--max_source") + " --max_target_length=4 "
+        "--source_column=text --target_column=label",
         "--do_eval --do_predict",
     ),
     "pretraining": ("run_pretraining", _RECORDS % "masked" + _MASKS, "--do_eval"),
@@ -54,7 +55,7 @@ RUNS = {
     ),
     "denoising": (
         "run_pretraining",
-        _RECORDS % "unmasked" + " --objective=denoising --max_eval_steps=0 "
+        _RECORDS % "full" + " --objective=denoising --max_eval_steps=0 "
         "--bert_config_file={d}/pairs.json",
         "--do_eval",
     ),
@@ -101,6 +102,9 @@ def write(directory):
     tiny.write_records(directory / "masked.tfrecord", tiny.records(50))
     unmasked = tiny.records(50, is_masked=False)
     tiny.write_records(directory / "unmasked.tfrecord", unmasked)
+    vocab_file = directory / "model" / "vocab.txt"
+    full = directory / "full.tfrecord"
+    tiny.write_described(full, unmasked, vocab_file, **tiny.FULL)
     return directory
 
 
