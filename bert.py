@@ -21,21 +21,21 @@ from typing import Any
 
 import numpy as np
 
-from cli import argument_names, opening
+from cli import argument_names, networks
 from contract import errors, features, file_names
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import (
     encoding,
-    label_sets,
+    labels,
     predictions,
     sources,
     tables,
 )
-from data_pipeline.classification import split as labelled_texts
+from data_pipeline.classification import split as labelled_rows
 from data_pipeline.seq2seq import graph
-from data_pipeline.text import tokenization
-from modeling import heads, pretrainers
+from data_pipeline.text import base
+from modeling import kernels_tf, losses, pretrainers, sequences
 from modeling.checkpoints import (
     checkpoint,
     conversion,
@@ -43,9 +43,8 @@ from modeling.checkpoints import (
     output_directory,
     pretrained,
 )
-from modeling.features import attention_maps, head_config, sequences, vectors
+from modeling.features import attention_maps, head_config, vectors
 from modeling.generation import beam_search
-from modeling.operations import joined_weights
 from serving import export, formats
 from training import steps
 from training.optimization import keras_schedule
@@ -79,7 +78,7 @@ class Loaded:
     """
 
     model: Any
-    tokenizer: tokenization.Tokenizer
+    tokenizer: base.Tokenizer
     classes: label_maps.Classes | None
     max_seq_length: int  # in tokens, [CLS] and [SEP] included
     source: str
@@ -128,7 +127,7 @@ class Loaded:
         packed = packing.unpad(pack[0], pack[1], self._pack.num_sequences)
         outputs = _outputs(self._forward, packed)
         shares = np.asarray(
-            heads.probabilities(label_set.problem_type, outputs["logits"])
+            losses.probabilities(label_set.problem_type, outputs["logits"])
         )
         decisions = predictions.decide(label_set, shares, threshold=0.5)
         pairs = zip(shares, decisions, strict=True)
@@ -205,7 +204,7 @@ class Loaded:
                 f"max_target_length={most}: the decoder has {positions} positions; "
                 f"give 1 to {positions}"
             )
-        rules = beam_search.Rules(
+        rules = beam_search.BeamConfig(
             num_beams,
             end_ids=(config.eos_token_id,),
             num_tokens=self.tokenizer.vocab_size,
@@ -245,7 +244,7 @@ class Loaded:
                 labels=self.classes.names if self.classes else (),
                 problem_type=getattr(self.classes, "problem_type", ""),
                 files=texts,
-                left_out=conversion.unchanged(self.model, self.drawn),
+                left_out=conversion.list_unchanged(self.model, self.drawn),
             )
 
     @argument_names.in_errors
@@ -259,13 +258,13 @@ class Loaded:
         label_set = self._label_set("export")
         write = formats.writer(export_format, quantization)
         formats.check(
-            export_format, head_config.lstms(self.model.config, self.model.reading)
+            export_format, head_config.name_lstms(self.model.config, self.model.reading)
         )
-        label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
-        with joined_weights.joined(self.model) as variables:
+        label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
+        with kernels_tf.joined_projections(self.model) as variables:
             module = export.TextClassifier(
                 self._pack.served,
-                heads.answering(label_set.problem_type, self.model),
+                losses.with_probabilities(label_set.problem_type, self.model),
                 variables,
                 label_set.names if label_set.has_one_label else (),
                 self._pack.text_names,
@@ -276,7 +275,7 @@ class Loaded:
 
     @functools.cached_property
     def _pack(self):
-        is_set = isinstance(self.classes, label_sets.LabelSet)
+        is_set = isinstance(self.classes, labels.Labels)
         label_set = self.classes if is_set else None
         settings = self.tokenizer, self.max_seq_length, label_set, self.num_texts == 2
         return encoding.Encoder(*settings)
@@ -288,11 +287,11 @@ class Loaded:
 
     @functools.cached_property
     def _pooled(self):
-        """A function of a vectors.Choice to the compiled function of its vectors."""
+        """A function of a VectorSpec to the compiled function of its vectors."""
 
         def of_choice(choice):
             def pool(inputs, training):
-                vector = vectors.of_features(self.model, choice, inputs, pools=True)
+                vector = vectors.encode(self.model, choice, inputs, pools=True)
                 return {"vector": vector}
 
             strategy = tf.distribute.get_strategy()
@@ -328,7 +327,7 @@ class Loaded:
         return self._pack.checked(texts, seconds, choices, num_texts=self.num_texts)
 
     def _label_set(self, action):
-        if not isinstance(self.classes, label_sets.LabelSet):
+        if not isinstance(self.classes, labels.Labels):
             raise errors.InputError(
                 f"{action} is for classifiers with labels, and this is a "
                 f"{type(self.model).__name__}; make one by bert.classifier, or by "
@@ -395,7 +394,7 @@ def classifier(
     max_seq_length=128,
     do_lower_case: bool | None = None,
     check_case=True,
-) -> tuple[Loaded, labelled_texts.LabelledTexts]:
+) -> tuple[Loaded, labelled_rows.LabelledData]:
     """A new classifier for the labels of tables, and their rows, read and tokenized.
 
     Args:
@@ -421,7 +420,7 @@ def classifier(
     }
     layout = tables.Layout(**(columns or {}))
     source = sources.Source(files=files, layout=layout, problem_type=problem_type)
-    data = labelled_texts.load(
+    data = labelled_rows.load(
         source,
         files,
         opened.tokenizer,
@@ -458,8 +457,8 @@ def _open(
             f"{_LEAST_TOKENS} or more, [CLS] and [SEP] included"
         )
     place = pretrained.locate(directory, "directory")
-    return opening.open_network(
-        opening.files_in(place, do_lower_case),
+    return networks.open_network(
+        networks.files_in(place, do_lower_case),
         max_seq_length,
         checks_case=check_case,
         takes_encoder_decoder=takes_encoder_decoder,
@@ -468,7 +467,7 @@ def _open(
 
 def _with_new_head(opened, classes, max_seq_length):
     path, (_, tokenizer, config) = opened.files.init_checkpoint, opened
-    if isinstance(classes, label_sets.LabelSet):
+    if isinstance(classes, labels.Labels):
         num_outputs, settings = classes.num_outputs, _reading(classes)
         model = pretrainers.build("classifier", num_outputs, config, **settings)
     else:
@@ -479,24 +478,26 @@ def _with_new_head(opened, classes, max_seq_length):
 
 def _reading(classes):
     """How a classifier with these classes reads the sequences of an example."""
-    if not isinstance(classes, label_sets.LabelSet):
+    if not isinstance(classes, labels.Labels):
         return {}
-    return {"sequences": sequences.kind(classes.problem_type, classes.pair_input)}
+    return {
+        "sequences": sequences.choose_kind(classes.problem_type, classes.pair_input)
+    }
 
 
 def _with_stored_head(opened, wanted, max_seq_length):
     path, (_, tokenizer, config) = opened.files.init_checkpoint, opened
     label_map, file = label_maps.find(path), checkpoint.open_file(path, config)
-    head = label_maps.head(label_map, wanted)
+    head = label_maps.find_head(label_map, wanted)
     head, num_classes = conversion.find_head(file, config, head)
     if wanted == "auto" and head == "pretraining":
         head = "none"
     classes = None
     if num_classes:
-        tell = functools.partial(hugging_face.labels_in, config, num_classes)
-        classes = label_maps.of_head(head, label_map, num_classes, tell)
+        tell = functools.partial(hugging_face.read_labels, config, num_classes)
+        classes = label_maps.read_classes(label_map, head, num_classes, tell)
         if classes is None and head == "classifier" and tell()[0] != "choice":
-            names = hugging_face.placeholders(num_classes)
+            names = hugging_face.placeholder_labels(num_classes)
             classes = label_maps.named(names, tell()[0])
     read = conversion.read(path, config, head, **_reading(classes))
     return _loaded(read.model, tokenizer, classes, max_seq_length, read.report)
@@ -505,6 +506,6 @@ def _with_stored_head(opened, wanted, max_seq_length):
 def _loaded(model, tokenizer, classes, max_seq_length, report):
     print(f"weights: {report}")
     num_texts = 2 if model.reading.joins_pairs else None
-    drawn = conversion.drawn(model, report.missing)
+    drawn = conversion.copy_random(model, report.missing)
     source = str(report)
     return Loaded(model, tokenizer, classes, max_seq_length, source, num_texts, drawn)

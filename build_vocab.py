@@ -26,14 +26,13 @@ import joblib
 
 from contract import atomic_files, errors, file_names
 from data_pipeline.tables import file_patterns
-from data_pipeline.text import bpe_files, elmo_tokenizer, tokenization
+from data_pipeline.text import bpe_files, elmo, wordpiece
 from data_pipeline.vocabularies import (
     byte_ranges,
     learn_bpe,
     learn_wordpiece,
     processes,
     word_counts,
-    word_lists,
 )
 from modeling.checkpoints import pretrained
 from terminal import progress
@@ -83,7 +82,7 @@ def learn(executor, num_workers, files):
     split = {
         WORD_PIECE: word_counts.Words(FLAGS.do_lower_case),
         BYTE_PAIR: word_counts.Pieces(),
-        WORD: word_counts.Spaced(FLAGS.split_words or elmo_tokenizer.WHITESPACE),
+        WORD: word_counts.Spaced(FLAGS.split_words or elmo.WHITESPACE),
     }[FLAGS.kind]
     with progress.Progress("counting: range") as report:
         counts = word_counts.count_files(
@@ -96,7 +95,9 @@ def learn(executor, num_workers, files):
         )
     say = functools.partial(print, flush=True)
     if isinstance(split, word_counts.Spaced):
-        return word_lists.learn(counts, FLAGS.vocab_size, split.split_words), counts
+        return word_counts.learn_words(
+            counts, FLAGS.vocab_size, split.split_words
+        ), counts
     if FLAGS.kind == BYTE_PAIR:
         return learn_bpe.learn(counts, FLAGS.vocab_size, say), counts
     vocab = learn_wordpiece.learn(
@@ -106,7 +107,7 @@ def learn(executor, num_workers, files):
         min_character_frequency=FLAGS.min_character_frequency,
         report=say,
     )
-    return tokenization.BertTokenizer(vocab, FLAGS.do_lower_case), counts
+    return wordpiece.BertTokenizer(vocab, FLAGS.do_lower_case), counts
 
 
 def write(tokenizer, config):

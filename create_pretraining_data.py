@@ -25,9 +25,10 @@ from absl import logging
 
 from contract import atomic_files, errors, wording
 from data_pipeline.pretraining import masking, metadata
-from data_pipeline.pretraining.creation import creation_job, runners, tasks
+from data_pipeline.pretraining.creation import job as creation_job
+from data_pipeline.pretraining.creation import runners, tasks
 from data_pipeline.tables import file_patterns
-from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.text import opening, wordpiece
 from data_pipeline.vocabularies import byte_ranges, processes
 from terminal import progress
 
@@ -64,11 +65,11 @@ def prepare():
             "max_position_embeddings of bert_config.json, or less"
         )
     files = byte_ranges.find_files(FLAGS.input_file)
-    tokenizer = vocabulary_checks.open_vocabulary(*vocabulary())
+    tokenizer = opening.open_vocabulary(*vocabulary())
     if FLAGS.objective == metadata.MASKED_LM:
-        masking.pieces_of(tokenizer)
-    if FLAGS.check_case and isinstance(tokenizer, tokenization.BertTokenizer):
-        vocabulary_checks.check_case(tokenizer, FLAGS.vocab_file, "")
+        masking.MaskingVocab.from_tokenizer(tokenizer)
+    if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
+        opening.check_case(tokenizer, FLAGS.vocab_file, "")
     settings = metadata.Metadata(
         **creation_flags.rule(),
         max_seq_length=FLAGS.max_seq_length,

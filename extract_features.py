@@ -24,9 +24,9 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 import tensorflow as tf
 
-from cli import device_setup, opening
+from cli import device_setup, networks
 from contract import atomic_files, errors, features, wording
-from data_pipeline.extraction import attention_files
+from data_pipeline.extraction import attention
 from data_pipeline.extraction import lines as input_lines
 from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.tables import file_patterns
@@ -62,7 +62,7 @@ def prepare():
     strategy = device_setup.set_up(one_host=True)
     if FLAGS.carry_states:
         strategy = tf.distribute.get_strategy()  # on one device, line after line
-    opened = opening.open_for_task(
+    opened = networks.open_for_task(
         FLAGS.max_seq_length, needs_weights=True, for_tasks=False
     )
     extraction_flags.check_network(opened.config)
@@ -77,7 +77,7 @@ def prepare():
         FLAGS.input_file, opened.tokenizer, FLAGS.max_seq_length, needs_tokens=pools
     )
     size = lines.measure()
-    attention_files.check(FLAGS.output_format, FLAGS.input_file, size.num_lines)
+    attention.check(FLAGS.output_format, FLAGS.input_file, size.num_lines)
     atomic_files.check_writable(FLAGS.output_file)
     return opened, lines, size, choice, strategy
 
@@ -97,7 +97,7 @@ def outputs_of(model, choice, batch, training):
     """The chosen vectors or maps of a batch, and whose they are."""
     outputs, mask = model(batch, training=training), batch[features.INPUT_MASK]
     names = (features.UNIQUE_IDS, features.INPUT_IDS, features.INPUT_MASK)
-    if isinstance(choice, attention_maps.Choice):
+    if isinstance(choice, attention_maps.AttentionSpec):
         values = attention_maps.compute(model.network, outputs, mask, choice)
     else:
         values = vectors.compute(outputs, mask, choice)
@@ -106,8 +106,8 @@ def outputs_of(model, choice, batch, training):
 
 def layout_of(choice, size, tokenizer):
     common = {"num_lines": size.num_lines, "num_tokens": size.num_tokens}
-    if isinstance(choice, attention_maps.Choice):
-        kind, own = attention_files.AttentionLayout, dataclasses.asdict(choice)
+    if isinstance(choice, attention_maps.AttentionSpec):
+        kind, own = attention.AttentionLayout, dataclasses.asdict(choice)
         own["num_pairs"] = size.num_pairs
     else:
         kind, own = vector_files.VectorLayout, {"layers": choice.names}

@@ -31,15 +31,14 @@ def check():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, check)
 
-from cli import classifier_task, opening, run_flags
+from cli import classifier_task, networks, run_flags
 from contract import file_names
 from data_pipeline import label_maps
-from data_pipeline.classification import label_sets, records, soft_labels, sources
-from data_pipeline.classification import split as labelled_texts
-from modeling import distillation, heads, losses, models, token_heads
+from data_pipeline.classification import labels, soft_labels, sources
+from data_pipeline.classification import split as row_splits
+from modeling import losses, models, sequences
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.features import head_config, sequences
-from modeling.features import heads as feature_heads
+from modeling.features import head_config
 from reports import pictures
 from serving import export, formats
 from training import fine_tuning
@@ -50,13 +49,13 @@ def prepare():
     """The task and its settings; ValueError for wrong input."""
     strategy = run_flags.set_up()
     classifier_flags.check()
-    files, tokenizer, config = opening.open_for_task(FLAGS.max_seq_length)
+    files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
     classifier_flags.check_network(config, files.config_file, tokenizer.in_graph)
     source = sources.Source(
         layout=classifier_flags.layout(), **classifier_flags.source()
     )
     classifier_flags.check_kind(source.kind)
-    data = labelled_texts.load(
+    data = row_splits.load(
         source,
         fine_tuning_flags.wanted_splits(),
         tokenizer,
@@ -64,13 +63,13 @@ def prepare():
         label_map=label_maps.find(run_flags.trained_weights(files)),
         default_metrics=metrics.DEFAULTS,
     )
-    data = soft_labels.with_unlabelled(data, source, FLAGS.max_seq_length)
+    data = soft_labels.with_unlabelled(data, source)
     reading = run_flags.reading(files, len(data.encode.text_names))
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
         config=config.to_dict(),
-        num_examples=sum(len(data.packed.get(s, ())) for s in soft_labels.TRAINED),
+        num_examples=sum(len(data.splits.get(s, ())) for s in soft_labels.TRAINED),
         score_names=(*data.metrics, "loss"),
     )
     soft = classifier_task.open_teacher(data, settings) if FLAGS.teacher else None
@@ -80,16 +79,15 @@ def prepare():
 def make_task(config, tokenizer, data, soft, reading):
     """The fine_tuning.Task of classifying texts."""
     label_set, weights = data.label_set, data.class_weights(FLAGS.class_weights)
-    splits = {split: data.examples(split) for split in data.packed}
+    splits = {split: data.examples(split) for split in data.splits}
     objective = losses.classifier(data.problem_type, weights)
     if soft:
         taught = FLAGS.distill_temperature, FLAGS.distill_weight
         splits |= soft.training_examples(*taught)
-        objective = distillation.classifier(data.problem_type, *taught, weights)
-    objective = token_heads.with_next_tokens(objective, FLAGS.lm_loss_weight)
-    objective = feature_heads.with_penalty(objective, reading)
-    label_map = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
-    lstms = head_config.lstms(config, reading)
+        objective = losses.distillation(data.problem_type, *taught, weights)
+    objective = losses.with_next_tokens(objective, FLAGS.lm_loss_weight)
+    label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
+    lstms = head_config.name_lstms(config, reading)
     outputs = classifier_task.Outputs(data, soft)
     return fine_tuning.Task(
         splits=splits,
@@ -97,12 +95,12 @@ def make_task(config, tokenizer, data, soft, reading):
             models.BertClassifier,
             config,
             label_set.num_outputs,
-            sequences.kind(data.problem_type, label_set.pair_input),
+            sequences.choose_kind(data.problem_type, label_set.pair_input),
             predicts_tokens=FLAGS.lm_loss_weight > 0,
             reading=reading,
             recompute=FLAGS.recompute,
         ),
-        load_weights=opening.weights_loader(),
+        load_weights=networks.weights_loader(),
         store=checkpoint.store,
         objective=objective,
         score=outputs.score,
@@ -122,7 +120,7 @@ def make_task(config, tokenizer, data, soft, reading):
 def write_records(data, output_dir):
     """Writes train.tf_record and so on, with --write_tf_records."""
     if FLAGS.write_tf_records:
-        records.write(output_dir, data, FLAGS.max_seq_length)
+        row_splits.write_records(output_dir, data, FLAGS.max_seq_length)
 
 
 def export_model(data, label_map, model, output_dir):
@@ -131,7 +129,7 @@ def export_model(data, label_map, model, output_dir):
     def make(variables):
         return export.TextClassifier(
             data.encode.served,
-            heads.answering(data.problem_type, model),
+            losses.with_probabilities(data.problem_type, model),
             variables,
             data.label_set.names if data.label_set.has_one_label else (),
             data.encode.text_names,

@@ -30,10 +30,10 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 import tensorflow as tf
 
-from cli import device_setup, opening, text_writing
+from cli import device_setup, networks, text_writing
 from contract import atomic_files, errors
 from data_pipeline.generation import graph as generation_graph
-from data_pipeline.generation import kinds, prompt_lists, windows
+from data_pipeline.generation import kinds, prompts, windows
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.generation import decoding, scoring
@@ -46,7 +46,7 @@ def prepare():
     """The network, and a function of the model to the lines of --output_file."""
     generation_flags.check()
     device_setup.check_gpu()
-    opened = opening.open_for_task(0, needs_weights=True, for_tasks=False)
+    opened = networks.open_for_task(0, needs_weights=True, for_tasks=False)
     files, tokenizer, config = opened
     if not config.is_left_to_right:
         raise errors.InputError(
@@ -54,14 +54,14 @@ def prepare():
             "write; give a GPT, a GPT-2, or a BERT with attention=causal"
         )
     context = config.max_position_embeddings
-    room = prompt_lists.Room(context, FLAGS.max_new_tokens, FLAGS.keep_end)
+    budget = prompts.ContextBudget(context, FLAGS.max_new_tokens, FLAGS.keep_end)
     if FLAGS.score_file:
         work = functools.partial(score, prepare_scores(tokenizer, context))
     elif FLAGS.do_export:
-        room.most_read(is_prompted=True)
-        work = functools.partial(export_model, tokenizer, room)
+        budget.max_prompt_tokens(is_prompted=True)
+        work = functools.partial(export_model, tokenizer, budget)
     else:
-        work = text_writing.prepare(tokenizer, room)
+        work = text_writing.prepare(tokenizer, budget)
     if FLAGS.output_file:
         atomic_files.check_writable(FLAGS.output_file)
     return opened, work
@@ -88,7 +88,7 @@ def prepare_scores(tokenizer, context):
 def score(finish, model):
     """Prints the results; returns a line for each row."""
     run = functools.partial(
-        windows.run, score=scoring.scorer(model), batch_size=FLAGS.batch_size
+        windows.run, score=scoring.make_scorer(model), batch_size=FLAGS.batch_size
     )
     results, lines = finish(run)
     for name, value in results.items():
@@ -96,14 +96,15 @@ def score(finish, model):
     return lines
 
 
-def export_model(tokenizer, room, model):
+def export_model(tokenizer, budget, model):
     """Writes output_dir/export/<n>; see serving/generation.py."""
-    new_tokens, most = (f(is_prompted=True) for f in (room.new_tokens, room.most_read))
+    new_tokens = budget.new_tokens(is_prompted=True)
+    most = budget.max_prompt_tokens(is_prompted=True)
     spelling, graph = None, generation_graph
     if tokenizer.in_graph:
         spelling = generation.Spelling(
             functools.partial(graph.encode, tokenizer, most=most),
-            functools.partial(graph.encode_scored, tokenizer, most=room.context),
+            functools.partial(graph.encode_scored, tokenizer, most=budget.context),
             functools.partial(graph.decode, tokenizer),
             tokenizer.vocab,
         )
@@ -116,7 +117,7 @@ def export_model(tokenizer, room, model):
 
     module = generation.TextGenerator(
         write_rows,
-        lambda ids, mask: scoring.losses_of(model, ids, mask),
+        lambda ids, mask: scoring.score_tokens(model, ids, mask),
         [variable.value for variable in model.variables],
         spelling,
     )

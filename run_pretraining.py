@@ -34,9 +34,9 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, pretraining_flags.check)
 
 
-from cli import objectives, opening, run_flags
+from cli import networks, objectives, run_flags
 from contract import errors
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from modeling.checkpoints import pretrained
 from training import run
 from training.pretraining import pretraining_run
@@ -46,12 +46,10 @@ def prepare():
     """The settings, and the task of --objective."""
     pretraining_flags.check()
     strategy = run_flags.set_up()
-    files = opening.find_files()
+    files = networks.find_files()
     tokenizer, vocab_size = None, None
     if files.vocab_file or FLAGS.do_export:
-        tokenizer = vocabulary_checks.open_tokenizer(
-            files, checks_case=FLAGS.check_case
-        )
+        tokenizer = opening.open_tokenizer(files, checks_case=FLAGS.check_case)
         vocab_size = tokenizer.vocab_size
     config = pretrained.open_config(
         files, vocab_size, FLAGS.max_seq_length, takes_encoder_decoder=True

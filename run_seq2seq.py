@@ -37,14 +37,13 @@ def check():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, check)
 
-from cli import opening, run_flags, target_writing
-from data_pipeline.seq2seq import graph, outcomes, predictions, scores
-from data_pipeline.seq2seq import split as pair_sets
-from data_pipeline.text import vocabulary_checks
-from modeling import token_losses
+from cli import networks, run_flags, target_writing
+from data_pipeline.seq2seq import graph, results
+from data_pipeline.seq2seq import split as pair_rows
+from data_pipeline.text import opening
+from modeling import losses
 from modeling.checkpoints import pretrained
 from modeling.encoder_decoder import decoding as sequence_to_sequence
-from reports import examined
 from serving import generation
 
 
@@ -52,23 +51,23 @@ def prepare():
     """The task and its settings; ValueError for wrong input."""
     strategy = run_flags.set_up()
     seq2seq_flags.check()
-    opened = opening.open_for_task(0, takes_encoder_decoder=True)
-    vocabulary_checks.check_exports(opened.tokenizer, FLAGS.do_export)
-    (files, tokenizer, config), load_weights = opening.open_both_sides(opened)
+    opened = networks.open_for_task(0, takes_encoder_decoder=True)
+    opening.check_exports(opened.tokenizer, FLAGS.do_export)
+    (files, tokenizer, config), load_weights = networks.open_both_sides(opened)
     seq2seq_flags.check_network(files.config_file, config, tokenizer.vocab_size)
-    data = pair_sets.load(
+    data = pair_rows.load(
         seq2seq_flags.paths(),
         seq2seq_flags.layout(),
         tokenizer,
         config.decoder_tokens,
-        pair_sets.Limits(*seq2seq_flags.limits()),
+        pair_rows.Limits(*seq2seq_flags.limits()),
     )
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
         config=config.to_dict(),
         num_examples=len(data["train"]) if "train" in data else 0,
-        score_names=scores.NAMES,
+        score_names=results.NAMES,
     )
     return make_task(config, tokenizer, data, load_weights), settings
 
@@ -87,12 +86,10 @@ def make_task(config, tokenizer, data, load_weights):
             sequence_to_sequence.SequenceToSequence, config, recompute=FLAGS.recompute
         ),
         load_weights=load_weights,
-        objective=token_losses.target_token(),
+        objective=losses.target_token(),
         outputs=functools.partial(target_writing.outputs, tokenizer),
-        score=lambda split, outputs, _: pair_sets.decide(data[split], outputs, decode),
-        examine=lambda split, written: examined.of(
-            split, outcomes.collect(data[split], written)
-        ),
+        score=lambda split, outputs, _: results.decide(data[split], outputs, decode),
+        examine=lambda split, scored: results.outcomes(split, data[split], scored),
         predict=functools.partial(predict, data),
         export=functools.partial(export_model, tokenizer, decode),
         files=pretrained.files(config, tokenizer),
@@ -103,7 +100,7 @@ def make_task(config, tokenizer, data, load_weights):
 def predict(data, written, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
     if settings.writes:
-        paths = predictions.write_all(settings.output_dir, data["test"], written)
+        paths = results.write_all(settings.output_dir, data["test"], written)
         print("\n".join(f"predictions: {path}" for path in paths))
     return written.results("test")
 

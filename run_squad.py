@@ -30,17 +30,16 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 from absl import logging
 
-from cli import opening, run_flags
+from cli import networks, run_flags
 from contract import file_names
-from data_pipeline.squad import answer_outcomes, graph
 from data_pipeline.squad import choice as answer_choice
 from data_pipeline.squad import files as squad_files
-from data_pipeline.squad import split as question_sets
-from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.squad import graph, scores
+from data_pipeline.squad import split as question_rows
+from data_pipeline.text import opening, wordpiece
 from modeling import losses, models
 from modeling.checkpoints import pretrained
-from modeling.features import head_config, heads
-from reports import examined
+from modeling.features import head_config
 from serving import formats, question_answering
 from training import run_directory
 
@@ -51,31 +50,26 @@ def prepare():
         logging.set_verbosity(logging.DEBUG)
     strategy = run_flags.set_up()
     squad_flags.check_files()
-    files, tokenizer, config = opening.open_for_task(FLAGS.max_seq_length)
-    vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
+    files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
+    opening.check_exports(tokenizer, FLAGS.do_export)
     reading = run_flags.reading(files)
-    has_pieces = isinstance(tokenizer, tokenization.BertTokenizer)
+    has_pieces = isinstance(tokenizer, wordpiece.BertTokenizer)
     squad_flags.check_network(config, tokenizer, reading, has_pieces)
-    choice = answer_choice.Settings(
-        do_lower_case=tokenizer.do_lower_case,
-        split_words=tokenizer.split_words,
-        **squad_flags.answer_settings(has_pieces),
-    )
+    choice = answer_choice.Settings(**squad_flags.answer_settings(has_pieces))
     splits = fine_tuning_flags.wanted_splits()
     # One file serves dev and test.
     names = {"train" if split == "train" else "predict": None for split in splits}
     data = {
-        name: question_sets.load(name, read(name), tokenizer, **squad_flags.limits())
+        name: question_rows.load(name, read(name), tokenizer, **squad_flags.limits())
         for name in names
     }
+    names = scores.score_names(data["predict"], choice) if "dev" in splits else ()
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
         config=config.to_dict(),
         num_examples=len(data["train"].questions) if "train" in data else 0,
-        score_names=question_sets.score_names(data["predict"], choice)
-        if "dev" in splits
-        else (),
+        score_names=names,
     )
     pad_to = settings.pad_to
     return make_task(config, tokenizer, data, choice, pad_to, reading), settings
@@ -103,18 +97,11 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         splits["dev"] = splits["test"] = data["predict"].examples()
 
     def score(_, logits, __):
-        questions = data["predict"]
-        answers = question_sets.answer(
-            questions, logits, tokenizer.vocab, choice, pad_to
-        )
-        return question_sets.Answered(answers, question_sets.score(questions, answers))
-
-    def examine(split, answered):
-        return examined.of(split, answer_outcomes.collect(data["predict"], answered))
+        return scores.decide(data["predict"], logits, tokenizer, choice, pad_to)
 
     def write_records(output_dir):
         for questions in data.values():
-            question_sets.write_records(output_dir, questions, FLAGS.max_seq_length)
+            question_rows.write_records(output_dir, questions, FLAGS.max_seq_length)
 
     return run_flags.make_task(
         "question-answering",
@@ -123,13 +110,13 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         model=functools.partial(
             models.BertSpanPredictor, config, reading=reading, recompute=FLAGS.recompute
         ),
-        objective=heads.with_penalty(losses.span(), reading),
+        objective=losses.span(),
         score=score,
-        examine=examine,
+        examine=lambda split, scored: scores.outcomes(split, data["predict"], scored),
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
         reopen=formats.network_opener(
-            FLAGS.export_format, head_config.lstms(config, reading)
+            FLAGS.export_format, head_config.name_lstms(config, reading)
         ),
         write_records=write_records,
         files=pretrained.files(config, tokenizer) | reading.files(),
@@ -137,17 +124,17 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
     )
 
 
-def predict(answered, settings, global_step):
+def predict(scored, settings, global_step):
     """Writes predictions.json and the files beside it; returns scores, if any."""
     if settings.writes:
-        answer_choice.write(settings.output_dir, answered.answers)
+        answer_choice.write(settings.output_dir, scored.answers)
         path = os.path.join(settings.output_dir, file_names.SQUAD_PREDICTIONS)
         print(f"predictions: {path}")
-    if not answered.scores:
+    if not scored.scores:
         print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")
         return {}
-    results = {**answered.scores, "global_step": global_step}
-    run_directory.record(settings, global_step, answered.scores, results)
+    results = {**scored.scores, "global_step": global_step}
+    run_directory.record(settings, global_step, scored.scores, results)
     return results
 
 

@@ -24,18 +24,17 @@ def define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, tagger_flags.paths)
 
-from cli import opening, run_flags
-from contract import features, file_names, remote_files
+from cli import networks, run_flags
+from contract import features, file_names
 from data_pipeline import label_maps
 from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
-from data_pipeline.tagging import graph, predictions, tag_outcomes, tags
-from data_pipeline.tagging import split as sentence_sets
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.tagging import graph, predictions, schemes, scores
+from data_pipeline.tagging import split as sentence_rows
+from data_pipeline.text import opening
 from modeling import losses, models
 from modeling.checkpoints import pretrained
-from modeling.features import head_config, heads
-from reports import examined
+from modeling.features import head_config
 from serving import formats, tagging
 
 
@@ -43,21 +42,19 @@ def prepare():
     """The task and its settings; ValueError for wrong input."""
     paths = tagger_flags.paths()
     strategy = run_flags.set_up()
-    files, tokenizer, config = opening.open_for_task(FLAGS.max_seq_length)
-    vocabulary_checks.check_exports(tokenizer, FLAGS.do_export)
+    files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
+    opening.check_exports(tokenizer, FLAGS.do_export)
     reading = run_flags.reading(files)
     layout = tagged_files.Layout(**tagger_flags.layout())
-    splits = sentence_sets.read(paths, layout)
-    open_file = remote_files.open_file
-    names = label_files.read_labels(FLAGS.labels, open_file) if FLAGS.labels else ()
-    tag_set = sentence_sets.find_tag_set(
+    splits = sentence_rows.read(paths, layout)
+    names = label_files.read_labels(FLAGS.labels) if FLAGS.labels else ()
+    tag_set = sentence_rows.find_tags(
         splits.get("train"),
         names=names,
         scheme=tagger_flags.tag_scheme(),
-        known=label_maps.find(run_flags.trained_weights(files)),
-        open_file=open_file,
+        label_map=label_maps.find(run_flags.trained_weights(files)),
     )
-    data = sentence_sets.load(
+    data = sentence_rows.load(
         splits,
         tag_set,
         tokenizer,
@@ -70,15 +67,15 @@ def prepare():
         files=files,
         config=config.to_dict(),
         num_examples=len(data["train"].windows) if "train" in data else 0,
-        score_names=sentence_sets.score_names(tag_set),
+        score_names=scores.score_names(tag_set.scheme),
     )
     return make_task(config, tokenizer, tag_set, data, reading), settings
 
 
 def make_task(config, tokenizer, tag_set, data, reading):
     """The fine_tuning.Task of tagging words."""
-    label_map = {file_names.LABEL_MAP: tags.map_text(tag_set)}
-    lstms = head_config.lstms(config, reading)
+    label_map = {file_names.LABEL_MAP: schemes.map_text(tag_set)}
+    lstms = head_config.name_lstms(config, reading)
     return run_flags.make_task(
         "token-classification",
         lambda: {split: sentences.summary() for split, sentences in data.items()},
@@ -90,13 +87,11 @@ def make_task(config, tokenizer, tag_set, data, reading):
             reading=reading,
             recompute=FLAGS.recompute,
         ),
-        objective=heads.with_penalty(losses.tagger(), reading),
+        objective=losses.tagger(),
         outputs=best_tags,
-        score=lambda split, outputs, _: sentence_sets.decide(
-            data[split], outputs, tag_set
-        ),
-        examine=lambda split, tagged: examined.of(
-            split, tag_outcomes.collect(data[split], tagged, tag_set.scheme)
+        score=lambda split, outputs, _: scores.decide(data[split], outputs, tag_set),
+        examine=lambda split, scored: scores.outcomes(
+            split, data[split], scored, tag_set.scheme
         ),
         predict=functools.partial(predict, tag_set, data),
         export=functools.partial(export_model, tokenizer, tag_set, label_map),

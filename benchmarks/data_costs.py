@@ -22,17 +22,17 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 import numpy as np
 from absl import app, flags
 
-from data_pipeline.classification import label_sets, split, tables
+from data_pipeline.classification import labels, split, tables
 from data_pipeline.generation import templates
+from data_pipeline.pretraining.streams import batches as stream_batches
 from data_pipeline.pretraining.streams import files as sentence_files
-from data_pipeline.pretraining.streams import sets as stream_sets
-from data_pipeline.seq2seq import scores
+from data_pipeline.seq2seq import results
 from data_pipeline.tables import text_rows
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from data_pipeline.vocabularies import learn_bpe, processes, word_counts
 
 _IO = pathlib.Path("/proc/self/io")  # of Linux; its second word is of bytes read
-LABELS = label_sets.LabelSet(tuple(map(str, range(13_000))), "multi_label")
+LABELS = labels.Labels(tuple(map(str, range(13_000))), "multi_label")
 # Work on its input; returns what it counts beside the time, if anything.
 Work = Callable[[], dict[str, float] | None]
 
@@ -49,7 +49,7 @@ def _characters(first: int, end: int):
     def prepare(size, folder):
         points = np.random.default_rng(0).integers(first, end, size)
         text = "".join(map(chr, points))
-        tokenizer = vocabulary_checks.open_vocabulary(flags.FLAGS.vocab_file)
+        tokenizer = opening.open_vocabulary(flags.FLAGS.vocab_file)
         return lambda: {"tokens": len(tokenizer.tokenize(text))}
 
     return prepare
@@ -111,7 +111,7 @@ def _table(rows: list[tuple[str, str]], folder) -> tables.Table:
 
 def _examples_shown(size, folder):
     table = _table([("text", "ab"[i % 2]) for i in range(size)], folder)
-    form, kept = templates.Template("{text} {label}"), label_sets.LabelSet(("a", "b"))
+    form, kept = templates.Template("{text} {label}"), labels.Labels(("a", "b"))
     return lambda: templates.examples(form, table, kept, kept.names, 4, 1) and None
 
 
@@ -129,13 +129,13 @@ def _sets_of_labels(size, folder):
 def _rouge_l(size, folder):
     words = np.random.default_rng(0).integers(0, 500, [2, size]).astype(str)
     target, prediction = map(" ".join, words)
-    return lambda: scores.count([target], [prediction]) and None
+    return lambda: results.count([target], [prediction]) and None
 
 
 def _elmo_resumed(size, folder):
     lengths = np.random.default_rng(0).integers(5, 40, size).astype(np.int32)
     source = sentence_files.SentenceFiles(("text",), (lengths,))
-    sets = stream_sets.StreamSets(source, source, None, 20)  # type: ignore[arg-type]
+    sets = stream_batches.StreamSets(source, source, None, 20)  # type: ignore[arg-type]
     step = int(lengths.sum()) // (20 * 32)
     return lambda: sets.batch_names(32, 1, step) and None
 

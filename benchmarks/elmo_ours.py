@@ -59,7 +59,7 @@ def batches(work, num_steps):
             features.SAMPLING_SEED: np.zeros((read.shape[1], 2), np.int32),
             **{
                 name: grid.astype(np.int32)
-                for name, grid in zip(features.OF_STREAMS, grids, strict=True)
+                for name, grid in zip(features.BILM_FEATURES, grids, strict=True)
             },
         }
 
@@ -67,7 +67,7 @@ def batches(work, num_steps):
 def train(job):
     """Steps of the compiled loop of our runs; the first of the warm-up traces it."""
     keras.utils.set_random_seed(0)
-    model = pretrainers.BidirectionalLM(read_config(job))
+    model = objective.BidirectionalLM(read_config(job))
     model.build()
     optimizer = adagrad.Adagrad(
         clip_norm=elmo_work.CLIP_NORM, gradient_factor=elmo_work.UNROLL

@@ -23,8 +23,9 @@ import tensorflow as tf
 from absl import app, flags
 
 from data_pipeline.batches import tf_records
-from data_pipeline.pretraining import masking, sets, shuffling
-from data_pipeline.text import tokenization
+from data_pipeline.pretraining import batches as record_batches
+from data_pipeline.pretraining import masking, shuffling
+from data_pipeline.text import wordpiece
 
 FLAGS = flags.FLAGS
 LENGTH, PREDICTIONS = 128, 20
@@ -135,13 +136,13 @@ def lines_of(kind, data):
 
 def main(_):
     """Prints the table."""
-    tokenizer = tokenization.BertTokenizer.from_file(FLAGS.vocab_file, True)
+    tokenizer = wordpiece.BertTokenizer.from_file(FLAGS.vocab_file, True)
     rule = masking.Rule(FLAGS.masking, 0.15, PREDICTIONS)
     print("| records | hosts | cut | parsed | batches/s | records/s | CPU ms |")
     print("|---|---|---|---|---|---|---|")
     for is_masked in (True, False):
         with tempfile.TemporaryDirectory() as directory:
-            data = sets.load(
+            data = record_batches.load(
                 {
                     "input_file": write_records(
                         directory, tokenizer.vocab_size, is_masked
@@ -152,7 +153,7 @@ def main(_):
                 max_seq_length=LENGTH,
                 vocab_size=tokenizer.vocab_size,
                 spare_rows=0,
-                masks_are_asked_for=False,
+                has_mask_flags=False,
             )
             kind = "masked" if is_masked else "masked while training"
             for line in lines_of(kind, data):

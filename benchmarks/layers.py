@@ -1,4 +1,4 @@
-"""Times the operations of modeling/fast_ops.py against the plain ones, in pairs.
+"""Times the operations of modeling/kernels.py against the plain ones, in pairs.
 
     python benchmarks/layers.py --tokens=24
 
@@ -23,7 +23,7 @@ import tensorflow as tf
 from absl import app, flags
 
 from benchmarks import ours
-from modeling.operations import fast_norms, fast_ops
+from modeling import kernels
 
 FLAGS = flags.FLAGS
 RATE = 0.1  # of dropout
@@ -67,7 +67,7 @@ def pairs(seed):
 
     def attend(query, key, value):
         adder = tf.zeros([FLAGS.batch_size, 1, 1, FLAGS.tokens])
-        return fast_ops.attend(
+        return kernels.attend(
             *(query, key, value, adder), scale=0.2, rate=RATE, seed=seed, site=3
         )
 
@@ -78,15 +78,15 @@ def pairs(seed):
 
     return {
         "gelu": {
-            "ours": lambda x: fast_ops.gelu(x, approximate=True, fused=True),
+            "ours": lambda x: kernels.gelu(x, approximate=True, training=True),
             "plain": lambda x: tf.nn.gelu(x, approximate=True),
         },
         "dropout": {
-            "ours": lambda x: fast_ops.dropout(x, RATE, seed, 1),
+            "ours": lambda x: kernels.dropout(x, RATE, seed, 1),
             "plain": lambda x: drop(x, training=True),
         },
         "norm_of_sum": {
-            "ours": lambda x, y: fast_norms.norm_of_sum(norm, x, y, RATE, seed, 2),
+            "ours": lambda x, y: kernels.norm_of_sum(norm, x, y, RATE, seed, 2),
             "plain": lambda x, y: norm(x + drop(y, training=True)),
         },
         "attend": {"ours": attend, "plain": attend_plainly},

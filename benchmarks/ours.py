@@ -19,22 +19,21 @@ import tensorflow as tf
 from benchmarks import sides
 from contract import features
 from data_pipeline.batches import batching, packing
-from data_pipeline.text import tokenization
-from modeling import losses, pretrainers, token_losses
+from data_pipeline.text import wordpiece
+from modeling import kernels_tf, losses, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import beam_search, decoding, sampling
-from modeling.operations import joined_weights
 from serving import formats
 from training import steps
 from training.optimization import loss_scale, optimizer
 
 OBJECTIVES = {
     "classifier": lambda: losses.classifier("classification"),
-    "pretraining": token_losses.pretraining,
+    "pretraining": losses.pretraining,
     "tagger": losses.tagger,
     "span": losses.span,
-    "language_model": token_losses.next_token,
-    "seq2seq": token_losses.target_token,
+    "language_model": losses.next_token,
+    "seq2seq": losses.target_token,
 }
 # Of the environment, deciding on kernels, threads and the allocator.
 VARIABLES = ("TF_ENABLE_", "TF_DISABLE_", "TF_CPU_", "TF_NUM_", "TF_XLA_", "TF_ONEDNN_")
@@ -45,7 +44,7 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 def open_tokenizer(directory):
     """The tokenizer of a directory with weights, uncased where it does not say."""
     files = pretrained.locate(directory)
-    return tokenization.BertTokenizer.from_file(
+    return wordpiece.BertTokenizer.from_file(
         files.vocab_file, files.do_lower_case is not False
     )
 
@@ -151,7 +150,7 @@ def write(job):
     batches = sides.Work.load(job.work).batches(job.warm_up + job.steps)
     with contextlib.ExitStack() as stack:
         if job.head == "seq2seq":
-            stack.enter_context(joined_weights.joined(model))  # as in an export
+            stack.enter_context(kernels_tf.joined_projections(model))  # as in an export
             follow = writes_for_sources(model, job.num_beams, count)
         else:
             follow = writes_on(model, count)
@@ -163,13 +162,13 @@ def write(job):
 
 def writes_on(model, count):
     """A function of batches to what is written after each sequence."""
-    greedy = decoding.Rules(sampling.Sampling(temperature=0))
+    greedy = decoding.GenerationConfig(sampling.Sampling(temperature=0))
     decoder = decoding.Decoder(model, greedy)
 
     def follow(batch):
         ids = batch[features.INPUT_IDS].tolist()
         numbers = list(range(len(ids)))
-        found = decoding.texts(decoder, ids, numbers, max_new_tokens=count)
+        found = decoding.generate(decoder, ids, numbers, max_new_tokens=count)
         return [text for text, _ in found]
 
     return follow
@@ -184,9 +183,9 @@ def writes_for_sources(model, num_beams, count):
         rows = tf.shape(source[features.INPUT_IDS])[0]
         start = model.start(rows)
         if num_beams > 1:
-            rules = beam_search.Rules(num_beams, end_ids=ends)
+            rules = beam_search.BeamConfig(num_beams, end_ids=ends)
             return beam_search.search(model, rules, *start, count, (source,)).ids[:, 0]
-        rules = decoding.Rules(sampling.Sampling(temperature=0), ends)
+        rules = decoding.GenerationConfig(sampling.Sampling(temperature=0), ends)
         seeds = tf.zeros([rows], tf.int64)
         return decoding.write(model, rules, *start, seeds, count, (source,))[0]
 

@@ -28,8 +28,8 @@ from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import split as sentence_sets
 from modeling import pretrainers
 from modeling.checkpoints import hugging_face, pretrained
+from modeling.configs import gpt_config
 from modeling.encoder_decoder import config as encoder_decoder_config
-from modeling.gpt import config as gpt_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MASKED_TOKENS = 20
@@ -133,8 +133,8 @@ def table(source):
 def tagged_sentences(source):
     """The windows of --tagging_file."""
     splits = sentence_sets.read({"train": source.path}, tagged_files.Layout())
-    tag_set = sentence_sets.find_tag_set(
-        splits["train"], names=(), scheme="", known="", open_file=open
+    tag_set = sentence_sets.find_tags(
+        splits["train"], names=(), scheme="", label_map=""
     )
     data = sentence_sets.load(
         splits,
@@ -160,7 +160,8 @@ def questions(source):
         doc_stride=length // 3,
         max_query_length=length // 6,
     )
-    examples = question_sets.QuestionSet(found, windows).examples()
+    data = question_sets.QuestionSplit(source.path, windows.packed, found, windows)
+    examples = data.examples()
     return examples.packed, examples.targets, None
 
 
@@ -253,7 +254,7 @@ def network_of(source):
     if source.row.source != "sources":
         return None
     shape, tokens = source.shape, source.tokenizer
-    return encoder_decoder_config.EncoderDecoderConfig.of_berts(
+    return encoder_decoder_config.EncoderDecoderConfig.from_berts(
         *(shape, shape),
         decoder_start_token_id=tokens.start_id,
         eos_token_id=tokens.end_id,

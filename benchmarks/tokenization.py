@@ -28,7 +28,7 @@ environment.prepare()  # before TensorFlow is imported
 import tensorflow as tf
 from absl import app, flags
 
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 FLAGS = flags.FLAGS
 
@@ -58,9 +58,7 @@ def in_batches(lines: Sequence) -> list[Sequence]:
 
 def ours(lines: Sequence[bytes]) -> Callable[[], None]:
     """One pass of `BertTokenizer` over the lines, in batches."""
-    tokenizer = tokenization.BertTokenizer.from_file(
-        FLAGS.vocab_file, FLAGS.do_lower_case
-    )
+    tokenizer = wordpiece.BertTokenizer.from_file(FLAGS.vocab_file, FLAGS.do_lower_case)
     batches = [tf.constant(batch) for batch in in_batches(lines)]
 
     def work():

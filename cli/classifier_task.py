@@ -6,19 +6,18 @@ import keras
 import numpy as np
 from absl import flags
 
-from cli import opening
+from cli import networks
 from data_pipeline import label_maps
 from data_pipeline.classification import (
     encoding,
     explanations,
     predictions,
     soft_labels,
-    summaries,
 )
-from modeling import distillation, heads, losses
-from modeling.checkpoints import hugging_face, pretrained, teacher
+from modeling import losses
+from modeling.checkpoints import conversion, hugging_face, pretrained
 from modeling.features import attribution
-from reports import examined, run_report
+from reports import run_report
 from training import checkpoints, fine_tuning
 from training.results import evaluation, explaining, metrics, projector, run_facts
 
@@ -28,22 +27,22 @@ FLAGS = flags.FLAGS
 def open_teacher(data, settings):
     """The labels that the outputs of --teacher give the rows."""
     place, length = pretrained.locate(FLAGS.teacher, "--teacher"), FLAGS.max_seq_length
-    _, tokenizer, config = opening.open_network(
-        opening.files_in(place), length, checks_case=FLAGS.check_case
+    _, tokenizer, config = networks.open_network(
+        networks.files_in(place), length, checks_case=FLAGS.check_case
     )
     keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
     with settings.run.strategy.scope():
-        model = teacher.read(place.checkpoint, config)
-    find_labels = functools.partial(hugging_face.labels_in, config, model.num_classes)
-    classes = label_maps.of_head(
-        "classifier",
+        model = conversion.read_teacher(place.checkpoint, config)
+    find_labels = functools.partial(hugging_face.read_labels, config, model.num_classes)
+    classes = label_maps.read_classes(
         label_maps.find(place.checkpoint),
+        "classifier",
         model.num_classes,
         find_labels,
     )
     soft_labels.check_classes(FLAGS.teacher, classes, data.label_set)
     predict = fine_tuning.predictor(model, settings)
-    digest, encode = teacher.digest(model), encoding.Encoder(tokenizer, length)
+    digest, encode = conversion.digest(model), encoding.Encoder(tokenizer, length)
     return soft_labels.SoftLabels(data, encode, predict, digest)
 
 
@@ -51,7 +50,7 @@ class Outputs:
     """Scores, predictions and reports from the outputs of a classifier.
 
     Args:
-        data: the LabelledTexts of the run.
+        data: the LabelledData of the run.
         soft: the SoftLabels of a teacher, or None.
     """
 
@@ -62,7 +61,7 @@ class Outputs:
     def score(self, split, outputs, batch_size):
         """Probabilities, decisions and, where labels are known, scores of a split."""
         data, logits = self._data, outputs["logits"]
-        label_ids = data.label_ids[split]
+        label_ids = data.splits[split].label_ids
         probabilities, decisions = self.decide(logits)
         scores, each = {}, None
         if label_ids is not None:
@@ -71,7 +70,7 @@ class Outputs:
             scores = metrics.compute(data.metrics, label_ids, decisions)
             scores["loss"] = each.mean()
             if self._soft and split == "dev":
-                soft = distillation.soft_losses(
+                soft = losses.soft_losses(
                     data.problem_type,
                     logits,
                     self._soft.logits(split),
@@ -84,7 +83,7 @@ class Outputs:
     def decide(self, logits):
         """Probabilities [B, C], and the labels that they decide on."""
         data = self._data
-        probabilities = np.asarray(heads.probabilities(data.problem_type, logits))
+        probabilities = np.asarray(losses.probabilities(data.problem_type, logits))
         threshold = FLAGS.multi_label_threshold
         return probabilities, predictions.decide(
             data.label_set, probabilities, threshold
@@ -92,20 +91,14 @@ class Outputs:
 
     def examine(self, split, scored):
         """The outcomes of labelled rows, for reports and pictures."""
-        data = self._data
-        outcomes = predictions.outcomes(
-            data.tables[split],
-            data.label_set,
-            scored,
-            functools.partial(metrics.compute, data.metrics),
-        )
-        return examined.of(split, outcomes)
+        compute = functools.partial(metrics.compute, self._data.metrics)
+        return predictions.outcomes(split, self._data.splits[split], scored, compute)
 
     def report_hook(self, tokenizer):
         """A fine_tuning.Task's `report`, with explanations where a flag is set."""
         data = self._data
         words = functools.partial(
-            explanations.of_rows, data, tokenizer.vocab, self.decide
+            explanations.explain_rows, data, tokenizer.vocab, self.decide
         )
 
         def explain(model, rows, settings):
@@ -119,7 +112,7 @@ class Outputs:
         return run_facts.hook(
             run_report,
             data.encode.task,
-            functools.partial(summaries.of_splits, data),
+            lambda: {split: rows.summary() for split, rows in data.splits.items()},
             explain=explain if FLAGS.explain else None,
             text_names=data.encode.text_names,
         )
@@ -132,9 +125,7 @@ class Outputs:
         pooled = fine_tuning.compiled(
             lambda features, training: {"vectors": model.pool(features)}, settings
         )
-        columns = functools.partial(
-            predictions.columns, data.tables["dev"], data.label_set, scored
-        )
+        columns = functools.partial(predictions.columns, data.splits["dev"], scored)
         projector.write(pooled, data.examples("dev"), columns, settings)
 
     def predict(self, scored, settings, _):
@@ -142,9 +133,8 @@ class Outputs:
         if settings.writes:
             predictions.write(
                 settings.output_dir,
-                self._data.tables["test"],
-                self._data.label_set,
+                self._data.splits["test"],
                 scored,
-                lists_labels=not checkpoints.all_checkpoints(settings.output_dir),
+                writes_labels=not checkpoints.all_checkpoints(settings.output_dir),
             )
         return scored.results("test")

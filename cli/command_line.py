@@ -72,8 +72,9 @@ def define_float(
 ) -> None:
     """A flag of a number; refuses nan and inf, which pass all bounds of absl."""
     parser = _FiniteParser(lower_bound, upper_bound)
-    serializer = flags.ArgumentSerializer()
-    flags.DEFINE(parser, name, default, help_text, serializer=serializer)
+    flags.DEFINE(
+        parser, name, default, help_text, serializer=flags.ArgumentSerializer()
+    )
 
 
 class _FiniteParser(flags.FloatParser):

@@ -5,15 +5,16 @@ import functools
 
 from absl import flags
 
-from cli import model_flags, opening, pretraining_flags, run_flags
+from cli import model_flags, networks, pretraining_flags, run_flags
 from contract import errors
 from data_pipeline.extraction import graph
-from data_pipeline.pretraining import cloze, cloze_table, masking
-from data_pipeline.pretraining import sets as record_sets
-from data_pipeline.pretraining.denoising import corruptions, sets
-from data_pipeline.pretraining.streams import sets as stream_sets
-from data_pipeline.pretraining.streams import word_ids
-from modeling import models, pretrainers, token_losses
+from data_pipeline.pretraining import batches as record_batches
+from data_pipeline.pretraining import cloze, masking
+from data_pipeline.pretraining.denoising import batches as denoising_batches
+from data_pipeline.pretraining.denoising import corruptions
+from data_pipeline.pretraining.streams import batches as stream_batches
+from data_pipeline.pretraining.streams import files as sentence_files
+from modeling import losses, models, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.elmo import objective as both_directions
 from modeling.features import vectors
@@ -41,13 +42,10 @@ def masked_lm(config, tokenizer, files):
     if not records:
         return dataclasses.replace(task, load_weights=pretrained.load_encoder)
     masks = pretraining_flags.masking_identity(records.mask)
-    shown = functools.partial(pretrainers.best_words, cloze_table.SHOWN)
     return dataclasses.replace(
         task,
-        objective=token_losses.pretraining(records.train.sentence_task != "none"),
+        objective=losses.pretraining(records.train.sentence_task != "none"),
         identity=masks,
-        shown=shown if tokenizer else None,
-        show=functools.partial(cloze_table.tables, tokenizer),
     )
 
 
@@ -63,24 +61,24 @@ def left_to_right(config, tokenizer, files):
     return dataclasses.replace(
         common_task(pretrainers.LanguageModel, config, tokenizer, records),
         kind="text-generation",
-        objective=token_losses.next_token(),
+        objective=losses.next_token(),
         score=functools.partial(metrics.of_tokens, "next_token", records.held_out),
     )
 
 
 def bidirectional_lm(config, tokenizer, files):
     """Each word from those before it, and apart from that from those after it."""
-    words = word_ids.WordIds(tokenizer)
+    words = sentence_files.WordIds(tokenizer)
     config = pretraining_flags.streams_config(config, words.count)
-    sentences = stream_sets.load(
+    sentences = stream_batches.load(
         pretraining_flags.files(),
         words,
-        unroll=config.unroll_steps,
+        steps_per_batch=config.unroll_steps,
         micro_batches=FLAGS.gradient_accumulation_steps,
     )
     print(sentences.describe())
     return dataclasses.replace(
-        common_task(pretrainers.BidirectionalLM, config, tokenizer, sentences),
+        common_task(both_directions.BidirectionalLM, config, tokenizer, sentences),
         kind="feature-extraction",
         objective=both_directions.objective(),
         score=metrics.of_both_directions,
@@ -92,7 +90,7 @@ def bidirectional_lm(config, tokenizer, files):
 def denoising(config, tokenizer, files):
     """A text without its noise to what the noise replaced, by an encoder-decoder."""
     rule = corruptions.rule(**pretraining_flags.noise_rule())
-    texts = sets.load(
+    texts = denoising_batches.load(
         pretraining_flags.files(),
         tokenizer,
         rule,
@@ -103,7 +101,7 @@ def denoising(config, tokenizer, files):
     return dataclasses.replace(
         common_task(pretrainers.HEADS["seq2seq"], config, tokenizer, texts),
         kind="text2text-generation",
-        objective=token_losses.target_token(),
+        objective=losses.target_token(),
         score=functools.partial(metrics.of_tokens, "target_token", None),
         identity=dataclasses.asdict(rule),
     )
@@ -119,7 +117,7 @@ def common_task(kind, config, tokenizer, records):
         kind="fill-mask",
         config=config,
         model=functools.partial(kind, config, recompute=FLAGS.recompute),
-        load_weights=opening.weights_loader(),
+        load_weights=networks.weights_loader(),
         store=checkpoint.store,
         records=records,
         export=functools.partial(export_model, tokenizer),
@@ -130,11 +128,11 @@ def common_task(kind, config, tokenizer, records):
 
 def load_records(config, tokenizer, rule):
     """The records of the flags."""
-    return record_sets.load(
+    return record_batches.load(
         pretraining_flags.files(),
         tokenizer,
         rule,
-        masks_are_asked_for=pretraining_flags.masks_are_asked_for(),
+        has_mask_flags=pretraining_flags.masks_are_asked_for(),
         **sizes(config),
     )
 
@@ -165,7 +163,7 @@ def export_model(tokenizer, model, output_dir):
     def make(variables):
         return served.PretrainedModel(
             graph.encoder(tokenizer, length),
-            functools.partial(vectors.of_features, model, choice),
+            functools.partial(vectors.encode, model, choice),
             graph.speller(tokenizer.vocab),
             variables,
             filler,

@@ -14,13 +14,13 @@ from cli import (
     feature_flags,
     fine_tuning_flags,
     model_flags,
-    opening,
+    networks,
     training_flags,
 )
 from contract import errors
+from modeling import kernels_tf
 from modeling.checkpoints import checkpoint
 from modeling.features import head_config
-from modeling.operations import joined_weights
 from reports import pictures, run_report
 from serving import export as export_lib
 from serving import formats
@@ -185,14 +185,13 @@ def set_up() -> Any:
     for values in combinations if FLAGS.do_train else ():
         with command_line.changed(values):
             device_setup.check_batch_size(strategy)
-            feature_flags.check_layer_mix_norm(strategy.num_replicas_in_sync)
     return strategy
 
 
 def fine_tuning_settings(
     strategy: Any,
     *,
-    files: opening.ModelFiles,
+    files: networks.ModelFiles,
     config: Mapping[str, Any],
     num_examples: int,
     score_names: Sequence[str],
@@ -229,7 +228,7 @@ def fine_tuning_settings(
     )
 
 
-def trained_weights(files: opening.ModelFiles) -> str:
+def trained_weights(files: networks.ModelFiles) -> str:
     """Where the weights of a run without training are: its own, or of --pretrained."""
     directory = FLAGS.output_dir
     if "seeds" in FLAGS:
@@ -241,9 +240,9 @@ def trained_weights(files: opening.ModelFiles) -> str:
     return directory if has_own else files.init_checkpoint
 
 
-def reading(files: opening.ModelFiles, num_texts: int = 1) -> head_config.Reading:
-    """The layers and the head of the run, as in head_config.of_run."""
-    return head_config.of_run(
+def reading(files: networks.ModelFiles, num_texts: int = 1) -> head_config.HeadConfig:
+    """The layers and the head of the run, as in head_config.choose."""
+    return head_config.choose(
         feature_flags.present(),
         trained_weights(files),
         trains=FLAGS.do_train,
@@ -262,7 +261,7 @@ def make_task(
         particular: other fields of the task.
     """
     common = {
-        "load_weights": opening.weights_loader(),
+        "load_weights": networks.weights_loader(),
         "store": checkpoint.store,
         "pictures": pictures.summaries,
         "report": run_facts.hook(run_report, kind, facts),
@@ -285,7 +284,7 @@ def export(
         files: as in `formats.save`.
     """
     has_formats = "export_format" in FLAGS
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         return formats.save(
             make(variables),
             output_dir,

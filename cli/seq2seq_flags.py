@@ -151,7 +151,7 @@ def layout() -> pairs.Layout:
 
 
 def limits() -> tuple[int, int]:
-    """The most tokens of a source and of a target, as of pair_sets.Limits."""
+    """The most tokens of a source and of a target, as in split.Limits."""
     return FLAGS.max_source_length, FLAGS.max_target_length
 
 

@@ -73,7 +73,7 @@ def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -
     aligner = FLAGS["answer_aligner"]
     command_line.refuse(
         (
-            not tokenizer.knows_parts,
+            not tokenizer.has_word_offsets,
             "--gpt_tokenizer=original changes a text in ways that do not tell which "
             "characters a token stands for, and answers are cut from the text; take "
             "--gpt_tokenizer=hugging_face, or GPT-2 or BERT",

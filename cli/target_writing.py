@@ -43,9 +43,11 @@ def write(tokenizer, model, batch, rows):
     }
     most = FLAGS.max_target_length
     if FLAGS.num_beams > 1:
-        beams = beam_search.Rules(**seq2seq_flags.beams(), **common)
+        beams = beam_search.BeamConfig(**seq2seq_flags.beams(), **common)
         best = beam_search.search(model, beams, ids, lengths, most, (source,))
         return best.ids[:, 0], best.is_text[:, 0]
-    rules = decoding.Rules(sampling.Sampling(**seq2seq_flags.sampling()), **common)
+    rules = decoding.GenerationConfig(
+        sampling.Sampling(**seq2seq_flags.sampling()), **common
+    )
     seeds = tf.cast(rows, tf.int64) + FLAGS.seed * _ROWS
     return decoding.write(model, rules, ids, lengths, seeds, most, (source,))

@@ -1,7 +1,4 @@
-"""Names, dtypes and lengths of features: what pipeline, records and models agree on.
-
-The names are those of the original's TFRecords, so that existing shards load.
-"""
+"""Names and dtypes of features, as in the original's TFRecords: its shards load."""
 
 from typing import Any, NamedTuple
 
@@ -16,43 +13,45 @@ START_POSITIONS = "start_positions"
 END_POSITIONS = "end_positions"
 IS_IMPOSSIBLE = "is_impossible"
 IS_REAL_EXAMPLE = "is_real_example"
-# Of a student: what its teacher says of a row, and 1.0 for a row with a label, or 0.0.
+# Distillation: the teacher's logits, and 1.0 where the row has a gold label, else 0.0.
 TEACHER_LOGITS = "teacher_logits"
 IS_LABELLED = "is_labelled"
-# What the head of a task reads of a frozen network, float32 [B, S, K, W]: K states of
-# each token or, with S = 1, of each text. A model whose features have it runs no
-# network.
+# Outputs of a frozen network, float32 [B, S, K, W]: K states of each token or, with
+# S = 1, of each text. A model whose features have them runs no network.
 LAYER_STATES = "layer_states"
 MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"
 NEXT_SENTENCE_LABELS = "next_sentence_labels"
-# Of streams in two directions: their distinct words once, [U, 50] characters or [U] ids
-# + 1, with zeros to the end; which of them are read, and which rows of the vocabulary
-# follow, [B, T] each; and the seed of what is drawn for the batch, [B, 2], equal rows.
+# The biLM of ELMo. Distinct words of the batch, once: [U, 50] characters, or [U] ids
+# + 1, with zeros to the end.
 DISTINCT_WORDS = "distinct_words"
-OF_STREAMS = (
-    *("forward_words", "backward_words"),
-    *("forward_targets", "backward_targets"),
+# Places of the words that are read in DISTINCT_WORDS, [B, T]; and the rows of the
+# vocabulary that follow them, [B, T].
+BILM_FEATURES = (
+    "forward_words",
+    "backward_words",
+    "forward_targets",
+    "backward_targets",
 )
-SAMPLING_SEED = "sampling_seed"
-# Of a decoder, [B, T] each: the start token and the target but for its last token, 1
-# where `labels` counts, and the target with its end token, padded with 0.
+SAMPLING_SEED = "sampling_seed"  # [B, 2], equal rows
+# A decoder, [B, T] each: the start token and the target but for its last token; 1
+# where `labels` counts; the target with its end token, padded with 0.
 DECODER_INPUT_IDS = "decoder_input_ids"
 DECODER_MASK = "decoder_mask"
 LABELS = "labels"
 
 
 class DecoderTokens(NamedTuple):
-    """The ids that mean something to a decoder, as config.json calls them."""
+    """Special ids of a decoder, as config.json calls them."""
 
-    start: int  # decoder_start_token_id: what is read before the first token
+    start: int  # decoder_start_token_id: read before the first token
     end: int  # eos_token_id: the last token of every target
     padding: int = 0  # pad_token_id: fills targets up
 
     @classmethod
-    def of(cls, tokenizer: Any) -> "DecoderTokens":
-        """Those of a tokenizer, where no config says otherwise: [CLS], [SEP] and 0."""
+    def from_tokenizer(cls, tokenizer: Any) -> "DecoderTokens":
+        """[CLS], [SEP] and 0, for networks whose config has none."""
         return cls(tokenizer.start_id, tokenizer.end_id)
 
 
@@ -63,3 +62,5 @@ DECODER_INPUTS = (DECODER_INPUT_IDS, DECODER_MASK, LABELS)
 INTEGER = np.int32
 # The label id of a token that has no label.
 IGNORED = -1
+# The problem types of label_map.json with one right class of several: a softmax.
+ONE_OF_SEVERAL = ("classification", "choice")

@@ -1,11 +1,64 @@
-"""JSON files, whoever has written them."""
+"""JSON texts and files that any program may have written, as values."""
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
-from contract import errors, json_text, remote_files
+from contract import errors, remote_files
 
 _COPY = "copy it again"
+
+# An escape of half a surrogate pair; of two that belong together, too.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse(
+    text: str | bytes, from_pairs: Callable[[list[tuple[str, Any]]], Any] = dict
+) -> Any:
+    """The value of a JSON text; bytes may be UTF-8, UTF-16 or UTF-32.
+
+    `from_pairs` makes an object of its keys and values, as they stand in the text.
+
+    Raises:
+        ValueError: it is not JSON, or holds what cannot be used: half a surrogate pair,
+            an integer of thousands of digits, very deep nesting. The message names no
+            file.
+    """
+    try:
+        if isinstance(text, bytes):
+            text = text.decode(json.detect_encoding(text))
+        value = json.loads(text, object_pairs_hook=from_pairs)
+    except RecursionError:
+        raise errors.InputError(
+            "its brackets are nested too deeply; remove some"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise errors.InputError(
+            f"byte {error.start + 1} is not UTF-8; convert it to UTF-8"
+        ) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:
+        if "digits" not in str(error):
+            raise  # of `from_pairs`
+        raise errors.InputError(
+            "an integer of it has more than 4300 digits; write it as a string"
+        ) from None
+    if _SURROGATE.search(text):
+        _check_characters(json.dumps(value, ensure_ascii=False))
+    return value
+
+
+def _check_characters(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        before = text[max(error.start - 20, 0) : error.start]
+        raise errors.InputError(
+            f"its text has {text[error.start]!a}, which is half a character, after "
+            f"{before!r}; remove it"
+        ) from None
 
 
 def read_object(
@@ -36,7 +89,7 @@ def read(
     """As `read_object`, of any value."""
     try:
         with remote_files.open_file(path) as file:
-            return json_text.parse(file.read(), from_pairs)
+            return parse(file.read(), from_pairs)
     except (OSError, ValueError) as error:
         raise errors.InputError(
             f"{path}: cannot be read ({error}); {remedy}"

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from contract import errors, file_names, json_files, remote_files, wording
-from data_pipeline.classification import label_sets
-from data_pipeline.tagging import schemes, tags
+from contract import errors, file_names, json_files, wording
+from data_pipeline.classification import labels
+from data_pipeline.tagging import schemes
 
-Classes = label_sets.LabelSet | tags.TagSet
+Classes = labels.Labels | schemes.TagNames
 
 
 def find(weights: str) -> str:
@@ -19,7 +19,16 @@ def find(weights: str) -> str:
     return path if weights and tf.io.gfile.exists(path) else ""
 
 
-def is_of_tags(path: str) -> bool:
+def find_head(path: str, head: str = "auto") -> str:
+    """The head of a network with the label_map.json `path`, where `head` is "auto".
+
+    Without such a file, or with a classifier's, "auto" remains.
+    """
+    is_tagger = head == "auto" and path and _has_tags(path)
+    return "tagger" if is_tagger else head
+
+
+def _has_tags(path: str) -> bool:
     """Whether a label_map.json is a tagger's; False where it cannot be read."""
     try:
         return "tag_scheme" in json_files.read_object(path)
@@ -27,17 +36,34 @@ def is_of_tags(path: str) -> bool:
         return False
 
 
-def read(path: str, num_classes: int) -> Classes:
-    """Reads the label_map.json of a head with `num_classes` classes.
+def read_classes(
+    path: str,
+    head: str,
+    num_classes: int,
+    read_config: Callable[[], tuple[str, Sequence[str]]],
+) -> Classes | None:
+    """The classes of a head, or None where they have placeholders alone.
+
+    Args:
+        path: of its label_map.json; "" reads a config of Hugging Face's instead.
+        head: "classifier", "tagger" or another head with classes.
+        num_classes: of the head.
+        read_config: returns problem type and names, () for placeholders.
 
     Raises:
         FileNotFoundError, ValueError: no such file, or not that of this head.
     """
-    is_tags = is_of_tags(path)
-    read_map = tags.read_map if is_tags else label_sets.read_label_map
-    classes: Classes = read_map(path, remote_files.open_file)
-    expected = len(classes.names)
-    if isinstance(classes, label_sets.LabelSet):
+    if not path:
+        problem_type, names = read_config()
+        if not names and problem_type != "regression":
+            return None
+        return named(names, problem_type if head == "classifier" else "")
+    classes: Classes
+    if _has_tags(path):
+        classes = schemes.read_map(path)
+        expected = len(classes.names)
+    else:
+        classes = labels.read_label_map(path)
         expected = classes.num_outputs
     if expected != num_classes:
         raise errors.InputError(
@@ -45,32 +71,6 @@ def read(path: str, num_classes: int) -> Classes:
             "classes; give the files of one model"
         )
     return classes
-
-
-def head(path: str, asked: str = "auto") -> str:
-    """The head of a network with this label_map.json; `asked` where it does not say."""
-    is_tagger = asked == "auto" and path and is_of_tags(path)
-    return "tagger" if is_tagger else asked
-
-
-def told(head: str, problem_type: str, names: Sequence[str]) -> Classes | None:
-    """The classes that a file of Hugging Face's tells, or None for placeholders."""
-    if not names and problem_type != "regression":
-        return None
-    return named(names, problem_type if head == "classifier" else "")
-
-
-def of_head(
-    head: str,
-    path: str,
-    num_classes: int,
-    tell: Callable[[], tuple[str, Sequence[str]]],
-) -> Classes | None:
-    """The classes in a label_map.json, or, with a path of "", those of `told`.
-
-    `tell` returns its other arguments.
-    """
-    return read(path, num_classes) if path else told(head, *tell())
 
 
 def named(names: Sequence[str], problem_type: str) -> Classes:
@@ -81,13 +81,13 @@ def named(names: Sequence[str], problem_type: str) -> Classes:
     """
     try:
         if problem_type:
-            return label_sets.LabelSet(tuple(names), problem_type)
-        # PAD beside B-place says nothing of the scheme; NOUN beside X is all there is.
+            return labels.Labels(tuple(names), problem_type)
+        # PAD beside B-place does not count; NOUN beside X is all there is.
         spelled = [name for name in names if not schemes.is_placeholder(name)]
         scheme = schemes.find_scheme([[name] for name in spelled or names])
         if not any("-" in name for name in spelled):
             scheme = schemes.PLAIN
-        return tags.TagSet(tuple(names), scheme)
+        return schemes.TagNames(tuple(names), scheme)
     except ValueError as error:
         raise errors.InputError(
             f"the classes are called {wording.listing(names)}: {error}"
@@ -96,6 +96,6 @@ def named(names: Sequence[str], problem_type: str) -> Classes:
 
 def text(classes: Classes) -> str:
     """The text of label_map.json."""
-    if isinstance(classes, tags.TagSet):
-        return tags.map_text(classes)
-    return label_sets.label_map_text(classes)
+    if isinstance(classes, schemes.TagNames):
+        return schemes.map_text(classes)
+    return labels.label_map_text(classes)

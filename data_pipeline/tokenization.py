@@ -31,8 +31,8 @@ if __name__ == "__main__":  # before the imports that take seconds
 import tensorflow as tf
 
 from contract import errors
-from data_pipeline.text import vocabulary_checks
-from data_pipeline.text.tokenization import Tokenizer
+from data_pipeline.text import opening
+from data_pipeline.text.base import Tokenizer
 
 BLOCK_BYTES = 1 << 20  # tokenized at a time
 
@@ -79,7 +79,7 @@ def _main(argv: Sequence[str], vocab_file: str, do_lower_case: bool, ids: bool) 
             raise errors.InputError(
                 f"{len(argv) - 1} files given; give one, or - for standard input"
             )
-        tokenizer = vocabulary_checks.open_vocabulary(vocab_file, do_lower_case)
+        tokenizer = opening.open_vocabulary(vocab_file, do_lower_case)
         if argv[1] == "-":
             write_tokens(sys.stdin.buffer, sys.stdout.buffer, tokenizer, as_ids=ids)
         else:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from contract import atomic_files, errors, json_files
-from data_pipeline.text import tokenization
+from data_pipeline.text import base as base_tokenizer
 from experiments import (
     commands,
     pages,
@@ -177,7 +177,7 @@ class Comparison:
         if any(network.shape == "elmo" for network in self._networks):
             with open(self._corpus.words_file, encoding="utf-8") as file:
                 num_words = sum(1 for _ in file)
-        vocab = tokenization.read_vocab(self._corpus.vocab_file)
+        vocab = base_tokenizer.read_vocab(self._corpus.vocab_file)
         configs = shapes.of_bert(settings.bert, vocab, num_words)
         self._weights = {
             network.name: (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from contract import errors
 from data_pipeline.tables import text_rows
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from experiments import stages
 from modeling.checkpoints import output_directory
 
@@ -142,12 +142,12 @@ class Corpus:
 
     def pieces_per_word(self) -> float:
         """Word pieces that a word or mark has on average, in a file that is dealt."""
-        tokenizer = tokenization.BertTokenizer.from_file(self.vocab_file)
+        tokenizer = wordpiece.BertTokenizer.from_file(self.vocab_file)
         path = sorted(glob.glob(self.path(TEXTS, "train")))[0]
         with open(path, encoding="utf-8") as file:
             lines = [line for line, _ in zip(file, range(_SAMPLE_LINES), strict=False)]
         pieces = tokenizer.tokenize(lines).flat_values
-        return len(pieces) / len(tokenizer.split_words(lines).flat_values)
+        return len(pieces) / len(tokenizer.pretokenize(lines).flat_values)
 
 
 def files_of(flag: str, globs: str) -> list[str]:

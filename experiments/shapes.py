@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from contract import atomic_files, errors
-from modeling.configs import config
+from modeling.configs import config, gpt_config
 from modeling.elmo import config as elmo_config
 from modeling.encoder_decoder import config as encoder_decoder_config
-from modeling.gpt import config as gpt_config
 
 SHAPES = ("bert", "left_to_right", "gpt", "elmo", "encoder_decoder")
 # Characters of words become vectors by these; few, for the LSTMs are the network.
@@ -89,7 +88,7 @@ def _pair(bert, vocab, inner):
         dataclasses.replace(bert, num_hidden_layers=layers, intermediate_size=inner)
         for layers in (bert.num_hidden_layers - written, written)
     )
-    pair = encoder_decoder_config.EncoderDecoderConfig.of_berts(
+    pair = encoder_decoder_config.EncoderDecoderConfig.from_berts(
         *(encoder, decoder), decoder_start_token_id=1, eos_token_id=2
     )
     return pair.with_vocabulary(vocab)

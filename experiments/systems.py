@@ -71,7 +71,7 @@ MASKED_SHAPE = "bert"
 
 _BILSTM = ("--head=bilstm", "--bilstm_layers=1")
 _FEATURES = ("--freeze_encoder", "--feature_cache=none", *_BILSTM)
-_LEARNED = ("--layer_mix=learned", "--layer_mix_norm")
+_LEARNED = ("--layer_mix=learned",)
 SYSTEMS = {
     system.name: system
     for system in (

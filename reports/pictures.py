@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reports import examined, worst_errors
+from contract import outcomes
+from reports import worst_errors
 from reports.measures import diagnostics
 
 
@@ -16,7 +17,7 @@ class Picture(NamedTuple):
     draw: Callable[[], Any]  # -> a figure for figures.png or figures.svg
 
 
-def of(seen: examined.Examined) -> dict[str, Picture]:
+def of(seen: outcomes.Outcomes) -> dict[str, Picture]:
     """{name: picture} that suit what was decided or measured; nothing is drawn yet."""
     from reports import figures  # matplotlib takes most of a second
 
@@ -83,7 +84,7 @@ def _reliability(figures, confidences, is_right):
     )
 
 
-def summaries(seen: examined.Examined | None) -> Mapping[str, tuple[Any, str]]:
+def summaries(seen: outcomes.Outcomes | None) -> Mapping[str, tuple[Any, str]]:
     """{name: (PNG, Markdown or float [K] for a histogram, description)}.
 
     Empty where nothing is known of the rows.

@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from reports import examined, pictures
+from contract import outcomes
+from reports import pictures
 from reports.measures import class_scores
 from reports.pages import run_page
 
 _AS_TABLE = {"confusion"}  # which can be read aloud, and searched
 
 
-def say(rows: examined.Examined, kind: str) -> None:
+def say(rows: outcomes.Outcomes, kind: str) -> None:
     """Prints the scores of each class of texts, and what the predictions warn of."""
     if rows.decisions is not None and kind == "text-classification":
         chosen = rows.decisions
@@ -20,7 +21,7 @@ def say(rows: examined.Examined, kind: str) -> None:
         print(f"warning: {rows.split} rows: {rows.warning}")
 
 
-def write(rows: examined.Examined | None, directory: str, **facts: Any) -> None:
+def write(rows: outcomes.Outcomes | None, directory: str, **facts: Any) -> None:
     """As run_page.write, with pictures of the rows."""
     run_page.write(rows, directory, pictures=_drawn(rows), **facts)
 

@@ -4,7 +4,7 @@ import string
 import textwrap
 from typing import NamedTuple
 
-from reports import examined
+from contract import outcomes
 from reports.measures import diagnostics
 
 MAX_ROWS = 20
@@ -24,7 +24,7 @@ class Error(NamedTuple):
     texts: tuple[str, ...]
 
 
-def find(seen: examined.Examined, limit: int = MAX_ROWS) -> list[Error]:
+def find(seen: outcomes.Outcomes, limit: int = MAX_ROWS) -> list[Error]:
     """The wrong rows with the largest losses, worst first."""
     order = diagnostics.worst(seen.losses, seen.is_correct, limit)
     return [

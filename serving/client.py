@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contract import errors, json_text, tf_serving
+from contract import errors, json_files, tf_serving
 
 
 def _define_flags():
@@ -140,7 +140,7 @@ def _described(
 def _read_labels(path):
     try:
         with open(path, encoding="utf-8") as file:
-            return answers.label_names(json_text.parse(file.read()))
+            return answers.label_names(json_files.parse(file.read()))
     except (OSError, ValueError) as error:
         raise errors.InputError(
             f"--label_map_file={path}: cannot be read ({error}); give "

@@ -44,7 +44,7 @@ BEGIN_WITH = (
     "modeling/test_precision.py",
     "training/test_run.py",
     "training/test_two_replicas.py",
-    "data_pipeline/text/test_tokenization.py",
+    "data_pipeline/text/test_wordpiece.py",
     "training/test_compiled_steps.py",
     "training/optimization/test_optimizer.py",
     "modeling/test_recompute.py",

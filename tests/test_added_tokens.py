@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests import tiny
 
 # `CoVax` is found in any case and within words, `[E1]` as it is written.
@@ -45,7 +45,7 @@ def trained(model_dir, tmp_path_factory):
 
 
 def tokens_of(vocab_file, texts):
-    tokenizer = tokenization.BertTokenizer.from_file(str(vocab_file))
+    tokenizer = wordpiece.BertTokenizer.from_file(str(vocab_file))
     return [tokenizer.ids_to_tokens(row) for row in tokenizer.tokenize(texts).to_list()]
 
 
@@ -88,13 +88,11 @@ def test_features_name_the_tokens(model_dir, tmp_path):
     )
     assert done.code == 0, done.err
     row = json.loads((tmp_path / "o.jsonl").read_text())
-    found = [feature["token"] for feature in row["features"]]
-    assert found == [
-        "[CLS]",
-        *tokens_of(model_dir / "vocab.txt", TEXTS[:1])[0],
-        "[SEP]",
+    (tokens,) = tokens_of(model_dir / "vocab.txt", TEXTS[:1])
+    assert [feature["token"] for feature in row["features"]] == [
+        *("[CLS]", *tokens, "[SEP]")
     ]
-    assert "CoVax" in found and "[E1]" in found
+    assert "CoVax" in tokens and "[E1]" in tokens
 
 
 def test_records_hold_the_tokens(model_dir, tmp_path):

@@ -32,12 +32,12 @@ LIBRARY = "bert.py"
 FLAG_FOLDER = "training/flags/"
 # Their tests start in milliseconds and they serve where no TensorFlow is installed.
 PLAIN_MODULES = {
-    "data_pipeline.classification.label_sets",
+    "data_pipeline.classification.labels",
     "data_pipeline.tagging.schemes",
     "data_pipeline.tagging.tags",
     "modeling.configs.config",
     "modeling.encoder_decoder.config",
-    "modeling.gpt.config",
+    "modeling.configs.gpt_config",
     "serving.answers",
     "serving.protocol.rest_calls",
     "cli.training_flags",

@@ -180,9 +180,9 @@ def test_tables_in_memory(model_dir):
     kinds = {"text_a": "body", "label": "topic"}
     for rows, columns in ((ROWS, None), (DICTS, kinds), (Frame(), None)):
         made, data = bert.classifier(model_dir, {"train": rows}, columns=columns)
-        assert data.tables["train"].text_a == [text for text, _ in ROWS]
+        assert data.splits["train"].table.text_a == [text for text, _ in ROWS]
         assert data.label_set.names == ("bad", "fine", "good")
-        assert data.label_ids["train"].tolist() == [0, 1, 2] * 4
+        assert data.splits["train"].label_ids.tolist() == [0, 1, 2] * 4
         assert made.num_texts == 1
     with pytest.raises(ValueError, match="made for single texts; leave them out"):
         made.predict(["a"], ["b"])
@@ -193,7 +193,7 @@ def test_pairs_and_numbers_in_memory(model_dir):
     made, data = bert.classifier(
         model_dir, {"train": rows, "dev": rows[:2]}, problem_type="regression"
     )
-    assert data.label_ids["dev"].tolist() == [0.0, 1.0] and made.num_texts == 2
+    assert data.splits["dev"].label_ids.tolist() == [0.0, 1.0] and made.num_texts == 2
     with pytest.raises(ValueError, match="made for pairs of texts; give one for each"):
         made.predict(["a"])
     assert len(made.predict(["a"], ["b"])) == 1

@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 import tokenizers
 
-from data_pipeline.text import tokenization, vocabulary_checks
+from data_pipeline.text import base as base_tokenizer
+from data_pipeline.text import opening, wordpiece
 from data_pipeline.vocabularies import byte_ranges, processes, word_counts
 from modeling.configs import config
 from tests import tiny
@@ -49,7 +50,7 @@ def build_from(source, tmp_path, *arguments, name="vocab.txt"):
     output = tmp_path / "out" / name
     done = build(f"--input_file={source}", f"--output_file={output}", *arguments)
     assert done.code == 0, done.err
-    return tokenization.read_vocab(str(output)), done
+    return base_tokenizer.read_vocab(str(output)), done
 
 
 def build_pairs(source, folder, *arguments):
@@ -62,11 +63,11 @@ def build_pairs(source, folder, *arguments):
         *arguments,
     )
     assert done.code == 0, done.err
-    return vocabulary_checks.open_vocabulary(str(output)), done
+    return opening.open_vocabulary(str(output)), done
 
 
 def unknown_share(vocab, lower, lines):
-    tokenizer = tokenization.BertTokenizer(vocab, lower)
+    tokenizer = wordpiece.BertTokenizer(vocab, lower)
     ids = tokenizer.tokenize(lines).flat_values
     assert len(ids) > 500
     return float(tf.reduce_mean(tf.cast(ids == tokenizer.unk_id, tf.float32)))
@@ -87,8 +88,8 @@ def test_vocabulary_spells_its_corpus(corpus_file, tmp_path, lower):
     assert unknown_share(vocab, lower, lines) == 0
     if lower:  # no capital is known, so that the other case must be worse
         assert unknown_share(vocab, False, lines) > 0.1
-    tokenizer = tokenization.BertTokenizer(vocab, lower)
-    vocabulary_checks.check_case(tokenizer, "vocab.txt", "")
+    tokenizer = wordpiece.BertTokenizer(vocab, lower)
+    opening.check_case(tokenizer, "vocab.txt", "")
 
 
 def test_config_is_the_base_with_the_size_of_the_vocabulary(corpus_file, tmp_path):
@@ -114,13 +115,13 @@ def test_summary_says_how_the_corpus_is_spelled(corpus_file, tmp_path):
     )
     lines = dict(line.split(" = ") for line in done.out.splitlines() if " = " in line)
     with_all = word_counts.count(
-        byte_ranges.Corpus.of([str(corpus_file)]),
+        byte_ranges.Corpus.from_files([str(corpus_file)]),
         processes.InThisProcess(),
         1,
         split=word_counts.Words(True),
         report=lambda *_, **__: None,
     )
-    tokenizer = tokenization.BertTokenizer(vocab)
+    tokenizer = wordpiece.BertTokenizer(vocab)
     ids = tokenizer.tokenize(text().splitlines()).flat_values.numpy().tolist()
     words = with_all.num_words
     assert int(lines["  words"]) == words
@@ -153,7 +154,7 @@ def test_any_number_of_workers_and_files_gives_one_vocabulary(tmp_path, corpus_f
     )
     # Also of what TensorFlow says, there and in workers, nothing else is for a reader.
     assert (done.returncode, done.stderr) == (0, "loading TensorFlow ...\n")
-    assert tokenization.read_vocab(str(output)) == expected
+    assert base_tokenizer.read_vocab(str(output)) == expected
     (folder / "1.txt").write_text(text(0, 12), encoding="utf-8")
     other, _ = build_from(folder / "1.txt", tmp_path, "--vocab_size=190", name="b.txt")
     assert other != expected

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import bert
-from data_pipeline.batches import keras_batches
+from data_pipeline.batches import batching
 from serving import predictor, streaming
 from tests import parsed_records, resumed_runs, tiny, tiny_gpt
 
@@ -318,7 +318,7 @@ def test_python_learns_a_choice(model_dir, table_dir):
         model_dir, files, columns=columns, max_seq_length=LENGTH
     )
     assert loaded.classes.problem_type == "choice"
-    batches = keras_batches.training(data.examples("train"), 8)
+    batches = batching.keras_training(data.examples("train"), 8)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     rate = keras.optimizers.Adam(3e-3)
     loaded.model.compile(optimizer=rate, loss=loss)

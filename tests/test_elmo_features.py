@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.text import elmo_tokenizer
+from data_pipeline.text import elmo as elmo_tokenizer
 from modeling import models
 from modeling.checkpoints import checkpoint, pretrained
 from tests import elmo_files, tiny, tiny_gpt

@@ -65,7 +65,7 @@ def test_predictions_are_whole_or_absent(place, tmp_path, monkeypatch, script):
     model.build()
     google.save(weights, model)
     if script == "run_tagger":
-        names = tags.map_text(tags.TagSet(tuple(TAGS), "BIO"))
+        names = tags.map_text(tags.TagNames(tuple(TAGS), "BIO"))
         (tmp_path / "label_map.json").write_text(names)
     arguments = [
         *(flag.format(place) for flag in flags),

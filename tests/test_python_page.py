@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bert
-from data_pipeline.batches import keras_batches
+from data_pipeline.batches import batching
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -85,7 +85,7 @@ def test_fit_learns_and_evaluates(names):
     best = max(names["history"].history["val_accuracy"])
     assert 1 / 6 < scores["accuracy"] <= best
     found = names["model"].predict(names["dev"], verbose=0)["logits"].argmax(-1)
-    right = np.mean(found == names["data"].label_ids["dev"])
+    right = np.mean(found == names["data"].splits["dev"].label_ids)
     assert scores["accuracy"] == pytest.approx(right)
 
 
@@ -150,15 +150,15 @@ def test_epochs_differ_and_follow_from_the_seed(names):
     examples = names["data"].examples("train")
 
     def epochs(seed):
-        dataset = keras_batches.training(examples, 32, seed=seed).take(2)
+        dataset = batching.keras_training(examples, 32, seed=seed).take(2)
         return [[y.numpy().tolist() for _, y in dataset] for _ in range(2)]
 
     first = epochs(1)
     assert first[0] != first[1] and first == epochs(1) and first != epochs(2)
-    whole = [y.numpy() for _, y in keras_batches.training(examples, 32)]
+    whole = [y.numpy() for _, y in batching.keras_training(examples, 32)]
     assert len(whole) == len(examples) // 32 == 16
     with pytest.raises(ValueError, match="batch_size=541 is more than the 540"):
-        keras_batches.training(examples, 541)
+        batching.keras_training(examples, 541)
 
 
 @pytest.mark.slow

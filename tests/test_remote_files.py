@@ -12,10 +12,9 @@ import pytest
 import tensorflow as tf
 
 import bert
-from contract import remote_files
 from data_pipeline import label_maps
 from data_pipeline.classification import tables
-from data_pipeline.generation import choices, perplexity, prompt_lists
+from data_pipeline.generation import choices, perplexity, prompts
 from data_pipeline.seq2seq import pairs
 from data_pipeline.squad import files
 from data_pipeline.tables import choice_rows, label_files
@@ -155,15 +154,15 @@ READERS = {
     "pairs": lambda d: list(
         pairs.open_rows(f"{d}/pairs.csv", pairs.Layout(), targets_required=True).rows
     ),
-    "prompts": lambda d: [p.text for p in prompt_lists.read([], f"{d}/rows.jsonl")],
+    "prompts": lambda d: [p.text for p in prompts.read([], f"{d}/rows.jsonl")],
     "texts": lambda d: [
         text for text, _ in perplexity.read(f"{d}/rows.jsonl", as_one=False)
     ],
     "document": lambda d: perplexity.read(f"{d}/names.txt", as_one=True)[0][0],
-    "labels": lambda d: label_files.read_labels(
-        f"{d}/names.txt", remote_files.open_file
+    "labels": lambda d: label_files.read_labels(f"{d}/names.txt"),
+    "label map": lambda d: label_maps.read_classes(
+        f"{d}/label_map.json", "classifier", 2, lambda: ("", ())
     ),
-    "label map": lambda d: label_maps.read(f"{d}/label_map.json", 2),
     "choices": lambda d: [
         case._replace(place="") for case in choices.read(f"{d}/choices.csv", CHOICES)
     ],
@@ -216,4 +215,4 @@ def test_weights_that_libraries_read_from_disk_are_copied(tmp_path, remote, save
 def test_what_is_not_there_is_named():
     for path in ("ram://absent/labels.txt", "/absent/labels.txt"):
         with pytest.raises(FileNotFoundError, match=f"^{path}: no such file; check"):
-            label_files.read_text(path, remote_files.open_file)
+            label_files.read_text(path)

@@ -9,12 +9,12 @@ import json
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining.streams import sets as stream_sets
-from data_pipeline.pretraining.streams import word_ids
-from data_pipeline.text import elmo_tokenizer
-from modeling import pretrainers
+from data_pipeline.pretraining.streams import batches as stream_batches
+from data_pipeline.pretraining.streams import files as sentence_files
+from data_pipeline.text import elmo
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.configs import config_files
+from modeling.elmo import objective
 from tests import tiny, tiny_elmo, whole_runs
 
 BRIEF = (
@@ -55,13 +55,13 @@ def trained(data, tmp_path_factory):
 
 def expected_scores(data, directory):
     """Of all held-out words, with states that are carried by hand."""
-    model = pretrainers.BidirectionalLM(config_files.read(directory / "options.json"))
+    model = objective.BidirectionalLM(config_files.read(directory / "options.json"))
     model.build()
     checkpoint.load(model, directory / "model.ckpt-12")
-    vocab = elmo_tokenizer.read_vocab(str(directory / "vocab.txt"))
-    words = word_ids.WordIds(elmo_tokenizer.ElmoTokenizer(vocab))
+    vocab = elmo.read_vocab(str(directory / "vocab.txt"))
+    words = sentence_files.WordIds(elmo.ElmoTokenizer(vocab))
     specs = {"eval_input_file": str(data / "held-out.txt")}
-    sets = stream_sets.load(specs, words, unroll=5)
+    sets = stream_batches.load(specs, words, steps_per_batch=5)
     states = {n: np.zeros((8, *s), np.float32) for n, s in model.states.items()}
     totals, count = np.zeros(2), 0
     for features in sets.evaluation_batches(8, sets.num_evaluation_batches(8, None)):

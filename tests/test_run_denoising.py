@@ -9,8 +9,9 @@ import math
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining.denoising import corruptions, sets
-from data_pipeline.text import tokenization
+from data_pipeline.pretraining.denoising import batches as denoising_batches
+from data_pipeline.pretraining.denoising import corruptions
+from data_pipeline.text import wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.configs import config_files
@@ -63,9 +64,9 @@ def test_scores_are_means_over_all_tokens_of_held_out_targets(trained, data):
     config = config_files.read(path / "config.json")
     model = pretrainers.build("seq2seq", None, config)
     checkpoint.load(model, path)
-    texts = sets.load(
+    texts = denoising_batches.load(
         {"input_file": f"{data}/train", "eval_input_file": f"{data}/held-out"},
-        tokenization.BertTokenizer.from_file(f"{data}/vocab.txt", do_lower_case=True),
+        wordpiece.BertTokenizer.from_file(f"{data}/vocab.txt", do_lower_case=True),
         corruptions.rule("random_spans"),
         **{"max_seq_length": 16, "vocab_size": config.vocab_size, "spare_rows": 0},
         tokens=config.decoder_tokens,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.text import vocabulary_checks
+from data_pipeline.text import opening
 from serving import client, predictor
 from serving.protocol import servables
 from tests import tiny, tiny_gpt
@@ -259,7 +259,7 @@ def test_texts_of_really_trained_weights_are_the_recorded_ones(
         pretrained=weights,
     )
     texts = [row["prompt"] + row["text"] for row in rows(tmp_path / "a.jsonl")]
-    tokenizer = vocabulary_checks.open_vocabulary(str(weights / "vocab.json"))
+    tokenizer = opening.open_vocabulary(str(weights / "vocab.json"))
     for text, row in zip(texts, recorded["greedy"], strict=True):
         assert text.startswith(tokenizer.decode(row["greedy_ids"]))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining import sets
+from data_pipeline.pretraining import batches as record_batches
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
@@ -183,7 +183,7 @@ def test_eval_results_are_those_of_the_logits(trained, model_dir):
     ) > (1e-4)
 
 
-def test_curves_and_blanks_reach_tensorboard(trained):
+def test_curves_reach_tensorboard(trained):
     train, held_out = (tiny.events(trained[0] / kind) for kind in ("train", "eval"))
     steps = [1, 2, 4, 5, 6, 8, 10, 12]
     for name in ("loss", *(key for key in KEYS if key not in ("loss", "global_step"))):
@@ -194,12 +194,6 @@ def test_curves_and_blanks_reach_tensorboard(trained):
         assert last == pytest.approx(tiny.eval_results(trained[0])[name], rel=1e-6)
     for _, accuracy in train["train/masked_lm_accuracy"]:
         assert 0 <= accuracy <= 1
-    (_, text), *others = held_out["eval/fill_in_the_blank"]
-    lines = text.decode("utf-8").splitlines()
-    assert lines[0] == "| text | hidden | predicted |" and len(lines) == 2 + 4
-    for line in lines[2:]:
-        assert line.count("\\[\\_\\_\\_\\_\\]") == 1 and line.count(" %") == 5
-    assert len(others) == 2
 
 
 @pytest.mark.slow  # every day a classifier shows that it learns
@@ -434,13 +428,13 @@ def test_damage_in_the_middle_of_a_file_is_named(
         shutil.copy(records_dir / name, tmp_path)
     file = tmp_path / "train-0.tfrecord"
     before = whole_runs.variables(out, 5)
-    training_batches = sets.RecordSets.training_batches
+    training_batches = record_batches.RecordSets.training_batches
 
     def damage_and_read(*given, **named):
         damage(file)
         return training_batches(*given, **named)
 
-    monkeypatch.setattr(sets.RecordSets, "training_batches", damage_and_read)
+    monkeypatch.setattr(record_batches.RecordSets, "training_batches", damage_and_read)
     places = (f"--input_file={tmp_path}/train-*.tfrecord", f"--output_dir={out}")
     done = tiny.run_again(trained[0], *places)
     assert done.code == 2

@@ -9,9 +9,8 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.batches import batching, packing
-from data_pipeline.classification import encoding, label_sets
-from modeling import heads, losses, models, token_heads
-from modeling.features import sequences
+from data_pipeline.classification import encoding, labels
+from modeling import heads, losses, models, sequences
 from tests.modeling import left_to_right
 
 START, DELIMITER, END = 61, 62, 63
@@ -84,7 +83,7 @@ def build(record, label_set, prefix="param/model/"):
     """The classifier of run_classifier.py with the recorded weights."""
 
     def head(config):
-        kind = sequences.kind(label_set.problem_type, label_set.pair_input)
+        kind = sequences.choose_kind(label_set.problem_type, label_set.pair_input)
         classes = label_set.num_outputs
         return models.BertClassifier(config, classes, kind, predicts_tokens=True)
 
@@ -103,10 +102,10 @@ def mean_losses(features, outputs):
 
 
 FORMS = {
-    "single": label_sets.LabelSet(("0", "1")),
-    "entail": label_sets.LabelSet(("0", "1", "2")),
-    "similar": label_sets.LabelSet(("0", "1"), pair_input="both_orders"),
-    "regress": label_sets.LabelSet((), "regression", pair_input="both_orders"),
+    "single": labels.Labels(("0", "1")),
+    "entail": labels.Labels(("0", "1", "2")),
+    "similar": labels.Labels(("0", "1"), pair_input="both_orders"),
+    "regress": labels.Labels((), "regression", pair_input="both_orders"),
 }
 
 
@@ -141,7 +140,7 @@ def test_inputs_logits_and_losses_are_the_originals(record, form):
 
 
 def test_l3_of_two_answers_and_its_gradients_are_the_originals(record, gradients):
-    label_set = label_sets.LabelSet(("1", "2"), "choice")
+    label_set = labels.Labels(("1", "2"), "choice")
     ids = record["X"][..., 0]  # [4, 2, 24]
     contexts, first = texts_of(ids[:, 0])
     again, second = texts_of(ids[:, 1])
@@ -151,7 +150,7 @@ def test_l3_of_two_answers_and_its_gradients_are_the_originals(record, gradients
     np.testing.assert_array_equal(features["input_ids"], ids)
     np.testing.assert_array_equal(features["input_mask"], record["M"])
     model = build(record, label_set)
-    objective = token_heads.with_next_tokens(losses.classifier("choice"), 0.5)
+    objective = losses.with_next_tokens(losses.classifier("choice"), 0.5)
     with tf.GradientTape() as tape:
         outputs = model(features, training=True, seed=SEED)
         totals, counts = objective.totals(features, outputs), objective.counts(features)

@@ -17,7 +17,7 @@ import time
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining.creation import creation_job
+from data_pipeline.pretraining.creation import job as creation_job
 from tests import tiny
 
 SCRIPT = "create_pretraining_data"
@@ -27,8 +27,8 @@ FIRST_WORD = len(VOCAB) - NUM_WORDS
 # So small that the text has several units, each of several chunks.
 SIZES = {
     "data_pipeline.vocabularies.byte_ranges.RANGE_BYTES": 512,
-    "data_pipeline.pretraining.creation.creation_job.UNIT_BYTES": 4096,
-    "data_pipeline.pretraining.creation.creation_job.CHUNK_BYTES": 1024,
+    "data_pipeline.pretraining.creation.job.UNIT_BYTES": 4096,
+    "data_pipeline.pretraining.creation.job.CHUNK_BYTES": 1024,
 }
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload([SCRIPT])
@@ -63,7 +63,7 @@ def write(directory, count=50):
 
 
 def job_of(settings, source, place, count=1, **changes):
-    """A creation_job.Job on what `write` wrote, with changes to record_metadata's."""
+    """A creation_job.Job on what `write` wrote, with changes to metadata's."""
     return creation_job.Job(
         input_files=(f"{source}/text.txt",),
         output_files=tuple(f"{place}/{i}.tfrecord" for i in range(count)),

@@ -7,10 +7,10 @@ import shutil
 import keras
 import numpy as np
 
-from data_pipeline.text import gpt_tokenizers
+from data_pipeline.text import gpt2
 from modeling import pretrainers
 from modeling.checkpoints import google, pretrained
-from modeling.gpt import config as gpt_config
+from modeling.configs import gpt_config
 
 
 def write(directory, vocab_file):
@@ -41,8 +41,8 @@ def flags(directory):
 
 def tokenizer():
     """One token for each byte, and the one that ends texts."""
-    vocab = [*gpt_tokenizers.BYTE_CHARS, gpt_tokenizers.END_OF_TEXT]
-    return gpt_tokenizers.Gpt2Tokenizer(vocab, [])
+    vocab = [*gpt2.BYTE_CHARS, gpt2.END_OF_TEXT]
+    return gpt2.Gpt2Tokenizer(vocab, [])
 
 
 def write_model(directory, **changes):

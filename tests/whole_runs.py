@@ -10,7 +10,7 @@ from tests import tiny, tiny_elmo, tiny_questions, tiny_tags
 STEPS = 40
 BATCH_SIZE = 8
 # What "layers" reads of a network, beside "tagging".
-LAYERS = ("--layer_mix=learned", "--layer_mix_l2=0.1", "--head=bilstm")
+LAYERS = ("--layer_mix=learned", "--head=bilstm")
 LAYERS += ("--bilstm_units=8", "--gradient_accumulation_steps=2")
 _TABLES = " ".join(f"--{s}_file={{d}}/{s}.tsv" for s in ("train", "dev", "test"))
 _TABLES += " --max_seq_length=16"

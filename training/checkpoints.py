@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from contract import atomic_files, errors, file_digests, file_names
+from contract import atomic_files, errors, file_names, remote_files
 
 GLOBAL_STEP = "global_step"
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
@@ -174,7 +174,7 @@ def identity(path: str) -> dict[str, str]:
     if tf.io.gfile.isdir(path):
         patterns = [os.path.join(path, f"*{ending}") for ending in _WEIGHTS]
     files = sorted(file for each in patterns for file in tf.io.gfile.glob(each))
-    return {"init_checkpoint": f"digest {file_digests.digest(files)}"} if files else {}
+    return {"init_checkpoint": f"digest {remote_files.digest(files)}"} if files else {}
 
 
 def step_of(prefix: str) -> int:

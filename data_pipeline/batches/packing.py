@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import ragged
+from data_pipeline.batches import padding
 
 _DIGESTED_ROWS = 1 << 12  # at a time; targets may be made of rows that are looked at
 
@@ -122,7 +122,7 @@ def concatenate(parts: Sequence[Packed]) -> Packed:
     """The sequences of all parts, in order."""
     return Packed(
         np.concatenate([part.tokens for part in parts]),
-        ragged.splits(np.concatenate([part.sequence_lengths for part in parts])),
+        padding.row_splits(np.concatenate([part.sequence_lengths for part in parts])),
         np.concatenate([part.first_lengths for part in parts]),
         sum(part.num_truncated for part in parts),
         parts[0].num_sequences,

@@ -1,4 +1,4 @@
-"""Texts of examples to packed sequences: of one, a pair, both orders, or choices."""
+"""Texts of examples to packed sequences: one text, a pair, both orders, or choices."""
 
 import dataclasses
 import os
@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from contract import errors, wording
 from data_pipeline.batches import packing
-from data_pipeline.classification import label_sets, tables
-from data_pipeline.text import tokenization
+from data_pipeline.classification import labels, tables
+from data_pipeline.text import base
 from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
@@ -23,15 +23,16 @@ class Encoder:
     """Text to packed tokens by TensorFlow functions, for training and serving alike.
 
     Called with text_a [B] string and text_b [B] or None, it returns what packing.pack
-    returns and the lengths before truncation, int64. An example is one sequence, or by
-    its labels several that follow each other: A before B and B before A for a
-    pair_input of "both_orders"; and for `choices` [B, C] string text_a with each of
-    them, which stand behind text_b and a space, if there is a text_b.
+    returns and the lengths before truncation, int64. An example is one sequence, or
+    several that follow each other:
+
+    * pair_input of "both_orders": A before B, then B before A.
+    * choices [B, C]: one sequence per choice, `text_a [SEP] text_b choice`.
     """
 
-    tokenizer: tokenization.Tokenizer
+    tokenizer: base.Tokenizer
     max_seq_length: int  # in tokens, special ones included
-    label_set: label_sets.LabelSet | None = None  # None for one sequence an example
+    label_set: labels.Labels | None = None  # None for one sequence an example
     has_pairs: bool = False  # whether there is a text_b
 
     def __call__(self, text_a: Any, text_b: Any = None, choices: Any = None) -> Any:
@@ -44,9 +45,7 @@ class Encoder:
             if self.label_set and self.label_set.pair_input == "both_orders":
                 ids_a, ids_b = _both_orders(ids_a, ids_b)
         tokens, first_lengths = packing.pack(
-            *(ids_a, ids_b),
-            special=self.tokenizer,
-            max_seq_length=self.max_seq_length,
+            ids_a, ids_b, special=self.tokenizer, max_seq_length=self.max_seq_length
         )
         counts = ids_a.row_lengths() + (2 if ids_b is None else 3)
         if ids_b is not None:
@@ -60,7 +59,7 @@ class Encoder:
 
     @property
     def ids_shape(self) -> tuple[int | None, ...]:
-        """Of the input_ids of an example: (S,) or (G, S), then (C,) of characters."""
+        """Shape of an example's input_ids: (S,) or (G, S), then (C,) of characters."""
         outer = (self.num_sequences,) if self.num_sequences > 1 else ()
         return *outer, None, *self.tokenizer.token_shape
 
@@ -70,14 +69,14 @@ class Encoder:
 
     @property
     def task(self) -> str:
-        """What the hub calls tasks of this kind."""
+        """The hub's name of this task."""
         return "multiple-choice" if self._is_choice else "text-classification"
 
     @property
     def text_names(self) -> tuple[str, ...]:
-        """What an example consists of, as those call it who ask an exported model.
+        """Names of an example's texts, which are the inputs of an exported model.
 
-        "choices" is there once for each, since they are one input, string [B, C].
+        "choices", one input string [B, C], is repeated once per choice.
         """
         if self.label_set and self._is_choice:
             question = ("question",) if self.has_pairs else ()
@@ -86,9 +85,11 @@ class Encoder:
 
     def features(self, *texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """The model's inputs for texts [B], the last of a choice choices [B, C]."""
-        given: list[Any] = [*texts]
-        more = {"choices": given.pop()} if self._is_choice else {}
-        tokens, first_lengths, _ = self(*given, **more)
+        choices = texts[-1] if self._is_choice else None
+        if choices is not None:
+            texts = texts[:-1]
+        text_a, text_b = (*texts, None)[:2]
+        tokens, first_lengths, _ = self(text_a, text_b, choices)
         return packing.pad(tokens, first_lengths, num_sequences=self.num_sequences)
 
     @property
@@ -104,9 +105,9 @@ class Encoder:
         *,
         num_texts: int | None = None,
     ) -> tuple[list[str], list[str] | None, Any]:
-        """The arguments of `__call__` as lists, for texts that somebody gives.
+        """The arguments of `__call__` as lists, for texts of a user.
 
-        `num_texts` of an example are 1, or 2 for pairs; None for either.
+        `num_texts` is 1, or 2 for pairs; None allows both.
 
         Raises:
             ValueError: they are not equally many, or not what the network reads.
@@ -115,10 +116,10 @@ class Encoder:
             choices = [choices]
         texts = listed("texts", texts)
         seconds = None if seconds is None else listed("seconds", seconds)
-        for name, given in (("seconds", seconds), ("choices", choices)):
-            if given is not None and len(given) != len(texts):
+        for name, values in (("seconds", seconds), ("choices", choices)):
+            if values is not None and len(values) != len(texts):
                 raise errors.InputError(
-                    f"{name}: {len(given)} are given for {len(texts)} texts; give one "
+                    f"{name}: {len(values)} are given for {len(texts)} texts; give one "
                     "for each text"
                 )
         if num_texts not in (None, 1 if seconds is None else 2):
@@ -126,30 +127,30 @@ class Encoder:
             if num_texts == 2:
                 wanted = "pairs of texts; give one for each text"
             raise errors.InputError(f"seconds: the model was made for {wanted}")
-        taken = self.num_sequences if self._is_choice else 0
+        count = self.num_sequences if self._is_choice else 0
         for row in choices or ((),):
-            if len(row) != taken:
+            if len(row) != count:
                 raise errors.InputError(
                     f"choices: {len(row)} are given for a text, and the model takes "
-                    f"{taken}; give a list of as many for each text"
+                    f"{count}; give a list of as many for each text"
                 )
         return texts, seconds, choices
 
     def check(self, table: tables.Table) -> None:
-        """Raises ValueError where the rows are not what the network is to read."""
-        if not self.label_set:
-            return
+        """Raises ValueError where the rows do not suit the labels and pair_input."""
         label_set = self.label_set
+        if not label_set:
+            return
         if label_set.pair_input == "both_orders" and table.text_b is None:
             raise errors.InputError(
                 f"{table.path}: --pair_input=both_orders reads two texts in both "
                 "orders, and the rows have one; give --text_b_column, or leave the "
                 "flag out"
             )
-        found, names = table.choices, label_set.names
-        if found and len(found[0]) != len(names):
+        names = label_set.names
+        if table.choices and len(table.choices[0]) != len(names):
             raise errors.InputError(
-                f"{table.path}:{table.lines[0]}: {len(found[0])} choices, and "
+                f"{table.path}:{table.lines[0]}: {len(table.choices[0])} choices, and "
                 f"{len(names)} are expected, {wording.listing(names)}; all rows of a "
                 "model have equally many"
             )
@@ -185,32 +186,16 @@ def _both_orders(ids_a, ids_b):
     return [tf.gather(both, tf.reshape(order, [-1])) for order in orders]
 
 
-def announce(
-    split: str, table: tables.Table, packed: packing.Packed, max_seq_length: int
-) -> None:
-    """Prints how many rows were read, and how long they are."""
-    print(
-        f"{split}: {len(packed)} examples from {table.path}, "
-        f"{packed.lengths.mean():.1f} tokens on average, "
-        f"{packed.num_truncated} cut to {max_seq_length}"
-    )
-
-
 def featurize(table: tables.Table, encode: Encoder) -> packing.Packed:
-    """Packs every row of a table, and counts those that are cut.
-
-    convert_examples_to_features.
-    """
+    """Packs every row, and counts those that are cut (convert_examples_to_features)."""
     chunks = []
     name = f"tokenizing {os.path.basename(table.path)}: row"
     for rows in progress.slices(len(table.text_a), _CHUNK_ROWS, name):
-        texts = [tf.constant(table.text_a[rows], tf.string)]
-        if table.text_b is not None:
-            texts.append(tf.constant(table.text_b[rows], tf.string))
-        more = {}
-        if table.choices is not None:
-            more["choices"] = tf.constant(table.choices[rows], tf.string)
-        tokens, first_lengths, counts = encode(*texts, **more)  # a trace takes longer
+        columns = (
+            None if column is None else tf.constant(column[rows], tf.string)
+            for column in (table.text_a, table.text_b, table.choices)
+        )
+        tokens, first_lengths, counts = encode(*columns)  # a trace takes longer
         is_cut = counts.numpy() > encode.max_seq_length
         cut = int(np.sum(is_cut.reshape(-1, encode.num_sequences).any(axis=1)))
         chunk = packing.unpad(tokens, first_lengths, encode.num_sequences)

@@ -5,20 +5,19 @@ from typing import Any
 
 import numpy as np
 
-from data_pipeline.classification import predictions
-from data_pipeline.classification import split as labelled_texts
-from data_pipeline.text import tokenization
+from data_pipeline.classification import predictions, split
+from data_pipeline.text import wordpiece
 
 
-def of_rows(
-    data: labelled_texts.LabelledTexts,
+def explain_rows(
+    data: split.LabelledData,
     vocab: Sequence[str],
     decide: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
-    split: str,
+    name: str,
     indices: Sequence[int],
     outputs: Mapping[str, np.ndarray],
 ) -> list[dict[str, Any]]:
-    """What was predicted for rows of a split, and what their words weighed.
+    """The predictions for rows of the split `name`, and the weights of their words.
 
     Args:
         vocab: tokens in the order of their ids.
@@ -26,29 +25,30 @@ def of_rows(
         indices: K rows of the split.
         outputs: "weights" float [K, S] of tokens, and "logits" [K, C].
     """
-    packed, table = data.packed[split], data.tables[split]
+    packed, table = data.splits[name].packed, data.splits[name].table
     _, decisions = decide(outputs["logits"])
-    found = []
+    rows = []
     for place, i in enumerate(indices):
         ids = packed.tokens[packed.splits[i] : packed.splits[i + 1]]
-        given = table.labels[i] if table.labels is not None else ""
-        found.append(
+        label = table.labels[i] if table.labels is not None else ""
+        words = word_weights(
+            [vocab[token] for token in ids],
+            outputs["weights"][place],
+            second=int(packed.first_lengths[i]),
+        )
+        rows.append(
             {
-                "split": split,
+                "split": name,
                 "id": table.example_ids[i],
-                "expected": predictions.listed(given),
+                "expected": predictions.joined(label),
                 "predicted": predictions.named(data.label_set, decisions[place]),
-                "words": words_of(
-                    [vocab[token] for token in ids],
-                    outputs["weights"][place],
-                    second=int(packed.first_lengths[i]),
-                ),
+                "words": words,
             }
         )
-    return found
+    return rows
 
 
-def words_of(
+def word_weights(
     tokens: Sequence[str], weights: np.ndarray, second: int
 ) -> list[list[Any]]:
     """[[word, weight], ...] of packed tokens: pieces are joined and their weights sum.
@@ -62,9 +62,9 @@ def words_of(
         if place in special:
             continue
         weight = float(weights[place])
-        is_piece = token.startswith(tokenization.CONTINUATION) and words
+        is_piece = token.startswith(wordpiece.CONTINUATION) and words
         if is_piece and place - 1 not in special:
-            words[-1][0] += token.removeprefix(tokenization.CONTINUATION)
+            words[-1][0] += token.removeprefix(wordpiece.CONTINUATION)
             words[-1][1] += weight
         else:
             words.append([token, weight])

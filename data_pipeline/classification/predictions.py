@@ -2,20 +2,21 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from contract import atomic_files, file_names
-from data_pipeline.classification import label_sets, tables
+from contract import outcomes as outcomes_lib
+from data_pipeline.classification import labels, split, tables
 
 
 class Scored(NamedTuple):
     """Predictions of a split."""
 
     probabilities: np.ndarray  # float32 [N, C]; numbers [N, 1] of a regression
-    predictions: np.ndarray  # in the form of `label_sets.LabelSet.encode`
+    predictions: np.ndarray  # in the form of `labels.Labels.encode`
     scores: dict[str, Any]  # {} where the labels are not known
     losses: np.ndarray | None = None  # float32 [N], likewise
 
@@ -31,9 +32,9 @@ class Scored(NamedTuple):
 
 
 def decide(
-    label_set: label_sets.LabelSet, probabilities: np.ndarray, threshold: float
+    label_set: labels.Labels, probabilities: np.ndarray, threshold: float
 ) -> np.ndarray:
-    """Decides from `Scored.probabilities`, in the form of `LabelSet.encode`.
+    """Decides from `Scored.probabilities`, in the form of `Labels.encode`.
 
     `threshold`, for multi_label, is the least probability of a predicted label.
     """
@@ -46,28 +47,32 @@ def decide(
 
 def write(
     directory: str,
-    table: tables.Table,
-    label_set: label_sets.LabelSet,
+    data: split.LabelledSplit,
     scored: Scored,
     *,
-    lists_labels: bool = True,
+    writes_labels: bool = True,
 ) -> None:
     """Writes test_results.tsv, test_predictions.jsonl and label_map.json, or none.
 
-    `lists_labels` is False where label_map.json is that of a trained run.
+    `writes_labels` is False where label_map.json is that of a trained run.
     """
-    path = os.path.join(directory, file_names.TEST_PREDICTIONS)
+    paths = [
+        os.path.join(directory, name)
+        for name in (file_names.TEST_RESULTS, file_names.TEST_PREDICTIONS)
+    ]
     files: dict[str, Iterable[str]] = {
-        os.path.join(directory, file_names.TEST_RESULTS): result_lines(scored),
-        path: prediction_lines(table, label_set, scored),
+        paths[0]: result_lines(scored),
+        paths[1]: prediction_lines(data, scored),
     }
-    if lists_labels:
+    if writes_labels:
         label_map = os.path.join(directory, file_names.LABEL_MAP)
-        files[label_map] = [label_sets.label_map_text(label_set)]
+        files[label_map] = [labels.label_map_text(data.label_set)]
     atomic_files.write(files)
-    print("\n".join(f"predictions: {path}" for path in list(files)[:2]))
-    # Those of labelled rows are warned of beside their scores.
-    if scored.losses is None and (warning := lone_class_warning(label_set, scored)):
+    print("\n".join(f"predictions: {path}" for path in paths))
+    # Labelled rows get the warning beside their scores.
+    if scored.losses is None and (
+        warning := lone_class_warning(data.label_set, scored)
+    ):
         print(f"warning: {warning}")
 
 
@@ -78,17 +83,15 @@ def result_lines(scored: Scored) -> Iterator[str]:
         yield "\t".join(map(str, row)) + "\n"
 
 
-def prediction_lines(
-    table: tables.Table, label_set: label_sets.LabelSet, scored: Scored
-) -> Iterator[str]:
+def prediction_lines(data: split.LabelledSplit, scored: Scored) -> Iterator[str]:
     """One JSON object an example: id, texts, prediction, probabilities, given label.
 
-    Where labels are known, `correct` says whether all of an example are right; of a
-    number nothing is said.
+    `correct`, where labels are known and are no numbers: all of an example are right.
     """
+    table, label_set = data.table, data.label_set
     is_correct = None
     if scored.losses is not None and label_set.problem_type != "regression":
-        is_correct = all_right(label_set.encode(table), scored.predictions)
+        is_correct = _all_right(data.label_ids, scored.predictions)
     for i, example_id in enumerate(table.example_ids):
         row: dict[str, Any] = {"id": example_id, "text_a": table.text_a[i]}
         if table.text_b is not None:
@@ -104,92 +107,85 @@ def prediction_lines(
 
 
 def columns(
-    table: tables.Table, label_set: label_sets.LabelSet, scored: Scored, rows: Any
+    data: split.LabelledSplit, scored: Scored, rows: Iterable[int]
 ) -> dict[str, list[str]]:
     """{column: texts} of some rows: the label in the file, the prediction, the text."""
-    found: dict[str, list[str]] = {"label": [], "predicted": [], "text": []}
-    texts = list(_texts(table))
-    for i in rows:
-        given = table.labels[i] if table.labels is not None else ""
-        found["label"].append(listed(given))
-        found["predicted"].append(named(label_set, scored.predictions[i]))
-        found["text"].append(" | ".join(texts[i]))
-    return found
-
-
-def outcomes(
-    table: tables.Table,
-    label_set: label_sets.LabelSet,
-    scored: Scored,
-    compute: Callable[[np.ndarray, np.ndarray], Mapping[str, Any]],
-) -> dict[str, Any] | None:
-    """What became of each labelled row, as reports.examined.of takes it.
-
-    None where the labels are not known. `compute` scores labels and predictions, both
-    in the form of `LabelSet.encode`.
-    """
-    if scored.losses is None:
-        return None
-    losses, labels = scored.losses, label_set.encode(table)
-    predictions = scored.predictions
-    outcome: dict[str, Any] = {"labels": labels, "predictions": predictions}
-    if label_set.problem_type == "regression":
-        key, shown = "numbers", [f"{value:.4g}" for value in predictions]
-    else:
-        key = "decisions"
-        shown = [named(label_set, row) for row in predictions]
-        outcome["class_names"] = label_set.names
-        outcome["probabilities"] = scored.probabilities
-    if label_set.has_one_label:
-        outcome["confidences"] = scored.probabilities.max(axis=1)
-
-    def rescore(rows: np.ndarray) -> dict[str, Any]:
-        scores = compute(labels[rows], predictions[rows])
-        return {**scores, "loss": losses[rows].mean()}
-
-    is_correct = all_right(labels, predictions)
-    is_regression = label_set.problem_type == "regression"
-    warning = None if is_correct.all() else lone_class_warning(label_set, scored)
+    rows, texts = list(rows), data.texts()
+    gold: Sequence[tables.Label] = data.table.labels or [""] * len(texts)
     return {
-        "texts": list(_texts(table)),
-        "expected": [listed(label) for label in table.labels or ()],
-        "predicted": shown,
-        "is_correct": is_correct,
-        "shares": {} if is_regression else {"accuracy": 1.0},
-        "warning": warning,
-        "losses": losses,
-        "scores": {k: v for k, v in scored.scores.items() if k != "batch_loss"},
-        "rescore": rescore,
-        key: outcome,
+        "label": [joined(gold[i]) for i in rows],
+        "predicted": [named(data.label_set, scored.predictions[i]) for i in rows],
+        "text": [" | ".join(texts[i]) for i in rows],
     }
 
 
-def all_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
+def outcomes(
+    name: str,
+    data: split.LabelledSplit,
+    scored: Scored,
+    compute: Callable[[np.ndarray, np.ndarray], Mapping[str, Any]],
+) -> outcomes_lib.Outcomes | None:
+    """The outcome of each row of the split `name`; None where labels are not known.
+
+    `compute` scores labels and predictions, both in the form of `Labels.encode`.
+    """
+    if scored.losses is None:
+        return None
+    losses, label_set = scored.losses, data.label_set
+    gold, predictions = data.label_ids, scored.predictions
+    decisions = numbers = None
+    if label_set.problem_type == "regression":
+        shown = [f"{value:.4g}" for value in predictions]
+        numbers = outcomes_lib.Numbers(labels=gold, predictions=predictions)
+    else:
+        shown = [named(label_set, row) for row in predictions]
+        confidences = scored.probabilities.max(axis=1)
+        decisions = outcomes_lib.Decisions(
+            class_names=label_set.names,
+            labels=gold,
+            predictions=predictions,
+            probabilities=scored.probabilities,
+            confidences=confidences if label_set.has_one_label else None,
+        )
+
+    def rescore(rows: np.ndarray) -> dict[str, Any]:
+        scores = compute(gold[rows], predictions[rows])
+        return {**scores, "loss": losses[rows].mean()}
+
+    is_correct = _all_right(gold, predictions)
+    return outcomes_lib.Outcomes(
+        split=name,
+        texts=data.texts(),
+        expected=[joined(label) for label in data.table.labels or ()],
+        predicted=shown,
+        is_correct=is_correct,
+        losses=losses,
+        scores={k: v for k, v in scored.scores.items() if k != "batch_loss"},
+        rescore=rescore,
+        decisions=decisions,
+        numbers=numbers,
+        shares={} if numbers else {"accuracy": 1.0},
+        warning=None if is_correct.all() else lone_class_warning(label_set, scored),
+    )
+
+
+def _all_right(gold: np.ndarray, predictions: np.ndarray) -> np.ndarray:
     """Whether all labels of a row are right, bool [N]."""
-    right = labels == predictions
+    right = gold == predictions
     return right.all(axis=1) if right.ndim > 1 else right
 
 
-def _texts(table: tables.Table) -> Iterable[tuple[str, ...]]:
-    """The one or two texts of each row, and its choices."""
-    columns = [table.text_a] if table.text_b is None else [table.text_a, table.text_b]
-    if table.choices is None:
-        return zip(*columns, strict=True)
-    rows = zip(*columns, table.choices, strict=True)
-    return ((*texts, *choices) for *texts, choices in rows)
+def named(label_set: labels.Labels, prediction: Any) -> str:
+    """A decision of `decide` for one row, as shown to people."""
+    return joined(_decision(label_set, prediction))
 
 
-def named(label_set: label_sets.LabelSet, prediction: Any) -> str:
-    """A decision of `decide` for one row, as a reader writes it."""
-    return listed(_decision(label_set, prediction))
-
-
-def listed(value: Any) -> str:
+def joined(value: Any) -> str:
     """One label, or several with commas between."""
     return ",".join(value) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _decision(label_set: label_sets.LabelSet, prediction: Any) -> Any:
+def _decision(label_set: labels.Labels, prediction: Any) -> Any:
     """The predicted label, list of labels, or number."""
     if label_set.problem_type == "regression":
         return float(prediction)
@@ -200,9 +196,9 @@ def _decision(label_set: label_sets.LabelSet, prediction: Any) -> Any:
 
 
 def described(
-    label_set: label_sets.LabelSet, probabilities: np.ndarray, prediction: Any
+    label_set: labels.Labels, probabilities: np.ndarray, prediction: Any
 ) -> dict[str, Any]:
-    """What is predicted for one example, as in test_predictions.jsonl."""
+    """The prediction for one example, as in test_predictions.jsonl."""
     decision = _decision(label_set, prediction)
     if label_set.problem_type == "regression":
         return {"score": decision}
@@ -214,7 +210,7 @@ def described(
     return {key: decision, "probabilities": shares}
 
 
-def lone_class_warning(label_set: label_sets.LabelSet, scored: Scored) -> str | None:
+def lone_class_warning(label_set: labels.Labels, scored: Scored) -> str | None:
     """A sentence where every example gets one class, or none any label."""
     predictions = scored.predictions
     if len(predictions) < 2:

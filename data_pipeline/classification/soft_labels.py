@@ -1,4 +1,4 @@
-"""Rows that learn from a teacher, which tokenizes them for itself."""
+"""Rows with the logits of a teacher, which has a tokenizer of another vocabulary."""
 
 import dataclasses
 import functools
@@ -10,18 +10,15 @@ import numpy as np
 
 from contract import errors, features, wording
 from data_pipeline.batches import batching, packing
-from data_pipeline.classification import encoding, label_sets, sources, tables
-from data_pipeline.classification import split as labelled_texts
+from data_pipeline.classification import encoding, labels, sources, split, tables
 
-UNLABELLED = "unlabelled"  # a split of rows that only the teacher says something of
-TRAINED = ("train", UNLABELLED)  # those that a student learns from
+UNLABELLED = "unlabelled"  # a split of rows with the teacher's logits alone
+TRAINED = ("train", UNLABELLED)  # the splits that a student learns from
 
 
 def with_unlabelled(
-    data: labelled_texts.LabelledTexts,
-    source: sources.Source,
-    max_seq_length: int,
-) -> labelled_texts.LabelledTexts:
+    data: split.LabelledData, source: sources.Source
+) -> split.LabelledData:
     """Adds the table source.unlabelled_file to training rows, as the split UNLABELLED.
 
     Labels in it are not read.
@@ -30,14 +27,14 @@ def with_unlabelled(
         ValueError: it cannot be read, or has pairs where the others have none.
     """
     path = source.unlabelled_file
-    if not path or "train" not in data.packed:
+    if not path or "train" not in data.splits:
         return data
     table = tables.read_table(
         path,
         source.layout,
         labels_required=False,
         allow_empty_text=source.allow_empty_text,
-        other_header=next(iter(data.tables.values())).header,
+        other_header=next(iter(data.splits.values())).table.header,
     )
     if (table.text_b is not None) != data.encode.has_pairs:
         raise errors.InputError(
@@ -45,17 +42,11 @@ def with_unlabelled(
             "and one has single texts; check --text_b_column"
         )
     table = dataclasses.replace(table, labels=None)
-    packed = encoding.featurize(table, data.encode)
-    encoding.announce(UNLABELLED, table, packed, max_seq_length)
-    return dataclasses.replace(
-        data,
-        tables={**data.tables, UNLABELLED: table},
-        packed={**data.packed, UNLABELLED: packed},
-        label_ids={**data.label_ids, UNLABELLED: None},
-    )
+    packed = split.pack(UNLABELLED, table, None, data.encode, data.label_set)
+    return dataclasses.replace(data, splits={**data.splits, UNLABELLED: packed})
 
 
-def check_classes(directory: str, theirs: Any, ours: label_sets.LabelSet) -> None:
+def check_classes(directory: str, theirs: Any, ours: labels.Labels) -> None:
     """Raises ValueError unless a teacher's classes are those of its student."""
     if theirs is None:
         raise errors.InputError(
@@ -83,20 +74,19 @@ def check_classes(directory: str, theirs: Any, ours: label_sets.LabelSet) -> Non
 
 
 @dataclasses.dataclass(frozen=True)
-class _TaughtExamples(batching.Examples):
+class _DistillationExamples(batching.Examples):
     """Examples with a target that is computed when the first batches are wanted."""
 
     teacher_logits: Callable[[], np.ndarray] = lambda: np.zeros(0)
 
     def batches(self, order: np.ndarray, pad_to: int | None) -> Any:
         """As `batching.batches`."""
-        said = {features.TEACHER_LOGITS: self.teacher_logits()}
-        targets = {**self.targets, **said}
+        targets = {**self.targets, features.TEACHER_LOGITS: self.teacher_logits()}
         return batching.batches(self.packed, order, targets=targets, pad_to=pad_to)
 
 
 class SoftLabels:
-    """What a teacher says of the rows of a student, once for the whole run.
+    """The logits of a teacher for the rows of a student, once for the whole run.
 
     Args:
         data: the student's rows.
@@ -108,7 +98,7 @@ class SoftLabels:
 
     def __init__(
         self,
-        data: labelled_texts.LabelledTexts,
+        data: split.LabelledData,
         encode: encoding.Encoder,
         predict: Callable[..., Mapping[str, np.ndarray]],
         identity: str,
@@ -119,13 +109,11 @@ class SoftLabels:
         # Returns float32 [N, C] for a split; works at the first call.
         self.logits = functools.cache(self._logits)
 
-    def _logits(self, split: str) -> np.ndarray:
-        packed = encoding.featurize(self._data.tables[split], self._encode)
-        rows = dataclasses.replace(
-            self._data.examples(split), packed=packed, targets={}
-        )
-        name = f"teacher, {split} rows: batch"
-        return self._predict(rows, name=name)["logits"]
+    def _logits(self, name: str) -> np.ndarray:
+        rows = self._data.splits[name]
+        packed = encoding.featurize(rows.table, self._encode)
+        examples = dataclasses.replace(rows.examples(), packed=packed, targets={})
+        return self._predict(examples, name=f"teacher, {name} rows: batch")["logits"]
 
     def training_examples(
         self, temperature: float, weight: float
@@ -134,33 +122,34 @@ class SoftLabels:
 
         The numbers are those of its objective, and part of the digest.
         """
-        data = self._data
-        splits = [split for split in TRAINED if split in data.packed]
+        splits = self._data.splits
         if "train" not in splits:
             return {}
-        packed = packing.concatenate([data.packed[split] for split in splits])
-        given = data.label_ids["train"]
-        assert given is not None
-        num_labelled = len(given)
-        label_ids = np.zeros((len(packed), *given.shape[1:]), given.dtype)
-        label_ids[:num_labelled] = given
-        is_labelled = (np.arange(len(packed)) < num_labelled).astype(np.float32)
+        trained = [name for name in TRAINED if name in splits]
+        packed = packing.concatenate([splits[name].packed for name in trained])
+        gold = splits["train"].label_ids
+        label_ids = np.zeros((len(packed), *gold.shape[1:]), gold.dtype)
+        label_ids[: len(gold)] = gold
+        is_labelled = (np.arange(len(packed)) < len(gold)).astype(np.float32)
 
         def names(indices: np.ndarray) -> list[str]:
-            every = [data.names(s, np.arange(len(data.packed[s]))) for s in splits]
+            every = [splits[n].names(np.arange(len(splits[n]))) for n in trained]
             joined = list(itertools.chain.from_iterable(every))
             return [joined[i] for i in indices]
 
         def digest() -> str:
-            found = packing.digest(packed, label_ids, is_labelled)
             return (
-                f"{len(packed)} examples, digest {found}, teacher {self._identity} at "
-                f"temperature {temperature}, weight {weight}"
+                f"{len(packed)} examples, digest "
+                f"{packing.digest(packed, label_ids, is_labelled)}, teacher "
+                f"{self._identity} at temperature {temperature}, weight {weight}"
             )
 
-        def teacher_logits() -> np.ndarray:
-            return np.concatenate([self.logits(split) for split in splits])
-
-        targets = {features.LABEL_IDS: label_ids, features.IS_LABELLED: is_labelled}
-        taught = _TaughtExamples(packed, names, digest, targets, teacher_logits)
-        return {"train": taught}
+        return {
+            "train": _DistillationExamples(
+                packed,
+                names,
+                digest,
+                {features.LABEL_IDS: label_ids, features.IS_LABELLED: is_labelled},
+                lambda: np.concatenate([self.logits(name) for name in trained]),
+            )
+        }

@@ -1,4 +1,4 @@
-"""Where labelled rows come from, and what their labels are."""
+"""Where labelled rows come from, and their labels."""
 
 import collections
 import dataclasses
@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from contract import errors, remote_files, wording
-from data_pipeline.classification import label_sets, tables, tasks
+from contract import errors, wording
+from data_pipeline.classification import labels, tables, tasks
 from data_pipeline.tables import label_files
 
 
@@ -23,23 +23,22 @@ class Source:
     tfds_name: str = ""
     layout: tables.Layout = dataclasses.field(default_factory=tables.Layout)
     label_spec: str = ""  # of --labels, or ""
-    problem_type: str = "classification"  # of own files; a task knows its own
+    problem_type: str = "classification"  # of own files; a task has one
     separator: str = ","  # of labels of one row, for multi_label
     allow_empty_text: bool = False
-    unlabelled_file: str = ""  # of rows that only a teacher says something of
-    pair_input: str = "joined"  # as of label_sets.LabelSet
+    unlabelled_file: str = ""  # of rows with the logits of a teacher alone
+    pair_input: str = "joined"  # as in labels.Labels
     dev_share: float = 0.0  # of the training rows of own files, to be the dev rows
 
     @property
     def task(self) -> tasks.Task | None:
         """The task's row, or None for own files."""
-        if not self.task_name:
-            return None
-        return tasks.task_named(self.task_name, self.xnli_language)
+        name = self.task_name
+        return tasks.task_named(name, self.xnli_language) if name else None
 
     @property
     def has_pairs(self) -> bool:
-        """Whether examples are two texts, as far as can be said without reading."""
+        """Whether examples are two texts, as the layouts have them."""
         splits = self.task.splits.values() if self.task else ()
         layouts = [self.layout, *(split.layout for split in splits)]
         return any(layout.text_b is not None for layout in layouts)
@@ -47,8 +46,8 @@ class Source:
     def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
         """Reads "train", "dev" or "test"; a test split need not have labels.
 
-        Each file says for itself whether it has a header; `like`, a split read before,
-        tells what names one may hold.
+        Each file may have a header or none; `like` is a split that was read before,
+        whose header has names that this one may have.
 
         Raises:
             ValueError: no such split was named, or its content is wrong.
@@ -71,10 +70,10 @@ class Source:
         That follows from the table and the share alone, so that all seeds and resumed
         runs have the same. Of each class it is that share, but never all rows.
         """
-        labels = table.labels if self.kind == "classification" else None
+        gold = table.labels if self.kind == "classification" else None
         classes: dict[Any, list[int]] = collections.defaultdict(list)
         for row in np.random.default_rng(0).permutation(len(table.lines)):
-            classes[labels[row] if labels else None].append(row)
+            classes[gold[row] if gold else None].append(row)
         is_dev = np.zeros(len(table.lines), bool)
         for rows in classes.values():
             count = int(self.dev_share * len(rows) + 0.5)
@@ -103,82 +102,79 @@ class Source:
             options["data_dir"] = self.data_dir or None
             return tables.read_tfds(self.tfds_name, path, layout, **options)
         if not isinstance(path, str):
-            return tables.of_rows(f'files["{split}"]', path, layout, **options)
+            return tables.from_memory(f'files["{split}"]', path, layout, **options)
         header = like.header if like else ()
         return tables.read_table(path, layout, other_header=header, **options)
 
-    def label_set(self, train: tables.Table | None, known: str) -> label_sets.LabelSet:
-        """The labels: the task's, of --labels, or found in training rows.
+    def label_set(self, train: tables.Table | None, label_map: str) -> labels.Labels:
+        """The labels of the task, of --labels, or of the training rows.
 
-        Without training rows they are those `known`: the path of the label_map.json
-        beside the model's weights, or "".
+        Without training rows they are those of `label_map`: the path of the
+        label_map.json beside the model's weights, or "".
 
         Raises:
-            ValueError: nothing says what the labels are, or the model has others.
+            ValueError: the labels are not known, or the model has others.
         """
-        found = self._labels_asked_for()
-        if found is None and train is not None:
-            found = self._labels_in(train)
-        if train is None and known:
-            trained = label_sets.read_label_map(known, remote_files.open_file)
-            if found and found.names != trained.names:
+        stated = self._stated_labels()
+        if train is not None:
+            return stated or self._labels_in(train)
+        if label_map:
+            trained = labels.read_label_map(label_map)
+            if stated and stated.names != trained.names:
                 flag = f"task_name={self.task_name}" if self.task else "labels"
                 raise errors.InputError(
-                    f"--{flag}: {wording.listing(found.names)} are not the labels that "
-                    f"the model was trained with, {wording.listing(trained.names)} "
-                    f"({known}); leave the flag out, or correct that file if it is "
-                    "wrong"
+                    f"--{flag}: {wording.listing(stated.names)} are not the labels "
+                    "that the model was trained with, "
+                    f"{wording.listing(trained.names)} ({label_map}); leave the flag "
+                    "out, or correct that file if it is wrong"
                 )
-            self._check_form(trained, known)
+            self._check_form(trained, label_map)
             return trained
-        if found is None:
+        if stated is None:
             raise errors.InputError(
                 "nothing says what the labels are: there are no training rows, and no "
                 "label_map.json beside the weights; train first (--do_train), give the "
                 "--output_dir of a trained run as --pretrained, or name the labels "
                 "with --labels"
             )
-        return found
+        return stated
 
     @property
     def kind(self) -> str:
-        """The problem type of the rows, as far as can be said without reading."""
+        """The problem type of the rows, as flags and layout have it."""
         if self.task:
             return self.task.problem_type
         return "choice" if self.layout.choices else self.problem_type
 
-    def _check_form(self, trained: label_sets.LabelSet, known: str) -> None:
+    def _check_form(self, trained: labels.Labels, path: str) -> None:
         """Refuses rows of another form than the model was trained on."""
         if trained.pair_input != self.pair_input:
             raise errors.InputError(
                 f"--pair_input={self.pair_input}: the model was trained with "
-                f"--pair_input={trained.pair_input} ({known}); give that"
+                f"--pair_input={trained.pair_input} ({path}); give that"
             )
         if (trained.problem_type == "choice") != (self.kind == "choice"):
             raise errors.InputError(
-                f"the model was trained for {trained.problem_type} ({known}) and the "
+                f"the model was trained for {trained.problem_type} ({path}) and the "
                 f"rows are for {self.kind}; give --choice_columns, or a task "
                 "of choice, to a model of choice alone"
             )
 
-    def _labels_in(self, train: tables.Table) -> label_sets.LabelSet:
+    def _labels_in(self, train: tables.Table) -> labels.Labels:
         if train.choices:
             columns = [str(column) for column in self.layout.choices]
             count = len(train.choices[0])
-            names = label_sets.choice_names(columns, count, train.labels)
-            return label_sets.LabelSet(names, "choice")
-        names = label_sets.find_labels(train, self.problem_type, self.separator)
+            names = labels.choice_names(columns, count, train.labels)
+            return labels.Labels(names, "choice")
+        names = labels.find_labels(train, self.problem_type, self.separator)
         return self._named(names)
 
-    def _named(self, names: tuple[str, ...]) -> label_sets.LabelSet:
-        kind = self.kind
-        return label_sets.LabelSet(names, kind, self.separator, self.pair_input)
-
-    def _labels_asked_for(self) -> label_sets.LabelSet | None:
+    def _stated_labels(self) -> labels.Labels | None:
         if self.task:
             return self._named(self.task.labels)
         if not self.label_spec:
             return None
-        return self._named(
-            label_files.read_labels(self.label_spec, remote_files.open_file)
-        )
+        return self._named(label_files.read_labels(self.label_spec))
+
+    def _named(self, names: tuple[str, ...]) -> labels.Labels:
+        return labels.Labels(names, self.kind, self.separator, self.pair_input)

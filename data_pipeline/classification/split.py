@@ -1,7 +1,9 @@
-"""Rows of text with labels, to what the model reads."""
+"""Rows of text with labels, as the network reads them."""
 
+import collections
 import dataclasses
 import functools
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,20 +11,76 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from contract import errors, features
-from data_pipeline.batches import batching, packing
-from data_pipeline.classification import encoding, label_sets, sources, tables
-from data_pipeline.text import tokenization
+from contract import errors, features, file_names, outcomes
+from data_pipeline.batches import batching, splits, tf_records
+from data_pipeline.classification import encoding, labels, sources, tables
+from data_pipeline.text import base
+
+# The original's names of the splits' files.
+_RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledSplit(splits.Split):
+    """The rows of one split."""
+
+    table: tables.Table
+    label_ids: Any  # of Labels.encode, or encode_sets to learn; None without labels
+    label_set: labels.Labels
+
+    def targets(self) -> dict[str, Any]:
+        if self.label_ids is None:
+            return {}
+        if isinstance(self.label_ids, labels.MultiHot):
+            return {features.LABEL_IDS: functools.partial(_gather, self.label_ids)}
+        return {features.LABEL_IDS: self.label_ids}
+
+    def target_arrays(self) -> list[Any]:
+        return [] if self.label_ids is None else [self.label_ids]
+
+    def names(self, indices: np.ndarray) -> list[str]:
+        """Names int [B] examples by their lines, such as "train.tsv:17 (id 42)".
+
+        In a TensorFlow data set 17 is the number of the example, counted from 1.
+        """
+        lines, ids = self.table.lines, self.table.example_ids
+        return [f"{self.path}:{lines[i]} (id {ids[i]})" for i in indices]
+
+    def texts(self) -> list[tuple[str, ...]]:
+        """The one or two texts of each row, and its choices."""
+        columns = [self.table.text_a]
+        if self.table.text_b is not None:
+            columns.append(self.table.text_b)
+        rows = list(zip(*columns, strict=True))
+        if self.table.choices is None:
+            return rows
+        pairs = zip(rows, self.table.choices, strict=True)
+        return [(*texts, *choices) for texts, choices in pairs]
+
+    def summary(self) -> outcomes.Summary:
+        counts: collections.Counter[str] = collections.Counter()
+        if self.label_set.problem_type != "regression":
+            for label in self.table.labels or ():
+                counts.update(label if isinstance(label, (list, tuple)) else [label])
+        return outcomes.Summary(
+            path=self.path,
+            count=len(self.packed),
+            unit="rows",
+            lengths=self.packed.lengths,
+            length_unit="tokens of a row",
+            cut=self.packed.num_truncated,
+            cut_means="cut to --max_seq_length",
+            labels=dict(counts),
+            labels_title="Labels",
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelledTexts:
-    """The rows of a run, read, checked and packed; by split, "train", "dev", "test"."""
+class LabelledData:
+    """The rows of a run, read, checked and packed."""
 
-    tables: dict[str, tables.Table]
-    packed: dict[str, packing.Packed]
-    label_ids: dict[str, Any]  # of LabelSet.encode, or encode_sets to learn; or None
-    label_set: label_sets.LabelSet
+    splits: dict[str, LabelledSplit]  # by "train", "dev", "test"
+    label_set: labels.Labels
     metrics: tuple[str, ...]  # scores that people report for the task
     encode: encoding.Encoder
 
@@ -31,57 +89,28 @@ class LabelledTexts:
         """classification, choice, multi_label or regression."""
         return self.label_set.problem_type
 
-    def digest(self, split: str) -> str:
-        """A short text that differs where tokens or labels of a split differ."""
-        packed = self.packed[split]
-        label_ids = self.label_ids[split]
-        targets = [] if label_ids is None else [label_ids]
-        digest = packing.digest(packed, *targets)
-        return f"{len(packed)} examples, digest {digest}"
-
-    def names(self, split: str, indices: np.ndarray) -> list[str]:
-        """Names int [B] examples by their lines, such as "train.tsv:17 (id 42)".
-
-        In a TensorFlow data set 17 is the number of the example, counted from 1.
-        """
-        table = self.tables[split]
-        lines, ids = table.lines, table.example_ids
-        return [f"{table.path}:{lines[i]} (id {ids[i]})" for i in indices]
-
-    def class_weights(self, spec: str | None) -> np.ndarray | None:
-        """label_sets.class_weights of the training rows; None without those or `spec`.
-
-        Raises:
-            ValueError: as there.
-        """
-        if not spec or "train" not in self.label_ids:
-            return None
-        label_ids: Any = self.label_ids["train"]
-        return label_sets.class_weights(spec, label_ids, self.label_set)
-
     def examples(self, split: str) -> batching.Examples:
         """The rows of a split as training/fine_tuning.py takes them."""
-        label_ids = self.label_ids[split]
-        if isinstance(label_ids, label_sets.MultiHot):
-            label_ids = functools.partial(_gather, label_ids)
-        return batching.Examples(
-            self.packed[split],
-            functools.partial(self.names, split),
-            functools.partial(self.digest, split),
-            {} if label_ids is None else {features.LABEL_IDS: label_ids},
-        )
+        return self.splits[split].examples()
+
+    def class_weights(self, spec: str | None) -> np.ndarray | None:
+        """labels.class_weights of the training rows; None without those or `spec`."""
+        if not spec or "train" not in self.splits:
+            return None
+        label_ids = self.splits["train"].label_ids
+        return labels.class_weights(spec, label_ids, self.label_set)
 
 
 def load(
     source: sources.Source,
-    splits: Iterable[str],
-    tokenizer: tokenization.Tokenizer,
+    names: Iterable[str],
+    tokenizer: base.Tokenizer,
     max_seq_length: int,
     *,
     label_map: str,
     default_metrics: Mapping[str, tuple[str, ...]],
-) -> LabelledTexts:
-    """Reads, checks and packs splits among "train", "dev" and "test".
+) -> LabelledData:
+    """Reads, checks and packs the splits `names`, of "train", "dev" and "test".
 
     `label_map` is the path of a trained run's label_map.json, or ""; `default_metrics`,
     by problem type, serve rows of no published task. Longer texts are cut and counted.
@@ -90,8 +119,8 @@ def load(
         ValueError: something is wrong with the rows.
     """
     rows: dict[str, tables.Table] = {}
-    for split in splits:
-        rows[split] = source.read(split, like=next(iter(rows.values()), None))
+    for name in names:
+        rows[name] = source.read(name, like=next(iter(rows.values()), None))
     pairs = {table.text_b is not None for table in rows.values()}
     if len(pairs) > 1:
         raise errors.InputError(
@@ -99,29 +128,54 @@ def load(
             "texts and some have single texts; check --text_b_column"
         )
     label_set = source.label_set(rows.get("train"), label_map)
-    label_ids = {
-        split: _label_ids(split, table, label_set) for split, table in rows.items()
-    }
+    label_ids = {name: _label_ids(name, rows[name], label_set) for name in rows}
     has_pairs = pairs.pop() if pairs else source.has_pairs
     encode = encoding.Encoder(tokenizer, max_seq_length, label_set, has_pairs)
     for table in rows.values():
         encode.check(table)
-    packed = {}
-    for split, table in rows.items():
-        packed[split] = encoding.featurize(table, encode)
-        encoding.announce(split, table, packed[split], max_seq_length)
     task = source.task
-    return LabelledTexts(
-        tables=rows,
-        packed=packed,
-        label_ids=label_ids,
+    return LabelledData(
+        splits={
+            name: pack(name, table, label_ids[name], encode, label_set)
+            for name, table in rows.items()
+        },
         label_set=label_set,
         metrics=task.metrics if task else default_metrics[label_set.problem_type],
         encode=encode,
     )
 
 
-def _gather(matrix: label_sets.MultiHot, indices: tf.Tensor) -> tf.Tensor:
+def pack(
+    name: str,
+    table: tables.Table,
+    label_ids: Any,
+    encode: encoding.Encoder,
+    label_set: labels.Labels,
+) -> LabelledSplit:
+    """Packs the rows of a split, and prints how many they are and how long."""
+    packed = encoding.featurize(table, encode)
+    print(
+        f"{name}: {len(packed)} examples from {table.path}, "
+        f"{packed.lengths.mean():.1f} tokens on average, "
+        f"{packed.num_truncated} cut to {encode.max_seq_length}"
+    )
+    return LabelledSplit(table.path, packed, table, label_ids, label_set)
+
+
+def _label_ids(name: str, table: tables.Table, label_set: labels.Labels) -> Any:
+    """The labels of a split as arrays; None for a test split without usable ones."""
+    if name == "train" and label_set.problem_type == "multi_label":
+        return label_set.encode_sets(table)
+    if name != "test":
+        return label_set.encode(table)
+    try:
+        return None if table.labels is None else label_set.encode(table)
+    except ValueError as error:
+        logging.warning("the test rows are not scored: %s", error)
+        return None
+
+
+def _gather(matrix: labels.MultiHot, indices: tf.Tensor) -> tf.Tensor:
     """Rows [B] of a matrix, float32 [B, C], as TensorFlow operations."""
     rows = tf.gather(
         tf.RaggedTensor.from_row_splits(matrix.ids, matrix.splits), indices
@@ -132,14 +186,24 @@ def _gather(matrix: label_sets.MultiHot, indices: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.ensure_shape(counts, [None, matrix.num_columns]) > 0, tf.float32)
 
 
-def _label_ids(split: str, table: tables.Table, label_set: label_sets.LabelSet) -> Any:
-    """The labels of a split as arrays; None for a test split without usable ones."""
-    if split == "train" and label_set.problem_type == "multi_label":
-        return label_set.encode_sets(table)
-    if split != "test":
-        return label_set.encode(table)
-    try:
-        return None if table.labels is None else label_set.encode(table)
-    except ValueError as error:
-        logging.warning("the test rows are not scored: %s", error)
-        return None
+def write_records(directory: str, data: LabelledData, max_seq_length: int) -> None:
+    """Writes train.tf_record, eval.tf_record and predict.tf_record, one for each split.
+
+    As file_based_convert_examples_to_features: the three inputs, label_ids (floats for
+    regression; 0 for test rows without labels) and is_real_example. No file is written
+    where a token is a row of characters: most of it would be filling.
+    """
+    if data.encode.tokenizer.token_shape:
+        return
+    for name in filter(data.splits.__contains__, _RECORD_NAMES):
+        packed, label_ids = data.splits[name].packed, data.splits[name].label_ids
+        if label_ids is None:
+            label_ids = np.zeros(len(packed), features.INTEGER)
+        columns = {
+            features.LABEL_IDS: label_ids,
+            features.IS_REAL_EXAMPLE: np.ones(len(packed), features.INTEGER),
+        }
+        path = os.path.join(
+            directory, f"{_RECORD_NAMES[name]}{file_names.TF_RECORD_ENDING}"
+        )
+        tf_records.write(path, packed, columns, max_seq_length)

@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features
-from data_pipeline.batches import batching, packing, ragged
+from data_pipeline.batches import batching, packing, padding
 from data_pipeline.tables import text_rows
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 
 SEPARATOR = " ||| "
 # Lines and characters tokenized at a time: enough to keep the operations busy and to
@@ -39,7 +39,7 @@ class TextLines:
     """A file of lines, and how they become tokens."""
 
     path: str  # anything that tf.io.gfile opens, plain or gzip (.gz); UTF-8
-    tokenizer: tokenization.Tokenizer
+    tokenizer: base.Tokenizer
     max_seq_length: int  # in tokens, [CLS] and [SEP] included; longer lines are cut
     needs_tokens: bool = False  # whether a line without any token is an error
 
@@ -98,7 +98,7 @@ class TextLines:
                 chosen = tf.gather(texts, indices), tf.gather(first_lengths, indices)
                 grids = packing.pad(*chosen, pad_to)
                 if not self._has_frame:
-                    grids = ragged.with_a_column(grids)
+                    grids = padding.at_least_one_column(grids)
                 return {**grids, features.UNIQUE_IDS: ids}
 
             rows = tf.data.Dataset.from_tensor_slices((order, unique_ids))
@@ -164,7 +164,7 @@ def split(line: str) -> tuple[str, str]:
 
 def pack(
     pairs: list[tuple[str, str]],
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     max_seq_length: int,
 ) -> packing.Packed:
     """[CLS] A [SEP], or [CLS] A [SEP] B [SEP] where B has a token; or A alone."""

@@ -1,9 +1,10 @@
-"""Tasks in which the likeliest of several texts, or the next word, is the answer.
+"""Tasks whose answer is the likeliest of several texts, or the next word.
 
 Each becomes cases: texts that differ in a part, whose tokens are scored. Nothing is
 trained. See GPT-2's paper, section 3, and docs/left_to_right.md.
 """
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from data_pipeline.generation import perplexity, windows
 
 
 class Alternative(NamedTuple):
-    """A text: what is the same or only read, and the end of it that is scored."""
+    """A text: the beginning, which is only read, and the end, which is scored."""
 
     before: str
     scored: str
@@ -28,7 +29,7 @@ class Case(NamedTuple):
     Attributes:
         place: for messages, and the name of the case in files.
         alternatives: one or more.
-        label: which is right, or None if nobody says.
+        label: which is right, or None if unknown.
     """
 
     place: str
@@ -44,17 +45,16 @@ class Encoded(NamedTuple):
 
     @property
     def window(self) -> windows.Window:
-        """All but the first id scored, so that the whole can be judged, too."""
+        """Scores all ids but the first, for the likelihood of the whole text."""
         return windows.Window(self.ids, 1)
 
 
 def encode(
-    cases: Sequence[Case], tokenizer: Any, context: int, *, keeps_end: bool
+    cases: Sequence[Case], tokenizer: Any, context: int, *, truncate_left: bool
 ) -> list[list[Encoded]]:
-    """The ids of each alternative, begun with the token that ends texts, if any.
+    """The ids of each alternative, after the token that ends texts, if any.
 
-    Text and scored end are cut into tokens together; a token that holds some of both
-    is scored.
+    Beginning and end are tokenized together; a token with characters of both is scored.
 
     Raises:
         ValueError: an alternative has nothing to score, or is too long.
@@ -63,54 +63,45 @@ def encode(
     flat = [choice for case in cases for choice in case.alternatives]
     whole = tokenizer.tokenize([c.before + c.scored for c in flat]).to_list()
     before = tokenizer.tokenize([c.before for c in flat]).to_list()
-    found, done = [], 0
+    ids_of_texts = zip(before, whole, strict=True)
+    encoded = []
     for case in cases:
         row = []
         for choice in case.alternatives:
-            common = _common(before[done], whole[done])
-            ids, first = start + whole[done], len(start) + common
-            done += 1
-            if first == 0:  # nothing stands before the first token
-                first = 1
+            read, both = next(ids_of_texts)
+            pairs = zip(read, both, strict=False)
+            common = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+            # Nothing predicts the first token.
+            ids, first = start + both, max(len(start) + len(list(common)), 1)
             if first >= len(ids):
                 raise errors.InputError(
                     f"{case.place}: {wording.listing([choice.scored])} after "
                     f"{wording.listing([choice.before[-40:]])} has no token that "
                     "could be scored; correct the row"
                 )
-            row.append(_fitting(Encoded(ids, first), case, context, keeps_end))
-        found.append(row)
-    return found
+            row.append(_truncated(Encoded(ids, first), case, context, truncate_left))
+        encoded.append(row)
+    return encoded
 
 
-def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many ids both begin with."""
-    count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
-
-
-def _fitting(encoded, case, context, keeps_end):
+def _truncated(encoded, case, context, truncate_left):
     over = len(encoded.ids) - context
     if over <= 0:
         return encoded
-    if not keeps_end or encoded.first - over < 1:
+    if not truncate_left or encoded.first - over < 1:
         raise errors.InputError(
             f"{case.place}: a text of {len(encoded.ids)} tokens does not fit into the "
             f"network's context of {context}; shorten it"
-            + ("" if keeps_end else ", or pass --keep_end to drop its beginning")
+            + ("" if truncate_left else ", or pass --keep_end to drop its beginning")
         )
     return Encoded(encoded.ids[over:], encoded.first - over)
 
 
 class Judged(NamedTuple):
-    """What the network finds of a case.
+    """Likelihoods of the alternatives of a case.
 
     Attributes:
-        case: as it was asked.
+        case: the texts.
         whole, part: nats of each alternative, and of its scored end.
         by_token: nats of the scored end by token.
         is_greedy: whether each scored token was the likeliest, one an alternative.
@@ -130,7 +121,7 @@ class Judged(NamedTuple):
         }
 
     def line(self) -> str:
-        """What a .jsonl file says of a case."""
+        """The line of a .jsonl file."""
         row: dict[str, Any] = {"place": self.case.place, "label": self.case.label}
         row["texts"] = [a.before + a.scored for a in self.case.alternatives]
         row |= {"choice": self.choices(), "nll_whole": self.whole, "nll": self.part}
@@ -148,24 +139,24 @@ def judge(
     for case, row in zip(cases, encoded, strict=True):
         whole, part, by_token, is_greedy = [], [], [], []
         for choice in row:
-            found = next(scores)
-            losses = found.losses.astype(np.float64)
+            score = next(scores)
+            losses = score.losses.astype(np.float64)
             end = slice(choice.first - 1, None)
             whole.append(float(losses.sum()))
             part.append(float(losses[end].sum()))
             by_token.append(float(losses[end].mean()))
-            is_greedy.append(bool(found.hits[end].all()))
+            is_greedy.append(bool(score.hits[end].all()))
         yield Judged(case, whole, part, by_token, is_greedy)
 
 
 def accuracies(judged: Sequence[Judged]) -> dict[str, float]:
     """The share of right choices by each measure, of the cases with a label."""
-    told = [found for found in judged if found.case.label is not None]
+    labelled = [each for each in judged if each.case.label is not None]
     return {
         f"accuracy_{measure}": float(
-            np.mean([found.choices()[measure] == found.case.label for found in told])
+            np.mean([each.choices()[measure] == each.case.label for each in labelled])
         )
-        for measure in (judged[0].choices() if told else ())
+        for measure in (judged[0].choices() if labelled else ())
     }
 
 
@@ -175,7 +166,7 @@ def last_words(path: str) -> list[Case]:
     Raises:
         FileNotFoundError, ValueError: as of `perplexity.read`, or it is one word.
     """
-    found = []
+    cases = []
     for text, place in perplexity.read(path, as_one=False):
         before, space, word = text.rstrip().rpartition(" ")
         if not before.strip():
@@ -183,15 +174,15 @@ def last_words(path: str) -> list[Case]:
                 f"{place}: {wording.listing([text])} is one word, and nothing stands "
                 "before it; give a passage"
             )
-        found.append(Case(place, [Alternative(before, space + word)]))
-    return found
+        cases.append(Case(place, [Alternative(before, space + word)]))
+    return cases
 
 
 def word_results(judged: Sequence[Judged]) -> dict[str, float]:
     """Whether all tokens of the word are the likeliest, and its perplexity."""
     return {
-        "accuracy": float(np.mean([found.is_greedy[0] for found in judged])),
+        "accuracy": float(np.mean([each.is_greedy[0] for each in judged])),
         "perplexity": perplexity.exp(
-            math.fsum(f.part[0] for f in judged) / len(judged)
+            math.fsum(each.part[0] for each in judged) / len(judged)
         ),
     }

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contract import errors
-from data_pipeline.classification import label_sets, tables, tasks
+from data_pipeline.classification import labels, tables, tasks
 from data_pipeline.generation import cases
 from data_pipeline.tables import choice_rows, label_files, text_rows
 
@@ -16,14 +16,14 @@ _POSSESSIVES = {"his", "her", "its", "their"}
 
 
 def read(
-    path: str, layout: tables.Layout, labels: Sequence[str] = ()
+    path: str, layout: tables.Layout, label_names: Sequence[str] = ()
 ) -> list[cases.Case]:
     """The cases of a file of choices.
 
     Args:
         layout: with `choices`, or the `file_format` of a published task of choice, or
             WINOGRAD.
-        labels: what the label column calls the choices, in their order; by default
+        label_names: what the label column calls the choices, in their order; by default
             their columns' names or their numbers, from 0.
 
     Raises:
@@ -34,7 +34,7 @@ def read(
         return _winograd(path)
     if published := tasks.TASKS.get(layout.file_format):
         layout = published.splits["train"].layout
-        labels = labels or published.labels
+        label_names = label_names or published.labels
     if not layout.choices:
         raise errors.InputError(
             f"{path}: which columns hold the answers? name them with --choice_columns, "
@@ -46,12 +46,12 @@ def read(
     assert table.choices is not None
     columns = [str(column) for column in layout.choices]
     count = len(table.choices[0])
-    names = labels or label_sets.choice_names(columns, count, table.labels)
-    label_set = label_sets.LabelSet(tuple(names), "choice")
+    names = label_names or labels.choice_names(columns, count, table.labels)
+    label_set = labels.Labels(tuple(names), "choice")
     ids = (
         label_set.encode(table).tolist() if table.labels else [None] * len(table.lines)
     )
-    # What stands before each answer ends the sentence before it: "..., because".
+    # text_b ends the sentence before the answer: "..., because".
     between = table.text_b or [""] * len(ids)
     rows = zip(table.lines, table.text_a, between, table.choices, ids, strict=True)
     return [
@@ -75,10 +75,9 @@ def _continued(context: str, question: str, answer: str) -> cases.Alternative:
 
 
 def _in_sentence(text: str) -> str:
-    """With a small first letter, unless the first word is I or a name, for all we know.
+    """With a small first letter where the first word is an article or a pronoun.
 
-    Answers of COPA are sentences; their first words are articles and pronouns, or
-    names, which nothing tells from other nouns.
+    Answers of COPA are sentences; their other first words may be names.
     """
     first = text.split(maxsplit=1)[0]
     is_common = first in _ARTICLES or first in {"He", "She", "It", "They", "We", "You"}
@@ -95,23 +94,23 @@ def _winograd(path: str) -> list[cases.Case]:
                 f"{path}:{line}: no column {name}; give the table WSCollection.csv, or "
                 "--score_format and --choice_columns of your own"
             )
-    found = []
+    schemas = []
     for line, row in rows:
         if len(row) != len(names):
             raise errors.InputError(
                 f"{path}:{line}: {len(row)} cells, the header has {len(names)}; "
                 "correct the row"
             )
-        found.append(_schema(f"{path}:{line}", dict(zip(names, row, strict=True))))
-    if not found:
+        schemas.append(_schema(f"{path}:{line}", dict(zip(names, row, strict=True))))
+    if not schemas:
         raise errors.InputError(
             f"{path}: no rows but the header; give it one per schema"
         )
-    return found
+    return schemas
 
 
 def _schema(place: str, cells: Mapping[str, Any]) -> cases.Case:
-    """The sentence with each answer in the place of its pronoun; the rest is scored."""
+    """The sentence with each answer for its pronoun; what follows is scored."""
     label = cells.get("label", "")
     if label not in ("", "0", "1"):
         hint = label_files.closest(label, ["0", "1"])

@@ -1,4 +1,4 @@
-"""What is written after a prompt as text: where it stops, and how it is shown."""
+"""Texts that follow prompts: detokenized, stopped and printed."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,11 +11,11 @@ class Text(NamedTuple):
     """A text that follows a prompt.
 
     Attributes:
-        prompt: as it was given; "" of none.
+        prompt: "" without one.
         sample: which text of the prompt it is, from 0.
         text: what follows the prompt.
-        num_tokens: written, an end token included.
-        ended: whether by itself, by an end token or a stop text.
+        num_tokens: an end token included.
+        ended: by an end token or a stop text.
     """
 
     prompt: str
@@ -29,8 +29,8 @@ class Text(NamedTuple):
         return json.dumps(self._asdict(), ensure_ascii=False)
 
 
-class Spelling:
-    """Turns ids after a prompt into text.
+class Detokenizer:
+    """Turns the ids that follow a prompt into text.
 
     Args:
         decode: ids -> text, of a tokenizer.
@@ -55,13 +55,13 @@ class Spelling:
         return text[: self._end_of(text)]
 
     def stops(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> bool:
-        """Whether there is a stop text in it."""
+        """Whether the text has a stop text."""
         if not self._stops:
             return False
         text = self._whole(prompt_ids, ids)
         return self._end_of(text) < len(text)
 
-    def settled(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> str:
+    def stable_prefix(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> str:
         """The part of `after` that further ids do not change."""
         text = self._whole(prompt_ids, ids)
         end = self._end_of(text)
@@ -84,24 +84,27 @@ class Spelling:
         return min((place for place in places if place >= 0), default=len(text))
 
 
-class Screen:
-    """Writes one text while it grows; `write` takes what comes next."""
+class StreamPrinter:
+    """Prints one text while it grows; `write` takes each addition."""
 
     def __init__(
-        self, spelling: Spelling, prompt_ids: Sequence[int], write: Callable[[str], Any]
+        self,
+        detokenizer: Detokenizer,
+        prompt_ids: Sequence[int],
+        write: Callable[[str], Any],
     ):
-        self._spelling = spelling
+        self._detokenizer = detokenizer
         self._prompt_ids = prompt_ids
         self._write = write
         self._shown = 0
 
     def show(self, ids: Sequence[int]) -> None:
-        """Shows what is settled of the text so far."""
-        self._add(self._spelling.settled(self._prompt_ids, ids))
+        """Prints the part of the text that further ids do not change."""
+        self._add(self._detokenizer.stable_prefix(self._prompt_ids, ids))
 
     def finish(self, ids: Sequence[int]) -> None:
-        """Shows the rest, and ends the line."""
-        self._add(self._spelling.after(self._prompt_ids, ids))
+        """Prints the end of the text, and ends the line."""
+        self._add(self._detokenizer.after(self._prompt_ids, ids))
         self._write("\n")
 
     def _add(self, text):
@@ -111,9 +114,9 @@ class Screen:
 
 
 def lines(texts: Iterable[Text], *, as_json: bool) -> Iterator[str]:
-    """What a file, or the screen, holds of many texts.
+    """The lines of many texts in a file or on the screen.
 
-    As text each has a line of signs above it, as GPT-2's release prints.
+    Each text has a rule above it, as GPT-2's release prints; or is a JSON object.
     """
     for number, text in enumerate(texts, start=1):
         if as_json:

@@ -1,7 +1,7 @@
-"""What is scored in a file: read and checked first, then asked of the network.
+"""The kinds of --score_as: files to score with a network, and their results.
 
-Each function here reads a file and returns one that takes `run`, windows -> scores, and
-gives the results by name, and a line for each row of the file.
+Each function here reads and checks a file, and returns a function of `run`, windows ->
+scores, that returns the results by name and a line for each row of the file.
 """
 
 import functools
@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import errors
-from data_pipeline.classification import label_sets, tables
+from data_pipeline.classification import labels, tables
 from data_pipeline.generation import cases, choices, perplexity, templates, windows
 
 Run = Callable[[list[windows.Window]], list[windows.Scores]]
 Outcome = tuple[dict[str, float], Iterable[str]]
-# Ids of labels, given and decided -> scores by name.
+# Ids of labels, gold and predicted -> scores by name.
 Metrics = Callable[[np.ndarray, np.ndarray], Mapping[str, float]]
 
 
 class Settings(NamedTuple):
-    """What is asked of a file, as the flags of run_generation.py call it."""
+    """How a file is scored, as the flags of run_generation.py call it."""
 
     layout: tables.Layout
     stride: int = 0  # tokens from one window of a long text to the next
@@ -39,59 +39,54 @@ class Reader(NamedTuple):
     Attributes:
         tokenizer: of the network.
         context: most ids of a window.
-        keeps_end: whether a longer text loses its beginning, or is refused.
+        truncate_left: whether a longer text loses its beginning, or is refused.
     """
 
     tokenizer: Any
     context: int
-    keeps_end: bool = False
-
-    def encode(self, found: Sequence[cases.Case]) -> list[list[cases.Encoded]]:
-        """The ids of cases; see cases.encode."""
-        rest = self.tokenizer, self.context
-        return cases.encode(found, *rest, keeps_end=self.keeps_end)
+    truncate_left: bool = False
 
 
 def texts(
     path: str, reader: Reader, settings: Settings, _: Metrics, *, as_one: bool = False
 ) -> Callable[[Run], Outcome]:
-    """Perplexities of texts, of which the results are those of all together."""
+    """Perplexities of texts; the results are those of all together."""
     stride = settings.stride or max(reader.context // 2, 1)
     if stride >= reader.context:
         raise errors.InputError(
             f"--stride={stride} leaves no token before a window of {reader.context}; "
             f"give {reader.context - 1} or less"
         )
-    found = perplexity.encode(perplexity.read(path, as_one=as_one), reader.tokenizer)
+    ids = perplexity.encode(perplexity.read(path, as_one=as_one), reader.tokenizer)
 
     def finish(run):
-        scored = list(perplexity.score(found, run, reader.context, stride))
-        total = sum((each for _, _, each in scored), perplexity.NOTHING)
+        scored = list(perplexity.score(ids, run, reader.context, stride))
+        total = sum((each for _, _, each in scored), perplexity.ZERO)
         results = {"num_texts": len(scored), **total.results()}
         return results, (perplexity.line(*each) for each in scored)
 
     return finish
 
 
-def choice_of(
+def multiple_choice(
     path: str, reader: Reader, settings: Settings, _: Metrics
 ) -> Callable[[Run], Outcome]:
     """How often the right answer is the likeliest."""
-    found = choices.read(path, settings.layout, settings.labels)
-    return _judged(found, reader, cases.accuracies)
+    rows = choices.read(path, settings.layout, settings.labels)
+    return _judged(rows, reader, cases.accuracies)
 
 
-def last_word(
+def lambada(
     path: str, reader: Reader, settings: Settings, _: Metrics
 ) -> Callable[[Run], Outcome]:
-    """How often the last word of a passage is what the network would write."""
+    """How often the last word of a passage is the likeliest."""
     return _judged(cases.last_words(path), reader, cases.word_results)
 
 
-def labels_of(
+def zero_shot_classification(
     path: str, reader: Reader, settings: Settings, metrics: Metrics
 ) -> Callable[[Run], Outcome]:
-    """Scores of a labelled table of which no row is trained on."""
+    """Scores of a labelled table without training."""
     form = templates.Template(settings.template)
     read = functools.partial(
         tables.read_table, layout=settings.layout, allow_empty_text=False
@@ -100,28 +95,29 @@ def labels_of(
     shown = table
     if settings.examples_file:
         shown = read(settings.examples_file, labels_required=True)
-    names = tuple(settings.labels) or label_sets.find_labels(shown, "classification")
-    label_set = label_sets.LabelSet(names)
+    names = tuple(settings.labels) or labels.find_labels(shown, "classification")
+    label_set = labels.Labels(names)
     words = templates.label_words(settings.label_words, label_set)
     before = ""
     if count := settings.num_examples:
-        asked = count, settings.seed
-        before = templates.examples(form, shown, label_set, words, *asked)
-    found = templates.fill(form, table, label_set, words, before)
+        before = templates.examples(form, shown, label_set, words, count, settings.seed)
+    rows = templates.fill(form, table, label_set, words, before)
 
     def results(judged):
-        given, decided = templates.decisions(judged)
-        return metrics(given, decided) if len(given) else {}
+        gold, predicted = templates.decisions(judged)
+        return metrics(gold, predicted) if len(gold) else {}
 
-    return _judged(found, reader, results)
+    return _judged(rows, reader, results)
 
 
-def _judged(found, reader, results):
-    """What judges cases and says `results` of them."""
-    encoded = reader.encode(found)
+def _judged(rows, reader, results):
+    """A function of `run` that judges cases and returns their `results`."""
+    encoded = cases.encode(
+        rows, reader.tokenizer, reader.context, truncate_left=reader.truncate_left
+    )
 
     def finish(run):
-        judged = list(cases.judge(found, encoded, run))
+        judged = list(cases.judge(rows, encoded, run))
         return {"num_cases": len(judged), **results(judged)}, (e.line() for e in judged)
 
     return finish
@@ -130,7 +126,7 @@ def _judged(found, reader, results):
 KINDS: Mapping[str, Callable[..., Callable[[Run], Outcome]]] = {
     "texts": texts,
     "document": functools.partial(texts, as_one=True),
-    "choices": choice_of,
-    "last_word": last_word,
-    "labels": labels_of,
+    "choices": multiple_choice,
+    "last_word": lambada,
+    "labels": zero_shot_classification,
 }

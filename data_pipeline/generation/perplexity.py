@@ -1,5 +1,6 @@
 """How likely texts are: nats, perplexity by token and word, bits a byte."""
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import errors, remote_files, wording
+from contract import errors, wording
 from data_pipeline.generation import windows
 from data_pipeline.tables import label_files, text_rows
 
@@ -15,7 +16,7 @@ KEYS = ("text",)  # of an object in a file of JSON lines
 
 
 class Text(NamedTuple):
-    """A text, where it stands, and its ids with the token before its first, if any."""
+    """A text, its place, and its ids after the token that ends texts, if any."""
 
     text: str
     place: str
@@ -34,7 +35,7 @@ class Likelihood(NamedTuple):
         return Likelihood(*map(sum, zip(self, other, strict=True)))
 
     def results(self) -> dict[str, float]:
-        """By name, as people report them."""
+        """The measures that people report."""
         return {
             "nll": self.nll,
             "num_tokens": self.num_tokens,
@@ -45,7 +46,7 @@ class Likelihood(NamedTuple):
         }
 
 
-NOTHING = Likelihood(0.0, 0, 0, 0)
+ZERO = Likelihood(0.0, 0, 0, 0)
 
 
 def exp(value: float) -> float:
@@ -62,43 +63,43 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
         FileNotFoundError, ValueError: the file cannot be read or has no text.
     """
     if text_rows.is_jsonl(path):
-        found = [
+        rows = [
             (text_rows.text_of(path, number, row, KEYS), f"{path}:{number}")  # type: ignore[arg-type]
             for number, row in text_rows.file_rows(path, "jsonl")
         ]
         if as_one:
-            found = [("\n".join(text for text, _ in found), path)]
+            rows = [("\n".join(text for text, _ in rows), path)]
     elif as_one:
-        text = label_files.read_text(path, remote_files.open_file)
-        found = [(text.replace("\r\n", "\n"), path)]
+        text = label_files.read_text(path)
+        rows = [(text.replace("\r\n", "\n"), path)]
     else:
-        found = [
+        rows = [
             (line.rstrip("\r"), f"{path}:{number}")
             for number, line in text_rows.lines(path)
         ]
-    found = [(text, place) for text, place in found if text.strip()]
-    if not found:
+    rows = [(text, place) for text, place in rows if text.strip()]
+    if not rows:
         raise errors.InputError(f"{path}: has no text; give one a line")
-    return found
+    return rows
 
 
-def encode(found: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:
-    """The ids of texts, each with the token that ends texts before its first.
+def encode(rows: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:
+    """The ids of texts, each after the token that ends texts, if any.
 
     Raises:
         ValueError: nothing stands before the only token of a text.
     """
     start = [] if tokenizer.document_end_id is None else [tokenizer.document_end_id]
-    ids = tokenizer.tokenize([text for text, _ in found]).to_list()
+    tokenized = tokenizer.tokenize([text for text, _ in rows]).to_list()
     texts = []
-    for (text, place), of_text in zip(found, ids, strict=True):
-        if len(start) + len(of_text) < 2:
+    for (text, place), ids in zip(rows, tokenized, strict=True):
+        if len(start) + len(ids) < 2:
             raise errors.InputError(
-                f"{place}: {wording.listing([text])} is {len(of_text)} token, which "
+                f"{place}: {wording.listing([text])} is {len(ids)} token, which "
                 "nothing predicts, for the vocabulary has no token that ends texts; "
                 "remove it or make it longer"
             )
-        texts.append(Text(text, place, start + of_text))
+        texts.append(Text(text, place, start + ids))
     return texts
 
 
@@ -110,11 +111,9 @@ def score(
 ) -> Iterator[tuple[Text, windows.Scores, Likelihood]]:
     """Yields each text with the scores of its tokens and what they sum up to."""
     cut = [windows.sliding(text.ids, context, stride) for text in texts]
-    found = run([window for of_text in cut for window in of_text])
-    start = 0
-    for text, of_text in zip(texts, cut, strict=True):
-        scores = windows.joined(found[start : start + len(of_text)])
-        start += len(of_text)
+    results = iter(run(list(itertools.chain.from_iterable(cut))))
+    for text, parts in zip(texts, cut, strict=True):
+        scores = windows.joined(itertools.islice(results, len(parts)))
         likelihood = Likelihood(
             float(np.sum(scores.losses, dtype=np.float64)),
             len(scores.losses),
@@ -125,7 +124,7 @@ def score(
 
 
 def line(text: Text, scores: windows.Scores, likelihood: Likelihood) -> str:
-    """What a .jsonl file says of a text."""
+    """The line of a .jsonl file."""
     row = {"text": text.text, "place": text.place, **likelihood.results()}
     row["nll_of_each_token"] = [round(float(loss), 6) for loss in scores.losses]
     row["ids"] = text.ids[-len(scores.losses) :]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from contract import errors
-from data_pipeline.classification import label_sets, tables
+from data_pipeline.classification import labels, tables
 from data_pipeline.generation import cases
 from data_pipeline.tables import label_files
 
@@ -70,8 +70,8 @@ class Template:
         return cases.Alternative(kept, before[len(kept) :] + word + after)
 
 
-def label_words(spec: Sequence[str], label_set: label_sets.LabelSet) -> tuple[str, ...]:
-    """What stands for each label, in the order of ids: of label=word pairs, or itself.
+def label_words(spec: Sequence[str], label_set: labels.Labels) -> tuple[str, ...]:
+    """The words of each label, in the order of ids: of label=words, or the label.
 
     Raises:
         ValueError: a pair names no label, or two labels have one word.
@@ -93,7 +93,7 @@ def label_words(spec: Sequence[str], label_set: label_sets.LabelSet) -> tuple[st
 def fill(
     template: Template,
     table: tables.Table,
-    label_set: label_sets.LabelSet,
+    label_set: labels.Labels,
     words: Sequence[str],
     shown: str = "",
 ) -> list[cases.Case]:
@@ -102,25 +102,25 @@ def fill(
         label_set.encode(table).tolist() if table.labels else [None] * len(table.lines)
     )
     rows = zip(table.lines, _texts(template, table), ids, strict=True)
-    found = []
+    filled_rows = []
     for line, texts, label in rows:
         filled = [template.alternative(texts, word) for word in words]
         filled = [cases.Alternative(shown + a.before, a.scored) for a in filled]
-        found.append(cases.Case(f"{table.path}:{line}", filled, label))
-    return found
+        filled_rows.append(cases.Case(f"{table.path}:{line}", filled, label))
+    return filled_rows
 
 
 def examples(
     template: Template,
     table: tables.Table,
-    label_set: label_sets.LabelSet,
+    label_set: labels.Labels,
     words: Sequence[str],
     count: int,
     seed: int,
 ) -> str:
-    """Filled rows of a table to stand before a prompt, as many of each label as fit.
+    """`count` filled rows to stand before a prompt, of all labels in turn.
 
-    Which rows follows from the seed.
+    The seed decides on the rows.
 
     Raises:
         ValueError: the table has fewer rows.
@@ -145,7 +145,7 @@ def examples(
 
 
 def _texts(template, table):
-    """What fills the fields of each row."""
+    """{field: text} of each row."""
     if template.has_pairs and table.text_b is None:
         raise errors.InputError(
             f"{table.path}: has no second text, which {{text_b}} of --template asks "
@@ -161,7 +161,7 @@ def _texts(template, table):
 def decisions(
     judged: Sequence[cases.Judged],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Label ids int32 [N] given and decided, of rows with a label."""
-    told = [found for found in judged if found.case.label is not None]
-    given = np.array([found.case.label for found in told], np.int32)
-    return given, np.array([f.choices()["part"] for f in told], np.int32)
+    """Label ids int32 [N], gold and predicted, of rows with a label."""
+    labelled = [each for each in judged if each.case.label is not None]
+    gold = np.array([each.case.label for each in labelled], np.int32)
+    return gold, np.array([each.choices()["part"] for each in labelled], np.int32)

@@ -1,7 +1,7 @@
 """Ids to windows that fit the network, and the losses of their tokens.
 
-Each token is scored once: of a long text a window overlaps the one before, whose tokens
-are only read.
+Each token is scored once: windows of a long text overlap, and tokens of the window
+before are only read.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ class Window(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Of the scored tokens of some windows, one after another.
+    """Losses and hits of the scored tokens of some windows, one after another.
 
     Attributes:
         losses: float32 [T], in nats.
@@ -54,26 +54,25 @@ def run(
     filler: int = 0,
     name: str = "scoring: windows",
 ) -> list[Scores]:
-    """The scores of each window, asked for in batches of similar length."""
+    """The scores of each window, computed in batches of similar length."""
     order = np.argsort([-len(window.ids) for window in windows], kind="stable")
-    found: list[Scores] = [Scores(np.zeros(0), np.zeros(0, bool))] * len(windows)
+    results: list[Scores] = [Scores(np.zeros(0), np.zeros(0, bool))] * len(windows)
     for part in progress.slices(len(windows), batch_size, name):
         chosen = order[part]
         batch = [windows[place] for place in chosen]
         losses, hits = score(pad([window.ids for window in batch], filler))
         for row, (place, window) in enumerate(zip(chosen, batch, strict=True)):
             scored = slice(window.first - 1, len(window.ids) - 1)
-            found[place] = Scores(losses[row, scored], hits[row, scored] > 0.5)
-    return found
+            results[place] = Scores(losses[row, scored], hits[row, scored] > 0.5)
+    return results
 
 
 def pad(rows: Sequence[Sequence[int]], filler: int = 0) -> dict[str, tf.Tensor]:
     """Features of rows of ids, padded to the right."""
     lengths = np.array([len(ids) for ids in rows])
     ids = np.full((len(rows), lengths.max()), filler, features.INTEGER)
-    for row, of_row in enumerate(rows):
-        ids[row, : len(of_row)] = of_row
     mask = np.arange(ids.shape[1]) < lengths[:, np.newaxis]
+    ids[mask] = np.concatenate(rows)
     return {
         features.INPUT_IDS: tf.constant(ids),
         features.INPUT_MASK: tf.constant(mask.astype(features.INTEGER)),

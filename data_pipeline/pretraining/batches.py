@@ -1,235 +1,295 @@
 """Batches of pretraining records: their order, their names, and why reading failed."""
 
-from collections.abc import Callable
+import dataclasses
+import hashlib
+import os
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, wording
-from data_pipeline.batches import ragged
-from data_pipeline.pretraining import files as record_files
-from data_pipeline.pretraining import shuffling
-from data_pipeline.pretraining import source as record_checks
+from data_pipeline.batches import padding
+from data_pipeline.pretraining import masking, metadata, shuffling, source
+from data_pipeline.text import base
 
-RecordSource = record_checks.RecordSource
 # Hides tokens: input_ids int32 [N, S] and their lengths int32 [N], which are some rows
 # of a batch; these rows, the size of the whole batch, and a source of randomness, drawn
 # from for all of it -> input_ids and the masked_lm features of these rows.
 Mask = Callable[
     [np.ndarray, np.ndarray, slice, int, np.random.Generator], dict[str, np.ndarray]
 ]
-ONE_HOST = tf.distribute.InputContext()
 EVALUATION_SEED = 0  # of masks and noise, so that every evaluation has the same
 _AGAIN = "copy the file again, or make it again"
 
 
-def training_batches(
-    source: RecordSource,
-    batch_size: int,
-    seed: int,
-    start_step: int,
-    num_steps: int,
-    mask: Mask | None = None,
-    context: tf.distribute.InputContext = ONE_HOST,
-) -> tf.data.Dataset:
-    """The batches of a run, from a step on, in the order of `shuffling.windows`.
+@dataclasses.dataclass(frozen=True)
+class RecordSets(source.PretrainingData):
+    """Records, masked where needed.
 
-    Batches are full, and may hold the end of one epoch and the start of the next. Equal
-    seeds, not negative, give equal batches. Steps count from 0; `num_steps` is the one
-    after the last. `mask`, for records that are not masked, draws by seed and step.
-
-    Each host of a `context` gets equally many consecutive rows of every batch, and does
-    not parse the others; all hosts together have the batches that one would have.
-
-    Returns:
-        Dicts: input_ids, input_mask, segment_ids int32 [B, S]; masked_lm_positions and
-        masked_lm_ids int32, masked_lm_weights float32, each [B, P];
-        next_sentence_labels int32 [B]. B is `batch_size` divided by the hosts.
-
-    Raises:
-        ValueError: the records are not masked, and there is no `mask`; or the hosts do
-            not divide `batch_size`.
+    Batches are dicts: input_ids, input_mask, segment_ids int32 [B, S];
+    masked_lm_positions and masked_lm_ids int32, masked_lm_weights float32, each [B, P];
+    next_sentence_labels int32 [B]. B is `batch_size` divided by the hosts. Hosts parse
+    their own rows alone.
     """
-    read = shuffling.records_of(source.files)
-    records = _in_order(read, source, batch_size, seed, start_step)
-    records = records.take(max(num_steps - start_step, 0))
-    rows = rows_of_host(batch_size, context)
-    return _batches(source, records, rows, batch_size, seed, start_step, mask)
+
+    train: source.RecordSource
+    held_out: source.RecordSource
+    mask: Mask | None  # None where all records are masked, or none is
+
+    def training_batches(
+        self,
+        batch_size: int,
+        seed: int,
+        start_step: int,
+        num_steps: int,
+        context: tf.distribute.InputContext = source.ONE_HOST,
+    ) -> tf.data.Dataset:
+        """The batches of a run, from a step on, in the order of `shuffling.windows`.
+
+        Batches are full, and may hold the end of one epoch and the start of the next.
+        Steps count from 0. `mask` draws by seed and step.
+
+        Raises:
+            ValueError: the records are not masked, and there is no `mask`; or the hosts
+                do not divide `batch_size`.
+        """
+        read = shuffling.records_of(self.train.files)
+        records = _in_order(read, self.train, batch_size, seed, start_step)
+        records = records.take(max(num_steps - start_step, 0))
+        rows = source.rows_of_host(batch_size, context)
+        return self._parsed(self.train, records, rows, batch_size, seed, start_step)
+
+    def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
+        """Names the records of one batch, such as "records/part-3:17"."""
+        read = shuffling.numbers_of(self.train.counts)
+        (batch,) = _in_order(read, self.train, batch_size, seed, step).take(1)
+        begins = padding.row_splits(self.train.counts)
+        files = np.searchsorted(begins, batch, side="right") - 1
+        numbers = batch.numpy() - begins[files]
+        return [
+            f"{self.train.files[file]}:{number}"
+            for file, number in zip(files, numbers, strict=True)
+        ]
+
+    def num_evaluation_batches(self, batch_size: int, most: int | None) -> int:
+        """How many batches an evaluation has, at most `most`; None for all records."""
+        if self.held_out.is_masked and most is not None:
+            return most  # for they are repeated
+        every = -(-self.held_out.count // batch_size)
+        return every if most is None else min(most, every)
+
+    def evaluation_batches(
+        self,
+        batch_size: int,
+        num_batches: int | None,
+        context: tf.distribute.InputContext = source.ONE_HOST,
+    ) -> tf.data.Dataset:
+        """Full batches in the order of the files, repeated.
+
+        Where `num_batches` is None, each record counts once: further rows of the last
+        batch have masked_lm_weights 0 and the label IGNORED. Left to right, no record
+        is ever repeated: rows whose input_mask is 0 fill the last batch up.
+        """
+        records = tf.data.TFRecordDataset(self.held_out.files)
+        rows = source.rows_of_host(batch_size, context)
+        if not self.held_out.is_masked:
+            batches = _filled_batches(self.held_out, records, rows, batch_size)
+            return batches.take(num_batches or -1)
+        count = num_batches or self.num_evaluation_batches(batch_size, None)
+        records = records.repeat().batch(batch_size, drop_remainder=True).take(count)
+        batches = self._parsed(
+            self.held_out, records, rows, batch_size, EVALUATION_SEED, 0
+        )
+        if num_batches:
+            return batches
+
+        def count_once(number, batch):
+            places = number * batch_size + tf.range(batch_size, dtype=tf.int64)[rows]
+            is_new = places < self.held_out.count
+            weights = batch[features.MASKED_LM_WEIGHTS]
+            labels = batch[features.NEXT_SENTENCE_LABELS]
+            return batch | {
+                features.MASKED_LM_WEIGHTS: tf.where(is_new[:, None], weights, 0.0),
+                features.NEXT_SENTENCE_LABELS: tf.where(
+                    is_new, labels, features.IGNORED
+                ),
+            }
+
+        return batches.enumerate().map(count_once, num_parallel_calls=1)
+
+    def digest(self) -> str:
+        """Number, and a digest of the names and counts of files, to train on."""
+        names = [os.path.basename(file) for file in self.train.files]
+        text = repr((names, self.train.counts)).encode("utf-8")
+        digest = hashlib.sha256(text).hexdigest()[:16]
+        return f"{self.train.count} records, digest {digest}"
+
+    def explain(self, error: Exception) -> str | None:
+        """One line on which file made reading fail; TensorFlow does not name it.
+
+        Reads the files again up to the one to blame; None if reading is not to blame.
+        """
+        for records in dict.fromkeys((self.train, self.held_out)):
+            if damage := _explain(error, records):
+                return damage
+        return None
+
+    def _parsed(self, records, dataset, rows, batch_size, seed, start_step):
+        """These rows of batches of serialized records, parsed and masked."""
+        hide = self.mask
+        masks = records.is_masked and not records.has_masks
+        if masks and hide is None:
+            raise errors.InputError(
+                f"the records of {wording.first_of(records.files, 1)} hold unmasked "
+                "text, which is masked while training; give the --vocab_file they were "
+                "made with"
+            )
+        parse = _parser(records)
+        dataset = dataset.map(lambda batch: parse(batch[rows]), num_parallel_calls=1)
+        if masks and hide:
+
+            def mask(step, input_ids, lengths):
+                rng = np.random.default_rng([seed, int(step)])
+                return hide(input_ids, lengths, rows, batch_size, rng)
+
+            dataset = dataset.enumerate(start_step).map(
+                lambda step, batch: _mask(records, mask, step, batch),
+                num_parallel_calls=1,
+            )
+        return dataset.prefetch(2)
 
 
-def batch_names(
-    source: RecordSource, batch_size: int, seed: int, step: int
-) -> list[str]:
-    """Names the records of one batch, such as "records/part-3:17"; opens no file."""
-    read = shuffling.numbers_of(source.counts)
-    (batch,) = _in_order(read, source, batch_size, seed, step).take(1)
-    begins = ragged.splits(source.counts)
-    files = np.searchsorted(begins, batch, side="right") - 1
-    numbers = batch.numpy() - begins[files]
-    return [
-        f"{source.files[file]}:{number}"
-        for file, number in zip(files, numbers, strict=True)
-    ]
-
-
-def _in_order(read, source, batch_size, seed, start_step):
+def _in_order(read, records, batch_size, seed, start_step):
     """Batches for ever, from a step on, of what `read` gives of each record."""
     start = start_step * batch_size
-    windows = shuffling.windows(read, source.counts, seed, start)
+    windows = shuffling.windows(read, records.counts, seed, start)
     return windows.rebatch(batch_size, drop_remainder=True)
 
 
-def evaluation_batches(
-    source: RecordSource,
-    batch_size: int,
-    num_batches: int | None,
-    mask: Mask | None = None,
-    context: tf.distribute.InputContext = ONE_HOST,
-) -> tf.data.Dataset:
-    """Full batches in the order of the files, repeated; else as `training_batches`.
+def _filled_batches(records, dataset, rows, batch_size):
+    parse = _parser(records)
 
-    Where `num_batches` is None, each record counts once: further rows of the last batch
-    have masked_lm_weights 0 and the label IGNORED. Left to right, no record is ever
-    repeated: the last batch is filled up with rows whose input_mask is 0.
-    """
-    records, rows = (
-        tf.data.TFRecordDataset(source.files),
-        rows_of_host(batch_size, context),
-    )
-    if not source.is_masked:
-        return _filled_batches(source, records, rows, batch_size).take(
-            num_batches or -1
-        )
-    count = num_batches or num_evaluation_batches(source, batch_size, None)
-    records = records.repeat().batch(batch_size, drop_remainder=True).take(count)
-    batches = _batches(source, records, rows, batch_size, EVALUATION_SEED, 0, mask)
-    if num_batches:
-        return batches
-
-    def counted_once(number, batch):
-        places = number * batch_size + tf.range(batch_size, dtype=tf.int64)[rows]
-        is_new = places < sum(source.counts)
-        weights = batch[features.MASKED_LM_WEIGHTS]
-        labels = batch[features.NEXT_SENTENCE_LABELS]
-        return batch | {
-            features.MASKED_LM_WEIGHTS: tf.where(is_new[:, None], weights, 0.0),
-            features.NEXT_SENTENCE_LABELS: tf.where(is_new, labels, features.IGNORED),
-        }
-
-    return batches.enumerate().map(counted_once, num_parallel_calls=1)
-
-
-def num_evaluation_batches(
-    source: RecordSource, batch_size: int, most: int | None
-) -> int:
-    """How many batches an evaluation has, at most `most`; None for all records."""
-    if source.is_masked and most is not None:
-        return most  # for they are repeated
-    every = -(-sum(source.counts) // batch_size)
-    return every if most is None else min(most, every)
-
-
-def _filled_batches(source, records, rows, batch_size):
-    parse = _parser(source)
-
-    def filled(batch):
+    def fill(batch):
         count = tf.size(batch)
         batch = tf.concat([batch, tf.repeat(batch[:1], batch_size - count)], axis=0)
         is_real = tf.cast(tf.range(batch_size) < count, tf.int32)[rows, tf.newaxis]
-        found = parse(tf.ensure_shape(batch, [batch_size])[rows])
-        masked = {features.INPUT_MASK: found[features.INPUT_MASK] * is_real}
-        return found | masked
+        parsed = parse(tf.ensure_shape(batch, [batch_size])[rows])
+        return parsed | {features.INPUT_MASK: parsed[features.INPUT_MASK] * is_real}
 
-    return records.batch(batch_size).map(filled, num_parallel_calls=1).prefetch(2)
-
-
-def rows_of_host(batch_size: int, context: tf.distribute.InputContext) -> slice:
-    """Which rows of a batch a host gets; ValueError where hosts do not divide it."""
-    hosts = context.num_input_pipelines
-    if batch_size % hosts:
-        raise errors.InputError(
-            f"a batch of {batch_size} records cannot be cut into equal shares of "
-            f"{hosts} hosts; choose a multiple of {hosts}"
-        )
-    count = batch_size // hosts
-    first = context.input_pipeline_id * count
-    return slice(first, first + count)
+    return dataset.batch(batch_size).map(fill, num_parallel_calls=1).prefetch(2)
 
 
-def explain(error: Exception, source: RecordSource) -> str | None:
-    """One line on which file made reading batches fail; TensorFlow does not say.
-
-    Reads the files again up to the one to blame; None if reading is not to blame.
-    """
+def _explain(error, records):
     if not isinstance(error, tf.errors.OpError | UnicodeDecodeError):
         return None
     if isinstance(error, tf.errors.NotFoundError):
-        gone = [file for file in source.files if not tf.io.gfile.exists(file)]
+        gone = [file for file in records.files if not tf.io.gfile.exists(file)]
         return f"{gone[0]}: is not there any more; {_AGAIN}" if gone else None
-    if not record_files.is_of_a_record(error, _spec(source)):
+    if not metadata.is_of_a_record(error, _spec(records)):
         return None  # of the network, say
-    for file in source.files:
-        damage = record_files.find_damage(file, _parser(source))
+    for file in records.files:
+        damage = metadata.find_damage(file, _parser(records))
         if damage:
             return f"{damage}; {_AGAIN}"
     return None
 
 
-def _spec(source):
-    predictions = source.max_predictions_per_seq if source.has_masks else 0
-    return record_files.spec(source.max_seq_length, predictions)
+def _spec(records):
+    predictions = records.max_predictions_per_seq if records.has_masks else 0
+    return metadata.spec(records.max_seq_length, predictions)
 
 
-def _parser(source):
+def _parser(records):
     """A function string [N] -> dict of features."""
-    spec = _spec(source)
+    spec = _spec(records)
 
-    def parse(records):
+    def parse(serialized):
         return {
             name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-            for name, value in tf.io.parse_example(records, spec).items()
+            for name, value in tf.io.parse_example(serialized, spec).items()
         }
 
     return parse
 
 
-def _batches(source, records, rows, batch_size, seed, start_step, mask):
-    """These rows of batches of serialized records, parsed and masked."""
-    masks = source.is_masked and not source.has_masks
-    if masks and mask is None:
-        raise errors.InputError(
-            f"the records of {wording.first_of(source.files, 1)} hold unmasked text, "
-            "which is masked while training; give the --vocab_file they were made with"
-        )
-    parse = _parser(source)
-    dataset = records.map(lambda batch: parse(batch[rows]), num_parallel_calls=1)
-    if masks:
-
-        def masked(step, input_ids, lengths):
-            rng = np.random.default_rng([seed, int(step)])
-            return mask(input_ids, lengths, rows, batch_size, rng)
-
-        dataset = dataset.enumerate(start_step).map(
-            lambda step, batch: _mask(source, masked, step, batch), num_parallel_calls=1
-        )
-    return dataset.prefetch(2)
-
-
-def _mask(source, mask, step, batch):
+def _mask(records, mask, step, batch):
     """A batch of unmasked text with its input_ids masked and the masked_lm features."""
-    names = (features.INPUT_IDS, *record_files.PREDICTIONS)
+    names = (features.INPUT_IDS, *metadata.PREDICTIONS)
 
-    def masked(*arrays):
-        found = mask(*arrays)
-        return [found[name] for name in names]
+    def mask_arrays(*arrays):
+        masked = mask(*arrays)
+        return [masked[name] for name in names]
 
     input_ids = batch[features.INPUT_IDS]
     lengths = tf.reduce_sum(batch[features.INPUT_MASK], axis=1)
     dtypes = [tf.int32, tf.int32, tf.int32, tf.float32]
-    values = tf.numpy_function(masked, [step, input_ids, lengths], dtypes)
-    predictions = [len(input_ids), source.max_predictions_per_seq]
+    values = tf.numpy_function(mask_arrays, [step, input_ids, lengths], dtypes)
+    predictions = [len(input_ids), records.max_predictions_per_seq]
     shapes = [input_ids.shape, predictions, predictions, predictions]
     return batch | {
         name: tf.ensure_shape(value, shape)
         for name, value, shape in zip(names, values, shapes, strict=True)
     }
+
+
+def load(
+    specs: Mapping[str, str],
+    tokenizer: base.Tokenizer | None,
+    rule: masking.Rule | None,
+    *,
+    max_seq_length: int | None,
+    vocab_size: int,
+    spare_rows: int,
+    has_mask_flags: bool = False,
+) -> RecordSets:
+    """Opens the records to train on, and those to evaluate on.
+
+    `specs` are {flag: its value}, the records to train on first and those to evaluate
+    on second, if they are others. `rule` masks those that are not masked, for which a
+    tokenizer is needed; None is for texts that are read as they are. Sizes are those of
+    source.check_records.
+
+    Raises:
+        ValueError: as there; or masks are needed and there is no vocabulary, or there
+            are masks, but `has_mask_flags`: flags name others.
+    """
+    sources = {
+        flag: source.check_records(
+            source.find(spec, flag),
+            max_seq_length=max_seq_length,
+            max_predictions_per_seq=rule.max_predictions_per_seq if rule else 0,
+            vocab_size=vocab_size,
+            spare_rows=spare_rows,
+            vocab=tokenizer.definition() if tokenizer else None,
+            do_lower_case=tokenizer.do_lower_case if tokenizer else None,
+            flag=flag,
+            is_masked=rule is not None,
+        )
+        for flag, spec in specs.items()
+    }
+    opened = list(sources.values())
+    train, held_out = opened[0], opened[-1]
+    if rule is None:
+        return RecordSets(train, held_out, None)
+    source.check_sentence_task(sources)
+    if train.has_masks and held_out.has_masks:
+        if has_mask_flags:
+            raise errors.InputError(
+                "--masking, --masked_lm_prob and --mask_proportions are for records "
+                f"not masked yet, but those of {train.files[0]} are; leave the flags "
+                "out, or make records with create_pretraining_data.py --masking=none"
+            )
+        return RecordSets(train, held_out, None)
+    if tokenizer is None:
+        raise errors.InputError(
+            "the records are not masked, and masking them needs the vocabulary; set "
+            "--vocab_file to the one they were made with"
+        )
+    vocab = masking.MaskingVocab.from_tokenizer(tokenizer)
+
+    def mask(input_ids, lengths, rows, batch_size, rng):
+        draws = masking.draw((batch_size, train.max_seq_length), rule, vocab, rng)
+        return masking.mask(input_ids, lengths, rule, vocab, draws.take(rows))
+
+    return RecordSets(train, held_out, mask)

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from contract import errors, features
 from data_pipeline.batches import packing
-from data_pipeline.text import token_matching, tokenization
-from data_pipeline.text.tokenization import MASK
+from data_pipeline.text import added_tokens, wordpiece
+from data_pipeline.text.wordpiece import MASK
 
 
 class Clozes(NamedTuple):
@@ -26,7 +26,7 @@ class Clozes(NamedTuple):
     starts: tf.Tensor  # int32 [K], the same in characters
 
 
-def check(tokenizer: tokenization.BertTokenizer, top_k: int) -> None:
+def check(tokenizer: wordpiece.BertTokenizer, top_k: int) -> None:
     """Raises ValueError where so many tokens cannot be chosen for a mask."""
     if tokenizer.mask_id is None:
         raise errors.InputError(
@@ -41,7 +41,7 @@ def check(tokenizer: tokenization.BertTokenizer, top_k: int) -> None:
 
 
 def encoder(
-    tokenizer: tokenization.BertTokenizer, max_seq_length: int, max_predictions: int
+    tokenizer: wordpiece.BertTokenizer, max_seq_length: int, max_predictions: int
 ) -> Callable[[tf.Tensor], Clozes]:
     """A function of texts, string [B], that finds their masks.
 
@@ -57,7 +57,7 @@ def encoder(
                 texts, "UTF-8", "UTF-8", errors="ignore"
             )
             tokens, lengths = packing.pack(
-                token_matching.tokenize(texts, mask_ids, tokenizer.tokenize),
+                added_tokens.tokenize(texts, mask_ids, tokenizer.tokenize),
                 None,
                 special=tokenizer,
                 max_seq_length=max_seq_length,
@@ -140,7 +140,7 @@ def _filled(clozes, tokens):
     ends = clozes.byte_starts + len(MASK)
     before = tf.strings.substr(texts, tf.zeros_like(ends), clozes.byte_starts)
     after = tf.strings.substr(texts, ends, tf.strings.length(texts) - ends)
-    words = tf.strings.regex_replace(tokens, f"^{tokenization.CONTINUATION}", "")
+    words = tf.strings.regex_replace(tokens, f"^{wordpiece.CONTINUATION}", "")
     around = (
         tf.tile(side[:, tf.newaxis], [1, tf.shape(tokens)[1]])
         for side in (before, after)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import errors, features
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 # Of the chosen tokens: what becomes [MASK], what becomes any entry, and what stays.
 PROPORTIONS = (0.8, 0.1, 0.1)
@@ -44,8 +44,8 @@ class Rule:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pieces:
-    """What masking has to know of a vocabulary of V entries."""
+class MaskingVocab:
+    """The special ids and continuations in a vocabulary of V entries."""
 
     cls_id: int
     sep_id: int
@@ -53,48 +53,51 @@ class Pieces:
     vocab_size: int  # V
     is_continuation: np.ndarray  # bool [V], whether an entry begins with ##
 
-
-def pieces_of(tokenizer: Any) -> Pieces:
-    """The Pieces of a BertTokenizer; ValueError where its vocabulary has no [MASK]."""
-    if tokenizer.mask_id is None:
-        raise errors.InputError(
-            f"the vocabulary of {tokenizer.vocab_size} tokens lacks [MASK]; give the "
-            "vocab.txt of a pretrained model, make one with build_vocab.py, or set "
-            "--objective=left_to_right, which hides nothing"
+    @classmethod
+    def from_tokenizer(cls, tokenizer: Any) -> "MaskingVocab":
+        """That of a BertTokenizer; ValueError where the vocabulary has no [MASK]."""
+        if tokenizer.mask_id is None:
+            raise errors.InputError(
+                f"the vocabulary of {tokenizer.vocab_size} tokens lacks [MASK]; give "
+                "the vocab.txt of a pretrained model, make one with build_vocab.py, or "
+                "set --objective=left_to_right, which hides nothing"
+            )
+        return cls(
+            tokenizer.cls_id,
+            tokenizer.sep_id,
+            tokenizer.mask_id,
+            tokenizer.vocab_size,
+            np.array([wordpiece.is_continuation(token) for token in tokenizer.vocab]),
         )
-    return Pieces(
-        tokenizer.cls_id,
-        tokenizer.sep_id,
-        tokenizer.mask_id,
-        tokenizer.vocab_size,
-        np.array([tokenization.is_continuation(token) for token in tokenizer.vocab]),
-    )
 
 
 class Draws(NamedTuple):
-    """What chance decides for N sequences of S tokens, whatever they hold."""
+    """The random numbers for N sequences of S tokens, whatever they hold."""
 
     run_lengths: np.ndarray | None  # float64 [N, S], 0..1; None without runs of words
     order: np.ndarray  # uint32 [N, S], the groups of the lowest are taken first
-    fates: np.ndarray  # float32 [N, P], 0..1: [MASK], any entry or the token itself
+    replacement: np.ndarray  # float32 [N, P], 0..1: [MASK], any entry or the token
     entries: np.ndarray  # int32 [N, P], of the vocabulary
 
-    def of(self, rows: slice) -> "Draws":
+    def take(self, rows: slice) -> "Draws":
         """Those of some of the sequences."""
         runs = None if self.run_lengths is None else self.run_lengths[rows]
-        return Draws(runs, self.order[rows], self.fates[rows], self.entries[rows])
+        return Draws(runs, self.order[rows], self.replacement[rows], self.entries[rows])
 
 
 def draw(
-    shape: tuple[int, int], rule: Rule, pieces: Pieces, rng: np.random.Generator
+    shape: tuple[int, int], rule: Rule, vocab: MaskingVocab, rng: np.random.Generator
 ) -> Draws:
-    """Draws for sequences [N, S]; old runs go on only if the calls keep their order."""
+    """Draws for sequences [N, S].
+
+    Do not reorder these calls: resumed runs depend on the order of draws.
+    """
     predictions = (shape[0], rule.max_predictions_per_seq)
     return Draws(
         rng.random(shape) if _has_runs(rule) else None,
         rng.integers(1 << 31, size=shape, dtype=np.uint32),
         rng.random(predictions, np.float32),
-        rng.integers(pieces.vocab_size, size=predictions, dtype=np.int32),
+        rng.integers(vocab.vocab_size, size=predictions, dtype=np.int32),
     )
 
 
@@ -106,7 +109,7 @@ def mask(
     input_ids: np.ndarray,
     lengths: np.ndarray,
     rule: Rule,
-    pieces: Pieces,
+    vocab: MaskingVocab,
     draws: Draws,
 ) -> dict[str, np.ndarray]:
     """Hides part of each sequence: packed int32 [N, S], with int [N] tokens each.
@@ -122,12 +125,12 @@ def mask(
     """
     rows, width = input_ids.shape
     is_candidate = np.arange(width) < np.asarray(lengths)[:, None]
-    is_candidate &= (input_ids != pieces.cls_id) & (input_ids != pieces.sep_id)
+    is_candidate &= (input_ids != vocab.cls_id) & (input_ids != vocab.sep_id)
     wanted = rule.counts(lengths)
     if GROUP_LENGTHS[rule.kind] is None:
         positions, counts = _choose_pieces(is_candidate, wanted, rule, draws)
     else:
-        groups = _word_groups(input_ids, is_candidate, pieces)
+        groups = _word_groups(input_ids, is_candidate, vocab)
         if _has_runs(rule):
             groups = _join(groups, GROUP_LENGTHS[rule.kind], draws.run_lengths)
         positions, counts = _choose_groups(groups, is_candidate, wanted, rule, draws)
@@ -136,8 +139,8 @@ def mask(
     chosen_ids = np.where(is_chosen, input_ids[row, positions], 0)
     mask_share, any_share, _ = rule.proportions
     # Bounded from above by 1, so that rounding gives no entry where none is wanted.
-    hidden = np.where(draws.fates < 1 - any_share, chosen_ids, draws.entries)
-    hidden = np.where(draws.fates < mask_share, np.int32(pieces.mask_id), hidden)
+    hidden = np.where(draws.replacement < 1 - any_share, chosen_ids, draws.entries)
+    hidden = np.where(draws.replacement < mask_share, np.int32(vocab.mask_id), hidden)
     masked = input_ids.copy()
     row, column = np.nonzero(is_chosen)
     masked[row, positions[row, column]] = hidden[row, column]
@@ -179,9 +182,9 @@ def _choose_pieces(is_candidate, wanted, rule, draws):
     return positions, counts
 
 
-def _word_groups(input_ids, is_candidate, pieces):
+def _word_groups(input_ids, is_candidate, vocab):
     """int32 [N, S], each candidate's word from 0; ## continues even across a [SEP]."""
-    begins = is_candidate & ~pieces.is_continuation[input_ids]
+    begins = is_candidate & ~vocab.is_continuation[input_ids]
     first = is_candidate.argmax(axis=1)
     rows = np.arange(len(first))
     begins[rows, first] = is_candidate[rows, first]
@@ -221,7 +224,7 @@ def _choose_groups(groups, is_candidate, wanted, rule, draws):
             break
     is_chosen = is_candidate & np.take_along_axis(is_taken, np.maximum(groups, 0), 1)
     positions = np.zeros((rows, rule.max_predictions_per_seq), np.int32)
-    found_row, found_column = np.nonzero(is_chosen)  # by row, ascending
-    place = np.arange(len(found_row)) - np.repeat(np.cumsum(counts) - counts, counts)
-    positions[found_row, place] = found_column
+    chosen_row, chosen_column = np.nonzero(is_chosen)  # by row, ascending
+    place = np.arange(len(chosen_row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    positions[chosen_row, place] = chosen_column
     return positions, counts.astype(np.int32)

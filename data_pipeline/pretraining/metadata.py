@@ -1,26 +1,31 @@
-"""What a file of pretraining records holds, in a small JSON file beside it.
+"""Metadata of a file of pretraining records: its settings, counts, and how to parse it.
 
-So run_pretraining.py can check the flags. Records of the original have no such file,
-and are read as they are.
+create_pretraining_data.py writes them as JSON beside the file, so run_pretraining.py
+can check the flags. Files without, such as those of the original, are probed.
 """
 
 import dataclasses
 import hashlib
 import json
+import re
+import struct
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
+from google.protobuf import message as protobuf
 
-from contract import atomic_files, errors, json_text
+from contract import atomic_files, errors, features, json_files
 from data_pipeline.pretraining import masking
 
 SUFFIX = ".metadata.json"
 UNMASKED = "none"  # as masking: to be masked while training
-# Objectives that records are made for. One of left to right fits both.
+# Objectives that records are made for. Records made with left_to_right can also be
+# masked while training.
 MASKED_LM, LEFT_TO_RIGHT = "masked_lm", "left_to_right"
 BLANK_LINE, FILE = "blank_line", "file"  # what ends a document
-_PROPORTIONS = masking.PROPORTIONS  # of files that do not say it yet
-# What all files of a run must share; None in a Contents of record_files.py: unknown.
+_PROPORTIONS = masking.PROPORTIONS  # of files that lack them
+# What all files of a run must share.
 SHARED = (
     "max_seq_length",
     "max_predictions_per_seq",
@@ -30,7 +35,7 @@ SHARED = (
     "vocab_size",
     "vocab_digest",
 )
-# How much text records of left to right hold.
+# How much text records of left_to_right hold.
 TEXT_COUNTS = ("num_predictions", "num_words", "num_text_bytes")
 
 
@@ -53,7 +58,7 @@ class Metadata:
     num_bytes: int = 0  # of this file
     objective: str = MASKED_LM
     document_end: str = BLANK_LINE
-    # Of left to right: tokens that are predicted, and the text that they are.
+    # Of left_to_right: tokens that are predicted, and the text that they are.
     num_predictions: int = 0
     num_words: int = 0  # as white space separates them
     num_text_bytes: int = 0  # in UTF-8
@@ -83,10 +88,209 @@ def read(records_file: str) -> Metadata | None:
         return None
     try:
         with tf.io.gfile.GFile(path) as file:
-            return Metadata(**json_text.parse(file.read()))
+            return Metadata(**json_files.parse(file.read()))
     except (ValueError, TypeError) as error:
         raise errors.InputError(
             f"{path}: cannot be read ({error}); it is written by "
             "create_pretraining_data.py: make the records again, or delete it to read "
             "the records without a check"
         ) from error
+
+
+_INTEGER_PREDICTIONS = (features.MASKED_LM_POSITIONS, features.MASKED_LM_IDS)
+PREDICTIONS = (*_INTEGER_PREDICTIONS, features.MASKED_LM_WEIGHTS)
+# Records that are looked into where no metadata says what all of them hold.
+_PROBED_RECORDS = 100
+# The framing of a TFRecord: uint64 length and its checksum; data; their checksum.
+_LENGTH = struct.Struct("<Q")
+_FRAME_BYTES = 8 + 4 + 4
+_BLOCK_BYTES = 1 << 22
+# Records that `find_damage` parses at a time.
+_SCANNED_RECORDS = 1024
+# How TensorFlow begins on a record that is no tf.train.Example; its bytes follow.
+_NO_EXAMPLE = "Could not parse example input"
+# What TensorFlow writes before and after the message of a kernel.
+_WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contents:
+    """The content of one file."""
+
+    file: str
+    count: int  # of records
+    shared: dict[str, Any]  # by the names of SHARED; without what is unknown
+    text_counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    largest_id: int | None = None  # of the first records; None: not looked at
+
+
+def describe(file: str) -> Contents:
+    """Reads the metadata of a file, or else counts and probes its records.
+
+    Raises:
+        ValueError: it is unreadable, truncated, changed, or holds no such records.
+    """
+    try:
+        size = tf.io.gfile.stat(file).length
+        if recorded := read(file):
+            return _from_metadata(file, size, recorded)
+        return _from_records(file, size)
+    except tf.errors.OpError as error:
+        raise errors.InputError(f"{file}: cannot be read ({_reason(error)})") from error
+
+
+def _reason(error):
+    return " ".join(_WRAPPING.sub("", error.message).split())
+
+
+def _from_metadata(file, size, recorded):
+    if size != recorded.num_bytes:
+        raise errors.InputError(
+            f"{file}: has {size} bytes, but {file}{SUFFIX} says "
+            f"{recorded.num_bytes}; it is truncated or was changed: copy both files "
+            "again, or make them again with create_pretraining_data.py"
+        )
+    return Contents(
+        file=file,
+        count=recorded.num_instances,
+        shared={name: getattr(recorded, name) for name in SHARED},
+        text_counts={name: getattr(recorded, name) for name in TEXT_COUNTS},
+    )
+
+
+def _from_records(file, size):
+    if not size:
+        raise errors.InputError(
+            f"{file}: is empty, there is no record in it; leave it out, or make it "
+            "again with create_pretraining_data.py"
+        )
+    records = tf.data.TFRecordDataset(file)
+    try:
+        next(iter(records), None)
+    except tf.errors.DataLossError as error:
+        raise errors.InputError(
+            f"{file}: is no TFRecord file, or its first record is damaged; give "
+            "uncompressed files of create_pretraining_data.py, or copy it again"
+        ) from error
+    count = count_records(file, size)
+    probed = [
+        _measure(record.numpy(), f"{file}: record {number}")
+        for number, record in enumerate(records.take(_PROBED_RECORDS))
+    ]
+    lengths, predictions, largest = zip(*probed, strict=True)
+    for name, values in (
+        (features.INPUT_IDS, lengths),
+        (features.MASKED_LM_POSITIONS, predictions),
+    ):
+        for number, value in enumerate(values):
+            if value != values[0]:
+                raise errors.InputError(
+                    f"{file}: {name} has {values[0]} values in record 0, but {value} "
+                    f"in record {number}; make the file again with one setting"
+                )
+    shared = {
+        "max_seq_length": lengths[0],
+        "max_predictions_per_seq": predictions[0],
+        "sentence_task": "next",  # of the original, whose records have no metadata
+    }
+    if not predictions[0]:
+        shared["masking"] = UNMASKED
+    return Contents(file=file, count=count, shared=shared, largest_id=max(largest))
+
+
+def _measure(serialized, where):
+    """Checks one record; returns its numbers of tokens and predictions, and top id."""
+    try:
+        held = tf.train.Example.FromString(serialized).features.feature
+    except protobuf.DecodeError as error:
+        raise errors.InputError(
+            f"{where} is no tf.train.Example; give files of create_pretraining_data.py"
+        ) from error
+    tokens = len(held[features.INPUT_IDS].int64_list.value)
+    is_masked = any(name in held for name in PREDICTIONS)
+    predictions = len(held[features.MASKED_LM_POSITIONS].int64_list.value)
+    wanted = [(name, "int64", tokens) for name in features.ENCODER_INPUTS]
+    wanted.append((features.NEXT_SENTENCE_LABELS, "int64", 1))
+    if is_masked:
+        wanted += [(name, "int64", predictions) for name in _INTEGER_PREDICTIONS]
+        wanted.append((features.MASKED_LM_WEIGHTS, "float", predictions))
+    for name, kind, length in wanted:
+        values = getattr(held[name], f"{kind}_list").value
+        if not values:
+            raise errors.InputError(
+                f"{where} has no {name} of kind {kind}, so it is no pretraining "
+                "record; give files of create_pretraining_data.py"
+            )
+        if len(values) != length:
+            raise errors.InputError(
+                f"{where} has {len(values)} values of {name} where there should be "
+                f"{length}; make the file again with create_pretraining_data.py"
+            )
+    return tokens, predictions, max(held[features.INPUT_IDS].int64_list.value)
+
+
+def count_records(file: str, size: int) -> int:
+    """Counts records by their lengths; ValueError where the file ends within one."""
+    count = position = begin = 0
+    block = b""
+    with tf.io.gfile.GFile(file, "rb") as source:
+        while position < size:
+            if position + _LENGTH.size > begin + len(block):
+                source.seek(position)
+                block, begin = source.read(_BLOCK_BYTES), position
+            following = size + 1
+            if position + _LENGTH.size <= begin + len(block):
+                (length,) = _LENGTH.unpack_from(block, position - begin)
+                following = position + length + _FRAME_BYTES
+            if following > size:
+                raise errors.InputError(
+                    f"{file}: record {count}, which begins at byte {position}, goes "
+                    f"beyond the end of the file at byte {size}; it is truncated or "
+                    "damaged: copy it again, or make it again with "
+                    "create_pretraining_data.py"
+                )
+            position = following
+            count += 1
+    return count
+
+
+def spec(max_seq_length, max_predictions_per_seq):
+    """Features for tf.io.parse_example; unmasked text has 0 predictions, no masks."""
+    sequence = tf.io.FixedLenFeature([max_seq_length], tf.int64)
+    parsed = {features.NEXT_SENTENCE_LABELS: tf.io.FixedLenFeature([], tf.int64)}
+    parsed |= dict.fromkeys(features.ENCODER_INPUTS, sequence)
+    if max_predictions_per_seq:
+        lengths = [max_predictions_per_seq]
+        integers = tf.io.FixedLenFeature(lengths, tf.int64)
+        weights = tf.io.FixedLenFeature(lengths, tf.float32)
+        parsed |= dict.fromkeys(_INTEGER_PREDICTIONS, integers)
+        parsed[features.MASKED_LM_WEIGHTS] = weights
+    return parsed
+
+
+def is_of_a_record(error, names):
+    """Whether reading or parsing (features of these names) may have raised an error.
+
+    A UnicodeDecodeError, too: Python decodes messages, which quote damaged records.
+    """
+    if isinstance(error, tf.errors.InvalidArgumentError):
+        quoted = [f"{word}: {name}" for word in ("Key", "Feature") for name in names]
+        return any(text in error.message for text in (_NO_EXAMPLE, *quoted))
+    return isinstance(error, tf.errors.DataLossError | UnicodeDecodeError)
+
+
+def find_damage(file, parse):
+    """Parses a whole file, string [N] at a time; returns its damage or None."""
+    # No parallel calls: the first error is then that of the first bad record.
+    parsed = tf.data.TFRecordDataset(file).batch(_SCANNED_RECORDS).map(parse)
+    number = 0
+    try:
+        for _ in parsed:
+            number += _SCANNED_RECORDS
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        reason = "one is no tf.train.Example"
+        if isinstance(error, tf.errors.OpError) and _NO_EXAMPLE not in error.message:
+            reason = _reason(error)
+        last = number + _SCANNED_RECORDS - 1
+        return f"{file}: damaged between records {number} and {last} ({reason})"
+    return None

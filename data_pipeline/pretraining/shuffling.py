@@ -8,7 +8,7 @@ without opening them.
 import numpy as np
 import tensorflow as tf
 
-from data_pipeline.batches import ragged
+from data_pipeline.batches import padding
 
 # Files read at the same time; the original's number of parallel readers.
 GROUP_FILES = 4
@@ -30,7 +30,7 @@ def records_of(files):
 
 def numbers_of(counts):
     """For `windows`: record numbers from 0, int64, across files; opens none of them."""
-    begins = tf.constant(ragged.splits(counts))
+    begins = tf.constant(padding.row_splits(counts))
 
     def number(index):
         return tf.data.Dataset.range(begins[index], begins[index + 1])
@@ -39,7 +39,7 @@ def numbers_of(counts):
 
 
 def windows(read, counts, seed, start):
-    """What is read of each record, for ever, from a position on; epoch after epoch.
+    """Windows of records, for ever, from a position on; epoch after epoch.
 
     In each epoch the files are shuffled and read in groups of four, one record of each
     after another; of this stream, each window of 4,096 records is shuffled. An epoch

@@ -1,17 +1,102 @@
-"""Finds and opens pretraining records; checks them against each other and the run."""
+"""The data of a pretraining run: what is trained on and held out; files of records.
 
+Files are checked against each other, the flags and the network before the work starts.
+"""
+
+import abc
 import concurrent.futures
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
+
+import tensorflow as tf
 
 from contract import atomic_files, errors, wording
-from data_pipeline.pretraining import files as record_files
 from data_pipeline.pretraining import metadata
 from data_pipeline.tables import file_patterns
 
-# Files whose metadata are read at the same time; most of it is waiting for a disk.
-_READERS = 16
+ONE_HOST = tf.distribute.InputContext()
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingData(abc.ABC):
+    """Training and held-out data, as batches that follow from seed and step.
+
+    Seeds are not negative. Each host of a `context` gets equally many consecutive rows
+    of every batch; all hosts together have the batches that one would have.
+
+    Attributes:
+        train: has `files`.
+        held_out: the same as `train`, where there is no other.
+    """
+
+    train: Any
+    held_out: Any
+    unit: ClassVar[str] = "records"  # what is counted
+
+    @abc.abstractmethod
+    def training_batches(
+        self,
+        batch_size: int,
+        seed: int,
+        start_step: int,
+        num_steps: int,
+        context: tf.distribute.InputContext = ONE_HOST,
+    ) -> tf.data.Dataset:
+        """The batches of a run from a step on; `num_steps` is that after the last."""
+
+    @abc.abstractmethod
+    def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
+        """Names what a batch holds, such as "records/part-3:17"; reads no file."""
+
+    @abc.abstractmethod
+    def num_evaluation_batches(self, batch_size: int, most: int | None) -> int:
+        """How many batches an evaluation has, at most `most`; None for all data."""
+
+    @abc.abstractmethod
+    def evaluation_batches(
+        self,
+        batch_size: int,
+        num_batches: int | None,
+        context: tf.distribute.InputContext = ONE_HOST,
+    ) -> tf.data.Dataset:
+        """The held-out data in their order, without a seed; None: each counts once."""
+
+    @abc.abstractmethod
+    def digest(self) -> str:
+        """A short text that differs where the training data do."""
+
+    @abc.abstractmethod
+    def explain(self, error: Exception) -> str | None:
+        """Why reading failed, if that raised the error."""
+
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """Where the data are and how many, for a report."""
+        sources = {"train": self.train}
+        if self.held_out is not self.train:
+            sources["eval"] = self.held_out
+        return {
+            name: {
+                "path": wording.first_of(source.files),
+                "count": source.count,
+                "unit": self.unit,
+                "cut": None,
+            }
+            for name, source in sources.items()
+        }
+
+
+def rows_of_host(batch_size: int, context: tf.distribute.InputContext) -> slice:
+    """Which rows of a batch a host gets; ValueError where hosts do not divide it."""
+    hosts = context.num_input_pipelines
+    if batch_size % hosts:
+        raise errors.InputError(
+            f"a batch of {batch_size} rows cannot be cut into equal shares of "
+            f"{hosts} hosts; choose a multiple of {hosts}"
+        )
+    count = batch_size // hosts
+    first = context.input_pipeline_id * count
+    return slice(first, first + count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +110,16 @@ class RecordSource:
     max_seq_length: int  # S, in tokens
     max_predictions_per_seq: int  # P, of the records or of the masks to come
     is_masked: bool = True  # whether tokens are hidden at all, not left to right
-    # Of all files: what is predicted left to right, and the text that it is; or 0.
+    # Of all files: the tokens predicted left to right, and the text that they are; or
+    # 0 where a file has no such count.
     num_predictions: int = 0
     num_words: int = 0
     num_text_bytes: int = 0
+
+    @property
+    def count(self) -> int:
+        """Records of all files."""
+        return sum(self.counts)
 
 
 def find(spec: str, flag: str = "input_file") -> list[str]:
@@ -46,7 +137,7 @@ def find(spec: str, flag: str = "input_file") -> list[str]:
     return file_patterns.find(spec, flag=flag, wanted=wanted, accepts=is_whole)
 
 
-def open_records(
+def check_records(
     files: Sequence[str],
     *,
     max_seq_length: int | None,
@@ -69,81 +160,72 @@ def open_records(
     Raises:
         ValueError: something does not fit; names file, flag and both values.
     """
-    with concurrent.futures.ThreadPoolExecutor(_READERS) as pool:
-        contents = list(pool.map(record_files.describe, files))
-    known = _agreed(contents, flag)
-    first = contents[0]
-    has_masks = first.max_predictions_per_seq > 0
+    with concurrent.futures.ThreadPoolExecutor(file_patterns.READERS) as pool:
+        contents = list(pool.map(metadata.describe, files))
+    shared = _agreed(contents, flag)
+    max_predictions, first = shared["max_predictions_per_seq"]
+    has_masks = max_predictions > 0
     if has_masks and not is_masked:
         raise errors.InputError(
             "this --objective reads texts as they are, but the records of "
-            f"{first.file} are masked; make them with create_pretraining_data.py "
+            f"{first} are masked; make them with create_pretraining_data.py "
             "--objective=left_to_right, or --masking=none"
         )
     wanted = {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
     if has_masks:
         wanted["max_predictions_per_seq"] = max_predictions_per_seq
-    _check_flags(known, wanted)
-    _check_vocabulary(contents, known, vocab_size, spare_rows, vocab)
+    for name, flag_value in wanted.items():
+        value, file = shared.get(name, (flag_value, None))
+        if flag_value is not None and value != flag_value:
+            raise errors.InputError(
+                f"--{name}={flag_value}, but the records of {file} have {name}={value};"
+                f" give --{name}={value}, or make the records again"
+            )
+    _check_vocabulary(contents, shared, vocab_size, spare_rows, vocab)
     counts = tuple(content.count for content in contents)
     if not sum(counts):
         raise errors.InputError(
             f"--{flag}: there is no record in {wording.first_of(files, 1)}; make "
             "them again with create_pretraining_data.py from more text"
         )
+    text_counts = {}
+    for name in metadata.TEXT_COUNTS:
+        numbers = [content.text_counts.get(name, 0) for content in contents]
+        numbers = [n for n, count in zip(numbers, counts, strict=True) if count]
+        text_counts[name] = sum(numbers) if all(numbers) else 0
     return RecordSource(
         files=tuple(files),
         counts=counts,
-        sentence_task=first.sentence_task,
+        sentence_task=shared["sentence_task"][0],
         has_masks=has_masks,
-        max_seq_length=first.max_seq_length,
+        max_seq_length=shared["max_seq_length"][0],
         max_predictions_per_seq=max_predictions_per_seq,
         is_masked=is_masked,
-        **_text_counts(contents),
+        **text_counts,
     )
 
 
-def _text_counts(contents):
-    """Sums over files; 0 where one of them does not say."""
-    found = {}
-    for name in metadata.TEXT_COUNTS:
-        counts = [getattr(content, name) for content in contents if content.count]
-        found[name] = sum(counts) if all(counts) else 0
-    return found
-
-
 def _agreed(contents, flag):
-    """{name: (value, first file that says it)} of what all files must share."""
-    known: dict[str, Any] = {}
+    """{name: (value, first file that has it)} of what all files must share."""
+    shared: dict[str, Any] = {}
     for name in metadata.SHARED:
         for content in contents:
-            if (value := getattr(content, name)) is None:
+            if (value := content.shared.get(name)) is None:
                 continue
-            first, file = known.setdefault(name, (value, content.file))
+            first, file = shared.setdefault(name, (value, content.file))
             if value != first:
                 raise errors.InputError(
                     f"--{flag}: the records of {file} have {name}={first}, those of "
                     f"{content.file} {name}={value}; give only files that were made "
                     "with the same settings"
                 )
-    return known
+    return shared
 
 
-def _check_flags(known, wanted):
-    """Refuses records made with other flags than {name: value, or None for any}."""
-    for name, given in wanted.items():
-        value, file = known.get(name, (given, None))
-        if given is not None and value != given:
-            raise errors.InputError(
-                f"--{name}={given}, but the records of {file} have {name}={value}; "
-                f"give --{name}={value}, or make the records again"
-            )
-
-
-def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
+def _check_vocabulary(contents, shared, vocab_size, spare_rows, vocab):
     """Refuses records whose ids mean other tokens than those of the run."""
-    if "vocab_size" in known:
-        entries, file = known["vocab_size"]
+    if "vocab_size" in shared:
+        entries, file = shared["vocab_size"]
         if not 0 <= vocab_size - entries <= spare_rows:
             raise errors.InputError(
                 f"the records of {file} were made with a vocabulary of {entries} "
@@ -151,21 +233,21 @@ def _check_vocabulary(contents, known, vocab_size, spare_rows, vocab):
                 f"vocab_size={vocab_size}; give the config that belongs to the "
                 "vocabulary, or make the records again"
             )
-        digest, _ = known["vocab_digest"]
-        found = digest if vocab is None else metadata.vocab_digest(vocab)
-        if found != digest:
+        digest, _ = shared["vocab_digest"]
+        own_digest = digest if vocab is None else metadata.vocab_digest(vocab)
+        if own_digest != digest:
             raise errors.InputError(
                 f"the records of {file} were made with another vocabulary (digest "
-                f"{digest}, {entries} entries) than --vocab_file (digest {found}); "
-                "give the one they were made with, or make the records again"
+                f"{digest}, {entries} entries) than --vocab_file (digest "
+                f"{own_digest}); give the one they were made with, or make the records "
+                "again"
             )
     for content in contents:
-        largest = content.largest_id
-        if largest is not None and largest >= vocab_size:
+        if content.largest_id is not None and content.largest_id >= vocab_size:
             raise errors.InputError(
-                f"the records of {content.file} hold the token id {largest}, but the "
-                "network (--pretrained or --bert_config_file) has "
-                f"vocab_size={vocab_size}; give the config "
+                f"the records of {content.file} hold the token id "
+                f"{content.largest_id}, but the network (--pretrained or "
+                f"--bert_config_file) has vocab_size={vocab_size}; give the config "
                 "that belongs to the vocabulary they were made with"
             )
 

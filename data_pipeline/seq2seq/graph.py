@@ -1,4 +1,4 @@
-"""Sources to features, and what a decoder writes to texts, as TensorFlow operations.
+"""Sources to features, and ids of a decoder to texts, as TensorFlow operations.
 
 The same in training, in predictions and inside an exported SavedModel.
 """
@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from contract import features
 from data_pipeline.batches import packing
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 
 def pack(tokenizer: Any, sources: tf.Tensor, max_source_length: int) -> Any:
-    """[CLS] source [SEP] of texts [B]: what packing.pack returns, and lengths uncut."""
+    """[CLS] source [SEP] of texts [B]: results of packing.pack, and lengths uncut."""
     ids = tokenizer.tokenize(sources)
     tokens, lengths = packing.pack(
-        *(ids, None), special=tokenizer, max_seq_length=max_source_length
+        ids, None, special=tokenizer, max_seq_length=max_source_length
     )
     return tokens, lengths, ids.row_lengths() + 2
 
@@ -33,7 +33,7 @@ def encode(
 
 
 def decode(tokenizer: Any, tokens: features.DecoderTokens, ids: tf.Tensor) -> tf.Tensor:
-    """The texts [B] of what a decoder wrote, int32 [B, N], after its start token.
+    """Detokenizes the ids of a decoder, int32 [B, N], after its start token.
 
     A text ends before the first end token, or before an id below 0, which stands for
     none; start and padding tokens leave no trace. Word pieces are joined to words, and
@@ -46,8 +46,8 @@ def decode(tokenizer: Any, tokens: features.DecoderTokens, ids: tf.Tensor) -> tf
         is_over = tf.cumsum(tf.cast((ids == tokens.end) | (ids < 0), tf.int32), axis=1)
         is_text = (is_over == 0) & (ids != tokens.start) & (ids != tokens.padding)
         texts = tokenizer.decode_rows(tf.ragged.boolean_mask(ids, is_text))
-        if isinstance(tokenizer, tokenization.BertTokenizer):
-            texts = tf.strings.regex_replace(texts, f"^{tokenization.CONTINUATION}", "")
+        if isinstance(tokenizer, wordpiece.BertTokenizer):
+            texts = tf.strings.regex_replace(texts, f"^{wordpiece.CONTINUATION}", "")
         return texts
 
 
@@ -57,8 +57,8 @@ def spell(tokenizer: Any, texts: tf.Tensor) -> tf.Tensor:
     A word that the vocabulary cannot spell stays as it is, and so never equals the
     [UNK] that stands for it in a prediction.
     """
-    if not isinstance(tokenizer, tokenization.BertTokenizer):
+    if not isinstance(tokenizer, wordpiece.BertTokenizer):
         return tf.convert_to_tensor(texts)
     with tf.device("CPU:0"):
-        words = tokenizer.split_words(tf.convert_to_tensor(texts))
+        words = tokenizer.pretokenize(tf.convert_to_tensor(texts))
         return tf.strings.reduce_join(words, axis=-1, separator=" ")

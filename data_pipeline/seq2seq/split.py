@@ -1,23 +1,22 @@
-"""The pairs of a run: read, checked, turned into ids; and what was written scored."""
+"""The pairs of a run: read, checked, turned into ids."""
 
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from contract import errors, features
-from data_pipeline.batches import packing, ragged
+from contract import errors, features, outcomes
+from data_pipeline.batches import packing, padding, splits
 from data_pipeline.seq2seq import decoder_features, graph
 from data_pipeline.seq2seq import pairs as text_pairs
-from data_pipeline.seq2seq import scores as text_scores
 from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
-_CHUNK_ROWS = 8192
+CHUNK_ROWS = 8192
 TRAINING = "train"
 
 
@@ -29,47 +28,40 @@ class Limits(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PairSet:
+class PairSplit(splits.Split):
     """The N pairs of a split as ids, and as texts where these are looked at again.
 
     Attributes:
-        path: the file.
-        lines: int64 [N], where each row begins, from 1.
         packed: [CLS] source [SEP].
+        lines: int64 [N], where each row begins, from 1.
         target_ids: int32, targets with their end tokens, end to end; None without them.
         target_splits: int64 [N + 1], where each begins and the last one ends.
         num_cut_targets: that lost tokens to max_target_length.
         num_unknown: tokens of targets that the vocabulary cannot spell.
-        sources: as the file has them; () of training rows, which may be many.
-        targets: likewise; () without targets, too.
-        spelled: the targets as text_graph.spell writes them.
+        sources: as the file has them; () for training rows, which may be many.
+        target_texts: likewise; () without targets, too.
+        spelled: the targets as graph.spell writes them.
         tokens: of the decoder.
         limits: to which rows were cut.
     """
 
-    path: str
     lines: np.ndarray
-    packed: packing.Packed
     target_ids: np.ndarray | None
     target_splits: np.ndarray | None
     num_cut_targets: int
     num_unknown: int
     sources: tuple[str, ...]
-    targets: tuple[str, ...]
+    target_texts: tuple[str, ...]
     spelled: tuple[str, ...]
     tokens: features.DecoderTokens
     limits: Limits
+    unit: ClassVar[str] = "pairs"
 
-    def __len__(self) -> int:
-        return len(self.packed)
-
-    def digest(self) -> str:
-        """A short text that differs where sources, targets or special ids differ."""
-        targets = (
-            () if self.target_ids is None else (self.target_ids, self.target_splits)
-        )
-        digest = packing.digest(self.packed, *targets, np.array(self.tokens))
-        return f"{len(self)} pairs, digest {digest}"
+    def target_arrays(self) -> list[Any]:
+        special_ids = np.array(self.tokens)
+        if self.target_ids is None:
+            return [special_ids]
+        return [self.target_ids, self.target_splits, special_ids]
 
     def names(self, indices: np.ndarray) -> list[str]:
         """Names int [B] pairs by file and line, such as "train.tsv:17"."""
@@ -88,19 +80,18 @@ class PairSet:
             is_numbered=is_numbered,
         )
 
-    def summary(self) -> dict[str, Any]:
-        """What a report says of the pairs: how many and how long."""
-        return {
-            "path": self.path,
-            "count": len(self),
-            "unit": "pairs",
-            "lengths": self.packed.lengths,
-            "length_unit": "tokens of a source",
-            "cut": self.packed.num_truncated,
-            "cut_means": "cut to --max_source_length",
-            "labels": {},
-            "labels_title": "Targets",
-        }
+    def summary(self) -> outcomes.Summary:
+        return outcomes.Summary(
+            path=self.path,
+            count=len(self),
+            unit=self.unit,
+            lengths=self.packed.lengths,
+            length_unit="tokens of a source",
+            cut=self.packed.num_truncated,
+            cut_means="cut to --max_source_length",
+            labels={},
+            labels_title="Targets",
+        )
 
     def announcement(self, split: str, columns: str) -> str:
         """A line on what was read: how much, how long, and what was cut."""
@@ -134,7 +125,7 @@ def load(
     tokenizer: Any,
     tokens: features.DecoderTokens,
     limits: Limits,
-) -> dict[str, PairSet]:
+) -> dict[str, PairSplit]:
     """Reads the files of "train", "dev" and "test", and prints what was read.
 
     Rows are turned into ids in chunks; of training rows only ids stay. Longer texts are
@@ -143,21 +134,20 @@ def load(
     Raises:
         FileNotFoundError, ValueError: as in text_pairs; or a text has no token.
     """
-    found = {}
-    for split, path in paths.items():
-        rows = text_pairs.open_rows(path, layout, targets_required=split != "test")
-        found[split] = _read(
-            rows, tokenizer, tokens, limits, keeps_texts=split != TRAINING
-        )
-        print(found[split].announcement(split, rows.columns))
-    return found
+    splits_read = {}
+    for name, path in paths.items():
+        rows = text_pairs.open_rows(path, layout, targets_required=name != "test")
+        pairs = _read(rows, tokenizer, tokens, limits, keeps_texts=name != TRAINING)
+        print(pairs.announcement(name, rows.columns))
+        splits_read[name] = pairs
+    return splits_read
 
 
 class _Chunk(NamedTuple):
-    """What becomes of some rows."""
+    """Some rows as ids."""
 
     packed: packing.Packed
-    targets: tf.RaggedTensor | None  # closed, int32 [B, (T)]
+    targets: tf.RaggedTensor | None  # with end tokens, int32 [B, (T)]
     num_cut: int
     num_unknown: int
     spelled: list[str]
@@ -176,13 +166,13 @@ def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
         if keeps_texts:
             sources += [pair.source for pair in pairs]
             targets += [pair.target for pair in pairs if pair.target is not None]
-    closed = [chunk.targets for chunk in chunks if chunk.targets is not None]
+    parts = [chunk.targets for chunk in chunks if chunk.targets is not None]
     ids = splits = None
-    if closed:
-        ids = np.concatenate([part.values.numpy() for part in closed])
-        lengths = np.concatenate([part.row_lengths().numpy() for part in closed])
-        splits = ragged.splits(lengths)
-    return PairSet(
+    if parts:
+        ids = np.concatenate([part.values.numpy() for part in parts])
+        lengths = np.concatenate([part.row_lengths().numpy() for part in parts])
+        splits = padding.row_splits(lengths)
+    return PairSplit(
         path=rows.path,
         lines=np.array(lines, np.int64),
         packed=packing.concatenate([chunk.packed for chunk in chunks]),
@@ -191,7 +181,7 @@ def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
         num_cut_targets=sum(chunk.num_cut for chunk in chunks),
         num_unknown=sum(chunk.num_unknown for chunk in chunks),
         sources=tuple(sources),
-        targets=tuple(targets),
+        target_texts=tuple(targets),
         spelled=tuple(itertools.chain.from_iterable(c.spelled for c in chunks)),
         tokens=tokens,
         limits=limits,
@@ -202,7 +192,7 @@ def _in_chunks(rows: text_pairs.PairRows) -> Iterator[list[text_pairs.Pair]]:
     name, done = f"tokenizing {os.path.basename(rows.path)}: row", 0
     with progress.Progress(name) as report:
         report(done, None)
-        while pairs := list(itertools.islice(rows.rows, _CHUNK_ROWS)):
+        while pairs := list(itertools.islice(rows.rows, CHUNK_ROWS)):
             yield pairs
             done += len(pairs)
             report(done, None)
@@ -222,14 +212,14 @@ def _encode(rows, pairs, tokenizer, tokens, limits, *, spells) -> _Chunk:
     ids = tokenizer.tokenize(texts)
     counts = ids.row_lengths().numpy()
     _refuse_empty(rows.path, pairs, counts, text_pairs.TARGET)
-    closed = decoder_features.close(ids, tokens, limits.max_target_length)
+    with_eos = decoder_features.append_eos(ids, tokens, limits.max_target_length)
     unknown = 0
     if tokenizer.unk_id is not None:
         unknown = int(np.count_nonzero(ids.values.numpy() == tokenizer.unk_id))
     spelled = graph.spell(tokenizer, texts).numpy() if spells else ()
     return _Chunk(
         packed,
-        closed.with_values(tf.cast(closed.values, features.INTEGER)),
+        with_eos.with_values(tf.cast(with_eos.values, features.INTEGER)),
         int(np.sum(counts + 1 > limits.max_target_length)),
         unknown,
         [text.decode("utf-8") for text in spelled],
@@ -244,56 +234,3 @@ def _refuse_empty(path, pairs, counts, role):
             f"{path}:{pair.line}: the {role} has no token, only characters that the "
             "tokenizer leaves out; correct the row, or remove it"
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Written:
-    """What a network wrote for the sources of a split, and how good it is.
-
-    Attributes:
-        texts: one for each source.
-        num_tokens: int [N], of each, the end token not counted.
-        rows: counts for scores; None where targets are unknown, as the next two.
-        losses: float [N], the mean of -log p over the tokens of a target.
-        scores: of text_scores.NAMES; {} where targets are unknown.
-    """
-
-    texts: list[str]
-    num_tokens: np.ndarray
-    rows: text_scores.RowScores | None = None
-    losses: np.ndarray | None = None
-    loss: float | None = None  # the mean over all tokens of targets
-    scores: dict[str, float] = dataclasses.field(default_factory=dict)
-
-    def results(self, prefix: str) -> dict[str, float]:
-        """The scores and the loss under names such as eval_exact_match."""
-        values = dict(self.scores)
-        if self.loss is not None:
-            values["loss"] = self.loss
-        return {f"{prefix}_{name}": value for name, value in values.items()}
-
-
-def decide(
-    data: PairSet,
-    outputs: Mapping[str, np.ndarray],
-    decode: Callable[[tf.Tensor], tf.Tensor],
-) -> Written:
-    """Texts of what was written, scored where targets are known.
-
-    `outputs` holds "ids", int [N, T], which text_graph.decode, as `decode`, makes texts
-    of; and "losses", float [N], of the targets, where they are known.
-    """
-    ids = outputs["ids"]
-    texts: list[str] = []
-    for start in range(0, len(ids), _CHUNK_ROWS):
-        part = decode(tf.constant(ids[start : start + _CHUNK_ROWS], tf.int32))
-        texts += [text.decode("utf-8") for text in part.numpy()]
-    is_over = np.cumsum((ids == data.tokens.end) | (ids < 0), axis=1) > 0
-    num_tokens = np.sum(~is_over, axis=1)
-    if data.target_splits is None:
-        return Written(texts, num_tokens)
-    rows = text_scores.count(data.spelled, texts)
-    scores = text_scores.score(data.spelled, texts, rows)
-    losses = np.asarray(outputs["losses"], np.float64)
-    loss = float(np.average(losses, weights=np.diff(data.target_splits)))
-    return Written(texts, num_tokens, rows, losses, loss, scores)

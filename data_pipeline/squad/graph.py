@@ -1,7 +1,7 @@
 """Questions to windows, and logits to answers, as TensorFlow operations for serving.
 
-Inside a SavedModel, for a batch of texts: the windows of `context_windows` and the
-answers of `answer_choice` with its aligner "words", cut from the context as written.
+Inside a SavedModel, for a batch of texts: the windows of windows.py and the answers of
+choice.py with its aligner "words", cut from the context as written.
 """
 
 import math
@@ -11,10 +11,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import packing, ragged
+from data_pipeline.batches import packing, padding, splits
 from data_pipeline.squad import choice
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import normalization, token_offsets, tokenization
+from data_pipeline.text import base, normalization, offsets
 
 
 class QuestionWindows(NamedTuple):
@@ -25,18 +25,18 @@ class QuestionWindows(NamedTuple):
     question_index: tf.Tensor  # int64 [N]
     token_index: tf.Tensor  # int64 [N, S], into all tokens of `contexts`; 0 outside
     is_context: tf.Tensor  # bool [N, S]
-    is_max_context: tf.Tensor  # bool [N, S], as in `context_windows.token_grids`
-    contexts: token_offsets.Contexts
+    is_max_context: tf.Tensor  # bool [N, S], as in windows.token_grids
+    contexts: offsets.Contexts
 
 
 def encoder(
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     *,
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
 ) -> Callable[[tf.Tensor, tf.Tensor], QuestionWindows]:
-    """Returns a function that cuts windows as `context_windows.make_windows` does.
+    """Returns a function that cuts windows as windows.make_windows does.
 
     It takes question [B] and context [B], UTF-8 strings whose invalid bytes are
     ignored. A context without tokens has no window. Lengths are in tokens; one that
@@ -47,10 +47,11 @@ def encoder(
     def encode(question, context):
         with tf.device("CPU:0"):  # where string operations are
             tf.debugging.assert_equal(
-                *(tf.size(question), tf.size(context)),
+                tf.size(question),
+                tf.size(context),
                 message="give as many contexts as questions",
             )
-            contexts = token_offsets.tokenize(context, tokenizer)
+            contexts = offsets.tokenize(context, tokenizer)
             query = tokenizer.tokenize(question)[:, :max_query_length]
             return _cut(contexts, query, tokenizer, max_seq_length, doc_stride)
 
@@ -61,8 +62,11 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
     """The windows of contexts after their queries, ragged [B, (S)] or [B, (S), C]."""
     ids = contexts.ids
     question, _, starts, stops = context_windows.cut(
-        *(query.row_lengths(), ids.row_starts(), ids.row_limits()),
-        *(max_seq_length, doc_stride),
+        query.row_lengths(),
+        ids.row_starts(),
+        ids.row_limits(),
+        max_seq_length,
+        doc_stride,
     )
     tokens, first_lengths = packing.pack(
         tf.gather(query, question),
@@ -70,7 +74,7 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
         special=tokenizer,
         max_seq_length=max_seq_length,
     )
-    padded = ragged.with_a_column(packing.pad(tokens, first_lengths))
+    padded = padding.at_least_one_column(packing.pad(tokens, first_lengths))
     before = tf.range(tf.shape(padded[features.INPUT_IDS], tf.int64)[1])
     before -= tf.cast(first_lengths, tf.int64)[:, tf.newaxis]  # [N, S]
     token_index = starts[:, tf.newaxis] + before
@@ -79,34 +83,27 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
     token_index = tf.where(is_context, token_index, 0)
     scores = tf.cast(tf.minimum(before, after), tf.float64)
     scores += 0.01 * tf.cast(stops - starts, tf.float64)[:, tf.newaxis]
-    is_best = _is_best(scores, token_index, is_context, tf.size(contexts.begins))
+    window = tf.range(tf.shape(scores, tf.int64)[0])[:, tf.newaxis]  # [N, 1]
+    best = splits.best_windows(
+        scores[is_context],
+        token_index[is_context],
+        tf.broadcast_to(window, tf.shape(scores))[is_context],
+        tf.size(contexts.begins),
+    )
     return QuestionWindows(
         features=padded,
         question_index=question,
         token_index=token_index,
         is_context=is_context,
-        is_max_context=is_context & is_best,
+        is_max_context=is_context & (tf.gather(best, token_index) == window),
         contexts=contexts,
     )
-
-
-def _is_best(scores, token_index, is_context, num_tokens):
-    """Whether no window has a higher score for a token, and no earlier one the same."""
-
-    def over_windows(reduce, values, default):
-        values = tf.where(is_context, values, default)  # [N, S]
-        return tf.gather(reduce(values, token_index, num_tokens), token_index)
-
-    is_highest = scores == over_windows(tf.math.unsorted_segment_max, scores, -1.0)
-    count = tf.shape(scores, tf.int64)[0]
-    window = tf.where(is_highest, tf.range(count)[:, tf.newaxis], count)
-    return window == over_windows(tf.math.unsorted_segment_min, window, count)
 
 
 def chooser(
     settings: choice.Settings,
 ) -> Callable[[QuestionWindows, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
-    """Returns a function that chooses as `answer_choice.choose` does by "words".
+    """Returns a function that chooses as choice.choose does by "words".
 
     Texts are cut from the context as written. Padding never competes. The function
     takes windows and their start and end logits, float32 [N, S], and returns [B] each:

@@ -1,22 +1,109 @@
-"""Exact match and F1 of answers, and the best threshold for giving none.
+"""Answers of a file with their scores: exact match and F1, and the best threshold.
 
 The numbers are those of the official evaluate-v1.1.py and evaluate-v2.0.py: compared in
 lower case, without punctuation, English articles and surplus whitespace; F1 counts the
 words in common. A Chinese answer counts as one word, so its F1 is its exact match;
-Chinese data sets have their own scripts, which count characters. Plain Python.
+Chinese data sets have their own scripts, which count characters.
 """
 
 import collections
+import math
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from contract import errors
+from contract import outcomes as outcomes_lib
+from data_pipeline.squad import choice, files, split
+from data_pipeline.text import base
 
+_LEAST = 1e-12  # a probability whose logarithm is finite
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 Gold = Mapping[str, Sequence[str]]
+
+
+class Scored(NamedTuple):
+    """The answers of a model to the questions of a file."""
+
+    answers: choice.Answers
+    scores: dict[str, float]  # official ones; {} without annotated answers
+
+    def results(self, prefix: str) -> dict[str, float]:
+        """The scores under their official names, which have no prefix."""
+        return self.scores
+
+
+def decide(
+    data: split.QuestionSplit,
+    logits: Mapping[str, np.ndarray],
+    tokenizer: base.Tokenizer,
+    settings: choice.Settings,
+    pad_to: int | None = None,
+) -> Scored:
+    """Chooses an answer for each question, and scores them.
+
+    Differs from google-research/bert: padding takes none of the n_best_size places,
+    unless every window is padded to one length.
+
+    `logits` are start_logits and end_logits, float32 [N, S]; `pad_to` is the S that
+    every window was padded to, None if the longest of its batch.
+    """
+    length = logits["start_logits"].shape[1]
+    places_by = tokenizer if settings.aligner == "words" else None
+    inputs = choice.lay_out(data.questions, data.windows, length, places_by)
+    is_read = np.arange(length) < data.windows.packed.lengths[:, np.newaxis]
+    start, end = (
+        logits[name] if pad_to else np.where(is_read, logits[name], -np.inf)
+        for name in ("start_logits", "end_logits")
+    )
+    answers = choice.choose(inputs, start, end, tokenizer, settings)
+    return Scored(answers, score(data, answers))
+
+
+def score(data: split.QuestionSplit, answers: choice.Answers) -> dict[str, float]:
+    """The official scores of the file's version; {} without annotated answers.
+
+    The best thresholds include withheld answers, which the official script, reading
+    predictions.json, cannot see: it finds no threshold above the present one.
+    """
+    questions = data.questions
+    if not _is_annotated(questions):
+        return {}
+    gold = dict(zip(questions.ids, questions.answer_texts, strict=True))
+    if not questions.is_version_2:
+        return score_v1(gold, answers.predictions)
+    scores = score_v2(gold, answers.predictions)
+    if answers.null_score_diffs is not None:
+        unwithheld = score_v2(gold, answers.best, answers.null_score_diffs)
+        scores |= {k: v for k, v in unwithheld.items() if k.startswith("best_")}
+    return scores
+
+
+def _is_annotated(questions: files.Questions) -> bool:
+    pairs = zip(questions.answer_texts, questions.is_impossible, strict=True)
+    return all(texts or is_impossible for texts, is_impossible in pairs)
+
+
+def score_names(
+    data: split.QuestionSplit, settings: choice.Settings
+) -> tuple[str, ...]:
+    """Scores by which a checkpoint can be best, default first; ValueError if none."""
+    if not _is_annotated(data.questions):
+        raise errors.InputError(
+            f"{data.questions.path}: some questions have no answer to compare with, "
+            "and are not marked is_impossible; leave out --evaluate_steps and --grid, "
+            "or give a file with answers"
+        )
+    if not data.questions.is_version_2:
+        return "f1", "exact_match"
+    if not settings.version_2_with_negative:
+        return "f1", "exact"
+    return "f1", "exact", "best_f1", "best_exact"
 
 
 def normalize(text: str) -> str:
@@ -36,14 +123,14 @@ def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
     `both_empty` is the score where neither text has words left: 1 since SQuAD 2.0, 0 in
     SQuAD 1.1, although the two match exactly.
     """
-    wanted, given = normalize(gold).split(), normalize(prediction).split()
-    if not wanted and not given:
+    wanted, written = normalize(gold).split(), normalize(prediction).split()
+    if not wanted and not written:
         return both_empty
-    common = (collections.Counter(wanted) & collections.Counter(given)).total()
+    common = (collections.Counter(wanted) & collections.Counter(written)).total()
     if common == 0:
         return 0.0
     # The order of operations of the official scripts, to the last digit.
-    precision, recall = common / len(given), common / len(wanted)
+    precision, recall = common / len(written), common / len(wanted)
     return (2 * precision * recall) / (precision + recall)
 
 
@@ -156,3 +243,115 @@ def _best_threshold(gold, predictions, scores, null_score_diffs):
         if reached > best:
             best, threshold = reached, null_score_diffs[key]
     return 100.0 * best / len(gold), threshold
+
+
+def outcomes(
+    name: str, data: split.QuestionSplit, scored: Scored
+) -> outcomes_lib.Outcomes | None:
+    """The outcomes of the split `name`; None where the right answers are unknown.
+
+    Rows are questions. The loss is -log of the probability that the n best answers give
+    to right ones or, where none of them is right, to the last of them.
+    """
+    if not scored.scores:
+        return None
+    questions, answers = data.questions, scored.answers
+    is_v2, both_empty = questions.is_version_2, float(questions.is_version_2)
+    gold = [texts or [""] for texts in questions.answer_texts]
+    predicted = [answers.predictions[key] for key in questions.ids]
+    n_best = [answers.n_best[key] for key in questions.ids]
+    pairs = list(zip(gold, predicted, strict=True))
+    exacts = np.array([max(exact(g, p) for g in gs) for gs, p in pairs])
+    f1s = np.array(
+        [max(f1(g, p, both_empty=both_empty) for g in gs) for gs, p in pairs]
+    )
+    exact_name = "exact" if is_v2 else "exact_match"
+
+    def rescore(rows: np.ndarray) -> dict[str, float]:
+        means = {exact_name: exacts[rows].mean(), "f1": f1s[rows].mean()}
+        return {name: 100.0 * float(mean) for name, mean in means.items()}
+
+    confidences = map(_probability, predicted, n_best)
+    return outcomes_lib.Outcomes(
+        split=name,
+        texts=[
+            (text, questions.contexts[index])
+            for text, index in zip(
+                questions.texts, questions.context_index, strict=True
+            )
+        ],
+        expected=[_shown(texts) for texts in gold],
+        predicted=[_shown([text]) for text in predicted],
+        is_correct=exacts > 0,
+        losses=np.array(list(map(_loss, gold, n_best)), np.float64),
+        scores=dict(scored.scores),
+        rescore=rescore,
+        shares={exact_name: 100.0},
+        warning=_lone_answer_warning(predicted, exacts),
+        confidences=np.array(list(confidences)),
+        histograms=_histograms(data, answers, predicted),
+        decisions=None
+        if answers.null_score_diffs is None
+        else _decisions(data, predicted, n_best),
+    )
+
+
+def _lone_answer_warning(predicted: list[str], exact: np.ndarray) -> str | None:
+    """A sentence where every question gets the same answer and not all are right."""
+    if len(predicted) < 2 or len(set(predicted)) > 1 or np.all(exact > 0):
+        return None
+    return (
+        f"every question gets the answer {_shown(predicted)!r}; train longer, or with "
+        "another --learning_rate or --seed"
+    )
+
+
+def _shown(texts: list[str]) -> str:
+    return " / ".join(dict.fromkeys(text or "(no answer)" for text in texts))
+
+
+def _probability(text: str, entries: list[dict[str, Any]]) -> float:
+    """Probability of an answer; 0 for one that is not among the n best."""
+    return next((e["probability"] for e in entries if e["text"] == text), 0.0)
+
+
+def _loss(gold: list[str], entries: list[dict[str, Any]]) -> float:
+    right = {normalize(text) for text in gold}
+    share = sum(
+        entry["probability"] for entry in entries if normalize(entry["text"]) in right
+    )
+    return -math.log(max(share or entries[-1]["probability"], _LEAST))
+
+
+def _decisions(
+    data: split.QuestionSplit,
+    predicted: list[str],
+    n_best: list[list[dict[str, Any]]],
+) -> outcomes_lib.Decisions:
+    """Whether there is an answer, and whether one is predicted."""
+    none = np.array([_probability("", entries) for entries in n_best])
+    gold = [not texts for texts in data.questions.answer_texts]
+    return outcomes_lib.Decisions(
+        class_names=("answer", "no answer"),
+        labels=np.array(gold, np.int64),
+        predictions=np.array([not text for text in predicted], np.int64),
+        probabilities=np.stack([1.0 - none, none], axis=1),
+    )
+
+
+def _histograms(
+    data: split.QuestionSplit, answers: choice.Answers, predicted: list[str]
+) -> dict[str, np.ndarray]:
+    """Lengths of answers and null odds, but for those where nothing was proposed."""
+    annotated = [texts[0] for texts in data.questions.answer_texts if texts]
+    histograms = {
+        "answer words, predicted": np.array([len(t.split()) for t in predicted if t]),
+        "answer words, annotated": np.array([len(text.split()) for text in annotated]),
+    }
+    if answers.null_score_diffs is not None:
+        odds = np.array([answers.null_score_diffs[key] for key in data.questions.ids])
+        is_odds = odds < choice.NO_PROPOSAL_SCORE_DIFF
+        has_answer = np.array([bool(t) for t in data.questions.answer_texts])
+        histograms["null odds, with an answer"] = odds[has_answer & is_odds]
+        histograms["null odds, without an answer"] = odds[~has_answer & is_odds]
+    return {title: values for title, values in histograms.items() if len(values)}

@@ -13,15 +13,15 @@ thousands of questions at a time.
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from contract import errors, features
-from data_pipeline.batches import packing, ragged
+from data_pipeline.batches import packing, padding, splits
 from data_pipeline.squad import files
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 from terminal import progress
 
 FIRST_UNIQUE_ID = 1_000_000_000
@@ -36,7 +36,6 @@ class ContextTokens:
     tokens: np.ndarray  # int32 [T], or int16 [T, C]
     splits: np.ndarray  # int64 [C + 1]; context c is tokens[splits[c]:splits[c + 1]]
     token_words: np.ndarray  # int32 [T], the word of each token, counted in its context
-    token_parts: np.ndarray  # int32 [T], the part of its word (see answer_text), from 0
     word_tokens: np.ndarray  # int64 [W + 1], where each word begins in `tokens`
     word_splits: np.ndarray  # int64 [C + 1], where each context's words begin
 
@@ -76,7 +75,6 @@ class TokenGrids(NamedTuple):
     """Where the tokens of windows come from, [N, S] in padded rows."""
 
     word_index: np.ndarray  # int32, in its context, or -1 (`token_to_orig_map`)
-    part_index: np.ndarray  # int32, which part of that word, or 0
     is_max_context: np.ndarray  # bool, whether it counts here (`token_is_max_context`)
 
 
@@ -88,32 +86,38 @@ def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
     """
     lengths = windows.excerpt_lengths
     window = np.repeat(np.arange(len(windows)), lengths)  # [sum of lengths], as below
-    before = ragged.ranges(np.zeros_like(lengths), lengths)
-    column = before + windows.packed.first_lengths[window]
-    token = before + windows.excerpt_starts[window]
+    before = padding.ranges(np.zeros_like(lengths), lengths)
+    is_context, token = token_places(windows, length)
 
     # Windows that show one token for one question have a place in common. A question's
     # excerpts cover its context, so their lengths leave room for all of its places.
     first_window = np.arange(len(windows)) - windows.window_index
     context_starts = windows.excerpt_starts[first_window]
-    place = token + (ragged.splits(lengths)[first_window] - context_starts)[window]
+    place = token + (padding.row_splits(lengths)[first_window] - context_starts)[window]
     scores = np.minimum(before, lengths[window] - 1 - before) + 0.01 * lengths[window]
-    best_scores = np.zeros(len(place))
-    np.maximum.at(best_scores, place, scores)
-    best = np.flatnonzero(scores == best_scores[place])[::-1]
-    best_window = np.zeros(len(place), np.int64)
-    best_window[place[best]] = window[best]  # what is assigned last, the first, stays
+    best_window = splits.best_windows(scores, place, window, len(place)).numpy()
 
     def grid(values, default):
-        cells = np.full((len(windows), length), default, values.dtype)
-        cells[window, column] = values
+        cells = np.full(is_context.shape, default, values.dtype)
+        cells[is_context] = values
         return cells
 
     return TokenGrids(
         word_index=grid(windows.contexts.token_words[token], -1),
-        part_index=grid(windows.contexts.token_parts[token], 0),
         is_max_context=grid(window == best_window[place], False),
     )
+
+
+def token_places(windows: ContextWindows, length: int) -> tuple[Any, Any]:
+    """Which places of rows of `length` tokens show a context, and which of its tokens.
+
+    Returns:
+        bool [N, length]; and int64 [places], row by row, indices of `contexts.tokens`.
+    """
+    first = windows.packed.first_lengths[:, np.newaxis]
+    end = first + windows.excerpt_lengths[:, np.newaxis]
+    is_context = (np.arange(length) >= first) & (np.arange(length) < end)
+    return is_context, padding.ranges(windows.excerpt_starts, windows.excerpt_lengths)
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
@@ -134,7 +138,7 @@ def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -
 
 def make_windows(
     questions: files.Questions,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     *,
     max_seq_length: int,
     doc_stride: int,
@@ -168,7 +172,7 @@ def _concatenated(arrays):
 
 
 def tokenize_contexts(
-    contexts: Sequence[str], tokenizer: tokenization.Tokenizer, path: str = ""
+    contexts: Sequence[str], tokenizer: base.Tokenizer, path: str = ""
 ) -> ContextTokens:
     """Tokenizes all words of all contexts; `path` is where they are from."""
     ids, pieces, words = [], [], []
@@ -176,24 +180,20 @@ def tokenize_contexts(
     for part in progress.slices(len(contexts), _CHUNK_ROWS, name):
         split = [files.split_words(context) for context in contexts[part]]
         pieces_of_words = tokenizer.tokenize_inside(
-            [word for found in split for word in found]
+            [word for context in split for word in context]
         )
         ids.append(pieces_of_words.values.numpy())
         pieces.append(pieces_of_words.row_lengths().numpy())
-        words.append([len(found) for found in split])
+        words.append(list(map(len, split)))
     tokens = np.concatenate(ids)
     word_lengths, context_lengths = np.concatenate(pieces), np.concatenate(words)
-    word_tokens = ragged.splits(word_lengths)
-    word_splits = ragged.splits(context_lengths)
-    numbers = ragged.ranges(np.zeros_like(context_lengths), context_lengths)
-    # Parts, up to and including each token.
-    begun = np.cumsum(tokenizer.begins_part(tf.constant(tokens)).numpy())
-    parts = begun - begun[np.repeat(word_tokens[:-1], word_lengths)]
+    word_tokens = padding.row_splits(word_lengths)
+    word_splits = padding.row_splits(context_lengths)
+    numbers = padding.ranges(np.zeros_like(context_lengths), context_lengths)
     return ContextTokens(
         tokens=tokens,
         splits=word_tokens[word_splits],
         token_words=np.repeat(numbers, word_lengths).astype(features.INTEGER),
-        token_parts=parts.astype(features.INTEGER),
         word_tokens=word_tokens,
         word_splits=word_splits,
     )
@@ -242,27 +242,25 @@ def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
             doc_stride,
         )
     )
-    query_starts, kept = query.row_starts().numpy()[question], query_lengths[question]
-    zeros, ones = np.zeros_like(question), np.ones_like(question)
-    tokens, splits = ragged.joined(
-        (np.array([tokenizer.start_id]), zeros, ones),
-        (query.values.numpy(), query_starts, kept),
-        (np.array([tokenizer.delimiter_id]), zeros, ones),
-        (contexts.tokens, starts, stops - starts),
-        (np.array([tokenizer.end_id]), zeros, ones),
+    packed = packing.unpad(
+        *packing.pack(
+            tf.gather(query[:, :max_query_length], question),
+            tf.gather(contexts.tokens, tf.ragged.range(starts, stops)),
+            special=tokenizer,
+            max_seq_length=max_seq_length,
+        )
     )
-    first_lengths = (kept + 2).astype(features.INTEGER)
     num_truncated = int(np.sum(full_lengths > max_query_length))
     begin = end = None
     if questions.answer_words is not None:
         answers = _answer_tokens(rows, questions, contexts, tokenizer)[question]
         inside = (answers[:, 0] >= starts) & (answers[:, 1] < stops)
         inside &= ~np.array(questions.is_impossible)[rows][question]
-        shift = (first_lengths - starts)[:, None]
+        shift = (packed.first_lengths - starts)[:, None]
         answers = np.where(inside[:, None], answers + shift, 0)  # [N, 2]
         begin, end = answers.astype(features.INTEGER).T
     return ContextWindows(
-        packed=packing.Packed(tokens, splits, first_lengths, num_truncated),
+        packed=dataclasses.replace(packed, num_truncated=num_truncated),
         contexts=contexts,
         question_index=rows[question].astype(features.INTEGER),
         window_index=window_index.astype(features.INTEGER),
@@ -290,7 +288,7 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
     places = np.maximum(last - first + 2 - lengths, 0)
     places[lengths == 0] = 0
     owner = np.repeat(np.arange(len(rows)), places)
-    place = ragged.ranges(first, places)  # each place where an answer would fit
+    place = padding.ranges(first, places)  # each place where an answer would fit
     for offset in range(lengths.max(initial=0)):
         ended = offset >= lengths[owner]
         equal = contexts.tokens[np.where(ended, 0, place + offset)]
@@ -298,7 +296,7 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
         if equal.ndim > 1:  # a token is a row of characters
             equal = equal.all(axis=1)
         owner, place = owner[ended | equal], place[ended | equal]
-    found, index = np.unique(owner, return_index=True)  # the first place of each
-    first[found] = place[index]
-    last[found] = first[found] + lengths[found] - 1
+    row, index = np.unique(owner, return_index=True)  # the first place of each
+    first[row] = place[index]
+    last[row] = first[row] + lengths[row] - 1
     return np.stack([first, last], axis=1)

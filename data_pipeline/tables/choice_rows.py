@@ -10,7 +10,7 @@ import xml.sax.handler
 from collections.abc import Iterator
 from typing import Any
 
-from contract import errors, json_text
+from contract import errors, json_files
 from data_pipeline.tables import text_rows
 
 # What stands before an answer of COPA, by what its premise asks for.
@@ -41,17 +41,9 @@ def _copa_rows(path: str) -> text_rows.NumberedRows:
         texts = _needed(path, line, row, "premise", "choice1", "choice2", "question")
         label = row.get("label")
         # SuperGLUE counts from 0, the publisher from 1.
-        told = (
-            {} if label is None else {"label": label + 1 if label in (0, 1) else label}
-        )
-        yield (
-            line,
-            {
-                **_copa_row(path, line, *texts),
-                **told,
-                "id": row.get("idx", line - 1),
-            },
-        )
+        row_id = row.get("idx", line - 1)
+        label = label + 1 if label in (0, 1) else label
+        yield line, {**_copa_row(path, line, *texts), **_labelled(label), "id": row_id}
 
 
 def _copa_row(path, line, premise, first, second, question) -> dict[str, Any]:
@@ -65,6 +57,10 @@ def _copa_row(path, line, premise, first, second, question) -> dict[str, Any]:
         "question": CONNECTIVES[question],
         "choices": [first, second],
     }
+
+
+def _labelled(label: Any) -> dict[str, Any]:
+    return {} if label is None else {"label": label}
 
 
 def _needed(path: str, line: int, row: dict[str, Any], *names: str) -> list[Any]:
@@ -112,13 +108,11 @@ def _copa_items(path: str) -> text_rows.NumberedRows:
             "the published file"
         ) from error
     for line, attributes, texts in handler.items:
-        asked = {**texts, "asks-for": attributes.get("asks-for")}
-        row = _copa_row(
-            path, line, *_needed(path, line, asked, "p", "a1", "a2", "asks-for")
-        )
-        label = attributes.get("most-plausible-alternative")
-        told = {} if label is None else {"label": label}
-        yield line, {**row, **told, "id": attributes.get("id", str(line))}
+        item = {**texts, "asks-for": attributes.get("asks-for")}
+        parts = _needed(path, line, item, "p", "a1", "a2", "asks-for")
+        label = _labelled(attributes.get("most-plausible-alternative"))
+        row_id = attributes.get("id", str(line))
+        yield line, {**_copa_row(path, line, *parts), **label, "id": row_id}
 
 
 def _story_rows(path: str) -> text_rows.NumberedRows:
@@ -133,8 +127,8 @@ def _story_rows(path: str) -> text_rows.NumberedRows:
             )
         cells = [str(cell) for cell in row]
         context = " ".join(cells[1 : 1 + _STORY_SENTENCES])
-        found = {"id": cells[0], "context": context, "choices": cells[5:7]}
-        yield line, {**found, **({"label": cells[7]} if cells[7:] else {})}
+        row = {"id": cells[0], "context": context, "choices": cells[5:7]}
+        yield line, {**row, **_labelled(cells[7] if cells[7:] else None)}
 
 
 def _swag_rows(path: str) -> text_rows.NumberedRows:
@@ -180,23 +174,23 @@ def _race_files(path: str) -> list[str]:
 
     if not tf.io.gfile.isdir(path):
         return [path]
-    found = [
+    files = [
         os.path.join(folder, name)
         for folder, _, names in tf.io.gfile.walk(path)
         for name in names
         if name.endswith((".txt", ".json"))
     ]
-    if not found:
+    if not files:
         raise errors.InputError(
             f"{path}: no .txt or .json file below it; give a directory of RACE"
         )
-    return sorted(found)
+    return sorted(files)
 
 
 def _race_questions(file: str) -> Iterator[dict[str, Any]]:
     text = "\n".join(line for _, line in text_rows.lines(file))
     try:
-        article = json_text.parse(text)
+        article = json_files.parse(text)
         parts = [article[name] for name in ("questions", "options")]
         answers = article.get("answers") or [None] * len(parts[0])
         questions = list(zip(*parts, answers, strict=True))
@@ -208,14 +202,13 @@ def _race_questions(file: str) -> Iterator[dict[str, Any]]:
             "one JSON object with article, questions, options and answers"
         ) from error
     for index, (question, options, answer) in enumerate(questions):
-        told = {} if answer is None else {"label": answer}
         row = {"context": context, "question": question, "choices": options}
         if not isinstance(options, list) or len(options) != len(_RACE_LABELS):
             raise errors.InputError(
                 f"{file}: question {index} has {options!r:.60} as options; give "
                 f"{len(_RACE_LABELS)} texts"
             )
-        yield {**row, **told, "id": f"{name}-{index}"}
+        yield {**row, **_labelled(answer), "id": f"{name}-{index}"}
 
 
 LAYOUTS = {

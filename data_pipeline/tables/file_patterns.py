@@ -29,23 +29,23 @@ def find(
     files: list[str] = []
     for pattern in filter(None, map(str.strip, patterns.split(","))):
         try:
-            found = sorted(tf.io.gfile.glob(pattern))
+            matches = sorted(tf.io.gfile.glob(pattern))
         except tf.errors.OpError as error:
             raise errors.InputError(
                 f"--{flag}={pattern}: cannot be listed ({error.message})"
             ) from error
-        if not found and tf.io.gfile.exists(pattern):
-            found = [pattern]  # a name with brackets, say, that is no glob
-        found = list(filter(accepts, found))
-        are_directories = _each(tf.io.gfile.isdir, found)
-        found = [
-            p for p, is_one in zip(found, are_directories, strict=True) if not is_one
+        if not matches and tf.io.gfile.exists(pattern):
+            matches = [pattern]  # a name with brackets, say, that is no glob
+        matches = list(filter(accepts, matches))
+        are_directories = _each(tf.io.gfile.isdir, matches)
+        matches = [
+            p for p, is_one in zip(matches, are_directories, strict=True) if not is_one
         ]
-        if not found:
+        if not matches:
             raise errors.InputError(
                 f"--{flag}={pattern}: there is no such file; give {wanted}"
             )
-        files += found
+        files += matches
     if not files:
         raise errors.InputError(f"--{flag} is empty; give {wanted}")
     return list(dict.fromkeys(files))
@@ -53,7 +53,7 @@ def find(
 
 def sizes(files: Sequence[str]) -> list[int]:
     """The bytes of each file."""
-    return [found.length for found in _each(tf.io.gfile.stat, files)]
+    return [status.length for status in _each(tf.io.gfile.stat, files)]
 
 
 def _each(function: Callable[[str], Any], paths: Sequence[str]) -> list[Any]:

@@ -1,35 +1,31 @@
-"""Names of labels or tags, as flags, lists and label_map.json hold them. Plain Python.
-
-Functions that read files are given what opens them: `open`, or remote_files.open_file.
-"""
+"""Names of labels or tags, as flags, lists and label_map.json hold them."""
 
 import collections
 import difflib
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from contract import errors, json_text
+from contract import errors, json_files, remote_files
 
 Classes = TypeVar("Classes")
 
 
-def read_labels(spec: str, open_file: Callable[..., Any] = open) -> tuple[str, ...]:
+def read_labels(spec: str) -> tuple[str, ...]:
     """Reads --labels, in the order of ids: names between commas, or a file of lines.
 
     Raises:
         FileNotFoundError, ValueError: no such file, or an empty or repeated label.
     """
-    is_remote = "://" in spec
-    if not is_remote and not os.path.isfile(spec):
+    if not remote_files.is_remote(spec) and not os.path.isfile(spec):
         if "," not in spec and (os.sep in spec or spec.endswith(".txt")):
             raise FileNotFoundError(
                 f"--labels={spec}: no such file; correct the path, or give the labels "
                 "themselves with commas between them"
             )
         return _checked((part.strip() for part in spec.split(",")), f"--labels={spec}")
-    text = read_text(spec, open_file)
+    text = read_text(spec)
     # Only a line feed ends a line: a label may hold U+2028.
     lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
     return _checked(lines, spec, numbered=True)
@@ -53,10 +49,10 @@ def _checked(
     return tuple(seen)
 
 
-def read_text(path: str, open_file: Callable[..., Any]) -> str:
+def read_text(path: str) -> str:
     """The text of a file in UTF-8, without a byte-order mark."""
     try:
-        with open_file(path, "rb") as file:
+        with remote_files.open_file(path) as file:
             return file.read().decode("utf-8").removeprefix("\ufeff")
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
@@ -75,37 +71,33 @@ def map_text(names: Iterable[str], **settings: str) -> str:
 
 
 def read_map(
-    path: str,
-    open_file: Callable[..., Any],
-    make: Callable[..., Classes],
-    what: str,
-    settings: str,
+    path: str, make: Callable[..., Classes], kind: str, settings: str
 ) -> Classes:
     """Makes classes of a label_map.json: make(names, **settings).
 
-    Messages call the file `what` and name its `settings`.
+    Messages call the file a `kind` and name its `settings`.
 
     Raises:
         FileNotFoundError, ValueError: no such file, or `make` refuses its contents.
     """
     try:
-        content = json_text.parse(read_text(path, open_file))
+        content = json_files.parse(read_text(path))
         others = {key: content.pop(key) for key in list(content) if not key.isdecimal()}
         names = tuple(str(content[str(index)]) for index in range(len(content)))
         return make(names, **others)
     except (ValueError, AttributeError, TypeError, KeyError) as error:
         raise errors.InputError(
-            f"{path}: not a {what} ({type(error).__name__}: {error}); its keys are "
+            f"{path}: not a {kind} ({type(error).__name__}: {error}); its keys are "
             f'"0", "1", ...{settings}; restore it, or train again to write it'
         ) from None
 
 
-def check_distinct(names: Iterable[str], what: str) -> None:
-    """Refuses a name that occurs twice; `what` is "label" or "tag"."""
+def check_distinct(names: Iterable[str], kind: str) -> None:
+    """Refuses a name that occurs twice; `kind` is "label" or "tag"."""
     for name, count in collections.Counter(names).most_common(1):
         if count > 1:
             raise errors.InputError(
-                f"{what} {name!r} is named more than once ({count} times); remove one"
+                f"{kind} {name!r} is named more than once ({count} times); remove one"
             )
 
 

@@ -6,11 +6,11 @@ from typing import Any
 from contract import errors, wording
 from data_pipeline.tables import text_rows
 
-Key = int | str  # what finds a cell in a row
+Key = int | str  # of a cell in a row
 
 
-def asked(column: Key | None, *, keyed: bool) -> Key | None:
-    """A column as asked for: a name where rows are `keyed`, else maybe a number.
+def parse(column: Key | None, *, keyed: bool) -> Key | None:
+    """The column of a flag or layout: a name where rows are `keyed`, or a number.
 
     Raises:
         ValueError: a number in a flag's text is negative.
@@ -43,19 +43,19 @@ def is_header(
     first: Sequence[str],
     *,
     has_header: bool | None,
-    asked: Mapping[str, Key | None],
+    columns: Mapping[str, Key | None],
     usual: Mapping[str, Collection[str]],
 ) -> bool:
     """Whether line 1 of a file holds names of columns.
 
     `has_header` decides, if it is not None. Otherwise line 1 is a header where a column
-    is asked for by name, or where the cell of a role is one of its `usual` names, which
-    are in lower case. `asked` has the column of each role, as `asked()` returns it.
+    is given by name, or where the cell of a role is one of its `usual` names, which
+    are in lower case. `columns` has that of each role, as `parse` returns it.
 
     Raises:
-        ValueError: a column is asked for by name, but there are no names.
+        ValueError: a column is given by name, but there are no names.
     """
-    by_name = [column for column in asked.values() if isinstance(column, str)]
+    by_name = [column for column in columns.values() if isinstance(column, str)]
     if has_header is False and by_name:
         raise errors.InputError(
             f"{path}: column {by_name[0]!r} is a name, but --has_header=false says "
@@ -64,17 +64,17 @@ def is_header(
     if has_header is not None or by_name:
         return has_header is not False
     return any(
-        str(cell(first, asked[role])).lower() in names
+        str(cell(first, columns[role])).lower() in names
         for role, names in usual.items()
-        if asked[role] is not None
+        if columns[role] is not None
     )
 
 
 def key(path: str, role: str, column: Key, names: Sequence[str], *, keyed: bool) -> Key:
-    """What finds the cell of a column, asked for as above, in a row.
+    """The key of the cell of a column, as `parse` returns it, in a row.
 
-    `names` are those of a header or of the keys of the first row, `role` is what
-    messages call the column.
+    `names` are those of a header or of the keys of the first row, `role` is the name of
+    the column in messages.
 
     Raises:
         ValueError: the name is not there, or more than once.
@@ -115,8 +115,8 @@ def cell(row: Any, key: Key | None) -> Any:
         return None
 
 
-def lack(row: text_rows.Row, role: str, key: Key) -> str:
-    """What is wrong with a row without that cell, and what to do."""
+def missing_cell_message(row: text_rows.Row, role: str, key: Key) -> str:
+    """A message on a row without that cell, with the remedy."""
     if isinstance(row, dict):
         return f"no value under {key!r} ({role}); give the row one"
     return (

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from contract import errors, json_text, remote_files
+from contract import errors, json_files, remote_files
 
 # A row is a list of cells (TSV, CSV) or a dict (JSONL, TensorFlow Datasets).
 Row = list[str] | dict[str, Any]
@@ -100,8 +100,8 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
             f"{path}: cannot be read ({_one_line(error)}); check that it is a "
             "complete, readable file"
         ) from error
-    if rest := b"".join(begun):
-        yield number + 1, _decode(path, number + 1, rest)
+    if last := b"".join(begun):
+        yield number + 1, _decode(path, number + 1, last)
 
 
 def _decode(path: str, number: int, line: bytes) -> str:
@@ -117,7 +117,7 @@ def _decode(path: str, number: int, line: bytes) -> str:
 
 
 def _encoding_remedy(path: str, number: int, line: bytes) -> str:
-    """What to do with a file that is not UTF-8, as far as the line shows what it is."""
+    """The remedy for a file that is not UTF-8, by what its line looks like."""
     if number == 1 and line.startswith(b"PK\x03\x04"):
         return 'it looks like a workbook (.xlsx): save the table as "CSV UTF-8"'
     encoding = ""
@@ -161,10 +161,10 @@ def _csv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
 
 
 def _delimiter(sample: list[str]) -> str:
-    """What stands between cells: a comma, or what spreadsheets write in its place.
+    """The separator of cells: a comma, or one that spreadsheets write in its place.
 
-    That is only where line 1 has no comma between cells, and all rows have as many
-    cells by it, at least two.
+    Another one is chosen only where line 1 has no comma between cells, and it cuts all
+    rows into as many cells, at least two.
     """
     if not sample or len(next(csv.reader(sample[:1]))) > 1:
         return ","
@@ -181,7 +181,7 @@ def _delimiter(sample: list[str]) -> str:
 def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
     for number, line in lines(path):
         try:
-            row = json_text.parse(line) if line.strip() else None
+            row = json_files.parse(line) if line.strip() else None
         except json.JSONDecodeError as error:
             row = error.msg
         except ValueError as error:
@@ -203,7 +203,7 @@ FORMATS = tuple(_PARSERS)
 
 
 def is_jsonl(path: str) -> bool:
-    """Whether a file's name says that it holds an object on each line."""
+    """Whether a file has an object on each line, by its name."""
     return path.lower().removesuffix(".gz").endswith((".jsonl", ".json"))
 
 

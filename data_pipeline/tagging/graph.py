@@ -1,7 +1,7 @@
 """Words to windows, and logits to tags, as TensorFlow operations for serving.
 
 Inside a SavedModel, for a batch of sentences: the windows of training, without the
-context of documents, and the tags that `sentence_sets` decides on.
+context of documents, and the tags that scores.decide decides on.
 """
 
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import packing, ragged
+from data_pipeline.batches import packing
+from data_pipeline.batches import padding as padding_lib
 from data_pipeline.tagging import schemes
-from data_pipeline.tagging import tags as tag_sets
 from data_pipeline.tagging import windows as sentence_windows
-from data_pipeline.text import normalization, token_offsets, tokenization
+from data_pipeline.text import base, normalization, offsets
 
 
 class WindowTensors(NamedTuple):
@@ -43,7 +43,7 @@ def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
         # A space after each text, so that no word goes on in the next one.
         rows = tf.strings.unicode_decode(tf.strings.join([text, " "]), "UTF-8")
         points = rows.values
-        is_word = ~token_offsets.is_whitespace(points)
+        is_word = ~offsets.is_whitespace(points)
         distinct, index = tf.unique(points)
         letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
         is_alone = tf.gather(normalization.stands_alone(letters), index)
@@ -59,8 +59,8 @@ def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
         shift = tf.gather(rows.row_starts(), text_index)
 
         def grid(values, padding):
-            found = tf.RaggedTensor.from_value_rowids(values, text_index, rows.nrows())
-            return found.to_tensor(padding)
+            words = tf.RaggedTensor.from_value_rowids(values, text_index, rows.nrows())
+            return words.to_tensor(padding)
 
         return {
             "words": grid(words, ""),
@@ -70,7 +70,7 @@ def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 def encoder(
-    tokenizer: tokenization.Tokenizer, *, max_seq_length: int, stride: int = 0
+    tokenizer: base.Tokenizer, *, max_seq_length: int, stride: int = 0
 ) -> Callable[[tf.Tensor], WindowTensors]:
     """A function of words, string [B, W], "" being none, that cuts windows.
 
@@ -82,11 +82,11 @@ def encoder(
         with tf.device("CPU:0"):
             places = tf.where(words != "")  # [K, 2]
             pieces = tokenizer.tokenize_words(tf.gather_nd(words, places))
-            found = sentence_windows.cut(pieces, places[:, 0], tokenizer, room, step)
-            packed, columns = sentence_windows.pack(found, tokenizer, max_seq_length)
+            cut = sentence_windows.cut(pieces, places[:, 0], tokenizer, room, step)
+            packed, columns = sentence_windows.pack(cut, tokenizer, max_seq_length)
             return WindowTensors(
-                features=ragged.with_a_column(packing.pad(*packed)),
-                outputs=tf.stack([found.chosen, columns], axis=1),
+                features=padding_lib.at_least_one_column(packing.pad(*packed)),
+                outputs=tf.stack([cut.chosen, columns], axis=1),
                 words=places,
                 shape=tf.shape(words, tf.int64),
             )
@@ -104,9 +104,9 @@ def best_tags(logits: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 def chooser(
-    tag_set: tag_sets.TagSet,
+    tag_set: schemes.TagNames,
 ) -> Callable[[WindowTensors, tf.Tensor], dict[str, tf.Tensor]]:
-    """Chooses tags as `sentence_sets.decide` does: the likeliest, repaired.
+    """Chooses tags as scores.decide does: the likeliest, repaired.
 
     It returns a function of windows and logits, float32 [N, S, C], to "tags", string
     [B, W], and "probabilities" of the likeliest tags, float32 [B, W], 0..1. Where no
@@ -133,7 +133,7 @@ def _grid(values, windows):
 
 
 def _speller(tag_set):
-    """A function of ids int32 [K] and sentences int64 [K], as `TagSet.decode`."""
+    """A function of ids int32 [K] and sentences int64 [K], as `TagNames.decode`."""
     if tag_set.scheme == schemes.PLAIN:
         return lambda ids, sentence: tf.gather(tag_set.names, ids)
     names = tag_set.output_names()
@@ -165,7 +165,7 @@ def _spellings(span_type, scheme):
     """How a span's word is spelled: [word before][word after]."""
 
     def spelled(length):
-        return schemes.tags_of([schemes.Span(0, length, span_type)], length, scheme)
+        return schemes.spell_spans([schemes.Span(0, length, span_type)], length, scheme)
 
     (single,), (first, inside, last) = spelled(1), spelled(3)
     return [[single, first], [last, inside]]

@@ -1,4 +1,4 @@
-"""Writes predicted tags: in the form of the file they are for, and as spans."""
+"""Writes predicted tags: in the form of the input file, and as spans."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from typing import Any
 
 from contract import atomic_files, file_names
 from data_pipeline.tables import text_rows
-from data_pipeline.tagging import conll, files, schemes
+from data_pipeline.tagging import files, schemes
 
 Tags = Sequence[Sequence[str]]  # of each sentence
 
@@ -37,7 +37,7 @@ def tag_lines(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
     """Rereads the file of the sentences, and puts the predicted tags in.
 
     Rows of columns get them as one more, the last; seq.in becomes a seq.out; JSONL gets
-    them as "tags" and keeps those of the file as "given". The rest stays as it was.
+    them as "tags" and keeps those of the file as "given". Nothing else changes.
     """
     _, lines = _FORMS[sentences.file_format]
     for line in lines(sentences, tags):
@@ -45,33 +45,33 @@ def tag_lines(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
 
 
 def _with_column(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
-    found = {
+    tag_of_line = {
         line: tag
         for sentence_lines, sentence_tags in zip(sentences.lines, tags, strict=True)
         for line, tag in zip(sentence_lines, sentence_tags, strict=True)
     }
     for number, line in text_rows.lines(sentences.path):
         line = line.rstrip("\r")
-        if number in found:
-            line = f"{line}{sentences.separator}{found[number]}"
-        elif conll.CONLLU_NO_WORD.match(line):
+        if number in tag_of_line:
+            line = f"{line}{sentences.separator}{tag_of_line[number]}"
+        elif files.CONLLU_NO_WORD.match(line):
             line = f"{line}{sentences.separator}_"
         yield line
 
 
 def _lines_of_tags(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
-    found = _by_line(sentences, tags)
+    by_line = _by_line(sentences, tags)
     for number, _ in text_rows.lines(sentences.path):
-        yield " ".join(found.get(number, ()))
+        yield " ".join(by_line.get(number, ()))
 
 
 def _with_tags(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
-    found = _by_line(sentences, tags)
+    by_line = _by_line(sentences, tags)
     for number, row in text_rows.file_rows(sentences.path, "jsonl"):
         assert isinstance(row, dict)
         if row.get(files.TAGS_KEY) is not None:
             row["given"] = row[files.TAGS_KEY]
-        row[files.TAGS_KEY] = list(found.get(number, ()))
+        row[files.TAGS_KEY] = list(by_line.get(number, ()))
         yield json.dumps(row, ensure_ascii=False)
 
 
@@ -98,8 +98,8 @@ def span_lines(
 
     {"words": [...], "tags": [...], "probabilities": [...], "spans": [{"start": 0,
     "end": 2, "type": "person", "text": "Ada Byron", "probability": 0.98}]}, and
-    "given", the tags of the file, where it has some, as sentence_sets.load respells
-    them, with "correct", whether all of them are predicted. A span is words[start:end],
+    "given", the tags of the file, where it has some, as split.load respells them, with
+    "correct", whether all of them are predicted. A span is words[start:end],
     its probability the product of its words', rounded to 6 digits; "plain" has none.
     """
     for index, words in enumerate(sentences.words):

@@ -1,17 +1,23 @@
-"""How tags of words spell spans: BIO, BIOES, BILOU and BMES; or none does.
+"""Tags of words, and how they spell spans: BIO, BIOES, BILOU and BMES; or plain tags.
 
 A tag is a letter, a hyphen and a type ("B-place"), the letter alone, or "O" for a word
 outside all spans. Spans are read by the rule of conlleval, the script of the CoNLL
-tasks: a word begins a span if its letter says so, or if the word before it is outside,
+tasks: a word begins a span if its letter does, or if the word before it is outside,
 ends its span, or has another type. By this rule the tags of IOB1, with I where a span
-begins, are tags of BIO that `respell` repairs. Plain Python.
+begins, are tags of BIO that `respell` repairs.
 """
 
+import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from contract import errors
+import numpy as np
+
+from contract import errors, features, wording
+from data_pipeline.tables import label_files
+from data_pipeline.tagging import files
 
 OUTSIDE = "O"
 PLAIN = "plain"  # each tag for itself, such as parts of speech
@@ -26,6 +32,7 @@ _LETTERS = {
 SPAN_SCHEMES = tuple(_LETTERS)
 SCHEMES = (*SPAN_SCHEMES, PLAIN)
 _ROLES = "BIES"
+_PROBLEM_TYPE = "tagging"  # in label_map.json
 
 
 class Span(NamedTuple):
@@ -33,7 +40,7 @@ class Span(NamedTuple):
 
     start: int
     end: int
-    type: str  # "" where the tags do not say
+    type: str  # "" where the tags have none
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -106,9 +113,9 @@ def spans(tags: Sequence[str], scheme: str) -> list[Span]:
 
     Tags of another scheme raise ValueError.
     """
-    found: list[Span] = []
+    result: list[Span] = []
     if scheme == PLAIN:
-        return found
+        return result
     start = -1  # of the span that is open
     role_before, type_before = OUTSIDE, ""
     for place, tag in enumerate(tags):
@@ -117,23 +124,23 @@ def spans(tags: Sequence[str], scheme: str) -> list[Span]:
             role != OUTSIDE and (role_before in "OES" or span_type != type_before)
         )
         if start >= 0 and (begins or role == OUTSIDE):
-            found.append(Span(start, place, type_before))
+            result.append(Span(start, place, type_before))
             start = -1
         if begins:
             start = place
         role_before, type_before = role, span_type
     if start >= 0:
-        found.append(Span(start, len(tags), type_before))
-    return found
+        result.append(Span(start, len(tags), type_before))
+    return result
 
 
-def tags_of(found: Iterable[Span], length: int, scheme: str) -> list[str]:
+def spell_spans(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
     """Spells spans, which are in order and do not overlap, as a sentence's tags."""
     tags = [OUTSIDE] * length
     letters = _LETTERS[scheme]
     begin, inside = letters[0], letters[1]
     end, single = (letters[2], letters[3]) if len(letters) == 4 else (inside, begin)
-    for span in found:
+    for span in spans:
         spelled = [inside] * (span.end - span.start)
         spelled[-1] = end
         spelled[0] = single if len(spelled) == 1 else begin
@@ -149,4 +156,156 @@ def respell(tags: Sequence[str], scheme: str) -> list[str]:
     """
     if scheme == PLAIN:
         return list(tags)
-    return tags_of(spans(tags, scheme), len(tags), scheme)
+    return spell_spans(spans(tags, scheme), len(tags), scheme)
+
+
+@dataclasses.dataclass(frozen=True)
+class TagNames:
+    """The C tags that a tagger predicts, in the order of their ids.
+
+    Lists of tags that other programs have written may begin with PAD and UNK. Such
+    placeholders keep their ids; where one is predicted, "O" is written.
+
+    Raises:
+        ValueError: tags are too few, repeated or not of the scheme, or no such scheme.
+    """
+
+    names: tuple[str, ...]
+    scheme: str
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SCHEMES:
+            raise errors.InputError(
+                f"--tag_scheme={self.scheme} is not one of {', '.join(SCHEMES)}"
+            )
+        placeholders = self.placeholders()
+        if len(self.names) - len(placeholders) < 2:
+            scheme = "" if self.scheme == PLAIN else f" of {self.scheme}"
+            raise errors.InputError(
+                f"a tagger needs 2 tags{scheme} or more, not "
+                f"{wording.listing(self.names)}; name all with --labels"
+            )
+        label_files.check_distinct(self.names, "tag")
+        if self.scheme != PLAIN:
+            for name in self.names:
+                if name not in placeholders:
+                    parse(name, self.scheme)
+
+    def placeholders(self) -> tuple[str, ...]:
+        """Names of no scheme; none where the scheme is "plain"."""
+        if self.scheme == PLAIN:
+            return ()
+        return tuple(filter(is_placeholder, self.names))
+
+    def output_names(self) -> tuple[str, ...]:
+        """The tag written for each of the C predicted ids."""
+        placeholders = self.placeholders()
+        return tuple(OUTSIDE if name in placeholders else name for name in self.names)
+
+    def encode(
+        self,
+        sentences: files.Sentences,
+        *,
+        is_training: bool = True,
+        accepts_unknown: bool = False,
+    ) -> np.ndarray:
+        """The id of each word's tag, sentence after sentence: int32 [words].
+
+        Where the sentences are only scored, not for training, tags that the model
+        cannot predict have features.IGNORED: those of a known type that are not named,
+        and with `accepts_unknown` those of any type.
+
+        Raises:
+            ValueError: there are no tags, or one is not in the set.
+        """
+        ids = {name: index for index, name in enumerate(self.names)}
+        known_types = types_of(
+            set(self.names).difference(self.placeholders()), self.scheme
+        )
+
+        def tag_id(line: int, name: str) -> int:
+            if name in ids:
+                return ids[name]
+            is_known = bool(types_of([name], self.scheme) & known_types)
+            if not is_training and (accepts_unknown or is_known):
+                return features.IGNORED
+            raise self._error(sentences.tag_path, line, name, is_known)
+
+        ids_of_words = itertools.starmap(tag_id, sentences.tagged_words())
+        return np.fromiter(ids_of_words, features.INTEGER)
+
+    def _error(self, path: str, line: int, tag: str, is_known: bool) -> ValueError:
+        """The error for a tag that is not in the set, of a known type or of another."""
+        if is_known:
+            return errors.InputError(
+                f"{path}:{line}: --labels lacks {tag!r:.80}, with which {self.scheme} "
+                "spells this word's tag; add it, or leave the flag out to have every "
+                "tag of each type"
+            )
+        return errors.InputError(
+            f"{path}:{line}: tag {tag!r:.80} is not one of "
+            f"{wording.listing(self.names)}{label_files.closest(tag, self.names)}; "
+            "correct it, check --tag_column, or name every tag with --labels to "
+            "train (to score it as wrong: --accept_unknown_tags)"
+        )
+
+    def decode(self, ids: Iterable[Sequence[int]]) -> list[list[str]]:
+        """The tags of sentences from the ids of their words.
+
+        Predicted tags that break their scheme are repaired as those of files are.
+        """
+        names = self.output_names()
+        return [respell([names[index] for index in row], self.scheme) for row in ids]
+
+
+def find_tags(
+    sentences: files.Sentences,
+    *,
+    names: Sequence[str] = (),
+    scheme: str,
+) -> TagNames:
+    """The tags to learn from training sentences: "O" first, the others sorted.
+
+    Each type of span that the sentences have gets every tag of the scheme.
+
+    Args:
+        sentences: as split.respell returns them.
+        names: from --labels, all tags in the order of their ids.
+        scheme: of the sentences.
+
+    Raises:
+        ValueError: the sentences have no tags, or not those of `names` and `scheme`.
+    """
+    if names:
+        return TagNames(tuple(names), scheme)
+    tags = {tag for _, tag in sentences.tagged_words()}
+    if scheme == PLAIN:
+        names = sorted(tags, key=lambda tag: (tag != OUTSIDE, tag))
+    else:
+        names = all_tags(types_of(tags, scheme), scheme)
+    if len(names) == 1:
+        raise errors.InputError(
+            f"{sentences.tag_path}: every word has the tag {names[0]!r:.80}, and "
+            "there is nothing to learn; check --tag_column, or name the tags with "
+            "--labels"
+        )
+    return TagNames(tuple(names), scheme)
+
+
+def map_text(tag_set: TagNames) -> str:
+    """The text of file_names.LABEL_MAP: {"0": "O", ..., "tag_scheme": "BIO"}."""
+    settings = {"problem_type": _PROBLEM_TYPE, "tag_scheme": tag_set.scheme}
+    return label_files.map_text(tag_set.names, **settings)
+
+
+def read_map(path: str) -> TagNames:
+    """Reads the text of `map_text`; ValueError for any other."""
+
+    # Files of earlier versions may have a "file_scheme", and IOB1 for BIO.
+    def make(names, problem_type="classification", tag_scheme="", file_scheme=""):
+        if problem_type != _PROBLEM_TYPE:
+            raise errors.InputError("it is a classifier's")
+        return TagNames(names, "BIO" if tag_scheme == "IOB1" else tag_scheme)
+
+    settings = ', "problem_type" and "tag_scheme"'
+    return label_files.read_map(path, make, "map of tags", settings)

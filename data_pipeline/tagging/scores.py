@@ -1,20 +1,76 @@
 """Scores of tags: precision, recall and F1 of spans, and the share of right tags.
 
 A span is right if its first word, its last word and its type are. Spans are read by the
-rule of conlleval, the script of the CoNLL tasks. Plain Python.
+rule of conlleval, the script of the CoNLL tasks.
 """
 
 import collections
-from collections.abc import Sequence
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from contract import errors
-from data_pipeline.tagging import schemes
+from contract import outcomes as outcomes_lib
+from data_pipeline.tagging import schemes, split
 
 Tags = Sequence[Sequence[str]]  # of each sentence
 _NO_TYPE = "_"  # the name of spans whose tags have no type
 
 
-def score(given: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """Predictions of a split: tags of each word of each sentence, and scores."""
+
+    tags: list[list[str]]
+    probabilities: list[list[float]]  # of each tag, 0..1
+    scores: dict[str, float]  # {} where the right tags are unknown
+    type_scores: dict[str, dict[str, float]]  # the same for each type of span
+    losses: np.ndarray | None = None  # float [words]; None where tags are unknown
+
+    def results(self, prefix: str) -> dict[str, float]:
+        """All scores under names such as eval_f1 and eval_f1_person."""
+        return {
+            **{f"{prefix}_{name}": value for name, value in self.scores.items()},
+            **{
+                f"{prefix}_{name}_{span_type}": value
+                for span_type, scores in self.type_scores.items()
+                for name, value in scores.items()
+            },
+        }
+
+
+def decide(
+    data: split.SentenceSplit,
+    outputs: Mapping[str, np.ndarray],
+    tag_set: schemes.TagNames,
+) -> Scored:
+    """Decides on a tag for each word, and scores them where the right ones are known.
+
+    `outputs` holds "ids", int, and "probabilities", float, both [N, S], of the
+    likeliest tag of each token; and "losses", float, where the right ones are known.
+    """
+    windows, scheme = data.windows, tag_set.scheme
+    tags = tag_set.decode(windows.by_sentence(windows.by_word(outputs["ids"])))
+    probabilities = windows.by_sentence(windows.by_word(outputs["probabilities"]))
+    losses = windows.by_word(outputs["losses"]) if "losses" in outputs else None
+    gold = data.sentences.tags
+    if not gold:
+        return Scored(tags, probabilities, {}, {}, losses)
+    type_scores = {} if scheme == schemes.PLAIN else score_types(gold, tags, scheme)
+    return Scored(tags, probabilities, score(gold, tags, scheme), type_scores, losses)
+
+
+def score_names(scheme: str) -> tuple[str, ...]:
+    """The scores by which a checkpoint can be the best, the default first."""
+    if scheme == schemes.PLAIN:
+        return ("accuracy",)
+    return "f1", "precision", "recall", "accuracy"
+
+
+def score(gold: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
     """f1, precision, recall (micro averages over spans) and accuracy of tags, 0..1.
 
     The scheme "plain" has accuracy alone. Division by zero gives 0.
@@ -22,48 +78,122 @@ def score(given: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
     Raises:
         ValueError: a tag is not of the scheme, or the numbers of words differ.
     """
-    if list(map(len, given)) != list(map(len, predicted)):
+    if list(map(len, gold)) != list(map(len, predicted)):
         raise errors.InputError(
             "given and predicted tags differ in the number of words"
         )
-    pairs = list(zip(given, predicted, strict=True))
-    num_right = sum(sum(map(str.__eq__, *pair)) for pair in pairs)
-    accuracy = {"accuracy": num_right / max(sum(map(len, given)), 1)}
-    if scheme == schemes.PLAIN:
-        return accuracy
-    counts = zip(*(span_counts(*pair, scheme) for pair in pairs), strict=True)
-    return {**span_scores(*map(sum, counts)), **accuracy}
+    counts = _counts(zip(gold, predicted, strict=True), scheme)
+    return _scores(counts.sum(axis=0).tolist(), scheme)
 
 
-def score_types(
-    given: Tags, predicted: Tags, scheme: str
-) -> dict[str, dict[str, float]]:
-    """{type: {f1, precision, recall, support}}, sorted; support counts given spans."""
-    right, proposed, there = (collections.Counter[str]() for _ in range(3))
-    for pair in zip(given, predicted, strict=True):
-        expected, found = (set(schemes.spans(tags, scheme)) for tags in pair)
-        right.update(span.type for span in expected & found)
-        proposed.update(span.type for span in found)
-        there.update(span.type for span in expected)
+def _counts(pairs, scheme) -> np.ndarray:
+    """Per sentence: words, right tags, and right, predicted and gold spans; [N, 5]."""
+    rows = [(0, 0, 0, 0, 0)]  # for no sentence
+    for gold, predicted in pairs:
+        expected = set(schemes.spans(gold, scheme))
+        proposed = set(schemes.spans(predicted, scheme))
+        num_right = sum(map(str.__eq__, gold, predicted))
+        spans = len(expected & proposed), len(proposed), len(expected)
+        rows.append((len(gold), num_right, *spans))
+    return np.array(rows)[1:]
+
+
+def _scores(counts: Sequence[int], scheme: str) -> dict[str, float]:
+    num_words, num_right, *spans = counts
+    accuracy = {"accuracy": num_right / max(num_words, 1)}
+    return accuracy if scheme == schemes.PLAIN else {**_span_scores(*spans), **accuracy}
+
+
+def _span_scores(right: int, predicted: int, gold: int) -> dict[str, float]:
+    precision, recall = right / max(predicted, 1), right / max(gold, 1)
+    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+    return {"f1": f1, "precision": precision, "recall": recall}
+
+
+def score_types(gold: Tags, predicted: Tags, scheme: str) -> dict[str, dict[str, Any]]:
+    """{type: {f1, precision, recall, support}}, sorted; support counts gold spans."""
+    right, proposed, support = (collections.Counter[str]() for _ in range(3))
+    for pair in zip(gold, predicted, strict=True):
+        expected, spans = (set(schemes.spans(tags, scheme)) for tags in pair)
+        right.update(span.type for span in expected & spans)
+        proposed.update(span.type for span in spans)
+        support.update(span.type for span in expected)
     return {
-        span_type or _NO_TYPE: {
-            **span_scores(right[span_type], proposed[span_type], there[span_type]),
-            "support": there[span_type],
+        name or _NO_TYPE: {
+            **_span_scores(right[name], proposed[name], support[name]),
+            "support": support[name],
         }
-        for span_type in sorted({*proposed, *there}, key=lambda name: name or _NO_TYPE)
+        for name in sorted({*proposed, *support}, key=lambda name: name or _NO_TYPE)
     }
 
 
-def span_counts(
-    given: Sequence[str], predicted: Sequence[str], scheme: str
-) -> tuple[int, int, int]:
-    """Right, predicted and given spans of a sentence."""
-    expected, found = (set(schemes.spans(tags, scheme)) for tags in (given, predicted))
-    return len(expected & found), len(found), len(expected)
+def outcomes(
+    name: str, data: split.SentenceSplit, scored: Scored, scheme: str
+) -> outcomes_lib.Outcomes | None:
+    """The outcomes of the split `name`; None where the right tags are unknown.
+
+    Rows are sentences, decisions words. The loss of a sentence is the mean of its
+    words'; a tag that the model cannot predict has none.
+    """
+    words, gold = data.sentences.words, data.sentences.tags
+    if gold is None or scored.losses is None:
+        return None
+    pairs = list(zip(gold, scored.tags, strict=True))
+    shown = [_differing(*row) for row in zip(words, gold, scored.tags, strict=True)]
+    counts = _counts(pairs, scheme)
+    splits = data.windows.word_splits
+    decisions = _decisions(gold, scored)
+    return outcomes_lib.Outcomes(
+        split=name,
+        texts=[(" ".join(row),) for row in words],
+        expected=[expected for expected, _ in shown],
+        predicted=[predicted for _, predicted in shown],
+        is_correct=np.array([right == predicted for right, predicted in pairs]),
+        losses=np.add.reduceat(scored.losses, splits[:-1]) / np.diff(splits),
+        scores=dict(scored.scores),
+        rescore=lambda rows: _scores(counts[rows].sum(axis=0).tolist(), scheme),
+        decisions=decisions,
+        warning=_lone_tag_warning(decisions),
+    )
 
 
-def span_scores(right: int, predicted: int, given: int) -> dict[str, float]:
-    """f1, precision and recall, 0..1, of counts as `span_counts` returns them."""
-    precision, recall = right / max(predicted, 1), right / max(given, 1)
-    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
-    return {"f1": f1, "precision": precision, "recall": recall}
+def _differing(words: list[str], gold: list[str], tags: list[str]) -> tuple[str, str]:
+    """The wrongly tagged words with their tags, gold and predicted.
+
+    If all are right, the words that have another tag than "O".
+    """
+    wrong = [i for i in range(len(words)) if gold[i] != tags[i]]
+    tagged = [i for i in range(len(words)) if gold[i] != schemes.OUTSIDE]
+    places = wrong or tagged
+    return (
+        " ".join(f"{words[i]}/{gold[i]}" for i in places),
+        " ".join(f"{words[i]}/{tags[i]}" for i in places),
+    )
+
+
+def _decisions(gold: list[list[str]], scored: Scored) -> outcomes_lib.Decisions:
+    """Each word's tags; "O" is the first of them."""
+    expected = list(itertools.chain.from_iterable(gold))
+    predicted = list(itertools.chain.from_iterable(scored.tags))
+    outside = schemes.OUTSIDE
+    names = sorted({*expected, *predicted}, key=lambda name: (name != outside, name))
+    ids = {name: index for index, name in enumerate(names)}
+    return outcomes_lib.Decisions(
+        class_names=names,
+        labels=np.array([ids[name] for name in expected]),
+        predictions=np.array([ids[name] for name in predicted]),
+        confidences=np.array(list(itertools.chain(*scored.probabilities))),
+    )
+
+
+def _lone_tag_warning(decisions: outcomes_lib.Decisions) -> str | None:
+    """A sentence where every word gets the same tag and not all have it."""
+    predictions = decisions.predictions
+    if len(set(predictions.tolist())) != 1 or np.array_equal(
+        decisions.labels, predictions
+    ):
+        return None
+    return (
+        f"every word is tagged {decisions.class_names[int(predictions[0])]!r}; train "
+        "longer, or with another --learning_rate or --seed"
+    )

@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features
-from data_pipeline.batches import packing, ragged
+from data_pipeline.batches import packing, padding, splits
 from data_pipeline.tagging import files
-from data_pipeline.text import tokenization
+from data_pipeline.text import base
 from terminal import progress
 
 # Words tokenized at a time: enough to keep the operations busy, little to hold.
@@ -88,7 +88,7 @@ class Cut(NamedTuple):
 
 def make_windows(
     sentences: files.Sentences,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     *,
     max_seq_length: int,
     stride: int = 0,
@@ -105,22 +105,22 @@ def make_windows(
     """
     room, step = limits(max_seq_length, stride)
     counts = [len(words) for words in sentences.words]
-    word_splits = ragged.splits(counts)
+    word_splits = padding.row_splits(counts)
     sentence = np.repeat(np.arange(len(counts)), counts)  # [W]
     with tf.device("CPU:0"):  # where string operations are
         pieces = _tokenize(sentences, tokenizer)
-        found = cut(pieces, sentence, tokenizer, room, step)
-        sentence = sentence[found.begin]  # [N]
+        windows = cut(pieces, sentence, tokenizer, room, step)
+        sentence = sentence[windows.begin]  # [N]
         if document_context:
             bounds = _documents(sentences.documents, word_splits)[sentence]
-            found = _widen(found, bounds, room)
-        (tokens, lengths), columns = pack(found, tokenizer, max_seq_length)
+            windows = _widen(windows, bounds, room)
+        (tokens, lengths), columns = pack(windows, tokenizer, max_seq_length)
     num_cut = np.sum(pieces.row_lengths() > room)
     packed = packing.unpad(tokens, lengths)
     return SentenceWindows(
         packed=dataclasses.replace(packed, num_truncated=int(num_cut)),
         sentence_index=sentence.astype(features.INTEGER),
-        word_places=packed.splits[found.chosen] + columns.numpy(),
+        word_places=packed.splits[windows.chosen] + columns.numpy(),
         word_splits=word_splits,
         tag_ids=tag_ids,
     )
@@ -160,7 +160,7 @@ def _tokenize(sentences, tokenizer):
 def cut(
     pieces: tf.RaggedTensor,
     sentence: tf.Tensor,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: base.Tokenizer,
     room: int,
     step: int,
 ) -> Cut:
@@ -209,7 +209,7 @@ def _windows(word_tokens, sentence, room, step):
     """All windows from left to right: first word, and the one after the last."""
     first = tf.searchsorted(sentence, sentence, "left", tf.int64)  # [W]
     last = tf.searchsorted(sentence, sentence, "right", tf.int64)
-    # Of a window that begins with a word, the end and where the next window begins.
+    # For each word: the end of a window that begins there, and the next beginning.
     begins = word_tokens[:-1]
     end = tf.searchsorted(word_tokens, begins + room, "right", tf.int64) - 1
     end = tf.minimum(end, last)
@@ -220,18 +220,18 @@ def _windows(word_tokens, sentence, room, step):
     following = tf.where(end < last, tf.minimum(following, end), words)
 
     # The first windows of each sentence: 1, then up to 2, 4, 8, ...
-    def find_more(found, following, _):
-        more, _ = tf.unique(tf.concat([found, tf.gather(following, found)], axis=0))
-        return more, tf.gather(following, following), tf.size(more) > tf.size(found)
+    def find_more(begins, following, _):
+        more, _ = tf.unique(tf.concat([begins, tf.gather(following, begins)], axis=0))
+        return more, tf.gather(following, following), tf.size(more) > tf.size(begins)
 
     shape = tf.TensorShape([None])
-    found, _, _ = tf.while_loop(
-        lambda found, following, has_grown: has_grown,
+    begin, _, _ = tf.while_loop(
+        lambda begins, following, has_grown: has_grown,
         find_more,
         (tf.where(words == first)[:, 0], following, tf.constant(True)),
         shape_invariants=(shape, shape, tf.TensorShape([])),
     )
-    begin = tf.sort(found)
+    begin = tf.sort(begin)
     return begin, tf.gather(end, begin)
 
 
@@ -242,31 +242,24 @@ def _best_windows(word_tokens, begin, end):
     before = tf.gather(word_tokens, word)
     after = tf.gather(word_tokens, tf.gather(end, window)) - 1 - before
     before -= tf.gather(word_tokens, tf.gather(begin, window))
-    around = tf.minimum(before, after)
     count = tf.size(word_tokens, tf.int64) - 1
-    most = tf.math.unsorted_segment_max(around, word, count)
-    best = tf.where(around == tf.gather(most, word))[:, 0]
-    # Of equal ones the first.
-    return tf.math.unsorted_segment_min(
-        tf.gather(window, best), tf.gather(word, best), count
-    )
+    return splits.best_windows(tf.minimum(before, after), word, window, count)
 
 
 def pack(
-    found: Cut, tokenizer: tokenization.Tokenizer, max_seq_length: int
+    windows: Cut, tokenizer: base.Tokenizer, max_seq_length: int
 ) -> tuple[tuple[tf.RaggedTensor, tf.Tensor], tf.Tensor]:
-    """What packing.pack returns, and int64 [W], each word's place in its window."""
-    starts, ends = (
-        tf.gather(found.word_tokens, edge) for edge in (found.begin, found.end)
-    )
+    """The results of packing.pack, and int64 [W], each word's place in its window."""
+    starts = tf.gather(windows.word_tokens, windows.begin)
+    ends = tf.gather(windows.word_tokens, windows.end)
     index = tf.ragged.range(starts, ends)
     packed = packing.pack(
-        index.with_values(tf.gather(found.tokens, index.values)),
+        index.with_values(tf.gather(windows.tokens, index.values)),
         None,
         special=tokenizer,
         max_seq_length=max_seq_length,
     )
-    return packed, 1 + found.word_tokens[:-1] - tf.gather(starts, found.chosen)
+    return packed, 1 + windows.word_tokens[:-1] - tf.gather(starts, windows.chosen)
 
 
 def _documents(documents, word_splits):
@@ -276,10 +269,10 @@ def _documents(documents, word_splits):
     return np.stack([word_splits[first], word_splits[last]], axis=1)
 
 
-def _widen(found, bounds, room):
-    """The windows with the words around them; [N, 2] bounds say how far they may go."""
-    word_tokens = found.word_tokens.numpy()
-    first, last = word_tokens[found.begin], word_tokens[found.end]
+def _widen(windows, bounds, room):
+    """The windows with the words around them, within `bounds` [N, 2]."""
+    word_tokens = windows.word_tokens.numpy()
+    first, last = word_tokens[windows.begin], word_tokens[windows.end]
     before = first - word_tokens[bounds[:, 0]]
     after = word_tokens[bounds[:, 1]] - last
     # Both sides give way as two texts do that are packed into one sequence; what whole
@@ -287,4 +280,4 @@ def _widen(found, bounds, room):
     before, _ = packing.budgets(before, after, room - (last - first))
     begin = np.searchsorted(word_tokens, first - before)
     end = np.searchsorted(word_tokens, word_tokens[begin] + room, side="right") - 1
-    return found._replace(begin=begin, end=np.minimum(end, bounds[:, 1]))
+    return windows._replace(begin=begin, end=np.minimum(end, bounds[:, 1]))

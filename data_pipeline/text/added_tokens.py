@@ -1,49 +1,152 @@
-"""More tokens at the end of a vocabulary."""
+"""Tokens that were added to a vocabulary after it was learned: the file, and matching.
+
+Hugging Face writes added_tokens.json beside a vocab.txt, {token: id}; its other files
+describe whether text is normalized before the token is looked for. The tokens are found
+as its tokenizers find them: anywhere, also within a word; the first one in the text,
+and of several that begin there the longest. Spaces that belong to a token count, and no
+other characters are skipped.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from contract import errors
-from data_pipeline.tables import text_rows
-from data_pipeline.text import tokenization
+from contract import errors, file_names, json_files, wording
+
+# Text never becomes these, as in google-research/bert.
+_SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
+# Both are deleted from any text by normalization, so they can mean something else.
+_MARK, _OTHER = "\x01", "\x02"
 
 
-def add(
-    tokenizer: tokenization.Tokenizer, path: str
-) -> tuple[tokenization.BertTokenizer, list[str]]:
-    """Appends the tokens of a file, one a line, to a vocabulary; known ids stay.
+def read(vocab_file: str, vocab: Sequence[str]) -> tuple[list[str], dict[str, bool]]:
+    """The vocabulary with the tokens of an added_tokens.json beside it, if any.
 
-    Also returns the new tokens that are never made from text, because they are split
-    (punctuation) or lower-cased. Their ids can still be used.
+    Also returns {token: whether it is looked for in normalized text}.
 
     Raises:
-        FileNotFoundError, ValueError: the file cannot be read or is empty, or a token
-            is empty, holds whitespace or is known already.
+        ValueError: a file cannot be read, the ids do not go on from the vocabulary's,
+            or a token is to match whole words alone.
     """
-    if not isinstance(tokenizer, tokenization.BertTokenizer):
+    directory = os.path.dirname(vocab_file)
+    path = os.path.join(directory, file_names.ADDED_TOKENS)
+    if not tf.io.gfile.exists(path):
+        return list(vocab), {}
+    ids = json_files.read_object(path)
+    old_ids = {token: i for i, token in enumerate(vocab)}
+    new = {token: i for token, i in ids.items() if old_ids.get(token, -1) != i}
+    if (empty := [t for t in ids if not t.strip()]) or old_ids.keys() & new.keys():
+        wrong = empty or sorted(old_ids.keys() & new.keys())
         raise errors.InputError(
-            f"{path}: tokens can be added to word pieces, not to byte pairs, which "
-            "spell them already; leave it out"
+            f"{path}: {wording.listing(wrong)} cannot be added with these ids, because "
+            f"they are empty, or {os.path.basename(vocab_file)} has them with other "
+            "ids; correct or remove them"
         )
-    tokens = [line.strip() for _, line in text_rows.lines(path)]
+    longer = [*vocab, *_by_id(new, len(vocab), path)]
+    return longer, check_settings(ids, _read_settings(directory), path)
+
+
+def check_settings(
+    tokens: Iterable[str], settings: Mapping[str, Mapping[str, Any]], path: str
+) -> dict[str, bool]:
+    """{token: whether it is looked for in normalized text}, as `read` returns it.
+
+    `settings` are those of Hugging Face's files, for some of the tokens.
+    """
+    are_normalized = {}
+    for token in tokens:
+        setting = settings.get(token, {})
+        if setting.get("single_word"):
+            raise errors.InputError(
+                f"{path}: {token!r} is to match whole words alone (single_word), which "
+                "is not supported; set it to false where the token is described"
+            )
+        if token not in _SPECIAL:
+            is_normalized = setting.get("normalized", not setting.get("special"))
+            are_normalized[token] = bool(is_normalized)
+    return are_normalized
+
+
+def _by_id(ids: Mapping[str, Any], first: int, path: str) -> list[str]:
+    """The tokens in the order of their ids, which run from `first` without a gap."""
+    wanted = range(first, first + len(ids))
+    if sorted(ids.values(), key=repr) != sorted(wanted, key=repr):
+        raise errors.InputError(
+            f"{path}: the ids of its {len(ids)} tokens are not {first}, {first + 1}, "
+            "...; correct them, or remove the file to do without its tokens"
+        )
+    return sorted(ids, key=ids.__getitem__)
+
+
+def _read_settings(directory: str) -> dict[str, dict[str, Any]]:
+    """{token: its settings} of the other files; the newest kind of file counts."""
+    settings: dict[str, dict[str, Any]] = {}
+    for name, entries_of in (
+        (file_names.SPECIAL_TOKENS, _special_tokens),
+        (file_names.TOKENIZER, lambda raw: raw.get("added_tokens") or ()),
+        (
+            file_names.TOKENIZER_CONFIG,
+            lambda raw: (raw.get("added_tokens_decoder") or {}).values(),
+        ),
+    ):
+        path = os.path.join(directory, name)
+        if not tf.io.gfile.exists(path):
+            continue
+        try:
+            entries = entries_of(json_files.read_object(path))
+            settings.update((entry["content"], entry) for entry in entries)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise errors.InputError(
+                f"{path}: does not describe tokens as Hugging Face does ({error!r}); "
+                "copy it again"
+            ) from error
+    return settings
+
+
+def _special_tokens(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
+    entries = raw.get("additional_special_tokens") or ()
+    plain = {"special": True}
+    return [{"content": e, **plain} if isinstance(e, str) else e for e in entries]
+
+
+def tokenize(
+    texts: tf.Tensor,
+    tokens: Mapping[bytes, int],
+    tokenize_others: Callable[[tf.Tensor], tf.RaggedTensor],
+    value: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = lambda texts, ids: ids,
+) -> tf.RaggedTensor:
+    """Cuts texts [B] into the ids [B, (S)] of `tokens` and of the texts between them.
+
+    `tokenize_others` makes [B', (S)] of the texts between. `value` makes what stands
+    for each token in a text, from its text and id, both [F].
+    """
     if not tokens:
-        raise errors.InputError(f"{path}: is empty; give the tokens to add, one a line")
-    known = {token: f"id {i}" for i, token in enumerate(tokenizer.vocab)}
-    for line, token in enumerate(tokens, start=1):
-        if len(token.split()) != 1:
-            raise errors.InputError(
-                f"{path}:{line}: {token!r} is not one token; give one a line, without "
-                "whitespace"
-            )
-        if token in known:
-            raise errors.InputError(
-                f"{path}:{line}: {token!r} is known already, {known[token]}; remove it"
-            )
-        known[token] = f"line {line}"
-    ids = {token: tokenizer.vocab_size + i for i, token in enumerate(tokens)}
-    longer = tokenization.BertTokenizer(
-        [*tokenizer.vocab, *tokens], tokenizer.do_lower_case, tokenizer.added_tokens
+        return tokenize_others(texts)
+    pieces, is_token = _split(texts, list(tokens))
+    matches = tf.boolean_mask(pieces.values, is_token)  # [F]
+    distinct, index = tf.unique(matches)  # [U], few
+    equal = distinct[:, tf.newaxis] == tf.constant(list(tokens))  # [U, tokens]
+    ids = tf.constant(list(tokens.values()), tf.int32)
+    ids = tf.gather(tf.gather(ids, tf.argmax(equal, axis=1)), index)
+    of_tokens = tf.RaggedTensor.from_row_lengths(
+        value(matches, ids), tf.cast(is_token, tf.int64)
     )
-    # A piece that continues a word is no text by itself.
-    words = [token for token in tokens if not tokenization.is_continuation(token)]
-    made = longer.tokenize(tf.constant(words, tf.string)).to_list()
-    return longer, [w for w, got in zip(words, made, strict=True) if got != [ids[w]]]
+    between = tokenize_others(tf.where(is_token, "", pieces.values))
+    both = tf.concat([between, of_tokens], axis=1)  # one of the two is empty
+    return tf.RaggedTensor.from_row_splits(
+        both.values, tf.gather(both.row_splits, pieces.row_splits)
+    )
+
+
+def _split(texts, tokens):
+    """Texts and tokens in turn, ragged [B, (P)], and which of them are tokens [P]."""
+    longest_first = sorted(tokens, key=len, reverse=True)  # RE2 takes the first
+    pattern = b"|".join(map(re.escape, longest_first))
+    texts = tf.strings.regex_replace(texts, _MARK, _OTHER)
+    texts = tf.strings.regex_replace(texts, pattern, rf"{_MARK}\0{_MARK}")
+    pieces = tf.strings.split(texts, _MARK)
+    place = tf.ragged.range(pieces.row_lengths()).values
+    return pieces, place % 2 == 1

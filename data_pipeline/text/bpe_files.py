@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from contract import errors, file_names, json_files
-from data_pipeline.text import added_token_files
+from data_pipeline.text import added_tokens
 
 END_OF_WORD = "</w>"  # ends a word's last token in GPT's vocabulary
 HEADER = "#version: 0.2"
@@ -34,7 +34,7 @@ def is_byte_pairs(vocab_file: str) -> bool:
     if not vocab_file.endswith(file_names.TOKENIZER):
         return vocab_file.endswith(".json")
     model = json_files.read_object(vocab_file).get("model")
-    # Old files do not say the type.
+    # Old files have no type.
     return isinstance(model, dict) and "merges" in model
 
 
@@ -49,7 +49,7 @@ def read(vocab_file: str) -> BytePairs:
     if name.endswith(file_names.TOKENIZER):
         return _read_tokenizer(vocab_file)
     learned = _in_order(_object(vocab_file), vocab_file)
-    vocab, _ = added_token_files.read(vocab_file, learned)
+    vocab, _ = added_tokens.read(vocab_file, learned)
     merges_file = merges_of(vocab_file)
     if not tf.io.gfile.exists(merges_file):
         raise errors.InputError(
@@ -96,11 +96,10 @@ def _object(path: str) -> dict[str, Any]:
     """The object of a JSON file, if no key is there twice."""
 
     def unique(pairs):
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        if len(dict(pairs)) < len(pairs):
             ((twice, _),) = collections.Counter(key for key, _ in pairs).most_common(1)
             raise errors.InputError(f"{twice!r} is there twice")
-        return found
+        return dict(pairs)
 
     return json_files.read_object(path, unique)
 
@@ -149,7 +148,7 @@ def _checked(
 ) -> list[tuple[str, str]]:
     """The merges of (place, line), whose parts and results are all entries."""
     entries = set(vocab)
-    found: dict[tuple[str, str], str] = {}
+    place_of: dict[tuple[str, str], str] = {}
     for place, line in places:
         parts = line.split(" ")
         if len(parts) != 2 or not all(parts):
@@ -164,12 +163,13 @@ def _checked(
                     f"{place}: merge {line!r} needs the token {token!r}, which "
                     f"{vocab_file} does not have; {_REMEDY}"
                 )
-        if pair in found:
+        if pair in place_of:
             raise errors.InputError(
-                f"{place}: merge {line!r} is there already, at {found[pair]}; {_REMEDY}"
+                f"{place}: merge {line!r} is there already, at {place_of[pair]}; "
+                f"{_REMEDY}"
             )
-        found[pair] = place
-    return list(found)
+        place_of[pair] = place
+    return list(place_of)
 
 
 def _is_byte_level(vocab: Sequence[str]) -> bool:
@@ -210,7 +210,7 @@ def _kind(raw: Mapping[str, Any], path: str) -> bool:
     """Whether a tokenizer is GPT-2's; False: GPT's; ValueError: neither."""
     model = raw["model"]
     normalizer, splitter = raw.get("normalizer") or {}, raw.get("pre_tokenizer") or {}
-    # (What is said, what it must be) where it may also be absent.
+    # (Name, value, what it must be), where it may also be absent.
     expected = [
         ("model.type", model.get("type", "BPE"), "BPE"),
         ("model.dropout", model.get("dropout") or None, None),

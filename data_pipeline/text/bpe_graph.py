@@ -27,16 +27,14 @@ _UTF_8 = r"[^\x{d800}-\x{dfff}]*"
 # Letters and numbers since Unicode 15, whose tables TensorFlow's expressions have. The
 # library `tokenizers`, to which ids are equal, has those of Unicode 16.
 _NEW_LETTERS = (
-    *((0x1C89, 0x1C8A), (0xA7CB, 0xA7CD), (0xA7DA, 0xA7DC), (0x105C0, 0x105F3)),
-    *((0x10D4A, 0x10D65), (0x10D6F, 0x10D85), (0x10EC2, 0x10EC4), (0x11380, 0x11389)),
-    *((0x1138B, 0x1138B), (0x1138E, 0x1138E), (0x11390, 0x113B5), (0x113B7, 0x113B7)),
-    *((0x113D1, 0x113D1), (0x113D3, 0x113D3), (0x11BC0, 0x11BE0), (0x13460, 0x143FA)),
-    *((0x16100, 0x1611D), (0x16D40, 0x16D6C), (0x18CFF, 0x18CFF), (0x1E5D0, 0x1E5ED)),
-    *((0x1E5F0, 0x1E5F0), (0x2EBF0, 0x2EE5D)),
+    "1C89-1C8A A7CB-A7CD A7DA-A7DC 105C0-105F3 10D4A-10D65 10D6F-10D85 "
+    "10EC2-10EC4 11380-11389 1138B-1138B 1138E-1138E 11390-113B5 113B7-113B7 "
+    "113D1-113D1 113D3-113D3 11BC0-11BE0 13460-143FA 16100-1611D 16D40-16D6C "
+    "18CFF-18CFF 1E5D0-1E5ED 1E5F0-1E5F0 2EBF0-2EE5D"
 )
 _NEW_NUMBERS = (
-    *((0x10D40, 0x10D49), (0x116D0, 0x116E3), (0x11BF0, 0x11BF9), (0x16130, 0x16139)),
-    *((0x16D70, 0x16D79), (0x1CCF0, 0x1CCF9), (0x1E5F1, 0x1E5FA)),
+    "10D40-10D49 116D0-116E3 11BF0-11BF9 16130-16139 16D70-16D79 1CCF0-1CCF9 "
+    "1E5F1-1E5FA"
 )
 _PAGE_BITS = 8  # 256 code points share an entry of the first of two tables
 _APOSTROPHE = ord("'")
@@ -205,8 +203,7 @@ def _begins_piece(points, rows):
 def _at(values, places, fill):
     """Values [C] at places [n], some of which may lie behind the end."""
     is_there = places < tf.size(values, tf.int64)
-    found = tf.gather(values, tf.where(is_there, places, 0))
-    return tf.where(is_there, found, fill)
+    return tf.where(is_there, tf.gather(values, tf.where(is_there, places, 0)), fill)
 
 
 def _flags(places, size):
@@ -254,7 +251,8 @@ def _class_tables():
         kinds[members(f"[^{_ALL_WHITESPACE}]")] = _WHITESPACE
     kinds[ord(" ")] = _SPACE
     for kind, ranges in ((_LETTER, _NEW_LETTERS), (_NUMBER, _NEW_NUMBERS)):
-        for first, last in ranges:
+        for each in ranges.split():
+            first, last = (int(point, 16) for point in each.split("-"))
             kinds[first : last + 1] = kind
     pages, first_pages = np.unique(
         kinds.reshape(-1, 1 << _PAGE_BITS), axis=0, return_inverse=True

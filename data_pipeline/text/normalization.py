@@ -1,6 +1,6 @@
 """Cleans text and splits it into words, as google-research/bert does for word pieces.
 
-These are steps 1 to 3 of `data_pipeline/text/tokenization.py`, as TensorFlow
+These are steps 1 to 3 of `data_pipeline/text/wordpiece.py`, as TensorFlow
 operations. Lines that steps 1 and 2 cannot change, most lines of English text, skip
 them: only their ASCII letters are lower-cased.
 
@@ -95,10 +95,10 @@ def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
     Each punctuation mark and ideograph is a word. Words of more than MAX_WORD_CHARS
     characters, and bytes that are not UTF-8, are left out.
     """
-    return words_of(normalize(texts, do_lower_case))
+    return split_normalized(normalize(texts, do_lower_case))
 
 
-def words_of(normalized: tf.Tensor) -> tf.RaggedTensor:
+def split_normalized(normalized: tf.Tensor) -> tf.RaggedTensor:
     """The words [B, (W)] of texts [B] from `normalize`; see `split_words`."""
     words = split(normalized)
     return tf.ragged.boolean_mask(words, tf.strings.length(words) <= MAX_WORD_BYTES)

@@ -73,7 +73,7 @@ class Corpus:
     whole_files: bool  # whether blank lines end no document
 
     @classmethod
-    def of(
+    def from_files(
         cls,
         files: Sequence[str],
         sizes: Sequence[int] | None = None,
@@ -124,8 +124,8 @@ class Corpus:
     def range_sizes(self, chosen: Any = slice(None)) -> np.ndarray:
         """int64 [R], bytes of all ranges or those chosen, give or take a document."""
         sizes = [self.sizes[file] for file in self.range_files[chosen].tolist()]
-        rest = np.array(sizes, np.int64) - self.range_starts[chosen]
-        return np.minimum(rest, self.range_bytes)
+        left = np.array(sizes, np.int64) - self.range_starts[chosen]
+        return np.minimum(left, self.range_bytes)
 
     def groups(self, order: np.ndarray, max_bytes: int) -> list[np.ndarray]:
         """Cuts ranges, int [K], into non-empty groups of about `max_bytes` at most."""
@@ -165,8 +165,8 @@ def _boundary(file, offset: int, size: int) -> int:
         start = max(len(buffer) - _BLANK_LINE_BYTES, 0)
         buffer += block
         wanted = min(2 * wanted, _BLOCK_BYTES)
-        if found := _BLANK_LINE.search(buffer, start):
-            return offset + found.end()
+        if blank := _BLANK_LINE.search(buffer, start):
+            return offset + blank.end()
     return offset + buffer.find(b"\n") + 1
 
 
@@ -177,10 +177,12 @@ def find_boundaries(files: Sequence[str], sizes: Sequence[int]) -> dict[str, lis
     """
     longer = [i for i, size in enumerate(sizes) if size > RANGE_BYTES]
     with concurrent.futures.ThreadPoolExecutor(file_patterns.READERS) as pool:
-        found = pool.map(
+        boundaries = pool.map(
             _boundaries, [files[i] for i in longer], [sizes[i] for i in longer]
         )
-        return {str(i): ends for i, ends in zip(longer, found, strict=True) if ends}
+        return {
+            str(i): ends for i, ends in zip(longer, boundaries, strict=True) if ends
+        }
 
 
 def _boundaries(path: str, size: int) -> list[int]:
@@ -191,19 +193,19 @@ def _boundaries(path: str, size: int) -> list[int]:
         if all(_is_blank_near(file, place) for place in places):
             return []
         file.seek(RANGE_BYTES)
-        found: list[int] = []
+        boundaries: list[int] = []
         buffer, start = bytes(file.read(MAX_DOCUMENT_BYTES)), 0
         for offset in range(RANGE_BYTES, size, RANGE_BYTES):
             if blank := _BLANK_LINE.search(buffer, start):
-                found.append(offset + blank.end())
+                boundaries.append(offset + blank.end())
                 start = blank.start()
             else:
                 is_end = len(buffer) < MAX_DOCUMENT_BYTES
-                found.append(size if is_end else offset + buffer.find(b"\n") + 1)
+                boundaries.append(size if is_end else offset + buffer.find(b"\n") + 1)
                 start = len(buffer) - _BLANK_LINE_BYTES
             start = max(start - RANGE_BYTES, 0)
             buffer = buffer[RANGE_BYTES:] + file.read(RANGE_BYTES)
-    return found
+    return boundaries
 
 
 def _is_blank_near(file, place: int) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors
-from data_pipeline.text import normalization, tokenization
+from data_pipeline.text import base, normalization, wordpiece
 from data_pipeline.vocabularies import word_counts
 
 SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -92,7 +92,7 @@ def _alphabet(chars: set[str]) -> list[str]:
     """All characters as beginnings of words, then those that can continue one."""
     if not chars:
         return []
-    inner = [f"{tokenization.CONTINUATION}{char}" for char in sorted(chars)]
+    inner = [f"{wordpiece.CONTINUATION}{char}" for char in sorted(chars)]
     is_found = tf.strings.regex_full_match(inner, normalization.WORD_PIECE).numpy()
     return [*sorted(chars), *itertools.compress(inner, is_found)]
 
@@ -143,7 +143,7 @@ def _search(
     lowest, highest = numbers[-1], max(max(t.values()) for t in substrings if t)
     guess = 2 * numbers[min(wanted, len(numbers) - 1)]  # right for English
     sizes: dict[int, int] = {}
-    found: list[str] = []
+    enough: list[str] = []
     pieces: list[str] = []
     while lowest <= highest:
         guess = min(max(guess, lowest), highest)
@@ -153,14 +153,14 @@ def _search(
         if len(pieces) < wanted:
             highest = guess - 1
         else:
-            found, lowest = pieces, guess + 1
+            enough, lowest = pieces, guess + 1
             if len(pieces) <= wanted * _CLOSE:
                 break
         if len(sizes) < _MAX_GUESSES:
             guess = _next_guess(sizes, wanted * (1 + _CLOSE) / 2)
         else:  # small numbers follow no law: halve what is left
             guess = math.isqrt(lowest * max(lowest, highest))
-    return found or pieces
+    return enough or pieces
 
 
 def _next_guess(sizes: Mapping[int, int], wanted: float) -> int:
@@ -188,7 +188,7 @@ def _pieces(
     for _ in range(_PASSES - 1):
         starts = (_piece_starts(word, kept) for word, _ in words)
         kept = _keep(_count_substrings(words, starts), threshold)
-    mark = tokenization.CONTINUATION
+    mark = wordpiece.CONTINUATION
     pieces = kept.initial | {f"{mark}{s}": n for s, n in kept.inner.items()}
     return sorted(pieces, key=lambda piece: (-pieces[piece], piece))
 
@@ -243,9 +243,7 @@ class Coverage:
     pieces_per_word: float
 
 
-def coverage(
-    tokenizer: tokenization.Tokenizer, counts: word_counts.WordCounts
-) -> Coverage:
+def coverage(tokenizer: base.Tokenizer, counts: word_counts.WordCounts) -> Coverage:
     """Spells every counted word with the tokens of a tokenizer."""
     unk_id = -1 if tokenizer.unk_id is None else tokenizer.unk_id
     words = list(counts.words)

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from contract import errors
 from data_pipeline.tables import file_patterns
-from data_pipeline.text import bpe_graph, elmo_tokenizer, normalization
-from data_pipeline.vocabularies import byte_ranges
+from data_pipeline.text import bpe_graph, elmo, normalization
+from data_pipeline.vocabularies import byte_ranges, word_counts
 
 GROUP_BYTES = 1 << 22  # of a group of ranges, which a worker counts at a time
 # Different words in memory, about 150 bytes each, before the rarest are dropped.
@@ -52,7 +52,7 @@ class Spaced:
 
     def __call__(self, content: tf.Tensor) -> tf.Tensor:
         """The words [W] of a scalar."""
-        return elmo_tokenizer.words_of(content[tf.newaxis], self.split_words)[0]
+        return elmo.separate_words(content[tf.newaxis], self.split_words)[0]
 
 
 Split = Words | Pieces | Spaced
@@ -94,7 +94,7 @@ def count_files(
         plain = plain_files(files, directory, executor)
         sizes = file_patterns.sizes(plain)
         boundaries = byte_ranges.find_boundaries(plain, sizes)
-        corpus = byte_ranges.Corpus.of(plain, sizes, boundaries)
+        corpus = byte_ranges.Corpus.from_files(plain, sizes, boundaries)
         return count(corpus, executor, num_workers, **settings)
 
 
@@ -208,3 +208,20 @@ def characters_of(words: Mapping[str, int]) -> collections.Counter[str]:
         for char in word:
             characters[char] += count
     return characters
+
+
+_SPECIAL = (elmo.BEGIN, elmo.END, elmo.UNKNOWN)
+
+
+def learn_words(
+    counts: word_counts.WordCounts, vocab_size: int, split_words: str
+) -> elmo.ElmoTokenizer:
+    """The tokenizer of <S>, </S>, <UNK> and words, the most frequent first.
+
+    A sampled softmax draws words by their place in the list, and so wants that order;
+    equally frequent words are in that of their characters. `vocab_size` counts all.
+    """
+    words = sorted(counts.words.keys() - {*_SPECIAL})
+    words.sort(key=counts.words.__getitem__, reverse=True)
+    vocab = [*_SPECIAL, *words[: vocab_size - len(_SPECIAL)]]
+    return elmo.ElmoTokenizer(vocab, split_words, max_characters=None)

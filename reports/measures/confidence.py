@@ -35,7 +35,7 @@ def resample(
     equal rows are pairs, whatever their order.
 
     Args:
-        rescore: as in examined.Examined.
+        rescore: as in outcomes.Outcomes.
         keys: of N rows, all different.
         num_labels: of each row.
     """

@@ -36,7 +36,7 @@ def of_run(
     """The record of a run.
 
     Args:
-        rows: an examined.Examined of what was evaluated, or None.
+        rows: an outcomes.Outcomes of what was evaluated, or None.
         directory: of the run, with its event files.
         flags: {flag: value} of all flags of the script.
         defaults: the same, as they are where nothing is given.
@@ -44,7 +44,7 @@ def of_run(
             environment, results, explanations, has_weights, has_export; pictures,
             [{title, description, svg}]; data, {split: facts}, among them lengths [N];
             and, if any, layer_mix, {gamma and s_j: number}, and tested, an
-            examined.Examined of test rows beside those of `rows`.
+            outcomes.Outcomes of test rows beside those of `rows`.
     """
     data, tested = facts.pop("data"), facts.pop("tested", None)
     changed = sorted(name for name in flags if flags[name] != defaults.get(name))
@@ -72,7 +72,7 @@ def _split(lengths=(), **facts):
 
 
 def evaluation(rows: Any) -> dict[str, Any]:
-    """Of an examined.Examined: scores with intervals, errors, a verdict on each row."""
+    """Of an outcomes.Outcomes: scores with intervals, errors, a verdict on each row."""
     keys, decisions = row_keys(rows.texts), rows.decisions
     several = decisions is not None and decisions.is_multi_label
     num_labels = len(decisions.class_names) if several else 1

@@ -65,7 +65,7 @@ def write(rows: Any, directory: str, **facts: Any) -> None:
     that came later.
 
     Args:
-        rows: an examined.Examined of what was evaluated, or None.
+        rows: an outcomes.Outcomes of what was evaluated, or None.
         directory: of the run.
         **facts: see record.of_run.
     """

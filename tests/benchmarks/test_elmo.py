@@ -10,7 +10,7 @@ import pytest
 from absl import flags
 
 from benchmarks import elmo, elmo_work, turns
-from data_pipeline.text import elmo_tokenizer
+from data_pipeline.text import elmo as elmo_tokenizer
 from modeling.elmo import config
 from tests import tiny
 

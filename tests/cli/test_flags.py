@@ -18,17 +18,17 @@ from cli import (
     fine_tuning_flags,
     generation_flags,
     model_flags,
-    opening,
+    networks,
     pretraining_flags,
     run_flags,
     seq2seq_flags,
     training_flags,
 )
-from data_pipeline.classification import label_sets
-from data_pipeline.extraction import attention_files
+from data_pipeline.classification import labels
+from data_pipeline.extraction import attention
 from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.pretraining import masking, metadata
-from data_pipeline.pretraining.creation import pairing
+from data_pipeline.pretraining.creation import sentence_pairs
 from data_pipeline.pretraining.denoising import corruptions
 from data_pipeline.squad import choice
 from data_pipeline.tagging import files
@@ -65,24 +65,20 @@ CHOICES = {
     },
     "create_pretraining_data": {
         "masking": (*masking.GROUP_LENGTHS, metadata.UNMASKED),
-        "sentence_task": pairing.SENTENCE_TASKS,
+        "sentence_task": sentence_pairs.SENTENCE_TASKS,
         "objective": (metadata.MASKED_LM, metadata.LEFT_TO_RIGHT),
         "document_end": (metadata.BLANK_LINE, metadata.FILE),
     },
     "extract_features": {
         "combine": (vectors.SEPARATE, *layer_choices.COMBINATIONS),
         "pooling": vectors.POOLINGS,
-        "output_format": (*vector_files.FORMATS, *attention_files.PICTURES),
+        "output_format": (*vector_files.FORMATS, *attention.PICTURES),
     },
     "run_classifier": {
         # The columns or the task of a choice say that it is one.
-        "problem_type": [kind for kind in label_sets.PROBLEM_TYPES if kind != "choice"],
+        "problem_type": [kind for kind in labels.PROBLEM_TYPES if kind != "choice"],
         "optimizer": run_flags._OPTIMIZERS,
-        "layer_mix": [
-            *layer_choices.COMBINATIONS,
-            *head_config.WEIGHTED,
-            *head_config.SCALED,
-        ],
+        "layer_mix": (*layer_choices.COMBINATIONS, head_config.LEARNED),
         "head": head_config.HEADS,
     },
     "run_pretraining": {
@@ -394,17 +390,17 @@ def test_pretrained_stands_for_three_flags_that_override_it(
     parse, located, arguments, config_file, vocab_file, weights
 ):
     parse("run_generation", *arguments.split())
-    expected = opening.ModelFiles(config_file, vocab_file, weights, True)
-    assert opening.find_files() == expected
+    expected = networks.ModelFiles(config_file, vocab_file, weights, True)
+    assert networks.find_files() == expected
 
 
 def test_network_has_to_be_named(parse):
     parse("run_generation")
     with pytest.raises(ValueError, match="--bert_config_file is missing"):
-        opening.find_files()
+        networks.find_files()
     parse("run_generation", "--bert_config_file=c.json")
     with pytest.raises(ValueError, match="--init_checkpoint is missing"):
-        opening.find_files(needs_weights=True)
+        networks.find_files(needs_weights=True)
 
 
 @pytest.mark.parametrize(
@@ -412,7 +408,7 @@ def test_network_has_to_be_named(parse):
 )
 def test_how_words_are_found_is_handed_on(parse, located, name, value):
     parse("run_squad", "--pretrained=dir", f"--{name}={value}")
-    files = opening.find_files()
+    files = networks.find_files()
     assert getattr(files, name) == value and files.allows_missing is False
 
 
@@ -430,8 +426,8 @@ def test_directory_decides_on_lower_case_unless_a_flag_does(
 ):
     located(lowers)
     parse("run_squad", "--pretrained=dir", *flag.split())
-    assert opening.find_files().do_lower_case is expected
-    files = opening.files_in(pretrained.locate("dir"))
+    assert networks.find_files().do_lower_case is expected
+    files = networks.files_in(pretrained.locate("dir"))
     assert files.do_lower_case is (lowers is not False)
 
 
@@ -678,7 +674,7 @@ def test_flags_that_change_no_weight_are_flags():
 def fine_tuning_settings():
     return run_flags.fine_tuning_settings(
         STRATEGY,
-        files=opening.ModelFiles("c.json", "v.txt", "", True),
+        files=networks.ModelFiles("c.json", "v.txt", "", True),
         config={},
         num_examples=320,
         score_names=("f1",),
@@ -727,23 +723,3 @@ def test_batches_are_made_as_the_flags_say(parse, arguments, grouped, pad_to):
 def test_splits_are_those_that_the_actions_need(parse, arguments, wanted):
     parse("run_tagger", *arguments.split())
     assert fine_tuning_flags.wanted_splits() == wanted
-
-
-@pytest.mark.parametrize(
-    ("normalizes", "parts", "replicas", "is_exact"),
-    [(True, 1, 1, True), (True, 2, 1, False), (True, 1, 2, False), (False, 2, 2, True)],
-)
-def test_norm_of_layers_needs_the_whole_batch(
-    parse, normalizes, parts, replicas, is_exact
-):
-    parse(
-        "run_tagger",
-        f"--layer_mix_norm={normalizes}",
-        f"--gradient_accumulation_steps={parts}",
-    )
-    if is_exact:
-        feature_flags.check_layer_mix_norm(replicas)
-        return
-    message = f"_steps={parts}, {replicas} replica(s); train on one"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        feature_flags.check_layer_mix_norm(replicas)

@@ -5,41 +5,51 @@ import json
 import pytest
 
 from data_pipeline import label_maps
-from data_pipeline.classification import label_sets
-from data_pipeline.tagging import tags
+from data_pipeline.classification import labels
+from data_pipeline.tagging import schemes
 
 CLASSES = [
-    label_sets.LabelSet(("bad", "good")),
-    label_sets.LabelSet(("a",), "multi_label", ";"),
-    label_sets.LabelSet((), "regression"),
-    tags.TagSet(("O", "B-X", "I-X"), "BIO"),
+    labels.Labels(("bad", "good")),
+    labels.Labels(("a",), "multi_label", ";"),
+    labels.Labels((), "regression"),
+    schemes.TagNames(("O", "B-X", "I-X"), "BIO"),
 ]
+
+
+def read(path, num_classes):
+    def config_is_not_read():
+        raise AssertionError
+
+    return label_maps.read_classes(
+        str(path), "classifier", num_classes, config_is_not_read
+    )
 
 
 @pytest.mark.parametrize("classes", CLASSES, ids=str)
 def test_classes_are_read_as_they_were_written(tmp_path, classes):
     path = tmp_path / "label_map.json"
     path.write_text(label_maps.text(classes), encoding="utf-8")
-    assert label_maps.read(str(path), len(classes.names) or 1) == classes
+    assert read(path, len(classes.names) or 1) == classes
     with pytest.raises(ValueError, match="but the head has 7 classes"):
-        label_maps.read(str(path), 7)
-    assert label_maps.is_of_tags(str(path)) is isinstance(classes, tags.TagSet)
+        read(path, 7)
+    is_tagger = isinstance(classes, schemes.TagNames)
+    assert label_maps.find_head(str(path)) == ("tagger" if is_tagger else "auto")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", '{"0": "a", "2": "b"}'])
 def test_what_is_no_label_map(tmp_path, text):
     path = tmp_path / "label_map.json"
     path.write_text(text)
-    assert not label_maps.is_of_tags(str(path))
+    assert label_maps.find_head(str(path)) == "auto"
     with pytest.raises(ValueError, match="not a label map"):
-        label_maps.read(str(path), 2)
+        read(path, 2)
     path.write_text(json.dumps({"0": "O", "1": "B-X", "tag_scheme": "none"}))
     with pytest.raises(ValueError, match="not a map of tags"):
-        label_maps.read(str(path), 2)
+        read(path, 2)
 
 
 def test_classes_from_names_alone():
-    assert label_maps.named(["a", "b"], "multi_label") == label_sets.LabelSet(
+    assert label_maps.named(["a", "b"], "multi_label") == labels.Labels(
         ("a", "b"), "multi_label"
     )
     assert label_maps.named(["B-X", "I-X", "O"], "").scheme == "BIO"
@@ -52,3 +62,14 @@ def test_classes_from_names_alone():
         label_maps.named(["O"], "")
     with pytest.raises(ValueError, match=r"\['a', 'a'\]: label 'a' is named more"):
         label_maps.named(["a", "a"], "classification")
+
+
+def test_without_a_label_map_the_config_has_the_classes():
+    def read_config(head, *stated):
+        return label_maps.read_classes("", head, 2, lambda: stated)
+
+    pair = ("a", "b")
+    assert read_config("classifier", "multi_label", pair).problem_type == "multi_label"
+    assert read_config("tagger", "classification", pair).scheme == "plain"
+    assert read_config("classifier", "classification", ()) is None  # placeholders
+    assert read_config("classifier", "regression", ()).names == ()

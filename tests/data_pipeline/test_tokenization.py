@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from data_pipeline import tokenization as command
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 ROOT = pathlib.Path(command.__file__).resolve().parents[1]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -19,7 +19,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 @functools.cache
 def letter_tokenizer(lower=True):
     letters = "abcdefghijklmnopqrstuvwxyzABC!."
-    return tokenization.BertTokenizer(
+    return wordpiece.BertTokenizer(
         [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), "##ing"], lower
     )
 

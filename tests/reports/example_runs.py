@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from reports import examined
+from contract import outcomes
 
 NAMES = ("bad", "fine", "good")
 EVIL = "<script>alert('x')</script> & \"so on\""
@@ -27,7 +27,7 @@ def rows(count=60, *, wrong_every=5, first_text="row 0", shift=0):
     texts = [(f"row {i}",) for i in range(count)]
     if count:
         texts[0] = (first_text,)
-    return examined.Examined(
+    return outcomes.Outcomes(
         split="dev",
         texts=texts,
         expected=[NAMES[i] for i in labels],
@@ -37,7 +37,7 @@ def rows(count=60, *, wrong_every=5, first_text="row 0", shift=0):
         scores=rescore(np.arange(count)),
         rescore=rescore,
         shares={"accuracy": 1.0},
-        decisions=examined.Decisions(
+        decisions=outcomes.Decisions(
             class_names=NAMES, labels=labels, predictions=predictions
         ),
     )

@@ -9,14 +9,15 @@ import xml.etree.ElementTree
 import numpy as np
 import pytest
 
-from reports import examined, figures, pictures
+from contract import outcomes
+from reports import figures, pictures
 from reports.measures import diagnostics
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def seen(**outcome):
-    return examined.Examined(
+    return outcomes.Outcomes(
         split="dev",
         texts=[("text",)] * 4,
         expected=["a"] * 4,
@@ -39,7 +40,7 @@ def classes(count, **changes):
         "probabilities": probabilities,
         "confidences": probabilities.max(axis=1),
     }
-    return seen(decisions=examined.Decisions(**{**values, **changes}))
+    return seen(decisions=outcomes.Decisions(**{**values, **changes}))
 
 
 def drawn_texts(svg):
@@ -58,7 +59,7 @@ def drawn_texts(svg):
         ),
         (
             seen(
-                numbers=examined.Numbers(labels=np.arange(4.0), predictions=np.ones(4))
+                numbers=outcomes.Numbers(labels=np.arange(4.0), predictions=np.ones(4))
             ),
             ["predicted_and_given", "residuals"],
         ),
@@ -124,7 +125,8 @@ def test_drawing_leaves_the_users_matplotlib_alone():
     """No pyplot, no backend chosen, no settings changed; nothing until one draws."""
     code = """
 import sys
-from reports import pictures, examined
+from contract import outcomes
+from reports import pictures
 assert not any(name.startswith("matplotlib") for name in sys.modules)
 import matplotlib, numpy as np
 before = dict(matplotlib.rcParams.copy())

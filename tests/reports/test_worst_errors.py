@@ -6,7 +6,8 @@ import warnings
 
 import numpy as np
 
-from reports import examined, worst_errors
+from contract import outcomes
+from reports import worst_errors
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # a library within warns
@@ -17,7 +18,7 @@ NASTY = "a | b `c` *d* _e_ <b>f</b> &amp; [g](http://h) # i \\| ~~j~~ 1. k\n\n- 
 
 def seen(texts, losses, is_correct):
     count = len(texts)
-    return examined.Examined(
+    return outcomes.Outcomes(
         split="dev",
         texts=[(text,) for text in texts],
         expected=["yes"] * count,

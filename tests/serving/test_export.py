@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from contract import atomic_files, file_names
 from data_pipeline.batches import packing
-from data_pipeline.classification import encoding, label_sets
-from data_pipeline.text import tokenization
-from modeling import heads, models
+from data_pipeline.classification import encoding, labels
+from data_pipeline.text import wordpiece
+from modeling import losses, models
 from modeling.configs import config
 from serving import export, predictor
 from serving.protocol import servables
@@ -35,9 +35,9 @@ CONFIG = config.BertConfig(
     initializer_range=0.5,
 )
 LABEL_SETS = {
-    "classification": label_sets.LabelSet(("no", "ja", "yes")),
-    "multi_label": label_sets.LabelSet(("a", "b"), "multi_label"),
-    "regression": label_sets.LabelSet((), "regression"),
+    "classification": labels.Labels(("no", "ja", "yes")),
+    "multi_label": labels.Labels(("a", "b"), "multi_label"),
+    "regression": labels.Labels((), "regression"),
 }
 TEXTS = ["a good film.", "", "Bad FILMS", "gut", "bad bad bad bad bad bad bad bad"]
 OTHERS = ["bad", "good film", "", "a", "good good good good good good good good"]
@@ -58,7 +58,7 @@ class Exported(NamedTuple):
         tokens, first_lengths, _ = self.encode(*map(tf.constant, texts))
         features = packing.pad(tokens, first_lengths)
         logits = self.model(features)["logits"]
-        return features, np.asarray(heads.probabilities(self.problem_type, logits))
+        return features, np.asarray(losses.probabilities(self.problem_type, logits))
 
 
 def make(problem_type, num_texts, export_dir):
@@ -67,7 +67,7 @@ def make(problem_type, num_texts, export_dir):
     keras.utils.set_random_seed(4)
     model = models.BertClassifier(CONFIG, label_set.num_outputs)
     model.build()
-    encode = encoding.Encoder(tokenization.BertTokenizer(VOCAB), 12)
+    encode = encoding.Encoder(wordpiece.BertTokenizer(VOCAB), 12)
     # Wider than a head is born, and centred, so that the answers differ.
     head = model.classifier.logits
     head.kernel.assign(tf.random.stateless_normal(head.kernel.shape, [1, 2]))
@@ -77,13 +77,13 @@ def make(problem_type, num_texts, export_dir):
 
     module = export.TextClassifier(
         lambda *texts: packing.pad(*encode(*texts)[:2]),
-        heads.answering(problem_type, model),
+        losses.with_probabilities(problem_type, model),
         [variable.value for variable in model.variables],
         label_set.names if problem_type == "classification" else (),
         ("text",) if num_texts == 1 else ("text_a", "text_b"),
         limits=CONFIG,
     )
-    files = {file_names.LABEL_MAP: label_sets.label_map_text(label_set)}
+    files = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
     path = export.save(module, str(export_dir), files)
     return Exported(model, encode, problem_type, pathlib.Path(path)), module
 
@@ -302,7 +302,7 @@ def test_labels_lie_beside_the_model(request, kind):
     exported = request.getfixturevalue(kind)
     exported = exported[0] if kind == "single" else exported
     path = exported.version_dir / "assets.extra" / "label_map.json"
-    assert label_sets.read_label_map(str(path)) == LABEL_SETS[exported.problem_type]
+    assert labels.read_label_map(str(path)) == LABEL_SETS[exported.problem_type]
 
 
 @pytest.mark.parametrize("kind", ["single", "pair", "number"])

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from data_pipeline.squad import choice, graph
 from data_pipeline.tagging import graph as tagging_graph
-from data_pipeline.tagging import tags as tag_sets
-from data_pipeline.text import tokenization
+from data_pipeline.tagging import schemes
+from data_pipeline.text import wordpiece
 from modeling import models
 from modeling.configs import config
 from serving import export, formats, question_answering, tagging
@@ -23,7 +23,7 @@ from tests.serving import odd_texts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PIECES = "the fair of paris opens on monday , . and it was far away"
-TOKENIZER = tokenization.BertTokenizer(
+TOKENIZER = wordpiece.BertTokenizer(
     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 )
 # Attention alone takes 4 x 128 x 128 floats a window: 0.8 GB for 3,300 windows.
@@ -60,7 +60,7 @@ print(json.dumps([peak() - before, answer]))
 
 def tagger():
     keras.utils.set_random_seed(3)
-    tags = tag_sets.TagSet(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
+    tags = schemes.TagNames(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
     model = models.BertTagger(CONFIG, len(tags.names))
     return tagging.WordTagger(
         tagging_graph.split_words,

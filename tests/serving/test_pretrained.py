@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint, google, pretrained
 from serving import export, predictor
@@ -69,7 +69,7 @@ def network(model_dir):
     model = pretrainers.BertPretrainer(pretrained.read_config(files.config_file))
     model.build()
     checkpoint.load(model, files.checkpoint)
-    return model, tokenization.BertTokenizer.from_file(files.vocab_file)
+    return model, wordpiece.BertTokenizer.from_file(files.vocab_file)
 
 
 def expected_masks(model_dir, text):
@@ -123,7 +123,7 @@ def test_pieces_of_words_are_filled_in_without_their_sign():
     from data_pipeline.pretraining import cloze
 
     vocab = [*tiny.SPECIAL, "film", "##s", "##"]
-    tokenizer = tokenization.BertTokenizer(vocab)
+    tokenizer = wordpiece.BertTokenizer(vocab)
     clozes = cloze.encoder(tokenizer, 8, 2)(tf.constant(["film[MASK]!"]))
     logits = tf.constant([[[0, 0, 0, 0, 0, 1.0, 2.0, 0, 9.0]]])  # of one more row
     found = cloze.chooser(vocab, 2)(clozes, logits)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from data_pipeline.batches import packing
 from data_pipeline.squad import choice, graph
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from modeling import models
 from modeling.configs import config
 from serving import answers, export, predictor, question_answering
@@ -21,7 +21,7 @@ from tests.serving import exported_ops, odd_texts
 
 PIECES = "the fair opens on monday tue ##s ##day in par ##is who when ? . - ( ) 東 京"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
-TOKENIZER = tokenization.BertTokenizer(VOCAB)
+TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 LENGTHS = {"max_seq_length": 16, "doc_stride": 4, "max_query_length": 5}
 SLICE_TOKENS, SLICE_ROWS = 40, 3  # of 16 tokens
 CONFIG = config.BertConfig(
@@ -133,10 +133,10 @@ def expected(exported, rows):
     logits = exported.model(features, training=False)
     real = features["input_mask"].numpy() > 0
     answers = choice.choose(
-        choice.inputs_of(questions, windows, 16),
+        choice.lay_out(questions, windows, 16, TOKENIZER),
         np.where(real, logits["start_logits"], -np.inf),
         np.where(real, logits["end_logits"], -np.inf),
-        VOCAB,
+        TOKENIZER,
         exported.settings,
     )
     return answers, np.bincount(windows.question_index, minlength=len(rows))

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import ragged
+from data_pipeline.batches import padding
 from data_pipeline.tagging import files as tagged_files
-from data_pipeline.tagging import graph, split
-from data_pipeline.tagging import tags as tag_sets
+from data_pipeline.tagging import graph, schemes, split
 from data_pipeline.tagging import windows as windows_lib
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from modeling import models
 from modeling.configs import config
 from serving import answers, export, predictor, tagging
@@ -22,10 +21,10 @@ from tests.serving import exported_ops, odd_texts
 
 PIECES = "the fair of par ##is opens on mon ##day , . ' s 東 京"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
-TOKENIZER = tokenization.BertTokenizer(VOCAB)
+TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 LIMITS = {"max_seq_length": 12, "stride": 4}
 SLICE_TOKENS, SLICE_ROWS = 40, 4  # of 12 tokens
-TAG_SET = tag_sets.TagSet(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
+TAG_SET = schemes.TagNames(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
 CONFIG = config.BertConfig(
     vocab_size=len(VOCAB),
     hidden_size=8,
@@ -77,7 +76,7 @@ def make(model, tag_set=TAG_SET, **limits):
 @pytest.fixture(scope="module")
 def version_dir(model, tmp_path_factory):
     """The network takes the windows of SENTENCES in many slices."""
-    files = {"label_map.json": tag_sets.map_text(TAG_SET)}
+    files = {"label_map.json": schemes.map_text(TAG_SET)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "SLICE_TOKENS", SLICE_TOKENS)
         assert export.slice_rows(LIMITS["max_seq_length"]) == SLICE_ROWS
@@ -132,7 +131,7 @@ def expected(model, rows):
         lines=[[1] * len(row) for row in rows],
     )
     windows = windows_lib.make_windows(sentences, TOKENIZER, **LIMITS)
-    logits = model(ragged.grids(windows.packed, LIMITS["max_seq_length"]))["logits"]
+    logits = model(padding.grids(windows.packed, LIMITS["max_seq_length"]))["logits"]
     probabilities = keras.ops.softmax(logits)
     outputs = {
         "ids": np.argmax(logits, axis=-1),
@@ -160,7 +159,7 @@ def test_tags_are_those_of_run_tagger(model, version_dir):
 def test_other_windows_give_other_tags(model):
     """The twin of the test above: limits and the names of tags arrive in the graph."""
     wanted, _ = expected(model, SENTENCES)
-    plain = tag_sets.TagSet(("a", "b", "c", "d", "e"), "plain")
+    plain = schemes.TagNames(("a", "b", "c", "d", "e"), "plain")
     found = make(model, plain, stride=9).functions["words"](grid(SENTENCES))
     tags, probabilities = by_sentence(found, SENTENCES)
     assert {tag for row in tags for tag in row} <= set(plain.names)
@@ -262,7 +261,7 @@ def test_only_known_operations_are_exported(version_dir):
 
 def test_tags_lie_beside_the_model(version_dir):
     path = f"{version_dir}/assets.extra/label_map.json"
-    assert tag_sets.read_map(path) == TAG_SET
+    assert schemes.read_map(str(path)) == TAG_SET
 
 
 def test_command_prints_tags(model, version_dir, capsys):

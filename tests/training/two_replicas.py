@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from data_pipeline.batches import batching, packing
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import source as record_checks
-from modeling import heads, losses, models, pretrainers, token_losses
+from data_pipeline.pretraining import source as source_lib
+from modeling import heads, losses, models, pretrainers
 from modeling.checkpoints import google
 from modeling.configs import config
 from tests import tiny
@@ -92,7 +92,7 @@ def pretrained_weights(strategy):
     model, _, results, _ = trained(
         strategy,
         lambda: pretrainers.BertPretrainer(CONFIG),
-        token_losses.pretraining(),
+        losses.pretraining(),
         pretraining_batches(),
         [rate(step) for step in range(NUM_STEPS)],
         micro_batches=1 if replicas == 1 else BATCH_SIZE // replicas,
@@ -213,7 +213,7 @@ def scores_of_records(strategy, directory):
     """Records read as run_pretraining.py does: sums of training, scores of held-out."""
     limits = {"max_seq_length": 16, "max_predictions_per_seq": 3, "vocab_size": 30}
     source, unmasked = (
-        record_checks.open_records(
+        source_lib.check_records(
             [str(tiny.write_records(directory / f"{is_masked}", records))], **limits
         )
         for is_masked in (True, False)
@@ -244,21 +244,25 @@ def scores_of_records(strategy, directory):
     batches, masked_batches = (
         devices.distributed(
             strategy,
-            functools.partial(record_batches.training_batches, records, *order, mask),
+            functools.partial(
+                record_batches.RecordSets(records, records, mask).training_batches,
+                *order,
+            ),
         )
         for records in (source, unmasked)
     )
+    held_out = record_batches.RecordSets(source, source, None)
     scores = evaluation.objective_scores(
         steps.evaluate_function(
-            model, token_losses.pretraining(), strategy, jit_compile=False
+            model, losses.pretraining(), strategy, jit_compile=False
         ),
-        functools.partial(record_batches.evaluation_batches, source, 4, 6, None),
+        functools.partial(held_out.evaluation_batches, 4, 6),
         6,
         strategy,
     )
     features, outputs = evaluation.first_batch(
         steps.predict_function(model, strategy, jit_compile=False),
-        functools.partial(record_batches.evaluation_batches, source, 4, 1, None),
+        functools.partial(held_out.evaluation_batches, 4, 1),
         strategy,
     )
     return {

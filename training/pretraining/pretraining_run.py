@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from contract import file_digests, file_names, wording
+from contract import file_names, remote_files, wording
 from training import run, run_directory, steps
 from training.distribution import carried_states, devices
 from training.results import evaluation, run_facts
@@ -142,7 +142,7 @@ def run_task(task: Task, settings: Settings) -> None:
 def _identity(task: Task, its_own: run.Settings) -> dict[str, Any]:
     identity = dict(task.identity)
     if task.records and its_own.trains:
-        contents = file_digests.digest(task.records.train.files)
+        contents = remote_files.digest(task.records.train.files)
         identity |= {"data": task.records.digest(), "contents": contents}
     return identity
 

@@ -1,5 +1,6 @@
 """What is known of a run when it has ended, for its record and its report."""
 
+import dataclasses
 import datetime
 import os
 import platform
@@ -23,7 +24,7 @@ def hook(reports, kind, data, *, explain=None, **more):
     Args:
         reports: the module reports.run_report.
         kind: what the hub calls this kind of task.
-        data: returns {split: facts of its rows}.
+        data: returns {split: outcomes.Summary}.
         explain: model, rows, fine_tuning.Settings -> explanations of some rows.
         more: what else the record of a run holds.
     """
@@ -43,7 +44,8 @@ def hook(reports, kind, data, *, explain=None, **more):
             reports.say(seen, kind)
         explanations = explain(model, rows, settings) if explain else []  # on all hosts
         if is_wanted and (results or its_own.trains):
-            facts = of_run(its_own, model, kind, data(), step, results, seconds)
+            read = {name: dataclasses.asdict(rows) for name, rows in data().items()}
+            facts = of_run(its_own, model, kind, read, step, results, seconds)
             facts["defaults"] = settings.default_flags
             facts["explanations"] = explanations
             facts["tested"] = tested

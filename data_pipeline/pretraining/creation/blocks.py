@@ -1,10 +1,10 @@
-"""What a unit gives for left-to-right models: stretches of its text, one after another.
+"""Blocks of the text of a unit, one after another, for left-to-right models.
 
 The documents of a unit follow one another, each closed by the token that ends
-documents, and are cut into stretches of --max_seq_length tokens. Only the last one of
-a unit is padded, so no token is lost.
+documents, and are cut into blocks of --max_seq_length tokens. Only the last one of a
+unit is padded, so no token is lost.
 
-Each token is predicted once: a stretch begins with the last token of the one before.
+Each token is predicted once: a block begins with the last token of the one before.
 Word pieces stand between [CLS] and [SEP], as in BERT; there [CLS] is what the first
 token is predicted from.
 """
@@ -17,14 +17,14 @@ import numpy as np
 from contract import features
 from data_pipeline.batches import tf_records
 from data_pipeline.pretraining import metadata
-from data_pipeline.pretraining.creation import creation_job
-from data_pipeline.text import tokenization
+from data_pipeline.pretraining.creation import job as creation_job
+from data_pipeline.text import base, wordpiece
 
 COUNTS = ("documents", "words", "bytes", "tokens", "instances")
 IN_METADATA = metadata.TEXT_COUNTS
 
 
-def documents_of(text: bytes, document_end: str) -> list[str]:
+def split_documents(text: bytes, document_end: str) -> list[str]:
     """The documents of a range; invalid bytes are ignored.
 
     With blank lines between documents a line is a sentence, as for BERT: a space takes
@@ -33,14 +33,14 @@ def documents_of(text: bytes, document_end: str) -> list[str]:
     decoded = text.decode("utf-8", "ignore")
     if document_end == metadata.FILE:
         return [decoded] if decoded.strip() else []
-    found, sentences = [], []
+    documents, sentences = [], []
     for line in [*decoded.split("\n"), ""]:
         if sentence := line.strip():
             sentences.append(sentence)
         elif sentences:
-            found.append(" ".join(sentences))
+            documents.append(" ".join(sentences))
             sentences = []
-    return found
+    return documents
 
 
 def cut(
@@ -48,16 +48,16 @@ def cut(
 ) -> dict[str, np.ndarray]:
     """Tokenizes the ranges of a chunk: documents end to end, each with its end."""
     document_end = job.settings.document_end
-    documents = [d for text in texts for d in documents_of(text, document_end)]
+    documents = [d for text in texts for d in split_documents(text, document_end)]
     tokens: np.ndarray = np.zeros(0, features.INTEGER)
     lengths = np.zeros(0, np.int64)
     if documents:
         ids = job.tokenizer.tokenize(documents)  # [B, (S)]
         tokens, lengths = ids.values.numpy(), ids.row_lengths().numpy()
-    frame = frame_of(job.tokenizer)
+    special = SpecialTokens.from_tokenizer(job.tokenizer)
     has_tokens = lengths > 0
-    if frame.end_id is not None:
-        tokens = np.insert(tokens, np.cumsum(lengths[has_tokens]), frame.end_id)
+    if special.end_id is not None:
+        tokens = np.insert(tokens, np.cumsum(lengths[has_tokens]), special.end_id)
     kept = [d for d, is_kept in zip(documents, has_tokens, strict=True) if is_kept]
     counts = {
         "documents": len(kept),
@@ -70,49 +70,53 @@ def cut(
 
 
 @dataclasses.dataclass(frozen=True)
-class Frame:
-    """What stands around documents and stretches; None for nothing."""
+class SpecialTokens:
+    """The ids around documents and blocks; None for nothing."""
 
     end_id: int | None  # after each document
-    cls_id: int | None = None  # before and after each stretch
+    cls_id: int | None = None  # before and after each block
     sep_id: int | None = None
 
     @property
     def size(self) -> int:
-        """Tokens of a stretch that are none of the text."""
+        """Tokens of a block that are none of the text."""
         return 0 if self.cls_id is None else 2
 
+    @classmethod
+    def from_tokenizer(cls, tokenizer: base.Tokenizer) -> "SpecialTokens":
+        """[SEP] of BERT, <|endoftext|> of GPT-2, or GPT's _start_."""
+        if isinstance(tokenizer, wordpiece.BertTokenizer):
+            return cls(tokenizer.sep_id, tokenizer.cls_id, tokenizer.sep_id)
+        if tokenizer.document_end_id is None:
+            return cls(tokenizer.start_id)
+        return cls(tokenizer.document_end_id)
 
-def frame_of(tokenizer: tokenization.Tokenizer) -> Frame:
-    """What a tokenizer has: [SEP] of BERT, <|endoftext|> of GPT-2, or GPT's _start_."""
-    if isinstance(tokenizer, tokenization.BertTokenizer):
-        return Frame(tokenizer.sep_id, tokenizer.cls_id, tokenizer.sep_id)
-    if tokenizer.document_end_id is None:
-        return Frame(tokenizer.start_id)
-    return Frame(tokenizer.document_end_id)
+    def stride(self, max_seq_length: int) -> int:
+        """Tokens of the text from the beginning of a block to that of the next one."""
+        return max_seq_length - (self.size or 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """The text of a unit, cut into stretches in random order."""
+    """The text of a unit, cut into blocks in random order."""
 
     tokens: np.ndarray  # int32 [T], the documents with their ends
-    numbers: np.ndarray  # int64 [N], of the stretches, as shuffled
+    numbers: np.ndarray  # int64 [N], of the blocks, as shuffled
     text_counts: dict[str, int]
-    frame: Frame
+    special: SpecialTokens
     max_seq_length: int  # S
 
     def __len__(self):
         return len(self.numbers)
 
     def counts(self) -> dict[str, int]:
-        """What the text holds."""
+        """Documents, words, bytes and tokens of the text."""
         return self.text_counts
 
     def in_metadata(self, chosen: np.ndarray, first: int) -> tuple[int, ...]:
-        """The values of IN_METADATA, of stretches of which `first` come before.
+        """The values of IN_METADATA, of blocks of which `first` come before.
 
-        Words and bytes are dealt out evenly, for a stretch may begin within a word:
+        Words and bytes are dealt out evenly, for a block may begin within a word:
         they are exact for all files of a job together.
         """
         predictions = int((self.lengths(self.numbers[chosen]) - 1).sum())
@@ -124,22 +128,22 @@ class Unit:
         return predictions, *shares
 
     def lengths(self, numbers: np.ndarray) -> np.ndarray:
-        """Tokens of stretches, int64 [N]."""
-        left = len(self.tokens) - numbers * stride(self.frame, self.max_seq_length)
-        return np.minimum(left + self.frame.size, self.max_seq_length)
+        """Tokens of blocks, int64 [N]."""
+        left = len(self.tokens) - numbers * self.special.stride(self.max_seq_length)
+        return np.minimum(left + self.special.size, self.max_seq_length)
 
     def records(
         self, job: creation_job.Job, chosen: np.ndarray, rng: np.random.Generator
     ) -> Iterator[bytes]:
-        """Serialized tf.train.Examples of some stretches, in order; draws nothing."""
-        numbers, frame = self.numbers[chosen], self.frame
+        """Serialized tf.train.Examples of some blocks, in order; draws nothing."""
+        numbers, special = self.numbers[chosen], self.special
         lengths = self.lengths(numbers)[:, None]
         column = np.arange(self.max_seq_length)
-        starts = numbers * stride(frame, self.max_seq_length) - frame.size // 2
+        starts = numbers * special.stride(self.max_seq_length) - special.size // 2
         input_ids = np.take(self.tokens, starts[:, None] + column, mode="clip")
-        if frame.cls_id is not None and frame.sep_id is not None:
-            input_ids[:, 0] = frame.cls_id
-            np.put_along_axis(input_ids, lengths - 1, frame.sep_id, axis=1)
+        if special.cls_id is not None and special.sep_id is not None:
+            input_ids[:, 0] = special.cls_id
+            np.put_along_axis(input_ids, lengths - 1, special.sep_id, axis=1)
         is_real = column < lengths
         arrays = {
             features.INPUT_IDS: np.where(is_real, input_ids, 0),
@@ -150,29 +154,27 @@ class Unit:
         return tf_records.records(arrays)
 
 
-def stride(frame: Frame, max_seq_length: int) -> int:
-    """Tokens of the text from the beginning of a stretch to that of the next one."""
-    return max_seq_length - (frame.size or 1)
-
-
 def join(
     job: creation_job.Job, unit: int, chunks: Sequence[Mapping[str, np.ndarray]]
 ) -> Unit:
     """The unit whose chunks `cut` has made."""
-    frame, length = frame_of(job.tokenizer), job.settings.max_seq_length
+    special, length = (
+        SpecialTokens.from_tokenizer(job.tokenizer),
+        job.settings.max_seq_length,
+    )
     parts = [arrays["tokens"] for arrays in chunks]
     num_predicted = sum(map(len, parts))
-    if not frame.size and frame.end_id is not None:
+    if not special.size and special.end_id is not None:
         # From which the first token of the first document is predicted.
-        parts.insert(0, np.array([frame.end_id], features.INTEGER))
-    elif not frame.size:
+        parts.insert(0, np.array([special.end_id], features.INTEGER))
+    elif not special.size:
         num_predicted -= 1
-    count = max(-(-num_predicted // stride(frame, length)), 0)
+    count = max(-(-num_predicted // special.stride(length)), 0)
     totals = np.sum([arrays["counts"] for arrays in chunks], axis=0).tolist()
     return Unit(
         tokens=np.concatenate(parts),
         numbers=np.random.default_rng(job.seed(1, unit)).permutation(count),
         text_counts=dict(zip(COUNTS[:-1], totals, strict=True)),
-        frame=frame,
+        special=special,
         max_seq_length=length,
     )

@@ -11,11 +11,11 @@ from typing import Any
 import tensorflow as tf
 
 from contract import errors
-from data_pipeline.pretraining.creation import creation_job
+from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.pretraining.creation import tasks as creation_tasks
 from data_pipeline.vocabularies import byte_ranges
 
-Totals = dict[str, int]  # keys: creation_tasks.COUNTS
+Totals = dict[str, int]  # keys: tasks.COUNTS of an objective
 
 
 def run_local(
@@ -40,7 +40,7 @@ def run_local(
             )
             for i in creation_job.begin(job)
         )
-        total = len(creation_job.settle(job).units) * job.num_tasks
+        total = len(creation_job.write_plan(job).units) * job.num_tasks
         report(0, total, instances=0)
         # A task is sent with what it needs; the files of the corpus lie in its plan.
         sent = dataclasses.replace(job, input_files=())
@@ -64,8 +64,8 @@ def _failures_explained(job: creation_job.Job) -> Iterator[None]:
     try:
         yield
     except (tf.errors.OpError, OSError) as error:
-        said = getattr(error, "message", str(error))
-        raise OSError(f"{said}; {remedy}") from error
+        reason = getattr(error, "message", str(error))
+        raise OSError(f"{reason}; {remedy}") from error
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(f"({remedy})") from error
 
@@ -142,7 +142,7 @@ def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
 
     with _failures_explained(job):
         each(creation_job.unpack, creation_job.begin(job))
-        each(creation_tasks.write_unit, range(len(creation_job.settle(job).units)))
+        each(creation_tasks.write_unit, range(len(creation_job.write_plan(job).units)))
         totals = creation_tasks.totals(job)
         _check_totals(job, totals)
         each(creation_tasks.assemble, range(len(job.output_files)))

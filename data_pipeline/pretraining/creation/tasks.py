@@ -3,8 +3,8 @@
 A unit is what the original holds in memory: second segments are drawn from its
 documents, and its instances are shuffled. Its chunks are tokenized and cut (`cut`), the
 shuffled instances are written as shards (`write`), and last the shards of a file are
-joined (`assemble`); creation_job.py has the picture. What an instance is depends on the
-objective: pair_records.py or stretch_records.py.
+joined (`assemble`); job.py has the picture. What an instance is depends on the
+objective: sentence_pairs.py or blocks.py.
 
 What a task writes follows from the job and the task's numbers alone, and appears under
 its name when it is complete. So any number of workers gives the same records, and a
@@ -28,12 +28,13 @@ import tensorflow as tf
 
 from contract import atomic_files, features, json_files
 from data_pipeline.pretraining import metadata
-from data_pipeline.pretraining.creation import blocks, creation_job, pair_records
+from data_pipeline.pretraining.creation import blocks, sentence_pairs
+from data_pipeline.pretraining.creation import job as creation_job
 
 BATCH_ROWS = 2048  # assembled at a time: some megabytes, which stay in the cache
 _COPY_BYTES = 1 << 24
 _INSTANCES = {
-    metadata.MASKED_LM: pair_records,
+    metadata.MASKED_LM: sentence_pairs,
     metadata.LEFT_TO_RIGHT: blocks,
 }
 
@@ -62,15 +63,15 @@ def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
     marker = job.counts_path(unit, task)
     if tf.io.gfile.exists(marker):
         return json_files.read_object(marker)
-    found = _load_unit(job, unit)
+    instances = _load_unit(job, unit)
     rng = np.random.default_rng(job.seed(2, unit, task))
     counts = dict.fromkeys(_instances(job).COUNTS, 0)
     if task == 0:
-        counts |= found.counts()
+        counts |= instances.counts()
     files, shard, shards = job.shards(task)
     for file in files:
-        first, chosen = _share(job, len(found), file, shard, shards)
-        about = (len(chosen), *found.in_metadata(chosen, first))
+        first, chosen = _share(job, len(instances), file, shard, shards)
+        about = (len(chosen), *instances.in_metadata(chosen, first))
         path = job.shard_path(file, unit, shard, about)
         with (
             atomic_files.replacing(path, shared=True) as (temporary,),
@@ -78,7 +79,7 @@ def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
         ):
             for start in range(0, len(chosen), BATCH_ROWS):
                 batch = chosen[start : start + BATCH_ROWS]
-                for record in found.records(job, batch, rng):
+                for record in instances.records(job, batch, rng):
                     writer.write(record)
         counts["instances"] += len(chosen)
     atomic_files.write_json(marker, counts, shared=True)

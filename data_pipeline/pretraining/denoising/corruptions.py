@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import errors
-from data_pipeline.pretraining.denoising import noise, transforms
+from data_pipeline.pretraining.denoising import noise
 
 MEAN_NOISE_SPAN_LENGTH = 3.0  # of T5 and BART alike, in tokens
 MASK_SHARE = 0.9  # of noise that becomes [MASK] in BERT's style; the rest, any entry
@@ -40,20 +40,20 @@ def rule(
     noise_density: float | None = None,
     mean_noise_span_length: float | None = None,
 ) -> Rule:
-    """A Rule; None is what the corruption's paper has.
+    """Makes a Rule; None stands for the value of the corruption's paper.
 
     Raises:
         ValueError: noise is everything or nothing, or spans are too short or not there.
     """
-    known = CORRUPTIONS[corruption]
+    row = CORRUPTIONS[corruption]
     if noise_density is None:
-        noise_density = known.noise_density
+        noise_density = row.noise_density
     if not 0 < noise_density < 1:
         raise errors.InputError(
             f"--noise_density={noise_density} makes noise of nothing or of all; give "
-            f"a share between 0 and 1, such as {known.noise_density}"
+            f"a share between 0 and 1, such as {row.noise_density}"
         )
-    if not known.has_spans:
+    if not row.has_spans:
         if mean_noise_span_length is not None:
             named = " or ".join(name for name, c in CORRUPTIONS.items() if c.has_spans)
             raise errors.InputError(
@@ -71,52 +71,52 @@ def rule(
     return Rule(corruption, noise_density, mean_noise_span_length)
 
 
-class Sizes(NamedTuple):
-    """The most that texts of so many tokens lead to, ints or arrays of them."""
+class MaxLengths(NamedTuple):
+    """The longest results of texts of so many tokens, ints or arrays of them."""
 
     source: Any  # tokens, without those around it
     target: Any  # the same
     sentinels: Any
 
 
-class Entries(NamedTuple):
-    """What takes the place of noise."""
+class NoiseTokens(NamedTuple):
+    """The tokens that replace noise."""
 
-    mask_id: int | None  # None where no corruption asks for it
+    mask_id: int | None  # None where the vocabulary has none
     sentinels: np.ndarray  # int32 [K], in the order in which a text has them
     vocab_size: int
 
 
 class Corruption(NamedTuple):
-    """One row: chance is float [N, numbers, W], and both results are Texts."""
+    """One row: `uniform` is float [N, numbers, W], and both results are Texts."""
 
     noise_density: float
     numbers: int  # 0..1 that each token needs
-    corrupt: Callable[..., tuple[transforms.Texts, transforms.Texts]]
-    sizes: Callable[[np.ndarray, Rule], Sizes]
+    corrupt: Callable[..., tuple[noise.Texts, noise.Texts]]
+    max_lengths: Callable[[np.ndarray, Rule], MaxLengths]
     has_mask: bool = False
     has_spans: bool = False
 
 
 def corrupt(
-    texts: transforms.Texts, rule: Rule, entries: Entries, chance: np.ndarray
-) -> tuple[transforms.Texts, transforms.Texts]:
+    texts: noise.Texts, rule: Rule, tokens: NoiseTokens, uniform: np.ndarray
+) -> tuple[noise.Texts, noise.Texts]:
     """Sources and targets of N texts, without the tokens around them.
 
-    `chance` is float [N, numbers, W] in 0..1; a row depends on its own numbers alone.
+    `uniform` is float [N, numbers, W] in 0..1; a row depends on its own numbers alone.
     """
-    return CORRUPTIONS[rule.corruption].corrupt(texts, rule, entries, chance)
+    return CORRUPTIONS[rule.corruption].corrupt(texts, rule, tokens, uniform)
 
 
 def draw(rows: int, width: int, rule: Rule, random: np.random.Generator) -> np.ndarray:
-    """The chance that `corrupt` needs, float64 [rows, numbers, width]."""
+    """The `uniform` of `corrupt`, float64 [rows, numbers, width]."""
     return random.random((rows, CORRUPTIONS[rule.corruption].numbers, width))
 
 
-def sizes(width: int, rule: Rule) -> Sizes:
-    """The most that texts of at most `width` tokens lead to, ints from 0."""
-    found = CORRUPTIONS[rule.corruption].sizes(np.arange(width + 1), rule)
-    return Sizes(*(int(np.max(values)) for values in found))
+def max_lengths(width: int, rule: Rule) -> MaxLengths:
+    """The longest results of texts of at most `width` tokens, ints from 0."""
+    lengths = CORRUPTIONS[rule.corruption].max_lengths(np.arange(width + 1), rule)
+    return MaxLengths(*(int(np.max(values)) for values in lengths))
 
 
 def longest_text(
@@ -132,95 +132,97 @@ def longest_text(
     ones without a span, if spans are longer than their noise, and gives one token more.
     """
     widths = np.arange(_TIMES_LONGER * most + 1)
-    found = CORRUPTIONS[rule.corruption].sizes(widths, rule)
-    fits = np.maximum.accumulate(found.source) + around_source <= most
-    fits &= np.maximum.accumulate(found.target) + after_target <= most
+    lengths = CORRUPTIONS[rule.corruption].max_lengths(widths, rule)
+    fits = np.maximum.accumulate(lengths.source) + around_source <= most
+    fits &= np.maximum.accumulate(lengths.target) + after_target <= most
     return int(np.flatnonzero(fits).max(initial=0))
 
 
-def _bert(texts, rule, entries, chance):
+def _iid(texts, rule, uniform):
+    return noise.iid(texts.lengths, rule.noise_density, uniform[:, 0])
+
+
+def _bert(texts, rule, tokens, uniform):
     """T5's "BERT-style": [MASK] or, for a tenth of the noise, any entry."""
-    is_noise = noise.iid(texts.lengths, rule.noise_density, chance[:, 0])
-    random = (chance[:, 1] * entries.vocab_size).astype(np.int32)
-    hidden = np.where(chance[:, 2] < MASK_SHARE, entries.mask_id, random)
-    return transforms.replaced(texts, is_noise, hidden), texts
+    is_noise = _iid(texts, rule, uniform)
+    random = (uniform[:, 1] * tokens.vocab_size).astype(np.int32)
+    hidden = np.where(uniform[:, 2] < MASK_SHARE, tokens.mask_id, random)
+    return noise.replace(texts, is_noise, hidden), texts
 
 
-def _mass(texts, rule, entries, chance):
+def _mass(texts, rule, tokens, uniform):
     """T5's "MASS-style": [MASK] for all of the noise."""
-    is_noise = noise.iid(texts.lengths, rule.noise_density, chance[:, 0])
-    return transforms.replaced(texts, is_noise, entries.mask_id), texts
+    return noise.replace(texts, _iid(texts, rule, uniform), tokens.mask_id), texts
 
 
-def _replace_spans(texts, rule, entries, chance):
+def _replace_spans(texts, rule, tokens, uniform):
     """Each run of i.i.d. noise becomes a sentinel; the target has the noise."""
-    is_noise = noise.iid(texts.lengths, rule.noise_density, chance[:, 0])
-    return _with_sentinels(texts, is_noise, entries)
+    return _with_sentinels(texts, _iid(texts, rule, uniform), tokens)
 
 
-def _random_spans(texts, rule, entries, chance):
+def _random_spans(texts, rule, tokens, uniform):
     """The same of spans, as T5 was trained in the end."""
     is_noise = noise.random_spans(
-        texts.lengths, rule.noise_density, rule.mean_noise_span_length, chance
+        texts.lengths, rule.noise_density, rule.mean_noise_span_length, uniform
     )
-    return _with_sentinels(texts, is_noise, entries)
+    return _with_sentinels(texts, is_noise, tokens)
 
 
-def _with_sentinels(texts, is_noise, entries):
+def _with_sentinels(texts, is_noise, tokens):
     return (
-        transforms.spans_replaced(texts, is_noise, entries.sentinels),
-        transforms.spans_replaced(texts, ~is_noise, entries.sentinels),
+        noise.replace_spans(texts, is_noise, tokens.sentinels),
+        noise.replace_spans(texts, ~is_noise, tokens.sentinels),
     )
 
 
-def _drop(texts, rule, entries, chance):
+def _drop(texts, rule, tokens, uniform):
     """The noise is left out of the source, and is the target."""
-    is_noise = noise.iid(texts.lengths, rule.noise_density, chance[:, 0])
-    return transforms.without(texts, is_noise), transforms.without(texts, ~is_noise)
+    is_noise = _iid(texts, rule, uniform)
+    return noise.drop_noise(texts, is_noise), noise.drop_noise(texts, ~is_noise)
 
 
-def _infilling(texts, rule, entries, chance):
+def _infilling(texts, rule, tokens, uniform):
     """BART's: [MASK] for each span, of which some have no token."""
-    tokens, counts = noise.infilling(
-        texts.lengths, rule.noise_density, rule.mean_noise_span_length, chance
+    places, counts = noise.infilling(
+        texts.lengths, rule.noise_density, rule.mean_noise_span_length, uniform
     )
-    places = np.clip(tokens, 0, texts.ids.shape[1] - 1)
-    ids = np.take_along_axis(texts.ids, places, axis=1)
-    source = transforms.Texts(ids, counts)
-    return transforms.replaced(source, tokens < 0, entries.mask_id), texts
+    is_span = places < 0
+    places = np.clip(places, 0, texts.ids.shape[1] - 1)
+    source = noise.Texts(np.take_along_axis(texts.ids, places, axis=1), counts)
+    return noise.replace(source, is_span, tokens.mask_id), texts
 
 
 def _whole(widths, rule):
-    return Sizes(widths, widths, np.zeros_like(widths))
+    return MaxLengths(widths, widths, np.zeros_like(widths))
 
 
-def _sizes_of_replace_spans(widths, rule):
+def _lengths_of_replace_spans(widths, rule):
     """A source without noise is the longest; a target, with all noise apart."""
     most = noise.most_tokens(widths, rule.noise_density)
     runs = np.minimum(most + 1, (widths + 1) // 2)
-    return Sizes(widths, np.minimum(2 * most + 1, widths), runs)
+    return MaxLengths(widths, np.minimum(2 * most + 1, widths), runs)
 
 
-def _sizes_of_random_spans(widths, rule):
+def _lengths_of_random_spans(widths, rule):
     counts = noise.span_counts(widths, rule.noise_density, rule.mean_noise_span_length)
     hidden, spans = counts
     # A single token is text, and its target is the sentinel in place of it.
     runs = np.maximum(spans, np.minimum(widths, 1))
-    return Sizes(widths - hidden + spans, hidden + runs, runs)
+    return MaxLengths(widths - hidden + spans, hidden + runs, runs)
 
 
-def _sizes_of_drop(widths, rule):
+def _lengths_of_drop(widths, rule):
     most = noise.most_tokens(widths, rule.noise_density)
-    return Sizes(widths, most, np.zeros_like(widths))
+    return MaxLengths(widths, most, np.zeros_like(widths))
 
 
 CORRUPTIONS = {
     "bert": Corruption(0.15, 3, _bert, _whole, has_mask=True),
     "mass": Corruption(0.15, 1, _mass, _whole, has_mask=True),
-    "replace_spans": Corruption(0.15, 1, _replace_spans, _sizes_of_replace_spans),
+    "replace_spans": Corruption(0.15, 1, _replace_spans, _lengths_of_replace_spans),
     "random_spans": Corruption(
-        0.15, 2, _random_spans, _sizes_of_random_spans, has_spans=True
+        0.15, 2, _random_spans, _lengths_of_random_spans, has_spans=True
     ),
-    "drop": Corruption(0.15, 1, _drop, _sizes_of_drop),
+    "drop": Corruption(0.15, 1, _drop, _lengths_of_drop),
     "infilling": Corruption(0.3, 2, _infilling, _whole, has_mask=True, has_spans=True),
 }

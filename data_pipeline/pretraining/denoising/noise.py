@@ -4,7 +4,58 @@ For N texts at a time. Chance comes in as numbers 0..1, so whoever draws them de
 what noise follows from; a row depends on its own numbers alone.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+
+from contract import features
+
+
+class Texts(NamedTuple):
+    """N texts of at most W tokens, from the left."""
+
+    ids: np.ndarray  # int32 [N, W]; whatever beyond the tokens
+    lengths: np.ndarray  # int64 [N], tokens of each
+
+    @property
+    def is_real(self) -> np.ndarray:
+        """Which ids are tokens, bool [N, W]."""
+        return np.arange(self.ids.shape[1]) < self.lengths[:, None]
+
+
+def keep(ids: np.ndarray, is_kept: np.ndarray) -> Texts:
+    """The tokens of [N, W] that are kept, one after another."""
+    counts = is_kept.sum(axis=1)
+    left = np.zeros(ids.shape, features.INTEGER)
+    left[np.arange(ids.shape[1]) < counts[:, None]] = ids[is_kept]
+    return Texts(left, counts)
+
+
+def drop_noise(texts: Texts, is_noise: np.ndarray) -> Texts:
+    """Texts without their noise, bool [N, W]."""
+    return keep(texts.ids, texts.is_real & ~is_noise)
+
+
+def replace(texts: Texts, is_noise: np.ndarray, tokens: np.ndarray | int) -> Texts:
+    """Texts in which each token of noise is another one: an int, or int32 [N, W]."""
+    ids = np.where(is_noise & texts.is_real, tokens, texts.ids)
+    return Texts(ids.astype(features.INTEGER), texts.lengths)
+
+
+def replace_spans(texts: Texts, is_noise: np.ndarray, sentinels: np.ndarray) -> Texts:
+    """Texts in which one token is in place of each run of noise.
+
+    The first run of a text becomes the first of the sentinels, int [K], and so on;
+    no text has more than K runs.
+    """
+    is_noise = is_noise & texts.is_real
+    begins = is_noise.copy()
+    begins[:, 1:] &= ~is_noise[:, :-1]
+    run = np.cumsum(begins, axis=1) - 1  # the last one so far
+    ids = texts.ids.copy()
+    ids[begins] = sentinels[run[begins]]
+    return keep(ids, texts.is_real & (begins | ~is_noise))
+
 
 # Standard deviations between the mean number of i.i.d. noise tokens and the most; one
 # text in 10^9 has fewer than it would have, and targets are a quarter as long at most.
@@ -19,14 +70,14 @@ def most_tokens(width, density):
     return np.minimum(most, width)
 
 
-def iid(lengths: np.ndarray, density: float, chance: np.ndarray) -> np.ndarray:
-    """Each token by itself, with this probability; bool [N, W].
+def iid(lengths: np.ndarray, density: float, uniform: np.ndarray) -> np.ndarray:
+    """Makes each token noise by itself, with this probability; bool [N, W].
 
-    `lengths` are int [N], in tokens, and `chance` float [N, W]. What exceeds
+    `lengths` are int [N], in tokens, and `uniform` float [N, W]. What exceeds
     `most_tokens` of W is no noise, so that targets have a bound.
     """
-    width = chance.shape[1]
-    is_noise = (chance < density) & (np.arange(width) < lengths[:, None])
+    width = uniform.shape[1]
+    is_noise = (uniform < density) & (np.arange(width) < lengths[:, None])
     return is_noise & (np.cumsum(is_noise, axis=1) <= most_tokens(width, density))
 
 
@@ -48,17 +99,17 @@ def span_counts(lengths, density, mean_length):
 
 
 def random_spans(
-    lengths: np.ndarray, density: float, mean_length: float, chance: np.ndarray
+    lengths: np.ndarray, density: float, mean_length: float, uniform: np.ndarray
 ) -> np.ndarray:
     """As many tokens and spans as `span_counts` says, at random places; bool [N, W].
 
-    A text begins with tokens that are no noise and ends with noise. `chance` is float
+    A text begins with tokens that are no noise and ends with noise. `uniform` is float
     [N, 2, W]: where the text between the spans is cut, and where the noise.
     """
-    rows, _, width = chance.shape
+    rows, _, width = uniform.shape
     noise, spans = span_counts(lengths, density, mean_length)
-    text_ends = _ends_of_parts(lengths - noise, spans, chance[:, 0])  # [N, K]
-    noise_ends = _ends_of_parts(noise, spans, chance[:, 1])  # [N, K]
+    text_ends = _ends_of_parts(lengths - noise, spans, uniform[:, 0])  # [N, K]
+    noise_ends = _ends_of_parts(noise, spans, uniform[:, 1])  # [N, K]
     noise_starts = np.pad(noise_ends, [(0, 0), (1, 0)])[:, :-1]
     row, span = np.nonzero(np.arange(text_ends.shape[1]) < spans[:, None])
     changes = np.zeros((rows, width + 1), np.int8)
@@ -67,29 +118,29 @@ def random_spans(
     return np.cumsum(changes[:, :width], axis=1, dtype=np.int8).astype(bool)
 
 
-def _ends_of_parts(totals, parts, chance):
+def _ends_of_parts(totals, parts, uniform):
     """Cuts rows of `totals` tokens into `parts` that are not empty; ends, [N, parts].
 
     All ways to do it are as likely. Beyond the parts of a row there are totals.
     """
-    is_cut = chosen(chance, np.maximum(totals - 1, 0), np.maximum(parts - 1, 0))
+    is_cut = choose(uniform, np.maximum(totals - 1, 0), np.maximum(parts - 1, 0))
     ends = np.repeat(totals[:, None], max(parts.max(initial=0), 1), axis=1)
     row, last = np.nonzero(is_cut)
     ends[row, (np.cumsum(is_cut, axis=1) - 1)[row, last]] = last + 1
     return ends
 
 
-def chosen(chance: np.ndarray, among: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def choose(uniform: np.ndarray, among: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Chooses `counts` [N] of the first `among` [N] columns of [N, W]; bool [N, W]."""
-    columns = np.arange(chance.shape[1])
-    order = np.argsort(np.where(columns < among[:, None], chance, 2.0), axis=1)
-    is_chosen = np.zeros(chance.shape, bool)
+    columns = np.arange(uniform.shape[1])
+    order = np.argsort(np.where(columns < among[:, None], uniform, 2.0), axis=1)
+    is_chosen = np.zeros(uniform.shape, bool)
     np.put_along_axis(is_chosen, order, columns < counts[:, None], axis=1)
     return is_chosen
 
 
 def infilling(
-    lengths: np.ndarray, density: float, mean_length: float, chance: np.ndarray
+    lengths: np.ndarray, density: float, mean_length: float, uniform: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Spans of Poisson lengths that one token each stands for (BART's text infilling).
 
@@ -102,21 +153,21 @@ def infilling(
         lengths: int [N], in tokens.
         density: share of tokens to hide.
         mean_length: of a span, in tokens.
-        chance: float [N, 2, W]: lengths of spans, and their places.
+        uniform: float [N, 2, W]: lengths of spans, and their places.
 
     Returns:
         int64 [N, W], which token of the text stands at each place of the source, or -1
         for a span; and int64 [N], how many places there are.
     """
-    columns = np.arange(chance.shape[2])
+    columns = np.arange(uniform.shape[2])
     wanted, _ = span_counts(lengths, density, mean_length)
-    drawn = _poisson(mean_length, chance[:, 0])
+    drawn = _poisson(mean_length, uniform[:, 0])
     drawn = np.where(columns < wanted[:, None] - 1, drawn, wanted[:, None])
-    hidden = np.minimum(np.cumsum(drawn, axis=1), wanted[:, None])  # by spans up to one
-    # Those after which there is more to hide, and one.
+    hidden = np.minimum(np.cumsum(drawn, axis=1), wanted[:, None])
+    # hidden[i]: tokens hidden by spans 0..i; spans needed to hide `wanted` tokens.
     spans = np.minimum(np.sum(hidden < wanted[:, None], axis=1) + 1, wanted)
     counts = lengths - wanted + spans
-    is_span = chosen(chance[:, 1], counts, spans)
+    is_span = choose(uniform[:, 1], counts, spans)
     spans_so_far = np.cumsum(is_span, axis=1)
     hidden_so_far = np.take_along_axis(
         np.pad(hidden, [(0, 0), (1, 0)]), spans_so_far, axis=1
@@ -125,9 +176,9 @@ def infilling(
     return np.where(is_span, -1, tokens), counts
 
 
-def _poisson(mean, chance):
+def _poisson(mean, uniform):
     """Poisson numbers, int64, of numbers 0..1."""
     most = int(mean + 12 * np.sqrt(mean) + 12)  # beyond it there is less than 1e-15
     factors = mean / np.arange(1, most + 1)
     shares = np.cumsum(np.exp(-mean) * np.cumprod(np.r_[1.0, factors]))
-    return np.searchsorted(shares, chance, side="right")
+    return np.searchsorted(shares, uniform, side="right")

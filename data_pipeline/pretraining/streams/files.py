@@ -1,17 +1,17 @@
-"""Files of sentences, one a line, and how many words each line has."""
+"""Files of sentences, one a line, how many words each line has, and the words' ids."""
 
 import dataclasses
 import functools
 import hashlib
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from contract import errors, wording
+from contract import errors, features, wording
 from data_pipeline.tables import file_patterns, text_rows
-from data_pipeline.text import elmo_tokenizer
+from data_pipeline.text import elmo
 
 # A file is read for both directions at once, and at its end they are not in step.
 _FILES_IN_MEMORY = 2
@@ -22,8 +22,8 @@ _CHUNK_LINES = 1 << 13  # of a file, as text; a string takes twice what its byte
 class SentenceFiles:
     """Files of sentences; `lengths` are the words of their lines, int32 [lines] each.
 
-    Words are found by `split_words`, one of elmo_tokenizer.SPLITS. A line without a
-    word is no sentence, and is passed over.
+    Words are found by `split_words`, one of elmo.SPLITS. A line without a word is no
+    sentence, and is passed over.
 
     Differs from bilm-tf: a line without a word is passed over; there it is begin and
     end of a sentence.
@@ -31,53 +31,50 @@ class SentenceFiles:
 
     files: tuple[str, ...]
     lengths: tuple[np.ndarray, ...]
-    split_words: str = elmo_tokenizer.WHITESPACE
+    split_words: str = elmo.WHITESPACE
 
     @property
-    def num_sentences(self) -> int:
-        """How many lines have a word."""
-        return sum(int(np.count_nonzero(found)) for found in self.lengths)
+    def count(self) -> int:
+        """Sentences: lines that have a word."""
+        return sum(int(np.count_nonzero(lengths)) for lengths in self.lengths)
 
     @property
     def num_words(self) -> int:
-        """How many words there are, without begin and end of sentences."""
-        return sum(int(found.sum()) for found in self.lengths)
+        """Words, without begin and end of sentences."""
+        return sum(int(lengths.sum()) for lengths in self.lengths)
 
     @property
     def num_empty(self) -> int:
-        """How many lines have no word."""
-        return sum(map(len, self.lengths)) - self.num_sentences
+        """Lines that have no word."""
+        return sum(map(len, self.lengths)) - self.count
 
     def digest(self) -> str:
-        """Tells these sentences from others, by file names and lengths."""
+        """Number of sentences, and a digest of file names and lengths."""
         names = [os.path.basename(file) for file in self.files]
-        found = hashlib.sha256(repr(names).encode("utf-8"))
+        digest = hashlib.sha256(repr(names).encode("utf-8"))
         for lengths in self.lengths:
-            found.update(lengths.tobytes())
-        return f"{self.num_sentences} sentences, digest {found.hexdigest()[:16]}"
+            digest.update(lengths.tobytes())
+        return f"{self.count} sentences, digest {digest.hexdigest()[:16]}"
 
     def name(self, file: int, line: int) -> str:
-        """How messages name a line, both counted from 0."""
+        """The name of a line in messages; both are counted from 0."""
         return f"{self.files[file]}:{line + 1}"
-
-    def reader(self) -> "Reader":
-        """Gives the words of sentences; has memory of its own."""
-        return Reader(self)
 
 
 class Reader:
     """The words of sentences; keeps the text of the two files that it read last."""
 
-    def __init__(self, source: SentenceFiles) -> None:
-        self._source = source
+    def __init__(self, sentences: SentenceFiles) -> None:
+        self._sentences = sentences
         self._text = functools.lru_cache(_FILES_IN_MEMORY)(self._read)
 
     def _read(self, file: int) -> tuple[bytes, np.ndarray]:
         """The lines in UTF-8, end to end, and where each ends: int64 [lines + 1]."""
         parts: list[bytes] = []
         lengths = [0]
-        for lines in _read(self._source.files[file], self._source.split_words):
-            encoded = [text.encode() for text in lines]
+        sentences = self._sentences
+        for lines in _read_lines(sentences.files[file], sentences.split_words):
+            encoded = [line.encode() for line in lines]
             parts.append(b"".join(encoded))
             lengths += map(len, encoded)
         return b"".join(parts), np.cumsum(lengths)
@@ -89,17 +86,17 @@ class Reader:
             ValueError, OSError: the file cannot be read, or is not what it was.
         """
         text, ends = self._text(file)
-        found = []
+        words = []
         if line < len(ends) - 1:
-            found = text[ends[line] : ends[line + 1]].decode().split()
-        expected = int(self._source.lengths[file][line])
-        if len(found) != expected:
+            words = text[ends[line] : ends[line + 1]].decode().split()
+        expected = int(self._sentences.lengths[file][line])
+        if len(words) != expected:
             raise errors.InputError(
-                f"{self._source.name(file, line)}: {len(found)} words, where there "
+                f"{self._sentences.name(file, line)}: {len(words)} words, where there "
                 f"were {expected} when the run began; leave the files alone while they "
                 "are trained on, and run the same command again with those from before"
             )
-        return found
+        return words
 
 
 def open_files(spec: str, flag: str, split_words: str) -> SentenceFiles:
@@ -111,23 +108,74 @@ def open_files(spec: str, flag: str, split_words: str) -> SentenceFiles:
     """
     wanted = "files of sentences, one a line, or globs such as text/*.txt"
     files = file_patterns.find(spec, flag=flag, wanted=wanted)
-    lengths = [_count(_read(file, split_words)) for file in files]
-    source = SentenceFiles(tuple(files), tuple(lengths), split_words)
-    if not source.num_sentences:
+    lengths = [_count(_read_lines(file, split_words)) for file in files]
+    sentences = SentenceFiles(tuple(files), tuple(lengths), split_words)
+    if not sentences.count:
         raise errors.InputError(
             f"--{flag}: there is no word in {wording.first_of(files, 1)}; give {wanted}"
         )
-    return source
+    return sentences
 
 
-def _read(file: str, split_words: str) -> Iterator[list[str]]:
+def _read_lines(file: str, split_words: str) -> Iterator[list[str]]:
     """The lines, some at a time, with white space between their words."""
     lines = text_rows.lines(file)
     while texts := [text for _, text in itertools.islice(lines, _CHUNK_LINES)]:
-        yield elmo_tokenizer.spaced(texts, split_words)
+        yield elmo.space_words(texts, split_words)
 
 
 def _count(chunks: Iterable[list[str]]) -> np.ndarray:
     return np.fromiter(
         (len(text.split()) for lines in chunks for text in lines), np.int32
     )
+
+
+class WordIds:
+    """Ids of words as lookups in a table of the whole vocabulary.
+
+    Args:
+        tokenizer: an ELMo tokenizer, whose `tokenize_words` gives what the network
+            reads of a word, int [50] or an int, 0 being padding.
+
+    Raises:
+        ValueError: the tokenizer has no vocabulary.
+    """
+
+    def __init__(self, tokenizer: elmo.ElmoTokenizer | None) -> None:
+        if not (tokenizer and tokenizer.vocab):
+            raise errors.InputError(
+                "--vocab_file is missing; its words are what is predicted: see "
+                "docs/elmo.md on how to count them"
+            )
+        self.split_words = tokenizer.split
+        self._tokenizer = tokenizer
+        self._rows = {word: row for row, word in enumerate(tokenizer.vocab)}
+        self._table = self._read(list(tokenizer.vocab))  # [V, 50] or [V]
+
+    def _read(self, words: Sequence[str]) -> np.ndarray:
+        return self._tokenizer.tokenize_words(words).values.numpy()
+
+    @property
+    def count(self) -> int:
+        """Words of the vocabulary."""
+        return len(self._rows)
+
+    def digest(self) -> str:
+        """16 hexadecimal digits of the words."""
+        return hashlib.sha256("\n".join(self._rows).encode("utf-8")).hexdigest()[:16]
+
+    def target_ids(self, words: Sequence[str]) -> np.ndarray:
+        """Their rows of the vocabulary, that of <UNK> for others: int32 [N]."""
+        other = self._rows[elmo.UNKNOWN]
+        return np.array([self._rows.get(w, other) for w in words], features.INTEGER)
+
+    def input_ids(self, words: Sequence[str]) -> np.ndarray:
+        """The network's input for distinct words, [N, 50] or [N].
+
+        Words out of the vocabulary have their characters, too.
+        """
+        ids = self._table[self.target_ids(words)]
+        places = [i for i, word in enumerate(words) if word not in self._rows]
+        if places:
+            ids[places] = self._read([words[i] for i in places])
+        return ids

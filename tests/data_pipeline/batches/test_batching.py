@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import batching, packing, ragged
+from data_pipeline.batches import batching, packing, splits
 
 LENGTHS = np.random.default_rng(0).integers(3, 60, size=103)
 
@@ -27,24 +27,6 @@ def padding(rows, lengths=LENGTHS):
     return 1 - batches.sum() / (batches.max(axis=1) * batches.shape[1]).sum()
 
 
-@pytest.mark.parametrize("group_by_length", [False, True])
-def test_batches_are_full_and_epochs_complete(group_by_length):
-    rows = order(group_by_length=group_by_length)
-    assert rows.shape == (300, 4) and rows.dtype == np.int32
-    counts = np.bincount(rows.ravel(), minlength=len(LENGTHS))
-    # 1,200 draws are 11 whole epochs of 103 examples and 67 of the twelfth.
-    assert counts.min() == 11 and counts.max() == 12
-    assert np.sum(counts == 12) == 1200 - 11 * 103
-
-
-def test_every_epoch_holds_every_example_once():
-    stream = order(group_by_length=False).ravel()
-    epochs = [stream[start : start + 103] for start in range(0, 11 * 103, 103)]
-    for epoch in epochs:
-        assert sorted(epoch) == list(range(103))
-    assert len({tuple(epoch) for epoch in epochs}) == 11
-
-
 def num_twice(rows):
     """How many batches have a row twice."""
     ordered = np.sort(rows, axis=1)
@@ -54,7 +36,6 @@ def num_twice(rows):
 @pytest.mark.parametrize("group_by_length", [False, True])
 @pytest.mark.parametrize("num_rows", [4, 5, 7, 64, 103])
 def test_no_batch_has_a_row_twice(num_rows, group_by_length):
-    """Pools across epochs put the copies of a row side by side."""
     lengths = LENGTHS[:num_rows]
     rows = order(lengths=lengths, group_by_length=group_by_length)
     assert num_twice(rows) == 0
@@ -67,7 +48,6 @@ def test_no_batch_has_a_row_twice(num_rows, group_by_length):
 
 @pytest.mark.parametrize("group_by_length", [False, True])
 def test_every_row_is_seen_once_before_the_next_epoch(group_by_length):
-    """6 batches of 32 rows, and 8 rows that the next epoch begins with."""
     lengths = np.random.default_rng(2).integers(3, 60, size=200)
     settings = {"batch_size": 32, "group_by_length": group_by_length}
     rows = order(lengths=lengths, num_steps=25, **settings)
@@ -78,22 +58,6 @@ def test_every_row_is_seen_once_before_the_next_epoch(group_by_length):
         seen_later = rows[: -(-epoch * 200 // 32)].ravel()
         assert np.bincount(seen_later, minlength=200).min() == epoch
     assert np.bincount(rows.ravel(), minlength=200).tolist() == [4] * 200
-
-
-def test_rows_left_for_the_next_epoch_are_of_any_length():
-    """Else a table's longest texts would always come last."""
-    lengths = np.arange(47)
-    rows = order(lengths=lengths, batch_size=32, num_steps=1, seed=3)
-    assert rows.mean() == pytest.approx(23, abs=5)
-    left = [
-        np.setdiff1d(
-            lengths,
-            order(lengths=lengths, batch_size=32, num_steps=1, seed=seed),
-        )
-        for seed in range(100)
-    ]
-    assert np.mean(left) == pytest.approx(23, abs=1.5)
-    assert len(np.unique(left)) == 47
 
 
 @pytest.mark.parametrize("num_rows", [3, 50, 103])
@@ -109,7 +73,6 @@ def test_a_longer_run_begins_as_the_shorter(num_rows, group_by_length):
 
 
 def test_grouping_moves_examples_only_within_a_pool():
-    """So that no example waits longer than 64 batches for its turn."""
     lengths = np.random.default_rng(1).integers(3, 60, size=1000)
     plain, grouped = (
         order(lengths=lengths, num_steps=250, group_by_length=grouped)
@@ -121,22 +84,6 @@ def test_grouping_moves_examples_only_within_a_pool():
     assert not np.array_equal(plain, grouped)
 
 
-def test_grouped_epochs_have_other_batches():
-    lengths = np.full(64, 7)
-    rows = np.sort(order(lengths=lengths, num_steps=32), axis=1)
-    first, second = (
-        {tuple(batch) for batch in part} for part in (rows[:16], rows[16:])
-    )
-    assert len(first | second) >= 31
-
-
-@pytest.mark.parametrize("group_by_length", [False, True])
-def test_order_follows_from_the_seed(group_by_length):
-    rows = order(group_by_length=group_by_length)
-    np.testing.assert_array_equal(order(group_by_length=group_by_length), rows)
-    assert not np.array_equal(order(seed=2, group_by_length=group_by_length), rows)
-
-
 def test_grouping_saves_padding():
     lengths = np.random.default_rng(1).integers(3, 60, size=2000)
     grouped, plain = (
@@ -145,20 +92,6 @@ def test_grouping_saves_padding():
     )
     assert padding(grouped, lengths) < 0.02
     assert padding(plain, lengths) > 0.3
-
-
-def test_grouped_batches_are_not_sorted_by_length():
-    """Else a run would see short texts first, pool by pool."""
-    mean_lengths = LENGTHS[order()[: batching.POOL_BATCHES]].mean(axis=1)
-    halves = np.array_split(mean_lengths, 2)
-    assert abs(halves[0].mean() - halves[1].mean()) < 10
-    assert np.any(np.diff(mean_lengths) < 0)
-
-
-@pytest.mark.parametrize("num_steps", [0, 1])
-def test_short_runs(num_steps):
-    rows = order(num_steps=num_steps, batch_size=200)
-    assert rows.shape == (num_steps, 200)
 
 
 def test_evaluation_order_has_every_example_once():
@@ -173,7 +106,7 @@ def test_evaluation_order_has_every_example_once():
 
 def test_windows_are_counted_within_their_text():
     owners = np.array([0, 2, 2, 2, 5, 5])  # texts 1, 3 and 4 have none
-    assert ragged.window_names(owners, np.array([3, 0, 5, 1])) == [
+    assert splits.window_names(owners, np.array([3, 0, 5, 1])) == [
         "window 3 of 3",
         "window 1 of 1",
         "window 2 of 2",
@@ -233,13 +166,6 @@ def test_batches_hold_the_examples_of_their_row(packed):
     assert second["label_ids"] == [11, 13]
 
 
-def test_batches_of_one_length(packed):
-    rows = np.array([[2, 0], [1, 3]], np.int32)
-    for batch in read(batching.batches(packed, rows, pad_to=12)):
-        assert np.shape(batch["input_ids"]) == (2, 12)
-        assert "label_ids" not in batch
-
-
 def test_minus_one_stands_for_any_example(packed):
     (batch,) = read(batching.batches(packed, np.array([[1, -1]], np.int32)))
     assert batch["input_ids"][0] == [5] * 5
@@ -247,22 +173,15 @@ def test_minus_one_stands_for_any_example(packed):
 
 
 def test_labels_of_tokens_are_filled_up(packed):
-    ragged = tf.ragged.range(tf.constant(packed.lengths, tf.int32))
+    numbers = tf.ragged.range(tf.constant(packed.lengths, tf.int32))
     rows = np.array([[1, 2]], np.int32)
     for pad_to in (None, 12):
-        targets = {"label_ids": ragged}
+        targets = {"label_ids": numbers}
         (batch,) = read(batching.batches(packed, rows, targets=targets, pad_to=pad_to))
         mask = np.array(batch["input_mask"])
         expected = np.where(mask == 1, np.arange(mask.shape[1]), -1)
         assert batch["label_ids"] == expected.tolist()
         assert mask.min() == 0  # so something was filled up
-
-
-def test_labels_of_any_kind(packed):
-    rows = np.array([[3, 1]], np.int32)
-    hot = np.eye(4, dtype=np.float32)
-    (batch,) = read(batching.batches(packed, rows, targets={"label_ids": hot}))
-    assert batch["label_ids"] == hot[[3, 1]].tolist()
 
 
 def test_skipping_steps_equals_an_uninterrupted_run(packed):

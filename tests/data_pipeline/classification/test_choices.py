@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.batches import packing
-from data_pipeline.classification import label_sets, predictions, sources, tables
-from data_pipeline.classification import split as labelled_texts
-from data_pipeline.text import tokenization
+from data_pipeline.classification import labels, predictions, sources, tables
+from data_pipeline.classification import split as row_splits
+from data_pipeline.text import wordpiece
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]
 CLS, SEP = 2, 3
@@ -21,7 +21,7 @@ COLUMNS = ("one", "two", "three")
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return tokenization.BertTokenizer(VOCAB)
+    return wordpiece.BertTokenizer(VOCAB)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def load(tmp_path, tokenizer):
         source = sources.Source(
             files={split: str(tmp_path / name)}, layout=tables.Layout(**layout), **more
         )
-        return labelled_texts.load(
+        return row_splits.load(
             *(source, [split], tokenizer, length),
             label_map=known,
             default_metrics=METRICS,
@@ -61,7 +61,7 @@ def refused(*parts):
 
 def test_each_choice_is_a_sequence_after_the_context(load):
     data = load(TABLE)
-    packed = data.packed["train"]
+    packed = data.splits["train"].packed
     assert sequences(packed) == [
         *(ids("a b | c"), ids("a b | d e"), ids("a b | f")),
         *(ids("b | c d"), ids("b | e"), ids("b | f g")),
@@ -69,7 +69,7 @@ def test_each_choice_is_a_sequence_after_the_context(load):
     assert len(packed) == 2 and packed.lengths.tolist() == [7, 6]
     assert packed.first_lengths.tolist() == [4, 4, 4, 3, 3, 3]
     assert data.label_set.names == COLUMNS and data.metrics == ("accuracy",)
-    assert data.label_ids["train"].tolist() == [1, 2]
+    assert data.splits["train"].label_ids.tolist() == [1, 2]
     assert data.label_set.num_outputs == 1 and data.label_set.num_sequences == 3
     assert data.encode.text_names == ("context", "choices", "choices", "choices")
 
@@ -79,7 +79,7 @@ def test_a_question_stands_before_each_choice(load):
     layout = {"text_a": "article", "text_b": "question", "choices": ("one", "two")}
     data = load(text, layout=layout)
     expected = [ids("a b | g h c"), ids("a b | g h d e")]
-    assert sequences(data.packed["train"]) == expected
+    assert sequences(data.splits["train"].packed) == expected
     assert data.encode.text_names == ("context", "question", "choices", "choices")
     found = data.encode.features(
         *(tf.constant(["a b"]), tf.constant(["g h"]), tf.constant([["c", "d e"]]))
@@ -89,7 +89,7 @@ def test_a_question_stands_before_each_choice(load):
 
 
 @pytest.mark.parametrize(
-    ("labels", "spec", "names", "encoded"),
+    ("cells", "spec", "names", "encoded"),
     [
         (("0", "2"), "", ("0", "1", "2"), [0, 2]),
         (("three", "one"), "", COLUMNS, [2, 0]),
@@ -97,13 +97,13 @@ def test_a_question_stands_before_each_choice(load):
         (("C", "B"), "A,B,C", ("A", "B", "C"), [2, 1]),
     ],
 )
-def test_labels_are_names_or_numbers_of_columns(load, labels, spec, names, encoded):
+def test_labels_are_names_or_numbers_of_columns(load, cells, spec, names, encoded):
     header, *rows = TABLE.splitlines()
-    given = [f"{r.rpartition(',')[0]},{n}" for r, n in zip(rows, labels, strict=True)]
+    given = [f"{r.rpartition(',')[0]},{n}" for r, n in zip(rows, cells, strict=True)]
     text = "\n".join([header, *given]) + "\n"
     data = load(text, label_spec=spec)
-    assert data.label_set == label_sets.LabelSet(names, "choice")
-    assert data.label_ids["train"].tolist() == encoded
+    assert data.label_set == labels.Labels(names, "choice")
+    assert data.splits["train"].label_ids.tolist() == encoded
 
 
 def test_one_column_of_lists(load):
@@ -113,8 +113,8 @@ def test_one_column_of_lists(load):
     ]
     text = "".join(json.dumps(row) + "\n" for row in rows)
     data = load(text, name="t.jsonl", layout={"choices": ("answers",)})
-    assert data.tables["train"].choices == [("b", "c d"), ("f", "g")]
-    assert data.label_ids["train"].tolist() == [1, 0]
+    assert data.splits["train"].table.choices == [("b", "c d"), ("f", "g")]
+    assert data.splits["train"].label_ids.tolist() == [1, 0]
     rows[1]["answers"].append("h")
     text = "".join(json.dumps(row) + "\n" for row in rows)
     with refused("t.jsonl:2", "3 choices, 2 are needed", "give each row as many"):
@@ -163,16 +163,16 @@ def test_one_column_of_texts_is_no_choice(load):
 
 def test_rows_of_another_form_than_the_model_are_refused(load, tmp_path):
     known = tmp_path / "label_map.json"
-    four = label_sets.LabelSet(("0", "1", "2", "3"), "choice")
-    known.write_text(label_sets.label_map_text(four))
+    four = labels.Labels(("0", "1", "2", "3"), "choice")
+    known.write_text(labels.label_map_text(four))
     with refused("train.csv:2: 3 choices, and 4 are expected"):
         load(TABLE, split="test", known=str(known))
-    known.write_text(label_sets.label_map_text(label_sets.LabelSet(("x", "y"))))
+    known.write_text(labels.label_map_text(labels.Labels(("x", "y"))))
     with refused("trained for classification", "rows are for choice"):
         load(TABLE, split="test", known=str(known))
-    both = label_sets.LabelSet(COLUMNS, pair_input="both_orders")
-    known.write_text(label_sets.label_map_text(both))
-    assert label_sets.read_label_map(str(known)) == both
+    both = labels.Labels(COLUMNS, pair_input="both_orders")
+    known.write_text(labels.label_map_text(both))
+    assert labels.read_label_map(str(known)) == both
     with refused("trained with --pair_input=both_orders", "give that"):
         load(TABLE, split="test", known=str(known), layout={"choices": ()})
 
@@ -180,20 +180,20 @@ def test_rows_of_another_form_than_the_model_are_refused(load, tmp_path):
 def test_a_pair_in_both_orders(load):
     text = "text_a,text_b,label\na b,c,0\nd,e f,1\n"
     data = load(text, layout={"choices": ()}, pair_input="both_orders")
-    assert sequences(data.packed["train"]) == [
+    assert sequences(data.splits["train"].packed) == [
         *(ids("a b | c"), ids("c | a b")),
         *(ids("d | e f"), ids("e f | d")),
     ]
-    assert data.packed["train"].num_sequences == 2
+    assert data.splits["train"].packed.num_sequences == 2
     assert data.encode.text_names == ("text_a", "text_b")
     joined = load(text, layout={"choices": ()})
-    assert sequences(joined.packed["train"]) == [ids("a b | c"), ids("d | e f")]
+    assert sequences(joined.splits["train"].packed) == [ids("a b | c"), ids("d | e f")]
     with refused("--pair_input=both_orders", "the rows have one", "--text_b_column"):
         load("text,label\na,0\nb,1\n", layout={"choices": ()}, pair_input="both_orders")
 
 
 def test_examples_are_counted_where_one_of_their_sequences_is_cut(load):
-    packed = load(TABLE, length=6).packed["train"]
+    packed = load(TABLE, length=6).splits["train"].packed
     assert packed.num_truncated == 1  # "a b | d e" alone is longer than 6
     assert packed.lengths.tolist() == [6, 6]
 
@@ -203,8 +203,8 @@ def test_predictions_show_the_choices(load):
     shares = np.array([[0.2, 0.5, 0.3], [0.7, 0.2, 0.1]], np.float32)
     decisions = predictions.decide(data.label_set, shares, 0.5)
     scored = predictions.Scored(shares, decisions, {}, np.zeros(2))
-    named = data.tables["train"], data.label_set, scored
-    first, second = (json.loads(line) for line in predictions.prediction_lines(*named))
+    rows = data.splits["train"]
+    first, second = map(json.loads, predictions.prediction_lines(rows, scored))
     assert first == {
         "id": "0",
         "text_a": "a b",
@@ -215,13 +215,13 @@ def test_predictions_show_the_choices(load):
         "correct": True,
     }
     assert second["label"] == "one" and not second["correct"]
-    found = predictions.outcomes(*named, lambda labels, decisions: {})
-    assert found["texts"][1] == ("b", "c d", "e", "f g")
-    np.testing.assert_allclose(found["decisions"]["confidences"], [0.5, 0.7])
+    found = predictions.outcomes("train", rows, scored, lambda labels, decisions: {})
+    assert found.texts[1] == ("b", "c d", "e", "f g")
+    np.testing.assert_allclose(found.decisions.confidences, [0.5, 0.7])
 
 
 def test_packed_examples_join(load):
-    packed = load(TABLE).packed["train"]
+    packed = load(TABLE).splits["train"].packed
     twice = packing.concatenate([packed, packed])
     assert len(twice) == 4 and twice.num_sequences == 3
     assert sequences(twice) == 2 * sequences(packed)

@@ -1,20 +1,21 @@
 """Tests of data_pipeline/classification/predictions.py."""
 
+import contextlib
 import json
 
 import numpy as np
 import pytest
 
-from data_pipeline.classification import label_sets, predictions, tables
-from reports import examined
+from data_pipeline.classification import labels, predictions, split, tables
 from tests import full_disk, tiny
 
-CLASSES = label_sets.LabelSet(("no", "yes", "ja"))
-TOPICS = label_sets.LabelSet(("a", "b"), "multi_label")
-NUMBERS = label_sets.LabelSet((), "regression")
+CLASSES = labels.Labels(("no", "yes", "ja"))
+TOPICS = labels.Labels(("a", "b"), "multi_label")
+NUMBERS = labels.Labels((), "regression")
 
 
-def table(**changes):
+def rows(label_set=CLASSES, **changes):
+    """Two rows as a split, with label ids where all labels are known."""
     columns = {
         "path": "test.tsv",
         "text_a": ["Füße", "two"],
@@ -23,38 +24,37 @@ def table(**changes):
         "example_ids": ["test-1", "test-2"],
         "lines": [1, 2],
     }
-    return tables.Table(**{**columns, **changes})
+    table, label_ids = tables.Table(**{**columns, **changes}), None
+    with contextlib.suppress(ValueError):
+        label_ids = label_set.encode(table)
+    return split.LabelledSplit("test.tsv", None, table, label_ids, label_set)
 
 
-def scored(probabilities, decisions):
+def scored(probabilities, decisions, **more):
     return predictions.Scored(
-        np.array(probabilities, np.float32), np.array(decisions), {}
+        np.array(probabilities, np.float32),
+        np.array(decisions),
+        **{"scores": {}, **more},
     )
 
 
-def test_the_most_probable_class_is_predicted():
-    probabilities = np.array([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2]])
-    decided = predictions.decide(CLASSES, probabilities, threshold=0.9)
-    assert decided.tolist() == [1, 0] and decided.dtype == np.int32
-
-
 @pytest.mark.parametrize(
-    ("threshold", "expected"),
-    [(0.5, [[1, 1], [0, 0]]), (0.6, [[1, 0], [0, 0]]), (0.0, [[1, 1], [1, 1]])],
+    ("label_set", "probabilities", "threshold", "decisions"),
+    [
+        (CLASSES, [[0.2, 0.5, 0.3], [0.4, 0.4, 0.2]], 0.9, [1, 0]),
+        (TOPICS, [[0.9, 0.5], [0.4, 0.1]], 0.5, [[1, 1], [0, 0]]),
+        (TOPICS, [[0.9, 0.5], [0.4, 0.1]], 0.6, [[1, 0], [0, 0]]),
+        (TOPICS, [[0.9, 0.5], [0.4, 0.1]], 0.0, [[1, 1], [1, 1]]),
+        (NUMBERS, [[-1.5], [3.0]], 0.5, [-1.5, 3.0]),
+    ],
 )
-def test_labels_are_predicted_from_the_threshold_on(threshold, expected):
-    probabilities = np.array([[0.9, 0.5], [0.4, 0.1]])
-    decided = predictions.decide(TOPICS, probabilities, threshold)
-    assert decided.tolist() == expected and decided.dtype == np.float32
-
-
-def test_regression_predicts_the_number():
-    decided = predictions.decide(NUMBERS, np.array([[-1.5], [3.0]]), 0.5)
-    assert decided.tolist() == [-1.5, 3.0]
+def test_probabilities_become_decisions(label_set, probabilities, threshold, decisions):
+    found = predictions.decide(label_set, np.array(probabilities), threshold)
+    assert found.tolist() == decisions
 
 
 def test_results_carry_their_split():
-    part = predictions.Scored(np.zeros(1), np.zeros(1), {"accuracy": 0.5, "loss": 2})
+    part = scored([[0.0]], [0], scores={"accuracy": 0.5, "loss": 2})
     assert part.results("eval") == {"eval_accuracy": 0.5, "eval_loss": 2}
 
 
@@ -65,51 +65,94 @@ def test_test_results_are_the_originals_text():
     assert text == "0.1\t0.9\n0.33333334\t0.6666667\n1e-07\t1.0\n"
 
 
-def lines(tmp_path, rows, label_set, part):
-    predictions.write(str(tmp_path), rows, label_set, part)
-    text = (tmp_path / "test_predictions.jsonl").read_text("utf-8")
-    assert text.endswith("\n") and text.count("\n") == len(rows.text_a)
-    return text.splitlines()
+TWO = [[0.25, 0.5, 0.25], [1 / 3, 1 / 3, 1 / 3]]
+FIRST = {
+    "id": "test-1",
+    "text_a": "Füße",
+    "label": "yes",
+    "probabilities": {"no": 0.25, "yes": 0.5, "ja": 0.25},
+}
+SHARES = {"a": 0.75, "b": 0.5}
+NUMBER = {"id": "test-1", "text_a": "Füße", "score": -1.5}
+LOSSES = np.ones(2, np.float32)
 
 
-def test_predictions_of_a_classification(tmp_path):
-    part = scored([[0.25, 0.5, 0.25], [1 / 3, 1 / 3, 1 / 3]], [1, 0])
-    first, second = lines(tmp_path, table(labels=["yes", "yes"]), CLASSES, part)
-    assert first == (
-        '{"id": "test-1", "text_a": "Füße", "label": "yes", '
-        '"probabilities": {"no": 0.25, "yes": 0.5, "ja": 0.25}, "given": "yes"}'
-    )
-    assert json.loads(second)["probabilities"]["no"] == 0.333333
-    assert json.loads(second)["label"] == "no"
+@pytest.mark.parametrize(
+    ("data", "part", "first", "second"),
+    [
+        (
+            rows(labels=["yes", "yes"]),
+            scored(TWO, [1, 0]),
+            {**FIRST, "given": "yes"},
+            {
+                "probabilities": dict.fromkeys(("no", "yes", "ja"), 0.333333),
+                "label": "no",
+            },
+        ),
+        (
+            rows(labels=["yes", "no"]),
+            scored(TWO, [1, 2], losses=LOSSES),
+            {**FIRST, "given": "yes", "correct": True},
+            {"correct": False},
+        ),
+        # Labels that the model does not have.
+        (
+            rows(labels=["yes", "unheard"]),
+            scored(TWO, [1, 2]),
+            {**FIRST, "given": "yes"},
+            {"given": "unheard"},
+        ),
+        (
+            rows(text_b=["three", "four"]),
+            scored(TWO, [1, 0]),
+            {"id": "test-1", "text_a": "Füße", "text_b": "three", **FIRST},
+            {"text_b": "four", "label": "no"},
+        ),
+        (
+            rows(TOPICS, labels=[("a", "b"), ""]),
+            scored([[0.75, 0.5], [0.25, 0.125]], [[1, 1], [0, 0]]),
+            {
+                "id": "test-1",
+                "text_a": "Füße",
+                "labels": ["a", "b"],
+                "probabilities": SHARES,
+                "given": ["a", "b"],
+            },
+            {"labels": [], "probabilities": {"a": 0.25, "b": 0.125}, "given": ""},
+        ),
+        (
+            rows(TOPICS, labels=["a", "b"]),
+            scored([[0.75, 0.5], [0.25, 0.75]], [[1, 1], [0, 1]], losses=LOSSES),
+            {
+                "id": "test-1",
+                "text_a": "Füße",
+                "labels": ["a", "b"],
+                "probabilities": SHARES,
+                "given": "a",
+                "correct": False,
+            },
+            {"labels": ["b"], "correct": True},
+        ),
+        (rows(NUMBERS), scored([[-1.5], [3.0]], [-1.5, 3.0]), NUMBER, {"score": 3.0}),
+        (
+            rows(NUMBERS, labels=["-1.5", "3"]),
+            scored([[-1.5], [3.0]], [-1.5, 3.0], losses=LOSSES),
+            {**NUMBER, "given": "-1.5"},
+            {"score": 3.0},
+        ),
+    ],
+)
+def test_predictions_are_objects(data, part, first, second):
+    """The first with its bytes, of the second some values."""
+    lines = list(predictions.prediction_lines(data, part))
+    assert lines[0] == json.dumps(first, ensure_ascii=False) + "\n"
+    assert len(lines) == 2 and lines[1].endswith("}\n")
+    assert second.items() <= json.loads(lines[1]).items()
 
 
-def test_predictions_of_pairs_without_labels(tmp_path):
-    part = scored([[0.25, 0.5, 0.25], [1, 0, 0]], [1, 0])
-    rows = table(text_b=["three", "four"])
-    first, second = map(json.loads, lines(tmp_path, rows, CLASSES, part))
-    assert list(first) == ["id", "text_a", "text_b", "label", "probabilities"]
-    assert second["text_b"] == "four" and second["label"] == "no"
-
-
-def test_predictions_of_several_labels(tmp_path):
-    part = scored([[0.75, 0.5], [0.25, 0.125]], [[1, 1], [0, 0]])
-    rows = table(labels=[("a", "b"), ""])
-    first, second = map(json.loads, lines(tmp_path, rows, TOPICS, part))
-    assert first["labels"] == ["a", "b"] and second["labels"] == []
-    assert second["probabilities"] == {"a": 0.25, "b": 0.125}
-    assert first["given"] == ["a", "b"] and second["given"] == ""
-
-
-def test_predictions_of_a_regression(tmp_path):
-    part = scored([[-1.5], [3.0]], [-1.5, 3.0])
-    first, second = map(json.loads, lines(tmp_path, table(), NUMBERS, part))
-    assert first == {"id": "test-1", "text_a": "Füße", "score": -1.5}
-    assert second["score"] == 3.0
-
-
-def test_all_files_are_written_and_those_of_rows_are_named(tmp_path, capsys):
-    part = scored([[0.25, 0.5, 0.25], [1, 0, 0]], [1, 0])
-    predictions.write(str(tmp_path), table(), CLASSES, part)
+def test_files_are_whole_or_absent(tmp_path, capsys):
+    predictions.write(str(tmp_path), rows(), scored(TWO, [1, 0]))
+    before = tiny.listing(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "label_map.json",
         "test_predictions.jsonl",
@@ -119,143 +162,97 @@ def test_all_files_are_written_and_those_of_rows_are_named(tmp_path, capsys):
         f"predictions: {tmp_path}/test_results.tsv\n"
         f"predictions: {tmp_path}/test_predictions.jsonl\n"
     )
-    predictions.write(str(tmp_path), table(), CLASSES, scored(np.eye(3)[:2], [1, 1]))
-    assert "warning: every example is predicted as 'yes'" in capsys.readouterr().out
-
-
-def test_what_is_not_whole_replaces_nothing(tmp_path):
-    part = scored([[0.25, 0.5, 0.25], [1, 0, 0]], [1, 0])
-    predictions.write(str(tmp_path), table(), CLASSES, part)
-    before = tiny.listing(tmp_path)
     other = scored([[1, 0, 0], [0, 1, 0]], [0, 1])
     with (
         full_disk.full_disk(after=20),
         pytest.raises(OSError, match="cannot be written"),
     ):
-        predictions.write(str(tmp_path), table(), CLASSES, other)
+        predictions.write(str(tmp_path), rows(), other)
     assert tiny.listing(tmp_path) == before
-    predictions.write(str(tmp_path), table(), CLASSES, other)
+    predictions.write(str(tmp_path), rows(), other)
     assert tiny.listing(tmp_path).keys() == before.keys()
     assert tiny.listing(tmp_path) != before
 
 
+ALIKE = "every example is predicted as 'ja'; train longer"
+NO_LABEL = "no example gets a label; train longer, or lower --multi_label_threshold"
+
+
 @pytest.mark.parametrize(
-    ("label_set", "decisions", "warns"),
+    ("label_set", "decisions", "warning"),
     [
-        (CLASSES, [2, 2, 2], True),
-        (CLASSES, [2, 2, 1], False),
-        (CLASSES, [2], False),
-        (CLASSES, np.zeros(0, np.int32), False),
-        (TOPICS, [[1, 1], [1, 1]], False),
-        (NUMBERS, [2.0, 2.0], False),
-        (NUMBERS, [0.0, 0.0], False),
+        (CLASSES, [2, 2, 2], ALIKE),
+        (CLASSES, [2, 2, 1], ""),
+        (CLASSES, [2], ""),
+        (CLASSES, np.zeros(0, np.int32), ""),
+        (TOPICS, [[1, 1], [1, 1]], ""),
+        (TOPICS, [[0, 0], [0, 0]], NO_LABEL),
+        (NUMBERS, [2.0, 2.0], ""),
+        (NUMBERS, [0.0, 0.0], ""),
     ],
 )
-def test_lone_class_is_noticed(label_set, decisions, warns):
-    part = predictions.Scored(np.zeros((len(decisions), 3)), np.array(decisions), {})
-    warning = predictions.lone_class_warning(label_set, part)
-    assert (warning is not None) == warns
-    if warning:
-        assert warning.startswith("every example is predicted as 'ja'; train longer")
+def test_lone_class_is_noticed(label_set, decisions, warning):
+    part = scored(np.zeros((len(decisions), 3)), decisions)
+    found = predictions.lone_class_warning(label_set, part)
+    assert found.startswith(warning) if warning else found is None
 
 
-def test_no_label_at_all_is_noticed():
-    part = predictions.Scored(np.zeros((2, 2)), np.zeros((2, 2)), {})
-    warning = predictions.lone_class_warning(TOPICS, part)
-    assert warning == (
-        "no example gets a label; train longer, or lower --multi_label_threshold"
-    )
+def outcomes(data, part, compute=lambda *_: {}):
+    return predictions.outcomes("dev", data, part, compute)
 
 
 def test_labelled_rows_of_one_prediction_are_warned_of_beside_their_scores(
     tmp_path, capsys
 ):
     part = scored([[0.2, 0.7, 0.1]] * 2, [1, 1])
-    labelled = part._replace(losses=np.ones(2, np.float32))
-
-    def outcomes(*labels):
-        rows = table(labels=list(labels))
-        return predictions.outcomes(rows, CLASSES, labelled, compute=lambda *_: {})
-
-    assert outcomes("yes", "no")["warning"].startswith("every example is predicted as")
-    assert outcomes("yes", "yes")["warning"] is None  # rightly
-    assert outcomes("yes", "no")["shares"] == {"accuracy": 1.0}
-    predictions.write(str(tmp_path), table(labels=["yes", "no"]), CLASSES, labelled)
+    labelled = part._replace(losses=LOSSES)
+    mixed = rows(labels=["yes", "no"])
+    warning = outcomes(mixed, labelled).warning
+    assert warning.startswith("every example is predicted as 'yes'")
+    assert outcomes(rows(labels=["yes", "yes"]), labelled).warning is None  # rightly
+    predictions.write(str(tmp_path), mixed, labelled)
     assert "warning" not in capsys.readouterr().out  # the report's to print
-    predictions.write(str(tmp_path), table(), CLASSES, part)
-    said = capsys.readouterr().out
-    assert "warning: every example is predicted as 'yes'; train longer" in said
+    predictions.write(str(tmp_path), rows(), part)
+    assert f"warning: {warning}" in capsys.readouterr().out
 
 
-def test_rows_become_what_reports_look_at():
-    rows = table(text_b=["three", "four"], labels=["yes", "no"])
-    part = scored([[0.25, 0.5, 0.25], [0.2, 0.1, 0.7]], [1, 2])._replace(
+def test_rows_become_outcomes():
+    data = rows(text_b=["three", "four"], labels=["yes", "no"])
+    part = scored(
+        *([[0.25, 0.5, 0.25], [0.2, 0.1, 0.7]], [1, 2]),
         scores={"accuracy": 0.5, "loss": 1.0, "batch_loss": 3.0},
         losses=np.array([0.25, 2.25], np.float32),
     )
-    found = predictions.outcomes(
-        rows,
-        CLASSES,
-        part,
-        compute=lambda labels, chosen: {"accuracy": float(np.mean(labels == chosen))},
+    found = outcomes(
+        *(data, part),
+        lambda gold, chosen: {"accuracy": float(np.mean(gold == chosen))},
     )
-    seen = examined.of("dev", found)
-    assert seen.texts == [("Füße", "three"), ("two", "four")]
-    assert seen.expected == ["yes", "no"] and seen.predicted == ["yes", "ja"]
-    assert seen.is_correct.tolist() == [True, False]
-    assert seen.scores == {"accuracy": 0.5, "loss": 1.0}
-    assert seen.rescore(np.array([1, 1, 0])) == {
+    assert found.split == "dev" and found.shares == {"accuracy": 1.0}
+    assert found.texts == [("Füße", "three"), ("two", "four")]
+    assert found.expected == ["yes", "no"] and found.predicted == ["yes", "ja"]
+    assert found.is_correct.tolist() == [True, False]
+    assert found.scores == {"accuracy": 0.5, "loss": 1.0}
+    assert found.rescore(np.array([1, 1, 0])) == {
         "accuracy": pytest.approx(1 / 3),
         "loss": pytest.approx((2.25 + 2.25 + 0.25) / 3),
     }
-    assert seen.decisions.class_names == ("no", "yes", "ja")
-    assert seen.decisions.labels.tolist() == [1, 0]
-    assert seen.decisions.predictions.tolist() == [1, 2]
-    assert seen.decisions.confidences.tolist() == pytest.approx([0.5, 0.7])
-    assert not seen.decisions.is_multi_label and seen.numbers is None
+    assert found.decisions.class_names == ("no", "yes", "ja")
+    assert found.decisions.labels.tolist() == [1, 0]
+    assert found.decisions.predictions.tolist() == [1, 2]
+    assert found.decisions.confidences.tolist() == pytest.approx([0.5, 0.7])
+    assert not found.decisions.is_multi_label and found.numbers is None
 
 
-def test_rows_of_several_labels_are_right_when_all_are():
-    rows = table(labels=["a", "b"])
-    part = scored([[0.9, 0.8], [0.1, 0.7]], [[1, 1], [0, 1]])
-    part = part._replace(losses=np.zeros(2, np.float32))
-    found = predictions.outcomes(rows, TOPICS, part, compute=lambda *_: {})
-    seen = examined.of("dev", found)
-    assert seen.is_correct.tolist() == [False, True]
-    assert seen.predicted == ["a,b", "b"]
-    assert seen.decisions.is_multi_label and seen.decisions.confidences is None
-    assert seen.decisions.labels.tolist() == [[1, 0], [0, 1]]
-
-
-def test_rows_of_a_regression_keep_their_numbers():
-    rows = table(labels=["-1", "3.5"])
-    part = scored([[-1.5], [3.0]], [-1.5, 3.0])._replace(losses=np.ones(2))
-    found = predictions.outcomes(rows, NUMBERS, part, compute=lambda *_: {})
-    seen = examined.of("dev", found)
-    assert seen.decisions is None and seen.predicted == ["-1.5", "3"]
-    assert seen.numbers.labels.tolist() == [-1.0, 3.5]
-    assert seen.numbers.predictions.tolist() == [-1.5, 3.0]
-
-
-def test_rows_without_labels_show_nothing():
-    part = scored([[0.25, 0.5, 0.25], [1, 0, 0]], [1, 0])
-    found = predictions.outcomes(table(), CLASSES, part, compute=lambda *_: {})
-    assert found is None and examined.of("test", found) is None
-
-
-def test_rows_with_labels_say_whether_they_are_right(tmp_path):
-    chances = [[0.25, 0.5, 0.25], [0.2, 0.1, 0.7]]
-    part = scored(chances, [1, 2])._replace(losses=np.ones(2))
-    found = lines(tmp_path, table(labels=["yes", "no"]), CLASSES, part)
-    assert [json.loads(line)["correct"] for line in found] == [True, False]
-    several = scored([[0.9, 0.8], [0.1, 0.7]], [[1, 1], [0, 1]])
-    several = several._replace(losses=np.ones(2))
-    found = lines(tmp_path, table(labels=["a", "b"]), TOPICS, several)
-    assert [json.loads(line)["correct"] for line in found] == [False, True]
-    # twins: a number, and labels that the model does not have
-    number = scored([[-1.5], [3.0]], [-1.5, 3.0])._replace(losses=np.ones(2))
-    for rows, kind, said in (
-        (table(labels=["-1.5", "3"]), NUMBERS, number),
-        (table(labels=["yes", "unheard"]), CLASSES, scored(chances, [1, 2])),
-    ):
-        assert "correct" not in lines(tmp_path, rows, kind, said)[0]
+def test_outcomes_of_other_problem_types():
+    several = scored([[0.9, 0.8], [0.1, 0.7]], [[1, 1], [0, 1]], losses=LOSSES)
+    found = outcomes(rows(TOPICS, labels=["a", "b"]), several)
+    assert found.is_correct.tolist() == [False, True]  # right when all labels are
+    assert found.predicted == ["a,b", "b"]
+    assert found.decisions.is_multi_label and found.decisions.confidences is None
+    assert found.decisions.labels.tolist() == [[1, 0], [0, 1]]
+    number = scored([[-1.5], [3.0]], [-1.5, 3.0], losses=LOSSES)
+    found = outcomes(rows(NUMBERS, labels=["-1", "3.5"]), number)
+    assert found.decisions is None and found.predicted == ["-1.5", "3"]
+    assert found.numbers.labels.tolist() == [-1.0, 3.5]
+    assert found.numbers.predictions.tolist() == [-1.5, 3.0]
+    assert outcomes(rows(), scored(TWO, [1, 0])) is None

@@ -5,13 +5,12 @@ import pytest
 
 from data_pipeline.classification import (
     encoding,
-    label_sets,
-    records,
+    labels,
     soft_labels,
     sources,
     split,
 )
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests import parsed_records, tiny
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
@@ -31,10 +30,10 @@ def taught(tmp_path):
     )
 
     def make(identity="0123"):
-        tokenizer = tokenization.BertTokenizer(VOCAB)
+        tokenizer = wordpiece.BertTokenizer(VOCAB)
         rest = {"label_map": "", "default_metrics": METRICS}
         data = split.load(source, ["train"], tokenizer, 8, **rest)
-        data = soft_labels.with_unlabelled(data, source, 8)
+        data = soft_labels.with_unlabelled(data, source)
         asked = []
 
         def predict(rows, name):
@@ -44,7 +43,7 @@ def taught(tmp_path):
             counts = np.add.reduceat(words, rows.packed.splits[:-1], dtype=np.float32)
             return {"logits": np.stack([counts, np.arange(len(counts))], axis=1)}
 
-        encode = encoding.Encoder(tokenization.BertTokenizer(TEACHERS), 8)
+        encode = encoding.Encoder(wordpiece.BertTokenizer(TEACHERS), 8)
         return data, soft_labels.SoftLabels(data, encode, predict, identity), asked
 
     return make
@@ -73,7 +72,7 @@ def test_rows_without_labels_follow_those_with(taught, tmp_path):
         f"{tmp_path}/train.tsv:3 (id 1)",
     ]
     assert soft.logits("train").tolist() == [[1.0, 0.0], [1.0, 1.0]]
-    assert data.tables["unlabelled"].labels is None
+    assert data.splits["unlabelled"].table.labels is None
 
 
 def test_digest_tells_teachers_and_rows_apart(taught, tmp_path):
@@ -93,19 +92,19 @@ def test_digest_tells_teachers_and_rows_apart(taught, tmp_path):
 
 def test_without_training_rows_nothing_is_added(taught):
     data, soft, _ = taught()
-    del data.packed["train"]
+    del data.splits["train"]
     assert soft.training_examples(2.0, 0.5) == {}
     source = sources.Source(unlabelled_file="missing.tsv")
-    assert soft_labels.with_unlabelled(data, source, 8) is data
+    assert soft_labels.with_unlabelled(data, source) is data
 
 
 def test_teacher_needs_the_classes_of_its_student():
-    ours = label_sets.LabelSet(("bad", "good"))
-    soft_labels.check_classes("t", label_sets.LabelSet(("bad", "good")), ours)
+    ours = labels.Labels(("bad", "good"))
+    soft_labels.check_classes("t", labels.Labels(("bad", "good")), ours)
     for theirs, said in (
         (None, "nothing says what its classes are called; put a label_map.json"),
-        (label_sets.LabelSet(("good", "bad")), "--labels=good,bad gives the student"),
-        (label_sets.LabelSet((), "regression"), "trained for regression"),
+        (labels.Labels(("good", "bad")), "--labels=good,bad gives the student"),
+        (labels.Labels((), "regression"), "trained for regression"),
         (object(), "trained for tagging"),
     ):
         with pytest.raises(ValueError, match=said):
@@ -114,6 +113,6 @@ def test_teacher_needs_the_classes_of_its_student():
 
 def test_records_have_no_rows_without_labels(taught, tmp_path):
     data, *_ = taught()
-    records.write(str(tmp_path), data, 8)
+    split.write_records(str(tmp_path), data, 8)
     assert [path.name for path in tmp_path.glob("*.tf_record")] == ["train.tf_record"]
     assert len(list(parsed_records.serialized(tmp_path / "train.tf_record"))) == 2

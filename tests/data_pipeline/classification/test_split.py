@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from data_pipeline import label_maps
 from data_pipeline.batches import packing
-from data_pipeline.classification import encoding, label_sets, records, sources, tables
-from data_pipeline.classification import split as labelled_texts
+from data_pipeline.classification import encoding, labels, sources, tables
+from data_pipeline.classification import split as row_splits
 from data_pipeline.tables import text_rows
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests import parsed_records
 
 ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
@@ -31,7 +31,7 @@ ROWS = [("a good film", "pos"), ("bad films .", "neg"), ("good good good", "pos"
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return tokenization.BertTokenizer(VOCAB)
+    return wordpiece.BertTokenizer(VOCAB)
 
 
 def write(path, rows, header=("text", "label")):
@@ -60,7 +60,7 @@ def source(tmp_path):
 
 
 def load(source, splits, tokenizer, limit=16, label_map=""):
-    return labelled_texts.load(
+    return row_splits.load(
         source,
         splits,
         tokenizer,
@@ -72,16 +72,16 @@ def load(source, splits, tokenizer, limit=16, label_map=""):
 
 def test_rows_become_tokens_and_label_ids(source, tokenizer, capsys):
     data = load(source(train=ROWS, dev=ROWS[:1]), ["train", "dev"], tokenizer)
-    train = data.packed["train"]
+    train = data.splits["train"].packed
     starts = zip(train.splits[:-1], train.splits[1:], strict=True)
     assert [train.tokens[slice(*ends)].tolist() for ends in starts] == [
         [2, 7, 4, 6, 3],
         [2, 5, 6, 8, 9, 3],
         [2, 4, 4, 4, 3],
     ]
-    assert data.label_set == label_sets.LabelSet(("neg", "pos"))
-    assert data.label_ids["train"].tolist() == [1, 0, 1]
-    assert data.label_ids["dev"].tolist() == [1]
+    assert data.label_set == labels.Labels(("neg", "pos"))
+    assert data.splits["train"].label_ids.tolist() == [1, 0, 1]
+    assert data.splits["dev"].label_ids.tolist() == [1]
     assert data.metrics == ("accuracy",)
     assert data.problem_type == "classification" and not data.encode.has_pairs
     out = capsys.readouterr().out
@@ -91,8 +91,8 @@ def test_rows_become_tokens_and_label_ids(source, tokenizer, capsys):
 
 def test_long_texts_are_cut_and_counted(source, tokenizer):
     data = load(source(train=ROWS), ["train"], tokenizer, limit=5)
-    assert data.packed["train"].num_truncated == 1
-    assert data.packed["train"].lengths.tolist() == [5, 5, 5]
+    assert data.splits["train"].packed.num_truncated == 1
+    assert data.splits["train"].packed.lengths.tolist() == [5, 5, 5]
 
 
 def test_chunks_do_not_show(source, tokenizer, monkeypatch):
@@ -120,7 +120,7 @@ def test_encoder_counts_tokens_before_cutting(tokenizer):
 
 def test_digest_tells_rows_apart(source, tokenizer):
     def digest(rows):
-        return load(source(train=rows), ["train"], tokenizer).digest("train")
+        return load(source(train=rows), ["train"], tokenizer).splits["train"].digest()
 
     assert digest(ROWS) == digest(list(ROWS))
     assert digest(ROWS).startswith("3 examples, digest ")
@@ -138,9 +138,9 @@ def test_examples_are_named_by_line_and_id(source, tokenizer):
     )
     data = load(made, ["train", "dev"], tokenizer)
     path = made.files["train"]
-    names = data.names("train", np.array([2, 0, 2], np.int32))
+    names = data.splits["train"].names(np.array([2, 0, 2], np.int32))
     assert names == [f"{path}:4 (id x7)", f"{path}:2 (id x9)", f"{path}:4 (id x7)"]
-    assert data.names("dev", np.array([0])) == [f"{made.files['dev']}:2 (id x9)"]
+    assert data.splits["dev"].names(np.array([0])) == [f"{made.files['dev']}:2 (id x9)"]
 
 
 def test_examples_of_a_task_are_named_by_guid(tokenizer):
@@ -148,12 +148,12 @@ def test_examples_of_a_task_are_named_by_guid(tokenizer):
     task = sources.Source(task_name="MRPC", data_dir=str(folder))
     data = load(task, ["train", "dev"], tokenizer)
     path = folder / "train.tsv"
-    assert data.names("train", np.array([1, 0])) == [
+    assert data.splits["train"].names(np.array([1, 0])) == [
         f"{path}:3 (id train-2)",
         f"{path}:2 (id train-1)",
     ]
     lines = path.read_text("utf-8").split("\n")
-    assert lines[2].split("\t")[3] == data.tables["train"].text_a[1]
+    assert lines[2].split("\t")[3] == data.splits["train"].table.text_a[1]
 
 
 def test_examples_of_tfds_are_named_by_split_and_number(tokenizer, monkeypatch):
@@ -165,7 +165,7 @@ def test_examples_of_tfds_are_named_by_split_and_number(tokenizer, monkeypatch):
     monkeypatch.setattr(text_rows, "tfds_rows", read)
     made = sources.Source(tfds_name="reviews", files={"train": "train[:3]"})
     data = load(made, ["train"], tokenizer)
-    assert data.names("train", np.array([2, 0])) == [
+    assert data.splits["train"].names(np.array([2, 0])) == [
         "tfds:reviews:train[:3]:3 (id 2)",
         "tfds:reviews:train[:3]:1 (id 0)",
     ]
@@ -173,9 +173,7 @@ def test_examples_of_tfds_are_named_by_split_and_number(tokenizer, monkeypatch):
 
 def test_labels_come_from_the_most_specific_source(source, tmp_path):
     known = tmp_path / "label_map.json"
-    known.write_text(
-        label_sets.label_map_text(label_sets.LabelSet(("x", "y"))), "utf-8"
-    )
+    known.write_text(labels.label_map_text(labels.Labels(("x", "y"))), "utf-8")
     made = source(train=ROWS)
     table = made.read("train")
     named = source(train=ROWS, label_spec="pos,neg")
@@ -192,8 +190,8 @@ def test_labels_come_from_the_most_specific_source(source, tmp_path):
 def test_labels_of_a_trained_model_stand(source, tmp_path):
     """Without training rows; its kind stands as well, which a flag may not repeat."""
     known = tmp_path / "label_map.json"
-    trained = label_sets.LabelSet(("x", "y"), "multi_label", "|")
-    known.write_text(label_sets.label_map_text(trained), "utf-8")
+    trained = labels.Labels(("x", "y"), "multi_label", "|")
+    known.write_text(labels.label_map_text(trained), "utf-8")
     assert source(label_spec="x,y").label_set(None, str(known)) == trained
     task = sources.Source(task_name="mrpc", data_dir=str(ORIGINAL / "mrpc"))
     for made, flag, names in (
@@ -212,8 +210,8 @@ def test_task_has_its_own_metrics_and_pairs(tokenizer):
     data = load(task, ["dev", "test"], tokenizer)
     assert data.metrics == ("accuracy", "f1")
     assert data.encode.has_pairs
-    assert data.label_ids["test"] is None
-    assert set(data.label_ids["dev"]) <= {0, 1}
+    assert data.splits["test"].label_ids is None
+    assert set(data.splits["dev"].label_ids) <= {0, 1}
 
 
 @pytest.mark.parametrize(
@@ -230,18 +228,20 @@ def test_dev_rows_are_a_share_of_each_class(source, tokenizer, capsys):
     rows = [("a film", label) for label, count in counts.items() for _ in range(count)]
     made = source(train=rows, dev_share=0.2)
     data = load(made, ("train", "dev"), tokenizer)
-    assert collections.Counter(data.tables["dev"].labels) == dict(pos=4, neg=2, odd=1)
-    lines = {split: data.tables[split].lines for split in ("train", "dev")}
+    assert collections.Counter(data.splits["dev"].table.labels) == dict(
+        pos=4, neg=2, odd=1
+    )
+    lines = {split: data.splits[split].table.lines for split in ("train", "dev")}
     assert sorted(lines["train"] + lines["dev"]) == list(range(2, 36))
-    assert data.names("dev", [0]) == [
-        f"{data.tables['dev'].path}:{lines['dev'][0]} (id {lines['dev'][0] - 2})"
+    assert data.splits["dev"].names([0]) == [
+        f"{data.splits['dev'].table.path}:{lines['dev'][0]} (id {lines['dev'][0] - 2})"
     ]
     assert "dev: 7 examples from" in capsys.readouterr().out
     # The same rows whenever they are read, alone or beside the others; not the first.
     assert made.read("dev").lines == lines["dev"]
     assert lines["dev"] != [2, 3, 4, 5, 22, 23, 32]
     # At least one row of a class is trained on.
-    assert "one" in data.tables["train"].labels
+    assert "one" in data.splits["train"].table.labels
     half = source(train=rows, dev_share=0.5)
     assert collections.Counter(half.read("dev").labels) == dict(pos=10, neg=5, odd=2)
     assert "one" in half.read("train").labels
@@ -315,8 +315,8 @@ def test_each_file_says_whether_it_has_a_header(
             load(made, files, tokenizer)
         return
     data = load(made, files, tokenizer)
-    assert [table.text_a for table in data.tables.values()] == [["nice", "bad"]] * 2
-    assert data.tables["train"].labels == ["pos", "neg"]
+    assert [rows.table.text_a for rows in data.splits.values()] == [["nice", "bad"]] * 2
+    assert data.splits["train"].table.labels == ["pos", "neg"]
 
 
 def test_splits_must_all_have_pairs_or_none(source, tokenizer):
@@ -335,14 +335,14 @@ def test_unknown_labels_stop_a_run_but_not_a_prediction(source, tokenizer):
     with pytest.raises(ValueError, match="label 'odd' is not one of"):
         load(source(train=ROWS, dev=strange), ["train", "dev"], tokenizer)
     data = load(source(train=ROWS, test=strange), ["train", "test"], tokenizer)
-    assert data.label_ids["test"] is None
-    assert data.tables["test"].labels == ["odd", "neg", "pos"]
+    assert data.splits["test"].label_ids is None
+    assert data.splits["test"].table.labels == ["odd", "neg", "pos"]
 
 
 def test_regression_and_several_labels(source, tokenizer):
     numbers = [("good", "2.5"), ("bad", "-1")]
     data = load(source(train=numbers, problem_type="regression"), ["train"], tokenizer)
-    assert data.label_ids["train"].tolist() == [2.5, -1.0]
+    assert data.splits["train"].label_ids.tolist() == [2.5, -1.0]
     assert data.metrics == ("pearson",) and data.label_set.num_outputs == 1
     several = [("good", "x|y"), ("bad", "")]
     data = load(
@@ -350,7 +350,10 @@ def test_regression_and_several_labels(source, tokenizer):
         ["train"],
         tokenizer,
     )
-    assert np.asarray(data.label_ids["train"]).tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    assert np.asarray(data.splits["train"].label_ids).tolist() == [
+        [1.0, 1.0],
+        [0.0, 0.0],
+    ]
     assert data.metrics == ("f1_micro",)
 
 
@@ -370,18 +373,18 @@ def test_sets_of_labels_are_kept_as_their_labels(source, tokenizer):
     wanted = np.zeros([301, 400], np.float32)
     for row, ids in enumerate([*sets, [399, 3]]):
         wanted[row, ids] = 1.0
-    kept = data.label_ids["train"]
+    kept = data.splits["train"].label_ids
     assert kept.ids.nbytes + kept.splits.nbytes < wanted.nbytes / 40
     assert (np.asarray(kept) == wanted).all() and kept.shape == wanted.shape
-    assert data.label_ids["dev"].tolist() == wanted[-1:].tolist()
+    assert data.splits["dev"].label_ids.tolist() == wanted[-1:].tolist()
     examples = data.examples("train")
     (batch,) = examples.batches(np.array([[7, 300, -1, 0]], np.int32), None)
     found = batch["label_ids"]
     assert found.dtype == tf.float32 and found.shape == (4, 400)
     assert (found.numpy() == wanted[[7, 300, 0, 0]]).all()
-    dense = dataclasses.replace(data, label_ids={"train": wanted})
-    assert dense.digest("train") == data.digest("train")
-    (other,) = dense.examples("train").batches(np.array([[7]], np.int32), None)
+    dense = dataclasses.replace(data.splits["train"], label_ids=wanted)
+    assert dense.digest() == data.splits["train"].digest()
+    (other,) = dense.examples().batches(np.array([[7]], np.int32), None)
     assert (other["label_ids"].numpy() == found[:1].numpy()).all()
 
 
@@ -399,7 +402,7 @@ def test_packed_features_are_those_of_the_encoder(source, tokenizer):
     data = load(source(train=ROWS), ["train"], tokenizer)
     tokens, first_lengths, _ = data.encode(tf.constant([ROWS[1][0]]))
     features = packing.pad(tokens, first_lengths)
-    train = data.packed["train"]
+    train = data.splits["train"].packed
     row = train.tokens[train.splits[1] : train.splits[2]]
     assert features["input_ids"].numpy().tolist() == [row.tolist()]
 
@@ -411,16 +414,19 @@ def test_splits_get_the_originals_file_names(tmp_path):
         first_lengths=np.array([4, 3], np.int32),
     )
     tokenizer = types.SimpleNamespace(token_shape=())
+    label_ids = {
+        "train": np.array([2, 0], np.int32),
+        "dev": np.array([1, 1], np.int32),
+        "test": None,
+    }
     data = types.SimpleNamespace(
         encode=types.SimpleNamespace(tokenizer=tokenizer),
-        packed=dict.fromkeys(("train", "dev", "test"), packed),
-        label_ids={
-            "train": np.array([2, 0], np.int32),
-            "dev": np.array([1, 1], np.int32),
-            "test": None,
+        splits={
+            name: row_splits.LabelledSplit("", packed, None, ids, None)
+            for name, ids in label_ids.items()
         },
     )
-    records.write(str(tmp_path / "new"), data, 6)
+    row_splits.write_records(str(tmp_path / "new"), data, 6)
     spec = parsed_records.classifier_spec(6)
     found = {
         path.name: [row["label_ids"] for row in parsed_records.parsed(path, spec)]

@@ -11,7 +11,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from data_pipeline.classification import label_sets, tasks
+from data_pipeline.classification import labels, tasks
 
 ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
 EXPECTED = json.loads((ORIGINAL / "expected_examples.json").read_text("utf-8"))
@@ -38,7 +38,7 @@ def test_examples_equal_the_originals(name, split):
         assert table.labels is None
     else:
         assert table.labels == [label for *_, label in expected]
-        label_ids = label_sets.LabelSet(task.labels).encode(table)
+        label_ids = labels.Labels(task.labels).encode(table)
         assert label_ids.tolist() == [task.labels.index(row[3]) for row in expected]
 
 
@@ -140,7 +140,7 @@ def test_tasks_with_named_columns(tmp_path, name):
     assert test.example_ids == ["test-1"]
     write(tmp_path, "test.tsv", header, row)
     assert tasks.read_split(task, str(tmp_path), "test").labels == [label]
-    label_set = label_sets.LabelSet(task.labels, task.problem_type)
+    label_set = labels.Labels(task.labels, task.problem_type)
     assert label_set.encode(train).shape == (1,)
 
 
@@ -205,7 +205,7 @@ def test_rows_of_the_table():
     assert metrics["mnli"] == metrics["rte"] == ("accuracy",)
     assert all(name == task.name for name, task in tasks.TASKS.items())
     for task in tasks.TASKS.values():
-        label_sets.LabelSet(task.labels, task.problem_type)  # fit together
+        labels.Labels(task.labels, task.problem_type)  # fit together
 
 
 def test_missing_file_is_named_with_its_alternatives(tmp_path):
@@ -241,7 +241,7 @@ def test_published_files(shared_file, name, sizes):
     )
     assert tuple(len(table.text_a) for table in (train, dev, test)) == sizes
     assert test.labels is None
-    targets = label_sets.LabelSet(task.labels, task.problem_type).encode(dev)
+    targets = labels.Labels(task.labels, task.problem_type).encode(dev)
     assert targets.shape == (sizes[1],)
     if name == "sts-b":
         assert targets.dtype == np.float32

@@ -1,14 +1,12 @@
 """data_pipeline/extraction/lines.py on files of a few lines."""
 
-import gzip
 import itertools
 import re
 
-import numpy as np
 import pytest
 
 from data_pipeline.extraction import lines as input_lines
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests import tiny
 
 VOCAB = [*tiny.SPECIAL, *"abcdefgh", "|"]
@@ -16,7 +14,7 @@ VOCAB = [*tiny.SPECIAL, *"abcdefgh", "|"]
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return tokenization.BertTokenizer(VOCAB)
+    return wordpiece.BertTokenizer(VOCAB)
 
 
 @pytest.fixture
@@ -61,13 +59,10 @@ def by_line(batches):
     ],
 )
 def test_line_is_split_as_the_original_does(line):
+    assert input_lines.split(f"\r{line}\r") == input_lines.split(line)
     found = re.match(r"^(.*) \|\|\| (.*)$", line.strip())
     wanted = found.groups() if found else (line.strip(), "")
     assert input_lines.split(line) == wanted
-
-
-def test_carriage_returns_vanish():
-    assert input_lines.split("a\rb ||| c\r") == ("ab", "c")
 
 
 def test_single_texts_and_pairs_mix(tokenizer):
@@ -102,13 +97,6 @@ def test_file_is_measured(make_lines, ending):
     assert lines.measure() == input_lines.Size(4, 4 + 2 + 5 + 8, 1, 16 + 4 + 25 + 64)
 
 
-def test_gzip_is_read(tokenizer, tmp_path):
-    path = tmp_path / "input.txt.gz"
-    path.write_bytes(gzip.compress(b"a b\nc\n"))
-    lines = input_lines.TextLines(str(path), tokenizer, 8)
-    assert lines.measure() == input_lines.Size(2, 7, 0, 16 + 9)
-
-
 def test_useless_files_are_refused(make_lines, tokenizer, tmp_path):
     with pytest.raises(ValueError, match=r"input\.txt: is empty; give"):
         make_lines("").measure()
@@ -134,12 +122,6 @@ def test_every_line_comes_once(make_lines, monkeypatch, max_tokens, chunk_lines)
         tokens = ["[CLS]", *text.split(), "[SEP]"]
         assert [VOCAB[i] for i in found[number][0]] == tokens
     assert found[2][1] == [0, 0, 0, 1, 1]
-
-
-def test_chunks_end_where_they_are_large(make_lines, monkeypatch):
-    monkeypatch.setattr(input_lines, "_CHUNK_CHARACTERS", 8)
-    chunks = [tokens_of(packed) for packed in make_lines(TEXT)._chunks()]
-    assert [len(chunk) for chunk in chunks] == [2, 3, 2]
 
 
 def waiting(batches):
@@ -169,23 +151,3 @@ def test_batches_hold_lines_of_similar_length(make_lines):
     numbers = [batch["unique_ids"].tolist() for batch in batches]
     # Filling stands before the shortest line, where it costs least.
     assert numbers == [[-1, -1, 1, 3], [5, 0, 2, 4]]
-
-
-def test_batches_are_padded_to_one_length(make_lines):
-    batches = make_lines(TEXT).batches(2, max_tokens=9, pad_to=8)
-    shapes = {batch["input_ids"].shape for batch in batches.as_numpy_iterator()}
-    assert shapes == {(2, 8)}
-    shapes = {
-        batch["input_ids"].shape
-        for batch in make_lines(TEXT)
-        .batches(2, max_tokens=9, pad_to=None)
-        .as_numpy_iterator()
-    }
-    assert len(shapes) > 1
-
-
-def test_types_are_those_of_the_encoder(make_lines):
-    spec = make_lines(TEXT).batches(2, max_tokens=9, pad_to=None).element_spec
-    types = {name: one.dtype.as_numpy_dtype for name, one in spec.items()}
-    assert types.pop("unique_ids") == np.int64
-    assert types == dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.int32)

@@ -68,16 +68,6 @@ def test_json_lines_are_the_originals_to_the_letter(tmp_path):
     assert path.read_text("ascii") == wanted
 
 
-def test_json_lines_of_lines_have_no_tokens(tmp_path):
-    lines, layout = make([3, 6, 2], ("sum_all",), 5, of_tokens=False)
-    path = write(tmp_path / "a.jsonl", "jsonl", lines, layout)
-    found = [json.loads(text) for text in path.read_text().splitlines()]
-    assert found == [
-        {"linex_index": i, "layers": layers_of(line.values, ("sum_all",))}
-        for i, line in enumerate(lines)
-    ]
-
-
 def test_arrays_of_tokens_are_read_back(tmp_path):
     lines, layout = make([3, 6, 2], (-1, -2), 5)
     with np.load(write(tmp_path / "a.npz", "npz", lines, layout)) as arrays:
@@ -90,17 +80,7 @@ def test_arrays_of_tokens_are_read_back(tmp_path):
         np.testing.assert_array_equal(values, np.concatenate([a.values for a in lines]))
 
 
-def test_arrays_of_lines_are_read_back(tmp_path):
-    lines, layout = make([3, 6, 2], ("last",), 5, of_tokens=False)
-    with np.load(write(tmp_path / "a.npz", "npz", lines, layout)) as arrays:
-        assert set(arrays) == {"values", "layers"}
-        np.testing.assert_array_equal(
-            arrays["values"], np.stack([line.values for line in lines])
-        )
-
-
 def test_hdf5_has_a_data_set_a_line(tmp_path):
-    """Layers first, and without the special tokens; as the original dumps them."""
     lines, layout = make([3, 6, 2], ("embedding", 0, 1), 5)
     with h5py.File(write(tmp_path / "a", "hdf5", lines, layout)) as file:
         assert set(file) == {"0", "1", "2"}
@@ -118,16 +98,7 @@ def test_hdf5_has_a_data_set_a_line(tmp_path):
         np.testing.assert_array_equal(file["1"], lines[1].values)
 
 
-def test_hdf5_goes_to_places_that_only_tensorflow_writes(tmp_path):
-    lines, layout = make([3, 6, 2], (-1, 0), 5)
-    local = write(tmp_path / "a", "hdf5", lines, layout)
-    write("ram://vectors.hdf5", "hdf5", lines, layout)
-    with tf.io.gfile.GFile("ram://vectors.hdf5", "rb") as file:
-        assert file.read() == local.read_bytes()
-
-
 def test_full_disk_ends_hdf5_quietly(tmp_path):
-    """The library itself goes on failing until the process has crashed."""
     lines, layout = make([3, 60, 2], (-1, 0), 500)
     said = r"/a: cannot be written \(File too large\); make room there"
     with full_disk.full_disk(after=9000), pytest.raises(OSError, match=said):
@@ -137,7 +108,6 @@ def test_full_disk_ends_hdf5_quietly(tmp_path):
 
 
 def test_characters_are_spelled_and_stored(tmp_path):
-    """A token may be a row of ids."""
     lines, layout = make([3, 6, 2], (-1,), 5)
     lines = [
         line._replace(input_ids=np.stack([line.input_ids, 7 * line.input_ids], 1))
@@ -257,13 +227,46 @@ def test_files_elsewhere_are_those_here(tmp_path, output_format):
         assert found == here.read_bytes()
 
 
-def test_spelled_tokens_do_not_fill_the_memory(tmp_path, monkeypatch):
-    """Every different word of a network of characters stayed for ever."""
-    spelled = []
-    monkeypatch.setattr(vector_files, "_TOKENS_IN_MEMORY", 2)
-    dumps = json.dumps
-    monkeypatch.setattr(json, "dumps", lambda x: spelled.append(x) or dumps(x))
-    lines, layout = make([3, 6, 8], (-1,), 2)
-    write(tmp_path / "a.jsonl", "jsonl", lines, layout)
-    tokens = [VOCAB[i] for line in lines for i in line.input_ids]
-    assert len(set(tokens)) < len([t for t in spelled if t in VOCAB]) <= len(tokens)
+# Numbers as text.
+
+
+def python_text(values):
+    rows = [[round(float(x), vector_files.DIGITS) for x in row] for row in values]
+    return [json.dumps(row)[1:-1].encode() for row in rows]
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1e-5, 1e-4, 1e-2, 1.0, 30.0, 500.0, 1e5, 1e20])
+def test_text_is_that_of_json(scale):
+    rng = np.random.default_rng(1)
+    values = (rng.normal(size=(9, 200)) * scale).astype(np.float32)
+    assert vector_files.rows_of_text(values) == python_text(values)
+
+
+def test_halves_go_where_round_sends_them():
+    values = (np.arange(-2999, 3001, 2) / 128).astype(np.float32).reshape(3, -1)
+    millionths = values.astype(np.float64) * 1e6
+    assert np.any(millionths % 1 == 0.5)
+    assert vector_files.rows_of_text(values) == python_text(values)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (-1e-7, "-0.0"),
+        (1e-6, "1e-06"),
+        (-1.2e-5, "-1.2e-05"),
+        (9.9e-5, "9.9e-05"),
+        (1e-4, "0.0001"),
+        (2.0, "2.0"),
+        (-0.25, "-0.25"),
+        (999.5, "999.5"),
+        (-1000.0, "-1000.0"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
+    ],
+)
+def test_edges_are_written_as_python_does(number, text):
+    values = np.array([[1.5, number]], np.float32)
+    assert vector_files.rows_of_text(values) == [f"1.5, {text}".encode()]

@@ -16,8 +16,8 @@ def case(*alternatives, label=None):
     return cases.Case("a:1", [cases.Alternative(*each) for each in alternatives], label)
 
 
-def encode(*found, tokenizer=TOKENIZER, context=20, keeps_end=False):
-    return cases.encode(found, tokenizer, context, keeps_end=keeps_end)
+def encode(*found, tokenizer=TOKENIZER, context=20, truncate_left=False):
+    return cases.encode(found, tokenizer, context, truncate_left=truncate_left)
 
 
 def test_the_scored_end_begins_where_the_text_before_ends():
@@ -47,10 +47,10 @@ def test_what_does_not_fit_is_refused_or_loses_its_beginning():
         ValueError, match=r"a:1: a text of 14 tokens .* of 10; .*--keep"
     ):
         encode(long, context=10)
-    (((ids, first),),) = encode(long, context=10, keeps_end=True)
+    (((ids, first),),) = encode(long, context=10, truncate_left=True)
     assert ids == list(b"3456789abc") and first == 7
     with pytest.raises(ValueError, match="of 14 tokens"):
-        encode(long, context=3, keeps_end=True)
+        encode(long, context=3, truncate_left=True)
     with pytest.raises(ValueError, match="has no token that could be scored"):
         encode(case(("ab", "")))
 

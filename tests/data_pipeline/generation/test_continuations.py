@@ -12,7 +12,7 @@ PROMPT = list(b"ab")
 
 
 def spelling(*stops):
-    return continuations.Spelling(DECODE, [256], stops)
+    return continuations.Detokenizer(DECODE, [256], stops)
 
 
 def test_a_text_ends_before_a_stop_text_and_without_the_end_token():
@@ -29,7 +29,7 @@ def test_joined_words_are_cut_where_the_prompt_ends():
     def decode(ids):  # as word pieces are joined
         return " ".join(["the", "##s", "film"][i] for i in ids).replace(" ##", "")
 
-    words = continuations.Spelling(decode)
+    words = continuations.Detokenizer(decode)
     assert words.after([0], [1, 2]) == "s film"
     assert words.after([0], [2]) == " film"
 
@@ -38,7 +38,7 @@ def test_joined_words_are_cut_where_the_prompt_ends():
 def test_the_screen_shows_each_character_once_when_it_is_settled(stops):
     ids = [*"cü! x".encode(), 120, 256]
     shown = []
-    screen = continuations.Screen(spelling(*stops), PROMPT, shown.append)
+    screen = continuations.StreamPrinter(spelling(*stops), PROMPT, shown.append)
     for count in range(len(ids)):
         screen.show(ids[:count])
         assert "\ufffd" not in "".join(shown)

@@ -5,11 +5,11 @@ import time
 import numpy as np
 import pytest
 
-from data_pipeline.classification import label_sets, tables
+from data_pipeline.classification import labels, tables
 from data_pipeline.generation import cases, templates
 from tests import tiny
 
-LABELS = label_sets.LabelSet(("bad", "good"))
+LABELS = labels.Labels(("bad", "good"))
 FORM = r"Review: {text}\nSentiment: {label}"
 
 

@@ -1,13 +1,216 @@
-"""What lies beside records, and what is said when it cannot be read."""
+"""Tests of data_pipeline/pretraining/metadata.py."""
 
 import dataclasses
 import hashlib
 import json
 import os
+import pathlib
 
 import pytest
+import tensorflow as tf
 
 from data_pipeline.pretraining import metadata
+from tests.data_pipeline import tiny_records
+
+SEQUENCE = tf.io.FixedLenFeature([8], tf.int64)
+# run_pretraining.py, input_fn_builder, with 8 tokens and 2 predictions; but the label
+# is read as one number, where the original has it as a vector of one.
+ORIGINAL_SPEC = {
+    "input_ids": SEQUENCE,
+    "input_mask": SEQUENCE,
+    "segment_ids": SEQUENCE,
+    "masked_lm_positions": tf.io.FixedLenFeature([2], tf.int64),
+    "masked_lm_ids": tf.io.FixedLenFeature([2], tf.int64),
+    "masked_lm_weights": tf.io.FixedLenFeature([2], tf.float32),
+    "next_sentence_labels": tf.io.FixedLenFeature([], tf.int64),
+}
+
+
+def error_of(path):
+    """What `describe` complains about, without the file's name, which must be there."""
+    with pytest.raises(ValueError) as raised:
+        metadata.describe(str(path))
+    text = str(raised.value)
+    assert text.startswith(f"{path}") and "\n" not in text
+    return text.replace(str(path), "FILE")
+
+
+def test_spec_is_the_originals():
+    assert metadata.spec(8, 2) == ORIGINAL_SPEC
+    unmasked = metadata.spec(8, 0)
+    assert set(ORIGINAL_SPEC) - set(unmasked) == set(metadata.PREDICTIONS)
+    assert unmasked.items() <= ORIGINAL_SPEC.items()
+
+
+def test_metadata_are_believed(tmp_path):
+    path = tiny_records.write_numbered(tmp_path / "a", 0, 3, said={"masking": "span"})
+    shared = {name: tiny_records.METADATA[name] for name in metadata.SHARED}
+    assert metadata.describe(path) == metadata.Contents(
+        file=path,
+        count=3,
+        shared=shared | {"masking": "span"},
+        text_counts=dict.fromkeys(metadata.TEXT_COUNTS, 0),
+    )
+
+
+@pytest.mark.parametrize("has_masks", [True, False])
+def test_records_without_metadata_are_probed(tmp_path, has_masks):
+    path = tiny_records.write_numbered(tmp_path / "a", 0, 7, has_masks=has_masks)
+    assert metadata.describe(path) == metadata.Contents(
+        file=path,
+        count=7,
+        shared={
+            "max_seq_length": 8,
+            "max_predictions_per_seq": 2 if has_masks else 0,
+            "sentence_task": "next",
+            **({} if has_masks else {"masking": "none"}),
+        },
+        largest_id=11,  # of record 6: 5 + 6
+    )
+
+
+def test_recorded_file_of_the_original(shared_file):
+    path = str(shared_file("golden/pretraining/original.tfrecord"))
+    found = metadata.describe(path)
+    shared = {"max_seq_length": 128, "max_predictions_per_seq": 20}
+    assert (found.count, found.shared) == (400, shared | {"sentence_task": "next"})
+    assert 20_000 < found.largest_id < 30_522
+
+
+def test_changed_size_is_refused(tmp_path):
+    path = tiny_records.write_numbered(tmp_path / "a", 0, 3, said={})
+    size = pathlib.Path(path).stat().st_size
+    with open(path, "ab") as file:
+        file.write(b"more")
+    text = error_of(path)
+    assert f"has {size + 4} bytes, but FILE.metadata.json says {size};" in text
+
+
+def test_empty_file_is_refused_without_metadata(tmp_path):
+    path = tiny_records.write(tmp_path / "a", [])
+    assert "is empty" in error_of(path)
+    tiny_records.write(path, [], said={})
+    assert metadata.describe(path).count == 0
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "a").write_text("This is plain text, not a record.\n")
+    text = error_of(tmp_path / "a")
+    assert "is no TFRecord file" in text and text.endswith(", or copy it again")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["input_ids", "segment_ids", "masked_lm_positions", "masked_lm_weights"],
+)
+def test_missing_feature_is_named(tmp_path, name):
+    record = tiny_records.values(1)
+    del record[name]
+    path = tiny_records.write(tmp_path / "a", [tiny_records.values(0), record])
+    assert f"record 1 has no {name} of kind" in error_of(path)
+
+
+def test_feature_of_another_kind_is_named(tmp_path):
+    record = tiny_records.serialized(tiny_records.values(1))
+    example = tf.train.Example.FromString(record)
+    weights = example.features.feature["masked_lm_weights"]
+    weights.int64_list.value.extend([1, 0])  # which removes the floats
+    path = tiny_records.write(tmp_path / "a", [example.SerializeToString()])
+    assert "record 0 has no masked_lm_weights of kind float" in error_of(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"input_mask": [1] * 7}, "has 7 values of input_mask where there should be 8"),
+        ({"masked_lm_ids": [1] * 3}, "has 3 values of masked_lm_ids where there"),
+        ({"next_sentence_labels": [0, 1]}, "has 2 values of next_sentence_labels"),
+    ],
+)
+def test_lengths_within_a_record_must_fit(tmp_path, changes, wanted):
+    record = tiny_records.values(1) | changes
+    assert wanted in error_of(tiny_records.write(tmp_path / "a", [record]))
+
+
+def test_lengths_of_records_must_be_one(tmp_path):
+    longer = {
+        name: items * 2 if len(items) == 8 else items
+        for name, items in tiny_records.values(1).items()
+    }
+    path = tiny_records.write(tmp_path / "a", [tiny_records.values(0), longer])
+    assert "input_ids has 8 values in record 0, but 16 in record 1" in error_of(path)
+
+
+def starts(path):
+    """The byte at which each record begins, and the size of the file."""
+    found = [0]
+    for record in tf.data.TFRecordDataset(path):
+        found.append(found[-1] + len(record.numpy()) + 16)
+    return found
+
+
+@pytest.mark.parametrize("block", [8, 11, 200, 1 << 22])
+def test_counting_walks_over_blocks(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(metadata, "_BLOCK_BYTES", block)
+    path = tiny_records.write_numbered(tmp_path / "a", 0, 9)
+    size = starts(path)[-1]
+    assert size == pathlib.Path(path).stat().st_size
+    assert metadata.count_records(path, size) == 9
+
+
+@pytest.mark.parametrize("left", [1, 7, 8, 50])
+def test_truncated_file_is_refused(tmp_path, left):
+    path = tiny_records.write_numbered(tmp_path / "a", 0, 5)
+    begin = starts(path)[3]
+    data = pathlib.Path(path).read_bytes()
+    pathlib.Path(path).write_bytes(data[: begin + left])
+    assert (
+        f"FILE: record 3, which begins at byte {begin}, goes beyond the end of the "
+        f"file at byte {begin + left}" in error_of(path)
+    )
+    pathlib.Path(path).write_bytes(data[:begin])
+    assert metadata.describe(path).count == 3
+
+
+def parse(records):
+    return tf.io.parse_example(records, metadata.spec(8, 2))
+
+
+def test_damage_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(metadata, "_SCANNED_RECORDS", 3)
+    path = tiny_records.write_numbered(tmp_path / "a", 0, 8)
+    assert metadata.find_damage(path, parse) is None
+    data, begin = bytearray(pathlib.Path(path).read_bytes()), starts(path)[4]
+    data[begin + 40] ^= 1
+    pathlib.Path(path).write_bytes(data)
+    text = metadata.find_damage(path, parse)
+    assert text == (
+        f"{path}: damaged between records 3 and 5 (corrupted record at {begin + 12})"
+    )
+
+
+# The first two are quoted in TensorFlow's message, one of them so that Python cannot
+# read it; the others are an Example, of no such features.
+STRANGERS = {
+    "plain": b"This is plain text.",
+    "binary": b"\xff\xfe\xff\xff" * 9,
+    "empty": b"",
+    "of another kind": tiny_records.serialized({"input_ids": [1]}),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_record_of_something_else_is_found(tmp_path, kind):
+    records = [tiny_records.values(0), STRANGERS[kind], tiny_records.values(2)]
+    path = tiny_records.write(tmp_path / "a", records)
+    text = metadata.find_damage(path, parse)
+    assert text.startswith(f"{path}: damaged between records 0 and 1023 (")
+    is_example = kind in ("empty", "of another kind")
+    assert is_example != text.endswith("(one is no tf.train.Example)")
+    assert is_example == ("input_ids" in text) and "\n" not in text
+
+
+# The file of metadata.
 
 EXAMPLE = metadata.Metadata(
     max_seq_length=128,
@@ -35,18 +238,6 @@ def test_what_is_written_is_read(tmp_path):
     metadata.write(path, other)
     assert metadata.read(path) == other != EXAMPLE
     assert os.listdir(tmp_path) == ["a.tfrecord.metadata.json"]
-
-
-def test_file_is_json_that_people_read(tmp_path):
-    metadata.write(f"{tmp_path}/a", EXAMPLE)
-    text = (tmp_path / "a.metadata.json").read_text()
-    said = dataclasses.asdict(EXAMPLE)
-    assert json.loads(text) == said | {"mask_proportions": [0.8, 0.1, 0.1]}
-    assert text.startswith('{\n  "max_seq_length": 128,\n') and text.endswith("\n}\n")
-
-
-def test_records_of_the_original_have_none(tmp_path):
-    assert metadata.read(f"{tmp_path}/a.tfrecord") is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import types
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining import masking, metadata, sets
+from data_pipeline.pretraining import batches as record_batches
+from data_pipeline.pretraining import masking, metadata
 from tests import tiny
 
 RULE = masking.Rule("word_piece", 0.3, 3)
@@ -55,14 +56,14 @@ def directory(tmp_path_factory):
 @pytest.fixture
 def load(directory):
     def load(tokenizer=TOKENIZER, *, asked=False, **names):
-        return sets.load(
+        return record_batches.load(
             {flag: str(directory / name) for flag, name in names.items()},
             tokenizer,
             RULE,
             max_seq_length=16,
             vocab_size=len(VOCAB),
             spare_rows=0,
-            masks_are_asked_for=asked,
+            has_mask_flags=asked,
         )
 
     return load
@@ -77,42 +78,11 @@ def test_masked_records_are_read_as_they_are(load):
         np.testing.assert_array_equal(np.asarray(batch[name]), np.squeeze(values))
 
 
-def test_unmasked_records_are_masked(load):
-    data = load(input_file="plain")
-    expected = tiny.records(8, is_masked=False)["input_ids"]
-    (batch,) = data.evaluation_batches(8, 1)
-    positions = np.asarray(batch["masked_lm_positions"])
-    weights = np.asarray(batch["masked_lm_weights"])
-    assert positions.shape == (8, 3) and np.all(weights[:, 0] == 1)
-    hidden = np.asarray(batch["input_ids"])
-    true = np.take_along_axis(expected, positions, axis=1)
-    np.testing.assert_array_equal(true * weights, batch["masked_lm_ids"])
-    assert np.any(hidden != expected)  # and only at the positions:
-    for row, (before, after) in enumerate(zip(expected, hidden, strict=True)):
-        assert set(np.flatnonzero(before != after)) <= set(positions[row])
-
-
 def test_held_out_records_may_be_masked_where_the_others_are_not(load):
     data = load(input_file="plain", eval_input_file="masked")
     assert not data.train.has_masks and data.held_out.has_masks and data.mask
     (batch,) = data.evaluation_batches(12, 1)
     np.testing.assert_array_equal(batch["input_ids"], tiny.records(12)["input_ids"])
-
-
-def test_batch_is_named_by_the_records_to_train_on(load, directory):
-    data = load(input_file="plain", eval_input_file="masked")
-    names = data.batch_names(5, 3, 2)  # records 10 to 14 of epochs of 8
-    assert len(names) == 5
-    assert all(name.startswith(f"{directory / 'plain'}:") for name in names)
-    ids = tiny.records(8, is_masked=False)["input_ids"]
-    (batch,) = data.training_batches(5, 3, 2, 3)
-    for name, hidden, positions in zip(
-        names, batch["input_ids"], batch["masked_lm_positions"], strict=True
-    ):
-        shown = ~np.isin(np.arange(16), positions)
-        true = ids[int(name.rsplit(":", 1)[1])]
-        np.testing.assert_array_equal(np.asarray(hidden)[shown], true[shown])
-    assert data.batch_names(5, 3, 1) != names
 
 
 @pytest.mark.parametrize(

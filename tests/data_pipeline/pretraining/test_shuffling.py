@@ -74,7 +74,6 @@ def test_order_follows_from_the_seed(files, four_epochs):
 
 
 def test_order_is_that_of_earlier_releases(four_epochs):
-    """Else a run that is resumed after an update sees some records twice."""
     assert " ".join(four_epochs[:30]) == EARLIER
 
 
@@ -92,14 +91,6 @@ def test_resuming_reaches_an_epoch_far_away(files):
     start = 40_000_000 * TOTAL
     before = stream(files, 20, start=start - 3)
     assert stream(files, 17, start=start) == before[3:]
-
-
-def test_files_of_a_group_take_turns(files, monkeypatch):
-    monkeypatch.setattr(shuffling, "WINDOW_RECORDS", 4)
-    first = next(windows(files, seed=5))
-    # Four files, of which one may be empty: the fourth record is then a second one.
-    assert len({name for name, _ in first}) >= 3
-    assert [number for _, number in first].count("0") >= 3
 
 
 def test_windows_are_shuffled(files, four_epochs, monkeypatch):
@@ -144,11 +135,3 @@ def test_passed_groups_are_not_opened(tmp_path):
 def _first_group(files, seed):
     order = shuffling._shuffled(files, tf.constant([seed, 0], tf.int64)).numpy()
     return [path.decode() for path in order[:4]]
-
-
-@pytest.mark.parametrize(
-    ("position", "wanted"),
-    [(0, (0, 0)), (15, (0, 15)), (16, (1, 0)), (17, (1, 1)), (24, (1, 8))],
-)
-def test_passed_groups_are_counted(position, wanted):
-    assert shuffling._passed_groups(COUNTS, position) == wanted

@@ -4,8 +4,8 @@ import pytest
 
 from contract import features
 from data_pipeline.seq2seq import pairs
-from data_pipeline.seq2seq import split as pair_sets
-from data_pipeline.text import tokenization
+from data_pipeline.seq2seq import split as pair_rows
+from data_pipeline.text import wordpiece
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 VOCAB = [*SPECIAL, "one", "two", "##ty", "six", "1", "2", "##0", "##6", "-", "##one"]
@@ -14,24 +14,24 @@ CLS, SEP = 2, 3
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    return tokenization.BertTokenizer(VOCAB)
+    return wordpiece.BertTokenizer(VOCAB)
 
 
 @pytest.fixture
 def load(tmp_path, tokenizer):
-    """A function of {split: text of a TSV} to {split: PairSet}."""
+    """A function of {split: text of a TSV} to {split: PairSplit}."""
 
     def load_files(texts, lengths=(16, 8), tokens=None, **layout):
         paths = {}
         for split, text in texts.items():
             paths[split] = str(tmp_path / f"{split}.tsv")
             (tmp_path / f"{split}.tsv").write_text(text, encoding="utf-8")
-        return pair_sets.load(
+        return pair_rows.load(
             paths,
             pairs.Layout(**layout),
             tokenizer,
-            tokens or features.DecoderTokens.of(tokenizer),
-            pair_sets.Limits(*lengths),
+            tokens or features.DecoderTokens.from_tokenizer(tokenizer),
+            pair_rows.Limits(*lengths),
         )
 
     return load_files

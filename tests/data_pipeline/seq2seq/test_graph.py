@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from contract import features
 from data_pipeline.seq2seq import graph
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 TOKENS = features.DecoderTokens(start=2, end=3)
 
@@ -51,7 +51,7 @@ def test_rows_may_be_none(tokenizer):
 )
 def test_texts_are_spelled_as_they_are_decoded(tokenizer, text):
     """What is compared is equal where the network writes the target."""
-    wide = tokenization.BertTokenizer([*tokenizer.vocab, "e"])
+    wide = wordpiece.BertTokenizer([*tokenizer.vocab, "e"])
     ids = wide.tokenize([text]).to_tensor()
     assert wide.unk_id not in ids.numpy()
     assert decode(wide, ids) == spell(wide, text) != [text]

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from contract import features
-from data_pipeline.seq2seq import graph, split
+from data_pipeline.seq2seq import graph, results, split
 
 ROWS = "source\ttarget\nTwenty  -  six\t26\none\t1\ntwenty\t2 one xyz\n"
 
 
 def decide(data, tokenizer, **outputs):
     decode = functools.partial(graph.decode, tokenizer, data.tokens)
-    return split.decide(data, outputs, decode)
+    return results.decide(data, outputs, decode)
 
 
 def test_rows_become_ids(load, capsys):
@@ -25,8 +25,8 @@ def test_rows_become_ids(load, capsys):
     assert train.target_splits.tolist() == [0, 3, 5, 9]
     assert train.target_ids.dtype == np.int32
     # Of training rows, which may be many, only ids stay.
-    assert (train.sources, train.targets, train.spelled) == ((), (), ())
-    assert dev.sources[0] == "Twenty  -  six" and dev.targets[2] == "2 one xyz"
+    assert (train.sources, train.target_texts, train.spelled) == ((), (), ())
+    assert dev.sources[0] == "Twenty  -  six" and dev.target_texts[2] == "2 one xyz"
     assert train.names(np.array([2, 0]))[0].endswith("train.tsv:4")
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("train: 3 pairs from ")
@@ -47,7 +47,7 @@ def test_longer_texts_are_cut_and_counted(load, capsys):
 
 def test_chunks_are_put_together(load, monkeypatch):
     whole = load({"dev": ROWS * 1})["dev"]
-    monkeypatch.setattr(split, "_CHUNK_ROWS", 2)
+    monkeypatch.setattr(split, "CHUNK_ROWS", 2)
     parts = load({"dev": ROWS})["dev"]
     assert parts.digest() == whole.digest()
     assert parts.spelled == whole.spelled and parts.sources == whole.sources
@@ -93,12 +93,12 @@ def test_what_was_written_is_scored(load, tokenizer):
     # [UNK] is not xyz, and what follows an end token does not count.
     assert written.texts == ["26", "1", "2 one [UNK]"]
     assert written.rows.shares["exact_match"].tolist() == [1.0, 1.0, 0.0]
-    results = written.results("eval")
-    assert results["eval_exact_match"] == pytest.approx(2 / 3)
-    assert results["eval_rouge1"] == pytest.approx((1 + 1 + 2 / 3) / 3)
+    named = written.results("eval")
+    assert named["eval_exact_match"] == pytest.approx(2 / 3)
+    assert named["eval_rouge1"] == pytest.approx((1 + 1 + 2 / 3) / 3)
     # The mean over tokens, as in training: 3, 2 and 4 of them.
-    assert results["eval_loss"] == pytest.approx((1.5 + 2 + 8) / 9)
-    assert set(results) == {
+    assert named["eval_loss"] == pytest.approx((1.5 + 2 + 8) / 9)
+    assert set(named) == {
         *("eval_exact_match", "eval_rouge1", "eval_rouge2", "eval_rougeL"),
         *("eval_bleu", "eval_chrf", "eval_loss"),
     }
@@ -106,5 +106,5 @@ def test_what_was_written_is_scored(load, tokenizer):
 
 def test_summary_says_what_was_read(load):
     facts = load({"train": ROWS}, lengths=(4, 8))["train"].summary()
-    assert (facts["count"], facts["unit"], facts["cut"]) == (3, "pairs", 1)
-    assert facts["lengths"].tolist() == [4, 3, 3]
+    assert (facts.count, facts.unit, facts.cut) == (3, "pairs", 1)
+    assert facts.lengths.tolist() == [4, 3, 3]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import ragged
+from data_pipeline.batches import padding
 from data_pipeline.squad import choice, files, graph
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import elmo_tokenizer, tokenization
+from data_pipeline.text import elmo, wordpiece
 from tests import served_answers
 from tests.data_pipeline import original_words
 
@@ -17,11 +17,11 @@ VOCAB = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "##a", "##b", "##c", "x"),
     *("##x", "i", "s", "σ", "##σ", "中", ".", "-", "(", "한", "ᄒ", "##ᅡ", "$"),
 ]
-LOWER = tokenization.BertTokenizer(VOCAB)
-CASED = tokenization.BertTokenizer(VOCAB, do_lower_case=False)
+LOWER = wordpiece.BertTokenizer(VOCAB)
+CASED = wordpiece.BertTokenizer(VOCAB, do_lower_case=False)
 # Of characters, 8 to a word; some of the words in ROWS are longer.
-ELMO = elmo_tokenizer.ElmoTokenizer((), "punctuation", 8)
-SPACED = elmo_tokenizer.ElmoTokenizer(("<S>", "</S>", "<UNK>"), "whitespace", 8)
+ELMO = elmo.ElmoTokenizer((), "punctuation", 8)
+SPACED = elmo.ElmoTokenizer(("<S>", "</S>", "<UNK>"), "whitespace", 8)
 LIMITS = {"max_seq_length": 20, "doc_stride": 5, "max_query_length": 6}
 GOLDEN = "golden/squad"
 
@@ -54,7 +54,7 @@ def windows_of(rows, tokenizer=LOWER, limits=LIMITS):
 
 def inputs_of(questions, tokenizer, limits, width):
     windows = context_windows.make_windows(questions, tokenizer, **limits)
-    return choice.inputs_of(questions, windows, width)
+    return choice.lay_out(questions, windows, width, tokenizer)
 
 
 def random_logits(windows, seed, values=None):
@@ -120,9 +120,9 @@ def test_windows_and_answers_of_characters_are_those_of_training(tokenizer):
     questions = served_answers.ask(ROWS)
     made = context_windows.make_windows(questions, tokenizer, **LIMITS)
     width = windows.features["input_ids"].shape[1]
-    for name, expected in ragged.grids(made.packed, width).items():
+    for name, expected in padding.grids(made.packed, width).items():
         np.testing.assert_array_equal(windows.features[name], expected)
-    inputs = choice.inputs_of(questions, made, width)
+    inputs = choice.lay_out(questions, made, width, tokenizer)
     assert_windows_equal(windows, inputs)
     assert windows.features["input_ids"].shape[2] == 8 and inputs.input_ids is None
     for values in (4, None):
@@ -134,10 +134,8 @@ def test_windows_and_answers_of_characters_are_those_of_training(tokenizer):
         answers = choice.choose(
             inputs,
             *np.where(windows.features["input_mask"] > 0, logits, -np.inf),
-            tokenizer.vocab,
-            choice.Settings(
-                aligner="words", do_lower_case=False, split_words=tokenizer.split_words
-            ),
+            tokenizer,
+            choice.Settings(aligner="words"),
         )
         served_answers.assert_equal(choose(windows, logits), answers, ROWS)
 
@@ -181,10 +179,8 @@ def test_answers_are_those_of_run_squad(tokenizer, settings, values):
     answers = choice.choose(
         inputs,
         *np.where(is_read, logits, -np.inf),
-        VOCAB,
-        choice.Settings(
-            aligner="words", do_lower_case=tokenizer.do_lower_case, **settings
-        ),
+        tokenizer,
+        choice.Settings(aligner="words", **settings),
     )
     served_answers.assert_equal(choose(windows, logits, **settings), answers, ROWS)
 
@@ -277,7 +273,7 @@ def test_recorded_questions(shared_file):
     questions = files.read_for_prediction(
         str(shared_file(f"{GOLDEN}/dev-small-v2.json")), version_2_with_negative=True
     )
-    tokenizer = tokenization.BertTokenizer.from_file(
+    tokenizer = wordpiece.BertTokenizer.from_file(
         str(shared_file("data/vocab/bert-base-uncased-vocab.txt"))
     )
     limits = {"max_seq_length": 128, "doc_stride": 48, "max_query_length": 32}
@@ -292,7 +288,7 @@ def test_recorded_questions(shared_file):
     answers = choice.choose(
         inputs_of(questions, tokenizer, limits, width),
         *(np.where(is_read, each, -np.inf) for each in logits),
-        tokenizer.vocab,
+        tokenizer,
         choice.Settings(aligner="words", **settings),
     )
     numbered = {key: str(number) for number, key in enumerate(questions.ids)}

@@ -6,20 +6,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import ragged, tf_records
-from data_pipeline.squad import choice, files, split
+from data_pipeline.batches import padding, tf_records
+from data_pipeline.squad import choice, files, scores, split
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 from tests import parsed_records, tiny, tiny_questions
 
 LIMITS = {"max_seq_length": 24, "doc_stride": 8, "max_query_length": 4}
 VOCAB = [*tiny.SPECIAL, *tiny.FILLERS, *tiny_questions.SIGNS]
+TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 SETTINGS = choice.Settings(n_best_size=3)
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return tokenization.BertTokenizer(VOCAB)
+    return wordpiece.BertTokenizer(VOCAB)
 
 
 def load(tokenizer, path, read=files.read_for_prediction, **changes):
@@ -35,7 +36,7 @@ def data(tokenizer, tmp_path_factory):
 
 def right_logits(data, length=24):
     """Logits that point at the sign of each window."""
-    ids = ragged.grids(data.windows.packed, length)["input_ids"]
+    ids = padding.grids(data.windows.packed, length)["input_ids"]
     signs = [VOCAB.index(sign) for sign in tiny_questions.SIGNS]
     found = np.where(np.isin(ids, signs), 9.0, -9.0).astype(np.float32)
     return {"start_logits": found, "end_logits": found.copy()}
@@ -52,11 +53,11 @@ def test_summary_is_one_line(tokenizer, tmp_path, capsys):
 
 
 def test_answers_are_scored(data):
-    answers = split.answer(data, right_logits(data), VOCAB, SETTINGS)
-    assert split.score(data, answers) == {"exact_match": 100.0, "f1": 100.0}
+    scored = scores.decide(data, right_logits(data), TOKENIZER, SETTINGS)
+    assert scored.scores == {"exact_match": 100.0, "f1": 100.0}
     wrong = {name: -values for name, values in right_logits(data).items()}
-    worse = split.answer(data, wrong, VOCAB, SETTINGS)
-    assert split.score(data, worse)["exact_match"] == 0.0
+    worse = scores.decide(data, wrong, TOKENIZER, SETTINGS)
+    assert worse.scores["exact_match"] == 0.0
 
 
 def test_threshold_is_looked_for_among_withheld_answers(tokenizer, tmp_path):
@@ -66,12 +67,12 @@ def test_threshold_is_looked_for_among_withheld_answers(tokenizer, tmp_path):
     for values in logits.values():
         values[:, 0] = 10.0  # no answer is better than the right one, by little
     settings = choice.Settings(version_2_with_negative=True)
-    answers = split.answer(data, logits, VOCAB, settings)
-    assert set(answers.predictions.values()) == {""}
-    assert set(answers.best.values()) > set(tiny_questions.SIGNS[1:])
-    scores = split.score(data, answers)
-    assert scores["HasAns_f1"] == 0.0 and scores["best_f1"] == 100.0
-    assert scores["best_f1_thresh"] == 2.0  # 2 * 10 - 2 * 9
+    scored = scores.decide(data, logits, TOKENIZER, settings)
+    assert set(scored.answers.predictions.values()) == {""}
+    assert set(scored.answers.best.values()) > set(tiny_questions.SIGNS[1:])
+    found = scored.scores
+    assert found["HasAns_f1"] == 0.0 and found["best_f1"] == 100.0
+    assert found["best_f1_thresh"] == 2.0  # 2 * 10 - 2 * 9
 
 
 def test_padding_takes_no_place_unless_all_windows_are_padded_alike(data):
@@ -80,30 +81,30 @@ def test_padding_takes_no_place_unless_all_windows_are_padded_alike(data):
     assert is_padding.sum(axis=1).min() >= 3  # as many as are kept
     for values in logits.values():
         values[is_padding] = 20.0
-    answers = split.answer(data, logits, VOCAB, SETTINGS)
-    assert split.score(data, answers)["exact_match"] == 100.0
-    original = split.answer(data, logits, VOCAB, SETTINGS, pad_to=24)
-    assert set(original.predictions.values()) == {"empty"}
+    scored = scores.decide(data, logits, TOKENIZER, SETTINGS)
+    assert scored.scores["exact_match"] == 100.0
+    original = scores.decide(data, logits, TOKENIZER, SETTINGS, pad_to=24)
+    assert set(original.answers.predictions.values()) == {"empty"}
 
 
 def test_questions_without_answers_have_no_scores(tokenizer, tmp_path):
     paragraphs = [tiny_questions.question(n, answers=[]) for n in range(2)]
     data = load(tokenizer, tiny_questions.write(tmp_path / "blind.json", paragraphs))
-    answers = split.answer(data, right_logits(data), VOCAB, SETTINGS)
-    assert split.score(data, answers) == {}
+    scored = scores.decide(data, right_logits(data), TOKENIZER, SETTINGS)
+    assert scored.scores == {}
     with pytest.raises(ValueError, match="leave out --evaluate_steps"):
-        split.score_names(data, SETTINGS)
+        scores.score_names(data, SETTINGS)
 
 
 def test_score_names_follow_the_version(data, tokenizer, tmp_path):
-    assert split.score_names(data, SETTINGS) == ("f1", "exact_match")
+    assert scores.score_names(data, SETTINGS) == ("f1", "exact_match")
     path = tiny_questions.version_2(tmp_path / "dev.json", 4)
     second = load(tokenizer, path)
     version_2 = choice.Settings(version_2_with_negative=True)
-    assert split.score_names(second, SETTINGS) == ("f1", "exact")
-    names = split.score_names(second, version_2)
-    answers = split.answer(second, right_logits(second), VOCAB, version_2)
-    assert set(names) <= split.score(second, answers).keys()
+    assert scores.score_names(second, SETTINGS) == ("f1", "exact")
+    names = scores.score_names(second, version_2)
+    scored = scores.decide(second, right_logits(second), TOKENIZER, version_2)
+    assert set(names) <= scored.scores.keys()
     assert names[0] == "f1"
 
 
@@ -164,11 +165,11 @@ def test_squad_records_hold_the_originals_features(
     limits = ("max_seq_length", "doc_stride", "max_query_length")
     windows = context_windows.make_windows(
         questions,
-        tokenization.BertTokenizer.from_file(str(vocab_file)),
+        wordpiece.BertTokenizer.from_file(str(vocab_file)),
         **{limit: golden[limit] for limit in limits},
     )
     monkeypatch.setattr(tf_records, "_CHUNK_ROWS", 7)
-    data = split.QuestionSet(questions, windows)
+    data = split.QuestionSplit(str(path), windows.packed, questions, windows)
     split.write_records(str(tmp_path), data, 128)
     # run_squad.py, input_fn_builder; the reader does not look at is_impossible.
     names = {"unique_ids": "unique_id"}

@@ -1,4 +1,4 @@
-"""Compared with sentence_windows.make_windows and TagSet.decode."""
+"""Compared with sentence_windows.make_windows and TagNames.decode."""
 
 import dataclasses
 import itertools
@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import ragged
+from data_pipeline.batches import padding
 from data_pipeline.tagging import files, graph, schemes
-from data_pipeline.tagging import tags as tag_sets
 from data_pipeline.tagging import windows as sentence_windows
-from data_pipeline.text import elmo_tokenizer, tokenization
+from data_pipeline.text import elmo, wordpiece
 
 PIECES = "a b c ##a ##b ##c . - 中"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
-TOKENIZER = tokenization.BertTokenizer(VOCAB)
-CHARACTERS = elmo_tokenizer.ElmoTokenizer()
+TOKENIZER = wordpiece.BertTokenizer(VOCAB)
+CHARACTERS = elmo.ElmoTokenizer()
 # Of one piece, of several, of more than any window here, unknown, and of none.
 WORDS = ["a", "B", "abc", "ab", "c" * 30, "x", "中b", ".", "\u200b", "\u00ad", "á"]
 
@@ -54,7 +53,7 @@ def made(rows, tokenizer=TOKENIZER, **limits):
         lines=[[1] * len(row) for row in rows],
     )
     windows = sentence_windows.make_windows(sentences, tokenizer, **limits)
-    return windows, ragged.grids(windows.packed, windows.packed.lengths.max())
+    return windows, padding.grids(windows.packed, windows.packed.lengths.max())
 
 
 def test_text_is_split_at_white_space_and_punctuation():
@@ -142,15 +141,6 @@ def test_windows_of_characters_are_those_of_training():
     assert nothing.features["input_ids"].shape == (0, 1, 50)
 
 
-def test_stride_arrives():
-    """The twin of the test above."""
-    few, many = (
-        len(encode(SENTENCES, max_seq_length=12, stride=stride).features["input_ids"])
-        for stride in (10, 5)
-    )
-    assert 1.2 * few < many
-
-
 def test_empty_cells_are_no_words_wherever_they_stand():
     cells = tf.constant([["", "a", "", "abc"], ["", "", "", ""]])
     found = graph.encoder(TOKENIZER, max_seq_length=8)(cells)
@@ -163,23 +153,10 @@ def test_empty_cells_are_no_words_wherever_they_stand():
 def test_nothing_has_no_window(shape):
     found = graph.encoder(TOKENIZER, max_seq_length=8)(tf.fill(shape, ""))
     assert found.features["input_ids"].shape == (0, 1)
-    choose = graph.chooser(tag_sets.TagSet(("O", "B-x"), "BIO"))
+    choose = graph.chooser(schemes.TagNames(("O", "B-x"), "BIO"))
     chosen = choose(found, tf.zeros([0, 1, 2]))
     assert chosen["tags"].numpy().tolist() == np.full(shape, b"").tolist()
     assert chosen["probabilities"].numpy().tolist() == np.zeros(shape).tolist()
-
-
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        ({"max_seq_length": 2}, "--max_seq_length=2 leaves no token"),
-        ({"max_seq_length": 8, "stride": 7}, r"--window_stride=7 is outside 0\.\.6"),
-    ],
-    ids=["length", "stride"],
-)
-def test_bad_limits_are_refused(limits, message):
-    with pytest.raises(ValueError, match=message):
-        graph.encoder(TOKENIZER, **limits)
 
 
 def names_of(scheme):
@@ -215,7 +192,7 @@ def choose(tag_set, ids, lengths):
 
 @pytest.mark.parametrize("scheme", schemes.SCHEMES)
 def test_tags_are_repaired_by_their_scheme(scheme):
-    tag_set = tag_sets.TagSet(names_of(scheme), scheme)
+    tag_set = schemes.TagNames(names_of(scheme), scheme)
     rng = np.random.default_rng(2)
     lengths = [int(length) for length in rng.integers(0, 12, 150)]
     ids = rng.integers(0, len(tag_set.names), sum(lengths))
@@ -231,7 +208,7 @@ def test_tags_are_repaired_by_their_scheme(scheme):
 
 
 def test_sentences_do_not_continue_each_other():
-    tag_set = tag_sets.TagSet(("O", "I-x"), "BIO")
+    tag_set = schemes.TagNames(("O", "I-x"), "BIO")
     assert choose(tag_set, np.array([1, 1, 1]), [1, 2])[0] == [
         ["B-x"],
         ["B-x", "I-x"],
@@ -240,5 +217,5 @@ def test_sentences_do_not_continue_each_other():
 
 def test_placeholders_are_outside():
     names = ("PAD", "O", "B-x", "I-x")
-    found = choose(tag_sets.TagSet(names, "BIO"), [2, 0, 3, 1, 0], [3, 2])[0]
+    found = choose(schemes.TagNames(names, "BIO"), [2, 0, 3, 1, 0], [3, 2])[0]
     assert found == [["B-x", "O", "B-x"], ["O", "O"]]

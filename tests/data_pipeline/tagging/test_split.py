@@ -6,14 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from data_pipeline.tagging import files, predictions, split, tag_outcomes
-from data_pipeline.tagging import tags as tag_sets
-from data_pipeline.text import tokenization
+from data_pipeline.tagging import files, predictions, schemes, scores, split
+from data_pipeline.text import wordpiece
 
-TOKENIZER = tokenization.BertTokenizer(
-    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghij"]
-)
-TAG_SET = tag_sets.TagSet(("O", "X"), "plain")
+TOKENIZER = wordpiece.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghij"])
+TAG_SET = schemes.TagNames(("O", "X"), "plain")
 SENTENCES = ["a b c", "d e f g h i j a", "b c d e", "f"]
 
 
@@ -91,21 +88,19 @@ def open_files(directory, train=TRAINING, dev=NEIGHBOURS, *, names=(), scheme=""
         "dev": write(directory / "dev.conll", dev),
     }
     splits = split.read(paths, files.Layout())
-    tag_set = split.find_tag_set(
-        splits["train"], names=names, scheme=scheme, known="", open_file=open
-    )
+    tag_set = split.find_tags(splits["train"], names=names, scheme=scheme, label_map="")
     limits = {"accepts_unknown": False, "max_seq_length": 12}
     return tag_set, split.load(splits, tag_set, TOKENIZER, **limits)
 
 
 def decide(data, tag_set, predicted):
-    """What `sentence_sets.decide` makes of predicted tags, each with 0.9."""
+    """What `scores.decide` makes of predicted tags, each with 0.9."""
     windows = data.windows
     ids = np.zeros((len(windows), 12), np.int32)
     for row, tags in zip(ids, predicted, strict=True):
         row[1 : 1 + len(tags)] = [tag_set.names.index(tag) for tag in tags]
     outputs = {"ids": ids, "probabilities": np.full(ids.shape, 0.9)}
-    return split.decide(data, outputs, tag_set)
+    return scores.decide(data, outputs, tag_set)
 
 
 def test_files_of_iob1_are_learned_and_scored_as_bio(tmp_path, capsys):
@@ -116,7 +111,7 @@ def test_files_of_iob1_are_learned_and_scored_as_bio(tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.count("0 words cut to fit, 3 tags respelled by the scheme BIO\n") == 2
     assert tag_set == expected_set
-    assert tag_set == tag_sets.TagSet(("O", "B-x", "B-y", "I-x", "I-y"), "BIO")
+    assert tag_set == schemes.TagNames(("O", "B-x", "B-y", "I-x", "I-y"), "BIO")
     ids = [*(1, 3, 0, 0), *(0, 2, 0, 1, 3, 0), *(0, 0)]
     assert data["train"].windows.tag_ids.tolist() == ids
     assert data["dev"].windows.tag_ids.tolist() == [2, 2, 4, 0, 1, 0, 1]
@@ -148,9 +143,9 @@ def test_perfect_tags_are_correct_where_the_file_breaks_its_scheme(tmp_path):
     assert [row["correct"] for row in rows] == [True, True]
     assert [row["given"] for row in rows] == [row.split() for row in NEIGHBOURS]
     tagged = dataclasses.replace(tagged, losses=np.zeros(7))
-    outcomes = tag_outcomes.collect(dev, tagged, tag_set.scheme)
-    assert outcomes["is_correct"].tolist() == [True, True]
-    assert outcomes["predicted"] == outcomes["expected"]
+    outcomes = scores.outcomes("dev", dev, tagged, tag_set.scheme)
+    assert outcomes.is_correct.tolist() == [True, True]
+    assert outcomes.predicted == outcomes.expected
     # The twin: a span that is cut is wrong everywhere.
     tagged = decide(dev, tag_set, [["B-y", "B-y", "O", "O", "B-x"], ["O", "B-x"]])
     assert tagged.scores["f1"] == 3 / 4
@@ -162,7 +157,7 @@ def test_perfect_tags_are_correct_where_the_file_breaks_its_scheme(tmp_path):
 
 def test_four_letters_are_learned_as_the_file_has_them(tmp_path):
     tag_set, data = open_files(tmp_path, ["B-x E-x O S-x"], ["S-x", "I-x O"])
-    assert tag_set == tag_sets.TagSet(("O", "B-x", "E-x", "I-x", "S-x"), "BIOES")
+    assert tag_set == schemes.TagNames(("O", "B-x", "E-x", "I-x", "S-x"), "BIOES")
     assert data["train"].windows.tag_ids.tolist() == [1, 2, 0, 4]
     assert data["dev"].windows.tag_ids.tolist() == [4, 4, 0]
 
@@ -171,7 +166,7 @@ def test_tags_that_a_list_cannot_spell_are_scored(tmp_path, capsys):
     """B-y of the dev file, where --labels names what stands in the training file."""
     names = ("PAD", "O", "B-x", "I-x", "I-y")
     tag_set, data = open_files(tmp_path, ["B-x I-x O"], NEIGHBOURS, names=names)
-    assert tag_set == tag_sets.TagSet(names, "BIO")
+    assert tag_set == schemes.TagNames(names, "BIO")
     assert data["dev"].windows.tag_ids.tolist() == [-1, -1, 4, 1, 2, 1, 2]
     out = capsys.readouterr().out
     assert out.count(", 2 tags scored that the model cannot predict\n") == 1
@@ -206,13 +201,12 @@ def test_tags_of_unknown_types_are_refused(tmp_path):
     ids=str,
 )
 def test_trained_runs_keep_their_tags(flags, message, tmp_path):
-    tag_set = tag_sets.TagSet(("O", "B-x", "I-x"), "BIO")
+    tag_set = schemes.TagNames(("O", "B-x", "I-x"), "BIO")
     path = tmp_path / "label_map.json"
-    path.write_text(tag_sets.map_text(tag_set))
-    asked = {"names": (), "scheme": "", **flags}
-    asked |= {"known": str(path), "open_file": open}
+    path.write_text(schemes.map_text(tag_set))
+    asked = {"names": (), "scheme": "", "label_map": str(path), **flags}
     if message is None:
-        assert split.find_tag_set(None, **asked) == tag_set
+        assert split.find_tags(None, **asked) == tag_set
         return
     with pytest.raises(ValueError, match=message):
-        split.find_tag_set(None, **asked)
+        split.find_tags(None, **asked)

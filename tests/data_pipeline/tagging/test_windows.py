@@ -11,12 +11,12 @@ import pytest
 from data_pipeline.batches import batching
 from data_pipeline.tagging import files
 from data_pipeline.tagging import windows as sentence_windows
-from data_pipeline.text import tokenization
+from data_pipeline.text import wordpiece
 
 UNK, CLS, SEP = 1, 2, 3
 PIECES = "a b c ##b ##c . 中"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
-TOKENIZER = tokenization.BertTokenizer(VOCAB)
+TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 IDS = {token: index for index, token in enumerate(VOCAB)}
 
 

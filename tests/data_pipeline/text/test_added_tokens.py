@@ -1,64 +1,218 @@
-"""Tests of data_pipeline/text/added_tokens.py."""
+"""Tests of data_pipeline/text/added_tokens.py, through the tokenizer."""
+
+import functools
+import json
 
 import pytest
+import tensorflow as tf
 
-from data_pipeline.text import added_tokens, gpt_tokenizers, tokenization
+from data_pipeline.squad import alignment
+from data_pipeline.text import added_tokens, wordpiece
+from data_pipeline.text import offsets as offsets_lib
+from tests.data_pipeline import word_offsets
 
-VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "tea", "##pot", "cup"]
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+BASE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS]
+BASE += [*(f"##{letter}" for letter in LETTERS), *"ABN新冠-+[]1.", "the", "##ing"]
+ADDED = {  # whether looked for in normalized text
+    **dict.fromkeys(["covid", "covid-1", "New York", "CoVax", "naïve", "新冠"], True),
+    **dict.fromkeys(["C++", "a.b", "##qq"], True),
+    **{"[E1]": False, "Ünï": False},
+}
+# Recorded from tokenizers 0.23.3 (BertTokenizer of transformers 5.23.0): text, and its
+# tokens lower-cased and not. Only the library's own special tokens are left out.
+RECORDED = [
+    ("the covid", "the|covid", "the|covid"),
+    (
+        "COVIDs precovid-1ing covid-",
+        "covid|s|p|##r|##e|covid-1|i|##n|##g|covid|-",
+        "[UNK]|p|##r|##e|covid-1|i|##n|##g|covid|-",
+    ),
+    (
+        "New York NEW\tYORK new  york newyork",
+        "New York|New York|n|##e|##w|y|##o|##r|##k|n|##e|##w|##y|##o|##r|##k",
+        "New York|[UNK]|[UNK]|n|##e|##w|y|##o|##r|##k|n|##e|##w|##y|##o|##r|##k",
+    ),
+    ("[E1] [e1] x[E1]y", "[E1]|[|[UNK]|]|x|[E1]|y", "[E1]|[|[UNK]|]|x|[E1]|y"),
+    ("covax COVAX CoVax", "CoVax|CoVax|CoVax", "c|##o|##v|##a|##x|[UNK]|CoVax"),
+    ("NAÏVE naive naïve", "naïve|naïve|naïve", "[UNK]|n|##a|##i|##v|##e|[UNK]"),
+    ("a新冠b 新 冠", "a|新冠|b|新|冠", "a|新冠|b|新|冠"),
+    ("C++c++ c+", "C++|C++|c|+", "C++|c|+|+|c|+"),
+    ("a.b a-b axb", "a.b|a|-|b|a|##x|##b", "a.b|a|-|b|a|##x|##b"),
+    ("a##qq ##QQ", "a|##qq|##qq", "a|##qq|[UNK]|[UNK]|[UNK]"),
+    ("Ünï ünï uni", "Ünï|u|##n|##i|u|##n|##i", "Ünï|[UNK]|u|##n|##i"),
+    ("", "", ""),
+    ("covidcovid[E1][E1]", "covid|covid|[E1]|[E1]", "covid|covid|[E1]|[E1]"),
+    ("co\u200bvid co\x00vid co\x01vid", "covid|covid|covid", "covid|covid|covid"),
+    ("the", "the", "the"),
+]
 
 
-def test_byte_pairs_take_no_tokens(tmp_path):
-    path = tmp_path / "new.txt"
-    path.write_text("word\n")
-    with pytest.raises(ValueError, match="to word pieces, not to byte pairs"):
-        added_tokens.add(gpt_tokenizers.Gpt2Tokenizer(["a", "b"], []), str(path))
+@functools.cache
+def tokenizer(lower=True):
+    return wordpiece.BertTokenizer([*BASE, *ADDED], lower, ADDED)
 
 
-def add(tmp_path, text, lowers=True):
-    path = tmp_path / "tokens.txt"
-    path.write_bytes(text.encode("utf-8"))
-    tokenizer = tokenization.BertTokenizer(VOCAB, lowers)
-    return added_tokens.add(tokenizer, str(path))
+def tokens(texts, lower=True, tokenize=None):
+    ids = (tokenize or tokenizer(lower).tokenize)(
+        tf.constant(texts, tf.string)
+    ).to_list()
+    return ["|".join(tokenizer(lower).ids_to_tokens(row)) for row in ids]
 
 
-def test_tokens_are_found_in_text(tmp_path):
-    longer, never = add(tmp_path, "kettle\n##spoon\nthé\n")
-    assert longer.vocab == [*VOCAB, "kettle", "##spoon", "thé"]
-    assert longer.do_lower_case
-    # Uncased text loses its accents, so nothing becomes thé.
-    assert never == ["thé"]
-    found = longer.tokenize(["Kettle teapot teaspoon thé"]).to_list()
-    assert found == [[8, 5, 6, 5, 9, 1]]
-    before = tokenization.BertTokenizer(VOCAB).tokenize(["Kettle teaspoon"]).to_list()
-    assert before == [[1, 1]]
+@pytest.mark.parametrize("lower", [True, False])
+def test_added_tokens_are_found_as_hugging_face_finds_them(lower):
+    texts = [row[0] for row in RECORDED]
+    wanted = [row[1 if lower else 2] for row in RECORDED]
+    assert tokens(texts, lower) == wanted
+    as_graph = tf.function(
+        tokenizer(lower).tokenize,
+        input_signature=[tf.TensorSpec([None], tf.string)],
+        autograph=False,
+    )
+    assert tokens(texts, lower, as_graph) == wanted
+    assert tokens([], lower) == []
+    # Without them the same texts are spelled otherwise.
+    bare = wordpiece.BertTokenizer([*BASE, *ADDED], lower)
+    changed = [
+        text
+        for text, row in zip(texts, tokens(texts, lower, bare.tokenize), strict=True)
+        if row != wanted[texts.index(text)]
+    ]
+    assert len(changed) >= 8
 
 
-def test_tokens_that_text_never_becomes(tmp_path):
-    assert add(tmp_path, "Mug\n[E1]\nmug\n茶\n")[1] == ["Mug", "[E1]"]
-    assert add(tmp_path, "Mug\n[E1]\nmug\n茶\n", lowers=False)[1] == ["[E1]"]
+def test_thousand_tokens_are_found():
+    added = {f"w{i}w".encode(): i for i in range(1000)}
+    texts = tf.constant(["w7w w70w-w999w", "w1000w"])
+    found = added_tokens.tokenize(
+        texts,
+        added,
+        lambda t: tf.RaggedTensor.from_tensor(-tf.strings.length(t)[:, tf.newaxis]),
+    )
+    rows = [[number for number in row if number] for row in found.to_list()]
+    assert rows == [[7, -1, 70, -1, 999], [-6]]
+
+
+def test_words_and_offsets_know_added_tokens():
+    context = "a covids-x CoVax, the"
+    found = offsets_lib.tokenize(tf.constant([context]), tokenizer())
+    points = "".join(map(chr, found.points.numpy()))
+    spans = zip(found.begins.numpy(), found.ends.numpy(), strict=True)
+    texts = [points[begin:end] for begin, end in spans]
+    assert texts == ["a", "covid", "s", "-", "x", "CoVax", ",", "the"]
+    words = context.split()
+    parts = alignment.split_all(words, tokenizer())
+    assert parts["covids-x"] == ["covid", "s", "-", "x"]
+    assert parts["CoVax,"] == ["covax", ","]
+    offsets = word_offsets.Offsets(parts, True)
+    assert offsets.text(words[1:2], 1, 1) == "s"
+    assert offsets.text(words[1:3], 3, 0) == "x CoVax"
+    plain = alignment.split_all(words, wordpiece.BertTokenizer(BASE))
+    assert plain["covids-x"] == ["covids", "-", "x"]
+
+
+def write(folder, **files):
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "vocab.txt").write_text("".join(f"{t}\n" for t in BASE), "utf-8")
+    return tmp_path
+
+
+def opened(folder):
+    return wordpiece.BertTokenizer.from_file(str(folder / "vocab.txt"))
+
+
+SIZE = len(BASE)
+
+
+def test_file_beside_the_vocabulary_is_read(folder):
+    assert opened(folder).added_tokens == {}
+    write(
+        folder,
+        added_tokens={"<y>": SIZE + 1, "[MASK]": 4, "the": SIZE - 2, "<X>": SIZE},
+    )
+    found = opened(folder)
+    assert found.vocab == [*BASE, "<X>", "<y>"]
+    # [MASK] in a text is four letters in brackets, as in the original.
+    assert found.added_tokens == {"<y>": True, "the": True, "<X>": True}
+    ids = found.tokenize("a<x>[MASK]Xthe").numpy().tolist()
+    assert found.ids_to_tokens(ids)[:4] == ["a", "<X>", "[", "m"]
+    assert found.ids_to_tokens(ids)[-2:] == ["x", "the"]
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    "files",
     [
-        ("mug\n\nbowl\n", "tokens.txt:2: '' is not one token"),
-        ("mug\ntea cup\n", "tokens.txt:2: 'tea cup' is not one token"),
-        ("mug\ncup\n", "tokens.txt:2: 'cup' is known already, id 7"),
-        ("mug\nbowl\nmug\n", "tokens.txt:3: 'mug' is known already, line 1"),
-        ("", "tokens.txt: is empty; give the tokens to add"),
+        {"special_tokens_map": {"additional_special_tokens": ["<X>"]}},
+        {
+            "special_tokens_map": {
+                "additional_special_tokens": [{"content": "<X>", "normalized": False}]
+            }
+        },
+        {"tokenizer": {"added_tokens": [{"content": "<X>", "normalized": False}]}},
+        {
+            "tokenizer_config": {
+                "added_tokens_decoder": {
+                    "9": {"content": "<X>", "normalized": False, "special": True}
+                }
+            }
+        },
+        {  # the newest counts
+            "special_tokens_map": {"additional_special_tokens": []},
+            "tokenizer": {"added_tokens": [{"content": "<X>", "normalized": True}]},
+            "tokenizer_config": {
+                "added_tokens_decoder": {"9": {"content": "<X>", "normalized": False}}
+            },
+        },
     ],
 )
-def test_unusable_tokens_are_named(tmp_path, text, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        add(tmp_path, text)
+def test_special_tokens_are_found_as_they_are_written(folder, files):
+    write(folder, added_tokens={"<X>": SIZE})
+    assert opened(folder).added_tokens == {"<X>": True}
+    write(folder, **files)
+    found = opened(folder)
+    assert found.added_tokens == {"<X>": False}
+    assert found.tokenize("<X>").numpy().tolist() == [SIZE]
+    assert SIZE not in found.tokenize("<x>").numpy()
 
 
-def test_files_of_other_systems(tmp_path):
-    assert add(tmp_path, "\ufeffmug\r\nbowl\r\n")[0].vocab == [*VOCAB, "mug", "bowl"]
-    path = tmp_path / "tokens.txt"
-    path.write_bytes(b"mug\ncaf\xe9\n")
-    tokenizer = tokenization.BertTokenizer(VOCAB)
-    with pytest.raises(ValueError, match=r"tokens\.txt:2: byte 0xe9.*not UTF-8"):
-        added_tokens.add(tokenizer, str(path))
-    with pytest.raises(FileNotFoundError, match=r"gone\.txt: no such file"):
-        added_tokens.add(tokenizer, str(tmp_path / "gone.txt"))
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            {"<x>": SIZE + 1},
+            "the ids of its 1 tokens are not 70, 71, ...; correct them",
+        ),
+        ({"<x>": SIZE, "<y>": SIZE + 2}, "the ids of its 2 tokens are not 70, 71, ..."),
+        ({"<x>": SIZE, "<y>": SIZE}, "the ids of its 2 tokens are not 70, 71, ..."),
+        ({"<x>": str(SIZE)}, "the ids of its 1 tokens are not 70, 71, ..."),
+        ({"the": SIZE}, "['the'] cannot be added with these ids, because"),
+        ({" ": SIZE}, "[' '] cannot be added with these ids, because they are empty"),
+        ([], "the file holds no JSON object; copy it again"),
+    ],
+)
+def test_wrong_added_tokens_are_named(folder, content, message):
+    assert SIZE == 70
+    write(folder, added_tokens=content)
+    with pytest.raises(ValueError) as caught:
+        opened(folder)
+    assert str(caught.value).startswith(f"{folder}/added_tokens.json: {message}")
+
+
+def test_wrong_settings_are_named(folder):
+    write(folder, added_tokens={"<x>": SIZE})
+    write(folder, tokenizer={"added_tokens": [{"content": "<x>", "single_word": True}]})
+    with pytest.raises(ValueError, match="'<x>' is to match whole words alone"):
+        opened(folder)
+    for wrong in (["x"], [{"id": 1}], 3):
+        write(folder, tokenizer={"added_tokens": wrong})
+        with pytest.raises(ValueError, match=r"tokenizer\.json: does not describe tok"):
+            opened(folder)
+    (folder / "tokenizer.json").write_text("{")
+    with pytest.raises(ValueError, match=r"tokenizer\.json: cannot be read"):
+        opened(folder)

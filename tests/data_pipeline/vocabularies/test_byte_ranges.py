@@ -31,7 +31,7 @@ CONTENTS = {
 
 
 def ranges(path):
-    text = byte_ranges.Corpus.of([str(path)])
+    text = byte_ranges.Corpus.from_files([str(path)])
     return [text.read(i) for i in range(len(text.range_files))]
 
 
@@ -111,16 +111,6 @@ def test_longer_documents_are_cut_at_the_end_of_a_line(tmp_path, monkeypatch):
     assert max(cuts(path)) < path.stat().st_size - 128
 
 
-def test_document_just_below_the_limit_is_whole(tmp_path, monkeypatch):
-    document = b"word\n" * 50
-    path = tmp_path / "text.txt"
-    path.write_bytes(document + b"\n" + document + b"\n" + document)
-    bound(monkeypatch, 16, len(document) + 1)
-    assert cuts(path) == {251, 502}
-    bound(monkeypatch, 16, len(document) // 2)
-    assert not cuts(path) <= {251, 502}
-
-
 def test_boundaries_are_found_in_one_pass_where_reading_finds_them(
     tmp_path, monkeypatch
 ):
@@ -138,7 +128,9 @@ def test_boundaries_are_found_in_one_pass_where_reading_finds_them(
             assert found == [
                 byte_ranges._boundary(file, p, len(content)) for p in places
             ]
-        text = byte_ranges.Corpus.of([str(path)], None, {"0": found} if found else None)
+        text = byte_ranges.Corpus.from_files(
+            [str(path)], None, {"0": found} if found else None
+        )
         read = [text.read(i) for i in range(len(text.range_files))]
         assert read == ranges(path)
         num_places += len(found)
@@ -147,7 +139,6 @@ def test_boundaries_are_found_in_one_pass_where_reading_finds_them(
 
 
 def test_a_file_of_long_documents_is_read_at_most_twice(tmp_path, monkeypatch):
-    """Each range read up to 4 MB at either end, 31 times the file."""
     num_bytes = []
 
     class Counting(io.FileIO):
@@ -163,7 +154,7 @@ def test_a_file_of_long_documents_is_read_at_most_twice(tmp_path, monkeypatch):
     path.write_bytes(header + line * (10 * byte_ranges.RANGE_BYTES // len(line)))
     size = path.stat().st_size
     boundaries = byte_ranges.find_boundaries([str(path)], [size])
-    text = byte_ranges.Corpus.of([str(path)], [size], boundaries)
+    text = byte_ranges.Corpus.from_files([str(path)], [size], boundaries)
     assert sum(len(text.read(i)) for i in range(len(text.range_files))) == size
     assert size <= sum(num_bytes) <= 2.2 * size
     num_bytes.clear()
@@ -174,7 +165,7 @@ def test_a_file_of_long_documents_is_read_at_most_twice(tmp_path, monkeypatch):
 
 def test_a_part_holds_the_files_of_its_ranges_alone():
     files = [f"a/rather/long/directory/{number:06}.txt" for number in range(10_000)]
-    text = byte_ranges.Corpus.of(files, [5000] * len(files))
+    text = byte_ranges.Corpus.from_files(files, [5000] * len(files))
     part = text.part(np.array([7, 9000, 3]))
     assert [part.files[number] for number in part.range_files] == [
         *(files[7], files[9000], files[3])
@@ -183,35 +174,12 @@ def test_a_part_holds_the_files_of_its_ranges_alone():
     assert len(pickle.dumps(part)) < 2000 < len(pickle.dumps(text))
 
 
-def test_ranges_of_several_files(tmp_path, monkeypatch):
-    bound(monkeypatch, 8, 100)
-    paths = []
-    for i, name in enumerate(["CRLF", "nothing", "no newline", "no final newline"]):
-        paths.append(str(tmp_path / f"{i}.txt"))
-        (tmp_path / f"{i}.txt").write_bytes(CONTENTS[name])
-    text = byte_ranges.Corpus.of(paths)
-    assert text.sizes == tuple(os.path.getsize(path) for path in paths)
-    assert text.num_bytes == sum(text.sizes)
-    assert text.range_sizes()[-4:].tolist() == [8, 8, 8, text.sizes[3] % 8]
-    assert int(text.range_sizes().sum()) == text.num_bytes
-    for number, path in enumerate(paths):
-        read = [text.read(int(i)) for i in np.flatnonzero(text.range_files == number)]
-        with open(path, "rb") as file:
-            assert b"".join(read) == file.read()
-
-
-def test_sizes_that_are_given_are_not_looked_up():
-    text = byte_ranges.Corpus.of(["no/such/file"], [3 * byte_ranges.RANGE_BYTES + 1])
-    assert list(text.range_files) == [0, 0, 0, 0]
-    assert list(text.range_sizes()) == [*[byte_ranges.RANGE_BYTES] * 3, 1]
-
-
 def test_groups_cover_every_range_once_in_order(monkeypatch):
     monkeypatch.setattr(byte_ranges, "RANGE_BYTES", 100)
     rng = np.random.default_rng(2)
     for _ in range(200):
         sizes = rng.integers(0, 1500, size=rng.integers(1, 9)).tolist()
-        text = byte_ranges.Corpus.of([f"{i}" for i in range(len(sizes))], sizes)
+        text = byte_ranges.Corpus.from_files([f"{i}" for i in range(len(sizes))], sizes)
         order = rng.permutation(len(text.range_files))
         max_bytes = int(rng.choice([1, 100, 250, 1000, 10**6]))
         groups = text.groups(order, max_bytes)
@@ -223,34 +191,7 @@ def test_groups_cover_every_range_once_in_order(monkeypatch):
         if max_bytes >= 1000 and groups:
             mean = text.num_bytes / len(groups)
             assert all(abs(size - mean) <= 200 for size in each)
-    assert byte_ranges.Corpus.of(["0"], [0]).groups(np.zeros(0, int), 10) == []
-
-
-def test_globs_and_commas_in_their_order(tmp_path):
-    for name in ("b.txt", "a.txt", "c.text", "d.txt"):
-        (tmp_path / name).write_text("x\n")
-    (tmp_path / "folder.txt").mkdir()
-    found = byte_ranges.find_files(f" {tmp_path}/c.text ,{tmp_path}/*.txt,")
-    names = [os.path.relpath(path, tmp_path) for path in found]
-    assert names == ["c.text", "a.txt", "b.txt", "d.txt"]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "words"),
-    [
-        ("{0}/a.txt,{0}/none.txt", ["none.txt", "no such file"]),
-        ("{0}/*.tsv", ["*.tsv", "no such file"]),
-        ("{0}/folder", ["folder", "no such file"]),
-        (" , ", ["--input_file is empty"]),
-        ("", ["--input_file is empty"]),
-    ],
-)
-def test_what_is_no_file_is_refused(tmp_path, pattern, words):
-    (tmp_path / "a.txt").write_text("x\n")
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(ValueError) as error:
-        byte_ranges.find_files(pattern.format(tmp_path))
-    assert all(word in str(error.value) for word in words)
+    assert byte_ranges.Corpus.from_files(["0"], [0]).groups(np.zeros(0, int), 10) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"one\n\ntwo\n", bytes(range(100, 200))])
@@ -263,13 +204,6 @@ def test_gzip_files_are_unpacked(tmp_path, monkeypatch, content):
     assert byte_ranges.is_packed("text.txt.gz") and not byte_ranges.is_packed(
         "text.txt"
     )
-
-
-def test_two_gzip_members_are_one_text(tmp_path):
-    packed = gzip.compress(b"one\n") + gzip.compress(b"two\n")
-    (tmp_path / "text.gz").write_bytes(packed)
-    byte_ranges.unpack(f"{tmp_path}/text.gz", f"{tmp_path}/text.txt")
-    assert (tmp_path / "text.txt").read_bytes() == b"one\ntwo\n"
 
 
 def _damaged(packed):

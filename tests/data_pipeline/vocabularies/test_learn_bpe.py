@@ -29,7 +29,6 @@ def test_counts_that_are_many_keep_their_proportions():
 
 
 def test_a_large_corpus_is_learned_as_its_share(monkeypatch):
-    """Time grew with the running words; a billion times as many would be for ever."""
     lengths = []
     train = tokenizers.Tokenizer.train_from_iterator
 

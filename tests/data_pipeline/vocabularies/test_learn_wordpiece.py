@@ -1,12 +1,11 @@
 """Learning of vocabularies on counts small enough to know what has to come out."""
 
 import math
-import random
 
 import pytest
 import tensorflow as tf
 
-from data_pipeline.text import normalization, tokenization
+from data_pipeline.text import normalization, wordpiece
 from data_pipeline.vocabularies import learn_wordpiece, word_counts
 
 STEMS = ("walk", "talk", "jump", "play", "want", "help", "look", "need")
@@ -57,12 +56,6 @@ def test_99_unused_tokens_give_the_released_ids():
     assert more[104:107] == ["[unused99]", "[unused100]", "a"]
 
 
-def test_special_tokens_are_those_of_the_released_vocabulary(shared_file):
-    path = shared_file("data/vocab/bert-base-uncased-vocab.txt")
-    released = tokenization.read_vocab(str(path))
-    assert learned({"!a": 3}, num_unused_tokens=994)[:1000] == released[:1000]
-
-
 def test_characters_come_in_order_and_pieces_by_frequency():
     words = {"zzz": 9, "the": 50, "cat": 20, "é": 1, "ж": 2}
     vocab = learned(words)
@@ -75,12 +68,6 @@ def test_characters_that_stand_alone_are_never_inside_of_words():
     assert vocab[5:] == ["!", "$", "1", "a", "。", "中", "国", "##1", "##a", "a1"]
 
 
-def test_every_chinese_character_is_kept():
-    chars = [chr(point) for point in range(0x4E00, 0x4E00 + 3000)]
-    vocab = learned({char: 1 for char in chars})
-    assert vocab[5:] == chars
-
-
 # The pieces.
 
 
@@ -91,23 +78,17 @@ def test_stems_and_endings_are_found():
 
 
 def test_beginnings_that_others_share_are_kept():
-    """Though none of the longer words is frequent enough, and takes nothing away."""
     words = {"hell": 200, "hello": 50, "helle": 50, "hella": 50}
     vocab = learned(words, len(alphabet_of(words)) + 5 + 1)
     assert vocab[-1] == "hell"
     assert len(learned(words)) == len(vocab) + 3
 
 
-def test_beginnings_of_one_word_are_not_kept():
-    vocab = learned({"walking": 100, "cat": 90})
-    assert vocab[5 + len(alphabet_of(["walkingct"])) :] == ["walking", "cat"]
-
-
 def test_frequent_words_are_entries_and_others_are_spelled():
     words = {**INFLECTED, "walking": 1000, "talked": 900}
     vocab = learned(words, len(alphabet_of(words)) + 5 + 4)
     assert {"walking", "talked"} < set(vocab)
-    tokenizer = tokenization.BertTokenizer(vocab)
+    tokenizer = wordpiece.BertTokenizer(vocab)
     tokens = tokenizer.ids_to_tokens(tokenizer.tokenize("walking needing").numpy())
     assert tokens[0] == "walking"
     assert "[UNK]" not in tokens
@@ -124,26 +105,6 @@ def test_size_is_met_with_entries_that_texts_contain(size):
     assert not tf.strings.regex_full_match("##!", normalization.WORD_PIECE)
 
 
-def test_text_without_more_pieces_gives_fewer_entries():
-    vocab = learned(INFLECTED, 10_000)
-    assert set(INFLECTED) < set(vocab)
-    assert len(vocab) < 150
-
-
-def test_order_of_counting_does_not_matter():
-    shuffled = list(INFLECTED.items())
-    random.Random(1).shuffle(shuffled)
-    assert learned(dict(shuffled), 75) == learned(INFLECTED, 75)
-    other = {**INFLECTED, "walk": 500, "xyz": 300}
-    assert learned(other, 75) != learned(INFLECTED, 75)
-
-
-def test_long_words_give_characters_only():
-    words = {"q" * 51: 100, "ab": 5}
-    vocab = learned(words)
-    assert vocab[5:] == ["a", "b", "q", "##a", "##b", "##q", "ab"]
-
-
 def test_learner_is_given_what_memory_allows(monkeypatch):
     monkeypatch.setattr(learn_wordpiece, "MAX_SUBSTRINGS", 60)
     words = {"frequent": 90, "ab": 80, "rare": 2, "words": 1}
@@ -158,7 +119,6 @@ def test_learner_is_given_what_memory_allows(monkeypatch):
 @pytest.mark.parametrize("power", [0.6, 0.8, 1.5])
 @pytest.mark.parametrize("wanted", [7, 300, 8_000, 60_000])
 def test_threshold_is_found_in_a_few_guesses(monkeypatch, power, wanted):
-    """Where sizes fall as a power of it."""
     tried = []
 
     def pieces(words, parts, threshold):
@@ -205,12 +165,6 @@ def test_error_names_the_frequency_that_fits():
         learned(words, 20, min_character_frequency=2)
 
 
-def test_error_without_a_remedy_names_none():
-    with pytest.raises(ValueError, match=r"99 special|104 special") as error:
-        learned({"ab": 3}, 20, num_unused_tokens=99)
-    assert "min_character_frequency" not in str(error.value)
-
-
 def test_words_with_rare_characters_are_not_learned():
     words = {"abab": 50, "abqa": 3}
     vocab = learned(words, min_character_frequency=4)
@@ -224,19 +178,7 @@ def test_words_with_rare_characters_are_not_learned():
 def test_coverage_counts_running_words():
     vocab = ["[UNK]", "[CLS]", "[SEP]", "ab", "a", "##c"]
     words = {"ab": 6, "acc": 2, "z": 1, "c": 1}
-    found = learn_wordpiece.coverage(
-        tokenization.BertTokenizer(vocab), counts_of(words)
-    )
+    found = learn_wordpiece.coverage(wordpiece.BertTokenizer(vocab), counts_of(words))
     assert found.whole_share == 0.6
     assert found.unknown_share == 0.2
     assert found.pieces_per_word == pytest.approx((6 + 2 * 3 + 2) / 10)
-
-
-def test_coverage_looks_at_every_batch(monkeypatch):
-    vocab = learned(INFLECTED, 75)
-    tokenizer = tokenization.BertTokenizer(vocab)
-    whole = learn_wordpiece.coverage(tokenizer, counts_of(INFLECTED))
-    monkeypatch.setattr(learn_wordpiece, "_BATCH_WORDS", 7)
-    assert learn_wordpiece.coverage(tokenizer, counts_of(INFLECTED)) == whole
-    assert whole.unknown_share == 0
-    assert 1 < whole.pieces_per_word < 3

@@ -45,11 +45,6 @@ def test_one_worker_works_in_this_process():
         processes.InThisProcess().submit(signal.raise_signal, signal.SIGINT)
 
 
-def test_exceptions_pass_through():
-    with pytest.raises(ZeroDivisionError), processes.start(1):
-        raise ZeroDivisionError
-
-
 # --- Several workers, in a process that has no threads of TensorFlow.
 
 

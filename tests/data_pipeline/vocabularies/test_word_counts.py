@@ -34,7 +34,7 @@ def write(path, lines, end="\n"):
 
 def count(files, lower=True, report=lambda *_, **__: None, **limits):
     with processes.start(1) as executor:
-        text = byte_ranges.Corpus.of(files)
+        text = byte_ranges.Corpus.from_files(files)
         return word_counts.count(
             text, executor, 1, split=word_counts.Words(lower), report=report, **limits
         )
@@ -60,7 +60,7 @@ def test_cutting_into_ranges_changes_nothing(tmp_path, monkeypatch):
     cut = count(files, report=lambda *args, **kwargs: reports.append((args, kwargs)))
     assert cut == whole
     assert list(cut.words) == list(whole.words)
-    ranges = len(byte_ranges.Corpus.of(files).range_files)
+    ranges = len(byte_ranges.Corpus.from_files(files).range_files)
     assert len(reports) > 3
     assert reports[0] == ((0, ranges), {"MB": 0, "words": 0})
     assert reports[-1] == ((ranges, ranges), {"MB": 0, "words": cut.num_words})
@@ -89,21 +89,11 @@ class Recorder(processes.InThisProcess):
         return super().submit(function, *args, **kwargs)
 
 
-def test_workers_count_the_same_as_one_process(tmp_path):
-    files = [write(tmp_path / "a", LINES * 20)]
-    text, recorder = byte_ranges.Corpus.of(files), Recorder()
-    many = word_counts.count(
-        text, recorder, 3, split=word_counts.Words(True), report=lambda *_, **__: None
-    )
-    assert many == count(files)
-    assert recorder.calls == [word_counts.count_ranges]
-
-
 @pytest.mark.parametrize("num_workers", [1, 3])
 def test_each_worker_has_two_groups_at_most(tmp_path, monkeypatch, num_workers):
     monkeypatch.setattr(byte_ranges, "RANGE_BYTES", 100)
     monkeypatch.setattr(word_counts, "GROUP_BYTES", 100)
-    text = byte_ranges.Corpus.of([write(tmp_path / "a", LINES * 20)])
+    text = byte_ranges.Corpus.from_files([write(tmp_path / "a", LINES * 20)])
     recorder, begun = Recorder(), []
 
     def report(*_, **__):

@@ -8,23 +8,21 @@ import pytest
 import tensorflow as tf
 
 from contract import features as names
-from modeling import encoder, heads, layers, models, pretrainers, token_heads
-from modeling.configs import keras_configs
+from modeling import bert, heads, models, pretrainers
+from modeling.configs import gpt_config, keras_configs
 from modeling.elmo import characters
-from modeling.gpt import config as gpt_config
 from modeling.gpt import network as decoder
 from tests.modeling import random_weights
 
 LAYERS = {
-    "encoder": lambda config: encoder.BertEncoder(config, recompute=True),
-    "embeddings": layers.Embeddings,
-    "attention": lambda config: layers.SelfAttention(config, 7),
-    "block": lambda config: layers.EncoderBlock(config, 2),
-    "dense": lambda config: layers.dense(config, 5, "dense"),
-    "projection": lambda config: heads.OutputProjection(3, stddev=0.5),
-    "masked_lm": token_heads.MaskedLMHead,
+    "encoder": lambda config: bert.BertEncoder(config, recompute=True),
+    "embeddings": bert.Embeddings,
+    "attention": lambda config: bert.SelfAttention(config, 7),
+    "block": lambda config: bert.EncoderBlock(config, 2),
+    "dense": lambda config: bert.dense(config, 5, "dense"),
+    "projection": lambda config: bert.OutputProjection(3, stddev=0.5),
+    "masked_lm": bert.MaskedLMHead,
     "classifier": lambda config: heads.ClassifierHead(3),
-    "tagger": lambda config: heads.TaggerHead(4),
     "span": lambda config: heads.SpanHead(),
     "model": lambda config: models.BertModel(config, recompute=True),
     "tags": lambda config: models.BertTagger(config, 5),
@@ -54,9 +52,9 @@ def test_layer_is_made_again(tiny_config, kind):
 def test_head_of_ones_own_is_saved_and_loaded(tiny_config, tiny_features, tmp_path):
     """In Keras' functional way, over the model and over the bare encoder."""
     inputs = three_inputs()
-    bert = models.BertModel(tiny_config)
-    bare = encoder.BertEncoder(tiny_config)
-    pooled = bert(inputs)["pooled_output"]
+    model = models.BertModel(tiny_config)
+    bare = bert.BertEncoder(tiny_config)
+    pooled = model(inputs)["pooled_output"]
     tokens = bare(*inputs.values())["sequence_output"]
     mean = keras.layers.GlobalAveragePooling1D()(tokens)
     joined = keras.layers.Concatenate()([pooled, mean])
@@ -98,12 +96,12 @@ def test_name_of_another_class_is_not_registered():
 
 def test_dense_has_what_keras_dense_has():
     chosen = {"activation": "relu", "use_bias": False, "kernel_initializer": "ones"}
-    found = layers.Dense(2, **chosen)(np.array([[-1.0, -2.0], [3.0, 4.0]]))
+    found = bert.Dense(2, **chosen)(np.array([[-1.0, -2.0], [3.0, 4.0]]))
     np.testing.assert_array_equal(found, [[0, 0], [7, 7]])
 
 
 def test_low_rank_updates_are_of_berts_layers_alone(tiny_config, gpt):
-    dense = layers.dense(tiny_config, 3, "dense")
+    dense = bert.dense(tiny_config, 3, "dense")
     dense.build((None, 16))
     before = np.asarray(dense.kernel)
     dense.enable_lora(2)
@@ -178,14 +176,14 @@ def test_models_are_exported_as_they_were_built(
 
 
 def test_encoder_alone_has_output_shapes(tiny_config):
-    found = encoder.BertEncoder(tiny_config).compute_output_shape(*[(4, 7)] * 3)
+    found = bert.BertEncoder(tiny_config).compute_output_shape(*[(4, 7)] * 3)
     assert found["layer_outputs"] == [(4, 7, 16)] * 2
     assert found["pooled_output"] == (4, 16)
 
 
 def functional_encoder(config):
     inputs = three_inputs()
-    bare = encoder.BertEncoder(config)
+    bare = bert.BertEncoder(config)
     pooled = bare(*inputs.values())["pooled_output"]
     return bare, keras.Model(inputs, keras.layers.Dense(1)(pooled))
 

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from contract import atomic_files
-from reports import examined
+from contract import atomic_files, outcomes
 from reports.pages import record, run_page
 from tests.reports import example_runs
 
@@ -322,7 +321,7 @@ def test_regression_lists_the_largest_errors_and_no_verdicts(tmp_path):
     rows = dataclasses.replace(
         example_runs.rows(5),
         decisions=None,
-        numbers=examined.Numbers(labels=numbers, predictions=numbers * 2),
+        numbers=outcomes.Numbers(labels=numbers, predictions=numbers * 2),
         losses=numbers,
     )
     written(tmp_path, rows)

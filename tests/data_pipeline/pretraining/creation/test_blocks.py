@@ -1,4 +1,4 @@
-"""Stretches for left-to-right models: no token is lost, and none is predicted twice.
+"""Blocks for left-to-right models: no token is lost, and none is predicted twice.
 
 The text has every word once, so the order of tokens says what followed what.
 """
@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import metadata
-from data_pipeline.pretraining.creation import creation_job, runners, tasks
+from data_pipeline.pretraining.creation import job as creation_job
+from data_pipeline.pretraining.creation import runners, tasks
 from data_pipeline.vocabularies import byte_ranges, processes
 from tests import tiny_corpus
 
@@ -64,15 +65,15 @@ def word_pieces(source):
 
 
 def made(job, tokenizer):
-    """What a job makes: its totals, and the tokens of each stretch."""
+    """What a job makes: its totals, and the tokens of each block."""
     with tiny_corpus.tokenized_by(tokenizer):
         totals = runners.run_local(
             job, processes.InThisProcess(), 1, lambda *_, **__: None
         )
-    return totals, stretches(job)
+    return totals, blocks(job)
 
 
-def stretches(job):
+def blocks(job):
     records = tiny_corpus.raw(*job.output_files)
     found = tiny_corpus.parse(records)
     assert not found["segment_ids"].any() and not found["next_sentence_labels"].any()
@@ -85,12 +86,12 @@ def stretches(job):
     ]
 
 
-def whole_text(stretches, first):
-    """The tokens of a unit: each stretch begins with the last token of another."""
-    by_first = {stretch[0]: stretch for stretch in stretches}
-    assert len(by_first) == len(stretches)
+def whole_text(blocks, first):
+    """The tokens of a unit: each block begins with the last token of another."""
+    by_first = {block[0]: block for block in blocks}
+    assert len(by_first) == len(blocks)
     found = [first]
-    for _ in stretches:
+    for _ in blocks:
         found += by_first[found[-1]][1:]
     return found
 
@@ -118,7 +119,7 @@ def test_each_word_piece_is_predicted_once(source, tmp_path, word_pieces):
     assert totals["instances"] == len(found)
 
 
-def test_stretches_are_shuffled(source, tmp_path, word_pieces):
+def test_blocks_are_shuffled(source, tmp_path, word_pieces):
     _, found = made(job_of(source, tmp_path), word_pieces)
     firsts = [row[1] for row in found]
     rising = sum(a < b for a, b in itertools.pairwise(firsts))
@@ -133,7 +134,6 @@ LETTERS = "".join(map(chr, range(0x21, 0x7F)))
 
 @pytest.mark.parametrize("ends", [[END], []], ids=["ends", "no ends"])
 def test_text_of_a_file_is_kept(tmp_path, ends):
-    """Line ends, too, and blank lines end no document there."""
     text = f"{LETTERS[:40]}\n \n{LETTERS[40:]}\u00fc\n"
     (tmp_path / "text.txt").write_text(text, "utf-8")
     job = job_of(tmp_path, tmp_path, document_end="file")
@@ -171,7 +171,6 @@ def test_documents_without_a_token_and_damaged_bytes_are_left_out(tmp_path):
 
 
 def test_long_files_are_cut_at_lines_and_lose_nothing(tmp_path, monkeypatch):
-    """As each part is a document, every part ends with its token."""
     monkeypatch.setattr(byte_ranges, "MAX_DOCUMENT_BYTES", 4096)
     lines = [f"{number:03} {'abc' * (number % 9)}\n" for number in range(700)]
     (tmp_path / "text.txt").write_text("".join(lines))
@@ -179,7 +178,7 @@ def test_long_files_are_cut_at_lines_and_lose_nothing(tmp_path, monkeypatch):
     totals, _ = made(job, CharTokenizer(END))
     size = sum(map(len, lines))
     assert (totals["documents"], totals["bytes"]) == (-(-size // 4096), size)
-    text = byte_ranges.Corpus.of(list(job.input_files), whole_files=True)
+    text = byte_ranges.Corpus.from_files(list(job.input_files), whole_files=True)
     parts = [text.read(i).decode() for i in range(len(text.range_files))]
     assert "".join(parts) == "".join(lines)
     assert all(part.endswith("\n") for part in parts)
@@ -188,34 +187,16 @@ def test_long_files_are_cut_at_lines_and_lose_nothing(tmp_path, monkeypatch):
     assert "".join(parts) == "\u00fc" * 5000 and len(parts[0]) == 2048
 
 
-def test_words_and_bytes_of_all_files_are_those_of_the_text(
-    source, tmp_path, word_pieces
-):
-    job = job_of(source, tmp_path, count=3)
-    _, found = made(job, word_pieces)
-    said = [metadata.read(path) for path in job.output_files]
-    texts = corpus_texts()
-    assert sum(one.num_words for one in said) == sum(len(t.split()) for t in texts)
-    assert sum(one.num_text_bytes for one in said) == sum(map(len, texts))
-    assert sum(one.num_predictions for one in said) == sum(len(r) - 1 for r in found)
-    assert sum(one.num_instances for one in said) == len(found)
-    for one in said:  # each has its share
-        assert one.num_words / one.num_instances == pytest.approx(
-            sum(len(t.split()) for t in texts) / len(found), rel=0.02
-        )
-
-
 @pytest.mark.parametrize("count", [1, 9])
 def test_units_in_any_order_and_continued_give_the_same_files(
     source, tmp_path, word_pieces, count
 ):
-    """As on a cluster, where a machine gets a unit; and after a job that was killed."""
     expected = job_of(source, tmp_path / "a", count)
     totals, _ = made(expected, word_pieces)
     job = job_of(source, tmp_path / "b", count)
     with tiny_corpus.tokenized_by(word_pieces):
         creation_job.begin(job)
-        units = len(creation_job.settle(job).units)
+        units = len(creation_job.write_plan(job).units)
         assert units >= 3
         for unit in reversed(range(units)):
             tasks.write_unit(job, unit)

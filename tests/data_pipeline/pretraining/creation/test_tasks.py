@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from contract import atomic_files, json_files
 from data_pipeline.pretraining import metadata
-from data_pipeline.pretraining.creation import creation_job, runners
+from data_pipeline.pretraining.creation import job as creation_job
+from data_pipeline.pretraining.creation import runners
 from data_pipeline.pretraining.creation import tasks as creation_tasks
 from data_pipeline.vocabularies import byte_ranges, processes, word_counts
 from tests import tiny, tiny_corpus
@@ -128,7 +128,7 @@ def words(tokens):
 def test_text_has_several_units_of_several_chunks(source, tmp_path):
     job = job_of(source, tmp_path)
     creation_job.begin(job)
-    plan = creation_job.settle(job)
+    plan = creation_job.write_plan(job)
     assert len(plan.units) >= 3
     assert all(len(plan.chunks(unit)) >= 2 for unit in range(len(plan.units)))
     ranges = np.concatenate(plan.units)
@@ -142,7 +142,7 @@ def test_tasks_in_any_order_give_the_same_records(source, tmp_path, count):
     totals = run(expected)
     job = job_of(source, tmp_path / "b", count)
     creation_job.begin(job)
-    plan, rng = creation_job.settle(job), random.Random(count)
+    plan, rng = creation_job.write_plan(job), random.Random(count)
     units = list(range(len(plan.units)))
     for tasks in (
         [
@@ -242,7 +242,7 @@ def test_records_are_dealt_evenly(source, tmp_path):
     for count in (2, 3, 8, 11):
         job = job_of(source, tmp_path / f"{count}", count, **settings)
         creation_job.begin(job)
-        units = len(creation_job.settle(job).units)
+        units = len(creation_job.write_plan(job).units)
         run(job)
         found = contents(job)
         # Nothing is drawn here after the pairs are shuffled.
@@ -252,13 +252,6 @@ def test_records_are_dealt_evenly(source, tmp_path):
     masked = [job_of(source, tmp_path / f"m{n}", n) for n in (1, 3)]
     one, three = (run(job)["instances"] for job in masked)
     assert one == three
-
-
-def test_records_are_shuffled(source, tmp_path):
-    job = job_of(source, tmp_path, sentence_task="none", dupe_factor=1, **UNMASKED)
-    run(job)
-    starts = [words(a)[0] for a, _, _ in segments(tiny_corpus.parse(contents(job)[0]))]
-    assert abs(np.corrcoef(starts, np.arange(len(starts)))[0, 1]) < 0.5
 
 
 def test_more_files_than_records(source, tmp_path):
@@ -299,24 +292,6 @@ def test_seed_decides_the_records(source, tmp_path):
     assert len({tuple(sorted(records)) for records in found}) == 3
 
 
-def test_chunk_without_a_document_before_others(source, tmp_path):
-    # A document of many ranges lies in the first of them; the others are empty.
-    lines = [f"w{i} w{i + 1}" for i in range(0, 2900, 2)]
-    (tmp_path / "text.txt").write_text("\n".join(lines) + "\n\nw2990 w2991\n")
-    job = dataclasses.replace(
-        job_of(source, tmp_path, sentence_task="none", dupe_factor=1, **UNMASKED),
-        input_files=(f"{tmp_path}/text.txt",),
-    )
-    creation_job.begin(job)
-    text = creation_job.settle(job).text
-    assert sum(not text.read(i) for i in range(len(text.range_files))) > 20
-    assert run(job)["documents"] == 2
-    found = tiny_corpus.parse(contents(job)[0])
-    tokens = sorted(flat(a for a, _, _ in segments(found)))
-    first = tiny_corpus.FIRST_WORD
-    assert tokens == [*range(first, first + 2900), first + 2990, first + 2991]
-
-
 def test_tasks_are_sent_without_the_names_of_input_files(source, tmp_path):
     sent = []
 
@@ -329,36 +304,6 @@ def test_tasks_are_sent_without_the_names_of_input_files(source, tmp_path):
     runners.run_local(job, Sending(), 1, no_report)
     assert len(sent) > 10
     assert not any(b"text.txt" in data for data in sent)
-
-
-def test_end_of_a_file_ends_a_document(source, tmp_path):
-    for name, text in (("a", "w1 w2"), ("b", "w3\nw4"), ("c", "w5\n")):
-        (tmp_path / name).write_text(text)
-    job = dataclasses.replace(
-        job_of(source, tmp_path, sentence_task="none", dupe_factor=1, **UNMASKED),
-        input_files=tuple(f"{tmp_path}/{name}" for name in "abc"),
-    )
-    assert run(job)["documents"] == 3
-    first = tiny_corpus.FIRST_WORD
-    found = [a for a, _, _ in segments(tiny_corpus.parse(contents(job)[0]))]
-    assert sorted(found) == [
-        [first + 1, first + 2],
-        [first + 3, first + 4],
-        [first + 5],
-    ]
-
-
-def test_every_record_has_masks_of_its_own(source, tmp_path):
-    lines = [" ".join(f"w{30 * i + j}" for j in range(30)) for i in range(90)]
-    (tmp_path / "text.txt").write_text("\n".join(lines))
-    job = dataclasses.replace(
-        job_of(source, tmp_path, sentence_task="none", short_seq_prob=0.0),
-        input_files=(f"{tmp_path}/text.txt",),
-    )
-    assert run(job)["instances"] == 180
-    found = tiny_corpus.parse(contents(job)[0])["masked_lm_positions"]
-    # Five of thirty positions: hardly ever the same ones twice.
-    assert len(set(map(tuple, found.tolist()))) > 175
 
 
 def test_first_records_are_described(source, tmp_path):
@@ -429,13 +374,12 @@ def test_job_goes_on_wherever_it_was_stopped(source, tmp_path):
 
 
 def test_no_metadata_beside_other_records(source, tmp_path):
-    """When records are replaced, what was said of the old ones goes first."""
     job = job_of(source, tmp_path)
     run(job)
     old = tiny.listing(tmp_path)
     other = job_of(source, tmp_path, dupe_factor=1)
     creation_job.begin(other)
-    for unit in range(len(creation_job.settle(other).units)):
+    for unit in range(len(creation_job.write_plan(other).units)):
         creation_tasks.write_unit(other, unit)
     seen = []
     for count in range(10):
@@ -467,7 +411,6 @@ def test_directory_half_removed_is_begun_anew(source, tmp_path):
 
 
 def test_unpacked_input_alone_does_not_bind_the_next_job(tmp_path):
-    """A truncated gzip file is copied again, and the same command run again."""
     packed = tmp_path / "text.txt.gz"
     whole = gzip.compress(b"w1 w2\nw3 w4\n\nw5\nw6\n")
     packed.write_bytes(whole[:-9])
@@ -483,7 +426,7 @@ def test_unpacked_input_alone_does_not_bind_the_next_job(tmp_path):
 def test_other_settings_are_refused_while_a_job_is_unfinished(source, tmp_path):
     job = job_of(source, tmp_path)
     creation_job.begin(job)
-    creation_job.settle(job)
+    creation_job.write_plan(job)
     for changes, words_ in (
         ({"dupe_factor": 7}, ["dupe_factor was 2 and is 7"]),
         ({"masking": "span"}, ["masking was 'word_piece' and is 'span'"]),
@@ -506,53 +449,7 @@ def test_other_settings_are_refused_while_a_job_is_unfinished(source, tmp_path):
         tiny_corpus.write(source)
 
 
-def test_unit_that_is_written_is_not_cut_again(source, tmp_path):
-    job = job_of(source, tmp_path)
-    creation_job.begin(job)
-    creation_job.settle(job)
-    assert not creation_tasks.is_written(job, 0)
-    creation_tasks.write_unit(job, 0)
-    assert creation_tasks.is_written(job, 0) and not creation_tasks.is_written(job, 1)
-    creation_tasks.cut(job, 0, 0)
-    assert not tf.io.gfile.exists(job.chunk_path(0, 0))
-    creation_tasks.cut(job, 1, 0)
-    assert tf.io.gfile.exists(job.chunk_path(1, 0))
-
-
-def test_tasks_share_every_file_once():
-    for count in range(1, 20):
-        job = creation_job.Job(
-            input_files=(),
-            output_files=tuple(map(str, range(count))),
-            vocab_file="",
-            settings=SETTINGS,
-        )
-        assert creation_job.MIN_TASKS <= job.num_tasks < 2 * creation_job.MIN_TASKS
-        found = [
-            (file, shard, shards)
-            for files, shard, shards in map(job.shards, range(job.num_tasks))
-            for file in files
-        ]
-        assert len(found) == len(set(found))
-        for file in range(count):
-            mine = sorted(shard[1:] for shard in found if shard[0] == file)
-            assert mine == [(i, len(mine)) for i in range(len(mine))]
-
-
-def test_work_directory_holds_whole_files(source, tmp_path):
-    path = f"{tmp_path}/a.json"
-    atomic_files.write_json(path, {"b": 1})
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stop):
-        stop_after(patch, ["rename"], 0)
-        atomic_files.write_json(path, {"b": 2})
-    assert json_files.read_object(path) == {"b": 1}
-    atomic_files.remove(path)
-    atomic_files.remove(path)
-    assert not tf.io.gfile.exists(path)
-
-
 def test_records_made_elsewhere_are_those_made_here(source, tmp_path):
-    """All files are remote, and the text is packed."""
     here = job_of(source, tmp_path, 2)
     run(here)
     packed = gzip.compress((source / "text.txt").read_bytes())

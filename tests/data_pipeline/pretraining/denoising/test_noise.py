@@ -51,12 +51,6 @@ def test_iid_noise_has_the_chances_of_coins():
     assert abs(noise.iid(lengths, 0.3, chance(ROWS, 12)).mean() - 0.15) > 0.1
 
 
-def test_iid_noise_ends_with_the_text():
-    mask = noise.iid(np.array([0, 3, 40]), 0.5, chance(3, 40))
-    assert mask.sum(axis=1).tolist() == [0, mask[1, :3].sum(), mask[2].sum()]
-    assert mask[2, 3:].any()
-
-
 def test_iid_noise_has_a_bound_that_chance_hardly_reaches():
     most = noise.most_tokens(510, 0.15)
     mean, spread = 510 * 0.15, math.sqrt(510 * 0.15 * 0.85)
@@ -94,7 +88,6 @@ def test_random_spans_have_their_counts(density, mean_length):
 
 
 def test_random_spans_are_equally_likely():
-    """5 tokens of text and 4 of noise, in 2 parts each: 4 * 3 masks."""
     possible = []
     for text, hidden in itertools.product(range(1, 5), range(1, 4)):
         lengths = [text, hidden, 5 - text, 4 - hidden]
@@ -161,20 +154,64 @@ def test_infilling_is_what_is_written_out(mean_length):
     assert (numbers[:, :3] == 0).any()
 
 
-def test_infilling_hides_as_much_as_it_says():
-    lengths = np.full(2000, 100)
-    tokens, counts = noise.infilling(lengths, 0.3, 3.0, chance(2000, 2, 100))
-    spans = ((tokens < 0) & (np.arange(100) < counts[:, None])).sum(axis=1)
-    assert (100 - counts + spans == 30).all()
-    # By Wald's equation 10 of them hold 30 tokens, and what the last one exceeds by.
-    assert 10 < spans.mean() < 11
-    one, counts = noise.infilling(lengths, 0.3, 1.0, chance(2000, 2, 100))
-    assert 27 < ((one < 0) & (np.arange(100) < counts[:, None])).sum(1).mean() < 30
-
-
 def test_places_of_spans_are_equally_likely():
-    """3 of 9 tokens in one span: 7 places, by texts of which this is the case."""
     tokens, counts = noise.infilling(np.full(ROWS, 9), 0.3, 50.0, chance(ROWS, 2, 9))
     assert (counts == 7).all()
     possible = [[*range(i), -1, *range(i + 3, 9)] for i in range(7)]
     assert_equally_likely(tokens[:, :7], possible)
+
+
+# What replaces noise, by T5's values.
+
+TRANSFORMS = RECORDED["transforms"]
+FIRST = RECORDED["first_sentinel"]
+UNIQUE = np.arange(FIRST, FIRST - 20, -1)
+SAME = np.full(20, FIRST)
+
+# By their names in t5/data/preprocessors.py, of texts and their noise.
+NAMED = {
+    "noise_token_to_sentinel": lambda t, n: noise.replace(t, n, FIRST),
+    "noise_span_to_sentinel": lambda t, n: noise.replace_spans(t, n, SAME),
+    "nonnoise_span_to_sentinel": lambda t, n: noise.replace_spans(t, ~n, SAME),
+    "noise_span_to_unique_sentinel": lambda t, n: noise.replace_spans(t, n, UNIQUE),
+    "nonnoise_span_to_unique_sentinel": lambda t, n: noise.replace_spans(t, ~n, UNIQUE),
+    "drop_noise_tokens": noise.drop_noise,
+    "drop_nonnoise_tokens": lambda t, n: noise.drop_noise(t, ~n),
+}
+
+
+def batch(rows, dtype, filling):
+    """Rows of several lengths in one array, with something else beyond them."""
+    width = max(map(len, rows)) + 2
+    found = [[*row, *[filling] * (width - len(row))] for row in rows]
+    return np.array(found, dtype)
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    ids = batch([known["tokens"] for known in TRANSFORMS], np.int32, 7)
+    lengths = np.array([len(known["tokens"]) for known in TRANSFORMS])
+    is_noise = batch([known["noise"] for known in TRANSFORMS], bool, True)
+    return noise.Texts(ids, lengths), is_noise
+
+
+def rows(texts):
+    return [
+        row[:length].tolist()
+        for row, length in zip(texts.ids, texts.lengths, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_transformation_is_that_of_t5(recorded, name):
+    found = NAMED[name](*recorded)
+    assert rows(found) == [known[name] for known in TRANSFORMS]
+    assert found.ids.dtype == np.int32
+
+
+def test_transformation_leaves_its_texts_alone(recorded):
+    texts, is_noise = recorded
+    ids, mask = texts.ids.copy(), is_noise.copy()
+    for make in NAMED.values():
+        make(texts, is_noise)
+    assert np.array_equal(texts.ids, ids) and np.array_equal(is_noise, mask)

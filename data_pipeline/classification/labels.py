@@ -1,0 +1,313 @@
+"""Label names to the numbers that a model learns, and the file that records them."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from contract import errors, features, wording
+from data_pipeline.classification import tables
+from data_pipeline.tables import label_files
+
+# The problem types, with the fewest labels of each.
+_FEWEST_LABELS = {"classification": 2, "choice": 2, "multi_label": 1, "regression": 0}
+PROBLEM_TYPES = tuple(_FEWEST_LABELS)
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclasses.dataclass(frozen=True)
+class Labels:
+    """The names of a head's outputs, in the order of their ids; none for regression.
+
+    For a choice they name the answers by place; every row has answers.
+
+    Raises:
+        ValueError: names, problem type and separator do not fit together.
+    """
+
+    names: tuple[str, ...]
+    problem_type: str = "classification"  # one of PROBLEM_TYPES
+    separator: str = ","  # of the labels in a multi-label cell; an empty cell has none
+    # How the network reads two texts: "joined", or in "both_orders".
+    pair_input: str = "joined"
+
+    def __post_init__(self) -> None:
+        if self.problem_type not in PROBLEM_TYPES:
+            raise errors.InputError(
+                f"--problem_type={self.problem_type} is not one of "
+                f"{', '.join(PROBLEM_TYPES)}"
+            )
+        fewest = _FEWEST_LABELS[self.problem_type]
+        if len(self.names) < fewest:
+            raise errors.InputError(
+                f"{self.problem_type} needs {fewest} labels or more, not "
+                f"{list(self.names)}; name all with --labels"
+            )
+        if self.problem_type == "regression" and self.names:
+            raise errors.InputError(
+                f"regression has no labels, but {wording.listing(self.names)} are "
+                "given; leave --labels out or choose another --problem_type"
+            )
+        if self.problem_type == "multi_label" and not self.separator:
+            raise errors.InputError(
+                "multi_label needs a separator between labels; set --label_separator"
+            )
+        label_files.check_distinct(self.names, "label")
+
+    @property
+    def num_outputs(self) -> int:
+        """Classes of the head: 1 for regression, and for each answer to choose from."""
+        is_one = self.problem_type in ("regression", "choice")
+        return 1 if is_one else len(self.names)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Settings that must match, besides tokens and label ids, to resume a run."""
+        order = {} if self.pair_input == "joined" else {"pair_input": self.pair_input}
+        return {"labels": list(self.names), **order}
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences that the network reads of an example: of each choice or order."""
+        if self.problem_type == "choice":
+            return len(self.names)
+        return 2 if self.pair_input == "both_orders" else 1
+
+    @property
+    def has_one_label(self) -> bool:
+        """Whether a row has exactly one of the names."""
+        return self.problem_type in features.ONE_OF_SEVERAL
+
+    def encode(self, table: tables.Table) -> np.ndarray:
+        """Turns labels into ids int32 [N], or for regression the numbers, float32 [N].
+
+        For multi_label float32 [N, C], 1 for each label that the row has.
+
+        Raises:
+            ValueError: the table has no labels, a label is not in the set, or a
+                regression value is not a finite float32.
+        """
+        rows = _labelled_lines(table)
+        if self.problem_type == "regression":
+            values = [_number(table.path, line, label) for line, label in rows]
+            return np.array(values, np.float32)
+        ids = {name: index for index, name in enumerate(self.names)}
+        if self.has_one_label:
+            path = table.path
+            return np.array([self._id(ids, path, *row) for row in rows], np.int32)
+        return self.encode_sets(table)[:]
+
+    def encode_sets(self, table: tables.Table) -> "MultiHot":
+        """As `encode`, for multi_label, in the memory of the labels that rows have."""
+        ids = {name: index for index, name in enumerate(self.names)}
+        rows = [
+            [
+                self._id(ids, table.path, line, name)
+                for name in split_labels(label, self.separator)
+            ]
+            for line, label in _labelled_lines(table)
+        ]
+        columns = np.array([*itertools.chain(*rows)], np.int32)
+        return MultiHot(columns, np.cumsum([0, *map(len, rows)]), len(ids))
+
+    def _id(
+        self, ids: dict[str, int], path: str, line: int, label: tables.Label
+    ) -> int:
+        if isinstance(label, tuple):
+            raise errors.InputError(
+                f"{path}:{line}: {list(label)} is a list of labels; pass "
+                "--problem_type=multi_label or give the row one label"
+            )
+        if label in ids:
+            return ids[label]
+        if self.problem_type == "choice":
+            raise errors.InputError(
+                f"{path}:{line}: label {label!r:.80} names none of the "
+                f"{len(self.names)} choices, {wording.listing(self.names)}, so none is "
+                "right; correct the row, or say with --labels what the label column "
+                "calls them, in their order" + _header_hint(line)
+            )
+        raise errors.InputError(
+            f"{path}:{line}: label {label!r:.80} is not one of "
+            f"{wording.listing(self.names)}{label_files.closest(label, self.names)}; "
+            "correct the row or name every label with --labels" + _header_hint(line)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiHot:
+    """A float32 matrix [N, C] of zeros and ones, of which rows are made as needed."""
+
+    ids: np.ndarray  # int32, columns of the ones, row by row
+    splits: np.ndarray  # int64 [N + 1], where the ids of each row begin and end
+    num_columns: int
+    dtype = np.dtype(np.float32)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and C."""
+        return len(self), self.num_columns
+
+    def __len__(self) -> int:
+        return len(self.splits) - 1
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self[:].astype(dtype or self.dtype)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Rows chosen by a slice or int [B]; float32 [B, C]."""
+        chosen = np.arange(len(self))[rows]
+        hot = np.zeros((len(chosen), self.num_columns), np.float32)
+        for row, index in zip(hot, chosen.tolist(), strict=True):
+            row[self.ids[self.splits[index] : self.splits[index + 1]]] = 1.0
+        return hot
+
+
+def split_labels(label: tables.Label, separator: str) -> tuple[str, ...]:
+    """The labels of one multi-label cell, without whitespace around each."""
+    if isinstance(label, tuple):
+        return label
+    if not label.strip():
+        return ()
+    return tuple(part.strip() for part in label.split(separator))
+
+
+def _labelled_lines(table: tables.Table) -> list[tuple[int, tables.Label]]:
+    if table.labels is None:
+        raise errors.InputError(
+            f"{table.path}: has no labels; pass --label_column if a column holds them"
+        )
+    return list(zip(table.lines, table.labels, strict=True))
+
+
+def find_labels(
+    table: tables.Table, problem_type: str, separator: str = ","
+) -> tuple[str, ...]:
+    """Collects the labels that occur, sorted; numbers in numeric order.
+
+    Raises:
+        ValueError: the table has no labels, or one is empty or a misplaced list.
+    """
+    if problem_type == "regression":
+        return ()
+    is_set = problem_type == "multi_label"
+    first_lines: dict[str, int] = {}
+    for line, label in _labelled_lines(table):
+        for name in split_labels(label, separator) if is_set else (label,):
+            if not isinstance(name, str) or not name:
+                raise errors.InputError(
+                    f"{table.path}:{line}: label {name!r:.80} is not one label; "
+                    "correct the row or pass --problem_type=multi_label"
+                )
+            first_lines.setdefault(name, line)
+    for name, line in first_lines.items():
+        whole = name.removesuffix(".0")
+        if whole != name and tables.is_number(name) and whole in first_lines:
+            raise errors.InputError(
+                f"{table.path}:{line}: label {name!r} is the number of the class "
+                f"{whole!r} (line {first_lines[whole]}); write both alike"
+            )
+    if all(tables.is_number(name) for name in first_lines):
+        return tuple(sorted(first_lines, key=lambda name: (float(name), name)))
+    return tuple(sorted(first_lines))
+
+
+def choice_names(
+    columns: Sequence[str], num_choices: int, labels: Sequence[tables.Label] | None
+) -> tuple[str, ...]:
+    """Names of choices: those of their columns if the labels are such, else "0", ..."""
+    if len(columns) == num_choices and labels and set(labels) <= set(columns):
+        return tuple(columns)
+    return tuple(map(str, range(num_choices)))
+
+
+def label_map_text(label_set: Labels) -> str:
+    """Which id is which label, as JSON: {"0": "negative", "1": "positive", ...}.
+
+    "problem_type" and, where they are not the usual ones, "label_separator" and
+    "pair_input" follow.
+    """
+    settings = {"problem_type": label_set.problem_type}
+    if label_set.pair_input != "joined":
+        settings["pair_input"] = label_set.pair_input
+    if label_set.problem_type == "multi_label":
+        settings["label_separator"] = label_set.separator
+    return label_files.map_text(label_set.names, **settings)
+
+
+def read_label_map(path: str) -> Labels:
+    """Reads the text of `label_map_text`; ValueError for any other.
+
+    Without "problem_type" it is classification.
+    """
+
+    def make(
+        names,
+        problem_type="classification",
+        label_separator=",",
+        pair_input="joined",
+    ):
+        return Labels(names, problem_type, label_separator, pair_input)
+
+    settings = ' and "problem_type"'
+    return label_files.read_map(path, make, "label map", settings)
+
+
+def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.ndarray:
+    """How much an example of each class counts in the loss: float32 [C].
+
+    `spec` is "balanced", which is N / (C * examples of the class) as scikit-learn
+    defines it, or one positive number a class between commas, in id order. `label_ids`
+    are int [N], of the training split.
+
+    Raises:
+        ValueError: not a classification, an empty class, or not C positive numbers.
+    """
+    if label_set.problem_type != "classification":
+        raise errors.InputError(
+            f"--class_weights={spec} needs a classification, not "
+            f"{label_set.problem_type}; leave it out"
+        )
+    names = label_set.names
+    if spec == "balanced":
+        counts = np.bincount(label_ids, minlength=len(names))
+        for name, count in zip(names, counts, strict=True):
+            if not count:
+                raise errors.InputError(
+                    f"--class_weights=balanced: class {name!r} has no training example;"
+                    " add some, take it out of --labels, or give numbers"
+                )
+        return (len(label_ids) / (len(names) * counts)).astype(np.float32)
+    parts = spec.split(",")
+    if len(parts) != len(names):
+        raise errors.InputError(
+            f"--class_weights={spec} has {len(parts)} numbers for {len(names)} classes;"
+            f" give one for each of {wording.listing(names)}, in this order"
+        )
+    for part in parts:
+        # Beyond float32 it would become 0 or infinite.
+        if not tables.is_number(part) or not 1 / _LARGEST <= float(part) <= _LARGEST:
+            raise errors.InputError(
+                f"--class_weights={spec}: {part!r} is not a positive number of "
+                "float32; correct it"
+            )
+    return np.array([float(part) for part in parts], np.float32)
+
+
+def _number(path: str, line: int, label: tables.Label) -> float:
+    text = label if isinstance(label, str) else ""
+    # Beyond float32 it would become infinite on the way to the model.
+    if not tables.is_number(text) or abs(float(text)) > _LARGEST:
+        shown = label if isinstance(label, str) else list(label)
+        raise errors.InputError(
+            f"{path}:{line}: {shown!r:.80} is not a finite number, which regression "
+            "needs; correct the row or choose another --problem_type"
+            + _header_hint(line)
+        )
+    return float(text)
+
+
+def _header_hint(line: int) -> str:
+    return ", pass --has_header=true if the line is a header" if line == 1 else ""

@@ -1,0 +1,231 @@
+"""The job of create_pretraining_data.py, and its work directory.
+
+    corpus         ranges of 256 KB, or files, in random order
+     +- unit       16 MB of ranges, what is shuffled together
+         +- chunk  256 KB of a unit, tokenized and cut into instances at once
+         +- shard  the records of a unit that one task writes for one output file
+    output file    its shards of all units, end to end
+
+The directory lies beside the first output file until the job is done. Everything in it
+is written whole under its name, so what is there need not be done again:
+
+    job.json                          the job, and the sizes of its input files
+    input-00000.txt                   an unpacked input file
+    corpus.json                       the plain files that are read, with their sizes,
+                                      and where the ranges of long documents begin
+    unit-0000000-part-000.npz         a chunk, until its unit is written
+    file-00000/0000000-0-512-records  a shard: its unit, number and count of records,
+                                      which further numbers for its metadata may follow
+    unit-0000000-lane-000.json        what a task counted whose shards are all written
+    complete-00000.json               says that an output file is complete
+"""
+
+import dataclasses
+import functools
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from contract import atomic_files, errors, json_files
+from data_pipeline.pretraining import metadata
+from data_pipeline.tables import file_patterns
+from data_pipeline.text import base, opening
+from data_pipeline.vocabularies import byte_ranges
+
+UNIT_BYTES = 1 << 24
+CHUNK_BYTES = 1 << 18
+SHARD_SUFFIX = "-records"
+_JOB, _CORPUS = "job.json", "corpus.json"
+MIN_TASKS = 8  # that write a unit, so that small corpora use all cores
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """Input, output and settings; every output file has an equal share of records."""
+
+    input_files: tuple[str, ...]
+    output_files: tuple[str, ...]
+    vocab_file: str
+    settings: metadata.Metadata  # its counts are 0
+    gpt_tokenizer: str | None = None  # as in opening.open_vocabulary
+
+    @property
+    def work_dir(self) -> str:
+        """The directory described above."""
+        return self.output_files[0] + atomic_files.SUFFIX
+
+    @property
+    def tokenizer(self) -> base.Tokenizer:
+        """The tokenizer of the text; see `load_tokenizer`."""
+        lowers = self.settings.do_lower_case
+        return load_tokenizer(self.vocab_file, lowers, self.gpt_tokenizer)
+
+    @property
+    def num_tasks(self) -> int:
+        """Tasks that write one unit."""
+        files = len(self.output_files)
+        return files * -(-MIN_TASKS // files) if files < MIN_TASKS else MIN_TASKS
+
+    def shards(self, task: int) -> tuple[list[int], int, int]:
+        """The files that a task writes of a unit, its shard of each, their number."""
+        files = len(self.output_files)
+        if files >= MIN_TASKS:
+            return list(range(task, files, MIN_TASKS)), 0, 1
+        return [task % files], task // files, self.num_tasks // files
+
+    def seed(self, *numbers: int) -> list[int]:
+        """For np.random.default_rng: the job's seed and what else tells tasks apart."""
+        return [self.settings.random_seed % (1 << 64), *numbers]
+
+    def path(self, *names: str) -> str:
+        """A file in the work directory."""
+        return os.path.join(self.work_dir, *names)
+
+    def chunk_path(self, unit: int, chunk: int) -> str:
+        """The result of `tasks.cut`."""
+        return self.path(f"unit-{unit:07}-part-{chunk:03}.npz")
+
+    def counts_path(self, unit: int, task: int) -> str:
+        """The counts of `tasks.write`, when it is done."""
+        return self.path(f"unit-{unit:07}-lane-{task:03}.json")
+
+    def shards_dir(self, file: int) -> str:
+        """The shards of an output file, whose order is that of their names."""
+        return self.path(f"file-{file:05}")
+
+    def shard_path(
+        self, file: int, unit: int, shard: int, counts: Sequence[int]
+    ) -> str:
+        """One of them, of which `shard_counts` gives the counts: first, of records."""
+        numbers = "-".join(map(str, counts))
+        name = f"{unit:07}-{shard}-{numbers}{SHARD_SUFFIX}"
+        return os.path.join(self.shards_dir(file), name)
+
+    def file_path(self, file: int) -> str:
+        """The marker of an output file that is complete."""
+        return self.path(f"complete-{file:05}.json")
+
+    def unpacked_path(self, index: int) -> str:
+        """An unpacked input file."""
+        return self.path(f"input-{index:05}.txt")
+
+
+def shard_counts(name: str) -> list[int]:
+    """The counts in the name of a shard."""
+    return [int(number) for number in name.removesuffix(SHARD_SUFFIX).split("-")[2:]]
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitPlan:
+    """The ranges of the corpus that each unit has."""
+
+    text: byte_ranges.Corpus
+    units: list[np.ndarray]
+
+    def chunks(self, unit: int) -> list[np.ndarray]:
+        """The ranges of each chunk; not kept, for a terabyte has millions."""
+        return self.text.groups(self.units[unit], CHUNK_BYTES)
+
+
+@functools.lru_cache(maxsize=2)
+def load_plan(job: Job) -> UnitPlan:
+    """The plan of a job that has begun; the same in every process."""
+    text = byte_ranges.Corpus.from_files(
+        **json_files.read_object(job.path(_CORPUS)),
+        whole_files=job.settings.document_end == metadata.FILE,
+    )
+    order = np.random.default_rng(job.seed(0)).permutation(len(text.range_files))
+    return UnitPlan(text, text.groups(order, UNIT_BYTES))
+
+
+@functools.lru_cache(maxsize=2)
+def load_tokenizer(
+    vocab_file: str, lower: bool, gpt_tokenizer: str | None = None
+) -> base.Tokenizer:
+    """The tokenizer of a vocabulary, made and warmed up once in a process."""
+    tokenizer = opening.open_vocabulary(vocab_file, lower, gpt_tokenizer)
+    tokenizer.tokenize(["first"])  # which takes longer than the second
+    return tokenizer
+
+
+def begin(job: Job) -> list[int]:
+    """Makes or finds the work directory; returns indices of input files to unpack.
+
+    Raises:
+        ValueError: the directory holds another unfinished job.
+    """
+    record = {
+        **dataclasses.asdict(job),
+        "input_sizes": file_patterns.sizes(job.input_files),
+    }
+    record = json.loads(json.dumps(record))
+    path = job.path(_JOB)
+    before = json_files.read_object(path) if tf.io.gfile.exists(path) else None
+    if before != record:
+        if before and tf.io.gfile.exists(job.path(_CORPUS)):
+            raise errors.InputError(_difference(job, before, record))
+        if tf.io.gfile.isdir(job.work_dir):
+            # Half removed by a killed `end`, or holds nothing but unpacked input.
+            tf.io.gfile.rmtree(job.work_dir)
+        for output in job.output_files:
+            tf.io.gfile.makedirs(os.path.dirname(output) or ".")
+        tf.io.gfile.makedirs(job.work_dir)
+        atomic_files.write_json(path, record, shared=True)
+    for output in job.output_files:
+        for left in tf.io.gfile.glob(f"{output}{atomic_files.SUFFIX}-*"):
+            atomic_files.remove(left)  # of a killed `tasks.assemble`
+    return [
+        index
+        for index, file in enumerate(job.input_files)
+        if byte_ranges.is_packed(file)
+        and not tf.io.gfile.exists(job.unpacked_path(index))
+    ]
+
+
+def _difference(job: Job, before: dict[str, Any], now: dict[str, Any]) -> str:
+    before = {**before.pop("settings"), **before}
+    now = {**now.pop("settings"), **now}
+    differing = [
+        f"{key} was {before.get(key)!r} and is {value!r}"
+        for key, value in now.items()
+        if before.get(key) != value
+    ]
+    return (
+        f"{job.work_dir} holds an unfinished job with other settings: "
+        f"{'; '.join(differing)[:1000]}; finish that with its own flags, or delete "
+        "the directory to start anew"
+    )
+
+
+def unpack(job: Job, index: int) -> None:
+    """Unpacks one gzip file of the input into the work directory."""
+    byte_ranges.unpack(job.input_files[index], job.unpacked_path(index))
+
+
+def write_plan(job: Job) -> UnitPlan:
+    """Fixes which plain files are read; after all unpacking, before all else."""
+    files = [
+        job.unpacked_path(index) if byte_ranges.is_packed(file) else file
+        for index, file in enumerate(job.input_files)
+    ]
+    sizes = json_files.read_object(job.path(_JOB))["input_sizes"]
+    unpacked = [i for i, file in enumerate(job.input_files) if file != files[i]]
+    for index, size in zip(
+        unpacked, file_patterns.sizes([files[i] for i in unpacked]), strict=True
+    ):
+        sizes[index] = size
+    corpus = {"files": files, "sizes": sizes}
+    if job.settings.document_end != metadata.FILE:
+        corpus["boundaries"] = byte_ranges.find_boundaries(files, sizes)
+    atomic_files.write_json(job.path(_CORPUS), corpus, shared=True)
+    load_plan.cache_clear()
+    return load_plan(job)
+
+
+def end(job: Job) -> None:
+    """Removes the work directory of a job whose files are all assembled."""
+    tf.io.gfile.rmtree(job.work_dir)

@@ -1,0 +1,366 @@
+"""Documents to pairs of segments for pretraining (BERT section 3.1, Task #2).
+
+create_pretraining_data.py, create_instances_from_document. Pairs are ranges of a flat
+array of tokens, gathered when written: some bytes each, whatever their length.
+"""
+
+import bisect
+import dataclasses
+import functools
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features
+from data_pipeline.batches import packing, tf_records
+from data_pipeline.pretraining import masking, metadata
+from data_pipeline.pretraining.creation import job as creation_job
+
+SENTENCE_TASKS = ("next", "order", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class Documents:
+    """Tokenized documents, end to end."""
+
+    tokens: np.ndarray  # int32 [T]
+    sentence_ends: np.ndarray  # int64 [S + 1], 0 and where each ends in tokens
+    document_ends: np.ndarray  # int64 [D + 1], 0 and where each ends in sentences
+
+    def __len__(self):
+        return len(self.document_ends) - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Where the two segments of N pairs lie; all arrays are [N]."""
+
+    document: np.ndarray  # int32, that A comes from
+    a_start: np.ndarray  # int64, first token of A
+    a_end: np.ndarray  # int64, one past its last token
+    b_start: np.ndarray  # int64, or -1 where any document may give B
+    b_end: np.ndarray  # int64
+    target: np.ndarray  # int32, tokens that A and B shall have together
+    label: np.ndarray  # int32, next_sentence_labels: 1 for a random or swapped B
+
+    def __len__(self):
+        return len(self.document)
+
+    def move(self, tokens, documents):
+        """The same pairs where so many tokens and documents come before theirs."""
+        is_open = self.b_start < 0
+        return Pairs(
+            self.document + np.int32(documents),
+            self.a_start + tokens,
+            self.a_end + tokens,
+            np.where(is_open, -1, self.b_start + tokens),
+            np.where(is_open, -1, self.b_end + tokens),
+            self.target,
+            self.label,
+        )
+
+    def take(self, indices):
+        """The pairs at some indices."""
+        return Pairs(*(values[indices] for values in vars(self).values()))
+
+
+def read_documents(lines, tokenizer):
+    """Tokenizes lines of UTF-8 bytes: a sentence each, blank ones between documents.
+
+    Ignores invalid bytes; as the original, drops sentences and documents without a
+    token.
+    """
+    ids = tokenizer.tokenize(tf.constant(lines, tf.string))  # [L, (S)]
+    lengths = ids.row_lengths().numpy()
+    is_empty = lengths == 0
+    is_blank = np.zeros(len(lines), bool)
+    for index in np.flatnonzero(is_empty):
+        # A line of nothing but deleted characters is no sentence, but no break either.
+        is_blank[index] = not lines[index].decode("utf-8", "ignore").strip()
+    document = np.cumsum(is_blank)[~is_empty]  # [S]
+    sentence_ends = np.concatenate([[0], np.cumsum(lengths[~is_empty])])
+    changes = np.flatnonzero(np.diff(document)) + 1
+    ends = np.concatenate([[0], changes, [len(document)]] if len(document) else [[0]])
+    return Documents(
+        ids.values.numpy().astype(features.INTEGER, copy=False),
+        sentence_ends.astype(np.int64),
+        ends.astype(np.int64),
+    )
+
+
+def join_documents(parts):
+    """One Documents of several, in order."""
+    sentences, documents = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
+    num_tokens = num_sentences = 0
+    for part in parts:
+        sentences.append(part.sentence_ends[1:] + num_tokens)
+        documents.append(part.document_ends[1:] + num_sentences)
+        num_tokens += len(part.tokens)
+        num_sentences += len(part.sentence_ends) - 1
+    tokens = np.concatenate([part.tokens for part in parts])
+    return Documents(tokens, np.concatenate(sentences), np.concatenate(documents))
+
+
+def join_pairs(parts):
+    """One Pairs of several, in order."""
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return Pairs(*map(np.concatenate, columns))
+
+
+def cut_pairs(
+    documents, *, sentence_task, max_seq_length, short_seq_prob, passes, seed
+):
+    """Cuts documents into Pairs, by passes and documents; a random B is left open.
+
+    The sentence task is next (half of the pairs get a random B), order (half of the
+    pairs are swapped; ALBERT section 3.1) or none (one segment, as many whole sentences
+    as fit; RoBERTa section 4.2). `max_seq_length` includes the special tokens. With
+    probability `short_seq_prob` a pass over a document has a shorter target. Equal
+    seeds give equal pairs.
+    """
+    rng = random.Random(seed)
+    cut_one = {"next": _cut_next, "order": _cut_order, "none": _cut_single}
+    longest = max_seq_length - (2 if sentence_task == "none" else 3)
+    ends = documents.sentence_ends.tolist()
+    bounds = documents.document_ends.tolist()
+    pairs: list[tuple[int, int, int, int, int]] = []
+    owners, targets, counts = [], [], []
+    for _ in range(passes):
+        for document, (first, last) in enumerate(itertools.pairwise(bounds)):
+            target = longest
+            if rng.random() < short_seq_prob:
+                target = rng.randint(min(2, longest), longest)
+            before = len(pairs)
+            cut_one[sentence_task](ends, first, last, target, rng.random, pairs)
+            owners.append(document)
+            targets.append(target)
+            counts.append(len(pairs) - before)
+    a_start, a_end, b_start, b_end, label = np.array(pairs, np.int64).reshape(-1, 5).T
+    return Pairs(
+        document=np.repeat(np.array(owners, np.int32), counts),
+        a_start=a_start,
+        a_end=a_end,
+        b_start=b_start,
+        b_end=b_end,
+        target=np.repeat(np.array(targets, np.int32), counts),
+        label=label.astype(np.int32),
+    )
+
+
+def _cut_next(ends, first, last, target, uniform, pairs):
+    """Splits sentences up to the target; a random B leaves the rest for the next."""
+    while first < last:
+        end = bisect.bisect_left(ends, ends[first] + target, first + 1, last)
+        size = end - first
+        split = first + 1 + int(uniform() * (size - 1)) if size > 1 else end
+        if size == 1 or uniform() < 0.5:
+            pairs.append((ends[first], ends[split], -1, -1, 1))
+            first = split
+        else:
+            pairs.append((ends[first], ends[split], ends[split], ends[end], 0))
+            first = end
+
+
+def _cut_order(ends, first, last, target, uniform, pairs):
+    """Swaps half of the pairs; a sentence alone is split between two of its tokens."""
+    while first < last:
+        end = bisect.bisect_left(ends, ends[first] + target, first + 1, last)
+        size, begin, stop = end - first, ends[first], ends[end]
+        if size > 1:
+            middle = ends[first + 1 + int(uniform() * (size - 1))]
+        else:
+            middle = begin + 1 + int(uniform() * (stop - begin - 1))
+        first = end
+        if middle == stop:  # a single token
+            continue
+        if uniform() < 0.5:
+            pairs.append((middle, stop, begin, middle, 1))
+        else:
+            pairs.append((begin, middle, middle, stop, 0))
+
+
+def _cut_single(ends, first, last, target, uniform, pairs):
+    """Whole sentences up to the target; a longer one is cut into several."""
+    begin, stop = ends[first], ends[last]
+    while begin < stop:
+        sentence = bisect.bisect_right(ends, begin + target, first + 1, last + 1) - 1
+        end = ends[sentence]
+        if end <= begin:  # within a sentence that does not fit
+            end = min(begin + target, stop)
+        pairs.append((begin, end, end, end, 0))
+        begin = end
+
+
+def fill(pairs, documents, rng):
+    """Gives open pairs a B: sentences of another document, up to the target or its end.
+
+    Document (that of A if there is no other) and first sentence are drawn uniformly.
+    """
+    is_open = pairs.b_start < 0
+    of_a = pairs.document[is_open]
+    others = max(len(documents) - 1, 1)
+    drawn = rng.integers(others, size=len(of_a))
+    if len(documents) > 1:
+        drawn += drawn >= of_a
+    first, last = documents.document_ends[drawn], documents.document_ends[drawn + 1]
+    sentence = rng.integers(first, last) if len(of_a) else first
+    start = documents.sentence_ends[sentence]
+    wanted = pairs.target[is_open] - (pairs.a_end - pairs.a_start)[is_open]
+    reached = np.searchsorted(documents.sentence_ends, start + np.maximum(wanted, 1))
+    end = documents.sentence_ends[np.minimum(reached, last)]
+    b_start, b_end = pairs.b_start.copy(), pairs.b_end.copy()
+    b_start[is_open], b_end[is_open] = start, end
+    return dataclasses.replace(pairs, b_start=b_start, b_end=b_end)
+
+
+def truncate(pairs, max_seq_length, sentence_task, rng):
+    """Shortens pairs as truncate_seq_pair does, the longer segment at a random end."""
+    length_a, length_b = pairs.a_end - pairs.a_start, pairs.b_end - pairs.b_start
+    if sentence_task == "none":  # cut to fit
+        return pairs
+    keep_a, keep_b = packing.budgets(length_a, length_b, max_seq_length - 3)
+    over_a, over_b = length_a - keep_a.numpy(), length_b - keep_b.numpy()
+    front_a, front_b = rng.binomial(over_a, 0.5), rng.binomial(over_b, 0.5)
+    return dataclasses.replace(
+        pairs,
+        a_start=pairs.a_start + front_a,
+        a_end=pairs.a_end - (over_a - front_a),
+        b_start=pairs.b_start + front_b,
+        b_end=pairs.b_end - (over_b - front_b),
+    )
+
+
+def assemble(pairs, tokens, *, cls_id, sep_id, max_seq_length, sentence_task):
+    """[CLS] A [SEP] B [SEP], padded with 0; without a second task [CLS] A [SEP].
+
+    Returns int32 input_ids [N, S], lengths [N], and lengths of segment 0 [N], which is
+    [CLS], A and the first [SEP].
+    """
+    length_a = (pairs.a_end - pairs.a_start).astype(np.int32)[:, None]  # [N, 1]
+    length_b = (pairs.b_end - pairs.b_start).astype(np.int32)[:, None]
+    first = length_a + 2
+    total = first if sentence_task == "none" else first + length_b + 1
+    column = np.arange(max_seq_length, dtype=np.int32)  # [S]
+    # Token j of A stands in column 1 + j, token j of B in column first + j.
+    source = np.where(
+        column < first,
+        pairs.a_start[:, None] - 1 + column,
+        pairs.b_start[:, None] - first + column,
+    )
+    input_ids = np.take(tokens, source, mode="clip").astype(np.int32, copy=False)
+    input_ids[column >= total] = 0
+    rows = np.arange(len(pairs))
+    input_ids[:, 0] = cls_id
+    input_ids[rows, first[:, 0] - 1] = sep_id
+    input_ids[rows, total[:, 0] - 1] = sep_id
+    return input_ids, total[:, 0], first[:, 0]
+
+
+COUNTS = ("documents", "sentences", "tokens", "instances")
+IN_METADATA = ()
+
+
+def cut(
+    job: creation_job.Job, unit: int, chunk: int, texts: Sequence[bytes]
+) -> dict[str, np.ndarray]:
+    """Tokenizes the ranges of a chunk and cuts them into pairs."""
+    settings, lines = job.settings, []
+    for text in texts:
+        lines += [*text.split(b"\n"), b""]  # a range ends a document
+    documents = read_documents(lines, job.tokenizer)
+    pairs = cut_pairs(
+        documents,
+        sentence_task=settings.sentence_task,
+        max_seq_length=settings.max_seq_length,
+        short_seq_prob=settings.short_seq_prob,
+        passes=settings.dupe_factor,
+        seed=f"{settings.random_seed} {unit} {chunk}",
+    )
+    return {**vars(documents), **vars(pairs)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """All documents of a unit, and its pairs in random order."""
+
+    documents: Documents
+    pairs: Pairs
+
+    def __len__(self):
+        return len(self.pairs)
+
+    def counts(self) -> dict[str, int]:
+        """Documents, sentences and tokens of the text."""
+        return {
+            "documents": len(self.documents),
+            "sentences": len(self.documents.sentence_ends) - 1,
+            "tokens": len(self.documents.tokens),
+        }
+
+    def in_metadata(self, chosen: np.ndarray, first: int) -> tuple[int, ...]:
+        """The values of IN_METADATA: none."""
+        return ()
+
+    def records(
+        self, job: creation_job.Job, chosen: np.ndarray, rng: np.random.Generator
+    ) -> Iterator[bytes]:
+        """Serialized tf.train.Examples of some pairs, in order."""
+        settings, tokenizer, pairs = job.settings, job.tokenizer, self.pairs
+        pairs = fill(pairs.take(chosen), self.documents, rng)
+        pairs = truncate(pairs, settings.max_seq_length, settings.sentence_task, rng)
+        input_ids, lengths, first_lengths = assemble(
+            pairs,
+            self.documents.tokens,
+            cls_id=tokenizer.start_id,
+            sep_id=tokenizer.end_id,
+            max_seq_length=settings.max_seq_length,
+            sentence_task=settings.sentence_task,
+        )
+        column = np.arange(settings.max_seq_length)
+        is_real = column < lengths[:, None]
+        is_second = is_real & (column >= first_lengths[:, None])
+        arrays = {
+            features.INPUT_IDS: input_ids,
+            features.INPUT_MASK: is_real.view(np.uint8),
+            features.SEGMENT_IDS: is_second.view(np.uint8),
+            features.NEXT_SENTENCE_LABELS: pairs.label[:, None],
+        }
+        if settings.masking != metadata.UNMASKED:
+            rule = masking.Rule(
+                settings.masking,
+                settings.masked_lm_prob,
+                settings.max_predictions_per_seq,
+                settings.mask_proportions,
+            )
+            vocab = _masking_vocab(job)
+            draws = masking.draw(input_ids.shape, rule, vocab, rng)
+            arrays |= masking.mask(input_ids, lengths, rule, vocab, draws)
+        return tf_records.records(arrays)
+
+
+@functools.lru_cache(maxsize=2)
+def _masking_vocab(job: creation_job.Job) -> masking.MaskingVocab:
+    return masking.MaskingVocab.from_tokenizer(job.tokenizer)
+
+
+def join(
+    job: creation_job.Job, unit: int, chunks: Sequence[Mapping[str, np.ndarray]]
+) -> Unit:
+    """The unit whose chunks `cut` has made."""
+    documents, pairs = [], []
+    num_tokens = num_documents = 0
+    for arrays in chunks:
+        documents.append(_from(Documents, arrays))
+        pairs.append(_from(Pairs, arrays).move(num_tokens, num_documents))
+        num_tokens += len(documents[-1].tokens)
+        num_documents += len(documents[-1])
+    joined = join_pairs(pairs)
+    order = np.random.default_rng(job.seed(1, unit)).permutation(len(joined))
+    return Unit(join_documents(documents), joined.take(order))
+
+
+def _from(kind, arrays):
+    return kind(*(arrays[field.name] for field in dataclasses.fields(kind)))

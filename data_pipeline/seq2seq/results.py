@@ -1,0 +1,243 @@
+"""Texts that a network wrote: decoded, scored, and written to files.
+
+Scores are exact match, ROUGE (Lin, 2004), BLEU and chrF. ROUGE is rouge-score's, which
+T5's authors used, without a stemmer: it sees the letters a to z and digits alone, so it
+is 0 for Chinese or Greek. BLEU (Papineni et al., 2002) and chrF (Popovic, 2015) are
+sacrebleu's with its defaults, as WMT reports them, but that BLEU of texts without four
+words is that of the n-grams there are. Exact match and ROUGE are shares, 0..1; BLEU and
+chrF are 0..100, as in sacrebleu.
+"""
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from rouge_score import rouge_scorer, scoring, tokenizers
+from sacrebleu.metrics import BLEU, CHRF
+
+from contract import atomic_files, errors, file_names
+from contract import outcomes as outcomes_lib
+from data_pipeline.seq2seq import split
+
+EXACT_MATCH = "exact_match"
+ROUGE = ("rouge1", "rouge2", "rougeL")  # F1 of words, pairs of words, subsequences
+NAMES = (EXACT_MATCH, *ROUGE, "bleu", "chrf")
+ROW_NAMES = (EXACT_MATCH, *ROUGE)  # that are means over rows
+# Whatever ends a line for somebody who reads the file, str.splitlines among them.
+_LINE_ENDS = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_DIGITS = 6  # of shares
+
+
+@dataclasses.dataclass(frozen=True)
+class RowScores:
+    """Counts of each of N texts, from which any of them can be scored together.
+
+    Attributes:
+        shares: ROW_NAMES to float64 [N], 0..1.
+        ngrams: int64 [N, 2, 4], right and written n-grams of 1 to 4 words.
+        lengths: int64 [N, 2], words of what is written and of the target.
+    """
+
+    shares: dict[str, np.ndarray]
+    ngrams: np.ndarray
+    lengths: np.ndarray
+
+    def score(self, rows: np.ndarray) -> dict[str, float]:
+        """Scores over rows, int [K], which may repeat: NAMES but for chrF."""
+        means = {
+            name: float(values[rows].mean()) for name, values in self.shares.items()
+        }
+        right, written = self.ngrams[rows].sum(axis=0).tolist()
+        length, wanted = self.lengths[rows].sum(axis=0).tolist()
+        # Smoothed as by default; the option counts where nobody writes four words, and
+        # BLEU of four would be 0 whatever is written.
+        bleu = BLEU.compute_bleu(
+            *(right, written, length, wanted), smooth_method="exp", effective_order=True
+        )
+        return means | {"bleu": float(bleu.score)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """The texts written for the sources of a split, and their scores.
+
+    Attributes:
+        texts: one for each source.
+        num_tokens: int [N], of each, the end token not counted.
+        rows: counts for scores; None where targets are unknown.
+        losses: float [N], the mean of -log p over the tokens of a target, or None.
+        loss: the mean over all tokens of targets, or None.
+        scores: of `NAMES`; {} where targets are unknown.
+    """
+
+    texts: list[str]
+    num_tokens: np.ndarray
+    rows: RowScores | None = None
+    losses: np.ndarray | None = None
+    loss: float | None = None
+    scores: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def results(self, prefix: str) -> dict[str, float]:
+        """The scores and the loss under names such as eval_exact_match."""
+        values = dict(self.scores)
+        if self.loss is not None:
+            values["loss"] = self.loss
+        return {f"{prefix}_{name}": value for name, value in values.items()}
+
+
+def decide(
+    data: split.PairSplit,
+    outputs: Mapping[str, np.ndarray],
+    decode: Callable[[tf.Tensor], tf.Tensor],
+) -> Scored:
+    """Decodes and, where targets are known, scores.
+
+    `outputs` holds "ids", int [N, T], for `decode`, which is graph.decode of a
+    tokenizer; and "losses", float [N], of the targets, where they are known.
+    """
+    ids = outputs["ids"]
+    texts: list[str] = []
+    for start in range(0, len(ids), split.CHUNK_ROWS):
+        part = decode(tf.constant(ids[start : start + split.CHUNK_ROWS], tf.int32))
+        texts += [text.decode("utf-8") for text in part.numpy()]
+    is_over = np.cumsum((ids == data.tokens.end) | (ids < 0), axis=1) > 0
+    num_tokens = np.sum(~is_over, axis=1)
+    if data.target_splits is None:
+        return Scored(texts, num_tokens)
+    rows = count(data.spelled, texts)
+    scores = score(data.spelled, texts, rows)
+    losses = np.asarray(outputs["losses"], np.float64)
+    loss = float(np.average(losses, weights=np.diff(data.target_splits)))
+    return Scored(texts, num_tokens, rows, losses, loss, scores)
+
+
+def count(targets: Sequence[str], predictions: Sequence[str]) -> RowScores:
+    """Compares each prediction with its target, of which there is one each."""
+    words = tokenizers.DefaultTokenizer()
+    rouge = rouge_scorer.RougeScorer(ROUGE[:2], tokenizer=words)
+    # Only counts are taken of each row; the option spares a warning about its score.
+    bleu = BLEU(effective_order=True)
+    shares: dict[str, list[float]] = {name: [] for name in ROW_NAMES}
+    ngrams, lengths = [], []
+    for target, prediction in zip(targets, predictions, strict=True):
+        shares[EXACT_MATCH].append(float(prediction == target))
+        for name, score in rouge.score(target, prediction).items():
+            shares[name].append(score.fmeasure)
+        both = words.tokenize(target), words.tokenize(prediction)
+        shares["rougeL"].append(_rouge_l(*both))
+        counted = bleu.sentence_score(prediction, [target])
+        ngrams.append([counted.counts, counted.totals])
+        lengths.append([counted.sys_len, counted.ref_len])
+    return RowScores(
+        {name: np.array(values, np.float64) for name, values in shares.items()},
+        np.array(ngrams, np.int64).reshape(-1, 2, 4),
+        np.array(lengths, np.int64).reshape(-1, 2),
+    )
+
+
+def _rouge_l(target: Sequence[str], prediction: Sequence[str]) -> float:
+    """rouge-score's rougeL of words, whose own search is quadratic in plain Python."""
+    if not target or not prediction:
+        return 0.0
+    common = _longest_common(target, prediction)
+    return scoring.fmeasure(common / len(prediction), common / len(target))
+
+
+def _longest_common(first: Sequence[str], second: Sequence[str]) -> int:
+    """Words of the longest common subsequence, 64 places at a time (Hyyro, 2004)."""
+    places: dict[str, int] = {}
+    for index, word in enumerate(first):
+        places[word] = places.get(word, 0) | 1 << index
+    everywhere = unmatched = (1 << len(first)) - 1
+    for word in second:
+        matched = unmatched & places.get(word, 0)
+        unmatched = (unmatched + matched | unmatched - matched) & everywhere
+    return len(first) - unmatched.bit_count()
+
+
+def score(
+    targets: Sequence[str], predictions: Sequence[str], rows: RowScores
+) -> dict[str, float]:
+    """NAMES to scores over all texts; `rows` are their counts.
+
+    Raises:
+        ValueError: there is no text.
+    """
+    if not targets:
+        raise errors.InputError(
+            "there is no target to score with; give rows that have one"
+        )
+    chrf = CHRF().corpus_score(list(predictions), [list(targets)])
+    return rows.score(np.arange(len(targets))) | {"chrf": float(chrf.score)}
+
+
+def outcomes(
+    name: str, data: split.PairSplit, scored: Scored
+) -> outcomes_lib.Outcomes | None:
+    """The outcome of each pair of the split `name`; None where targets are unknown.
+
+    The loss of a row is the mean of -log p over the tokens of its target. A row is
+    correct if it matches exactly.
+    """
+    if scored.rows is None or scored.losses is None:
+        return None
+    return outcomes_lib.Outcomes(
+        split=name,
+        texts=[(source,) for source in data.sources],
+        expected=list(data.spelled),
+        predicted=list(scored.texts),
+        is_correct=scored.rows.shares[EXACT_MATCH] > 0,
+        losses=scored.losses,
+        scores=dict(scored.scores),
+        rescore=scored.rows.score,
+        shares={EXACT_MATCH: 1.0},
+        histograms={
+            "words, written": np.array([len(text.split()) for text in scored.texts]),
+            "words, wanted": np.array([len(text.split()) for text in data.spelled]),
+        },
+    )
+
+
+def write_all(directory: str, data: split.PairSplit, scored: Scored) -> list[str]:
+    """Writes the files of `text_lines` and `object_lines`, or neither; their paths."""
+    texts = os.path.join(directory, file_names.TEST_TEXTS)
+    objects = os.path.join(directory, file_names.TEST_PREDICTIONS)
+    atomic_files.write({texts: text_lines(scored), objects: object_lines(data, scored)})
+    return [texts, objects]
+
+
+def text_lines(scored: Scored) -> Iterator[str]:
+    """A line a text, in the order of the rows; an end of a line in it is a space.
+
+    The text for row n of the file is in line n.
+    """
+    for text in scored.texts:
+        yield _LINE_ENDS.sub(" ", text) + "\n"
+
+
+def object_lines(data: split.PairSplit, scored: Scored) -> Iterator[str]:
+    """One JSON object a row: source, prediction, and where it is known the target.
+
+    {"source": "...", "target": "...", "prediction": "...", "exact_match": true,
+    "rouge1": 1.0, "rouge2": 1.0, "rougeL": 1.0, "loss": 0.01}. Source and target are
+    as the file has them, the prediction is as graph.decode writes it, and scores
+    compare it with the target in the same form. Numbers are rounded to 6 digits.
+    """
+    for index, text in enumerate(scored.texts):
+        row: dict[str, Any] = {"source": data.sources[index]}
+        if data.has_targets:
+            row["target"] = data.target_texts[index]
+        row["prediction"] = text
+        if scored.rows is not None and scored.losses is not None:
+            shares = {
+                name: round(float(values[index]), _DIGITS)
+                for name, values in scored.rows.shares.items()
+            }
+            shares["exact_match"] = bool(shares["exact_match"])
+            row |= {**shares, "loss": round(float(scored.losses[index]), _DIGITS)}
+        yield json.dumps(row, ensure_ascii=False) + "\n"

@@ -1,0 +1,76 @@
+"""Finds the text of the context that predicted tokens came from.
+
+Tokens are lower-cased, stripped of accents and cut at punctuation; an answer should
+read as it was written. This is the rule of google-research/bert: it searches the
+normalized span for the spelled prediction. Where that is not there (because of an
+[UNK]), or normalization changed the number of characters (combining accents), the whole
+span is the answer. The aligner "words" of choice.py cuts by text/offsets.py instead:
+better for writing without spaces and for vocabularies that lack characters.
+
+The *words* of a context are separated by whitespace (`doc_tokens` of the original); the
+*parts* of a word are the input of the word-piece step: each punctuation mark and each
+ideograph is one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import tensorflow as tf
+from absl import logging
+
+from data_pipeline.text import base, wordpiece
+
+
+def split_all(texts: Iterable[str], tokenizer: base.Tokenizer) -> dict[str, list[str]]:
+    """Maps each distinct text to its normalized parts; invalid UTF-8 has none.
+
+    Normalization never crosses whitespace: a span's parts are those of its words.
+
+    Differs from google-research/bert: a part of more than 200 characters is left out,
+    so that `align` answers with the whole span where only another part of the same word
+    was predicted.
+    """
+    distinct = list(dict.fromkeys(texts))
+    encoded = tf.constant([t.encode("utf-8", "ignore") for t in distinct], tf.string)
+    rows = tokenizer.pretokenize(encoded).to_list()
+    return {
+        text: [part.decode("utf-8") for part in row]
+        for text, row in zip(distinct, rows, strict=True)
+    }
+
+
+def spell(tokens: Iterable[str]) -> str:
+    """Joins word pieces to normalized text, with single spaces between the parts.
+
+    A span may begin inside a word; its first piece loses its "##" as well.
+    """
+    mark = wordpiece.CONTINUATION
+    joined = " ".join(tokens).replace(f" {mark}", "").replace(mark, "")
+    return " ".join(joined.split())
+
+
+def align(spelled: str, words: Sequence[str], parts: Mapping[str, list[str]]) -> str:
+    """Finds the piece of a span that a prediction covers, as google-research/bert does.
+
+    Takes the first occurrence of `spelled` (from `spell`) in the normalized span, and
+    assumes that its n-th character other than space is the n-th of the span. Where
+    that fails, the piece is the whole span, its words joined by spaces. `words` are the
+    span's; `parts` come from `split_all`.
+    """
+    span = " ".join(words)
+    normalized = " ".join(part for word in words for part in parts[word])
+    start = normalized.find(spelled)
+    if (
+        start == -1
+        or not spelled
+        or len(_without_spaces(span)) != len(_without_spaces(normalized))
+    ):
+        logging.debug("unable to find text: %r in %r", spelled, span)
+        return span
+    before = len(_without_spaces(normalized[:start]))
+    places = [place for place, char in enumerate(span) if char != " "]
+    first, last = places[before], places[before + len(_without_spaces(spelled)) - 1]
+    return span[first : last + 1]
+
+
+def _without_spaces(text):
+    return text.replace(" ", "")

@@ -1,0 +1,176 @@
+"""The interface of the tokenizers of all networks."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from contract import errors
+
+
+def read_vocab(vocab_file: str) -> list[str]:
+    """Reads a vocabulary: one token per line, the line number from 0 being its id.
+
+    Lines end at LF alone and are stripped of Unicode whitespace, so a blank one becomes
+    the empty string and keeps its id. Duplicates stay.
+
+    Differs from google-research/bert: a UTF-8 byte order mark before the first token is
+    dropped.
+
+    Raises:
+        ValueError: the file cannot be read, is empty, or is not UTF-8.
+    """
+    try:
+        with tf.io.gfile.GFile(vocab_file, "rb") as file:
+            content = file.read().removeprefix(b"\xef\xbb\xbf")
+    except tf.errors.OpError as error:
+        raise errors.InputError(
+            f"{vocab_file}: the vocabulary cannot be read ({error.message}); give the "
+            "vocab.txt that lies beside the checkpoint"
+        ) from error
+    if not content.strip():
+        raise errors.InputError(
+            f"{vocab_file}: the vocabulary is empty (0 tokens); give the vocab.txt "
+            "that lies beside the checkpoint"
+        )
+    tokens = []
+    for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), start=1):
+        try:
+            tokens.append(line.decode("utf-8").strip())
+        except UnicodeDecodeError as error:
+            raise errors.InputError(
+                f"{vocab_file}:{number}: {line!r} is not UTF-8; save the vocabulary as "
+                "UTF-8"
+            ) from error
+    return tokens
+
+
+def constant(value: Any) -> tf.Tensor:
+    """A tensor on the CPU that eager code and graphs share, whoever makes it first."""
+    with tf.init_scope(), tf.device("CPU:0"):
+        return tf.constant(value)
+
+
+class Tokenizer:
+    """The interface of tokenizers.
+
+    Attributes:
+        vocab: The V tokens by id.
+        vocab_size: V; None where ids are those of characters.
+        token_spec: What the tokens of a text are: int32 [S], or a row of characters
+            each, int16 [S, C]; so are the special ones below.
+        do_lower_case: Whether capitals of a text are lost.
+        in_graph: Whether `tokenize` works in graphs, and so in exports.
+        has_word_offsets: Whether `starts_pretoken` and `pretokenize` are defined.
+        start_id, delimiter_id, end_id: What packing puts before a text, after each but
+            the last, and after the last; None where the vocabulary lacks it.
+        document_end_id: What separates documents of a corpus; None where nothing does.
+        unk_id: What stands for a word that cannot be spelled; None where all can be.
+        mask_id: What stands for a hidden token; None where nothing does.
+    """
+
+    in_graph = True
+    has_word_offsets = True
+    token_spec = tf.TensorSpec([None], tf.int32)
+    vocab_size: Any  # int, or None
+    start_id: Any  # int, int16 [C] or None, and so are the next two
+    delimiter_id: Any
+    end_id: Any
+    document_end_id: int | None
+    unk_id: int | None = None
+    mask_id: int | None = None
+
+    def __init__(self, vocab: Sequence[str], do_lower_case: bool):
+        self.vocab = list(vocab)
+        self.vocab_size = len(self.vocab)
+        self.do_lower_case = do_lower_case
+        self._tokenize_rows = tf.function(
+            self._rows_to_ids,
+            input_signature=[tf.TensorSpec([None], tf.string)],
+            autograph=False,
+        )
+
+    @property
+    def token_shape(self) -> tuple[int, ...]:
+        """() of ids, or (C,) where a token is a row of characters."""
+        return tuple(self.token_spec.shape[1:])
+
+    def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
+        """Cuts texts, a scalar or [B], into int32 ids, [S] or ragged [B, (S)]."""
+        texts = tf.convert_to_tensor(texts, tf.string)
+        if texts.shape.rank not in (0, 1):
+            raise errors.InputError(
+                f"texts of shape {texts.shape} cannot be tokenized; give one string or "
+                "one axis of strings"
+            )
+        # Tracing takes most of a second, and saves nothing where texts are many.
+        is_eager = tf.executing_eagerly()
+        to_ids = self._rows_to_ids if is_eager else self._tokenize_rows
+        if texts.shape.rank == 0:
+            return to_ids(texts[tf.newaxis]).values  # [S]
+        return to_ids(texts)  # [B, (S)]
+
+    def tokenize_inside(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
+        """Cuts texts [B] as where they stand inside a text, each by itself."""
+        return self.tokenize(texts)
+
+    def tokenize_words(self, words: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
+        """As `tokenize_inside`, of words [W] that the caller has separated."""
+        return self.tokenize_inside(words)
+
+    def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
+        """Which tokens [T, ...] of words end to end begin a pre-token; bool [T].
+
+        Pre-tokens are those that `pretokenize` returns.
+        """
+        raise NotImplementedError
+
+    def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """The pre-tokens of words [W] as tokens spell them, string [W, (parts)]."""
+        raise NotImplementedError
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids, special tokens included; ValueError as `ids_to_tokens`."""
+        row = self._checked(ids)
+        return self.decode_rows(tf.constant([row], tf.int32)).numpy()[0].decode("utf-8")
+
+    def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """The texts [B] of int32 ids [B, (S)], as TensorFlow operations."""
+        raise NotImplementedError
+
+    def ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """Looks up tokens; raises ValueError for an id outside 0..V-1."""
+        return [self.vocab[index] for index in self._checked(ids)]
+
+    def with_special_tokens(self) -> "Tokenizer":
+        """A tokenizer with start_id, delimiter_id and end_id: itself, or a longer one.
+
+        What it appends has the ids V, V+1, ...
+        """
+        return self
+
+    def definition(self) -> list[str]:
+        """All that decides which ids a text becomes, but for lower-casing."""
+        return self.vocab
+
+    def settings(self) -> dict[str, Any]:
+        """The content of tokenizer_config.json."""
+        raise NotImplementedError
+
+    def files(self) -> dict[str, str]:
+        """{name: text} of the files that the same tokenizer is opened from."""
+        raise NotImplementedError
+
+    def _checked(self, ids):
+        ids = [int(index) for index in ids]
+        for index in ids:
+            if not 0 <= index < self.vocab_size:
+                raise errors.InputError(
+                    f"id {index} is outside 0..{self.vocab_size - 1}; the ids come "
+                    "from another vocabulary"
+                )
+        return ids
+
+    def _rows_to_ids(self, texts):
+        """Texts [B] to int32 ids, ragged [B, (S)]."""
+        raise NotImplementedError

@@ -1,0 +1,113 @@
+"""Contexts to tokens that know where they come from, as TensorFlow operations.
+
+The offsets are those of `alignment.Offsets`, for a batch of texts at a time. A part
+of a word is what the word-piece step sees as one word.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from data_pipeline.text import base, normalization
+
+# What str.strip removes; Unicode has no whitespace beyond these.
+WHITESPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
+
+
+class Contexts(NamedTuple):
+    """The characters and tokens of B contexts, end to end."""
+
+    points: tf.Tensor  # int32 [K], the characters, with a space after each context
+    starts: tf.Tensor  # int64 [B], where each context begins in `points`
+    # int32 [B, (T)], or int16 [B, (T), C]; each word is tokenized by itself
+    ids: tf.RaggedTensor
+    begins: tf.Tensor  # int64 [sum of T], in `points`, of the token's part of a word
+    ends: tf.Tensor  # int64 [sum of T], one past the last character of that part
+
+
+def tokenize(contexts, tokenizer: base.Tokenizer) -> Contexts:
+    """Tokenizes the words of contexts [B], and finds where each token comes from."""
+    contexts = tf.strings.unicode_transcode(contexts, "UTF-8", "UTF-8", errors="ignore")
+    rows = tf.strings.unicode_decode(tf.strings.join([contexts, " "]), "UTF-8")
+    points = rows.values  # [K]
+    is_ink = ~_is_any(points, normalization.CONTEXT_WHITESPACE)
+    before = tf.concat([[False], is_ink[:-1]], axis=0)
+    word_starts = tf.where(is_ink & ~before)[:, 0]  # [W]
+    word_ends = tf.where(~is_ink & before)[:, 0]
+    words = tf.strings.unicode_encode(
+        tf.RaggedTensor.from_row_lengths(points[is_ink], word_ends - word_starts),
+        "UTF-8",
+    )
+    tokens = tokenizer.tokenize_inside(words)  # [W, (T)]
+    begins, ends = _places(points, words, word_starts, word_ends, tokens, tokenizer)
+    owner = tf.gather(rows.value_rowids(), word_starts)
+    return Contexts(
+        points=points,
+        starts=rows.row_starts(),
+        ids=tf.RaggedTensor.from_value_rowids(
+            tokens.values, tf.gather(owner, tokens.value_rowids()), rows.nrows()
+        ),
+        begins=begins,
+        ends=ends,
+    )
+
+
+def is_whitespace(points):
+    """Whether each of int32 [K] is what str.strip removes; bool [K]."""
+    return _is_any(points, WHITESPACE)
+
+
+def _places(points, words, word_starts, word_ends, tokens, tokenizer):
+    """Begins and ends as in `Contexts`, without whitespace, as by alignment.Offsets.
+
+    Where normalized and written characters of a word differ in number, its parts are
+    unknown and the whole word counts.
+    """
+    lower = tokenizer.do_lower_case
+    parts = tokenizer.pretokenize(words)  # [W, (parts)]
+    spelled = _sums(tf.strings.length(parts.values, "UTF8_CHAR"))
+    written = _sums(_widths(points, lower))  # [K + 1]
+    spelled_splits = tf.gather(spelled, parts.row_splits)  # [W + 1]
+    shift = tf.gather(written, word_starts)
+    is_known = tf.gather(written, word_ends) - shift == (
+        spelled_splits[1:] - spelled_splits[:-1]
+    )
+    shift -= spelled_splits[:-1]
+
+    word = tokens.value_rowids()  # [T], and so is all that follows
+    begun = tf.cumsum(tf.cast(tokenizer.starts_pretoken(tokens.values), tf.int64))
+    part = begun - tf.gather(begun, tf.gather(tokens.row_starts(), word))
+    is_known = tf.gather(is_known, word) & (part < tf.gather(parts.row_lengths(), word))
+    part = tf.where(is_known, part + tf.gather(parts.row_starts(), word), 0)
+    start = tf.gather(spelled, part) + tf.gather(shift, word)
+    end = tf.gather(spelled, tf.where(is_known, part + 1, 0)) + tf.gather(shift, word)
+    word_ends = tf.gather(word_ends, word)
+    begins = tf.searchsorted(written[1:], start, "right", tf.int64)
+    begins = tf.where(is_known, begins, tf.gather(word_starts, word))
+    ends = tf.searchsorted(written[1:], end, "right", tf.int64)
+    ends = tf.where(is_known, tf.minimum(ends, word_ends), word_ends)
+
+    is_ink = ~is_whitespace(points)
+    ink = tf.where(is_ink)[:, 0]
+    inks = _sums(is_ink)
+    begins = tf.gather(ink, tf.gather(inks, begins))
+    return begins, tf.gather(ink, tf.gather(inks, ends) - 1) + 1
+
+
+def _widths(points, do_lower_case):
+    """How many characters each becomes when it is normalized; int32 [K]."""
+    distinct, index = tf.unique(points)
+    letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
+    alone = normalization.split_words(letters, do_lower_case)
+    joined = tf.strings.reduce_join(alone, axis=-1)
+    return tf.gather(tf.strings.length(joined, "UTF8_CHAR"), index)
+
+
+def _is_any(points, characters: str):
+    wanted = tf.constant([ord(character) for character in characters])
+    return tf.reduce_any(points[:, tf.newaxis] == wanted, axis=1)
+
+
+def _sums(counts):
+    """[K] to int64 [K + 1], the sums of the first 0, 1, ... K of them."""
+    return tf.concat([[0], tf.cumsum(tf.cast(counts, tf.int64))], axis=0)

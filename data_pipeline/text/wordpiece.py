@@ -1,0 +1,243 @@
+"""Text to word-piece ids, in the graph and exactly as google-research/bert does it.
+
+The chain, in the order in which the original works (BERT section 3 and its code):
+
+1. delete what is not UTF-8, U+0000, U+FFFD, controls (Cc) and formats (Cf), except tab,
+   newline and carriage return;
+2. for uncased models: `str.lower`, NFD, delete the non-spacing marks (Mn);
+3. split at whitespace, and around every punctuation mark and CJK ideograph;
+4. cut each word greedily into word pieces; a word of more than 200 characters, or one
+   that the vocabulary cannot spell, becomes [UNK].
+
+Tokens that were added to the vocabulary are cut out of the text first: some before step
+1, and those that are looked for in normalized text before step 3.
+"""
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_text as text
+
+from contract import errors, file_names, json_files
+from data_pipeline.text import added_tokens as matching
+from data_pipeline.text import base, normalization
+
+CONTINUATION = "##"  # begins a piece that continues a word
+MASK = "[MASK]"  # stands for a hidden token
+
+
+def is_continuation(token: str) -> bool:
+    """Whether a token continues the word of the token before it."""
+    return token.startswith(CONTINUATION)
+
+
+def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
+    """Reads the word pieces of a tokenizer.json, as Hugging Face writes it.
+
+    Returns the tokens by id, the added ones among them, and {added token: whether it is
+    looked for in normalized text}. Lower-casing is in `pretrained.locate`.
+
+    Raises:
+        ValueError: it is no tokenizer of word pieces, or an id is missing.
+    """
+    raw = json_files.read_object(path)
+    try:
+        model = raw["model"]
+        is_known = model.get("type", "WordPiece") == "WordPiece"
+        added = {token["content"]: token for token in raw.get("added_tokens") or ()}
+        ids = {**model["vocab"], **{key: token["id"] for key, token in added.items()}}
+    except (AttributeError, KeyError, TypeError):
+        is_known = False
+    if not is_known:
+        raise errors.InputError(
+            f"{path}: not a tokenizer of word pieces; give --vocab_file=vocab.txt"
+        )
+    if sorted(ids.values(), key=repr) != sorted(range(len(ids)), key=repr):
+        raise errors.InputError(
+            f"{path}: the ids of its {len(ids)} tokens are not 0, 1, ...; give "
+            "--vocab_file=vocab.txt"
+        )
+    vocab = sorted(ids, key=ids.__getitem__)
+    return vocab, matching.check_settings(added, added, path)
+
+
+class BertTokenizer(base.Tokenizer):
+    """Turns strings into word-piece ids, equal to google-research/bert's.
+
+    It consists of TensorFlow operations, so one object serves eager code, tf.data and
+    an exported SavedModel. No special token is added, and none is recognised in the
+    text: "[MASK]" is four letters in brackets, as in the original. `vocab` has the V
+    tokens by id; `mask_id` is None where the vocabulary has no [MASK]. `added_tokens`
+    are those of `vocab` that were added to it: they are found anywhere in a text.
+    """
+
+    unk_id: int
+
+    def __init__(
+        self,
+        vocab: Sequence[str],
+        do_lower_case: bool = True,
+        added_tokens: Mapping[str, bool] | None = None,
+    ):
+        """Builds the tokenizer of V tokens; the last of equal ones counts.
+
+        `added_tokens` is {token: whether it is looked for in normalized text}.
+
+        Raises:
+            ValueError: [UNK], [CLS] or [SEP] is missing, or everything else is.
+        """
+        super().__init__(vocab, do_lower_case)
+        self.added_tokens = dict(added_tokens or {})
+        ids = {token: index for index, token in enumerate(self.vocab)}
+        required = ("[UNK]", "[CLS]", "[SEP]")
+        if missing := [token for token in required if token not in ids]:
+            raise errors.InputError(
+                f"the vocabulary of {self.vocab_size} tokens lacks "
+                f"{', '.join(missing)}; give the vocab.txt of the checkpoint"
+            )
+        self.unk_id, self.cls_id, self.sep_id = (ids[token] for token in required)
+        self.start_id = self.cls_id
+        self.delimiter_id = self.end_id = self.document_end_id = self.sep_id
+        self.mask_id = ids.get(MASK)
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._entries = _distinct(self.vocab, ids, self.added_tokens)
+            self._set_matched(ids)
+
+    @classmethod
+    def from_file(cls, vocab_file: str, do_lower_case: bool = True) -> "BertTokenizer":
+        """Builds the tokenizer of a vocab.txt or tokenizer.json. Errors name the file.
+
+        Differs from google-research/bert: the tokens of an added_tokens.json beside the
+        vocabulary belong to it, and are found in text as Hugging Face finds them.
+        """
+        if vocab_file.endswith(".json"):
+            vocab, added = read_tokenizer_json(vocab_file)
+        else:
+            vocab, added = matching.read(vocab_file, base.read_vocab(vocab_file))
+        try:
+            return cls(vocab, do_lower_case, added)
+        except ValueError as error:
+            raise errors.InputError(f"{vocab_file}: {error}") from error
+
+    def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
+        """Which tokens, int32 [T], do not continue a word; bool."""
+        continues = [is_continuation(token) for token in self.vocab]
+        return ~tf.gather(continues, ids)
+
+    def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """normalization.split_words, where each added token is a word by itself."""
+        return self._cut(
+            words, normalization.split_normalized, lambda texts, _: self._fold(texts)
+        )
+
+    def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """The texts [B] of int32 ids [B, (S)]: words with a space between them."""
+        with tf.device("CPU:0"):
+            words = tf.strings.reduce_join(
+                tf.gather(self._spelled, ids), axis=-1, separator=" "
+            )
+            return tf.strings.regex_replace(words, f" {CONTINUATION}", "")
+
+    def settings(self) -> dict[str, Any]:
+        settings: dict[str, Any] = {"do_lower_case": self.do_lower_case}
+        if self.added_tokens:
+            settings["added_tokens_decoder"] = {
+                str(self.vocab.index(token)): {
+                    "content": token,
+                    "normalized": is_normalized,
+                    "special": not is_normalized,
+                    "single_word": False,
+                    "lstrip": False,
+                    "rstrip": False,
+                }
+                for token, is_normalized in self.added_tokens.items()
+            }
+        return settings
+
+    def files(self) -> dict[str, str]:
+        texts = {
+            file_names.VOCAB: "".join(f"{token}\n" for token in self.vocab),
+            file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
+        }
+        if self.added_tokens:
+            ids = {token: self.vocab.index(token) for token in self.added_tokens}
+            texts[file_names.ADDED_TOKENS] = json.dumps(ids) + "\n"
+        return texts
+
+    @functools.cached_property
+    def _spelled(self):
+        return base.constant(self.vocab)
+
+    @functools.cached_property
+    def _word_pieces(self):
+        """Steps 3 and 4; built on first use, which takes a tenth of a second."""
+        # Eagerly and on the CPU even where the caller is tracing a function.
+        with tf.init_scope(), tf.device("CPU:0"):
+            return text.FastWordpieceTokenizer(
+                self._entries,
+                max_bytes_per_word=normalization.MAX_WORD_BYTES,
+                token_out_type=tf.int32,
+                unknown_token=f"[{self.unk_id}]",
+            )
+
+    def _rows_to_ids(self, texts):
+        with tf.device("CPU:0"):  # where string operations are
+            return self._cut(texts, self._word_pieces.tokenize, lambda _, ids: ids)
+
+    def _set_matched(self, ids):
+        """Sets which texts are which added token, as written and as normalized."""
+        self._written: dict[bytes, int] = {}
+        self._normalized: dict[bytes, int] = {}
+        for token, is_normalized in self.added_tokens.items():
+            if not is_normalized:
+                self._written[token.encode()] = ids[token]
+            elif folded := self._fold([token]).numpy()[0]:
+                self._normalized[folded] = ids[token]
+
+    def _fold(self, texts):
+        return normalization.fold(tf.convert_to_tensor(texts), self.do_lower_case)
+
+    def _cut(
+        self,
+        texts: tf.Tensor,
+        cut_normalized: Callable[[tf.Tensor], tf.RaggedTensor],
+        value: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    ) -> tf.RaggedTensor:
+        """Normalizes and cuts texts [B], added tokens first, to ragged [B, (S)]."""
+        if not self.added_tokens:
+            return cut_normalized(normalization.normalize(texts, self.do_lower_case))
+
+        def cut_written(between):
+            return matching.tokenize(
+                self._fold(between),
+                self._normalized,
+                lambda texts: cut_normalized(normalization.hide_long_words(texts)),
+                value,
+            )
+
+        return matching.tokenize(texts, self._written, cut_written, value)
+
+
+def _distinct(
+    vocab: Sequence[str], ids: dict[str, int], added: Mapping[str, bool]
+) -> list[str]:
+    """Replaces entries that are no word pieces; some would break the operation.
+
+    They were added, are empty, have a later duplicate, or mix letters with characters
+    that stand alone, as the stand-in "[7]" of entry 7 does; so it equals no entry kept.
+    """
+    is_piece = tf.strings.regex_full_match(vocab, normalization.WORD_PIECE).numpy()
+    if not is_piece.any():
+        raise errors.InputError(
+            f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
+            "give the vocab.txt of the checkpoint"
+        )
+    return [
+        token
+        if is_piece[index] and ids[token] == index and token not in added
+        else f"[{index}]"
+        for index, token in enumerate(vocab)
+    ]

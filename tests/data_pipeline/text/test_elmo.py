@@ -1,0 +1,224 @@
+"""data_pipeline/text/elmo.py, and how opening.py opens it.
+
+tests/golden/elmo holds character ids that the original's batcher made of the sentences
+beside them.
+"""
+
+import json
+import pathlib
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from contract import file_names
+from data_pipeline.batches import packing
+from data_pipeline.text import elmo, opening
+
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
+BATCHES = json.loads((GOLDEN / "sentences.json").read_text("utf-8"))
+VOCAB = elmo.read_vocab(str(GOLDEN / "vocab.txt"))
+# As the original has them, with one more: after padding come bytes, then these.
+BEGIN_SENTENCE, END_SENTENCE, BEGIN, END, FILLING = range(257, 262)
+CHARACTERS = {"char_cnn": {"n_characters": 262}, "lstm": {}}
+WORDS = {"lstm": {}}
+
+
+def by_the_rules(word, codes=None):
+    """UnicodeCharsVocabulary, one word at a time."""
+    codes = [byte + 1 for byte in word.encode()[:48]] if codes is None else codes
+    row = [BEGIN, *codes, END]
+    return row + [FILLING] * (50 - len(row))
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return elmo.ElmoTokenizer(VOCAB)
+
+
+@pytest.mark.parametrize("network", ["skip", "plain"])
+@pytest.mark.parametrize("batch", range(len(BATCHES)))
+def test_characters_are_the_originals(tokenizer, network, batch):
+    texts = [" ".join(words) for words in BATCHES[batch]]
+    packed = packing.pack(
+        tokenizer.tokenize(texts), None, special=tokenizer, max_seq_length=40
+    )
+    inputs = packing.pad(*packed)
+    with np.load(GOLDEN / f"{network}.npz") as golden:
+        wanted = golden[f"batch{batch}/char_ids"]
+        lengths = golden[f"batch{batch}/lengths"]
+    assert inputs["input_ids"].dtype == tf.int32
+    np.testing.assert_array_equal(inputs["input_ids"], wanted)
+    np.testing.assert_array_equal(inputs["input_mask"].numpy().sum(1), lengths + 2)
+
+
+def test_pair_stands_between_ends_of_sentences(tokenizer):
+    ids = [tokenizer.tokenize([text]) for text in ("The sea", "a b c d")]
+    tokens, first = packing.pack(*ids, special=tokenizer, max_seq_length=8)
+    words = tokenizer.ids_to_tokens(tokens[0].numpy())
+    assert words == ["<S>", "The", "sea", "</S>", "a", "b", "c", "</S>"]
+    assert first.numpy().tolist() == [4]
+    packed = packing.unpad(tokens, first)
+    assert packed.tokens.dtype == np.int16 and packed.tokens.shape == (8, 50)
+    twice = packing.concatenate([packed, packed])
+    assert twice.splits.tolist() == [0, 8, 16]
+    assert packing.digest(twice) != packing.digest(packed)
+    # Examples of several sequences get one axis more.
+    rows = tf.RaggedTensor.from_row_splits(twice.tokens, twice.splits)
+    pair = packing.pad(rows, twice.first_lengths, 9, num_sequences=2)
+    assert pair["input_ids"].shape == (1, 2, 9, 50)
+    assert pair["input_mask"].shape == (1, 2, 9)
+    np.testing.assert_array_equal(pair["input_ids"][0, 1, :8], packed.tokens)
+    assert not pair["input_ids"].numpy()[:, :, 8].any()
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "The",
+        "café",
+        "河",
+        "😀" * 12,
+        "x" * 48,
+        "x" * 49,
+        "é" * 30,
+        "\x00a",
+        "!",
+        "[UNK]",
+    ],
+)
+def test_word_is_its_bytes(tokenizer, word):
+    found = tokenizer.tokenize_words([word])
+    assert found.row_lengths().numpy().tolist() == [1]
+    assert found.values.numpy().tolist() == [by_the_rules(word)]
+    cut = word.encode()[:48].decode("utf-8", "ignore")
+    assert tokenizer.ids_to_tokens(found.values.numpy()) == [cut]
+
+
+def test_words_of_a_text_are_those_of_str_split(tokenizer):
+    text = " A\tb\xa0c\u3000d\x1ce\u200bf\x85 g\r\n  "
+    assert tokenizer.decode(tokenizer.tokenize(text).numpy()) == " ".join(text.split())
+    assert tokenizer.tokenize(["", " \t", "\u2028"]).row_lengths().numpy().tolist() == [
+        *(0, 0, 0)
+    ]
+
+
+def test_text_that_is_not_tokenised_is_split_at_punctuation(tokenizer):
+    text = "It's RED, caf\u00e9! " + "x" * 300
+    split = elmo.ElmoTokenizer(VOCAB, "punctuation")
+    words = split.ids_to_tokens(split.tokenize(text).numpy())
+    assert words == ["It", "'", "s", "RED", ",", "café", "!", "x" * 48]
+    assert tokenizer.tokenize(text).shape[0] == 4  # without it
+    with pytest.raises(ValueError, match="split_words='no' is unknown; choose one of"):
+        elmo.ElmoTokenizer(VOCAB, "no")
+
+
+def test_ends_of_sentences_in_a_text_are_those_of_the_vocabulary(tokenizer):
+    text = "<S> a </S> <s> <UNK>"
+    begin, a, end, small, unknown = tokenizer.tokenize(text).numpy().tolist()
+    assert begin == by_the_rules("", [BEGIN_SENTENCE]) == tokenizer.start_id.tolist()
+    assert end == by_the_rules("", [END_SENTENCE]) == tokenizer.end_id.tolist()
+    assert [a, small, unknown] == [by_the_rules(w) for w in ("a", "<s>", "<UNK>")]
+    # The twin: without a vocabulary they are characters.
+    without = elmo.ElmoTokenizer()
+    begin, _, end, *_ = without.tokenize(text).numpy().tolist()
+    assert [begin, end] == [by_the_rules("<S>"), by_the_rules("</S>")]
+
+
+def test_words_as_ids(tokenizer):
+    words = elmo.ElmoTokenizer(VOCAB, max_characters=None)
+    texts = ["the <S> Every sea", "", "河 !!!MAXTERMID"]
+    wanted = [
+        [VOCAB.index(w) + 1 if w in VOCAB else 3 for w in t.split()] for t in texts
+    ]
+    assert words.tokenize(texts).to_list() == wanted
+    assert (words.start_id, words.end_id, words.unk_id) == (1, 2, 3)
+    assert words.vocab_size == len(VOCAB) and tokenizer.vocab_size is None
+    ids = words.tokenize(texts)
+    assert words.decode_rows(ids)[0].numpy() == b"the <S> <UNK> sea"
+    assert words.tokenize_words(["the", ""]).to_list() == [[4], [3]]
+
+
+def test_graph_does_what_eager_code_does(tokenizer):
+    words = elmo.ElmoTokenizer(VOCAB, max_characters=None)
+    texts = [" ".join(words) for batch in BATCHES for words in batch]
+    for each in (tokenizer, words):
+        traced = tf.function(lambda t, each=each: each.tokenize(t))
+        np.testing.assert_array_equal(
+            traced(tf.constant(texts)).values, each.tokenize(texts).values
+        )
+
+
+def files(directory, options=None, vocab=None, **settings):
+    """A stand-in for cli.opening.ModelFiles."""
+    (directory / "options.json").write_text(json.dumps(options))
+    if vocab is not None:
+        (directory / "words.txt").write_text(vocab, encoding="utf-8")
+    return types.SimpleNamespace(
+        config_file=str(directory / "options.json"),
+        vocab_file="" if vocab is None else str(directory / "words.txt"),
+        init_checkpoint="",
+        do_lower_case=True,
+        gpt_tokenizer=None,
+        **{"split_words": None, **settings},
+    )
+
+
+def opened(*arguments, **settings):
+    found = files(*arguments, **settings)
+    return opening.open_for_tasks(found, checks_case=True)
+
+
+def test_options_say_what_is_read(tmp_path):
+    begin = "<S>\n</S>\n<UNK>\n"
+    short = {"char_cnn": {"max_characters_per_token": 12}, "lstm": {}}
+    assert opened(tmp_path, CHARACTERS).token_spec.shape == (None, 50)
+    assert opened(tmp_path, short).tokenize("a" * 20).shape == (1, 12)
+    found = opened(tmp_path, WORDS, f"{begin}a\n!!!MAXTERMID\nb\na\n")
+    assert found.tokenize("a b").numpy().tolist() == [6, 5]
+    assert found.token_spec.dtype == tf.int32
+
+
+@pytest.mark.parametrize("options", [CHARACTERS, WORDS])
+@pytest.mark.parametrize("split", elmo.SPLITS)
+def test_stored_files_open_the_same_tokenizer(tmp_path, options, split):
+    vocab = (GOLDEN / "vocab.txt").read_text("utf-8")
+    first = opened(tmp_path, options, vocab, split_words=split)
+    again = tmp_path / "again"
+    again.mkdir()
+    for name, text in first.files().items():
+        (again / name).write_text(text, encoding="utf-8")
+    found = files(again, options)
+    found.vocab_file = str(again / file_names.VOCAB)
+    second = opening.open_tokenizer(found, checks_case=True)
+    assert second.definition() == first.definition()
+    text = "the boat, <S>"
+    np.testing.assert_array_equal(second.tokenize(text), first.tokenize(text))
+    # A flag overrides what is stored; without a vocabulary that lies by the options.
+    found.split_words = elmo.SPLITS[split == elmo.SPLITS[0]]
+    other = opening.open_tokenizer(found, checks_case=True)
+    assert other.definition() != first.definition()
+
+
+@pytest.mark.parametrize(
+    ("vocab", "place"),
+    [
+        ("the\n<S>\n</S>\n<UNK>\n", ":1: 'the'"),
+        ("<S>\n<UNK>\nthe\n</S>\n", ":3: 'the'"),
+        ("<S>\n</S>\n</S>\n<UNK>\n", ":3: '</S>'"),
+        ("<S>\n</S>\n", ": has 2 lines"),
+    ],
+)
+def test_vocabulary_that_begins_otherwise_is_refused(tmp_path, vocab, place):
+    with pytest.raises(ValueError) as caught:
+        opened(tmp_path, CHARACTERS, vocab)
+    assert f"words.txt{place}" in str(caught.value)
+    assert "<S>, </S> and <UNK>" in str(caught.value)
+
+
+def test_words_need_a_vocabulary(tmp_path):
+    with pytest.raises(ValueError, match=r"--vocab_file is missing; .*options\.json"):
+        opened(tmp_path, WORDS)
+    with pytest.raises(ValueError, match="--vocab_file is missing; set it, or"):
+        opened(tmp_path, [["not", "an", "ELMo"]])

@@ -1,0 +1,430 @@
+"""GPT's and GPT-2's tokenizers against ids recorded from the originals."""
+
+import json
+import random
+import sys
+
+import pytest
+import tensorflow as tf
+import tokenizers
+from tokenizers import models, pre_tokenizers
+
+from data_pipeline.text import bpe_graph, opening, wordpiece
+from data_pipeline.text import gpt2 as gpt2_lib
+from tests.serving import exported_ops
+
+OPEN = opening.open_vocabulary
+SPECIAL = ["_start_", "_delimiter_", "_classify_"]
+
+
+def recorded(shared_dir, name):
+    return json.loads((shared_dir / "golden" / name).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(autouse=True)
+def in_graph(monkeypatch):
+    """Without the library, with which most tests compare the graph of exports."""
+    monkeypatch.setattr(gpt2_lib, "_BYTES_A_SPACE", float("inf"))
+
+
+@pytest.fixture(scope="module")
+def gpt2(shared_dir):
+    return OPEN(str(shared_dir / "data/others/gpt2_vocab/encoder.json"))
+
+
+@pytest.fixture(scope="module")
+def tiny_gpt2(shared_dir):
+    return OPEN(str(shared_dir / "golden/gpt2/tiny_model/encoder.json"))
+
+
+@pytest.fixture(scope="module")
+def gpt_file(shared_dir):
+    return str(shared_dir / "data/others/gpt_vocab/encoder_bpe_40000.json")
+
+
+def ids_of(tokenizer, rows, key="ids"):
+    """[(text, got, recorded)] of the rows that differ."""
+    got = tokenizer.tokenize([row["text"] for row in rows]).to_list()
+    assert len(got) == len(rows) == 127
+    pairs = zip(rows, got, strict=True)
+    return [(row["text"], ids, row[key]) for row, ids in pairs if ids != row[key]]
+
+
+# Ids of the originals.
+
+
+def test_gpt2_gives_the_ids_of_the_original(shared_dir, gpt2):
+    assert ids_of(gpt2, recorded(shared_dir, "gpt2/bpe.json")["encode"]) == []
+
+
+def test_gpt_gives_the_ids_of_transformers(shared_dir, gpt_file):
+    rows = recorded(shared_dir, "gpt/bpe.json")["rows"]
+    assert ids_of(OPEN(gpt_file), rows, "ids_hugging_face") == []
+    assert len(ids_of(OPEN(gpt_file), rows)) == 62  # those of the original differ
+
+
+def test_gpt_gives_the_ids_of_the_original(shared_dir, gpt_file):
+    pytest.importorskip("ftfy")
+    pytest.importorskip("spacy")
+    rows = recorded(shared_dir, "gpt/bpe.json")["rows"]
+    assert ids_of(OPEN(gpt_file, gpt_tokenizer="original"), rows) == []
+
+
+def test_a_tiny_vocabulary_of_gpt_gives_the_ids_of_the_original(shared_dir):
+    pytest.importorskip("ftfy")
+    pytest.importorskip("spacy")
+    path = shared_dir / "golden/gpt/tiny_model/encoder_bpe_40000.json"
+    tokenizer = OPEN(str(path), gpt_tokenizer="original")
+    rows = recorded(shared_dir, "gpt/tiny_bpe.json")
+    for row in rows:
+        ids = tokenizer.tokenize(row["text"]).numpy().tolist()
+        known = [p if p in tokenizer.vocab else "<unk>" for p in row["pieces"]]
+        assert (ids, tokenizer.ids_to_tokens(ids)) == (row["ids"], known)
+
+
+def test_end_of_text_may_be_the_first_id(shared_dir):
+    directory = shared_dir / "data/others/tarotble_gpt2"
+    rows = recorded(shared_dir, "gpt2/trained_small.json")
+    wanted = [row["prompt_ids"] for row in rows["greedy"]]
+    for name in ("vocab.json", "aitextgen.tokenizer.json"):
+        tokenizer = OPEN(str(directory / name))
+        assert tokenizer.document_end_id == 0
+        prompts = [row["prompt"] for row in rows["greedy"]]
+        assert tokenizer.tokenize(prompts).to_list() == wanted
+        for row in rows["greedy"]:
+            decoded = tokenizer.decode(row["greedy_ids"])
+            assert tokenizer.tokenize(decoded).numpy().tolist() == row["greedy_ids"]
+
+
+# Texts of all kinds.
+
+
+def characters(rng):
+    """A few characters of a kind that has its own rules."""
+    kind = rng.randrange(9)
+    if kind == 0:  # white space of all kinds, and what Python alone holds for it
+        return chr(rng.choice((0, *range(9, 14), *range(28, 33), 32, 32, 0x85, 0xA0)))
+    if kind == 1:
+        return chr(rng.choice((0x1680, *range(0x2000, 0x200C), 0x2028, 0x202F, 0x3000)))
+    if kind == 2:
+        suffix = rng.choice(("s", "t", "re", "ve", "m", "ll", "d", "S", "l", "v", "'"))
+        return rng.choice(("", " ", "!", "x", "1", "'")) + "'" + suffix
+    if kind == 3:
+        return chr(rng.randrange(33, 127))
+    if kind == 4:
+        return "é" + chr(rng.randrange(0x300, 0x370))
+    if kind == 5:
+        return chr(rng.choice((0x200D, 0xFE0F, *range(0x1F300, 0x1F700))))
+    if kind == 6:
+        return chr(rng.choice((*range(0x660, 0x66A), 0xB2, 0xBD, 0x2167, 0x1D7D8)))
+    if kind == 7:
+        return rng.choice("abcdest .\n") * rng.randrange(1, 40)
+    return chr(rng.choice((rng.randrange(1, 0xD800), rng.randrange(0xE000, 0x110000))))
+
+
+def random_texts(number, seed):
+    rng = random.Random(seed)
+    return [
+        "".join(characters(rng) for _ in range(rng.randrange(40)))
+        for _ in range(number)
+    ]
+
+
+def by_the_library(tokenizer):
+    """The library's tokenizer of the same vocabulary, whose rules are GPT-2's."""
+    ids = {token: index for index, token in enumerate(tokenizer.vocab)}
+    peer = tokenizers.Tokenizer(models.BPE(ids, tokenizer.merges))
+    peer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return peer
+
+
+def check_random(tokenizer, number, seed):
+    texts = random_texts(number, seed)
+    got = tokenizer.tokenize(texts).to_list()
+    peer = by_the_library(tokenizer).encode_batch_fast(texts, add_special_tokens=False)
+    wanted = [row.ids for row in peer]
+    differ = [t for t, a, b in zip(texts, got, wanted, strict=True) if a != b]
+    assert differ == []
+    decoded = tokenizer.decode_rows(tf.ragged.constant(got, dtype=tf.int32)).numpy()
+    assert [text.decode("utf-8") for text in decoded] == texts
+
+
+def test_random_texts_get_the_ids_of_the_library_and_come_back(gpt2):
+    check_random(gpt2, 500, 1)
+
+
+@pytest.fixture(scope="module")
+def sticky():
+    """Merges any byte with a before it, and with 1 or b after it, within a piece."""
+    every = gpt2_lib.BYTE_CHARS
+    pairs = [pair for x in every for pair in (("a", x), (x, "1"), (x, "b"))]
+    pairs = list(dict.fromkeys(pairs))
+    vocab = dict.fromkeys([*every, *(x + y for x, y in pairs)])
+    return gpt2_lib.Gpt2Tokenizer(list(vocab), pairs)
+
+
+def test_random_texts_are_cut_where_the_library_cuts_them(sticky):
+    check_random(sticky, 1500, 4)
+
+
+def test_every_character_is_of_the_librarys_class(sticky):
+    # A letter joins a before it and a number 1; all others stay apart from both.
+    # What is left out is private, or has no character.
+    points = (*range(1, 0xD800), *range(0xF900, 0x32400), *range(0xE0000, 0xE0200))
+    lines = ["".join(f"a{chr(p)}1" for p in points[i::97]) for i in range(97)]
+    peer = by_the_library(sticky).encode_batch_fast(lines, add_special_tokens=False)
+    assert sticky.tokenize(lines).to_list() == [row.ids for row in peer]
+
+
+def random_tables(number, seed):
+    """Tokenizers of a few letters, whose tokens are merged from earlier ones."""
+    rng = random.Random(seed)
+    for _ in range(number):
+        tokens = list("abc"[: rng.randrange(1, 4)])
+        merges = {}
+        for _ in range(rng.randrange(1, 40)):
+            pair = rng.choice(tokens[-9:]), rng.choice(tokens)
+            pair = pair if rng.randrange(2) else pair[::-1]
+            if "".join(pair) not in tokens:
+                tokens.append("".join(pair))
+                merges[pair] = None
+        yield gpt2_lib.Gpt2Tokenizer(tokens, list(merges)), rng
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_letters_merged_in_any_order_get_the_ids_of_the_library(seed):
+    num_different = 0
+    for tokenizer, rng in random_tables(30, seed):
+        letters = [token for token in tokenizer.vocab if len(token) == 1]
+        lengths = [rng.randrange(60) for _ in range(40)]
+        texts = ["".join(rng.choices(letters, k=length)) for length in lengths]
+        peer = by_the_library(tokenizer).encode_batch_fast(texts)
+        got = tokenizer.tokenize(texts).to_list()
+        assert got == [row.ids for row in peer]
+        num_different += len({index for row in got for index in row})
+    assert num_different > 150
+
+
+LONG_WORDS = {
+    "English": lambda rng: "".join(rng.choices("etaoinshrdlu", k=3000)),
+    "Chinese": lambda rng: "".join(
+        chr(rng.randrange(0x4E00, 0x9FA5)) for _ in "a" * 1000
+    ),
+    "Thai": lambda rng: "".join(chr(rng.randrange(0xE01, 0xE2F)) for _ in "a" * 1000),
+    "code": lambda rng: "".join(rng.choices("=-*/#", k=3000)),
+    "one letter": lambda rng: "a" * 3001,
+}
+
+
+@pytest.mark.parametrize("kind", LONG_WORDS)
+def test_a_long_word_needs_few_steps(gpt2, monkeypatch, kind):
+    word = LONG_WORDS[kind](random.Random(5))
+    texts = [f"a short one, {word}", "and 12 others"]
+    peer = by_the_library(gpt2).encode_batch_fast(texts)
+    assert gpt2.tokenize(texts).to_list() == [row.ids for row in peer]
+    steps = []
+    choose = bpe_graph._chosen
+    monkeypatch.setattr(
+        bpe_graph, "_chosen", lambda *args: steps.append(1) or choose(*args)
+    )
+    symbols = tf.gather(gpt2._table.byte_ids, list(word.encode()))
+    ids, _ = bpe_graph.merge(symbols, tf.zeros_like(symbols), gpt2._table)
+    assert ids.numpy().tolist() == by_the_library(gpt2).encode(word).ids
+    assert 1 <= len(steps) <= 20
+
+
+def test_without_texts_there_are_no_ids(tiny_gpt2):
+    assert tiny_gpt2.tokenize([]).to_list() == []
+    assert tiny_gpt2.tokenize(["", "a", ""]).row_lengths().numpy().tolist() == [0, 1, 0]
+    assert tiny_gpt2.tokenize("").numpy().tolist() == []
+    assert tiny_gpt2.decode([]) == ""
+
+
+def test_what_is_not_utf_8_becomes_the_replacement_character(tiny_gpt2):
+    rng = random.Random(3)
+    cuts = [bytes(rng.randrange(256) for _ in range(9)) for _ in range(300)]
+    cuts += [b"a\xff\xfeb", "€".encode()[:2] + b"x", b"\xed\xa0\x80", b"\xf5\x80"]
+    got = tiny_gpt2.tokenize(tf.constant(cuts)).to_list()
+    replaced = [cut.decode("utf-8", "replace") for cut in cuts]
+    assert got == tiny_gpt2.tokenize(replaced).to_list()
+    assert tiny_gpt2.decode_rows(tf.ragged.constant(got)).numpy().tolist() == [
+        text.encode() for text in replaced
+    ]
+
+
+def test_texts_without_spaces_get_the_ids_of_the_graph(gpt2, tiny_gpt2, monkeypatch):
+    draw = random.Random(2)
+    texts = [
+        "",
+        "日本語" * 9,
+        "q" * 70,
+        b"\xff\xc3\xa9\xe6",
+        "<|endoftext|>",
+        "a\nb\t!?",
+    ]
+    for first, last in ((0x4E00, 0x9FFF), (0xE00, 0xE7F), (33, 0x2FF), (0, 0x10FFFF)):
+        points = (draw.randint(first, last) for _ in range(600))
+        texts.append("".join(chr(p) for p in points if not 0xD800 <= p < 0xE000))
+    for tokenizer in (gpt2, tiny_gpt2, without_q(tiny_gpt2)):
+        in_graph = tokenizer.tokenize(texts).to_list()
+        with monkeypatch.context() as patch:
+            patch.setattr(gpt2_lib, "_BYTES_A_SPACE", 0)
+            patch.delattr(bpe_graph, "tokenize")  # which is not called
+            assert tokenizer.tokenize(texts).to_list() == in_graph
+
+
+def without_q(tokenizer):
+    lost = tokenizer.vocab.index("q")
+    vocab = [*tokenizer.vocab[:lost], "nothing", *tokenizer.vocab[lost + 1 :]]
+    merges = [pair for pair in tokenizer.merges if "q" not in "".join(pair)]
+    return gpt2_lib.Gpt2Tokenizer(vocab, merges)
+
+
+# Decoding.
+
+
+def test_gpt2_decodes_as_the_original(shared_dir, gpt2):
+    rows = recorded(shared_dir, "gpt2/bpe.json")["decode"]
+    assert [gpt2.decode(row["ids"]) for row in rows] == [row["text"] for row in rows]
+    ragged = tf.ragged.constant([row["ids"] for row in rows], dtype=tf.int32)
+    decoded = tf.function(gpt2.decode_rows, autograph=False)(ragged).numpy()
+    assert [text.decode() for text in decoded] == [row["text"] for row in rows]
+    assert any("\ufffd" in row["text"] for row in rows)
+
+
+def test_gpt_decodes_words(shared_dir):
+    path = shared_dir / "golden/gpt/tiny_model/encoder_bpe_40000.json"
+    tokenizer = OPEN(str(path)).with_special_tokens()
+    ids = tokenizer.tokenize("The thing, in the bath.").numpy().tolist()
+    assert tokenizer.decode(ids) == "the thing , in the bath ."
+    ends = [tokenizer.start_id, *ids, tokenizer.end_id]
+    assert tokenizer.decode(ends) == "_start_ the thing , in the bath . _classify_"
+
+
+def test_bert_decodes_words():
+    vocab = ["[UNK]", "[CLS]", "[SEP]", "walk", "##ing", "home"]
+    tokenizer = wordpiece.BertTokenizer(vocab)
+    assert tokenizer.decode([1, 3, 4, 5, 2]) == "[CLS] walking home [SEP]"
+    with pytest.raises(ValueError, match=r"id 6 is outside 0\.\.5"):
+        tokenizer.decode([6])
+
+
+# Special tokens, files, graphs.
+
+
+@pytest.mark.parametrize("name", ["gpt/tiny_model/encoder_bpe_40000.json", "gpt2"])
+def test_special_tokens_are_appended_once_and_not_found_in_text(shared_dir, name):
+    directory = shared_dir / "golden" / name
+    path = directory / "tiny_model/encoder.json" if name == "gpt2" else directory
+    plain = OPEN(str(path))
+    assert (plain.start_id, plain.delimiter_id, plain.end_id) == (None, None, None)
+    longer = plain.with_special_tokens()
+    size = plain.vocab_size
+    ids = longer.start_id, longer.delimiter_id, longer.end_id
+    assert ids == (size, size + 1, size + 2)
+    assert longer.vocab == [*plain.vocab, *SPECIAL]
+    assert longer.with_special_tokens() is longer
+    texts = ["_start_ the bath _classify_"]
+    assert longer.tokenize(texts).to_list() == plain.tokenize(texts).to_list()
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt", "gpt2"])
+def test_files_give_the_same_tokenizer(shared_dir, tmp_path, kind):
+    if kind == "bert":
+        vocab = ["[UNK]", "[CLS]", "[SEP]", "The", "##re", "the"]
+        written = wordpiece.BertTokenizer(vocab, False)
+    else:
+        name = {"gpt": "encoder_bpe_40000.json", "gpt2": "encoder.json"}[kind]
+        path = shared_dir / "golden" / kind / "tiny_model" / name
+        written = OPEN(str(path)).with_special_tokens()
+    for name, text in written.files().items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    name = "vocab.txt" if kind == "bert" else "vocab.json"
+    read = OPEN(str(tmp_path / name), do_lower_case=False)
+    assert type(read) is type(written)
+    assert read.vocab == written.vocab
+    assert read.definition() == written.definition()
+    text = "The thing, is there? été\n\n12"
+    assert (read.tokenize(text) == written.tokenize(text)).numpy().all()
+
+
+def test_without_the_extra_the_originals_words_are_refused(shared_dir, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ftfy", None)
+    path = shared_dir / "golden/gpt/tiny_model/encoder_bpe_40000.json"
+    with pytest.raises(ValueError, match="pip install ftfy spacy, or set --gpt_token"):
+        OPEN(str(path), gpt_tokenizer="original")
+    assert OPEN(str(path)).words == "hugging_face"
+
+
+def test_gpt2_tokenizes_and_decodes_in_an_exported_graph(tiny_gpt2, tmp_path):
+    module = tf.Module()
+    module.encode = tf.function(
+        lambda texts: tiny_gpt2.tokenize(texts).to_tensor(-1),
+        input_signature=[tf.TensorSpec([None], tf.string)],
+        autograph=False,
+    )
+    module.decode = tf.function(
+        tiny_gpt2.decode_rows,
+        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    found, compiled = exported_ops.operations(tmp_path)
+    assert found - exported_ops.ALLOWED == set()
+    assert compiled == []
+    loaded = tf.saved_model.load(str(tmp_path))
+    texts = ["It's  1 \u00e9t\u00e9\n there's", ""]
+    ids = tiny_gpt2.tokenize(texts)
+    assert loaded.encode(tf.constant(texts)).numpy().tolist() == (
+        ids.to_tensor(-1).numpy().tolist()
+    )
+    assert loaded.decode(ids[:1].to_tensor()).numpy()[0].decode() == texts[0]
+
+
+# Words, and the parts of them that tokens stand for.
+
+
+def parts_of(tokenizer, words):
+    """[[(part, its tokens)]] of words, by starts_pretoken and pretokenize."""
+    tokens = tokenizer.tokenize_words(words)
+    begins = tokenizer.starts_pretoken(tokens.values)
+    found = []
+    for row, flags in zip(
+        tokens.to_list(), tokens.with_values(begins).to_list(), strict=True
+    ):
+        groups = []
+        for token, flag in zip(tokenizer.ids_to_tokens(row), flags, strict=True):
+            groups.append([token]) if flag else groups[-1].append(token)
+        found.append(groups)
+    spelled = tokenizer.pretokenize(tf.constant(words)).to_list()
+    return [
+        [(part.decode(), group) for part, group in zip(*row, strict=True)]
+        for row in zip(spelled, found, strict=True)
+    ]
+
+
+def test_parts_of_gpt2_are_tokens_of_whole_characters():
+    tokenizer = gpt2_lib.Gpt2Tokenizer([*gpt2_lib.BYTE_CHARS, "ab"], [("a", "b")])
+    space, first, second = (gpt2_lib.BYTE_CHARS[b] for b in (32, 0xC3, 0xA9))
+    assert parts_of(tokenizer, ["(é)", "abc"]) == [
+        [("(", [space, "("]), ("é", [first, second]), (")", [")"])],
+        [("ab", [space, "ab"]), ("c", ["c"])],
+    ]
+
+
+def test_words_of_gpt2_are_cut_as_inside_a_text(gpt2):
+    words = ["Mira", "moved", "to", "Zürich", "(1895)."]
+    joined = gpt2.tokenize([" " + " ".join(words)])
+    apart = gpt2.tokenize_words(words)
+    assert apart.values.numpy().tolist() == joined.values.numpy().tolist()
+    assert apart.row_splits.dtype == tf.int64
+    assert apart.to_list()[1] != gpt2.tokenize(["moved"]).to_list()[0]  # the twin
+    assert ["".join(part for part, _ in row) for row in parts_of(gpt2, words)] == words
+
+
+def test_parts_of_gpt_end_where_its_words_end(gpt_file):
+    tokenizer = OPEN(gpt_file)
+    (row,) = parts_of(tokenizer, ["Zqxville,"])
+    assert [part for part, _ in row] == ["zqxville", ","]
+    assert all(tokens[-1].endswith("</w>") for _, tokens in row)
+    assert len(row[0][1]) > 1 and tokenizer.has_word_offsets
