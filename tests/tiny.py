@@ -260,7 +260,7 @@ def run_script(script, *arguments, draws=False):
         patch.setattr(sys, "argv", [script, *words(*arguments)])
         flags.FLAGS(sys.argv)
         if not draws and "reports.pictures" in sys.modules:
-            patch.setattr("reports.pictures.of", lambda seen: {})
+            patch.setattr("reports.pictures.choose", lambda seen: {})
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 _imported(script).main([])
