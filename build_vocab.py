@@ -16,7 +16,11 @@ from cli import command_line, vocabulary_flags
 from cli.vocabulary_flags import BYTE_PAIR, WORD, WORD_PIECE
 
 FLAGS = flags.FLAGS
-define_flags = vocabulary_flags.define
+
+
+def define_flags():
+    vocabulary_flags.define()
+
 
 if __name__ == "__main__":  # before the imports that take seconds
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU

@@ -15,7 +15,11 @@ from absl import flags
 from cli import command_line, creation_flags
 
 FLAGS = flags.FLAGS
-define_flags = creation_flags.define
+
+
+def define_flags():
+    creation_flags.define()
+
 
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, creation_flags.check)

@@ -16,7 +16,11 @@ from absl import flags
 from cli import command_line, device_flags, extraction_flags, model_flags
 
 FLAGS = flags.FLAGS
-define_flags = extraction_flags.define
+
+
+def define_flags():
+    extraction_flags.define()
+
 
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, extraction_flags.check)

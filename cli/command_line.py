@@ -132,7 +132,7 @@ def parse(
     """
     define_flags()
     app.define_help_flags()
-    about = (sys.modules["__main__"].__doc__ or "").strip()
+    about = (sys.modules[define_flags.__module__].__doc__ or "").strip()
     for name, short_name in (("help", "?"), ("helpshort", "h")):
         flag = _HelpFlag(name, short_name, about)
         flags.DEFINE_flag(flag, module_name=app.__name__)  # as the one it replaces
