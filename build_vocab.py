@@ -97,13 +97,11 @@ def learn(executor, num_workers, files):
             f"words seen less than {counts.dropped_below} times so far were dropped "
             f"while counting, to keep at most {word_counts.MAX_WORDS} in memory"
         )
-    say = functools.partial(print, flush=True)
+    size, say = FLAGS.vocab_size, functools.partial(print, flush=True)
     if isinstance(split, word_counts.Spaced):
-        return word_counts.learn_words(
-            counts, FLAGS.vocab_size, split.split_words
-        ), counts
+        return word_counts.learn_words(counts, size, split.split_words), counts
     if FLAGS.kind == BYTE_PAIR:
-        return learn_bpe.learn(counts, FLAGS.vocab_size, say), counts
+        return learn_bpe.learn(counts, size, say), counts
     vocab = learn_wordpiece.learn(
         counts,
         FLAGS.vocab_size,
@@ -115,10 +113,9 @@ def learn(executor, num_workers, files):
 
 
 def write(tokenizer, config):
-    size = tokenizer.vocab_size
-    if size < FLAGS.vocab_size:
+    if tokenizer.vocab_size < FLAGS.vocab_size:
         print(
-            f"the text gives only {size} entries, less than "
+            f"the text gives only {tokenizer.vocab_size} entries, less than "
             f"--vocab_size={FLAGS.vocab_size}"
         )
     texts = tokenizer.files()

@@ -7,13 +7,12 @@ those that are new.
         --input_file=texts.txt --output_file=vectors.jsonl
 """
 
-import dataclasses
 import functools
 import time
 
 from absl import flags
 
-from cli import command_line, device_flags, extraction_flags, model_flags
+from cli import command_line, device_flags, extraction_flags
 
 FLAGS = flags.FLAGS
 
@@ -28,8 +27,8 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 import tensorflow as tf
 
-from cli import device_setup, networks
-from contract import atomic_files, errors, features, wording
+from cli import device_setup, extraction_task, networks
+from contract import atomic_files, errors, wording
 from data_pipeline.extraction import attention
 from data_pipeline.extraction import lines as input_lines
 from data_pipeline.extraction import vectors as vector_files
@@ -37,27 +36,12 @@ from data_pipeline.tables import file_patterns
 from modeling import models
 from modeling.checkpoints import checkpoint
 from modeling.elmo import carried_states
-from modeling.features import attention_maps, vectors
 from terminal import progress
 from training import steps
 from training.distribution import devices
 from training.results import extraction
 
 MAX_WAITING_VALUES = 1 << 25  # 128 MB that wait for those of earlier lines
-
-
-def choose(config):
-    """The vectors or maps that the flags name, checked against the network."""
-    if FLAGS.attention:
-        heads = command_line.numbers("heads", int)
-        layers = command_line.numbers("layers", int) if FLAGS["layers"].present else ()
-        return attention_maps.choose(config, layers, heads)
-    names_layers = FLAGS["layers"].present or FLAGS.combine != "none"
-    takes_all = FLAGS.output_format == "hdf5" or config.network == "elmo"
-    choose_layers = vectors.choose
-    if takes_all and not names_layers:
-        choose_layers = vectors.choose_all
-    return choose_layers(config, **model_flags.vector_choice())
 
 
 def prepare():
@@ -70,7 +54,7 @@ def prepare():
         FLAGS.max_seq_length, needs_weights=True, for_tasks=False
     )
     extraction_flags.check_network(opened.config)
-    choice = choose(opened.config)
+    choice = extraction_task.choose(opened.config)
     if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):
         raise errors.InputError(
             f"--output_file={FLAGS.output_file} is --input_file and would be "
@@ -97,36 +81,13 @@ def build_model(opened, strategy):
     return model
 
 
-def outputs_of(model, choice, batch, training):
-    """The chosen vectors or maps of a batch, and whose they are."""
-    outputs, mask = model(batch, training=training), batch[features.INPUT_MASK]
-    names = (features.UNIQUE_IDS, features.INPUT_IDS, features.INPUT_MASK)
-    if isinstance(choice, attention_maps.AttentionSpec):
-        values = attention_maps.compute(model.network, outputs, mask, choice)
-    else:
-        values = vectors.compute(outputs, mask, choice)
-    return {"values": values, **{name: batch[name] for name in names}}
-
-
-def layout_of(choice, size, tokenizer):
-    common = {"num_lines": size.num_lines, "num_tokens": size.num_tokens}
-    if isinstance(choice, attention_maps.AttentionSpec):
-        kind, own = attention.AttentionLayout, dataclasses.asdict(choice)
-        own["num_pairs"] = size.num_pairs
-    else:
-        kind, own = vector_files.VectorLayout, {"layers": choice.names}
-        own |= {"width": choice.width, "of_tokens": choice.pooling == "none"}
-        own["frame"] = (1, 1) if tokenizer.start_id is not None else (0, 0)
-    return kind(spell=tokenizer.ids_to_tokens, **common, **own)
-
-
 def extract(model, lines, size, choice, strategy):
     """Writes the vectors of all lines, in their order."""
-    layout = layout_of(choice, size, lines.tokenizer)
+    layout = extraction_task.layout(choice, size, lines.tokenizer)
     pad_to = FLAGS.max_seq_length if device_flags.is_tpu() else None
     reader = carried_states.Reader(model.network) if FLAGS.carry_states else model
     predict = steps.predict_function(
-        functools.partial(outputs_of, reader, choice),
+        functools.partial(extraction_task.compute, reader, choice),
         strategy,
         jit_compile=device_setup.compiles(strategy, static=bool(pad_to)),
     )

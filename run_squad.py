@@ -8,27 +8,23 @@ docs/squad.md.
 """
 
 import functools
-import os
 
 from absl import flags
 
 from cli import command_line, fine_tuning_flags, squad_flags
 
 FLAGS = flags.FLAGS
-ACTIONS = ("do_train", "do_predict", "do_export")
 
 
 def define_flags():
-    fine_tuning_flags.define(*ACTIONS, max_seq_length=384)
+    actions = ("do_train", "do_predict", "do_export")
+    fine_tuning_flags.define(*actions, max_seq_length=384)
     squad_flags.define()
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(
-        define_flags, fine_tuning_flags.check_run, squad_flags.check_files
-    )
-
-from absl import logging
+    checks = fine_tuning_flags.check_run, squad_flags.check_files
+    command_line.parse(define_flags, *checks)
 
 from cli import networks, run_flags
 from contract import file_names
@@ -46,8 +42,7 @@ from training import run_directory
 
 def prepare():
     """The task and its settings; ValueError for wrong input."""
-    if FLAGS.verbose_logging:
-        logging.set_verbosity(logging.DEBUG)
+    squad_flags.set_verbosity()
     strategy = run_flags.set_up()
     squad_flags.check_files()
     files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
@@ -71,23 +66,19 @@ def prepare():
         num_examples=len(data["train"].questions) if "train" in data else 0,
         score_names=names,
     )
-    pad_to = settings.pad_to
-    return make_task(config, tokenizer, data, choice, pad_to, reading), settings
+    task = make_task(config, tokenizer, data, choice, settings.pad_to, reading)
+    return task, settings
 
 
 def read(name):
     """The questions of a file; those to train on in the original's order."""
-    has_negative = FLAGS.version_2_with_negative
-    if name == "train":
-        questions = squad_files.read_for_training(
-            FLAGS.train_file,
-            multiple_answers=FLAGS.multiple_answers,
-            version_2_with_negative=has_negative,
-        )
-        return squad_files.shuffled(questions)
-    return squad_files.read_for_prediction(
-        FLAGS.predict_file, version_2_with_negative=has_negative
+    version = {"version_2_with_negative": FLAGS.version_2_with_negative}
+    if name == "predict":
+        return squad_files.read_for_prediction(FLAGS.predict_file, **version)
+    questions = squad_files.read_for_training(
+        FLAGS.train_file, multiple_answers=FLAGS.multiple_answers, **version
     )
+    return squad_files.shuffled(questions)
 
 
 def make_task(config, tokenizer, data, choice, pad_to, reading):
@@ -103,6 +94,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         for questions in data.values():
             question_rows.write_records(output_dir, questions, FLAGS.max_seq_length)
 
+    lstms = head_config.name_lstms(config, reading)
     return run_flags.make_task(
         "question-answering",
         lambda: {split: questions.summary() for split, questions in data.items()},
@@ -115,9 +107,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         examine=lambda split, scored: scores.outcomes(split, data["predict"], scored),
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
-        reopen=formats.network_opener(
-            FLAGS.export_format, head_config.name_lstms(config, reading)
-        ),
+        reopen=formats.network_opener(FLAGS.export_format, lstms),
         write_records=write_records,
         files=pretrained.files(config, tokenizer) | reading.files(),
         identity={"reading": reading.chosen()},
@@ -128,8 +118,7 @@ def predict(scored, settings, global_step):
     """Writes predictions.json and the files beside it; returns scores, if any."""
     if settings.writes:
         answer_choice.write(settings.output_dir, scored.answers)
-        path = os.path.join(settings.output_dir, file_names.SQUAD_PREDICTIONS)
-        print(f"predictions: {path}")
+        print(f"predictions: {settings.output_dir}/{file_names.SQUAD_PREDICTIONS}")
     if not scored.scores:
         print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")
         return {}

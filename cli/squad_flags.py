@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from absl import flags
+from absl import flags, logging
 
 from cli import command_line, feature_flags
 
@@ -55,6 +55,12 @@ def _define_answers() -> None:
         False,
         "Print whatever answer could not be found in its context as it was spelled.",
     )
+
+
+def set_verbosity() -> None:
+    """Shows answers that are not in their contexts, with --verbose_logging."""
+    if FLAGS.verbose_logging:
+        logging.set_verbosity(logging.DEBUG)
 
 
 def limits() -> dict[str, Any]:
