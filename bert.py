@@ -25,13 +25,7 @@ from cli import argument_names, networks
 from contract import errors, features, file_names
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
-from data_pipeline.classification import (
-    encoding,
-    labels,
-    predictions,
-    sources,
-    tables,
-)
+from data_pipeline.classification import encoding, labels, predictions, sources, tables
 from data_pipeline.classification import split as labelled_rows
 from data_pipeline.seq2seq import graph
 from data_pipeline.text import base
@@ -277,27 +271,25 @@ class Loaded:
     def _pack(self):
         is_set = isinstance(self.classes, labels.Labels)
         label_set = self.classes if is_set else None
-        settings = self.tokenizer, self.max_seq_length, label_set, self.num_texts == 2
-        return encoding.Encoder(*settings)
+        length, has_pairs = self.max_seq_length, self.num_texts == 2
+        return encoding.Encoder(self.tokenizer, length, label_set, has_pairs)
 
     @functools.cached_property
     def _forward(self):
-        strategy = tf.distribute.get_strategy()
-        return steps.predict_function(self.model, strategy, jit_compile=False)
+        return _compiled(self.model)
 
     @functools.cached_property
     def _pooled(self):
         """A function of a VectorSpec to the compiled function of its vectors."""
 
-        def of_choice(choice):
+        def compile_for(choice):
             def pool(inputs, training):
                 vector = vectors.encode(self.model, choice, inputs, pools=True)
                 return {"vector": vector}
 
-            strategy = tf.distribute.get_strategy()
-            return steps.predict_function(pool, strategy, jit_compile=False)
+            return _compiled(pool)
 
-        return functools.cache(of_choice)
+        return functools.cache(compile_for)
 
     @functools.cached_property
     def _search(self):
@@ -305,7 +297,7 @@ class Loaded:
         names = features.INPUT_IDS, features.INPUT_MASK, features.SEGMENT_IDS
         spec = dict.fromkeys(names, tf.TensorSpec([None, None], tf.int32))
 
-        def of_rules(rules, most):
+        def compile_for(rules, most):
             @tf.function(autograph=False, input_signature=[spec])
             def search(source):
                 start = self.model.start(tf.shape(source[features.INPUT_IDS])[0])
@@ -314,7 +306,7 @@ class Loaded:
 
             return search
 
-        return functools.cache(of_rules)
+        return functools.cache(compile_for)
 
     def _check_encodes(self, action):
         if self.model.config.network == _PAIR:
@@ -335,6 +327,11 @@ class Loaded:
                 "`encode(texts)`"
             )
         return self.classes
+
+
+def _compiled(forward):
+    strategy = tf.distribute.get_strategy()
+    return steps.predict_function(forward, strategy, jit_compile=False)
 
 
 def _outputs(forward, packed):
@@ -440,11 +437,10 @@ def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
 
 
 def _check_keys(name, keys, known):
-    for key in keys:
-        if key not in known:
-            raise errors.InputError(
-                f"{name} has the key {key!r}; its keys are {', '.join(known)}"
-            )
+    if wrong := [key for key in keys if key not in known]:
+        raise errors.InputError(
+            f"{name} has the key {wrong[0]!r}; its keys are {', '.join(known)}"
+        )
 
 
 def _open(
