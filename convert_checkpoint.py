@@ -10,7 +10,7 @@ import os
 
 from absl import flags
 
-from cli import command_line, conversion_flags, model_flags
+from cli import command_line, conversion_flags
 
 FLAGS = flags.FLAGS
 
@@ -25,6 +25,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import keras
 
+from cli import networks
 from contract import errors, file_names, wording
 from data_pipeline import label_maps
 from data_pipeline.text import opening, wordpiece
@@ -60,7 +61,7 @@ def read_tokenizer(files, config):
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
     if is_elmo:
-        words = model_flags.files_found(files)._replace(split_words=FLAGS.split_words)
+        words = networks.files_in(files)._replace(split_words=FLAGS.split_words)
         tokenizer = opening.open_elmo(words, config.to_dict())
     else:
         tokenizer = opening.open_vocabulary(
