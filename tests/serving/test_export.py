@@ -1,7 +1,6 @@
 """Tests of serving/export.py and serving/predictor.py with models of three kinds."""
 
 import functools
-import json
 import pathlib
 import re
 import shutil
@@ -207,15 +206,6 @@ def test_slices_have_a_row_whatever_its_length():
     assert rows[2:] == [32, 11, 1] and min(rows) == 1
 
 
-def test_batch_does_not_matter(single):
-    exported, _ = single
-    served = signature(exported)
-    whole = served(text=tf.constant(TEXTS))["probabilities"]
-    for i, text in enumerate(TEXTS):
-        alone = served(text=tf.constant([text]))["probabilities"]
-        np.testing.assert_allclose(alone[0], whole[i], atol=ROUNDING)
-
-
 @pytest.mark.parametrize(
     "kind",
     ["single", *(pytest.param(k, marks=pytest.mark.slow) for k in ("pair", "number"))],
@@ -376,16 +366,3 @@ def test_directory_without_a_model(tmp_path):
     with pytest.raises(ValueError, match="no SavedModel there; train with") as caught:
         predictor.Predictor(str(tmp_path))
     assert str(caught.value).startswith(f"--export_dir={tmp_path}: ")
-
-
-def test_command_prints_answers(single, capsys):
-    """In a process of its own in test_predictor.py."""
-    argv = ["predictor", TEXTS[0], "gut"]
-    code = predictor._main(argv, str(single[0].version_dir), as_json=True)
-    assert code == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["text"] for row in rows] == [TEXTS[0], "gut"]
-    _, expected = single[0].probabilities([TEXTS[0], "gut"])
-    for row, values in zip(rows, expected, strict=True):
-        served = list(row["probabilities"].values())
-        np.testing.assert_allclose(served, values, atol=ROUNDING)
