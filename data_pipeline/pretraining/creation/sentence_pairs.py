@@ -19,6 +19,8 @@ from data_pipeline.batches import packing, tf_records
 from data_pipeline.pretraining import masking, metadata
 from data_pipeline.pretraining.creation import job as creation_job
 
+SENTENCE_TASKS = ("next", "order", "none")
+
 
 @dataclasses.dataclass(frozen=True)
 class Documents:

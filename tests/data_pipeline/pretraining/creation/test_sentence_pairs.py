@@ -297,7 +297,7 @@ def test_half_of_the_tokens_go_at_the_front():
 # --- What the model reads.
 
 
-@pytest.mark.parametrize("task", ("next", "order", "none"))
+@pytest.mark.parametrize("task", sentence_pairs.SENTENCE_TASKS)
 def test_assembled_rows_are_those_of_lists(task):
     rng = random.Random(9)
     for trial in range(30):
