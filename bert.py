@@ -35,7 +35,7 @@ from data_pipeline.classification import (
 from data_pipeline.classification import split as labelled_rows
 from data_pipeline.seq2seq import graph
 from data_pipeline.text import base, opening
-from modeling import heads, pretrainers
+from modeling import kernels_tf, losses, pretrainers, sequences
 from modeling.checkpoints import (
     checkpoint,
     conversion,
@@ -43,9 +43,8 @@ from modeling.checkpoints import (
     output_directory,
     pretrained,
 )
-from modeling.features import attention_maps, head_config, sequences, vectors
+from modeling.features import attention_maps, head_config, vectors
 from modeling.generation import beam_search
-from modeling.operations import joined_weights
 from serving import export, formats
 from training import steps
 from training.optimization import keras_schedule
@@ -128,7 +127,7 @@ class Loaded:
         packed = packing.unpad(pack[0], pack[1], self._pack.num_sequences)
         outputs = _outputs(self._forward, packed)
         shares = np.asarray(
-            heads.probabilities(label_set.problem_type, outputs["logits"])
+            losses.probabilities(label_set.problem_type, outputs["logits"])
         )
         decisions = predictions.decide(label_set, shares, threshold=0.5)
         pairs = zip(shares, decisions, strict=True)
@@ -205,7 +204,7 @@ class Loaded:
                 f"max_target_length={most}: the decoder has {positions} positions; "
                 f"give 1 to {positions}"
             )
-        rules = beam_search.Rules(
+        rules = beam_search.BeamConfig(
             num_beams,
             end_ids=(config.eos_token_id,),
             num_tokens=self.tokenizer.vocab_size,
@@ -243,7 +242,7 @@ class Loaded:
                 labels=self.classes.names if self.classes else (),
                 problem_type=getattr(self.classes, "problem_type", ""),
                 files=texts,
-                left_out=conversion.unchanged(self.model, self.drawn),
+                left_out=conversion.list_unchanged(self.model, self.drawn),
             )
 
     @argument_names.in_errors
@@ -257,13 +256,13 @@ class Loaded:
         label_set = self._label_set("export")
         write = formats.writer(export_format, quantization)
         formats.check(
-            export_format, head_config.lstms(self.model.config, self.model.reading)
+            export_format, head_config.name_lstms(self.model.config, self.model.reading)
         )
         label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
-        with joined_weights.joined(self.model) as variables:
+        with kernels_tf.joined_projections(self.model) as variables:
             module = export.TextClassifier(
                 self._pack.served,
-                heads.answering(label_set.problem_type, self.model),
+                losses.with_probabilities(label_set.problem_type, self.model),
                 variables,
                 label_set.names if label_set.has_one_label else (),
                 self._pack.text_names,
@@ -286,11 +285,11 @@ class Loaded:
 
     @functools.cached_property
     def _pooled(self):
-        """A function of a vectors.Choice to the compiled function of its vectors."""
+        """A function of a VectorSpec to the compiled function of its vectors."""
 
         def of_choice(choice):
             def pool(inputs, training):
-                vector = vectors.of_features(self.model, choice, inputs, pools=True)
+                vector = vectors.encode(self.model, choice, inputs, pools=True)
                 return {"vector": vector}
 
             strategy = tf.distribute.get_strategy()
@@ -474,7 +473,9 @@ def _reading(classes):
     """How a classifier with these classes reads the sequences of an example."""
     if not isinstance(classes, labels.Labels):
         return {}
-    return {"sequences": sequences.kind(classes.problem_type, classes.pair_input)}
+    return {
+        "sequences": sequences.choose_kind(classes.problem_type, classes.pair_input)
+    }
 
 
 def _with_its_head(opened, asked, max_seq_length):
@@ -486,10 +487,10 @@ def _with_its_head(opened, asked, max_seq_length):
         head = "none"
     classes = None
     if num_classes:
-        tell = functools.partial(hugging_face.labels_in, config, num_classes)
+        tell = functools.partial(hugging_face.read_labels, config, num_classes)
         classes = label_maps.read_classes(label_map, head, num_classes, tell)
         if classes is None and head == "classifier" and tell()[0] != "choice":
-            names = hugging_face.placeholders(num_classes)
+            names = hugging_face.placeholder_labels(num_classes)
             classes = label_maps.named(names, tell()[0])
     read = conversion.read(path, config, head, **_reading(classes))
     return _loaded(read.model, tokenizer, classes, max_seq_length, read.report)
@@ -498,6 +499,6 @@ def _with_its_head(opened, asked, max_seq_length):
 def _loaded(model, tokenizer, classes, max_seq_length, report):
     print(f"weights: {report}")
     num_texts = 2 if model.reading.joins_pairs else None
-    drawn = conversion.drawn(model, report.missing)
+    drawn = conversion.copy_random(model, report.missing)
     source = str(report)
     return Loaded(model, tokenizer, classes, max_seq_length, source, num_texts, drawn)

@@ -100,7 +100,7 @@ class ExtractionInput(NamedTuple):
     config: config_lib.BertConfig
     lines: input_lines.TextLines
     size: input_lines.Size
-    choice: vectors.Choice | attention_maps.Choice
+    choice: vectors.VectorSpec | attention_maps.AttentionSpec
     strategy: Any
 
 
@@ -180,7 +180,7 @@ def outputs_of(model, choice, batch, training):
     """What leaves the devices: the chosen vectors or maps, and whose they are."""
     outputs, mask = model(batch, training=training), batch[features.INPUT_MASK]
     names = (features.UNIQUE_IDS, features.INPUT_IDS, features.INPUT_MASK)
-    if isinstance(choice, attention_maps.Choice):
+    if isinstance(choice, attention_maps.AttentionSpec):
         values = attention_maps.compute(model.network, outputs, mask, choice)
     else:
         values = vectors.compute(outputs, mask, choice)
@@ -189,7 +189,7 @@ def outputs_of(model, choice, batch, training):
 
 def layout_of(choice, size, tokenizer):
     common = {"num_lines": size.num_lines, "num_tokens": size.num_tokens}
-    if isinstance(choice, attention_maps.Choice):
+    if isinstance(choice, attention_maps.AttentionSpec):
         kind, own = attention.AttentionLayout, dataclasses.asdict(choice)
         own["num_pairs"] = size.num_pairs
     else:

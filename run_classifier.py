@@ -47,11 +47,9 @@ from data_pipeline.classification import (
 )
 from data_pipeline.classification import split as row_splits
 from data_pipeline.text import opening
-from modeling import distillation, heads, losses, models, token_heads
-from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
-from modeling.features import attribution, head_config, sequences
-from modeling.features import heads as feature_heads
-from modeling.operations import joined_weights
+from modeling import kernels_tf, losses, models, sequences
+from modeling.checkpoints import checkpoint, conversion, hugging_face, pretrained
+from modeling.features import attribution, head_config
 from reports import pictures, run_report
 from serving import export, formats
 from training import checkpoints, fine_tuning
@@ -78,7 +76,7 @@ def prepare():
         default_metrics=metrics.DEFAULTS,
     )
     data = soft_labels.with_unlabelled(data, source)
-    reading = run_flags.reading(head_config.of_run, files, len(data.encode.text_names))
+    reading = run_flags.reading(head_config.choose, files, len(data.encode.text_names))
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
@@ -98,15 +96,15 @@ def open_teacher(data, settings):
     config = pretrained.open_config(files, tokenizer.vocab_size, length)
     keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
     with settings.run.strategy.scope():
-        model = teacher.read(found.checkpoint, config)
-    stated = functools.partial(hugging_face.labels_in, config, model.num_classes)
+        model = conversion.read_teacher(found.checkpoint, config)
+    stated = functools.partial(hugging_face.read_labels, config, model.num_classes)
     label_map = label_maps.find(found.checkpoint)
     classes = label_maps.read_classes(
         label_map, "classifier", model.num_classes, stated
     )
     soft_labels.check_classes(FLAGS.teacher, classes, data.label_set)
     predict = fine_tuning.predictor(model, settings)
-    digest, encode = teacher.digest(model), encoding.Encoder(tokenizer, length)
+    digest, encode = conversion.digest(model), encoding.Encoder(tokenizer, length)
     return soft_labels.SoftLabels(data, encode, predict, digest)
 
 
@@ -118,17 +116,16 @@ def make_task(config, tokenizer, data, soft, reading):
     if soft:
         taught = FLAGS.distill_temperature, FLAGS.distill_weight
         splits |= soft.training_examples(*taught)
-        objective = distillation.classifier(data.problem_type, *taught, weights)
-    objective = token_heads.with_next_tokens(objective, FLAGS.lm_loss_weight)
-    objective = feature_heads.with_penalty(objective, reading)
+        objective = losses.distillation(data.problem_type, *taught, weights)
+    objective = losses.with_next_tokens(objective, FLAGS.lm_loss_weight)
     label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
-    lstms = head_config.lstms(config, reading)
+    lstms = head_config.name_lstms(config, reading)
     return fine_tuning.Task(
         splits=splits,
         model=functools.partial(
             models.BertClassifier,
             *(config, label_set.num_outputs),
-            sequences.kind(data.problem_type, label_set.pair_input),
+            sequences.choose_kind(data.problem_type, label_set.pair_input),
             predicts_tokens=FLAGS.lm_loss_weight > 0,
             reading=reading,
             recompute=FLAGS.recompute,
@@ -163,7 +160,7 @@ def score(data, soft, split, outputs, batch_size):
         scores["loss"] = each.mean()
         if soft and split == "dev":
             told = logits, soft.logits(split), FLAGS.distill_temperature
-            further = distillation.soft_losses(data.problem_type, *told)
+            further = losses.soft_losses(data.problem_type, *told)
             scores |= {"label_loss": each.mean(), "soft_loss": np.mean(further)}
         scores["batch_loss"] = evaluation.mean_loss(each, batch_size)
     return predictions.Scored(probabilities, decisions, scores, each)
@@ -171,7 +168,7 @@ def score(data, soft, split, outputs, batch_size):
 
 def decide(data, logits):
     """Probabilities and what they decide."""
-    probabilities = np.asarray(heads.probabilities(data.problem_type, logits))
+    probabilities = np.asarray(losses.probabilities(data.problem_type, logits))
     threshold = FLAGS.multi_label_threshold
     return probabilities, predictions.decide(data.label_set, probabilities, threshold)
 
@@ -223,10 +220,10 @@ def predict(data, scored, settings, _):
 
 def export_model(data, label_map, model, output_dir):
     """Writes output_dir/export/<n>: raw text in, label and probabilities out."""
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         module = export.TextClassifier(
             data.encode.served,
-            heads.answering(data.problem_type, model),
+            losses.with_probabilities(data.problem_type, model),
             variables,
             data.label_set.names if data.label_set.has_one_label else (),
             data.encode.text_names,

@@ -116,7 +116,9 @@ def end_ids(tokenizer):
 def rules_of(tokenizer, draws=None):
     draws = draws or generation_flags.sampling()
     size = tokenizer.vocab_size
-    return decoding.Rules(sampling.Sampling(**draws), end_ids(tokenizer), size)
+    return decoding.GenerationConfig(
+        sampling.Sampling(**draws), end_ids(tokenizer), size
+    )
 
 
 def stream(tokenizer, texts, detokenizer, model):
@@ -129,7 +131,7 @@ def stream(tokenizer, texts, detokenizer, model):
         return detokenizer.stops(ids, written)
 
     show(texts.prompts[0])
-    ((written, _),) = decoding.texts(
+    ((written, _),) = decoding.generate(
         *(decoding.Decoder(model, rules_of(tokenizer)), [ids], [0]),
         max_new_tokens=texts.new_tokens,
         seed=FLAGS.seed,
@@ -160,7 +162,7 @@ def write(tokenizer, texts, detokenizer, model):
 def write_batch(texts, detokenizer, decoder, batch):
     """Yields of each row of a batch: the row, its text, tokens, whether it ended."""
     prompts = [texts.ids[i] for i, _ in batch]
-    written = decoding.texts(
+    written = decoding.generate(
         *(decoder, prompts, [i for i, _ in batch]),
         max_new_tokens=texts.new_tokens,
         seed=FLAGS.seed,
@@ -184,7 +186,7 @@ def prepare_scores(tokenizer, context):
 def score(finish, model):
     """Prints the results; returns a line for each row."""
     run = functools.partial(
-        windows.run, score=scoring.scorer(model), batch_size=FLAGS.batch_size
+        windows.run, score=scoring.make_scorer(model), batch_size=FLAGS.batch_size
     )
     results, lines = finish(run)
     for name, value in results.items():
@@ -214,7 +216,7 @@ def export_model(tokenizer, budget, model):
 
     module = generation.TextGenerator(
         write_rows,
-        lambda ids, mask: scoring.losses_of(model, ids, mask),
+        lambda ids, mask: scoring.score_tokens(model, ids, mask),
         [variable.value for variable in model.variables],
         spelling,
     )

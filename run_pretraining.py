@@ -48,11 +48,10 @@ from data_pipeline.pretraining.denoising import corruptions
 from data_pipeline.pretraining.streams import batches as stream_batches
 from data_pipeline.pretraining.streams import files as sentence_files
 from data_pipeline.text import opening
-from modeling import models, pretrainers, token_losses
+from modeling import kernels_tf, losses, models, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.elmo import objective as both_directions
 from modeling.features import vectors
-from modeling.operations import joined_weights
 from reports import run_report
 from serving import export
 from serving import pretrained as served
@@ -112,7 +111,7 @@ def masked_lm(config, tokenizer, files):
     masks = pretraining_flags.masking_identity(records.mask)
     return dataclasses.replace(
         task,
-        objective=token_losses.pretraining(records.train.sentence_task != "none"),
+        objective=losses.pretraining(records.train.sentence_task != "none"),
         identity=masks,
     )
 
@@ -129,7 +128,7 @@ def left_to_right(config, tokenizer, files):
     return dataclasses.replace(
         common_task(pretrainers.LanguageModel, config, tokenizer, records),
         kind="text-generation",
-        objective=token_losses.next_token(),
+        objective=losses.next_token(),
         score=functools.partial(metrics.of_tokens, "next_token", records.held_out),
     )
 
@@ -146,7 +145,7 @@ def bidirectional_lm(config, tokenizer, files):
     )
     print(sentences.describe())
     return dataclasses.replace(
-        common_task(pretrainers.BidirectionalLM, config, tokenizer, sentences),
+        common_task(both_directions.BidirectionalLM, config, tokenizer, sentences),
         kind="feature-extraction",
         objective=both_directions.objective(),
         score=metrics.of_both_directions,
@@ -167,7 +166,7 @@ def denoising(config, tokenizer, files):
     return dataclasses.replace(
         common_task(pretrainers.HEADS["seq2seq"], config, tokenizer, texts),
         kind="text2text-generation",
-        objective=token_losses.target_token(),
+        objective=losses.target_token(),
         score=functools.partial(metrics.of_tokens, "target_token", None),
         identity=dataclasses.asdict(rule),
     )
@@ -222,10 +221,10 @@ def export_model(tokenizer, model, output_dir):
     else:
         print("export: without fill_mask, for the weights have no head of masked words")
     choice = vectors.choose(model.config, **model_flags.vector_choice())
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         module = served.PretrainedModel(
             graph.encoder(tokenizer, length),
-            functools.partial(vectors.of_features, model, choice),
+            functools.partial(vectors.encode, model, choice),
             graph.speller(tokenizer.vocab),
             variables,
             filler,

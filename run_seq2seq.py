@@ -42,12 +42,11 @@ from contract import errors, features
 from data_pipeline.seq2seq import graph, results
 from data_pipeline.seq2seq import split as pair_rows
 from data_pipeline.text import opening
-from modeling import token_losses
+from modeling import kernels_tf, losses
 from modeling.checkpoints import checkpoint, pretrained, warm_start
 from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.encoder_decoder import decoding as sequence_to_sequence
 from modeling.generation import beam_search, decoding, sampling
-from modeling.operations import joined_weights
 from reports import pictures, run_report
 from serving import formats, generation
 from training import fine_tuning
@@ -100,7 +99,7 @@ def open_network(files, tokenizer):
             "read by one BERT and written by another; give the config.json of an "
             "encoder-decoder, or a BERT for both sides"
         )
-    config = encoder_decoder_config.EncoderDecoderConfig.of_berts(
+    config = encoder_decoder_config.EncoderDecoderConfig.from_berts(
         *(config, config),
         decoder_start_token_id=tokenizer.start_id,
         eos_token_id=tokenizer.end_id,
@@ -127,7 +126,7 @@ def make_task(config, tokenizer, data, load_weights):
         ),
         load_weights=load_weights,
         store=checkpoint.store,
-        objective=token_losses.target_token(),
+        objective=losses.target_token(),
         outputs=functools.partial(written_and_losses, tokenizer),
         score=lambda split, outputs, _: results.decide(data[split], outputs, decode),
         examine=lambda split, scored: results.outcomes(split, data[split], scored),
@@ -169,10 +168,12 @@ def write(tokenizer, model, batch, rows):
     }
     most = FLAGS.max_target_length
     if FLAGS.num_beams > 1:
-        rules = beam_search.Rules(**seq2seq_flags.beams(), **common)
+        rules = beam_search.BeamConfig(**seq2seq_flags.beams(), **common)
         found = beam_search.search(model, rules, ids, lengths, most, (source,))
         return found.ids[:, 0], found.is_text[:, 0]
-    rules = decoding.Rules(sampling.Sampling(**seq2seq_flags.sampling()), **common)
+    rules = decoding.GenerationConfig(
+        sampling.Sampling(**seq2seq_flags.sampling()), **common
+    )
     seeds = tf.cast(rows, tf.int64) + FLAGS.seed * _ROWS
     return decoding.write(model, rules, ids, lengths, seeds, most, (source,))
 
@@ -193,7 +194,7 @@ def export_model(tokenizer, decode, model, output_dir):
         rows = tf.range(tf.shape(batch[features.INPUT_IDS])[0])
         return write(tokenizer, model, batch, rows)
 
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         module = generation.TargetWriter(
             lambda texts: graph.encode(tokenizer, texts, limit),
             *(write_rows, decode, variables),

@@ -37,10 +37,9 @@ from data_pipeline.squad import files as squad_files
 from data_pipeline.squad import graph, scores
 from data_pipeline.squad import split as question_rows
 from data_pipeline.text import opening, wordpiece
-from modeling import losses, models
+from modeling import kernels_tf, losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.features import head_config, heads
-from modeling.operations import joined_weights
+from modeling.features import head_config
 from reports import pictures, run_report
 from serving import formats, question_answering
 from training import fine_tuning, run_directory
@@ -57,7 +56,7 @@ def prepare():
     tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
     opening.check_exports(tokenizer, FLAGS.do_export)
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
-    reading = run_flags.reading(head_config.of_run, files)
+    reading = run_flags.reading(head_config.choose, files)
     has_pieces = isinstance(tokenizer, wordpiece.BertTokenizer)
     squad_flags.check_network(config, tokenizer, reading, has_pieces)
     choice = answer_choice.Settings(**squad_flags.answer_settings(has_pieces))
@@ -128,7 +127,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         ),
         load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,
-        objective=heads.with_penalty(losses.span(), reading),
+        objective=losses.span(),
         score=score,
         examine=examine,
         pictures=pictures.summaries,
@@ -139,7 +138,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
         reopen=formats.network_opener(
-            FLAGS.export_format, head_config.lstms(config, reading)
+            FLAGS.export_format, head_config.name_lstms(config, reading)
         ),
         write_records=write_records,
         files=pretrained.files(config, tokenizer) | reading.files(),
@@ -163,7 +162,7 @@ def predict(scored, settings, global_step):
 
 def export_model(tokenizer, choice, model, output_dir):
     """Writes output_dir/export/<n>: question and context in, answer out."""
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         module = question_answering.QuestionAnswerer(
             graph.encoder(tokenizer, **squad_flags.limits()),
             functools.partial(model, training=False),

@@ -32,10 +32,9 @@ from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, predictions, schemes, scores
 from data_pipeline.tagging import split as sentence_rows
 from data_pipeline.text import opening
-from modeling import losses, models
+from modeling import kernels_tf, losses, models
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.features import head_config, heads
-from modeling.operations import joined_weights
+from modeling.features import head_config
 from reports import pictures, run_report
 from serving import formats, tagging
 from training import fine_tuning
@@ -52,7 +51,7 @@ def prepare():
     config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
     layout = tagged_files.Layout(**tagger_flags.layout())
     paths = tagger_flags.paths(fine_tuning_flags.wanted_splits())
-    reading = run_flags.reading(head_config.of_run, files)
+    reading = run_flags.reading(head_config.choose, files)
     splits = sentence_rows.read(paths, layout)
     names = label_files.read_labels(FLAGS.labels) if FLAGS.labels else ()
     tag_set = sentence_rows.find_tags(
@@ -82,7 +81,7 @@ def prepare():
 def make_task(config, tokenizer, tag_set, data, reading):
     """The fine_tuning.Task of tagging words."""
     label_map = {file_names.LABEL_MAP: schemes.map_text(tag_set)}
-    lstms = head_config.lstms(config, reading)
+    lstms = head_config.name_lstms(config, reading)
     return fine_tuning.Task(
         splits={split: sentences.examples() for split, sentences in data.items()},
         model=functools.partial(
@@ -93,7 +92,7 @@ def make_task(config, tokenizer, tag_set, data, reading):
         ),
         load_weights=model_flags.weights_loader(pretrained.load_weights),
         store=checkpoint.store,
-        objective=heads.with_penalty(losses.tagger(), reading),
+        objective=losses.tagger(),
         outputs=best_tags,
         score=lambda split, outputs, _: scores.decide(data[split], outputs, tag_set),
         examine=lambda split, scored: scores.outcomes(
@@ -138,7 +137,7 @@ def predict(tag_set, data, tagged, settings, _):
 
 def export_model(tokenizer, tag_set, label_map, model, output_dir):
     """Writes output_dir/export/<n>: text or words in, tags out."""
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         module = tagging.WordTagger(
             graph.split_words,
             graph.encoder(tokenizer, **tagger_flags.limits()),

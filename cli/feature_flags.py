@@ -5,12 +5,15 @@ from typing import Any
 from absl import flags
 
 from cli import command_line
-from contract import errors
 
 FLAGS = flags.FLAGS
 NAMES = (
-    *("freeze_encoder", "layer_mix", "layer_mix_norm", "layer_mix_l2"),
-    *("feature_dropout", "head", "bilstm_layers", "bilstm_units"),
+    "freeze_encoder",
+    "layer_mix",
+    "feature_dropout",
+    "head",
+    "bilstm_layers",
+    "bilstm_units",
 )
 
 
@@ -27,25 +30,17 @@ def define() -> None:
         "layer_mix",
         "last",
         [
-            *("embedding", "second_to_last", "last", "sum_last_4", "concat_last_4"),
-            *("sum_all", "learned", "learned_last_4", "top"),
+            "embedding",
+            "second_to_last",
+            "last",
+            "sum_last_4",
+            "concat_last_4",
+            "sum_all",
+            "learned",
         ],
         "What the head reads of the layers: one; several, summed or end to end, as in "
-        "Table 7 of BERT's paper; a sum with learned weights and a factor, of all "
-        "layers and the embeddings' output or of the last four; or top: the last one, "
-        "times a learned factor. ELMo's paper has learned.",
-    )
-    flags.DEFINE_bool(
-        "layer_mix_norm",
-        False,
-        "Normalize each layer over the tokens of a batch before it is weighted.",
-    )
-    command_line.define_float(
-        "layer_mix_l2",
-        0.0,
-        "Times the sum of the squared weights of layers, as a part of the loss: large "
-        "values keep the mix near the mean. ELMo's paper has 0.001 to 1.",
-        lower_bound=0,
+        "Table 7 of BERT's paper; or learned, as in ELMo's paper: a sum of all layers "
+        "and the embeddings' output with learned weights and a factor.",
     )
     command_line.define_float(
         "feature_dropout",
@@ -90,24 +85,6 @@ def _define_cache() -> None:
 def given() -> dict[str, Any]:
     """{flag: value} of those on the command line."""
     return {name: FLAGS[name].value for name in NAMES if FLAGS[name].present}
-
-
-def check_layer_mix_norm(replicas: int) -> None:
-    """Refuses to normalize layers over parts of a batch, which changes the result.
-
-    Raises:
-        ValueError: the batch is cut into micro-batches, or for several replicas.
-    """
-    if "layer_mix_norm" not in FLAGS or not FLAGS.layer_mix_norm:
-        return
-    parts = FLAGS.gradient_accumulation_steps
-    if parts * replicas > 1:
-        raise errors.InputError(
-            "--layer_mix_norm has one mean and variance for the whole batch, and a part"
-            f" of it does not know them: --gradient_accumulation_steps={parts}, "
-            f"{replicas} replica(s); train on one device without accumulation, or "
-            "leave --layer_mix_norm out"
-        )
 
 
 def cache() -> tuple[str, str]:

@@ -180,7 +180,6 @@ def set_up() -> Any:
     for values in combinations if FLAGS.do_train else ():
         with command_line.changed(values):
             device_setup.check_batch_size(strategy)
-            feature_flags.check_layer_mix_norm(strategy.num_replicas_in_sync)
     return strategy
 
 

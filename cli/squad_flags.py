@@ -67,7 +67,7 @@ def limits() -> dict[str, int]:
 def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -> None:
     """Raises ValueError where questions cannot be asked of a network.
 
-    `reading` is how it is read, a readings.Reading; `has_pieces` says whether tokens
+    `reading` is how it is read, a head_config.HeadConfig; `has_pieces` whether tokens
     are BERT's word pieces.
     """
     if not tokenizer.has_word_offsets:

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from contract import features
+from contract import features as names
+
+MASKED_LM_EPSILON = 1e-5  # for a batch without predictions; run_pretraining.py
 
 
 class Objective(NamedTuple):
@@ -38,6 +40,13 @@ def cross_entropy(logits, labels):
     )
 
 
+def is_best(logits, labels):
+    """1.0 where no logit [..., C] exceeds the label's; far faster than ops.argmax."""
+    own = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)  # [..., 1]
+    best = ops.max(logits, axis=-1, keepdims=True)
+    return ops.cast(ops.squeeze(own >= best, -1), "float32")
+
+
 def classifier_losses(problem_type, logits, label_ids):
     """Float32 losses before class weights; run_classifier.py's create_model.
 
@@ -45,7 +54,7 @@ def classifier_losses(problem_type, logits, label_ids):
     error [B] for regression ([B] float), and binary cross-entropy [B, C] for
     multi_label ([B, C] float of 0 and 1).
     """
-    if problem_type in features.ONE_OF_SEVERAL:
+    if problem_type in names.ONE_OF_SEVERAL:
         return cross_entropy(logits, label_ids)
     logits = ops.cast(logits, "float32")
     if problem_type == "regression":
@@ -54,8 +63,26 @@ def classifier_losses(problem_type, logits, label_ids):
     return ops.relu(logits) - logits * label_ids + ops.softplus(-ops.abs(logits))
 
 
+def probabilities(problem_type, logits):
+    """Softmax or, for multi_label, sigmoid of [B, C]; the number of a regression."""
+    if problem_type in names.ONE_OF_SEVERAL:
+        return ops.softmax(logits)
+    return ops.sigmoid(logits) if problem_type == "multi_label" else logits
+
+
+def with_probabilities(problem_type, model):
+    """A function of features: a classifier's outputs, and its `probabilities`."""
+
+    def forward(features):
+        outputs = model(features, training=False)
+        shares = probabilities(problem_type, outputs["logits"])
+        return {"probabilities": shares, **outputs}
+
+    return forward
+
+
 def weighted_losses(problem_type, logits, label_ids, class_weights=None):
-    """`classifier_losses`, where `class_weights` [C] say how much each counts.
+    """`classifier_losses`, each times one of `class_weights` [C].
 
     They multiply the loss of an example by the weight of its class, and of a
     multi_label label by that of its column.
@@ -90,6 +117,70 @@ def classifier(problem_type, class_weights=None):
     return Objective(counts, totals)
 
 
+def soft_losses(problem_type, logits, teacher_logits, temperature):
+    """How far a student's logits are from its teacher's, both [B, C]; float32.
+
+    At temperature T, T^2 times the cross-entropy of both softmaxes [B] for
+    classification, and of both sigmoids [B, C] for multi_label. T^2 keeps gradients of
+    one size, whatever T is. Squared difference [B], without T, for regression.
+    """
+    if problem_type == "regression":
+        return classifier_losses(problem_type, logits, teacher_logits[:, 0])
+    logits = ops.cast(logits, "float32") / temperature
+    teacher_logits = ops.cast(teacher_logits, "float32") / temperature
+    if problem_type == "classification":
+        shares = ops.softmax(teacher_logits)  # [B, C]
+        losses = ops.categorical_crossentropy(shares, logits, from_logits=True)
+    else:
+        losses = classifier_losses(problem_type, logits, ops.sigmoid(teacher_logits))
+    return temperature**2 * losses
+
+
+def distillation(problem_type, temperature, weight, class_weights=None):
+    """The objective of a student (Hinton et al., 2015).
+
+    `weight` * soft loss + (1 - `weight`) * label loss: both are added up a row and
+    divided by the number of all rows, so what a row counts depends on no other row of
+    its batch. A row without a label has no label loss. The metrics soft_loss, of all
+    rows, and label_loss, of those with a label, are means without these weights; the
+    latter is what `classifier` minimises.
+
+    Features: label_ids as there, teacher_logits [B, C], is_labelled [B] float of 0 and
+    1. Outputs: logits [B, C].
+    """
+    labelled = classifier(problem_type, class_weights)
+
+    def soft_total(features, outputs):
+        teacher_logits = features[names.TEACHER_LOGITS]
+        losses = soft_losses(
+            problem_type, outputs["logits"], teacher_logits, temperature
+        )
+        return ops.sum(losses)
+
+    def label_total(features, outputs):
+        losses = weighted_losses(
+            problem_type, outputs["logits"], features["label_ids"], class_weights
+        )
+        has_label = features[names.IS_LABELLED]  # [B]
+        return ops.sum(
+            losses * (has_label if len(losses.shape) == 1 else has_label[:, None])
+        )
+
+    def totals(features, outputs):
+        soft = weight * soft_total(features, outputs)
+        return {"classifier_loss": soft + (1 - weight) * label_total(features, outputs)}
+
+    def metrics(features, outputs):
+        (count,) = labelled.counts(features).values()
+        share = ops.mean(features[names.IS_LABELLED])
+        return {
+            "soft_loss": (soft_total(features, outputs), count),
+            "label_loss": (label_total(features, outputs), share * count),
+        }
+
+    return Objective(labelled.counts, totals, metrics)
+
+
 def span():
     """Half of start plus end cross-entropy, mean over the batch; run_squad.py.
 
@@ -114,26 +205,159 @@ def tag_losses(logits, label_ids):
     return ops.where(label_ids >= 0, losses, 0.0)
 
 
+def token_mean(name, token_mask, losses, hits=None):
+    """The objective that is the mean over the tokens of a batch with a 1 in a mask.
+
+    Args:
+        name: of the part, without its ending _loss; that of the metric ends with
+            _accuracy.
+        token_mask: features -> [B, S] of 0 and 1.
+        losses: features, outputs -> float32 [B, S].
+        hits: features, outputs -> float32 [B, S] of 0 and 1; None for no metric.
+    """
+
+    def mask(features):
+        return ops.cast(token_mask(features), "float32")
+
+    def counts(features):
+        return {f"{name}_loss": ops.sum(mask(features))}
+
+    def totals(features, outputs):
+        return {f"{name}_loss": ops.sum(losses(features, outputs) * mask(features))}
+
+    def metrics(features, outputs):
+        if hits is None:
+            return {}
+        right = ops.sum(hits(features, outputs) * mask(features))
+        return {f"{name}_accuracy": (right, ops.sum(mask(features)))}
+
+    return Objective(counts, totals, metrics)
+
+
 def tagger():
     """Mean cross-entropy of the tokens that have a label (BERT section 5.3).
 
     Features: label_ids [B, S] int, negative where a token has no label. Outputs:
     logits [B, S, C].
     """
+    return token_mean(
+        "tagger",
+        lambda features: features["label_ids"] >= 0,
+        lambda features, outputs: tag_losses(outputs["logits"], features["label_ids"]),
+    )
+
+
+def next_token():
+    """Mean cross-entropy of each token but the first, given those before it (GPT).
+
+    Features: input_mask [B, S]. Outputs: next_token_losses and next_token_hits
+    [B, S - 1], of pretrainers.LanguageModel.
+    """
+    return _predicted_tokens(
+        "next_token", lambda features: features["input_mask"][:, 1:]
+    )
+
+
+def target_token():
+    """Mean cross-entropy of each token of a target, given its source and those before.
+
+    Features: decoder_mask [B, T]. Outputs: next_token_losses and next_token_hits
+    [B, T], of decoding.SequenceToSequence.
+    """
+    return _predicted_tokens("target_token", lambda features: features["decoder_mask"])
+
+
+def _predicted_tokens(name, token_mask):
+    return token_mean(
+        name,
+        token_mask,
+        lambda features, outputs: outputs["next_token_losses"],
+        lambda features, outputs: outputs["next_token_hits"],
+    )
+
+
+def with_next_tokens(objective, weight):
+    """Another objective + `weight` * that of a language model (GPT section 3.2, L3).
+
+    The latter is the mean over sequences of the mean over a sequence's tokens, special
+    ones included, from the second on. The metric lm_loss is that without the weight.
+
+    Features: input_mask [B, S], or [B, G, S]. Outputs: next_token_losses [..., S - 1].
+    """
+    if not weight:
+        return objective
+
+    def count(features):
+        return ops.cast(ops.size(features["input_mask"][..., 0]), "float32")
+
+    def total(features, outputs):
+        is_real = ops.cast(features["input_mask"][..., 1:], "float32")
+        sums = ops.sum(outputs["next_token_losses"] * is_real, axis=-1)
+        return ops.sum(sums / ops.maximum(ops.sum(is_real, axis=-1), 1.0))
 
     def counts(features):
-        is_labelled = features["label_ids"] >= 0  # [B, S]
-        return {"tagger_loss": ops.sum(ops.cast(is_labelled, "float32"))}
+        return {**objective.counts(features), "weighted_lm_loss": count(features)}
 
     def totals(features, outputs):
-        losses = tag_losses(outputs["logits"], features["label_ids"])
-        return {"tagger_loss": ops.sum(losses)}
+        weighted = weight * total(features, outputs)
+        return {**objective.totals(features, outputs), "weighted_lm_loss": weighted}
 
-    return Objective(counts, totals)
+    def metrics(features, outputs):
+        mean = total(features, outputs), count(features)
+        return {**objective.metrics(features, outputs), "lm_loss": mean}
+
+    return Objective(counts, totals, metrics)
 
 
-def is_best(logits, labels):
-    """1.0 where no logit [..., C] exceeds the label's; far faster than ops.argmax."""
-    own = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)  # [..., 1]
-    best = ops.max(logits, axis=-1, keepdims=True)
-    return ops.cast(ops.squeeze(own >= best, -1), "float32")
+def pretraining(has_sentence_task=True):
+    """Masked-LM loss plus next-sentence loss (run_pretraining.py), and accuracies.
+
+    Without `has_sentence_task` neither next_sentence_labels nor next_sentence_logits is
+    read.
+
+    Features: masked_lm_ids [B, P] int, masked_lm_weights [B, P] float,
+    next_sentence_labels [B] or [B, 1] int, below 0 where none counts. Outputs:
+    masked_lm_logits [B, P, V], next_sentence_logits [B, 2].
+    """
+    words = token_mean(
+        "masked_lm",
+        lambda features: features["masked_lm_weights"],
+        lambda features, outputs: cross_entropy(
+            outputs["masked_lm_logits"], features["masked_lm_ids"]
+        ),
+        lambda features, outputs: is_best(
+            outputs["masked_lm_logits"], features["masked_lm_ids"]
+        ),
+    )
+
+    def counts(features):
+        count = words.counts(features)["masked_lm_loss"] + MASKED_LM_EPSILON
+        if not has_sentence_task:
+            return {"masked_lm_loss": count}
+        _, is_known = _sentences(features)
+        return {"masked_lm_loss": count, "next_sentence_loss": ops.sum(is_known)}
+
+    def totals(features, outputs):
+        parts = words.totals(features, outputs)
+        if not has_sentence_task:
+            return parts
+        labels, is_known = _sentences(features)
+        order = cross_entropy(outputs["next_sentence_logits"], labels)  # [B]
+        return {**parts, "next_sentence_loss": ops.sum(order * is_known)}
+
+    def metrics(features, outputs):
+        parts = words.metrics(features, outputs)
+        if not has_sentence_task:
+            return parts
+        labels, is_known = _sentences(features)
+        right = is_best(outputs["next_sentence_logits"], labels)
+        order = (ops.sum(right * is_known), ops.sum(is_known))
+        return {**parts, "next_sentence_accuracy": order}
+
+    return Objective(counts, totals, metrics)
+
+
+def _sentences(features):
+    """Labels int [B], 0 where there is none, and float32 [B], 1 where there is one."""
+    labels = ops.reshape(features["next_sentence_labels"], (-1,))
+    return ops.maximum(labels, 0), ops.cast(labels >= 0, "float32")

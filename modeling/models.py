@@ -10,18 +10,16 @@ mixed_float16. Variables and outputs are float32.
 
 import keras
 
-from modeling import encoder, heads, token_heads
+from modeling import bert, heads, kernels, sequences, token_heads
 from modeling.configs import keras_configs
 from modeling.elmo import network as elmo
 from modeling.encoder_decoder import network as encoder_decoder
-from modeling.features import head_config, sequences
-from modeling.features import heads as feature_heads
-from modeling.gpt import network as decoder
-from modeling.operations import token_masks
+from modeling.features import head_config, source
+from modeling.gpt import network as gpt
 
 NETWORKS = {
-    "bert": encoder.BertEncoder,
-    "gpt": decoder.GptDecoder,
+    "bert": bert.BertEncoder,
+    "gpt": gpt.GptDecoder,
     "elmo": elmo.ElmoNetwork,
     "encoder_decoder": encoder_decoder.EncoderDecoder,
 }
@@ -30,18 +28,22 @@ NETWORKS = {
 class BertModel(keras_configs.ConfiguredModel, keras.Model):
     """The network of a config, BERT, GPT or ELMo, and the dropout seed of `fit`.
 
-    Every model takes `recompute`; see `encoder.Network`.
+    Every model takes `recompute`; see `bert.Network`. Where `reading`, a HeadConfig of
+    a task, is not the original's, the head reads the layers through a FeatureSource.
 
     Call shapes: the three features {input_ids, input_mask, segment_ids} each [B, S] int
-    -> the dict of `encoder.Network`, float32.
+    -> the dict of `bert.Network`, float32.
     """
 
     arguments: tuple[str, ...] = ("config", "recompute")
-    reads_pooler = True  # whether the outputs depend on the pooler
+    uses_pooler = True  # whether the outputs depend on the pooler
     num_classes = None  # C of a classifier or tagger
-    reading = head_config.ORIGINAL  # how its head reads the network
+    pools_tokens = False  # whether a head reads one vector a text
+    reads_segments = False  # whether a head has to know the segment of each token
 
-    def __init__(self, config, *, recompute=False, **kwargs):
+    def __init__(
+        self, config, *, recompute=False, reading=head_config.ORIGINAL, **kwargs
+    ):
         # Layer states and states of an ELMo, which are features, stay float32.
         super().__init__(autocast=False, **kwargs)
         self.config = config
@@ -52,6 +54,9 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
         setattr(self, name, network)
         # Only `fit` draws from it; the training loop passes seeds of its own.
         self._seeds = keras.random.SeedGenerator(seed=0, name="fit_seed")
+        self.reading = reading
+        is_original = reading == head_config.ORIGINAL
+        self.source = None if is_original else source.FeatureSource(self, reading)
 
     @property
     def network(self):
@@ -63,17 +68,11 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
         self.network.build((None, None))
         for part in self.layers[1:]:  # what a subclass has beside the encoder
             if isinstance(part, keras_configs.Configured):
-                part.build((None, None, self.width_before(part)))
+                width = self.config.hidden_size
+                width = self.source.width_before(part) if self.source else width
+                part.build((None, None, width))
         if not all(part.built for part in self.layers):  # what a user has added
             self.compute_output_spec(self.features_spec())
-
-    def width_before(self, part):
-        """The width of what a part beside the encoder reads."""
-        return self.config.hidden_size
-
-    def learned_mix(self):
-        """{name: number} of what is learned of layers; see feature_heads."""
-        return {}
 
     def build_from_config(self, config):
         """Creates every variable, whatever shapes the saved model was built with."""
@@ -99,64 +98,67 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
     def pooled_position(self, features):
         """Where the text's vector is, int32 [B, 1]: at [CLS], or at the last token."""
         if self.config.is_left_to_right:
-            return token_masks.last_position(features["input_mask"])
+            return kernels.last_position(features["input_mask"])
         return keras.ops.zeros_like(features["input_mask"][:, :1], dtype="int32")
 
     def call(self, features, training=False, seed=None):
         outputs = self.encode(features, self.dropout_seed(training, seed))
         return keras.tree.map_structure(lambda x: keras.ops.cast(x, "float32"), outputs)
 
+    def learned_mix(self):
+        """{name: number} of what is learned of layers; see features.source."""
+        return self.source.learned_mix() if self.source else {}
 
-class BertClassifier(feature_heads.ReadsLayers, BertModel):
+
+class BertClassifier(BertModel):
     """One label, several labels or one number a text; run_classifier.py.
 
     Call shapes: three features [B, S] -> {"logits": [B, C]} float32. Where an example
     is G sequences, features are [B, G, S], and their vectors are "summed" before the
     linear layer (GPT section 3.3, similarity), or "compared", with one logit each, [B,
     G] (there, choice; BERT section 4.4). With `predicts_tokens`, a model that trains
-    returns next_token_losses [..., S - 1], too; see `token_heads.next_tokens`.
+    returns next_token_losses [..., S - 1], too; see `token_heads.predict_next_tokens`.
     """
 
     arguments = (
-        *(*BertModel.arguments, "num_classes", "sequences"),
-        *("predicts_tokens", "reading"),
+        *BertModel.arguments,
+        "num_classes",
+        "sequences",
+        "predicts_tokens",
+        "reading",
     )
 
+    pools_tokens = True
+
     def __init__(
-        self,
-        config,
-        num_classes,
-        sequences="single",
-        predicts_tokens=False,
-        **kwargs,
+        self, config, num_classes, sequences="single", predicts_tokens=False, **kwargs
     ):
         super().__init__(config, **kwargs)
         self.num_classes = num_classes
         self.sequences = sequences
         self.predicts_tokens = predicts_tokens
-        kind = self.network.classifier_kind
-        self.classifier = kind(num_classes, name="classifier")
+        self.uses_pooler = self.reading.is_plain
+        is_gpt = config.network == "gpt"
+        self.classifier = heads.ClassifierHead(num_classes, is_gpt, name="classifier")
         if predicts_tokens:
             dtype = self.given_dtype
-            self.masked_lm = token_heads.of_network(config, "masked_lm", dtype)
-
-    @property
-    def reads_texts(self):
-        """Whether the head reads one vector a text, and no others."""
-        return self.reading.pools_states
-
-    @property
-    def reads_pooler(self):
-        """Whether the outputs depend on the pooler."""
-        return self.reading.is_plain
+            self.masked_lm = token_heads.make_token_head(config, "masked_lm", dtype)
 
     def pool(self, features, seed=None, outputs=None):
         """What the head reads: [B, W], or [B, G, W] where sequences are compared.
 
         `outputs` are the network's, where it has been called already.
         """
-        vectors = self.text_vectors(sequences.rows(features), seed, outputs)
-        return sequences.joined(vectors, features, self.sequences)
+        is_single = self.sequences == "single"
+        rows = features if is_single else sequences.as_rows(features)
+        if self.source:
+            pooled = self.source.text_vectors(rows, seed, outputs)
+        else:
+            if outputs is None:
+                outputs = self.encode(rows, seed, self.pooled_position(rows))
+            pooled = outputs["pooled_output"]
+        kind = self.sequences
+        return pooled if is_single else sequences.join_rows(pooled, features, kind)
 
     def features_spec(self):
         """As BertModel's; [B, G, S] where an example is G sequences."""
@@ -168,47 +170,48 @@ class BertClassifier(feature_heads.ReadsLayers, BertModel):
         )
 
     def call(self, features, training=False, seed=None):
-        seed, told = self.dropout_seed(training, seed), None
-        found = self.penalties(seed)
+        seed = self.dropout_seed(training, seed)
+        outputs, more = None, {}
         if self.predicts_tokens and seed is not None:
-            told = token_heads.predict(self, sequences.rows(features), seed)
-            each = sequences.by_example(told["next_token_losses"], features)
-            found["next_token_losses"] = each
-        pooled = self.pool(features, seed, told)
+            rows = sequences.as_rows(features)
+            outputs = token_heads.encode_and_predict(self, rows, seed)
+            losses = sequences.by_example(outputs["next_token_losses"], features)
+            more = {"next_token_losses": losses}
+        pooled = self.pool(features, seed, outputs)
         is_choice = self.sequences == "compared"
         logits = self.classifier(pooled, seed=seed, is_shared=is_choice)
-        return {"logits": logits[..., 0] if is_choice else logits, **found}
+        return {"logits": logits[..., 0] if is_choice else logits, **more}
 
 
-class BertTagger(feature_heads.ReadsLayers, BertModel):
+class BertTagger(BertModel):
     """One label a token (BERT section 5.3).
 
     Call shapes: three features [B, S] -> {"logits": [B, S, C]} float32.
     """
 
     arguments = (*BertModel.arguments, "num_classes", "reading")
-    reads_pooler = False
+    uses_pooler = False
 
     def __init__(self, config, num_classes, **kwargs):
         super().__init__(config, **kwargs)
         self.num_classes = num_classes
-        self.tagger = heads.TaggerHead(num_classes, name="tagger")
+        self.tagger = heads.ClassifierHead(num_classes, name="tagger")
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
-        logits = self.tagger(self.vectors(features, seed), seed=seed)
-        return {"logits": logits, **self.penalties(seed)}
+        hidden = read_tokens(self, features, seed)
+        return {"logits": self.tagger(hidden, seed=seed)}
 
 
-class BertSpanPredictor(feature_heads.ReadsLayers, BertModel):
+class BertSpanPredictor(BertModel):
     """Where an answer starts and ends (BERT section 4.2); run_squad.py.
 
     Call shapes: three features [B, S] -> {"start_logits", "end_logits"} [B, S] float32.
     """
 
     arguments = (*BertModel.arguments, "reading")
-    tells_segments = True
-    reads_pooler = False
+    uses_pooler = False
+    reads_segments = True
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
@@ -216,5 +219,13 @@ class BertSpanPredictor(feature_heads.ReadsLayers, BertModel):
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
-        start, end = self.span(self.vectors(features, seed))
-        return {"start_logits": start, "end_logits": end, **self.penalties(seed)}
+        start, end = self.span(read_tokens(self, features, seed))
+        return {"start_logits": start, "end_logits": end}
+
+
+def read_tokens(model, features, seed):
+    """What the head of a tagger or span predictor reads, float32 [B, S, W]."""
+    if model.source:
+        return model.source.token_vectors(features, seed)
+    hidden = model.encode(features, seed)["sequence_output"]
+    return keras.ops.cast(hidden, "float32")

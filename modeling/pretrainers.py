@@ -4,9 +4,8 @@ import keras
 
 from contract import errors
 from contract import features as names
-from modeling import heads, models, token_heads
+from modeling import bert, models, token_heads
 from modeling.configs import keras_configs
-from modeling.elmo import lstm, objective
 from modeling.encoder_decoder import decoding
 
 
@@ -19,10 +18,10 @@ class BertPretrainer(models.BertModel):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.masked_lm = token_heads.MaskedLMHead(
+        self.masked_lm = bert.MaskedLMHead(
             config, name="masked_lm", dtype=self.given_dtype
         )
-        self.next_sentence = heads.OutputProjection(
+        self.next_sentence = bert.OutputProjection(
             2, stddev=config.initializer_range, name="next_sentence"
         )
 
@@ -47,86 +46,15 @@ class BertPretrainer(models.BertModel):
         }
 
 
-class LanguageModel(token_heads.NextTokens, models.BertModel):
-    """GPT, GPT-2, or BERT from left to right; see `token_heads.NextTokens`."""
+class LanguageModel(token_heads.CausalLMMixin, models.BertModel):
+    """GPT, GPT-2, or BERT from left to right; see `token_heads.CausalLMMixin`."""
 
-    reads_pooler = False
-
-    def __init__(self, config, **kwargs):
-        super().__init__(config, **kwargs)
-        self.masked_lm = token_heads.of_network(config, "masked_lm", self.given_dtype)
-
-
-class BidirectionalLM(models.BertModel):
-    """The language models of an ELMo, of streams in both directions.
-
-    `states` are {name: shape}, what is carried from batch to batch beside an axis of
-    rows. The two streams are different texts; the backward one comes in the order in
-    which it is read, each sentence from its end.
-
-    Call shapes: distinct_words [U, 50] or [U], words [B, T] of each direction, which
-    are rows of it, targets [B, T], states [B, ...] -> {"forward_losses",
-    "backward_losses"} [B, T] float32 and the states that follow. In training
-    sampling_seed [B, 2] decides what a sampled softmax compares with.
-    """
-
-    reads_pooler = False
+    uses_pooler = False
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.bidirectional_lm = objective.WordSoftmax(
-            config, name="bidirectional_lm", dtype=self.given_dtype
-        )
-
-    @property
-    def states(self):
-        """{name: shape without rows} of the features and outputs that are states."""
-        config, layers = self.config, (self.config.num_hidden_layers, 2)
-        return {
-            "cell_states": (*layers, config.lstm_dim),
-            "hidden_states": (*layers, config.projection_dim),
-        }
-
-    def call(self, features, training=False, seed=None):
-        seed = self.dropout_seed(training, seed)
-        vectors = self.network.token_vectors(features["distinct_words"], seed)  # [U, P]
-        forward, backward = (
-            keras.ops.take(vectors, features[f"{direction}_words"], axis=0)
-            for direction in objective.DIRECTIONS
-        )
-        states = (keras.ops.moveaxis(features[name], 0, 2) for name in self.states)
-        layers, after = self.network.directions(
-            *(forward, keras.ops.flip(backward, axis=1)),
-            states=lstm.States(*states),
-            seed=seed,
-        )
-        forward, backward = self.network.top(layers, seed)
-        found = self.bidirectional_lm(
-            (forward, keras.ops.flip(backward, axis=1)),
-            [features[f"{name}_targets"] for name in objective.DIRECTIONS],
-            table=self._table(),
-            candidates=self._candidates(features, training),
-        )
-        after = (keras.ops.moveaxis(state, 2, 0) for state in after)
-        return {
-            **dict(zip(("forward_losses", "backward_losses"), found, strict=True)),
-            **dict(zip(self.states, after, strict=True)),
-        }
-
-    def _table(self):
-        """The network's words, where the softmax has no table of its own."""
-        if self.config.share_embedding_softmax:
-            return self.network.words.embedding
-        return None
-
-    def _candidates(self, features, training):
-        """What each direction's words are compared with; None for all words."""
-        if not (training and self.config.sample_softmax):
-            return None
-        return objective.draw_both(
-            features["sampling_seed"][0],
-            self.config.num_negative_samples,
-            self.config.vocab_size,
+        self.masked_lm = token_heads.make_token_head(
+            config, "masked_lm", self.given_dtype
         )
 
 
@@ -151,14 +79,14 @@ HEADS = {
     "seq2seq": decoding.SequenceToSequence,
 }
 CLASS_HEADS = ("classifier", "tagger")  # which take a number of classes
-TASK_HEADS = (*CLASS_HEADS, "span")  # which take a readings.Reading
+TASK_HEADS = (*CLASS_HEADS, "span")  # which take a head_config.HeadConfig
 
 
 def build(head, num_classes, config, *, recompute=False, **settings):
     """The model with one of `HEADS`, its variables made; C is for `CLASS_HEADS`.
 
     Raises:
-        ValueError: an encoder-decoder is to have another head than its own, or that
+        ValueError: an encoder-decoder is to have another head than seq2seq, or that
             head another network.
     """
     if (config.network == "encoder_decoder") != (head == "seq2seq"):

@@ -31,7 +31,7 @@ _is_hidden = False
 
 
 def is_terminal(stream: Any) -> bool:
-    """Whether a stream is for a person, and its last line can be written again."""
+    """Whether a person reads the stream, and its last line can be written again."""
     return (
         stream.isatty()
         and os.environ.get("TERM", "dumb") != "dumb"

@@ -6,8 +6,8 @@ import pathlib
 import h5py
 import numpy as np
 
-from modeling import pretrainers
 from modeling.configs import config_files
+from modeling.elmo import objective
 from tests.modeling.elmo import test_network
 
 GOLDEN = pathlib.Path(__file__).with_name("golden") / "elmo"
@@ -29,7 +29,7 @@ def original_name(variable):
 def model(values, **changes):
     """The recorded network, and softmax, before the first step."""
     config = config_files.read(GOLDEN / "train_options.json")
-    found = pretrainers.BidirectionalLM(dataclasses.replace(config, **changes))
+    found = objective.BidirectionalLM(dataclasses.replace(config, **changes))
     found.build()
     with h5py.File(GOLDEN / "skip_weights.hdf5") as file:
         for variable in found.trainable_variables:

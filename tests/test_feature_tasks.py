@@ -9,7 +9,7 @@ import bert
 from serving import predictor
 from tests import resumed_runs, tiny, tiny_questions, tiny_tags, whole_runs
 
-FLAGS = ("--freeze_encoder", "--layer_mix=learned", "--layer_mix_l2=0.001")
+FLAGS = ("--freeze_encoder", "--layer_mix=learned")
 FLAGS += ("--feature_dropout=0.1", "--head=bilstm")
 FLAGS += ("--bilstm_layers=1", "--bilstm_units=32")
 LEARN = ("--learning_rate=1e-2", "--train_batch_size=8", "--max_seq_length=16")
@@ -63,10 +63,9 @@ def test_tagger_learns_on_a_network_that_stays(tagged, model_dir):
         "freeze_encoder": True,
         "head": "bilstm",
         "layer_mix": "learned",
-        "layer_mix_l2": 0.001,
     }
     losses = tiny.events(path / "train")
-    assert {"train/tagger_loss", "train/layer_mix_loss"} <= losses.keys()
+    assert "train/tagger_loss" in losses
 
 
 @pytest.mark.slow
@@ -140,7 +139,7 @@ def test_pairs_are_compared_by_what_lstms_read(model_dir, tmp_path):
         for _ in range(4)
     ]
     table = tiny.write_tsv(tmp_path / "rows.tsv", ("text_a", "text_b", "label"), rows)
-    flags = ("--layer_mix=top", "--head=bilstm", "--bilstm_units=32")
+    flags = ("--layer_mix=learned", "--head=bilstm", "--bilstm_units=32")
     flags += ("--bilstm_layers=1", "--freeze_encoder")
     done = run(
         *(

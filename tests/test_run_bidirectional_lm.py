@@ -12,9 +12,9 @@ import pytest
 from data_pipeline.pretraining.streams import batches as stream_batches
 from data_pipeline.pretraining.streams import files as sentence_files
 from data_pipeline.text import elmo
-from modeling import pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.configs import config_files
+from modeling.elmo import objective
 from tests import resumed_runs, tiny, tiny_elmo, whole_runs
 
 BRIEF = (
@@ -55,7 +55,7 @@ def trained(data, tmp_path_factory):
 
 def expected_scores(data, directory):
     """Of all held-out words, with states that are carried by hand."""
-    model = pretrainers.BidirectionalLM(config_files.read(directory / "options.json"))
+    model = objective.BidirectionalLM(config_files.read(directory / "options.json"))
     model.build()
     checkpoint.load(model, directory / "model.ckpt-12")
     vocab = elmo.read_vocab(str(directory / "vocab.txt"))

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels
-from modeling import heads, losses, models, token_heads
-from modeling.features import sequences
+from modeling import heads, losses, models, sequences
 from tests.modeling import left_to_right
 
 START, DELIMITER, END = 61, 62, 63
@@ -84,7 +83,7 @@ def build(record, label_set, prefix="param/model/"):
     """The classifier of run_classifier.py with the recorded weights."""
 
     def head(config):
-        kind = sequences.kind(label_set.problem_type, label_set.pair_input)
+        kind = sequences.choose_kind(label_set.problem_type, label_set.pair_input)
         classes = label_set.num_outputs
         return models.BertClassifier(config, classes, kind, predicts_tokens=True)
 
@@ -151,7 +150,7 @@ def test_l3_of_two_answers_and_its_gradients_are_the_originals(record, gradients
     np.testing.assert_array_equal(features["input_ids"], ids)
     np.testing.assert_array_equal(features["input_mask"], record["M"])
     model = build(record, label_set)
-    objective = token_heads.with_next_tokens(losses.classifier("choice"), 0.5)
+    objective = losses.with_next_tokens(losses.classifier("choice"), 0.5)
     with tf.GradientTape() as tape:
         outputs = model(features, training=True, seed=SEED)
         totals, counts = objective.totals(features, outputs), objective.counts(features)

@@ -167,7 +167,7 @@ def _defined_flags(script):
     return [
         flag
         for module, defined in flags.FLAGS.flags_by_module_dict().items()
-        if module == script or module.startswith("training.")
+        if module == script or module.startswith("cli.")
         for flag in defined
     ]
 
@@ -216,7 +216,7 @@ def run_script(script, *arguments, draws=False):
         patch.setattr(sys, "argv", [script, *map(str, arguments)])
         flags.FLAGS(sys.argv)
         if not draws and "reports.pictures" in sys.modules:
-            patch.setattr("reports.pictures.of", lambda seen: {})
+            patch.setattr("reports.pictures.choose", lambda seen: {})
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 _imported(script).main([])

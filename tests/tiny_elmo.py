@@ -31,9 +31,9 @@ def write_model(directory, **changes):
     """A directory as an earlier run leaves it, random weights in it."""
     import keras
 
-    from modeling import pretrainers
     from modeling.checkpoints import google
     from modeling.configs import config_files
+    from modeling.elmo import objective
 
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def write_model(directory, **changes):
     write_vocab(directory / "vocab.txt")
     keras.utils.set_random_seed(1)
     config = config_files.read(directory / "options.json")
-    model = pretrainers.BidirectionalLM(config)
+    model = objective.BidirectionalLM(config)
     model.build()
     google.save(directory / "model.ckpt", model)
     return directory

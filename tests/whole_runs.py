@@ -19,7 +19,7 @@ SCRIPTS = {
     "streams": "run_pretraining",
 }
 # What of a network "layers" reads, beside "tagging".
-LAYERS = ("--layer_mix=learned", "--layer_mix_l2=0.1", "--head=bilstm")
+LAYERS = ("--layer_mix=learned", "--head=bilstm")
 LAYERS += ("--bilstm_units=8", "--gradient_accumulation_steps=2")
 # A dropout that no config names. It depends on the number of replicas, and where runs
 # on one and on two are compared there must be none.

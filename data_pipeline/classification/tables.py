@@ -13,7 +13,7 @@ import numpy as np
 from absl import logging
 
 from contract import errors, wording
-from data_pipeline.tables import choice_rows, table_columns, text_rows
+from data_pipeline.tables import published, table_columns, text_rows
 
 # As a file writes it; a tuple is a JSON list (multi-label).
 Label = str | tuple[str, ...]
@@ -51,7 +51,7 @@ class Layout:
     are no labels and another split has a header.
     """
 
-    # "tsv", "csv", "jsonl", "auto" by the file's name, or one of choice_rows.LAYOUTS
+    # "tsv", "csv", "jsonl", "auto" by the file's name, or one of published.LAYOUTS
     file_format: str = "auto"
     has_header: bool | None = None  # whether line 1 holds names; not for JSONL
     text_a: Key | None = None  # None takes both texts from `USUAL_TEXTS`
@@ -128,7 +128,7 @@ def _begin(
     path: str, layout: Layout, other_header: Sequence[str], *, labels_required: bool
 ) -> tuple[text_rows.NumberedRows, dict[str, Key], text_rows.Row, bool]:
     """Opens a table: its rows, the keys of its cells, row 1, whether it has names."""
-    reads = choice_rows if layout.file_format in choice_rows.LAYOUTS else text_rows
+    reads = published if layout.file_format in published.LAYOUTS else text_rows
     rows = reads.file_rows(path, layout.file_format)
     line, first = next(rows, (0, None))
     if first is None:

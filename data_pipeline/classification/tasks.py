@@ -93,7 +93,7 @@ def _xnli(language: str) -> Task:
 
 
 def _choice(name: str, labels: str, *files: tuple[str, ...], has_question=True) -> Task:
-    """A task of choice, whose train, dev and test files choice_rows.py reads."""
+    """A task of choice, whose train, dev and test files published.py reads."""
     layout = tables.Layout(
         file_format=name,
         text_a="context",

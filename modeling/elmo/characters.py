@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from modeling import layers
+from modeling import bert, kernels
 from modeling.configs import keras_configs
 from modeling.elmo import config as elmo_config
 from modeling.elmo import distinct_words
@@ -25,7 +25,7 @@ def uniform(limit):
 
 def dense(units, fan_in, name, dtype, bias=0.0):
     """An affine map to a last axis of `units`, initialised as the original does."""
-    return layers.Dense(
+    return bert.Dense(
         units,
         kernel_initializer=normal(fan_in),
         bias_initializer=keras.initializers.Constant(bias),
@@ -59,8 +59,8 @@ class Convolution(keras_configs.Configured, keras.layers.Layer):
 
     def call(self, characters):
         kernel = ops.squeeze(self.kernel, 0)
-        found = ops.conv(characters, kernel, padding="valid")  # [N, places, count]
-        most = ops.max(found, axis=1) + self.bias  # the same as the largest of sums
+        sums = ops.conv(characters, kernel, padding="valid")  # [N, places, count]
+        most = ops.max(sums, axis=1) + self.bias  # the same as the largest of sums
         return ops.relu(most) if self.config.activation == "relu" else ops.tanh(most)
 
 
@@ -124,19 +124,20 @@ class Characters(keras_configs.Configured, keras.layers.Layer):
 
     def call(self, input_ids):
         words = ops.reshape(
-            keras_configs.whole(input_ids), (-1, self.config.max_characters)
+            kernels.as_integers(input_ids), (-1, self.config.max_characters)
         )
         widest = max(width for width, _ in self.config.filters)
-        x = distinct_words.once_each(self._convolved, self._finished, words, widest)
+        x = distinct_words.compute_once(self._convolve, self._finish, words, widest)
         return ops.reshape(x, (*ops.shape(input_ids)[:-1], self.config.projection_dim))
 
-    def _convolved(self, words):
+    def _convolve(self, words):
         table = ops.pad(self.embedding, ((1, 0), (0, 0)))
         characters = ops.take(table, words, axis=0)  # [N, C, d]
-        found = [part(characters) for part in self.convolutions]
-        return ops.concatenate(found, axis=-1)
+        return ops.concatenate(
+            [part(characters) for part in self.convolutions], axis=-1
+        )
 
-    def _finished(self, x):
+    def _finish(self, x):
         for part in filter(None, (*self.highways, self.projection)):
             x = part(x)
         return x
@@ -162,7 +163,7 @@ class Words(keras_configs.Configured, keras.layers.Layer):
         )
 
     def call(self, input_ids):
-        ids = keras_configs.whole(input_ids)
-        found = ops.take(self.embedding, ops.maximum(ids - 1, 0), axis=0)
-        found = ops.where((ids > 0)[..., None], found, 0.0)
-        return ops.cast(found, self.compute_dtype)
+        ids = kernels.as_integers(input_ids)
+        words = ops.take(self.embedding, ops.maximum(ids - 1, 0), axis=0)
+        words = ops.where((ids > 0)[..., None], words, 0.0)
+        return ops.cast(words, self.compute_dtype)

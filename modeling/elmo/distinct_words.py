@@ -7,12 +7,12 @@ docs/performance.md has what both save.
 
 import tensorflow as tf
 
-from modeling.operations import fast_ops
+from modeling import kernels_tf
 
 _SHORT_WORD = 13  # characters; its two marks included
 
 
-def once_each(convolve, finish, words, widest):
+def compute_once(convolve, finish, words, widest):
     """The same as finish(convolve(words)), where processors are what counts.
 
     Other devices, and what XLA compiles, take the batch as it is.
@@ -24,12 +24,12 @@ def once_each(convolve, finish, words, widest):
         widest: characters that the longest filter spans.
     """
 
-    def on_processors():
+    def on_cpu():
         groups, index = _groups(words, widest)
         found = finish(tf.concat([convolve(group) for group in groups], 0))
         return tf.gather(found, index)
 
-    return fast_ops.by_device(on_processors, lambda: finish(convolve(words)))
+    return kernels_tf.select_by_device(on_cpu, lambda: finish(convolve(words)))
 
 
 def _groups(words, widest):

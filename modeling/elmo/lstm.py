@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from modeling.operations import fast_ops
+from modeling import kernels_tf
 
 _FORGET_BIAS = 1.0
 # Added to gates where there is no token, so that a cell's state passes unchanged: the
@@ -106,7 +106,7 @@ def bidirectional(
 def _cut(inputs, mask):
     """Both without the steps at the end that are padding in all rows."""
     steps = tf.range(1, tf.shape(mask)[1] + 1)
-    longest = fast_ops.by_device(
+    longest = kernels_tf.select_by_device(
         lambda: tf.reduce_max(tf.where(mask, steps, 1)), lambda: tf.shape(mask)[1]
     )
     return [x[:, :longest] for x in inputs], mask[:, :longest]
@@ -196,7 +196,7 @@ class _Run(NamedTuple):
     def _forward(self, directions, num_values):
         """A pair of `_Step` of TensorArrays, the first values of each, and `States`."""
         num_rows = tf.shape(directions[0].steps)[2]
-        is_joined = fast_ops.by_device(
+        is_joined = kernels_tf.select_by_device(
             lambda: num_rows >= _MANY_ROWS, lambda: tf.constant(False)
         )
 

@@ -6,10 +6,9 @@ bilm-tf (Peters et al., 2018).
 import keras
 from keras import ops
 
-from modeling import heads
+from modeling import kernels
 from modeling.configs import keras_configs
 from modeling.elmo import characters, lstm
-from modeling.operations import fast_ops, token_masks
 
 
 class LstmWeights(keras_configs.Configured, keras.layers.Layer):
@@ -59,12 +58,12 @@ class ElmoNetwork(keras_configs.NetworkLayer):
             sequence_output [B, S, 2 P] (the last layer),
             pooled_output [B, 2 P] float32 (the mean of its tokens).
 
-    `seed` and `positions` as in `encoder.Network`. With `states`, an `lstm.States` of
+    `seed` and `positions` as in `bert.Network`. With `states`, an `lstm.States` of
     [L, 2, B, D] and [L, 2, B, P], each sequence begins with those of its row, and the
     dict has the "states" that follow. `zero_states` gives the first ones.
     """
 
-    classifier_kind: type = heads.ClassifierHead
+    text_place = "mean"  # as in `kernels.pool_tokens`
 
     def __init__(self, config, recompute=False, **kwargs):
         super().__init__(config, recompute, **kwargs)
@@ -123,14 +122,14 @@ class ElmoNetwork(keras_configs.NetworkLayer):
         config, pair = self.config, (forward, backward)
         if states is None:
             states = self.zero_states(ops.shape(forward)[0])
-        found, after = [], []
+        pairs, after = [], []
         for j in range(config.num_hidden_layers):
             pair, state = self._run(
                 j, pair, mask, lstm.States(*(x[j] for x in states)), seed
             )
-            found.append(pair)
+            pairs.append(pair)
             after.append(state)
-        return found, lstm.States(*map(ops.stack, zip(*after, strict=True)))
+        return pairs, lstm.States(*map(ops.stack, zip(*after, strict=True)))
 
     def _run(self, j, pair, mask, states, seed):
         """The outputs of layer j and the states that follow."""
@@ -162,7 +161,7 @@ class ElmoNetwork(keras_configs.NetworkLayer):
     def _dropped(self, pair, seed, layer):
         rate = self.config.dropout
         return tuple(
-            fast_ops.dropout(x, rate, seed, site=2 * layer + k)
+            kernels.dropout(x, rate, seed, site=2 * layer + k)
             for k, x in enumerate(pair)
         )
 
@@ -177,19 +176,20 @@ class ElmoNetwork(keras_configs.NetworkLayer):
         states=None,
         training=None,
     ):
-        seed = self.seed_of_call(seed, training)
+        if seed is keras_configs.FRESH:
+            seed = self.fresh_seed(training)
         x = self.token_vectors(input_ids, seed)  # [B, S, P]
         pairs, after = self.directions(x, x, input_mask, states, seed)
-        found = [ops.concatenate(pair, axis=-1) for pair in ((x, x), *pairs)]
-        last = found[-1]
-        mask = ops.cast(input_mask, "float32")[..., None]
-        count = ops.maximum(ops.sum(mask, axis=1), 1.0)
+        first, *layers = [ops.concatenate(pair, axis=-1) for pair in ((x, x), *pairs)]
+        last = layers[-1]
         outputs = {
-            "embedding_output": found[0],
-            "layer_outputs": found[1:],
+            "embedding_output": first,
+            "layer_outputs": layers,
             "sequence_output": last
             if positions is None
-            else token_masks.rows_at(last, positions),
-            "pooled_output": ops.sum(ops.cast(last, "float32") * mask, axis=1) / count,
+            else kernels.take_rows(last, positions),
+            "pooled_output": kernels.pool_tokens(
+                ops.cast(last, "float32"), input_mask, self.text_place
+            ),
         }
         return outputs if states is None else {**outputs, "states": after}

@@ -11,8 +11,10 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from modeling import losses
+from modeling import losses as losses_lib
+from modeling import models
 from modeling.configs import keras_configs
+from modeling.elmo import lstm
 
 DIRECTIONS = ("forward", "backward")
 _ALGORITHM = "philox"  # named because the default one depends on the device
@@ -125,17 +127,17 @@ class WordSoftmax(keras_configs.Configured, keras.layers.Layer):
         rows = [ops.cast(x, self.compute_dtype) for x in rows]
         labels = [ops.reshape(x, (-1,)) for x in targets]  # [B * T]
         if candidates is None:
-            found = self._against_all(rows, labels, table)
+            losses = self._against_all(rows, labels, table)
         else:
-            found = self._against(candidates, rows, labels, table)
-        pairs = zip(found, targets, strict=True)
+            losses = self._against(candidates, rows, labels, table)
+        pairs = zip(losses, targets, strict=True)
         return tuple(ops.reshape(x, ops.shape(y)) for x, y in pairs)
 
     def _against_all(self, rows, labels, table):
         kernel = ops.transpose(ops.cast(table, self.compute_dtype))  # [P, V]
         logits = (ops.matmul(x, kernel) for x in rows)
         logits = (ops.cast(x, "float32") + self.bias for x in logits)  # [B * T, V]
-        return map(losses.cross_entropy, logits, labels)
+        return map(losses_lib.cross_entropy, logits, labels)
 
     def _against(self, candidates, rows, labels, table):
         # All words at once, so that there is one gradient of slices.
@@ -153,7 +155,7 @@ class WordSoftmax(keras_configs.Configured, keras.layers.Layer):
             )
             is_hit = labels[k][:, None] == own.ids
             logits = ops.concatenate([true, ops.where(is_hit, _HIT, drawn)], axis=1)
-            yield losses.cross_entropy(logits, ops.zeros_like(labels[k]))
+            yield losses_lib.cross_entropy(logits, ops.zeros_like(labels[k]))
 
     def _logits(self, rows, kernels, biases, ids, tries, is_own):
         """Of a word for each row, [N, 1], or of some words for all, [N, C]."""
@@ -167,30 +169,108 @@ class WordSoftmax(keras_configs.Configured, keras.layers.Layer):
         return ops.cast(logits, "float32") + (added[:, None] if is_own else added)
 
 
+class BidirectionalLM(models.BertModel):
+    """The language models of an ELMo, of streams in both directions.
+
+    `states` are {name: shape}, what is carried from batch to batch beside an axis of
+    rows. The two streams are different texts; the backward one comes in the order in
+    which it is read, each sentence from its end.
+
+    Call shapes: distinct_words [U, 50] or [U], words [B, T] of each direction, which
+    are rows of it, targets [B, T], states [B, ...] -> {"forward_losses",
+    "backward_losses"} [B, T] float32 and the states that follow. In training
+    sampling_seed [B, 2] decides what a sampled softmax compares with.
+    """
+
+    uses_pooler = False
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        self.bidirectional_lm = WordSoftmax(
+            config, name="bidirectional_lm", dtype=self.given_dtype
+        )
+
+    @property
+    def states(self):
+        """{name: shape without rows} of the features and outputs that are states."""
+        config, layers = self.config, (self.config.num_hidden_layers, 2)
+        return {
+            "cell_states": (*layers, config.lstm_dim),
+            "hidden_states": (*layers, config.projection_dim),
+        }
+
+    def call(self, features, training=False, seed=None):
+        seed = self.dropout_seed(training, seed)
+        vectors = self.network.token_vectors(features["distinct_words"], seed)  # [U, P]
+        forward, backward = (
+            keras.ops.take(vectors, features[f"{direction}_words"], axis=0)
+            for direction in DIRECTIONS
+        )
+        states = (keras.ops.moveaxis(features[name], 0, 2) for name in self.states)
+        layers, after = self.network.directions(
+            *(forward, keras.ops.flip(backward, axis=1)),
+            states=lstm.States(*states),
+            seed=seed,
+        )
+        forward, backward = self.network.top(layers, seed)
+        losses = self.bidirectional_lm(
+            (forward, keras.ops.flip(backward, axis=1)),
+            [features[f"{name}_targets"] for name in DIRECTIONS],
+            table=self._table(),
+            candidates=self._candidates(features, training),
+        )
+        after = (keras.ops.moveaxis(state, 2, 0) for state in after)
+        return {
+            **dict(zip(("forward_losses", "backward_losses"), losses, strict=True)),
+            **dict(zip(self.states, after, strict=True)),
+        }
+
+    def _table(self):
+        """The network's words, where the softmax has no table of its own."""
+        if self.config.share_embedding_softmax:
+            return self.network.words.embedding
+        return None
+
+    def _candidates(self, features, training):
+        """The words that each direction is compared with; None for all words."""
+        if not (training and self.config.sample_softmax):
+            return None
+        return draw_both(
+            features["sampling_seed"][0],
+            self.config.num_negative_samples,
+            self.config.vocab_size,
+        )
+
+
 def objective():
     """Mean of both directions' mean losses; metrics are those of each.
 
     Features: input_mask [B, T]. Outputs: forward_losses, backward_losses [B, T].
     """
+    parts = [
+        losses_lib.token_mean(
+            direction,
+            lambda features: features["input_mask"],
+            lambda features, outputs, name=f"{direction}_losses": outputs[name],
+        )
+        for direction in DIRECTIONS
+    ]
 
-    def total(features, outputs, direction):
-        real = ops.cast(features["input_mask"], "float32")
-        return ops.sum(outputs[f"{direction}_losses"] * real)
-
-    def count(features):
-        return ops.sum(ops.cast(features["input_mask"], "float32"))
+    def each(features, outputs):
+        """{direction_loss: (total, count)}."""
+        pairs = {}
+        for part in parts:
+            counts = part.counts(features)
+            for name, total in part.totals(features, outputs).items():
+                pairs[name] = total, counts[name]
+        return pairs
 
     def counts(features):
-        return {"next_token_loss": count(features)}
+        (count,) = parts[0].counts(features).values()
+        return {"next_token_loss": count}
 
     def totals(features, outputs):
-        both = [total(features, outputs, direction) for direction in DIRECTIONS]
-        return {"next_token_loss": 0.5 * (both[0] + both[1])}
+        forward, backward = (total for total, _ in each(features, outputs).values())
+        return {"next_token_loss": 0.5 * (forward + backward)}
 
-    def metrics(features, outputs):
-        return {
-            f"{direction}_loss": (total(features, outputs, direction), count(features))
-            for direction in DIRECTIONS
-        }
-
-    return losses.Objective(counts, totals, metrics)
+    return losses_lib.Objective(counts, totals, each)

@@ -9,34 +9,34 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from contract import features as names
-from modeling import models, token_heads
+from modeling import bert, models, token_heads
 from modeling.configs import keras_configs
 from modeling.generation import key_value_cache
 
 
-class Reading(NamedTuple):
+class DecodeCache(NamedTuple):
     """What `extend` needs of the past; tensors, as in key_value_cache.
 
     Attributes:
         written: of the target, a pair [R, N, T, K] a layer.
         source: of the source, a pair [B, N, S, K] a layer, computed once.
-        source_adder: float32 [B, 1, 1, S].
+        source_bias: float32 [B, 1, 1, S].
     """
 
     written: Any
     source: Any
-    source_adder: Any
+    source_bias: Any
 
 
-class SequenceToSequence(token_heads.NextTokens, models.BertModel):
+class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
     """A network of EncoderDecoderConfig with the decoder's masked-LM head.
 
     Call shapes: input_ids, input_mask, segment_ids [B, S], decoder_input_ids,
     decoder_mask, labels [B, T] int -> {"next_token_losses", "next_token_hits"} [B, T]
-    float32, of labels; see `token_heads.predictions`. At padding they are arbitrary.
+    float32, of labels; see `token_heads.predict_tokens`. At padding they are arbitrary.
     """
 
-    reads_pooler = False
+    uses_pooler = False
     # What is read before the first token is written; see `empty_cache`.
     source_spec = (
         {n: tf.TensorSpec([None, None], tf.int32) for n in names.ENCODER_INPUTS},
@@ -44,7 +44,7 @@ class SequenceToSequence(token_heads.NextTokens, models.BertModel):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.masked_lm = token_heads.MaskedLMHead(
+        self.masked_lm = bert.MaskedLMHead(
             config.decoder, name="masked_lm", dtype=self.given_dtype
         )
 
@@ -62,7 +62,7 @@ class SequenceToSequence(token_heads.NextTokens, models.BertModel):
         seed = self.dropout_seed(training, seed)
         hidden = self.encode(features, seed)["sequence_output"]
         labels = features[names.LABELS]
-        return token_heads.predictions(
+        return token_heads.predict_tokens(
             self.masked_lm, hidden, self._table(), labels, seed is not None
         )
 
@@ -71,33 +71,39 @@ class SequenceToSequence(token_heads.NextTokens, models.BertModel):
         return self._predict(self.encode(features, None)["sequence_output"])
 
     def empty_cache(self, batch_size, capacity, source):
-        """A Reading of B sources, the three features of the encoder, and no target."""
+        """A DecodeCache of B sources, features of the encoder, without a target."""
         network, mask = self.network, source[names.INPUT_MASK]
         read = network.encoder(*(source[name] for name in names.ENCODER_INPUTS))
-        written = key_value_cache.empty(network.decoder, batch_size, capacity)
-        return Reading(written, *network.decoder.read(read["sequence_output"], mask))
+        written = key_value_cache.make_empty(network.decoder, batch_size, capacity)
+        return DecodeCache(
+            written, *network.decoder.read(read["sequence_output"], mask)
+        )
 
     def extend(
         self, input_ids, position_ids, start, is_visible, cache, last_only=False
     ):
-        """As token_heads.NextTokens.extend, of target tokens, with a Reading."""
+        """As token_heads.CausalLMMixin.extend, of target tokens, with a DecodeCache."""
         hidden, written = key_value_cache.extend(
-            *(self.network.decoder, input_ids, position_ids, start, is_visible),
+            self.network.decoder,
+            input_ids,
+            position_ids,
+            start,
+            is_visible,
             cache.written,
             [
-                {"source": pair, "source_adder": cache.source_adder}
+                {"source": pair, "source_bias": cache.source_bias}
                 for pair in cache.source
             ],
         )
         hidden = hidden[:, -1:] if last_only else hidden
         return self._predict(hidden), cache._replace(written=written)
 
-    def rows_of(self, cache, rows):
-        """The Reading of these rows, int32 [R]; sources stay where they are.
+    def take_cache_rows(self, cache, rows):
+        """The DecodeCache of these rows, int32 [R]; sources stay where they are.
 
         So the first R / B of them have to be of the first source, and so on.
         """
-        return cache._replace(written=key_value_cache.rows_of(cache.written, rows))
+        return cache._replace(written=key_value_cache.take_rows(cache.written, rows))
 
     def start(self, num_rows):
         """What a target begins with: ids int32 [R, 1], and their lengths [R]."""

@@ -1,4 +1,5 @@
-"""What can be read off a network: vectors of tokens, attention, weights of words.
+"""A network as a source: layers for a head, vectors, attention, weights of words.
 
-In: a model, or what its encoder puts out. Out: arrays that a script writes or shows.
+In: a model, or the outputs of its encoder. Out: what a head reads, or arrays that a
+script writes or shows.
 """

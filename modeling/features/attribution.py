@@ -1,4 +1,4 @@
-"""What each token weighed in what a model says (Simonyan et al., 2013)."""
+"""The weight of each token in an output of a model (Simonyan et al., 2013)."""
 
 import tensorflow as tf
 

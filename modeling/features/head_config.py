@@ -1,7 +1,6 @@
 """How a task reads a network: which layers, whether they are trained, by which head.
 
-Weights trained for another way than the original's have a head.json beside them, which
-says it.
+Weights trained for another way than the original's have a head.json beside them.
 """
 
 import dataclasses
@@ -14,21 +13,19 @@ import tensorflow as tf
 
 from contract import errors, file_names, json_files
 
-LAST = "last"  # layer: as google-research/bert has it
-# What is learned of layers: a weight of each and a factor, or the factor alone.
-WEIGHTED, SCALED = ("learned", "learned_last_4"), ("top",)
+LAST, LEARNED = "last", "learned"  # layer mixes: the original's, and ELMo's
 LINEAR, BILSTM = HEADS = ("linear", "bilstm")
+# Options of earlier versions, with the values under which they changed nothing.
+_GONE = {"layer_mix_norm": False, "layer_mix_l2": 0.0}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Reading:
-    """What the flags of the same names say; see docs/features.md.
+class HeadConfig:
+    """What the flags of the same names choose; see docs/features.md.
 
     Attributes:
         freeze_encoder: whether the network stays as it is, and runs without dropout.
-        layer_mix: one of WEIGHTED or SCALED, or of layer_choices.COMBINATIONS.
-        layer_mix_norm: whether layers are normalized before they are weighted.
-        layer_mix_l2: times the sum of squared weights, before their softmax.
+        layer_mix: LEARNED, or one of layer_choices.COMBINATIONS.
         feature_dropout: rate, of what the head reads, and between its LSTM layers.
         head: one of HEADS.
         bilstm_units: of each direction.
@@ -37,8 +34,6 @@ class Reading:
 
     freeze_encoder: bool = False
     layer_mix: str = LAST
-    layer_mix_norm: bool = False
-    layer_mix_l2: float = 0.0
     feature_dropout: float = 0.0
     head: str = LINEAR
     bilstm_layers: int = 2
@@ -46,15 +41,8 @@ class Reading:
     joins_pairs: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("layer_mix_norm", "layer_mix_l2"):
-            if (value := getattr(self, name)) and self.layer_mix not in WEIGHTED:
-                raise errors.InputError(
-                    f"--{name}={value} is for layers whose weights are learned, and "
-                    f"--layer_mix={self.layer_mix}; choose {' or '.join(WEIGHTED)}, "
-                    f"or leave --{name} out"
-                )
         for name in ("bilstm_layers", "bilstm_units"):
-            value, usual = getattr(self, name), getattr(Reading, name)
+            value, usual = getattr(self, name), getattr(HeadConfig, name)
             if value != usual and self.head != BILSTM:
                 raise errors.InputError(
                     f"--{name}={value} is for a BiLSTM, and --head={self.head}; add "
@@ -64,12 +52,7 @@ class Reading:
     @property
     def learns_mix(self) -> bool:
         """Whether the mix of layers has variables."""
-        return self.layer_mix in (*WEIGHTED, *SCALED)
-
-    @property
-    def pools_states(self) -> bool:
-        """Whether a classifier needs of each layer the vector of the text alone."""
-        return self.head == LINEAR and not self.layer_mix_norm
+        return self.layer_mix == LEARNED
 
     @property
     def is_plain(self) -> bool:
@@ -77,10 +60,9 @@ class Reading:
         return self.layer_mix == LAST and self.head == LINEAR
 
     def chosen(self) -> dict[str, Any]:
-        """What differs from the original, which is Reading(); {} for that."""
-        default = dataclasses.asdict(Reading())
-        given = dataclasses.asdict(self)
-        return {name: given[name] for name in given if given[name] != default[name]}
+        """What differs from the original; {} for that."""
+        values, default = dataclasses.asdict(self), dataclasses.asdict(ORIGINAL)
+        return {name: values[name] for name in values if values[name] != default[name]}
 
     def files(self) -> dict[str, str]:
         """What lies beside weights that were trained for it: {file name: text}."""
@@ -89,16 +71,35 @@ class Reading:
         return {file_names.HEAD: json.dumps(chosen, indent=2, sort_keys=True) + "\n"}
 
 
-ORIGINAL = Reading()
+ORIGINAL = HeadConfig()
 
 
-def lstms(config: Any, reading: Reading) -> str:
+def from_values(values: Mapping[str, Any], source: str = ".keras file") -> HeadConfig:
+    """A HeadConfig of {name: value}, as this or an earlier version wrote them.
+
+    Raises:
+        ValueError: one is unknown, or an option that is gone and was in use.
+    """
+    kinds = {name: type(value) for name, value in dataclasses.asdict(ORIGINAL).items()}
+    kept = {}
+    for name, value in values.items():
+        if type(value) is kinds.get(name):
+            kept[name] = value
+        elif name not in _GONE or value != _GONE[name]:
+            raise errors.InputError(
+                f"{source}: {name}={value!r} is unknown here; give the file of the run "
+                "that trained these weights, or open it with the version that wrote it"
+            )
+    return HeadConfig(**kept)
+
+
+def name_lstms(config: Any, reading: HeadConfig) -> str:
     """Which part of a model is made of LSTMs, for messages; "" if none is."""
-    of_head = f"--head={BILSTM}" if reading.head == BILSTM else ""
-    return "an ELMo" if config.network == "elmo" else of_head
+    in_head = f"--head={BILSTM}" if reading.head == BILSTM else ""
+    return "an ELMo" if config.network == "elmo" else in_head
 
 
-def of_weights(weights: str) -> Reading:
+def read_beside(weights: str) -> HeadConfig:
     """What weights were trained for, by the path of a checkpoint or a directory.
 
     Raises:
@@ -107,36 +108,28 @@ def of_weights(weights: str) -> Reading:
     path = _path(weights)
     if not tf.io.gfile.exists(path):
         return ORIGINAL
-    stored = json_files.read_object(path)
-    kinds = {name: type(value) for name, value in dataclasses.asdict(ORIGINAL).items()}
-    for name, value in stored.items():
-        if name not in kinds or type(value) is not kinds[name]:
-            raise errors.InputError(
-                f"{path}: {name}={value!r} is unknown here; give the file of the run "
-                "that trained these weights"
-            )
-    return Reading(**stored)
+    return from_values(json_files.read_object(path), path)
 
 
-def of_run(
-    given: Mapping[str, Any], weights: str, *, trains: bool, num_texts: int = 1
-) -> Reading:
-    """What a run reads: as flags say or, where nothing is trained, as it was trained.
+def choose(
+    flags: Mapping[str, Any], weights: str, *, trains: bool, num_texts: int = 1
+) -> HeadConfig:
+    """The HeadConfig of a run: by its flags or, where nothing is trained, as trained.
 
     Args:
-        given: {flag: value} of those on the command line.
-        weights: those that a run without training has, as in `of_weights`, or "".
+        flags: {flag: value} of those on the command line.
+        weights: those that a run without training has, as in `read_beside`, or "".
         num_texts: of an example, 2 for pairs.
 
     Raises:
         ValueError: flags or texts are not those of the weights.
     """
     if trains or not weights:
-        reading = Reading(**given)
+        reading = HeadConfig(**flags)
         joins_pairs = reading.head == BILSTM and num_texts > 1
         return dataclasses.replace(reading, joins_pairs=joins_pairs)
-    reading, path = of_weights(weights), _path(weights)
-    for name, value in given.items():
+    reading, path = read_beside(weights), _path(weights)
+    for name, value in flags.items():
         if value != (trained := getattr(reading, name)):
             where = "" if tf.io.gfile.exists(path) else "there is no "
             raise errors.InputError(

@@ -5,7 +5,7 @@ from typing import Any
 from keras import ops
 
 from contract import errors
-from modeling.operations import token_masks
+from modeling.features import head_config
 
 EMBEDDING = "embedding"
 LAST_4 = (-1, -2, -3, -4)
@@ -22,10 +22,10 @@ COMBINATIONS: dict[str, tuple[Any, str]] = {
 }
 
 
-def states_of(layers, depth, flag):
+def choose_layers(layers, depth, flag):
     """Indices into [embedding output, layer 1, ..., layer L] of such layers.
 
-    `layers` are as in `COMBINATIONS`, or numbers of one's own: 0 is the first of the
+    `layers` are as in `COMBINATIONS`, or a caller's numbers: 0 is the first of the
     `depth` layers, -1 the last. `flag` is what messages begin with.
 
     Raises:
@@ -45,14 +45,32 @@ def states_of(layers, depth, flag):
     return tuple(1 + layer % depth for layer in layers)
 
 
-def merged(outputs, states, merge, weights=None):
-    """States of encoder.Network's outputs, float32 [B, S, K, W].
+def choose_mix(config, layer_mix):
+    """Indices of the states of a HeadConfig's layer_mix, and how they are merged.
+
+    As `read_layers` takes them; of those that are weighted the first is the lowest.
+
+    Raises:
+        ValueError: there is no such mix, or the network has too few layers.
+    """
+    depth = config.num_hidden_layers
+    if layer_mix == head_config.LEARNED:
+        return tuple(range(depth + 1)), "separate"
+    if layer_mix not in COMBINATIONS:
+        known = ", ".join((*COMBINATIONS, head_config.LEARNED))
+        raise errors.InputError(f"--layer_mix={layer_mix} is none of {known}")
+    layers, merge = COMBINATIONS[layer_mix]
+    return choose_layers(layers, depth, f"--layer_mix={layer_mix} needs"), merge
+
+
+def read_layers(outputs, states, merge, weights=None):
+    """States of a bert.Network's outputs, float32 [B, S, K, W].
 
     `merge` is separate, for K states; or concat or sum, for K = 1. `weights` are of
     the states in a sum, by default 1.
     """
-    held = [outputs["embedding_output"], *outputs["layer_outputs"]]
-    chosen = [ops.cast(held[i], "float32") for i in states]  # each [B, S, D]
+    every = [outputs["embedding_output"], *outputs["layer_outputs"]]
+    chosen = [ops.cast(every[i], "float32") for i in states]  # each [B, S, D]
     if merge == "separate":
         return ops.stack(chosen, axis=2)  # [B, S, K, D]
     if merge == "concat":
@@ -60,20 +78,3 @@ def merged(outputs, states, merge, weights=None):
     if weights:
         chosen = [w * state for w, state in zip(weights, chosen, strict=True)]
     return sum(chosen[1:], chosen[0])[:, :, None]
-
-
-def of_text(values, input_mask, place):
-    """One of the vectors of a text's tokens, [B, S, ...] -> [B, ...].
-
-    `place` is first, last (of the real tokens), or mean, which is over these.
-    """
-    size, _, *width = ops.shape(values)
-    if place == "mean":
-        axes = tuple(range(2, 2 + len(width)))
-        mask = ops.expand_dims(ops.cast(input_mask, values.dtype), axes)
-        count = ops.maximum(ops.sum(mask, axis=1), 1)  # a text may have no tokens
-        return ops.sum(values * mask, axis=1) / count
-    if place == "last":
-        values = token_masks.rows_at(values, token_masks.last_position(input_mask))
-    # Cut out, for no rows may have no tokens.
-    return ops.reshape(values[:, :1], (size, *width))

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from keras import ops
 
 from contract import errors
+from modeling import kernels
 from modeling.features import layer_choices
 
-SEPARATE = "none"  # as a combination: each layer has a vector of its own
+SEPARATE = "none"  # as a combination: each layer has a vector
 POOLINGS = ("none", "cls", "mean")
 _MIN_NORM = 1e-12  # shorter vectors are not scaled up to length 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Choice:
+class VectorSpec:
     """Which vectors are wanted, checked against a network.
 
     Attributes:
@@ -47,7 +48,7 @@ def choose(
     weights: Sequence[float] = (),
     pooling: str = "none",
     normalize: bool = False,
-) -> Choice:
+) -> VectorSpec:
     """Checks which vectors are wanted of a network.
 
     Args:
@@ -72,9 +73,9 @@ def choose(
     if combine != SEPARATE:
         layers, merge = layer_choices.COMBINATIONS[combine]
         flag = f"--combine={combine} needs"
-    states = layer_choices.states_of(layers, config.num_hidden_layers, flag)
+    states = layer_choices.choose_layers(layers, config.num_hidden_layers, flag)
     _check_weights(weights, merge, combine, len(states))
-    return Choice(
+    return VectorSpec(
         names=tuple(layers) if merge == "separate" else (combine,),
         width=config.hidden_size * (len(states) if merge == "concat" else 1),
         states=states,
@@ -86,14 +87,12 @@ def choose(
     )
 
 
-def choose_all(config, **rest) -> Choice:
-    """Those of the embeddings and of each layer, K = L + 1; `rest` as in `choose`."""
+def choose_all(config, **settings) -> VectorSpec:
+    """Those of the embeddings and of each layer, K = L + 1; settings of `choose`."""
     layers = range(config.num_hidden_layers)
-    chosen = choose(config, **rest | {"layers": layers})
+    spec = choose(config, **settings | {"layers": layers})
     return dataclasses.replace(
-        chosen,
-        names=(layer_choices.EMBEDDING, *chosen.names),
-        states=(0, *chosen.states),
+        spec, names=(layer_choices.EMBEDDING, *spec.names), states=(0, *spec.states)
     )
 
 
@@ -115,29 +114,29 @@ def _check_weights(weights, merge, combine, num_states):
         )
 
 
-def of_features(model, choice: Choice, features, *, pools: bool):
-    """What `compute` gives for a model of models.py, without K where K is 1.
+def encode(model, spec: VectorSpec, features, *, pools: bool):
+    """The result of `compute` for a models.BertModel, without K where K is 1.
 
-    Vectors are those of tokens unless it `pools`, whatever the choice says.
+    Vectors are those of tokens unless it `pools`, whatever the spec has.
     """
     if not pools:
-        choice = dataclasses.replace(choice, pooling="none")
+        spec = dataclasses.replace(spec, pooling="none")
     outputs = model.encode(features, None)
-    values = compute(outputs, features["input_mask"], choice)
-    return values if len(choice.names) > 1 else ops.squeeze(values, -2)
+    values = compute(outputs, features["input_mask"], spec)
+    return values if len(spec.names) > 1 else ops.squeeze(values, -2)
 
 
-def compute(outputs, input_mask, choice: Choice):
+def compute(outputs, input_mask, spec: VectorSpec):
     """The chosen vectors, float32 [B, S, K, W], or [B, K, W] where tokens are pooled.
 
     `input_mask` is int [B, S], 1 for tokens, [CLS] and [SEP] among them.
     """
-    values = layer_choices.merged(outputs, choice.states, choice.merge, choice.weights)
-    if choice.pooling != "none":
-        of_cls = "last" if choice.is_left_to_right else "first"
-        place = of_cls if choice.pooling == "cls" else "mean"
-        values = layer_choices.of_text(values, input_mask, place)  # [B, K, W]
-    if choice.is_normalized:
+    values = layer_choices.read_layers(outputs, spec.states, spec.merge, spec.weights)
+    if spec.pooling != "none":
+        place = "last" if spec.is_left_to_right else "first"
+        place = "mean" if spec.pooling == "mean" else place
+        values = kernels.pool_tokens(values, input_mask, place)  # [B, K, W]
+    if spec.is_normalized:
         norm = ops.sqrt(ops.sum(values * values, axis=-1, keepdims=True))
         values = values / ops.maximum(norm, _MIN_NORM)
     return values

@@ -23,14 +23,14 @@ from modeling.generation import decoding
 _NONE = float("-inf")  # the score of no text
 
 
-class Rules(NamedTuple):
+class BeamConfig(NamedTuple):
     """How texts are searched for.
 
     Attributes:
         num_beams: how many texts are open at a time; 1 is greedy decoding.
         length_penalty: above 0 long texts gain, at 0 sums are compared as they are.
         num_results: how many texts of each prompt are kept, up to num_beams.
-        end_ids, num_tokens: as in decoding.Rules.
+        end_ids, num_tokens: as in decoding.GenerationConfig.
     """
 
     num_beams: int
@@ -40,7 +40,7 @@ class Rules(NamedTuple):
     num_tokens: int | None = None
 
 
-class Found(NamedTuple):
+class BeamResult(NamedTuple):
     """The best texts first.
 
     Attributes:
@@ -63,7 +63,7 @@ class _Kept(NamedTuple):
 
 
 class _State(NamedTuple):
-    """A search on its way; num_columns and cache are as in decoding.Written."""
+    """A search on its way; num_columns and cache are as in decoding.DecodeState."""
 
     columns: tf.Tensor  # int32 [C, R], of open texts
     num_columns: tf.Tensor
@@ -73,18 +73,18 @@ class _State(NamedTuple):
     cache: Any
 
 
-def check(rules: Rules, num_outputs: int) -> None:
-    """Refuses rules that no search can follow, for a model with so many outputs.
+def check(config: BeamConfig, num_outputs: int) -> None:
+    """Refuses config that no search can follow, for a model with so many outputs.
 
     Raises:
         ValueError: there are no tokens for so many beams, or beams for the results.
     """
-    tokens = rules.num_tokens or num_outputs
+    tokens = config.num_tokens or num_outputs
     for name, limit, of_what in (
         ("num_beams", tokens, "tokens, with each of which one text begins"),
-        ("num_results", rules.num_beams, "texts open at a time (num_beams)"),
+        ("num_results", config.num_beams, "texts open at a time (num_beams)"),
     ):
-        if not 1 <= (value := getattr(rules, name)) <= limit:
+        if not 1 <= (value := getattr(config, name)) <= limit:
             raise errors.InputError(
                 f"{name}={value}: there are {limit} {of_what}; give 1 to {limit}"
             )
@@ -92,12 +92,12 @@ def check(rules: Rules, num_outputs: int) -> None:
 
 def search(
     model: Any,
-    rules: Rules,
+    config: BeamConfig,
     ids: tf.Tensor,
     lengths: tf.Tensor,
     max_new_tokens: int,
     source: Sequence[Any] = (),
-) -> Found:
+) -> BeamResult:
     """Continues ids int32 [B, W], padded to the right, with the likeliest texts.
 
     A search ends where no open text can become better than those that are kept, or
@@ -109,15 +109,15 @@ def search(
     Raises:
         ValueError: as in `check`.
     """
-    check(rules, model.config.num_outputs)
+    check(config, model.config.num_outputs)
     streams = tf.zeros([tf.shape(ids)[0], 2], tf.int64)  # nothing is drawn
-    prompts = decoding.prompts_of(ids, lengths, streams)
+    prompts = decoding.make_prompts(ids, lengths, streams)
     width = tf.shape(prompts.ids)[1]
     capacity = width + max_new_tokens
-    state = _begin(model, rules, prompts, capacity, source)
+    state = _begin(model, config, prompts, capacity, source)
     visible, positions = (
-        tf.repeat(values, rules.num_beams, axis=0)
-        for values in decoding.places(prompts, capacity)
+        tf.repeat(values, config.num_beams, axis=0)
+        for values in decoding.locate_columns(prompts, capacity)
     )
 
     def goes_on(state):
@@ -125,25 +125,25 @@ def search(
         return tf.logical_and(state.num_columns < capacity, is_any_open)
 
     def step(state):
-        logits, cache = decoding.next_logits(model, rules, state, visible, positions)
-        new, parents = _extended(rules, state, logits, width)
-        cache = model.rows_of(cache, _rows_in_batch(parents))
-        return (decoding.of_shapes(new._replace(cache=cache), state),)
+        logits, cache = decoding.next_logits(model, config, state, visible, positions)
+        new, parents = _extended(config, state, logits, width)
+        cache = model.take_cache_rows(cache, _rows_in_batch(parents))
+        return (decoding.set_shapes(new._replace(cache=cache), state),)
 
     state = tf.while_loop(goes_on, step, (state,), parallel_iterations=1)[0]
-    return _found(rules, state, width)
+    return _collect(config, state, width)
 
 
-def _begin(model, rules, prompts, capacity, source):
+def _begin(model, config, prompts, capacity, source):
     """Reads each prompt once; of its beams the first alone is a text so far."""
-    beams, batch = rules.num_beams, tf.shape(prompts.ids)[0]
+    beams, batch = config.num_beams, tf.shape(prompts.ids)[0]
     written = decoding.begin(model, prompts, capacity, *source)
     rows = tf.repeat(tf.range(batch), beams)
     first = tf.where(tf.range(beams) == 0, 0.0, _NONE)
     length = capacity - tf.shape(prompts.ids)[1]
     kept = _Kept(
-        tf.zeros([batch, rules.num_results, length], tf.int32),
-        tf.fill([batch, rules.num_results], _NONE),
+        tf.zeros([batch, config.num_results, length], tf.int32),
+        tf.fill([batch, config.num_results], _NONE),
     )
     return _State(
         tf.gather(written.columns, rows, axis=1),
@@ -151,23 +151,23 @@ def _begin(model, rules, prompts, capacity, source):
         tf.tile(first[tf.newaxis], [batch, 1]),
         kept,
         tf.zeros([batch], tf.bool),
-        model.rows_of(written.cache, rows),
+        model.take_cache_rows(written.cache, rows),
     )
 
 
-def _extended(rules, state, logits, width):
+def _extended(config, state, logits, width):
     """The search after one more token of each open text, and which it has grown from.
 
     `logits` are [R, V], parents [B, J]; the cache is as it was.
     """
-    beams, num_tokens = rules.num_beams, tf.shape(logits)[1]
+    beams, num_tokens = config.num_beams, tf.shape(logits)[1]
     sums = tf.reshape(tf.nn.log_softmax(logits), [-1, beams, num_tokens])
     sums = tf.reshape(sums + state.sums[..., tf.newaxis], [-1, beams * num_tokens])
     # As many may end as there are end tokens, and J go on all the same.
-    count = tf.minimum(beams * (1 + len(rules.end_ids)), beams * num_tokens)
+    count = tf.minimum(beams * (1 + len(config.end_ids)), beams * num_tokens)
     sums, places = tf.math.top_k(sums, count)  # [B, K], the largest first
     parents, tokens = places // num_tokens, places % num_tokens
-    ends = decoding.is_end(tokens, rules.end_ids)
+    ends = decoding.is_end(tokens, config.end_ids)
     length = state.num_columns + 1 - width  # the new token included
 
     # Of texts that end, those are kept that would be among the J open ones.
@@ -176,8 +176,8 @@ def _extended(rules, state, logits, width):
     written = tf.gather(_texts(state, width, beams), parents, batch_dims=1)  # [B, K, N]
     is_last = tf.range(tf.shape(written)[-1]) == length - 1
     texts = tf.where(is_last, tokens[..., tf.newaxis], written)
-    scores = tf.where(is_new, _scores(rules, sums, length), _NONE)
-    kept = _best(rules, state.kept, texts, scores)
+    scores = tf.where(is_new, _scores(config, sums, length), _NONE)
+    kept = _best(config, state.kept, texts, scores)
 
     sums, chosen = tf.math.top_k(tf.where(ends, _NONE, sums), beams)  # [B, J]
     parents = tf.gather(parents, chosen, batch_dims=1)
@@ -188,8 +188,8 @@ def _extended(rules, state, logits, width):
     )
     # Sums only fall, so the best that an open text can get is its sum at the length
     # that divides it most.
-    most = length + 1 if rules.length_penalty <= 0 else tf.shape(written)[-1]
-    hope = _scores(rules, sums[:, 0], most)
+    most = length + 1 if config.length_penalty <= 0 else tf.shape(written)[-1]
+    hope = _scores(config, sums[:, 0], most)
     is_done = state.is_done | (hope <= kept.scores[:, -1])
     if beams == 1:  # greedy decoding ends with its text
         is_done |= tf.reduce_any(is_new, axis=1)
@@ -203,30 +203,30 @@ def _extended(rules, state, logits, width):
     return state, parents
 
 
-def _found(rules, state, width):
-    """What is kept at the end, open texts included where they might have become so."""
-    scores = _scores(rules, state.sums, state.num_columns - width)
+def _collect(config, state, width):
+    """The texts kept at the end, open ones included where they might have become so."""
+    scores = _scores(config, state.sums, state.num_columns - width)
     scores = tf.where(state.is_done[:, tf.newaxis], _NONE, scores)
-    texts = _texts(state, width, rules.num_beams)
-    ids, scores = _best(rules, state.kept, texts, scores)
+    texts = _texts(state, width, config.num_beams)
+    ids, scores = _best(config, state.kept, texts, scores)
     is_there = tf.math.is_finite(scores)[..., tf.newaxis]
-    return Found(ids, is_there & decoding.is_open(ids, rules.end_ids), scores)
+    return BeamResult(ids, is_there & decoding.is_open(ids, config.end_ids), scores)
 
 
 def _texts(state, width, beams):
-    """What is written of open texts, int32 [B, J, N]."""
+    """The new tokens of open texts, int32 [B, J, N]."""
     ids = tf.transpose(state.columns[width:])
     return tf.reshape(ids, [-1, beams, tf.shape(ids)[1]])
 
 
-def _scores(rules, sums, length):
-    return sums / tf.cast(length, tf.float32) ** rules.length_penalty
+def _scores(config, sums, length):
+    return sums / tf.cast(length, tf.float32) ** config.length_penalty
 
 
-def _best(rules, kept, ids, scores):
+def _best(config, kept, ids, scores):
     """The M best of texts that were kept and others, [B, K, N] with their scores."""
     scores = tf.concat([kept.scores, scores], axis=1)
-    scores, places = tf.math.top_k(scores, rules.num_results)
+    scores, places = tf.math.top_k(scores, config.num_results)
     ids = tf.concat([kept.ids, ids], axis=1)
     return _Kept(tf.gather(ids, places, batch_dims=1), scores)
 

@@ -25,7 +25,7 @@ class Prompts(NamedTuple):
     Attributes:
         ids: int32 [R, W], padded to the left.
         lengths: int32 [R], 1 to W.
-        streams: int64 [R, 2], of sampling.streams_of.
+        streams: int64 [R, 2], of sampling.make_streams.
     """
 
     ids: tf.Tensor
@@ -40,7 +40,7 @@ _PROMPTS = Prompts(
 )
 
 
-class Written(NamedTuple):
+class DecodeState(NamedTuple):
     """A batch of texts on its way.
 
     Attributes:
@@ -56,7 +56,7 @@ class Written(NamedTuple):
     cache: Any
 
 
-class Rules(NamedTuple):
+class GenerationConfig(NamedTuple):
     """How texts are written.
 
     Attributes:
@@ -78,8 +78,8 @@ class Decoder:
     before prompts: a tuple, () for a language model.
     """
 
-    def __init__(self, model: Any, rules: Rules):
-        self.rules = rules
+    def __init__(self, model: Any, config: GenerationConfig):
+        self.config = config
         # Traced once for batches of all sizes.
         scalar = tf.TensorSpec([], tf.int32)
         self.begin = tf.function(
@@ -87,29 +87,31 @@ class Decoder:
             input_signature=[_PROMPTS, scalar, *model.source_spec],
             autograph=False,
         ).get_concrete_function()
-        written = tf.nest.map_structure(
-            lambda found: tf.TensorSpec(found.shape, found.dtype),
+        state = tf.nest.map_structure(
+            lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype),
             self.begin.structured_outputs,
         )
         self.go_on = tf.function(
-            functools.partial(go_on, model, rules),
-            input_signature=[_PROMPTS, written, scalar],
+            functools.partial(go_on, model, config),
+            input_signature=[_PROMPTS, state, scalar],
             autograph=False,
         )
 
-    def cut(self, ids: list[int]) -> list[int]:
+    def cut_at_end(self, ids: list[int]) -> list[int]:
         """A text up to its end token, if it has one."""
         ends = (
-            n for n, index in enumerate(ids, start=1) if index in self.rules.end_ids
+            n for n, index in enumerate(ids, start=1) if index in self.config.end_ids
         )
         return ids[: next(ends, len(ids))]
 
 
-def begin(model: Any, prompts: Prompts, capacity: tf.Tensor, *source: Any) -> Written:
+def begin(
+    model: Any, prompts: Prompts, capacity: tf.Tensor, *source: Any
+) -> DecodeState:
     """Reads prompts, to be continued up to C columns."""
     rows, width = tf.unstack(tf.shape(prompts.ids))
     columns = tf.pad(tf.transpose(prompts.ids), [[0, capacity - width], [0, 0]])
-    visible, positions = places(prompts, capacity)
+    visible, positions = locate_columns(prompts, capacity)
     _, cache = model.extend(
         prompts.ids[:, :-1],
         positions[:, : width - 1],
@@ -118,70 +120,74 @@ def begin(model: Any, prompts: Prompts, capacity: tf.Tensor, *source: Any) -> Wr
         model.empty_cache(rows, capacity, *source),
         last_only=True,
     )
-    return Written(columns, width, tf.zeros([rows], tf.bool), cache)
+    return DecodeState(columns, width, tf.zeros([rows], tf.bool), cache)
 
 
 def go_on(
-    model: Any, rules: Rules, prompts: Prompts, written: Written, until: tf.Tensor
-) -> Written:
+    model: Any,
+    config: GenerationConfig,
+    prompts: Prompts,
+    state: DecodeState,
+    until: tf.Tensor,
+) -> DecodeState:
     """Writes up to so many columns, or until all texts have ended."""
     width = tf.shape(prompts.ids)[1]
-    visible, positions = places(prompts, tf.shape(written.columns)[0])
+    visible, positions = locate_columns(prompts, tf.shape(state.columns)[0])
 
-    def goes_on(written):
-        is_any_open = tf.logical_not(tf.reduce_all(written.is_done))
-        return tf.logical_and(written.num_columns < until, is_any_open)
+    def goes_on(state):
+        is_any_open = tf.logical_not(tf.reduce_all(state.is_done))
+        return tf.logical_and(state.num_columns < until, is_any_open)
 
-    def write(written):
-        logits, cache = next_logits(model, rules, written, visible, positions)
-        found = sampling_lib.next_tokens(
+    def write(state):
+        logits, cache = next_logits(model, config, state, visible, positions)
+        tokens = sampling_lib.next_tokens(
             logits,
-            rules.sampling,
+            config.sampling,
             prompts.streams,
-            written.num_columns - width,
+            state.num_columns - width,
         )
         columns = tf.tensor_scatter_nd_update(
-            written.columns, [[written.num_columns]], found[tf.newaxis]
+            state.columns, [[state.num_columns]], tokens[tf.newaxis]
         )
-        is_done = tf.logical_or(written.is_done, is_end(found, rules.end_ids))
-        new = Written(columns, written.num_columns + 1, is_done, cache)
-        return (of_shapes(new, written),)
+        is_done = tf.logical_or(state.is_done, is_end(tokens, config.end_ids))
+        new = DecodeState(columns, state.num_columns + 1, is_done, cache)
+        return (set_shapes(new, state),)
 
-    return tf.while_loop(goes_on, write, (written,), parallel_iterations=1)[0]
+    return tf.while_loop(goes_on, write, (state,), parallel_iterations=1)[0]
 
 
 def next_logits(
-    model: Any, rules: Any, written: Any, visible: tf.Tensor, positions: tf.Tensor
+    model: Any, config: Any, state: Any, visible: tf.Tensor, positions: tf.Tensor
 ) -> tuple[tf.Tensor, Any]:
     """Logits float32 [R, V] of what follows each text, and the cache with its end.
 
     Args:
-        rules: with the num_tokens of `Rules`.
-        written: with the columns, num_columns and cache of `Written`.
-        visible, positions: of all columns, as `places` gives them.
+        config: with the num_tokens of `GenerationConfig`.
+        state: with the columns, num_columns and cache of `DecodeState`.
+        visible, positions: of all columns, as `locate_columns` gives them.
     """
-    last = written.num_columns - 1
+    last = state.num_columns - 1
     logits, cache = model.extend(
-        written.columns[last][:, tf.newaxis],
+        state.columns[last][:, tf.newaxis],
         positions[:, last : last + 1],
         last,
         visible,
-        written.cache,
+        state.cache,
     )
-    return tf.cast(logits[:, 0, : rules.num_tokens], tf.float32), cache
+    return tf.cast(logits[:, 0, : config.num_tokens], tf.float32), cache
 
 
-def results(
-    rules: Rules, prompts: Prompts, written: Written
+def read_results(
+    config: GenerationConfig, prompts: Prompts, state: DecodeState
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Ids int32 [R, C - W] that follow the prompts, and which belong to the texts.
 
     An end token does not, and nothing after it.
     """
     width = tf.shape(prompts.ids)[1]
-    ids = tf.transpose(written.columns[width:])
-    is_written = tf.range(tf.shape(ids)[1]) < written.num_columns - width
-    return ids, tf.logical_and(is_written, is_open(ids, rules.end_ids))
+    ids = tf.transpose(state.columns[width:])
+    is_written = tf.range(tf.shape(ids)[1]) < state.num_columns - width
+    return ids, tf.logical_and(is_written, is_open(ids, config.end_ids))
 
 
 def is_open(ids: tf.Tensor, end_ids: Sequence[int]) -> tf.Tensor:
@@ -191,60 +197,63 @@ def is_open(ids: tf.Tensor, end_ids: Sequence[int]) -> tf.Tensor:
 
 def is_end(ids: tf.Tensor, end_ids: Sequence[int]) -> tf.Tensor:
     """Which ids, of any shape, are end tokens, bool."""
-    found = tf.zeros_like(ids, tf.bool)
+    is_any = tf.zeros_like(ids, tf.bool)
     for end in end_ids:
-        found = tf.logical_or(found, tf.equal(ids, end))
-    return found
+        is_any = tf.logical_or(is_any, tf.equal(ids, end))
+    return is_any
 
 
-def places(prompts: Prompts, capacity: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def locate_columns(
+    prompts: Prompts, capacity: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Which columns hold tokens, bool [R, C], and the position of each, int32."""
     width = tf.shape(prompts.ids)[1]
-    found = tf.range(capacity)[tf.newaxis] - (width - prompts.lengths)[:, tf.newaxis]
-    return found >= 0, tf.maximum(found, 0)
+    columns = tf.range(capacity)[tf.newaxis]
+    positions = columns - (width - prompts.lengths)[:, tf.newaxis]
+    return positions >= 0, tf.maximum(positions, 0)
 
 
-def of_shapes(tensors: Any, others: Any) -> Any:
-    """The tensors, said to have the shapes of the others, as a loop wants it."""
+def set_shapes(tensors: Any, others: Any) -> Any:
+    """The tensors with the static shapes of the others, as a loop needs them."""
 
-    def of_shape(tensor, other):
+    def set_shape_like(tensor, other):
         tensor.set_shape(other.shape)
         return tensor
 
-    return tf.nest.map_structure(of_shape, tensors, others)
+    return tf.nest.map_structure(set_shape_like, tensors, others)
 
 
-def prompts_of(ids: tf.Tensor, lengths: tf.Tensor, streams: tf.Tensor) -> Prompts:
+def make_prompts(ids: tf.Tensor, lengths: tf.Tensor, streams: tf.Tensor) -> Prompts:
     """Prompts of ids int32 [R, W] that are padded to the right."""
     ids = tf.pad(ids, [[0, 0], [0, tf.maximum(MIN_WIDTH - tf.shape(ids)[1], 0)]])
     prompts = Prompts(ids, tf.maximum(lengths, 1), streams)
-    _, found = places(prompts, tf.shape(ids)[1])
-    return prompts._replace(ids=tf.gather(ids, found, batch_dims=1))
+    _, positions = locate_columns(prompts, tf.shape(ids)[1])
+    return prompts._replace(ids=tf.gather(ids, positions, batch_dims=1))
 
 
 def write(
     model: Any,
-    rules: Rules,
+    config: GenerationConfig,
     ids: tf.Tensor,
     lengths: tf.Tensor,
     seeds: tf.Tensor,
     max_new_tokens: int,
     source: Sequence[Any] = (),
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Continues ids [R, W], padded to the right, in one graph; see `results`.
+    """Continues ids [R, W], padded to the right, in one graph; see `read_results`.
 
     What is drawn follows from the seed of a row, int64 [R], wherever it stands.
     """
     first = tf.zeros_like(seeds)
-    streams = sampling_lib.streams_of(seeds, first, first)
-    prompts = prompts_of(ids, lengths, streams)
+    streams = sampling_lib.make_streams(seeds, first, first)
+    prompts = make_prompts(ids, lengths, streams)
     capacity = tf.shape(prompts.ids)[1] + max_new_tokens
-    written = begin(model, prompts, capacity, *source)
-    written = go_on(model, rules, prompts, written, capacity)
-    return results(rules, prompts, written)
+    state = begin(model, prompts, capacity, *source)
+    state = go_on(model, config, prompts, state, capacity)
+    return read_results(config, prompts, state)
 
 
-def texts(
+def generate(
     decoder: Decoder,
     prompts: Sequence[Sequence[int]],
     rows: Sequence[int],
@@ -256,7 +265,7 @@ def texts(
     stops: Callable[[int, list[int]], bool] | None = None,
     source: Sequence[Any] = (),
 ) -> list[tuple[list[int], bool]]:
-    """What follows each prompt of a batch, and whether it has ended by itself.
+    """The text that follows each prompt of a batch, and whether it has ended by itself.
 
     An end token is the last of its text.
 
@@ -267,27 +276,27 @@ def texts(
     """
     count = len(prompts)
     numbers = (np.array(column, np.int64) for column in (rows, samples or [0] * count))
-    streams = sampling_lib.streams_of(tf.fill([count], np.int64(seed)), *numbers)
+    streams = sampling_lib.make_streams(tf.fill([count], np.int64(seed)), *numbers)
     lengths = np.array([len(ids) for ids in prompts], np.int32)
     padded = np.zeros((count, lengths.max()), np.int32)
     for row, prompt in enumerate(prompts):
         padded[row, : len(prompt)] = prompt
-    batch = prompts_of(tf.constant(padded), tf.constant(lengths), streams)
+    batch = make_prompts(tf.constant(padded), tf.constant(lengths), streams)
     width = batch.ids.shape[1]
     capacity = width + max_new_tokens
-    written = decoder.begin(batch, tf.constant(capacity), *source)
-    found: list[tuple[list[int], bool]] = [([], False)] * count
+    state = decoder.begin(batch, tf.constant(capacity), *source)
+    texts: list[tuple[list[int], bool]] = [([], False)] * count
     while True:
-        until = min(capacity, int(written.num_columns) + (piece or max_new_tokens))
-        written = decoder.go_on(batch, written, tf.constant(until))
-        ended = written.is_done.numpy()
-        columns = written.columns[width : int(written.num_columns)].numpy().T
+        until = min(capacity, int(state.num_columns) + (piece or max_new_tokens))
+        state = decoder.go_on(batch, state, tf.constant(until))
+        ended = state.is_done.numpy()
+        columns = state.columns[width : int(state.num_columns)].numpy().T
         for row, ids in enumerate(columns.tolist()):
-            if not found[row][1]:
-                ids = decoder.cut(ids)
+            if not texts[row][1]:
+                ids = decoder.cut_at_end(ids)
                 has_ended = bool(ended[row]) or bool(stops and stops(row, ids))
-                found[row] = ids, has_ended
-        if int(written.num_columns) == capacity or all(end for _, end in found):
-            return found
-        is_done = tf.constant([has_ended for _, has_ended in found])
-        written = written._replace(is_done=is_done)
+                texts[row] = ids, has_ended
+        if int(state.num_columns) == capacity or all(end for _, end in texts):
+            return texts
+        is_done = tf.constant([has_ended for _, has_ended in texts])
+        state = state._replace(is_done=is_done)

@@ -6,11 +6,11 @@ so that it can be a variable of tf.while_loop or an output of a signature.
 
 import tensorflow as tf
 
-from modeling.operations import token_masks
+from modeling import kernels
 
 
-def empty(network, batch_size, capacity):
-    """A cache of zeros for an encoder.Network, with room for `capacity` tokens."""
+def make_empty(network, batch_size, capacity):
+    """A cache of zeros for a bert.Network, with room for `capacity` tokens."""
     width, heads = network.config.hidden_size, network.config.num_attention_heads
     shape = batch_size, heads, capacity, width // heads
     zeros = [tf.zeros(shape, network.compute_dtype) for _ in range(2)]
@@ -31,18 +31,18 @@ def extend(network, input_ids, position_ids, start, is_visible, cache, others=No
     hidden = network.embeddings(input_ids, segment_ids, position_ids)  # [B, S, D]
     columns = tf.range(tf.shape(is_visible)[1])
     own = start + tf.range(tf.shape(input_ids)[1])
-    sees = (columns <= own[:, None]) & is_visible[:, None, None]  # [B, 1, S, T]
-    adder = tf.where(sees, 0.0, token_masks.MASK_ADDER)
+    mask = (columns <= own[:, None]) & is_visible[:, None, None]  # [B, 1, S, T]
+    bias = tf.where(mask, 0.0, kernels.MASK_BIAS)
     pairs, others = [], others or [{}] * len(cache)
     for block, pair, more in zip(network.blocks, cache, others, strict=True):
         layer_cache = LayerCache(pair, start)
         hidden.set_shape([None, input_ids.shape[1], None])  # as fewer operations know
-        hidden = block(hidden, mask_adder=adder, cache=layer_cache, **more)
+        hidden = block(hidden, attention_bias=bias, cache=layer_cache, **more)
         pairs.append(layer_cache.pair)
-    return network.finish(hidden, fused=False), tuple(pairs)
+    return network.finish(hidden, training=False), tuple(pairs)
 
 
-def rows_of(cache, rows):
+def take_rows(cache, rows):
     """The cache with these rows of it, int32 [R]."""
     return tf.nest.map_structure(lambda values: tf.gather(values, rows), cache)
 

@@ -31,7 +31,7 @@ class Sampling:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether no row draws; where values are tensors, nobody knows yet."""
+        """Whether no row draws; where values are tensors, it is not known yet."""
         return isinstance(self.temperature, int | float) and self.temperature == 0
 
 
@@ -41,8 +41,8 @@ def next_tokens(
     """The tokens int32 [R] that follow, of logits float32 [R, V].
 
     Args:
-        streams: int64 [R, 2] of `streams_of`; a draw follows from its row and the step
-            alone, whatever rows stand beside it.
+        streams: int64 [R, 2] of `make_streams`; a draw follows from its row and the
+            step alone, whatever rows stand beside it.
         step: int64 scalar, how many tokens were drawn before.
     """
     likeliest = tf.argmax(logits, axis=-1, output_type=tf.int32)
@@ -75,7 +75,7 @@ def filtered(logits: tf.Tensor, sampling: Sampling) -> tf.Tensor:
     return tf.where(logits < smallest, REMOVED, logits)
 
 
-def streams_of(seeds: tf.Tensor, rows: tf.Tensor, samples: tf.Tensor) -> tf.Tensor:
+def make_streams(seeds: tf.Tensor, rows: tf.Tensor, samples: tf.Tensor) -> tf.Tensor:
     """What draws follow from, int64 [R, 2].
 
     Args:
@@ -87,7 +87,7 @@ def streams_of(seeds: tf.Tensor, rows: tf.Tensor, samples: tf.Tensor) -> tf.Tens
 
 
 def _may_change(value: Any, neutral: float) -> bool:
-    """Whether a filter can remove a token; of tensors nobody knows yet."""
+    """Whether a filter can remove a token; of tensors it is not known yet."""
     return not isinstance(value, int | float) or value != neutral
 
 
@@ -112,10 +112,10 @@ def _draw(logits, streams, step):
     """One token int32 a row, by its own seed alone."""
     step = tf.cast(step, tf.int64) * _HALF
 
-    def of_row(row):
+    def draw_row(row):
         values, stream = row
         seed = tf.stack([stream[0] + step, stream[1]])
         found = tf.random.stateless_categorical(values[tf.newaxis], 1, seed, tf.int32)
         return found[0, 0]
 
-    return tf.map_fn(of_row, (logits, streams), fn_output_signature=tf.int32)
+    return tf.map_fn(draw_row, (logits, streams), fn_output_signature=tf.int32)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from contract import features as feature_names
 
 
-def scorer(
+def make_scorer(
     model: Any,
 ) -> Callable[[Mapping[str, tf.Tensor]], tuple[np.ndarray, np.ndarray]]:
     """A function of features [B, S]: losses and hits of the next tokens [B, S - 1].
@@ -33,7 +33,7 @@ def scorer(
     return score
 
 
-def losses_of(model: Any, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def score_tokens(model: Any, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """The losses alone, float32 [B, S - 1], of ids and their mask int32 [B, S]."""
     values = (ids, mask, tf.zeros_like(ids))
     features = dict(zip(feature_names.ENCODER_INPUTS, values, strict=True))

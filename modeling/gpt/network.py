@@ -7,14 +7,13 @@ import keras
 from keras import ops
 
 from contract import errors
-from modeling import encoder, heads, layers
+from modeling import bert, kernels, kernels_tf
 from modeling.configs import keras_configs
-from modeling.operations import fast_norms, fast_ops, token_masks
 
 
-def normal(config, share=1.0):
+def normal(config, scale=1.0):
     """A new initializer on every call; GPT's normal is not truncated."""
-    return keras.initializers.RandomNormal(stddev=share * config.initializer_range)
+    return keras.initializers.RandomNormal(stddev=scale * config.initializer_range)
 
 
 class GptDense(keras_configs.Configured, keras.layers.Layer):
@@ -41,7 +40,7 @@ class GptDense(keras_configs.Configured, keras.layers.Layer):
         kernel, bias = ops.squeeze(self.kernel, 0), ops.convert_to_tensor(self.bias)
         if columns is not None:
             kernel, bias = kernel[:, columns], bias[columns]
-        return layers.affine(inputs, kernel, bias)
+        return bert.affine(inputs, kernel, bias)
 
     def enable_lora(self, *_, **__):
         """Refuses what Keras' layers of the same kind have.
@@ -62,7 +61,7 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
     entries of the table: wherever a token stands in the batch, and in the product that
     predicts the next one.
 
-    Call shapes: as layers.Embeddings; float32 where norms come first.
+    Call shapes: as bert.Embeddings; float32 where norms come first.
     """
 
     def __init__(self, config, **kwargs):
@@ -79,10 +78,10 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
             name = "word_and_position_embeddings"
             self.word_embeddings = self._table(name, config.num_table_rows)
 
-    def _table(self, name, rows, share=1.0):
+    def _table(self, name, rows, scale=1.0):
         return self.add_weight(
             shape=(rows, self.config.hidden_size),
-            initializer=normal(self.config, share),
+            initializer=normal(self.config, scale),
             name=name,
             autocast=False,
         )
@@ -93,11 +92,11 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
         if seed is None or not config.joined_table:
             return self.word_embeddings
         rate = config.embedding_dropout_prob
-        return fast_ops.dropout(self.word_embeddings, rate, seed, site=0)
+        return kernels.dropout(self.word_embeddings, rate, seed, site=0)
 
     def call(self, input_ids, segment_ids, position_ids=None, seed=None, table=None):
         config = self.config
-        input_ids = keras_configs.whole(input_ids)
+        input_ids = kernels.as_integers(input_ids)
         table = self.table(seed) if table is None else table
         if position_ids is None:
             position_ids = ops.arange(ops.shape(input_ids)[1])  # [S]
@@ -111,16 +110,16 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
         hidden = ops.take(table, input_ids, axis=0) + positions  # [B, S, D]
         if not config.joined_table:
             rate = config.embedding_dropout_prob
-            hidden = fast_ops.dropout(hidden, rate, seed, site=0)
+            hidden = kernels.dropout(hidden, rate, seed, site=0)
         return hidden if config.norm_first else ops.cast(hidden, self.compute_dtype)
 
 
-class GptAttention(layers.SelfAttention):
+class GptAttention(bert.SelfAttention):
     """Attention whose query, key and value come from one kernel [1, D, 3 D]."""
 
-    map_names: tuple[str, ...] = ("query_key_value", "output_projection")
+    projections: tuple[str, ...] = ("query_key_value", "output_projection")
 
-    def _make_maps(self):
+    def _make_projections(self):
         config, width, dtype = self.config, self.config.hidden_size, self.given_dtype
         self.query_key_value = GptDense(
             config, 3 * width, name="query_key_value", dtype=dtype
@@ -130,13 +129,13 @@ class GptAttention(layers.SelfAttention):
     def project(self, hidden, queries):
         """Query [B, N, S, K], and key and value [B, N, T, K]."""
         if queries is hidden:
-            return self._cut(self.query_key_value(hidden))
+            return self._split_parts(self.query_key_value(hidden))
         width = self.config.hidden_size
         query = self.query_key_value(queries, columns=slice(width))
         others = self.query_key_value(hidden, columns=slice(width, None))
-        return *self._cut(query), *self._cut(others)
+        return *self._split_parts(query), *self._split_parts(others)
 
-    def _cut(self, x):
+    def _split_parts(self, x):
         """[B, T, C * D] -> C x [B, N, T, K]."""
         heads, width = self.config.num_attention_heads, self.config.hidden_size
         shape = (*ops.shape(x)[:2], x.shape[-1] // width, heads, width // heads)
@@ -144,7 +143,44 @@ class GptAttention(layers.SelfAttention):
         return ops.unstack(parts, x.shape[-1] // width)
 
 
-class GptBlock(layers.EncoderBlock):
+def norm(layer, x, *, training):
+    """A keras.layers.LayerNormalization of `x` [..., D], in its compute dtype."""
+    weights, settings = kernels.norm_arguments(layer)
+    if training:
+        return _fused_norm((x,), weights, **settings)
+    return kernels.normalize(x, *weights, **settings)
+
+
+def sum_and_norm(layer, residual, x, rate, seed, site):
+    """Residual + dropout(x), float32, and the norm of that sum; both [..., D].
+
+    `residual` is float32, `x` of the compute dtype; `layer` as in `norm`.
+    """
+    weights, settings = kernels.norm_arguments(layer)
+    if seed is None:
+        return _sum_and_norm(residual, x, *weights, **settings)
+    mask = kernels_tf.keep_mask(rate, seed, site)
+    return _fused_sum_and_norm((residual, x), weights, mask, **settings)
+
+
+def residual_sum(residual, x, rate, seed, site):
+    """Residual + dropout(x), float32 [..., D], of a float32 and any other tensor."""
+    if seed is None:
+        return kernels.add(residual, x)
+    return _fused_add((residual, x), mask=kernels_tf.keep_mask(rate, seed, site))
+
+
+def _sum_and_norm(residual, x, gamma, beta, mask=(), **settings):
+    total = kernels.add(residual, x, mask)
+    return total, kernels.normalize(total, gamma, beta, **settings)
+
+
+_fused_norm = kernels_tf.fuse(kernels.normalize)
+_fused_sum_and_norm = kernels_tf.fuse(_sum_and_norm)
+_fused_add = kernels_tf.fuse(kernels.add, is_linear=True)
+
+
+class GptBlock(bert.EncoderBlock):
     """GPT's block is the encoder's; GPT-2's has its norms before both parts.
 
     There sums are float32 under every policy, for no norm bounds what they lose.
@@ -153,52 +189,44 @@ class GptBlock(layers.EncoderBlock):
     attention_kind = GptAttention
     dense_kind = GptDense
 
-    def call(self, hidden, mask_adder, positions=None, seed=None, cache=None):
+    def call(self, hidden, attention_bias, positions=None, seed=None, cache=None):
         if not self.config.norm_first:
-            return super().call(hidden, mask_adder, positions, seed, cache)
+            return super().call(hidden, attention_bias, positions, seed, cache)
         rate, site = self.config.hidden_dropout_prob, self.site
-        x = fast_norms.norm(self.attention_norm, hidden, fused=seed is not None)
+        x = norm(self.attention_norm, hidden, training=seed is not None)
         queries = x
         if positions is not None:
-            hidden, queries = (token_masks.rows_at(y, positions) for y in (hidden, x))
-        x = self.attention(x, mask_adder, queries, seed=seed, cache=cache)
-        hidden, x = fast_norms.sum_and_norm(
+            hidden, queries = (kernels.take_rows(y, positions) for y in (hidden, x))
+        x = self.attention(x, attention_bias, queries, seed=seed, cache=cache)
+        hidden, x = sum_and_norm(
             self.ffn_norm, hidden, x, rate, seed, site + 1
         )  # [B, S, D]
         outer = self._feed_forward(x, seed)
-        return fast_norms.residual_sum(hidden, outer, rate, seed, site + 2)
+        return residual_sum(hidden, outer, rate, seed, site + 2)
 
 
-class GptProjection(heads.OutputProjection):
-    """Logits from a [D, C] matrix, as GPT's classifier stores it.
+class TiedHead(keras_configs.Configured, keras.layers.Layer):
+    """Predicts tokens with the table alone, as GPT and GPT-2 do; it has no weights.
 
-    Call shapes: [..., D] -> [..., C] in float32.
+    Call shapes: [B, S, D], table [rows, D] -> logits [B, S, V] float32, or one for each
+    row of tokens and positions where the config has one table of both.
     """
 
-    def build(self, input_shape):
-        self.kernel = self.add_weight(
-            shape=(input_shape[-1], self.units),
-            initializer=keras.initializers.RandomNormal(stddev=self.stddev),
-            name="kernel",
-        )
-        self.bias = self.add_weight(
-            shape=(self.units,), initializer="zeros", name="bias"
-        )
+    def __init__(self, config, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        self.config = config
 
-    def call(self, inputs):
-        return ops.matmul(inputs, self.kernel) + self.bias
+    def build(self, input_shape, *_):
+        self.built = True
 
-
-class GptClassifierHead(heads.ClassifierHead):
-    """Dropout and logits on the vector of the last token.
-
-    Call shapes: as heads.ClassifierHead.
-    """
-
-    projection_kind = GptProjection
+    def call(self, hidden, table, training=False):
+        table = ops.convert_to_tensor(table)[: self.config.num_outputs]
+        hidden = ops.cast(hidden, self.compute_dtype)
+        table = ops.cast(table, self.compute_dtype)
+        return ops.cast(ops.matmul(hidden, ops.transpose(table)), "float32")
 
 
-class GptDecoder(encoder.Network):
+class GptDecoder(bert.Network):
     """The network of GPT or GPT-2, by its config.
 
     layer_outputs are those of the blocks, the last one after GPT-2's final norm, as
@@ -207,20 +235,19 @@ class GptDecoder(encoder.Network):
 
     embeddings_kind = GptEmbeddings
     block_kind = GptBlock
-    classifier_kind = GptClassifierHead
 
     def __init__(self, config, recompute=False, **kwargs):
         super().__init__(config, recompute, **kwargs)
         if config.norm_first:
-            self.final_norm = layers.layer_norm(config, "final_norm", self.given_dtype)
+            self.final_norm = bert.layer_norm(config, "final_norm", self.given_dtype)
 
     def build(self, input_shape, *_):
         super().build(input_shape)
         if self.config.norm_first:
             self.final_norm.build((*input_shape, self.config.hidden_size))
 
-    def finish(self, hidden, *, fused):
+    def finish(self, hidden, *, training):
         """GPT-2's final norm."""
         if not self.config.norm_first:
             return hidden
-        return fast_norms.norm(self.final_norm, hidden, fused=fused)
+        return norm(self.final_norm, hidden, training=training)

@@ -9,16 +9,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from tensorboard.backend.event_processing import event_file_loader, io_wrapper
+from tensorboard.util import tensor_util
 
 from contract import errors, file_names, json_files
 from reports.measures import class_scores, confidence, diagnostics
-from reports.pages import curves
 
 SCHEMA = 1  # raised where an older reader would misread a newer file
 ERRORS = 200  # kept with their texts, the worst first
 TEXT_CHARACTERS = 2000  # of a text that is kept
 CLASSES = 30  # of a confusion matrix; more than that nobody reads
+CURVE_POINTS = 400  # of a curve; a screen has no more
 _BINS = 20  # of a histogram
+_CURVE_FOLDERS = ("train", "eval")  # below the directory of a run
 # What comparisons read of a record and of its evaluation.
 _FORM = {"kind": str, "flags": dict, "command": str, "evaluation": (dict, type(None))}
 _EVALUATION_FORM = {"scores": dict, "resampled": dict, "keys": list, "errors": list}
@@ -54,7 +57,7 @@ def of_run(
         "flags": dict(flags),
         "changed_flags": changed,
         "data": {split: _split(**each) for split, each in data.items()},
-        "curves": curves.read(directory),
+        "curves": read_curves(directory),
         "evaluation": evaluation(rows) if rows is not None else None,
         "test_evaluation": _summary(tested) if tested is not None else None,
         **facts,
@@ -184,6 +187,38 @@ def _errors(rows, keys):
         }
         for i in worst.tolist()
     ]
+
+
+def read_curves(directory: str) -> dict[str, list[list[float]]]:
+    """{name such as "train/loss": [[step, value], ...]}, of the event files.
+
+    A step has its last value, since a resumed run repeats steps. A longer curve keeps
+    CURVE_POINTS of its points, the first and the last among them.
+    """
+    curves: dict[str, dict[int, float]] = {}
+    for kind in _CURVE_FOLDERS:
+        for event in _events(os.path.join(directory, kind)):
+            for value in event.summary.value:
+                if value.metadata.plugin_data.plugin_name == "scalars":
+                    number = tensor_util.make_ndarray(value.tensor).item()
+                    curves.setdefault(value.tag, {})[event.step] = number
+    return {name: _thinned(sorted(points.items())) for name, points in curves.items()}
+
+
+def _events(directory):
+    """All events of a directory, in the order in which they were written."""
+    files = io_wrapper.tf.io.gfile
+    if not files.isdir(directory):
+        return
+    names = sorted(filter(io_wrapper.IsTensorFlowEventsFile, files.listdir(directory)))
+    for name in names:
+        loader = event_file_loader.EventFileLoader(os.path.join(directory, name))
+        yield from loader.Load()
+
+
+def _thinned(points):
+    keep = np.unique(np.linspace(0, len(points) - 1, CURVE_POINTS).round().astype(int))
+    return [[points[i][0], float(f"{points[i][1]:.6g}")] for i in keep]
 
 
 def text_of(record: Mapping[str, Any]) -> str:

@@ -179,11 +179,11 @@ def test_vectors_are_layers_and_sums(features):
     }
     for name, value in wanted.items():
         choice = vectors.choose(model.config, combine=name)
-        found = vectors.of_features(model, choice, features, pools=False)
+        found = vectors.encode(model, choice, features, pools=False)
         np.testing.assert_allclose(found, value, atol=1e-6, err_msg=name)
         assert choice.width == 2 * CONFIG.projection_dim
     choice = vectors.choose(model.config, layers=(0, 1))
-    found = vectors.of_features(model, choice, features, pools=False)
+    found = vectors.encode(model, choice, features, pools=False)
     np.testing.assert_array_equal(found, np.stack(layers, axis=2))
 
 

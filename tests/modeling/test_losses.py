@@ -1,4 +1,4 @@
-"""Tests of modeling/losses.py, against numbers worked out by hand in float64.
+"""Objectives against numbers worked out in float64.
 
 1e-6 is float32's rounding of values of order 1.
 """
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, token_losses
+from modeling import losses
 
 LOGITS = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]], np.float32)
 
@@ -24,15 +24,12 @@ def xent(row, label):
     return math.log(sum(math.exp(value) for value in row)) - row[label]
 
 
-def test_cross_entropy_is_the_formula():
+def test_cross_entropy_is_the_formula_and_does_not_overflow():
     expected = [xent(LOGITS[0].tolist(), 1), xent(LOGITS[1].tolist(), 0)]
     actual = losses.cross_entropy(LOGITS, np.array([1, 0]))
     np.testing.assert_allclose(actual, expected, rtol=1e-6)
-
-
-def test_cross_entropy_does_not_overflow():
-    actual = losses.cross_entropy(np.array([[1e4, -1e4]], np.float32), np.array([1]))
-    np.testing.assert_allclose(actual, [2e4])
+    far = losses.cross_entropy(np.array([[1e4, -1e4]], np.float32), np.array([1]))
+    np.testing.assert_allclose(far, [2e4])
 
 
 def test_regression_is_the_squared_error():
@@ -53,21 +50,24 @@ def test_multi_label_is_a_binary_cross_entropy_a_label():
     np.testing.assert_allclose(large, [[200.0, 0.0]])
 
 
-def test_classifier_loss_is_a_mean():
+@pytest.mark.parametrize("weights", [None, (3.0, 0.5, 9.0)])
+def test_classifier_loss_is_a_mean_weighted_by_class(weights):
     features = {"label_ids": np.array([1, 0], np.int32)}
-    parts = total_and_count(
-        losses.classifier("classification"), features, {"logits": LOGITS}
-    )
-    total = xent(LOGITS[0].tolist(), 1) + xent(LOGITS[1].tolist(), 0)
+    objective = losses.classifier("classification", weights)
+    parts = total_and_count(objective, features, {"logits": LOGITS})
+    first, second = xent(LOGITS[0].tolist(), 1), xent(LOGITS[1].tolist(), 0)
+    total = 0.5 * first + 3 * second if weights else first + second
     assert parts == {"classifier_loss": (pytest.approx(total), 2.0)}
-
-
-def test_class_weights_count_examples_by_their_class():
-    features = {"label_ids": np.array([1, 0], np.int32)}
-    weighted = losses.classifier("classification", np.array([3.0, 0.5, 9.0]))
-    parts = total_and_count(weighted, features, {"logits": LOGITS})
-    total = 0.5 * xent(LOGITS[0].tolist(), 1) + 3 * xent(LOGITS[1].tolist(), 0)
-    assert parts == {"classifier_loss": (pytest.approx(total), 2.0)}
+    # Parts of a batch, of replicas or micro-batches, add up to the whole.
+    halves = [
+        total_and_count(
+            objective,
+            {"label_ids": features["label_ids"][i : i + 1]},
+            {"logits": LOGITS[i : i + 1]},
+        )["classifier_loss"]
+        for i in range(2)
+    ]
+    assert parts["classifier_loss"] == pytest.approx(tuple(np.sum(halves, axis=0)))
 
 
 def test_class_weights_of_multi_label_count_columns():
@@ -108,16 +108,12 @@ def test_tagger_loss_is_a_mean_over_labelled_tokens():
     assert parts == {"tagger_loss": (pytest.approx(total), 3.0)}
 
 
-def test_tokens_without_a_label_do_not_matter():
-    features, outputs = tagged_batch()
-    tagger = losses.tagger()
-    expected = total_and_count(tagger, features, outputs)
-    for place, is_equal in (((0, 0), True), ((1, 2), True), ((1, 1), False)):
-        changed = {"logits": outputs["logits"].copy()}
-        changed["logits"][place] = [1e4, -1e4, 5.0]
-        assert (total_and_count(tagger, features, changed) == expected) is is_equal
+def test_batch_without_labels_adds_nothing():
+    _, outputs = tagged_batch()
     nothing = {"label_ids": np.full((2, 3), -1, np.int32)}
-    assert total_and_count(tagger, nothing, outputs) == {"tagger_loss": (0.0, 0.0)}
+    assert total_and_count(losses.tagger(), nothing, outputs) == {
+        "tagger_loss": (0.0, 0.0)
+    }
 
 
 def test_tokens_without_a_label_have_no_gradient():
@@ -144,7 +140,7 @@ def test_pretraining_weighs_words_and_not_sentences(shape):
         "masked_lm_logits": np.stack([LOGITS, LOGITS]),
         "next_sentence_logits": LOGITS[:, :2],
     }
-    parts = total_and_count(token_losses.pretraining(), features, outputs)
+    parts = total_and_count(losses.pretraining(), features, outputs)
     rows = LOGITS.tolist()
     words = xent(rows[0], 1) + xent(rows[1], 2) + xent(rows[0], 0)
     order = xent(rows[0][:2], 1) + xent(rows[1][:2], 0)
@@ -161,7 +157,7 @@ def test_pairs_without_a_label_do_not_count():
         less = {**features, "next_sentence_labels": np.array(labels, np.int32)}
         one = {name: value[kept] for name, value in features.items()}
         logits = {name: value[kept] for name, value in outputs.items()}
-        objective = token_losses.pretraining()
+        objective = losses.pretraining()
         for found, wanted in (
             (objective.counts(less), objective.counts(one)),
             (objective.totals(less, outputs), objective.totals(one, logits)),
@@ -186,7 +182,7 @@ def pretraining_batch():
 
 def test_accuracies_count_what_is_weighed():
     features, outputs = pretraining_batch()
-    found = token_losses.pretraining().metrics(features, outputs)
+    found = losses.pretraining().metrics(features, outputs)
     numbers = {name: (float(a), float(b)) for name, (a, b) in found.items()}
     # Words: 1 for 1, 2 for 2, 1 for 2, and a fourth without weight. Order: 1, 0.
     assert numbers == {
@@ -198,7 +194,7 @@ def test_accuracies_count_what_is_weighed():
 
 def test_without_a_sentence_task_only_words_count():
     features, outputs = pretraining_batch()
-    with_both, words_alone = token_losses.pretraining(), token_losses.pretraining(False)
+    with_both, words_alone = losses.pretraining(), losses.pretraining(False)
     both = total_and_count(with_both, features, outputs)
     metrics = with_both.metrics(features, outputs)
     for part in (features, outputs):
@@ -221,24 +217,10 @@ def test_a_batch_without_predictions_has_a_finite_loss():
         "masked_lm_logits": LOGITS[None],
         "next_sentence_logits": LOGITS[:1, :2],
     }
-    parts = total_and_count(token_losses.pretraining(), features, outputs)
+    parts = total_and_count(losses.pretraining(), features, outputs)
     total, count = parts["masked_lm_loss"]
     assert total / count == 0.0
-    assert count == pytest.approx(token_losses.MASKED_LM_EPSILON)
-
-
-def test_totals_and_counts_of_halves_add_up():
-    """So that replicas and micro-batches together are the whole batch."""
-    objective = losses.classifier("classification", np.array([1.0, 2.0, 4.0]))
-    labels = np.array([2, 1], np.int32)
-    whole = total_and_count(objective, {"label_ids": labels}, {"logits": LOGITS})
-    halves = [
-        total_and_count(
-            objective, {"label_ids": labels[i : i + 1]}, {"logits": LOGITS[i : i + 1]}
-        )["classifier_loss"]
-        for i in range(2)
-    ]
-    assert whole["classifier_loss"] == pytest.approx(tuple(np.sum(halves, axis=0)))
+    assert count == pytest.approx(losses.MASKED_LM_EPSILON)
 
 
 def test_next_tokens_count_where_they_are_real():
@@ -249,8 +231,110 @@ def test_next_tokens_count_where_they_are_real():
         "next_token_hits": np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 1.0]]),
     }
     outputs = {name: value.astype(np.float32) for name, value in outputs.items()}
-    objective = token_losses.next_token()
+    objective = losses.next_token()
     found = total_and_count(objective, features, outputs)
     assert found == {"next_token_loss": (4.5, 3.0)}
     right, count = objective.metrics(features, outputs)["next_token_accuracy"]
     assert (float(right), float(count)) == (2.0, 3.0)
+
+
+STUDENT = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0], [2.0, 0.1, 0.2]], np.float32)
+TEACHER = np.array([[3.0, 1.0, -2.0], [0.5, 0.0, 4.0], [-1.0, 6.0, 0.0]], np.float32)
+LABELS = {
+    "classification": np.array([1, 0, 2], np.int32),
+    "multi_label": np.array([[1, 0, 1], [0, 1, 0], [0, 0, 1]], np.float32),
+    "regression": np.array([0.5, 2.0, 1.0], np.float32),
+}
+TEMPERATURE = 3.0
+
+
+def softmax(values):
+    shares = np.exp(values - values.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def expected_soft_losses(problem_type):
+    student, teacher = STUDENT.astype(np.float64), TEACHER.astype(np.float64)
+    if problem_type == "regression":
+        return (student[:, 0] - teacher[:, 0]) ** 2
+    if problem_type == "classification":
+        shares, own = softmax(teacher / TEMPERATURE), softmax(student / TEMPERATURE)
+        return -(TEMPERATURE**2) * (shares * np.log(own)).sum(axis=1)
+    shares, own = (1 / (1 + np.exp(-x / TEMPERATURE)) for x in (teacher, student))
+    return -(TEMPERATURE**2) * (shares * np.log(own) + (1 - shares) * np.log(1 - own))
+
+
+def width(problem_type):
+    return 1 if problem_type == "regression" else 3
+
+
+def batch(problem_type, is_labelled=(1, 1, 1)):
+    """Features and outputs of three rows."""
+    columns = slice(width(problem_type))
+    features = {
+        "label_ids": LABELS[problem_type],
+        "teacher_logits": TEACHER[:, columns],
+        "is_labelled": np.array(is_labelled, np.float32),
+    }
+    return features, {"logits": STUDENT[:, columns]}
+
+
+@pytest.mark.parametrize("problem_type", LABELS)
+def test_soft_losses_are_the_formula(problem_type):
+    features, outputs = batch(problem_type)
+    logits = outputs["logits"], features["teacher_logits"]
+    found = losses.soft_losses(problem_type, *logits, TEMPERATURE)
+    np.testing.assert_allclose(found, expected_soft_losses(problem_type), rtol=1e-5)
+    colder = losses.soft_losses(problem_type, *logits, 1.0)
+    assert np.allclose(found, colder) is (problem_type == "regression")
+
+
+def test_soft_losses_do_not_overflow():
+    far = np.array([[1e4, -1e4]], np.float32)
+    assert np.isfinite(losses.soft_losses("classification", far, -far, 1.0)).all()
+    assert np.isfinite(losses.soft_losses("multi_label", far, -far, 1.0)).all()
+
+
+@pytest.mark.parametrize("problem_type", LABELS)
+def test_student_learns_shares_of_both_losses(problem_type):
+    """A row counts alike beside labelled and unlabelled ones."""
+    weights = np.array([2.0, 1.0, 0.5]) if problem_type != "regression" else None
+    objective = losses.distillation(problem_type, TEMPERATURE, 0.7, weights)
+    features, outputs = batch(problem_type, [1, 0, 1])
+    soft = expected_soft_losses(problem_type)
+    labelled = np.asarray(
+        losses.weighted_losses(
+            problem_type, outputs["logits"], features["label_ids"], weights
+        )
+    )
+    total = objective.totals(features, outputs)["classifier_loss"]
+    expected = 0.7 * soft.sum() + 0.3 * labelled[[0, 2]].sum()
+    np.testing.assert_allclose(total, expected, rtol=1e-5)
+    assert float(objective.counts(features)["classifier_loss"]) == soft.size
+    found = {
+        name: float(total) / float(count)
+        for name, (total, count) in objective.metrics(features, outputs).items()
+    }
+    assert found == {
+        "soft_loss": pytest.approx(soft.mean(), rel=1e-5),
+        "label_loss": pytest.approx(labelled[[0, 2]].mean(), rel=1e-5),
+    }
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+@pytest.mark.parametrize("problem_type", LABELS)
+def test_share_of_nothing_does_not_count(problem_type, weight):
+    """Of labels at 1 and of the teacher at 0, to the bit."""
+    objective = losses.distillation(problem_type, TEMPERATURE, weight)
+    features, outputs = batch(problem_type)
+
+    def total(**changes):
+        found = objective.totals({**features, **changes}, outputs)
+        return float(found["classifier_loss"])
+
+    other_teacher = {"teacher_logits": features["teacher_logits"] * -2}
+    other_labels = {"label_ids": np.zeros_like(features["label_ids"])}
+    assert (total() == total(**other_teacher)) is (weight == 0.0)
+    assert (total() == total(**other_labels)) is (weight == 1.0)
+    plain = losses.classifier(problem_type).totals(features, outputs)
+    assert (total() == float(plain["classifier_loss"])) is (weight == 0.0)

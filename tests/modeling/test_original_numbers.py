@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, models, token_losses
+from modeling import losses, models
 from modeling.checkpoints import checkpoint
 
 ROUNDING = 1e-5
@@ -67,7 +67,7 @@ def test_masked_words_equal_the_originals(predicted, forward_record):
 
 
 def test_losses_equal_the_originals(predicted, forward_record):
-    objective = token_losses.pretraining()
+    objective = losses.pretraining()
     counts = objective.counts(forward_record)
     totals = objective.totals(forward_record, predicted)
     means = {name: float(totals[name] / counts[name]) for name in totals}
@@ -78,7 +78,7 @@ def test_losses_equal_the_originals(predicted, forward_record):
 
 
 def test_gradient_norm_equals_the_originals(golden_pretrainer, forward_record):
-    objective = token_losses.pretraining()
+    objective = losses.pretraining()
     with tf.GradientTape() as tape:
         outputs = golden_pretrainer(forward_record)
         counts = objective.counts(forward_record)

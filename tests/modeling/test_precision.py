@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import layers, losses, models, pretrainers, token_losses
+from modeling import bert, losses, models, pretrainers
 from modeling.checkpoints import keras_files
+from modeling.configs import gpt_config
 from modeling.features import head_config
-from modeling.gpt import config as gpt_config
 from tests import elmo_streams
 from tests.modeling import random_weights
 
@@ -28,11 +28,11 @@ ROUNDINGS, COSINE = 5, 0.999
 # It has all there is; what other heads would show again runs with -m slow.
 DAILY_HEAD, DAILY_HALF = "pretraining", "mixed_bfloat16"
 OBJECTIVES = {
-    "pretraining": token_losses.pretraining(),
+    "pretraining": losses.pretraining(),
     "classifier": losses.classifier("classification"),
     "tagger": losses.tagger(),
     "span": losses.span(),
-    "seq2seq": token_losses.target_token(),
+    "seq2seq": losses.target_token(),
 }
 
 
@@ -245,9 +245,7 @@ def test_masked_lm_head_casts_the_table(config, features, set_policy):
 @pytest.mark.parametrize("policy", ROUNDING)
 def test_norms_of_half_types_are_computed_in_float32(config, set_policy, policy):
     set_policy(policy)
-    layer = layers.layer_norm(
-        dataclasses.replace(config, layer_norm_epsilon=1e-12), "n"
-    )
+    layer = bert.layer_norm(dataclasses.replace(config, layer_norm_epsilon=1e-12), "n")
     layer.build((None, 4))
     half = HALF[policy]
     # In float16 1e-12 is 0 and the square of 300 infinite.
@@ -323,12 +321,12 @@ def test_layer_states_are_read_as_they_were_computed(
         sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
         config = gpt_config.GptConfig(vocab_size=60, norm_first=True, **sizes)
     set_policy(policy)
-    reading = head_config.Reading(freeze_encoder=True, layer_mix="learned")
+    reading = head_config.HeadConfig(freeze_encoder=True, layer_mix="learned")
     model = pretrainers.build("tagger", 3, config, reading=reading)
     if network == "gpt2":  # beyond what float16 holds
         table = model.network.embeddings.word_embeddings
         table.assign(tf.fill(table.shape, 70_000.1))
-    states = model.layer_states(features)
+    states = model.source.layer_states(features)
     assert states.dtype == tf.float32
     rounded = tf.cast(tf.cast(states, HALF[policy]), tf.float32)
     is_exact = bool(tf.reduce_all(rounded == states))

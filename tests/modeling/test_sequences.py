@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, pretrainers, token_heads
+from modeling import losses, pretrainers
 
 # Rounding of float32, and what an input that is read changes at the least.
 ROUNDING, VISIBLE = 1e-5, 1e-2
@@ -127,7 +127,7 @@ def test_the_language_models_loss_is_a_mean_over_sequences():
         "next_token_losses": token_losses,
     }
     alone = losses.classifier("choice")
-    objective = token_heads.with_next_tokens(alone, 0.5)
+    objective = losses.with_next_tokens(alone, 0.5)
     means = [
         token_losses[0, 0].mean(),
         token_losses[0, 1, 0],

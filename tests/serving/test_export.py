@@ -1,7 +1,6 @@
 """Tests of serving/export.py and serving/predictor.py with models of three kinds."""
 
 import functools
-import json
 import pathlib
 import re
 import shutil
@@ -16,7 +15,7 @@ from contract import atomic_files, file_names
 from data_pipeline.batches import packing
 from data_pipeline.classification import encoding, labels
 from data_pipeline.text import wordpiece
-from modeling import heads, models
+from modeling import losses, models
 from modeling.configs import config
 from serving import export, predictor
 from serving.protocol import servables
@@ -58,7 +57,7 @@ class Exported(NamedTuple):
         tokens, first_lengths, _ = self.encode(*map(tf.constant, texts))
         features = packing.pad(tokens, first_lengths)
         logits = self.model(features)["logits"]
-        return features, np.asarray(heads.probabilities(self.problem_type, logits))
+        return features, np.asarray(losses.probabilities(self.problem_type, logits))
 
 
 def make(problem_type, num_texts, export_dir):
@@ -77,7 +76,7 @@ def make(problem_type, num_texts, export_dir):
 
     module = export.TextClassifier(
         lambda *texts: packing.pad(*encode(*texts)[:2]),
-        heads.answering(problem_type, model),
+        losses.with_probabilities(problem_type, model),
         [variable.value for variable in model.variables],
         label_set.names if problem_type == "classification" else (),
         ("text",) if num_texts == 1 else ("text_a", "text_b"),
@@ -205,15 +204,6 @@ def test_slices_have_a_row_whatever_its_length():
     rows = [export.slice_rows(length) for length in lengths]
     assert rows == [*map(int, map(export.slice_rows, map(tf.constant, lengths)))]
     assert rows[2:] == [32, 11, 1] and min(rows) == 1
-
-
-def test_batch_does_not_matter(single):
-    exported, _ = single
-    served = signature(exported)
-    whole = served(text=tf.constant(TEXTS))["probabilities"]
-    for i, text in enumerate(TEXTS):
-        alone = served(text=tf.constant([text]))["probabilities"]
-        np.testing.assert_allclose(alone[0], whole[i], atol=ROUNDING)
 
 
 @pytest.mark.parametrize(
@@ -376,16 +366,3 @@ def test_directory_without_a_model(tmp_path):
     with pytest.raises(ValueError, match="no SavedModel there; train with") as caught:
         predictor.Predictor(str(tmp_path))
     assert str(caught.value).startswith(f"--export_dir={tmp_path}: ")
-
-
-def test_command_prints_answers(single, capsys):
-    """In a process of its own in test_predictor.py."""
-    argv = ["predictor", TEXTS[0], "gut"]
-    code = predictor._main(argv, str(single[0].version_dir), as_json=True)
-    assert code == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["text"] for row in rows] == [TEXTS[0], "gut"]
-    _, expected = single[0].probabilities([TEXTS[0], "gut"])
-    for row, values in zip(rows, expected, strict=True):
-        served = list(row["probabilities"].values())
-        np.testing.assert_allclose(served, values, atol=ROUNDING)

@@ -10,11 +10,10 @@ import pytest
 import tensorflow as tf
 
 from contract import tf_serving
-from modeling import heads, models
-from modeling.configs import config
+from modeling import losses, models
+from modeling.configs import config, gpt_config
 from modeling.elmo import config as elmo_config
 from modeling.features import head_config
-from modeling.gpt import config as gpt_config
 from serving import export, formats, litert, predictor
 from tests.serving import (
     test_export,
@@ -178,7 +177,7 @@ def test_quantization_makes_exports_smaller_and_coarser(
     variables = [variable.value for variable in network.variables]
     module = export.TextClassifier(
         lambda text: {k: v[: tf.size(text)] for k, v in features.items()},
-        heads.answering("classification", network),
+        losses.with_probabilities("classification", network),
         *(variables, ("a", "b", "c")),
     )
     path = save(module, tmp_path, quantization)
@@ -253,7 +252,7 @@ def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):
     ],
 )
 def test_lstms_are_refused_before_training(kind, head, named):
-    lstms = head_config.lstms(kind, head_config.Reading(head=head))
+    lstms = head_config.name_lstms(kind, head_config.HeadConfig(head=head))
     assert lstms == named
     formats.network_opener("saved_model", lstms)
     refusal = pytest.raises(ValueError, match=f"for the LSTMs of {named}; leave it out")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from cli import predict_command
 from data_pipeline.text import wordpiece
 from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint, google, pretrained
@@ -295,14 +296,13 @@ def test_server_is_warmed_up_with_masks(version_dir):
 
 
 def test_other_signatures_are_asked_by_name(version_dir, capsys):
-    command = ["predictor", TEXTS[0], ""]
-    assert predictor._main(command, version_dir, as_json=True) == 0
+    predict_command.answer_texts(version_dir, [TEXTS[0], ""], as_json=True)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["text"] == TEXTS[0] and second == {"text": "", "masks": []}
     assert [*first["masks"][0]] == ["start", "tokens", "probabilities", "filled"]
-    assert predictor._main(command, version_dir, False, "embed") == 0
+    predict_command.answer_texts(version_dir, [TEXTS[0]], "embed")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == TEXTS[0] and lines[1].endswith(" ... (32 numbers)")
-    assert predictor._main(command, version_dir, False, "ids") == 2
-    said = "choose among embed, embed_tokens, fill_mask, serving_default"
-    assert said in capsys.readouterr().err
+    choices = "choose among embed, embed_tokens, fill_mask, serving_default"
+    with pytest.raises(ValueError, match=choices):
+        predict_command.answer_texts(version_dir, [TEXTS[0]], "ids")

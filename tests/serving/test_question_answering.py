@@ -1,7 +1,6 @@
 """An exported question answerer against run_squad.py's way to the same answers."""
 
 import functools
-import json
 from typing import NamedTuple
 
 import keras
@@ -188,13 +187,6 @@ def test_slices_in_another_order_give_other_answers(version_2):
         assert (found == wanted) == is_equal
 
 
-def test_batch_does_not_matter(version_2):
-    whole = version_2.predict(*zip(*ROWS, strict=True))
-    for (question, context), row in zip(ROWS, whole, strict=True):
-        (alone,) = version_2.predict([question], [context])
-        assert alone == pytest.approx(row, abs=served_answers.ROUNDING)
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_nothing_is_asked(request, version):
     exported = request.getfixturevalue(version)
@@ -294,16 +286,6 @@ def test_only_known_operations_are_exported(request, version):
     found, compiled = exported_ops.operations(exported.version_dir)
     assert found - exported_ops.ALLOWED == exported_ops.OF_TENSORFLOW_TEXT
     assert not compiled  # a server may lack XLA
-
-
-def test_command_prints_answers(version_2, capsys):
-    """Its flags, and that it needs no code of the model: test_export.py."""
-    rows = [("Who?", "Paris  fair"), ("When?", "")]
-    argv = ["predictor", *map("\t".join, rows)]
-    assert predictor._main(argv, version_2.version_dir, as_json=True) == 0
-    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row.pop("question") for row in printed] == ["Who?", "When?"]
-    served_answers.assert_equal(printed, expected(version_2, rows)[0], rows)
 
 
 def test_answers_as_lines():

@@ -1,7 +1,6 @@
 """An exported tagger against run_tagger.py's way to the same tags."""
 
 import functools
-import json
 import re
 
 import keras
@@ -178,14 +177,6 @@ def test_slices_in_another_order_give_other_tags(model, version_dir):
         assert (found[0] == [tag.encode() for tag in tags[0]]) == is_equal
 
 
-def test_batch_does_not_matter(version_dir):
-    tags, probabilities = served(version_dir, SENTENCES)
-    for i, row in enumerate(SENTENCES):
-        alone = served(version_dir, [row])
-        assert alone[0] == [tags[i]]
-        np.testing.assert_allclose(alone[1][0], probabilities[i], atol=ROUNDING)
-
-
 def test_texts_are_tagged_like_their_words(model, version_dir):
     rows = asking(version_dir).predict(TEXTS)
     wanted, _ = expected(model, [row["words"] for row in rows])
@@ -262,17 +253,6 @@ def test_only_known_operations_are_exported(version_dir):
 def test_tags_lie_beside_the_model(version_dir):
     path = f"{version_dir}/assets.extra/label_map.json"
     assert schemes.read_map(str(path)) == TAG_SET
-
-
-def test_command_prints_tags(model, version_dir, capsys):
-    """Its flags, and that it needs no code of the model: test_export.py."""
-    texts = ["The fair opens on Monday.", ""]
-    assert predictor._main(["predictor", *texts], version_dir, as_json=True) == 0
-    first, second = map(json.loads, capsys.readouterr().out.splitlines())
-    assert first["text"] == texts[0] and second == {"text": "", **NOTHING}
-    assert first["words"] == ["The", "fair", "opens", "on", "Monday", "."]
-    wanted, _ = expected(model, [first["words"]])
-    assert_tagged(([first["tags"]], [first["probabilities"]]), wanted)
 
 
 def test_tags_as_lines():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, token_losses
+from modeling import losses
 from training import steps
 from training.optimization import loss_scale, optimizer
 
@@ -87,7 +87,7 @@ def runs(request, build_pretrainer, build_classifier, pretraining_features):
     """The same run compiled and not, and what was compiled; with dropout."""
     features, options = pretraining_features, {"scales_loss": True}
     build = functools.partial(build_pretrainer, dropout=0.1)
-    objective = token_losses.pretraining()
+    objective = losses.pretraining()
     if request.param == "classifier":  # without what scaled gradients need
         features = {n: v for n, v in features.items() if n.startswith(("input", "seg"))}
         features["label_ids"] = np.array([0, 1, 2, 1], np.int32)

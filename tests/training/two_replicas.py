@@ -18,7 +18,7 @@ import tensorflow as tf
 from data_pipeline.batches import batching, packing
 from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import source as source_lib
-from modeling import heads, losses, models, pretrainers, token_losses
+from modeling import heads, losses, models, pretrainers
 from modeling.checkpoints import google
 from modeling.configs import config
 from tests import tiny
@@ -92,7 +92,7 @@ def pretrained_weights(strategy):
     model, _, results, _ = trained(
         strategy,
         lambda: pretrainers.BertPretrainer(CONFIG),
-        token_losses.pretraining(),
+        losses.pretraining(),
         pretraining_batches(),
         [rate(step) for step in range(NUM_STEPS)],
         micro_batches=1 if replicas == 1 else BATCH_SIZE // replicas,
@@ -254,7 +254,7 @@ def scores_of_records(strategy, directory):
     held_out = record_batches.RecordSets(source, source, None)
     scores = evaluation.objective_scores(
         steps.evaluate_function(
-            model, token_losses.pretraining(), strategy, jit_compile=False
+            model, losses.pretraining(), strategy, jit_compile=False
         ),
         functools.partial(held_out.evaluation_batches, 4, 6),
         6,

@@ -33,8 +33,7 @@ class FrozenNetwork:
     """A model whose network is not trained, and how a run asks it.
 
     Attributes:
-        model: has a `network`, `layer_states` of features, `reads_texts` and
-            `states_identity`, as modeling.features.heads.ReadsLayers.
+        model: a models.BertModel with a `source`, a FeatureSource.
     """
 
     model: Any
@@ -43,7 +42,7 @@ class FrozenNetwork:
     @functools.cached_property
     def digest(self) -> str:
         """Differs where the states of equal rows do."""
-        identity = json.dumps(self.model.states_identity(), sort_keys=True)
+        identity = json.dumps(self.model.source.states_identity(), sort_keys=True)
         found = hashlib.sha256(identity.encode())
         for variable in self.model.network.variables:
             found.update(np.ascontiguousarray(variable).data)
@@ -57,7 +56,7 @@ class FrozenNetwork:
     def places(self, rows: Rows) -> layer_states.Places:
         """Those of the states of each token, or of each text."""
         counts = rows.sequence_lengths
-        of_texts = self.model.reads_texts
+        of_texts = self.model.source.reads_texts
         return layer_states.places(np.ones_like(counts) if of_texts else counts)
 
     def states(self, rows: Rows, name: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -81,7 +80,7 @@ class FrozenNetwork:
             yield indices, whole.reshape(size, num_sequences, *whole.shape[-3:])
 
     def _layer_states(self, batch: Any, training: bool) -> dict[str, Any]:
-        return {features.LAYER_STATES: self.model.layer_states(batch)}
+        return {features.LAYER_STATES: self.model.source.layer_states(batch)}
 
 
 def _inputs(batch: dict[str, Any]) -> dict[str, Any]:

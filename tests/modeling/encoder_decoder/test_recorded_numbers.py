@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import token_losses
+from modeling import losses
 from modeling.checkpoints import names
 
 ROUNDING = 1e-5
@@ -29,7 +29,7 @@ def states(outputs):
 
 
 def loss_of(features, outputs):
-    objective = token_losses.target_token()
+    objective = losses.target_token()
     (count,) = objective.counts(features).values()
     (total,) = objective.totals(features, outputs).values()
     return total / count
@@ -57,7 +57,7 @@ def test_logits_and_losses_are_the_recorded_ones(
     close(loss_of(seq2seq_features, outputs), seq2seq_record["loss"])
     likeliest = seq2seq_record["logits"].argmax(-1) == seq2seq_record["labels"]
     np.testing.assert_array_equal(outputs["next_token_hits"][real], likeliest[real])
-    total, count = token_losses.target_token().metrics(seq2seq_features, outputs)[
+    total, count = losses.target_token().metrics(seq2seq_features, outputs)[
         "target_token_accuracy"
     ]
     assert (total, count) == (likeliest[real].sum(), real.sum())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import pretrainers, token_losses
+from modeling import kernels_tf, losses, pretrainers
 from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.encoder_decoder import network as network_lib
 
@@ -23,7 +23,7 @@ def build(tiny_config):
         keras.utils.set_random_seed(5)
         shape = {"num_hidden_layers": 1, "initializer_range": 0.3}
         side = dataclasses.replace(tiny_config, **shape, **changes)
-        config = encoder_decoder_config.EncoderDecoderConfig.of_berts(
+        config = encoder_decoder_config.EncoderDecoderConfig.from_berts(
             side, side, decoder_start_token_id=1, eos_token_id=2
         )
         return pretrainers.build("seq2seq", None, config, recompute=recompute)
@@ -41,7 +41,7 @@ def seed_of(number):
 
 
 def loss_and_gradients(model, features, seed):
-    objective = token_losses.target_token()
+    objective = losses.target_token()
     with tf.GradientTape() as tape:
         (loss,) = objective.totals(features, model(features, seed=seed)).values()
     variables = [variable.value for variable in model.trainable_variables]
@@ -102,9 +102,9 @@ def test_sides_drop_different_entries(build, features, monkeypatch):
 
 def test_each_dropout_of_the_decoder_has_a_site_of_its_own(tiny_config, monkeypatch):
     sites = []
-    keep_mask = network_lib.encoder.layers.fast_ops.keep_mask
+    keep_mask = kernels_tf.keep_mask
     monkeypatch.setattr(
-        *(network_lib.encoder.layers.fast_ops, "keep_mask"),
+        *(kernels_tf, "keep_mask"),
         lambda rate, seed, site: sites.append(site) or keep_mask(rate, seed, site),
     )
     decoder = network_lib.Decoder(dataclasses.replace(tiny_config, attention="causal"))

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from contract import features as names
+from modeling import kernels_tf
 from modeling.generation import beam_search, decoding, sampling
-from modeling.operations import joined_weights
 from tests.modeling.generation import written_out
 
 NEW = 12
@@ -37,14 +37,14 @@ def write(seq2seq_model):
 
 
 def test_greedy_tokens_are_the_recorded_ones(write, source, seq2seq_record):
-    ids, is_text = write(source, decoding.Rules(GREEDY))
+    ids, is_text = write(source, decoding.GenerationConfig(GREEDY))
     np.testing.assert_array_equal(ids, seq2seq_record["greedy"][:, 1:])
     assert np.all(is_text)
 
 
 @pytest.mark.slow
 def test_a_target_ends_with_its_end_token(write, source, seq2seq_record):
-    ids, is_text = write(source, decoding.Rules(GREEDY, (61,)))
+    ids, is_text = write(source, decoding.GenerationConfig(GREEDY, (61,)))
     counts = tf.reduce_sum(tf.cast(is_text, tf.int32), axis=1)
     assert counts.numpy().tolist() == [3, NEW, NEW]
     np.testing.assert_array_equal(ids[1:], seq2seq_record["greedy"][1:, 1:])
@@ -54,9 +54,9 @@ def test_a_target_ends_with_its_end_token(write, source, seq2seq_record):
 def test_decoder_in_pieces_writes_what_one_graph_does(
     seq2seq_model, source, seq2seq_record
 ):
-    decoder = decoding.Decoder(seq2seq_model, decoding.Rules(GREEDY))
+    decoder = decoding.Decoder(seq2seq_model, decoding.GenerationConfig(GREEDY))
     start = [[seq2seq_model.config.decoder_start_token_id]] * 3
-    found = decoding.texts(
+    found = decoding.generate(
         decoder, start, [0, 1, 2], max_new_tokens=NEW, piece=5, source=(source,)
     )
     assert [ids for ids, _ in found] == seq2seq_record["greedy"][:, 1:].tolist()
@@ -67,7 +67,7 @@ def test_several_texts_may_follow_from_one_source(
     seq2seq_model, write, source, seq2seq_features
 ):
     """Their rows share what was computed of it."""
-    rules = decoding.Rules(sampling.Sampling(temperature=1.0))
+    rules = decoding.GenerationConfig(sampling.Sampling(temperature=1.0))
     seeds = np.arange(6, dtype=np.int64)
 
     def twice(source):
@@ -105,7 +105,7 @@ def log_probabilities(seq2seq_model, source):
 def test_beams_find_what_a_search_without_cache_finds(
     seq2seq_model, source, log_probabilities
 ):
-    rules, length = beam_search.Rules(4, 1.0, 2, end_ids=(61,)), 5
+    rules, length = beam_search.BeamConfig(4, 1.0, 2, end_ids=(61,)), 5
 
     @tf.function(autograph=False)
     def find(source):
@@ -127,7 +127,7 @@ def test_joined_weights_compute_the_same(seq2seq_model, source, seq2seq_features
     expected = seq2seq_model.logits(seq2seq_features)
     pairs = seq2seq_model.empty_cache(3, 4, source).source
     query = seq2seq_model.network.decoder.blocks[0].attention.query.kernel
-    with joined_weights.joined(seq2seq_model) as variables:
+    with kernels_tf.joined_projections(seq2seq_model) as variables:
         found = seq2seq_model.logits(seq2seq_features)
         np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
         again = seq2seq_model.empty_cache(3, 4, source).source

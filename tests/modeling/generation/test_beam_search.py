@@ -44,7 +44,7 @@ class Network:
         logits = tf.matmul(state, self.output) + self.bias
         return logits[:, tf.newaxis], (state, source)
 
-    def rows_of(self, cache, rows):
+    def take_cache_rows(self, cache, rows):
         return tf.gather(cache[0], rows), cache[1]
 
     def log_probabilities(self, prompt, source):
@@ -117,7 +117,7 @@ DAILY = ((0.6, (END,)), (2.0, (END, 0)), (-1.0, (END,)))
     ],
 )
 def test_search_is_the_one_written_out(alpha, ends):
-    rules = beam_search.Rules(3, alpha, 2, end_ids=ends)
+    rules = beam_search.BeamConfig(3, alpha, 2, end_ids=ends)
     for row, found in enumerate(search(rules)):
         assert_same(found, written_out.search(follow_toy(row), rules, N))
 
@@ -136,7 +136,7 @@ def every_text(row, alpha):
 
 def test_wide_search_finds_the_best_text_of_all():
     """With a beam for each token no text of two is left out."""
-    rules = beam_search.Rules(V, 1.0, end_ids=(END,))
+    rules = beam_search.BeamConfig(V, 1.0, end_ids=(END,))
     best = [every_text(row, 1.0)[0] for row in range(len(PROMPTS))]
     for found, wanted in zip(search(rules, 2), best, strict=True):
         assert_same(found, [wanted])
@@ -149,13 +149,13 @@ def test_wide_search_finds_the_best_text_of_all():
 
 @pytest.mark.parametrize("alpha", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_one_beam_is_greedy_decoding(alpha):
-    rules = decoding.Rules(sampling.Sampling(temperature=0), (END,))
+    rules = decoding.GenerationConfig(sampling.Sampling(temperature=0), (END,))
     ids = tf.ragged.constant(PROMPTS, tf.int32)
     written, is_text = decoding.write(
         *(NETWORK, rules, ids.to_tensor(), tf.cast(ids.row_lengths(), tf.int32)),
         *(tf.zeros([3], tf.int64), 9, (tf.constant(SOURCES),)),
     )
-    found = search(beam_search.Rules(1, alpha, end_ids=(END,)), 9)
+    found = search(beam_search.BeamConfig(1, alpha, end_ids=(END,)), 9)
     ended = []
     for row, ((_, text),) in enumerate(found):
         ended.append(text[-1] == END)
@@ -173,7 +173,7 @@ def test_search_stops_where_no_open_text_can_win(monkeypatch):
         return extend(self, ids, *args, **kwargs)
 
     monkeypatch.setattr(Network, "extend", counting)
-    rules = beam_search.Rules(2, 0.0, end_ids=(END,))
+    rules = beam_search.BeamConfig(2, 0.0, end_ids=(END,))
     length = 40
     find = searcher.__wrapped__(rules, length)
     ids = tf.constant([PROMPTS[0]])
@@ -184,12 +184,12 @@ def test_search_stops_where_no_open_text_can_win(monkeypatch):
 
 
 def test_rules_that_no_search_follows_are_refused():
-    rules = beam_search.Rules(6)
+    rules = beam_search.BeamConfig(6)
     with pytest.raises(ValueError, match=r"num_beams=6: there are 5 tokens.*1 to 5"):
         beam_search.check(rules, V)
     with pytest.raises(ValueError, match="num_beams=3: there are 2 tokens"):
-        beam_search.check(beam_search.Rules(3, num_tokens=2), V)
+        beam_search.check(beam_search.BeamConfig(3, num_tokens=2), V)
     with pytest.raises(ValueError, match=r"num_results=3: there are 2 texts open"):
-        beam_search.check(beam_search.Rules(2, num_results=3), V)
+        beam_search.check(beam_search.BeamConfig(2, num_results=3), V)
     with pytest.raises(ValueError, match="num_beams=0"):
-        beam_search.search(NETWORK, beam_search.Rules(0), None, None, 1)
+        beam_search.search(NETWORK, beam_search.BeamConfig(0), None, None, 1)

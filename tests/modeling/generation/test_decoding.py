@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from contract import features
 from modeling import pretrainers
+from modeling.configs import gpt_config
 from modeling.generation import decoding, sampling
-from modeling.gpt import config as gpt_config
 from tests.modeling import left_to_right
 
 V, CONTEXT = 40, 48
@@ -66,14 +66,14 @@ def cut(ids, end):
 
 @functools.cache
 def decoder_of(network, end_ids=(), **values):
-    rules = decoding.Rules(sampling.Sampling(**values), end_ids)
+    rules = decoding.GenerationConfig(sampling.Sampling(**values), end_ids)
     return decoding.Decoder(network, rules)
 
 
 def write(network, prompts, count, *, rows=None, end_ids=(), piece=None, **values):
     decoder = decoder_of(network, end_ids, **(values or {"temperature": 0}))
     rows = rows or list(range(len(prompts)))
-    found = decoding.texts(decoder, prompts, rows, max_new_tokens=count, piece=piece)
+    found = decoding.generate(decoder, prompts, rows, max_new_tokens=count, piece=piece)
     return [ids for ids, _ in found]
 
 
@@ -96,7 +96,7 @@ def test_a_text_ends_after_an_end_token_and_others_go_on(network, wanted):
 
 def test_the_loop_stops_where_all_texts_have_ended(network, wanted):
     decoder = decoder_of(network, (wanted[2][3],), temperature=0)
-    batch = decoding.prompts_of(
+    batch = decoding.make_prompts(
         tf.constant(PROMPTS[2:3]), tf.constant([7]), tf.zeros([1, 2], tf.int64)
     )
     written = decoder.go_on(batch, decoder.begin(batch, 20), 20)
@@ -111,7 +111,7 @@ def test_texts_stop_where_asked_to(network, wanted):
         seen.append((row, len(ids)))
         return row == 2 and len(ids) >= 6
 
-    found = decoding.texts(
+    found = decoding.generate(
         *(decoder_of(network, (), temperature=0), PROMPTS, [0, 1, 2, 3]),
         max_new_tokens=12,
         piece=3,
@@ -136,7 +136,7 @@ def test_drawn_texts_follow_from_seed_and_row_alone(network):
 
 def test_one_graph_writes_what_the_loop_in_pieces_writes(network, wanted):
     end = wanted[2][1]
-    rules = decoding.Rules(sampling.Sampling(temperature=0), (end,))
+    rules = decoding.GenerationConfig(sampling.Sampling(temperature=0), (end,))
     ids = tf.ragged.constant(PROMPTS, tf.int32).to_tensor()
     lengths, seeds = tf.constant([3, 1, 7, 2]), tf.zeros(4, tf.int64)
     written = tf.function(decoding.write, autograph=False)
@@ -148,9 +148,9 @@ def test_one_graph_writes_what_the_loop_in_pieces_writes(network, wanted):
 
 def test_rows_of_a_network_that_are_no_tokens_are_never_written(network, wanted):
     most = max(wanted[0])
-    rules = decoding.Rules(sampling.Sampling(temperature=0), (), most)
+    rules = decoding.GenerationConfig(sampling.Sampling(temperature=0), (), most)
     decoder = decoding.Decoder(network, rules)
-    ((found, _),) = decoding.texts(decoder, PROMPTS[:1], [0], max_new_tokens=12)
+    ((found, _),) = decoding.generate(decoder, PROMPTS[:1], [0], max_new_tokens=12)
     assert max(found) < most
 
 

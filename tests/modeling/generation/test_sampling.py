@@ -69,7 +69,7 @@ def test_rows_have_filters_of_their_own():
 
 
 def drawn(logits, rows, *, seed=7, step=0, samples=None, **values):
-    streams = sampling.streams_of(
+    streams = sampling.make_streams(
         tf.fill([len(rows)], tf.constant(seed, tf.int64)),
         tf.constant(rows, tf.int64),
         tf.constant(samples or [0] * len(rows), tf.int64),

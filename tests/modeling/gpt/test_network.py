@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import pretrainers
+from modeling import kernels_tf, pretrainers
+from modeling.configs import gpt_config
 from modeling.features import attention_maps, vectors
-from modeling.gpt import config as gpt_config
-from modeling.operations import joined_weights
 from tests.modeling import left_to_right
 
 # Initial values so wide that a mistake anywhere moves the output visibly.
@@ -184,7 +183,7 @@ def test_attention_maps_are_what_the_layers_use(kind):
 def test_weights_that_are_joined_stay_as_they_are():
     model = build("GPT-2", "classifier")
     expected = model(FEATURES)["logits"]
-    with joined_weights.joined(model) as variables:
+    with kernels_tf.joined_projections(model) as variables:
         np.testing.assert_array_equal(model(FEATURES)["logits"], expected)
     assert [v.shape for v in variables] == [v.value.shape for v in model.variables]
 

@@ -46,9 +46,7 @@ CHOICES = {
         "problem_type": [kind for kind in labels.PROBLEM_TYPES if kind != "choice"],
         "optimizer": run_flags._OPTIMIZERS,
         "learning_rate_schedule": schedule.SCHEDULES,
-        "layer_mix": (
-            *(*layer_choices.COMBINATIONS, *head_config.WEIGHTED, *head_config.SCALED),
-        ),
+        "layer_mix": (*layer_choices.COMBINATIONS, head_config.LEARNED),
         "head": head_config.HEADS,
     },
     "run_pretraining": {

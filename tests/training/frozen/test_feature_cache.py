@@ -43,6 +43,7 @@ class Model:
         weights = [np.array([weight], np.float32)]
         self.network = types.SimpleNamespace(trainable=trainable, variables=weights)
         self.weight, self.identity = weight, identity
+        self.source = self
 
     def states_identity(self):
         return {"layer_mix": self.identity}
@@ -113,7 +114,7 @@ def test_outputs_are_those_of_the_network(
     tiny_config, work, cache_kind, kind, num_sequences, pad_to
 ):
     """Batches and lengths are composed otherwise than where they were computed."""
-    reading = head_config.Reading(freeze_encoder=True)
+    reading = head_config.HeadConfig(freeze_encoder=True)
     keras.utils.set_random_seed(5)
     model = kind[0](tiny_config, 3, *kind[1:], reading=reading)
     model.build()
@@ -128,7 +129,7 @@ def test_outputs_are_those_of_the_network(
     for name, value in batch.items():
         np.testing.assert_array_equal(cached[name], value)
     mask = batch["input_mask"].numpy()
-    length = 1 if model.reads_texts else mask.shape[-1]
+    length = 1 if model.source.reads_texts else mask.shape[-1]
     assert states.shape == (*mask.shape[:-1], length, 1, 8)
     outputs = [
         model(each)["logits"].numpy()
@@ -137,7 +138,7 @@ def test_outputs_are_those_of_the_network(
             {**batch, "layer_states": states[::-1]},  # the model looks at them
         )
     ]
-    if not model.reads_texts:
+    if not model.source.reads_texts:
         assert not np.any(states.numpy()[mask == 0])
         outputs = [output[mask == 1] for output in outputs]
     np.testing.assert_allclose(outputs[1], outputs[0], atol=1e-5)

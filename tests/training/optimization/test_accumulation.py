@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, token_losses
+from modeling import losses
 from training import steps
 from training.optimization import accumulation, gradients, loss_scale, optimizer
 
@@ -60,7 +60,7 @@ def assert_equal_runs(run, other):
 @pytest.fixture(scope="module")
 def whole(build_pretrainer, pretraining_features):
     model = build_pretrainer()
-    return train(model, token_losses.pretraining(), pretraining_features, 1)
+    return train(model, losses.pretraining(), pretraining_features, 1)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_parts_of_a_batch_are_the_batch(
 ):
     parts = train(
         build_pretrainer(),
-        token_losses.pretraining(),
+        losses.pretraining(),
         pretraining_features,
         micro_batches,
     )
@@ -88,9 +88,7 @@ def test_parts_of_a_batch_are_the_batch(
 def test_first_step_is_equal_to_rounding(build_pretrainer, pretraining_features):
     """Before Adam, which divides by small roots, has made anything larger."""
     (one, _), (four, _) = (
-        train(
-            build_pretrainer(), token_losses.pretraining(), pretraining_features, k, 1
-        )
+        train(build_pretrainer(), losses.pretraining(), pretraining_features, k, 1)
         for k in (1, 4)
     )
     for name, value in one.items():
@@ -102,7 +100,7 @@ def test_losses_divided_by_the_count_of_a_part_are_told_apart(
     build_pretrainer, pretraining_features, whole
 ):
     """The twin: what many implementations of accumulation do."""
-    objective = token_losses.pretraining()
+    objective = losses.pretraining()
 
     def mean_of_means(features, outputs):
         counts = objective.counts(features)

@@ -38,7 +38,7 @@ def forward_losses(model, record):
     choice = tf.reduce_mean(
         tf.nn.sparse_softmax_cross_entropy_with_logits(record["Y"], answers)
     )
-    head = token_heads.of_network(model.config, "head")
+    head = token_heads.make_token_head(model.config, "head")
     hidden = outputs["sequence_output"]
     found = token_heads.next_tokens(head, hidden, table, features["input_ids"])
     sums = tf.reduce_sum(found["next_token_losses"] * weights, axis=1)

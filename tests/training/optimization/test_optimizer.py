@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, models, pretrainers, token_losses
+from modeling import losses, models, pretrainers
 from modeling.checkpoints import names
 from training import steps
 from training.optimization import loss_scale, optimizer, schedule
@@ -89,7 +89,7 @@ def recorded_run(make_pretrainer, forward_record, optimizer_record):
     """The recorded 12 steps, each in a call of its own, and then all in one call."""
     model = make_pretrainer()
     adam = optimizer.BertAdam()
-    run = train_function(model, adam, token_losses.pretraining())
+    run = train_function(model, adam, losses.pretraining())
     rates = recorded_rates(optimizer_record)
     iterator = repeated(features_of(forward_record))
     state = [v for slot in adam.slots() for v in slot]
@@ -145,7 +145,7 @@ def test_one_call_equals_twelve(recorded_run, optimizer_record):
 def train_eagerly(model, adam, features, rates):
     """The same steps without compiling anything."""
     adam.build(model.trainable_variables)
-    objective = token_losses.pretraining()
+    objective = losses.pretraining()
     counts = objective.counts(features)
     for step, rate in enumerate(rates):
         with tf.GradientTape() as tape:

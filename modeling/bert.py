@@ -1,0 +1,418 @@
+"""BERT from its inputs to its outputs; modeling.py of google-research/bert, in Keras 3.
+
+`seed` is an int64 [2] tensor in training and None otherwise, which means no dropout.
+See modeling/__init__.py for the axes.
+
+Under a mixed policy of Keras (mixed_bfloat16, mixed_float16) variables stay float32
+and matrix products are done in the half type. Embeddings, softmax and norms are
+computed in float32, where small differences and sums over many terms decide.
+"""
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from contract import errors
+from modeling import kernels
+from modeling.configs import keras_configs
+
+SITES_PER_BLOCK = 3  # of dropout: attention, its output, the output
+
+
+def weight_init(config):
+    """A new initializer on every call; sharing one would repeat its values."""
+    return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+
+
+def layer_norm(config, name, dtype=None):
+    """Layer normalisation over the last axis, with the epsilon of the config."""
+    return keras.layers.LayerNormalization(
+        epsilon=config.layer_norm_epsilon, name=name, dtype=dtype
+    )
+
+
+def dense(config, units, name, dtype=None):
+    """An affine map to a last axis of `units`, initialised as the original does."""
+    return Dense(units, kernel_initializer=weight_init(config), name=name, dtype=dtype)
+
+
+@keras_configs.register
+class Dense(keras.layers.Dense):
+    """A keras.layers.Dense on rows, so that the bias is added within the product.
+
+    TensorFlow fuses the two, and a gelu in its erf form, where no reshape is between.
+
+    Call shapes: [R, D] or [B, S, D] -> the same with a last axis of `units`.
+    """
+
+    quantize = keras_configs.refuse_quantization
+
+    def call(self, inputs):
+        return self.activation(affine(inputs, self.kernel, self.bias))
+
+
+def affine(inputs, kernel, bias=None):
+    """Inputs [..., D] @ kernel [D, F] + bias [F], computed on rows."""
+    if len(inputs.shape) == 2:
+        product = ops.matmul(inputs, kernel)
+        return product if bias is None else ops.add(product, bias)
+    rows = affine(ops.reshape(inputs, (-1, inputs.shape[-1])), kernel, bias)
+    shape = *kernels.shape_for_reshape(inputs)[:-1], kernel.shape[-1]
+    return ops.reshape(rows, shape)
+
+
+def activate(config, x, *, training):
+    """config.hidden_act of x."""
+    if config.hidden_act in ("gelu_tanh", "gelu_erf"):
+        is_tanh = config.hidden_act == "gelu_tanh"
+        return kernels.gelu(x, approximate=is_tanh, training=training)
+    return {"relu": ops.relu, "tanh": ops.tanh}.get(config.hidden_act, lambda x: x)(x)
+
+
+class Embeddings(keras_configs.Configured, keras.layers.Layer):
+    """Sum of word, segment and position embeddings (BERT section 3, Figure 2).
+
+    modeling.py: embedding_lookup and embedding_postprocessor. The sum is float32 under
+    every policy: a table is never cast for its lookup, and its gradient is float32.
+
+    Call shapes: input_ids, segment_ids, position_ids [B, S] int, None for 0, 1, ... ->
+    [B, S, D] of the compute dtype.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.norm = layer_norm(config, "layer_norm", self.given_dtype)
+
+    def build(self, input_shape, *_):
+        config = self.config
+        for name, rows in (
+            ("word_embeddings", config.vocab_size),
+            ("token_type_embeddings", config.type_vocab_size),
+            ("position_embeddings", config.max_position_embeddings),
+        ):
+            variable = self.add_weight(
+                shape=(rows, config.hidden_size),
+                initializer=weight_init(config),
+                name=name,
+                autocast=False,
+            )
+            setattr(self, name, variable)
+        self.norm.build((*input_shape, config.hidden_size))
+
+    def table(self, seed=None):
+        """The table of words, for an output layer that shares it."""
+        return self.word_embeddings
+
+    def call(self, input_ids, segment_ids, position_ids=None, seed=None, table=None):
+        input_ids, segment_ids = map(kernels.as_integers, (input_ids, segment_ids))
+        words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, D]
+        # A product, not a gather: the gradient of two rows is summed, not scattered.
+        segments = ops.one_hot(
+            segment_ids, self.config.type_vocab_size, dtype="float32"
+        )
+        segments = ops.matmul(segments, self.token_type_embeddings)  # [B, S, D]
+        positions = ops.cast(self.position_embeddings, "float32")
+        if position_ids is None:
+            positions = positions[: ops.shape(input_ids)[1]]  # [S, D]
+        else:
+            positions = ops.take(positions, position_ids, axis=0)
+        hidden = kernels.norm_of_sum(
+            self.norm, words, segments + positions, rate=0.0, seed=seed, site=0
+        )
+        return kernels.dropout(hidden, self.config.hidden_dropout_prob, seed, site=0)
+
+
+class SelfAttention(keras_configs.Configured, keras.layers.Layer):
+    """Multi-head attention of a sequence to itself (Vaswani et al., section 3.2.2).
+
+    modeling.py: attention_layer. The mask is data, not a rule: it may be any [B, 1 or
+    S, T] pattern of ones (attend) and zeros.
+
+    Call shapes: hidden [B, T, D], attention_bias [B, 1, 1 or S, T] float32, queries
+    [B, S, D], by default hidden -> [B, S, D].
+    """
+
+    arguments = ("config", "site")
+    projections: tuple[str, ...] = ("query", "key", "value", "output_projection")
+
+    def __init__(self, config, site, **kwargs):
+        super().__init__(autocast=False, **kwargs)  # the bias stays float32
+        self.config = config
+        self.site = site
+        self._make_projections()
+        self.joined = None  # by kernels_tf.joined_projections
+
+    def _make_projections(self):
+        size = self.config, self.config.hidden_size
+        self.query = dense(*size, "query", self.given_dtype)
+        self.key = dense(*size, "key", self.given_dtype)
+        self.value = dense(*size, "value", self.given_dtype)
+        self.output_projection = dense(*size, "output", self.given_dtype)
+
+    def build(self, input_shape, *_):
+        for name in self.projections:
+            getattr(self, name).build(input_shape)
+
+    def _split_heads(self, x):
+        heads, width = self.config.num_attention_heads, self.config.hidden_size
+        shape = *kernels.shape_for_reshape(x)[:2], heads, width // heads
+        return ops.transpose(ops.reshape(x, shape), (0, 2, 1, 3))
+
+    def project_query(self, queries):
+        """[B, S, D] -> [B, N, S, K]."""
+        return self._split_heads(self.query(queries))
+
+    def project(self, hidden, queries):
+        """Query [B, N, S, K], and key and value [B, N, T, K]."""
+        if self.joined:
+            return self.joined(hidden, queries)
+        key, value = self.key(hidden), self.value(hidden)
+        return self.project_query(queries), *map(self._split_heads, (key, value))
+
+    def call(self, hidden, attention_bias, queries=None, seed=None, cache=None):
+        config = self.config
+        queries = hidden if queries is None else queries
+        query, key, value = self.project(hidden, queries)
+        if cache is not None:
+            key, value = cache.extend(key, value)
+        mixed = kernels.attend(
+            query,
+            key,
+            value,
+            attention_bias,
+            scale=1.0 / math.sqrt(config.hidden_size // config.num_attention_heads),
+            rate=config.attention_probs_dropout_prob,
+            seed=seed,
+            site=self.site,
+        )  # [B, N, S, K]
+        mixed = ops.transpose(mixed, (0, 2, 1, 3))  # [B, S, N, K]
+        mixed = ops.reshape(mixed, kernels.shape_for_reshape(queries))
+        return self.output_projection(mixed)
+
+
+class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
+    """Attention and feed-forward, each followed by a residual and a norm.
+
+    modeling.py: transformer_model. The norm comes after the sum, as in Vaswani et al.;
+    gpt.network.GptBlock can put it before.
+
+    Call shapes: hidden [B, T, D], attention_bias [B, 1, 1 or S, T] float32, positions
+    int [B, S], or None for all, cache a LayerCache, or None -> [B, S, D], at the
+    positions.
+    """
+
+    arguments = ("config", "index")
+    attention_kind = SelfAttention
+    dense_kind: Any = staticmethod(dense)
+
+    def __init__(self, config, index, **kwargs):
+        super().__init__(autocast=False, **kwargs)  # the bias stays float32
+        self.config = config
+        self.index = index
+        self.site = 1 + index * SITES_PER_BLOCK
+        dtype, make_dense = self.given_dtype, self.dense_kind
+        width, inner_width = config.hidden_size, config.intermediate_size
+        self.attention = self.attention_kind(
+            config, self.site, name="attention", dtype=dtype
+        )
+        self.attention_norm = layer_norm(config, "attention_norm", dtype)
+        self.ffn_in = make_dense(config, inner_width, name="ffn_in", dtype=dtype)
+        self.ffn_out = make_dense(config, width, name="ffn_out", dtype=dtype)
+        self.ffn_norm = layer_norm(config, "ffn_norm", dtype)
+
+    def build(self, input_shape, *_):
+        for layer in (self.attention, self.attention_norm, self.ffn_in, self.ffn_norm):
+            layer.build(input_shape)
+        self.ffn_out.build((*input_shape[:-1], self.config.intermediate_size))
+
+    def call(self, hidden, attention_bias, positions=None, seed=None, cache=None):
+        rate, site = self.config.hidden_dropout_prob, self.site
+        queries = hidden if positions is None else kernels.take_rows(hidden, positions)
+        x = self.attention(hidden, attention_bias, queries, seed=seed, cache=cache)
+        x = kernels.norm_of_sum(
+            self.attention_norm, queries, x, rate, seed, site + 1
+        )  # [B, S, D]
+        outer = self._feed_forward(x, seed)
+        return kernels.norm_of_sum(self.ffn_norm, x, outer, rate, seed, site + 2)
+
+    def _feed_forward(self, x, seed):
+        inner = self.ffn_in(ops.reshape(x, (-1, self.config.hidden_size)))  # [B * S, F]
+        inner = activate(self.config, inner, training=seed is not None)
+        return ops.reshape(self.ffn_out(inner), kernels.shape_for_reshape(x))
+
+
+class Network(keras_configs.NetworkLayer):
+    """Embeddings and blocks; BertEncoder and GptDecoder add what follows them.
+
+    Call shapes:
+        input_ids, input_mask, segment_ids [B, S] int -> dict of
+            embedding_output [B, S, D], layer_outputs L x [B, S, D],
+            sequence_output [B, S, D] (the last layer), pooled_output [B, D] float32.
+
+    `seed` (int64 [2]) draws dropout; with None the network is deterministic. Without
+    the argument it is as in `keras_configs.NetworkLayer`.
+    `positions`, int [B, P], are those of the last layer that are read; it computes no
+    other, sequence_output is [B, P, D], and the first is pooled. Without them that is
+    the first token, from left to right the last. `table` is the result of
+    `embeddings.table` for the seed, if it was called before.
+    `recompute` trades time for memory: training keeps only what enters and leaves a
+    block, and recomputes what lies between for the gradient (Chen et al., 2016).
+    """
+
+    embeddings_kind: type = Embeddings
+    block_kind: type = EncoderBlock
+
+    def __init__(self, config, recompute=False, **kwargs):
+        super().__init__(config, recompute, **kwargs)
+        dtype = self.given_dtype
+        self.embeddings = self.embeddings_kind(config, name="embeddings", dtype=dtype)
+        self.blocks = [
+            self.block_kind(config, index, name=f"block_{index}", dtype=dtype)
+            for index in range(config.num_hidden_layers)
+        ]
+
+    @property
+    def text_place(self):
+        """Where the vector of a text is, as in `kernels.pool_tokens`."""
+        return "last" if self.config.is_left_to_right else "first"
+
+    def build(self, input_shape, *_):
+        self.embeddings.build(input_shape)
+        for block in self.blocks:
+            block.build((*input_shape, self.config.hidden_size))
+
+    def call(
+        self,
+        input_ids,
+        input_mask,
+        segment_ids,
+        positions=None,
+        seed=keras_configs.FRESH,
+        table=None,
+        training=None,
+    ):
+        if seed is keras_configs.FRESH:
+            seed = self.fresh_seed(training)
+        hidden = self.embeddings(input_ids, segment_ids, seed=seed, table=table)
+        outputs = {"embedding_output": hidden, "layer_outputs": []}
+        is_causal = self.config.is_left_to_right
+        mask = kernels.causal_mask(input_mask) if is_causal else input_mask
+        bias = kernels.attention_bias(mask)
+        for block in self.blocks[:-1]:
+            hidden = self._run(block, (hidden,), bias, None, seed=seed)
+            outputs["layer_outputs"].append(hidden)
+        if positions is not None and len(mask.shape) == 3:
+            bias = kernels.attention_bias(kernels.take_rows(mask, positions))
+        hidden = self._run(self.blocks[-1], (hidden,), bias, positions, seed=seed)
+        hidden = self.finish(hidden, training=seed is not None)
+        outputs["layer_outputs"].append(hidden)
+        outputs["sequence_output"] = hidden
+        place = self.text_place if positions is None else "first"
+        pooled = kernels.pool_tokens(hidden, input_mask, place)
+        return {**outputs, "pooled_output": self._pool(pooled)}
+
+    def _run(self, block, hidden, *others, seed):
+        def run(*hidden):  # what gradients flow to
+            return block(*hidden, *others, seed=seed)
+
+        if seed is None or not self.recompute:
+            return run(*hidden)
+        # The seed is no state, so masks are the same in both passes.
+        return keras.remat(run)(*hidden)
+
+    def finish(self, hidden, *, training):
+        """The sequence_output, of the last block's output."""
+        return hidden
+
+    def _pool(self, hidden):
+        return ops.cast(hidden, "float32")
+
+
+class BertEncoder(Network):
+    """Deep bidirectional Transformer (BERT section 3), or causal by its config."""
+
+    def __init__(self, config, recompute=False, **kwargs):
+        super().__init__(config, recompute, **kwargs)
+        # In float32, because rounding its tanh to 1 would end its gradient.
+        self.pooler = dense(config, config.hidden_size, "pooler", "float32")
+
+    def build(self, input_shape, *_):
+        super().build(input_shape)
+        self.pooler.build((input_shape[0], self.config.hidden_size))
+
+    def _pool(self, hidden):
+        return ops.tanh(self.pooler(hidden))
+
+
+class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
+    """Predicts hidden tokens with the word embedding table (BERT section 3.1).
+
+    run_pretraining.py: get_masked_lm_output, after its gather.
+
+    Call shapes: [B, P, D] at the masked positions, word_embeddings [V, D] -> logits
+    [B, P, V] float32.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        if config.network != "bert":
+            raise errors.InputError(
+                f"{config.kind} predicts the next token, and no masked words; give a "
+                "BERT, or --objective=left_to_right"
+            )
+        self.config = config
+        dtype, width = self.given_dtype, config.hidden_size
+        self.transform = dense(config, width, "transform", dtype)
+        self.norm = layer_norm(config, "layer_norm", dtype)
+
+    def build(self, input_shape, *_):
+        self.transform.build(input_shape)
+        self.norm.build(input_shape)
+        self.bias = self.add_weight(
+            shape=(self.config.vocab_size,),
+            initializer="zeros",
+            name="bias",
+            autocast=False,
+        )
+
+    def call(self, masked, word_embeddings, training=False):
+        hidden = self.transform(masked)
+        hidden = self.norm(activate(self.config, hidden, training=training))
+        table = ops.transpose(ops.cast(word_embeddings, hidden.dtype))  # [D, V]
+        if keras.backend.standardize_dtype(hidden.dtype) == "float32":
+            # The bias within the product: a few rows take a fifth of the time so.
+            return affine(hidden, table, self.bias)  # [B, P, V]
+        return ops.cast(ops.matmul(hidden, table), "float32") + self.bias
+
+
+class OutputProjection(keras_configs.Configured, keras.layers.Layer):
+    """Logits from a [C, D] matrix that is used transposed, as the original stores it.
+
+    GPT's, a [D, C] matrix, is drawn from a normal that is not truncated. The next
+    sentence (BERT section 3.1, Task #2) has two classes.
+
+    Call shapes: [..., D] -> [..., C] in float32.
+    """
+
+    arguments = ("units", "stddev", "is_gpt")
+    only_dtype = "float32"
+
+    def __init__(self, units, stddev, is_gpt=False, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.stddev = stddev
+        self.is_gpt = is_gpt
+
+    def build(self, input_shape):
+        shape, kind = (self.units, input_shape[-1]), keras.initializers.TruncatedNormal
+        if self.is_gpt:
+            shape, kind = shape[::-1], keras.initializers.RandomNormal
+        self.kernel = self.add_weight(shape, kind(stddev=self.stddev), name="kernel")
+        self.bias = self.add_weight((self.units,), "zeros", name="bias")
+
+    def call(self, inputs):
+        kernel = self.kernel if self.is_gpt else ops.transpose(self.kernel)
+        return ops.matmul(inputs, kernel) + self.bias

@@ -1,0 +1,308 @@
+"""What training computes between matrix products, fused for TensorFlow.
+
+XLA compiles one function for each direction, so that a tensor is read and written once
+instead of once an operation. Dropout masks are computed where they are used, from a
+hash of the place, and never stored. docs/performance.md has what each saves.
+"""
+
+import contextlib
+import functools
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from contract import errors
+
+_MAX_SITES = 4096  # places that draw dropout in one step: 3 a layer and a few heads
+# XLA compiles for each shape; padding to whole tiles leaves few. Rows keep their width,
+# and what is elementwise has this one, so that no new length of a batch is compiled.
+_TILE_ROWS, _TILE_COLUMNS = 256, 1024
+
+
+def compile_with_xla(function):
+    """The function, compiled; tensors come first, then settings by name.
+
+    Traces for known and unknown shapes are apart, because a trace for any shape would
+    be taken for a known one as well, and a TPU wants to know its shapes.
+    """
+    compile_it = functools.partial(tf.function, jit_compile=True, autograph=False)
+    known, unknown = compile_it(function), compile_it(function)
+
+    @functools.wraps(function)
+    def call(*tensors, **settings):
+        values = tf.nest.flatten(tensors)
+        is_known = all(value.shape.is_fully_defined() for value in values)
+        return (known if is_known else unknown)(*tensors, **settings)
+
+    return call
+
+
+def fuse(function, *, is_linear=False):
+    """A function of rows, compiled together with its gradient.
+
+    `function` takes tensors [R, D], then weights, then `mask=` and settings, and
+    returns one or more tensors [R, D]; rows of zeros have to add nothing to gradients.
+    The backward pass repeats what it needs of the forward one, within its own kernel;
+    where the function `is_linear` it keeps no input for that.
+
+    Returns:
+        A function of tensors [..., D], weights, `mask` and settings.
+    """
+
+    @compile_with_xla
+    def forward(tensors, mask, **settings):
+        return function(*tensors, mask=mask, **settings)
+
+    @compile_with_xla
+    def backward(tensors, mask, upstream, **settings):
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            outputs = function(*tensors, mask=mask, **settings)
+        return tape.gradient(outputs, tensors, output_gradients=upstream)
+
+    def call(rows, weights=(), mask=(), **settings):
+        @tf.custom_gradient
+        def run(*tensors):
+            tiles = [tile_rows(x) for x in tensors[: len(rows)]]
+            tiles += tensors[len(rows) :]
+            dtypes = [x.dtype for x in tiles]
+
+            def gradients(*upstream):
+                to_outputs = [tile_rows(x) for x in upstream]
+                inputs = tiles
+                if is_linear:
+                    inputs = [tf.zeros_like(to_outputs[0], kind) for kind in dtypes]
+                to_inputs = backward(
+                    inputs,
+                    mask,
+                    to_outputs if len(upstream) > 1 else to_outputs[0],
+                    **settings,
+                )
+                to_rows = [untile_rows(x, upstream[0]) for x in to_inputs[: len(rows)]]
+                return [*to_rows, *to_inputs[len(rows) :]]
+
+            outputs = forward(tiles, mask, **settings)
+            shaped = tf.nest.map_structure(
+                lambda y: untile_rows(y, tensors[0]), outputs
+            )
+            return shaped, gradients
+
+        # Variables would not count as arguments.
+        return run(*map(tf.convert_to_tensor, (*rows, *weights)))
+
+    return call
+
+
+def select_by_device(on_cpu, elsewhere):
+    """The result of on_cpu() on a processor, of the other on devices and in XLA.
+
+    For what takes less time where shapes may follow from values: XLA has to know them.
+    """
+    device = tf.raw_ops.DeviceIndex(device_names=["CPU"])  # 1 for XLA, on any device
+    return tf.switch_case(device, [on_cpu], elsewhere)
+
+
+class Mask(NamedTuple):
+    """What decides which elements dropout keeps.
+
+    The rate is tensors, so that a function is compiled once for all rates, 0 included.
+    """
+
+    keys: tf.Tensor  # random uint32 [2] for a place and a step
+    threshold: tf.Tensor  # uint32; an element is kept if its hash is not below
+    scale: tf.Tensor  # float32; multiplies what is kept
+
+
+def keep_mask(rate, seed, site):
+    """The mask of one place; `seed` is int64 [2] of (run and replica, step)."""
+    if keras.backend.backend() != "tensorflow":
+        raise errors.InputError(
+            "dropout is drawn by TensorFlow; train with KERAS_BACKEND=tensorflow"
+        )
+    numbers = tf.random.stateless_uniform(
+        [2],
+        seed=tf.stack([seed[0], seed[1] * _MAX_SITES + site]),
+        minval=None,
+        maxval=None,
+        dtype=tf.int32,
+        alg="philox",
+    )
+    return Mask(
+        tf.bitcast(numbers, tf.uint32),
+        tf.constant(round(rate * 2**32), tf.uint32),
+        tf.constant(1.0 / (1.0 - rate), tf.float32),
+    )
+
+
+def drop(x, mask):
+    """Dropout in float32, which compiled functions inline.
+
+    An element stays if a hash of its index is large: multiplications and shifts that
+    spread each bit over all others (the constants are those of lowbias32, by C.
+    Wellons), with a random key before each multiplication. It takes no longer than
+    reading the tensor; Philox takes five times as long.
+    """
+    bits = tf.cast(tf.reshape(tf.range(tf.size(x)), tf.shape(x)), tf.uint32)
+    bits = _spread(bits ^ mask.keys[0], 16) * tf.constant(0x7FEB352D, tf.uint32)
+    bits = _spread(bits ^ mask.keys[1], 15) * tf.constant(0x846CA68B, tf.uint32)
+    is_kept = _spread(bits, 16) >= mask.threshold
+    return tf.where(is_kept, tf.cast(x, tf.float32) * mask.scale, 0.0)
+
+
+def _spread(bits, places):
+    return bits ^ tf.bitwise.right_shift(bits, tf.constant(places, tf.uint32))
+
+
+@compile_with_xla
+def _drop_tiles(x, mask, *, dtype):
+    return tf.cast(drop(x, mask), dtype)
+
+
+def dropout(x, mask):
+    """Dropout of a tensor of any shape; its gradient keeps nothing but the mask."""
+
+    def drop_like(value):
+        value = tf.convert_to_tensor(value)  # a table's gradient is IndexedSlices
+        return _untile_flat(
+            _drop_tiles(_tile_flat(value), mask, dtype=value.dtype), value
+        )
+
+    @tf.custom_gradient
+    def run(x):
+        return drop_like(x), drop_like
+
+    return run(tf.convert_to_tensor(x))
+
+
+def tile_rows(x):
+    """[..., D] as rows [R, D], with rows of zeros up to a whole number of tiles."""
+    rows = tf.reshape(x, [-1, x.shape[-1]])
+    return tf.pad(rows, [[0, -tf.shape(rows)[0] % _TILE_ROWS], [0, 0]])
+
+
+def untile_rows(rows, like):
+    """The rows of a tensor in its shape, without those that were added."""
+    return tf.reshape(rows[: tf.size(like) // like.shape[-1]], tf.shape(like))
+
+
+def _tile_flat(x):
+    """All elements in order as [R, C], with zeros up to a whole number of tiles."""
+    flat = tf.reshape(x, [-1])
+    missing = -tf.size(flat) % (_TILE_ROWS * _TILE_COLUMNS)
+    return tf.reshape(tf.pad(flat, [[0, missing]]), [-1, _TILE_COLUMNS])
+
+
+def _untile_flat(tiles, like):
+    return tf.reshape(tf.reshape(tiles, [-1])[: tf.size(like)], tf.shape(like))
+
+
+def attend(query, key, value, bias, mask, *, scale):
+    """`kernels.attend` with dropout, whose gradient keeps one [B, N, S, T] less."""
+
+    @tf.custom_gradient
+    def run(query, key, value):
+        scores = tf.matmul(query * scale, key, transpose_b=True)  # [B, N, S, T]
+        weights = tf.nn.softmax(tf.cast(scores, tf.float32) + bias)
+        tiles = _tile_flat(weights)
+        dropped = _untile_flat(_drop_tiles(tiles, mask, dtype=value.dtype), weights)
+        mixed = tf.matmul(dropped, value)
+
+        def gradients(upstream):
+            # What the softmax subtracts: the sum over T of dropped weights times their
+            # gradients, which is one over K (Dao et al., 2022, appendix B.2).
+            product = tf.cast(upstream * mixed, tf.float32)
+            subtracted = tf.reshape(tf.reduce_sum(product, -1), [-1, 1])
+            # As rows it takes less time than broadcasting.
+            subtracted = tf.tile(subtracted, [1, tf.shape(weights)[-1]])
+            to_dropped = tf.matmul(upstream, value, transpose_b=True)
+            to_scores = _scores_backward(
+                _tile_flat(to_dropped), tiles, _tile_flat(subtracted), mask, scale=scale
+            )
+            to_scores = _untile_flat(to_scores, weights)
+            return (
+                tf.matmul(to_scores, key),
+                tf.matmul(to_scores, query, transpose_a=True),
+                tf.matmul(dropped, upstream, transpose_a=True),
+            )
+
+        return mixed, gradients
+
+    return run(query, key, value)
+
+
+@compile_with_xla
+def _scores_backward(to_dropped, weights, subtracted, mask, *, scale):
+    to_scores = weights * (drop(to_dropped, mask) - subtracted) * scale
+    return tf.cast(to_scores, to_dropped.dtype)
+
+
+@contextlib.contextmanager
+def joined_projections(model):
+    """Puts query, key and value weights of each layer side by side, for serving.
+
+    A sentence has too few rows to keep a processor busy: three products of [18, 384]
+    with [384, 384] take 1.7 times as long as one with [384, 1152]. Nothing is gained
+    where batches are large, so training keeps the variables of the original apart.
+
+    Yields the tf.Variables that inference reads while the block runs, some of them
+    copies, which training does not change. Results are equal but for rounding.
+    """
+    joined = [*_attentions(model)]
+    for attention, names in joined:
+        attention.joined = JoinedProjections(attention, names)
+    projections = [attention.joined for attention, _ in joined]
+    apart = {id(w) for j in projections for part in j.parts for w in part.weights}
+    kept = [weight.value for weight in model.variables if id(weight) not in apart]
+    try:
+        yield [*kept, *(v for j in projections for v in (j.kernel, j.bias))]
+    finally:
+        for attention, _ in joined:
+            attention.joined = None
+
+
+def _attentions(model):
+    """The layers whose weights are apart, each with what is joined of it."""
+    network, kind = model.network, model.config.network
+    every, but_query = ("query", "key", "value"), ("key", "value")
+    if kind == "bert":
+        for block in network.blocks[:-1]:
+            yield block.attention, every
+        # The last may compute queries at some positions only.
+        yield network.blocks[-1].attention, but_query
+    if kind == "encoder_decoder":
+        for block in (*network.encoder.blocks, *network.decoder.blocks):
+            yield block.attention, every
+        for block in network.decoder.blocks:  # queries come from the target
+            yield block.cross_attention, but_query
+
+
+class JoinedProjections:
+    """What bert.SelfAttention computes first: hidden, queries -> query, key, value."""
+
+    def __init__(self, attention, names):
+        self._attention = attention
+        self.parts = [getattr(attention, name) for name in names]
+        self.kernel = self._side_by_side("kernel")
+        self.bias = self._side_by_side("bias")
+
+    def _side_by_side(self, name):
+        whole = tf.concat([getattr(part, name) for part in self.parts], axis=-1)
+        return tf.Variable(tf.cast(whole, self.parts[0].compute_dtype), trainable=False)
+
+    def __call__(self, hidden, queries):
+        config, count = self._attention.config, len(self.parts)
+        width, heads = config.hidden_size, config.num_attention_heads
+        rows = tf.cast(tf.reshape(hidden, [-1, width]), self.kernel.dtype)
+        rows = tf.matmul(rows, self.kernel) + self.bias
+        if hidden.shape[1] == 1:  # token by token: nothing to transpose
+            parts = [
+                tf.reshape(part, [-1, heads, 1, width // heads])
+                for part in tf.split(rows, count, axis=1)
+            ]
+        else:
+            batch, length = tf.unstack(tf.shape(hidden)[:2])
+            rows = tf.reshape(rows, [batch, length, count, heads, width // heads])
+            parts = tf.unstack(tf.transpose(rows, [2, 0, 3, 1, 4]), count)
+        # [B, N, T, K] each
+        return parts if count == 3 else [self._attention.project_query(queries), *parts]

@@ -1,0 +1,329 @@
+"""Layers of a network as features of a task, and the heads that read them."""
+
+import dataclasses
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from contract import features as names
+from modeling import pretrainers
+from modeling.checkpoints import google
+from modeling.elmo import config as elmo_config
+from modeling.features import attribution, head_config, layer_choices, source
+
+ROUNDING = 1e-5
+SKIP = pathlib.Path(__file__).parents[2] / "golden" / "elmo" / "skip.npz"
+LSTM = {"head": "bilstm", "bilstm_units": 5}
+
+
+@pytest.fixture(scope="module")
+def config(tiny_config):
+    """Layers enough for the last four to be some of them."""
+    return dataclasses.replace(tiny_config, num_hidden_layers=5, hidden_act="relu")
+
+
+def build(kind, config, /, **chosen):
+    keras.utils.set_random_seed(7)
+    reading = head_config.HeadConfig(**chosen)
+    num_classes = None if kind == "span" else 3
+    model = pretrainers.build(kind, num_classes, config, reading=reading)
+    for block in model.network.blocks:  # or each layer has the variance 1
+        norm = block.ffn_norm
+        norm.gamma.assign(np.linspace(0.5, 1.5, config.hidden_size) * block.site)
+    return model
+
+
+def test_learned_mix_is_reported_by_layer(config):
+    equal = {f"s_{j}": pytest.approx(1 / 6) for j in range(6)}
+    model = build("tagger", config, layer_mix="learned")
+    assert model.learned_mix() == {"gamma": 1.0, **equal}
+    model.layer_mix.logits.assign(np.log([1.0, 2.0, 3.0, 4.0, 5.0, 5.0]))
+    model.layer_mix.gamma.assign([1.5])
+    weights = [0.05, 0.1, 0.15, 0.2, 0.25, 0.25]
+    wanted = {f"s_{j}": pytest.approx(weight) for j, weight in enumerate(weights)}
+    assert model.learned_mix() == {"gamma": 1.5, **wanted}
+    assert build("tagger", config).learned_mix() == {}
+    assert pretrainers.build("none", None, config).learned_mix() == {}
+
+
+# Of each choice, the states [embedding, layer 1, ..., layer 5] that it reads: K of
+# them, or one that is made of several.
+SEPARATE = {
+    "last": [5],
+    "embedding": [0],
+    "second_to_last": [4],
+    "learned": [0, 1, 2, 3, 4, 5],
+}
+MERGED = {
+    "sum_last_4": lambda states: sum(states[2:]),
+    "sum_all": lambda states: sum(states[1:]),
+    "concat_last_4": lambda states: np.concatenate(states[:1:-1], axis=-1),
+}
+
+
+def test_layer_states_are_those_that_a_mix_names(config, tiny_features):
+    model = build("tagger", config, freeze_encoder=True)
+    outputs = model.encode(tiny_features, None)
+    states = [outputs["embedding_output"], *outputs["layer_outputs"]]
+    states = [np.asarray(state) for state in states]
+    wanted = {name: [states[i] for i in held] for name, held in SEPARATE.items()}
+    wanted |= {name: [merge(states)] for name, merge in MERGED.items()}
+    for name, expected in wanted.items():
+        model.source.states, model.source.merge = layer_choices.choose_mix(config, name)
+        found = np.asarray(model.source.layer_states(tiny_features))
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(
+            found, np.stack(expected, axis=2), atol=ROUNDING, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("head", ["tagger", "classifier"])
+def test_model_with_layer_states_runs_no_network(config, tiny_features, head):
+    model = build(head, config, freeze_encoder=True)
+    expected = model(tiny_features)["logits"]
+    states = np.asarray(model.source.layer_states(tiny_features))
+    assert states.shape == (2, 10 if head == "tagger" else 1, 1, config.hidden_size)
+    mask = {names.INPUT_MASK: tiny_features[names.INPUT_MASK]}
+    cached = model({**mask, names.LAYER_STATES: states})["logits"]
+    np.testing.assert_array_equal(cached, expected)
+    others = model({**mask, names.LAYER_STATES: states[:, ::-1, :, ::-1]})["logits"]
+    assert np.abs(others - expected).max() > 1e-2
+
+
+def test_places_of_answers_are_read_of_the_layers_that_a_mix_names(
+    config, tiny_features
+):
+    found = {}
+    for mix in ("last", "second_to_last", "concat_last_4"):
+        model = build("span", config, layer_mix=mix, freeze_encoder=True)
+        states = np.asarray(model.source.layer_states(tiny_features))[:, :, 0]
+        kernel, bias = (np.asarray(v) for v in model.span.logits.variables)
+        expected = states @ kernel.T + bias
+        outputs = model(tiny_features)
+        for i, name in enumerate(("start_logits", "end_logits")):
+            np.testing.assert_allclose(
+                outputs[name], expected[..., i], atol=1e-4, err_msg=mix
+            )
+        found[mix] = expected
+    assert np.abs(found["last"] - found["second_to_last"]).max() > 1e-2
+    plain = build("span", config)
+    assert google.variables(plain).keys() - google.variables(
+        pretrainers.build("none", None, config)
+    ).keys() == {"cls/squad/output_weights", "cls/squad/output_bias"}
+
+
+def test_lstms_under_the_places_of_answers_are_trained_alone(config, tiny_features):
+    model = build("span", config, layer_mix="learned", freeze_encoder=True, **LSTM)
+    assert model.span.logits.kernel.shape == (2, 10)
+    seed = tf.constant([1, 2], tf.int64)
+    with tf.GradientTape() as tape:
+        outputs = model(tiny_features, training=True, seed=seed)
+        loss = tf.reduce_sum(outputs["start_logits"] + outputs["end_logits"] ** 2)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    assert len(gradients) == 12 and all(g is not None for g in gradients)
+    given = {
+        names.INPUT_MASK: tiny_features[names.INPUT_MASK],
+        names.LAYER_STATES: model.source.layer_states(tiny_features),
+    }
+    expected = model(tiny_features)
+    for name, value in model(given).items():
+        np.testing.assert_allclose(value, expected[name], atol=ROUNDING, err_msg=name)
+    assert expected.keys() == {"start_logits", "end_logits"}
+
+
+def test_lstms_read_the_segment_where_the_network_does_not(config, tiny_features):
+    elmo = elmo_config.ElmoConfig(projection_dim=6, lstm_dim=6, vocab_size=60)
+    keras.utils.set_random_seed(7)
+    for network, reads_segments in ((elmo, True), (config, False)):
+        reading = head_config.HeadConfig(**LSTM, freeze_encoder=True)
+        model = pretrainers.build("span", None, network, reading=reading)
+        width = network.hidden_size
+        cells = model.bilstm.forward
+        assert cells[0].kernel.shape == (width + reads_segments + 5, 20)
+        assert cells[1].kernel.shape == (10 + 5, 20)
+        states = model.source.layer_states(tiny_features)
+        given = {**tiny_features, names.LAYER_STATES: states}
+        segments = np.asarray(tiny_features[names.SEGMENT_IDS])
+        assert segments.any() and not segments.all()
+        expected = model(given)["start_logits"]
+        found = model({**given, names.SEGMENT_IDS: 1 - segments})["start_logits"]
+        assert (np.abs(found - expected).max() > 1e-4) == reads_segments
+    tagger = pretrainers.build(
+        "tagger", 3, elmo, reading=head_config.HeadConfig(**LSTM)
+    )
+    assert tagger.bilstm.forward[0].kernel.shape == (12 + 5, 20)
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    with np.load(SKIP) as record:
+        return dict(record)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_mix_is_that_of_the_original(recorded, number):
+    layers = recorded[f"batch{number}/lm_embeddings"].swapaxes(1, 2)  # [B, S, K, W]
+    mix = source.LayerMix(layers.shape[2])
+    mix.build(None)
+    mix.logits.assign(recorded["mix_W"])
+    mix.gamma.assign(recorded["mix_gamma"])
+    mask = recorded[f"batch{number}/mask"]
+    expected = recorded[f"batch{number}/mix_plain"]
+    np.testing.assert_allclose(
+        np.asarray(mix(layers))[mask], expected[mask], atol=ROUNDING
+    )
+
+
+def keras_lstms(head, width):
+    """Keras' layers of both directions with the weights of a BiLstm.
+
+    Its gates come in the order i, f, j, o, and its biases have the 1 of forgetting.
+    """
+    stack = []
+    for pair in zip(head.forward, head.backward, strict=True):
+        lstm = keras.layers.LSTM(head.units, return_sequences=True)
+        layer = keras.layers.Bidirectional(lstm)
+        layer.build((None, None, width))
+        weights = []
+        for cell in pair:
+            parts = [
+                np.split(np.asarray(value), 4, axis=-1)
+                for value in (cell.kernel, cell.bias)
+            ]
+            kernel, bias = (
+                np.concatenate([i, f, j, o], axis=-1) for i, j, f, o in parts
+            )
+            bias = bias + np.repeat([0.0, 1.0, 0.0, 0.0], head.units)
+            weights += [kernel[:width], kernel[width:], bias]
+        layer.set_weights(weights)
+        stack.append(layer)
+        width = 2 * head.units
+    return stack
+
+
+def test_bilstm_is_a_stack_of_keras_layers():
+    keras.utils.set_random_seed(5)
+    head = source.BiLstm(2, 4)
+    head.build((None, None, 6))
+    for cell in (*head.forward, *head.backward):
+        cell.bias.assign(np.random.default_rng(1).normal(size=16))
+    mask = np.arange(7) < np.array([[7], [4], [1]])
+    vectors = np.random.default_rng(2).normal(size=(3, 7, 6)).astype(np.float32)
+    expected = vectors
+    for layer in keras_lstms(head, 6):
+        expected = layer(expected, mask=mask)
+    found = np.asarray(head(vectors, mask.astype(np.int32)))
+    assert found.shape == (3, 7, 8) and not found[~mask].any()
+    np.testing.assert_allclose(found[mask], np.asarray(expected)[mask], atol=ROUNDING)
+    others = np.asarray(head(vectors, np.ones((3, 7), np.int32)))
+    assert np.abs(others - found)[1, :4].max() > 1e-2
+
+
+def test_heads_of_bilstm_read_the_largest_values_of_segments():
+    features = {
+        names.INPUT_MASK: np.array([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]]),
+        names.SEGMENT_IDS: np.array([[0, 0, 1, 1, 0], [0, 0, 0, 0, 0]]),
+    }
+    vectors = np.array(
+        [
+            [[0.1, -0.9], [-0.3, -0.5], [0.2, 0.4], [0.5, -0.8], [0.9, 0.9]],
+            [[-0.2, 0.3], [0.6, -0.1], [-0.7, 0.2], [0.9, 0.9], [0.9, 0.9]],
+        ],
+        np.float32,
+    )
+    found = source.largest_of_segments(vectors, features, joins_pairs=False)
+    np.testing.assert_allclose(found, [[0.5, 0.4], [0.6, 0.3]], atol=ROUNDING)
+    found = source.largest_of_segments(vectors, features, joins_pairs=True)
+    u, v = np.array([[0.1, -0.5], [0.6, 0.3]]), np.array([[0.5, 0.4], [-1.0, -1.0]])
+    expected = np.concatenate([u, v, np.abs(u - v), u * v], axis=1)
+    np.testing.assert_allclose(found, expected, atol=ROUNDING)
+
+
+def test_parts_have_names_in_checkpoints(config):
+    model = build("classifier", config, layer_mix="learned", **LSTM, joins_pairs=True)
+    own = {
+        name: tuple(variable.shape)
+        for name, variable in google.variables(model).items()
+        if not name.startswith("bert/")
+    }
+    lstms = {
+        f"bilstm/{way}_{j}/{end}": (width + 5, 20) if end == "kernel" else (20,)
+        for way in ("forward", "backward")
+        for j, width in ((0, config.hidden_size), (1, 10))
+        for end in ("kernel", "bias")
+    }
+    assert own == {
+        "layer_mix/ELMo_W": (6,),
+        "layer_mix/ELMo_gamma": (1,),
+        **lstms,
+        "output_weights": (3, 40),
+        "output_bias": (3,),
+    }
+    plain = {*google.variables(build("classifier", config))}
+    assert plain == {*google.variables(model)} - own.keys() | {
+        "output_weights",
+        "output_bias",
+    }
+    widths = {"concat_last_4": 4 * config.hidden_size, "sum_all": config.hidden_size}
+    for mix, width in widths.items():
+        head = google.variables(build("tagger", config, layer_mix=mix))
+        assert head["output_weights"].shape == (3, width)
+
+
+def test_frozen_network_has_no_gradient_and_no_dropout(config, tiny_features):
+    chosen = {"layer_mix": "learned", **LSTM}
+    model = build("tagger", config, **chosen, freeze_encoder=True)
+    trained = build("tagger", config, **chosen)
+    paths = [variable.path.split("/")[1] for variable in model.trainable_variables]
+    assert {*paths} == {"layer_mix", "bilstm", "tagger"} and len(paths) == 12
+    assert len(trained.trainable_variables) > 80
+    seed = tf.constant([1, 2], tf.int64)
+    still = np.asarray(model.source.token_vectors(tiny_features, seed))
+    np.testing.assert_array_equal(still, model.source.token_vectors(tiny_features))
+    moved = np.abs(trained.source.token_vectors(tiny_features, seed) - still)
+    assert moved.max() > 1e-2
+    with tf.GradientTape() as tape:
+        outputs = model(tiny_features, training=True, seed=seed)
+        loss = tf.reduce_sum(outputs["logits"])
+    assert all(g is not None for g in tape.gradient(loss, model.trainable_variables))
+    assert model(tiny_features).keys() == {"logits"}
+
+
+def test_dropout_of_features_comes_before_and_between_lstms(config, tiny_features):
+    seed = tf.constant([1, 2], tf.int64)
+
+    def vectors(**chosen):
+        model = build("tagger", config, freeze_encoder=True, **chosen)
+        return np.asarray(model.source.token_vectors(tiny_features, seed))
+
+    dropped = vectors(feature_dropout=0.5)
+    assert 0.3 < np.mean(dropped == 0.0) < 0.7
+    kept = dropped != 0.0
+    np.testing.assert_allclose(dropped[kept], 2 * vectors()[kept], rtol=ROUNDING)
+    first, second = (
+        vectors(**LSTM, bilstm_layers=layers, feature_dropout=0.5) for layers in (1, 2)
+    )
+    assert np.abs(first - vectors(**LSTM, bilstm_layers=1)).max() > 1e-2
+    # Nothing is dropped of what the last of them puts out; a closed gate may give 0.
+    assert max(np.mean(x[0] == 0.0) for x in (first, second)) < 0.4
+
+
+def test_words_of_a_frozen_network_have_weights(config, tiny_features):
+    expected, found = (
+        attribution.token_weights(
+            build("classifier", config, freeze_encoder=frozen), tiny_features
+        )["weights"]
+        for frozen in (False, True)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    assert np.abs(found).max() > 1e-4
+
+
+def test_networks_of_few_layers_are_refused(tiny_config):
+    with pytest.raises(ValueError, match="--layer_mix=concat_last_4 needs layer -3"):
+        build("tagger", tiny_config, layer_mix="concat_last_4")
+    with pytest.raises(ValueError, match="--layer_mix=all is none of embedding, "):
+        build("tagger", tiny_config, layer_mix="all")

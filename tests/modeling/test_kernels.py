@@ -1,0 +1,463 @@
+"""Kernels, plain and fused, against plain operations and formulas."""
+
+import functools
+import itertools
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import kernels, kernels_tf, pretrainers
+from modeling.gpt import network as gpt
+from tests.modeling import random_weights
+
+SHAPE = (100, 200)
+WIDTH = 24
+HALF_TYPES = (tf.bfloat16, tf.float16)
+
+
+def value_and_gradients(function, *inputs):
+    """Outputs weighted at random, and the gradients of inputs."""
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        y = function(*inputs)
+        upstream = tf.random.stateless_normal(tf.shape(y), [7, 7])
+        total = tf.reduce_sum(tf.cast(y, tf.float32) * upstream)
+    return [y, *tape.gradient(total, inputs)]
+
+
+def assert_near(actual, expected, tolerance=2e-5):
+    """As float32 sums of some ten terms of order 1."""
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(ours, theirs, atol=tolerance)
+
+
+def kept(rate, seed=(5, 7), site=2, shape=SHAPE):
+    """Which of the elements dropout keeps."""
+    seed = tf.constant(seed, tf.int64)
+    return kernels.dropout(tf.ones(shape), rate, seed, site).numpy() != 0
+
+
+def test_masks_follow_from_seed_and_site():
+    """Independent masks of rate 0.5 agree on half of the elements: run, step, site."""
+    np.testing.assert_array_equal(kept(0.3), kept(0.3))
+    for change in ({"seed": (6, 7)}, {"seed": (5, 8)}, {"site": 3}):
+        agree = np.mean(kept(0.5) == kept(0.5, **change))
+        # Three standard errors of a share of one half.
+        assert abs(agree - 0.5) < 3 * 0.5 / math.sqrt(np.prod(SHAPE)), change
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_dropout_keeps_the_right_share_and_the_mean(rate):
+    seed = tf.constant([1, 2], tf.int64)
+    dropped = kernels.dropout(tf.fill(SHAPE, 3.0), rate, seed, 0).numpy()
+    standard_error = math.sqrt(rate * (1 - rate) / np.prod(SHAPE))
+    assert abs(np.mean(dropped == 0) - rate) < 3 * standard_error
+    np.testing.assert_allclose(dropped[dropped != 0], 3 / (1 - rate), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1,), (5, 7)])
+def test_dropout_of_any_shape(shape):
+    """Rows are padded to whole tiles, of which nothing must be seen."""
+    draw = tf.function(lambda seed: kernels.dropout(tf.ones(shape), 0.5, seed, 1))
+    masks = [draw(tf.constant([3, step], tf.int64)) != 0 for step in range(200)]
+    assert masks[0].shape == shape
+    # Five standard errors, because every element is looked at.
+    assert np.all(np.abs(np.mean(masks, axis=0) - 0.5) < 5 * 0.5 / math.sqrt(200))
+
+
+def test_masks_have_no_pattern():
+    """Neighbours in rows and columns, and the same place in two steps, agree by chance.
+
+    With rate 0.5 independent masks agree on half of the elements; 4 standard errors.
+    """
+    shape = (512, 96)
+    masks = [kept(0.5, (1, step), 1, shape) for step in range(6)]
+    pairs = [
+        (one[shift[0] :, shift[1] :], one[: shape[0] - shift[0], : shape[1] - shift[1]])
+        for one in masks
+        for shift in ((1, 0), (0, 1), (8, 0), (0, 32), (128, 0), (1, 1))
+    ]
+    for one, other in [*pairs, *itertools.combinations(masks, 2)]:
+        assert abs(np.mean(one == other) - 0.5) < 4 * 0.5 / math.sqrt(one.size)
+    # The shares of rows and of columns vary as sums of independent elements do.
+    for axis in (0, 1):
+        shares = np.concatenate([one.mean(axis=axis) for one in masks])
+        squares = np.square((shares - 0.5) * 2) * shape[axis]
+        assert abs(squares.mean() - 1) < 4 * math.sqrt(2 / len(shares))
+
+
+def test_dropout_without_seed_or_rate_does_nothing():
+    x = tf.random.stateless_normal(SHAPE, [1, 1])
+    assert kernels.dropout(x, 0.5, None, 0) is x
+    assert kernels.dropout(x, 0.0, tf.constant([1, 1], tf.int64), 0) is x
+
+
+def test_gradient_flows_through_what_dropout_keeps():
+    x = tf.Variable(tf.ones(SHAPE))
+    with tf.GradientTape() as tape:
+        y = kernels.dropout(x, 0.25, tf.constant([5, 7], tf.int64), 1)
+    np.testing.assert_array_equal(tape.gradient(y, x), y)
+
+
+@pytest.mark.parametrize("dtype", HALF_TYPES)
+def test_dropout_of_half_types(dtype):
+    """The mask of float32, and no smaller mean where 1 / 0.9 cannot be written."""
+    seed = tf.constant([5, 7], tf.int64)
+    x = tf.cast(tf.random.stateless_normal(SHAPE, [1, 2]), dtype)
+    dropped = kernels.dropout(x, 0.1, seed, 2)
+    assert dropped.dtype == dtype
+    is_kept = np.not_equal(kernels.dropout(tf.cast(x, tf.float32), 0.1, seed, 2), 0)
+    np.testing.assert_array_equal(
+        np.not_equal(tf.cast(dropped, tf.float32), 0), is_kept
+    )
+
+    def scale(values):
+        values, x32 = (tf.cast(v, tf.float64).numpy()[is_kept] for v in (values, x))
+        return values @ x32 / (x32 @ x32) * 0.9
+
+    # 18,000 values, each rounded by up to 2^-8 (bfloat16), to either side.
+    assert scale(dropped) == pytest.approx(1, abs=2e-4)
+    # The twin: a product in bfloat16.
+    if dtype == tf.bfloat16:
+        assert scale(x * tf.constant(1 / 0.9, dtype)) < 1 - 1e-3
+
+
+def exact_gelu(x, *, approximate):
+    if approximate:
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        return 0.5 * x * (1 + math.tanh(inner))
+    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
+
+
+@pytest.mark.parametrize("approximate", [False, True])
+def test_gelu_is_the_formula(approximate):
+    x = np.linspace(-6, 6, 241)
+    expected = [exact_gelu(value, approximate=approximate) for value in x]
+    gradients = []
+    for training in (False, True):
+        gelu = functools.partial(
+            kernels.gelu, approximate=approximate, training=training
+        )
+        actual, gradient = value_and_gradients(gelu, tf.constant(x, tf.float32))
+        # float32 rounds values of up to 6 by 3e-7; erf and tanh are some steps off.
+        np.testing.assert_allclose(actual, expected, atol=3e-6)
+        gradients.append(gradient)
+    np.testing.assert_allclose(*gradients, atol=1e-5)
+    other = [exact_gelu(value, approximate=not approximate) for value in x]
+    assert np.abs(actual - other).max() > 1e-4
+
+
+def test_fused_gelu_works_in_a_graph_of_unknown_length():
+    @tf.function(input_signature=[tf.TensorSpec([None, 8])])
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(kernels.gelu(x, approximate=True, training=True))
+        return tape.gradient(y, x)
+
+    for length in (3, 5):
+        np.testing.assert_allclose(gradient(tf.zeros([length, 8])), 0.5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("approximate", [False, True])
+@pytest.mark.parametrize("dtype", HALF_TYPES)
+def test_gelu_of_half_types_is_rounded_once(dtype, approximate, training):
+    x = tf.cast(tf.linspace(-6.0, 6.0, 241), dtype)
+    upstream = tf.cast(tf.linspace(1.0, 2.0, 241), dtype)
+
+    def value_and_gradient(x, function):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return y, tape.gradient(y, x, tf.cast(upstream, x.dtype))
+
+    def plain(x):
+        return tf.nn.gelu(x, approximate=approximate)
+
+    exact = value_and_gradient(tf.cast(x, tf.float32), plain)
+    actual = value_and_gradient(
+        x, lambda x: kernels.gelu(x, approximate=approximate, training=training)
+    )
+    half = value_and_gradient(x, plain)
+    # Half a step, and what float32 loses where 1 + tanh(x) is small. What is below the
+    # smallest normal number of float16 may become zero.
+    near = {
+        "rtol": 2.0**-8 if dtype == tf.bfloat16 else 2.0**-11,
+        "atol": 1e-5 if dtype == tf.bfloat16 else 2.0**-14,
+    }
+    for ours, theirs, other in zip(actual, exact, half, strict=True):
+        assert ours.dtype == dtype
+        np.testing.assert_allclose(tf.cast(ours, tf.float32), theirs, **near)
+        # The twin: the same formula in the half type.
+        assert not np.allclose(tf.cast(other, tf.float32), theirs, **near)
+
+
+def norm_layer(policy="float32"):
+    layer = keras.layers.LayerNormalization(epsilon=1e-12, dtype=policy)
+    layer.build((None, None, WIDTH))
+    layer.gamma.assign(tf.random.stateless_uniform([WIDTH], [1, 1], 0.5, 1.5))
+    layer.beta.assign(tf.random.stateless_normal([WIDTH], [1, 2]))
+    return layer
+
+
+def tensors(count):
+    return [tf.random.stateless_normal([3, 7, WIDTH], [2, i]) for i in range(count)]
+
+
+def plain_norm(x, gamma, beta):
+    mean, variance = tf.nn.moments(x, -1, keepdims=True)
+    return (x - mean) * tf.math.rsqrt(variance + 1e-12) * gamma + beta
+
+
+def plain_sum(residual, x, rate, seed, site):
+    return residual + kernels.dropout(x, rate, seed, site)
+
+
+def join(pair):
+    """Both outputs, told apart by a factor."""
+    return tf.concat([pair[0], 2 * pair[1]], 0)
+
+
+# Each kernel as a function of residual, x, a layer and (rate, seed, site), beside the
+# plain operations of residual, x, gamma, beta and these.
+KERNELS = {
+    "norm": (
+        lambda residual, x, layer, _: gpt.norm(layer, x, training=True),
+        lambda residual, x, gamma, beta, _: plain_norm(x, gamma, beta),
+    ),
+    "norm_of_sum": (
+        lambda residual, x, layer, at: kernels.norm_of_sum(layer, residual, x, *at),
+        lambda residual, x, gamma, beta, at: plain_norm(
+            plain_sum(residual, x, *at), gamma, beta
+        ),
+    ),
+    "sum_and_norm": (
+        lambda residual, x, layer, at: join(gpt.sum_and_norm(layer, residual, x, *at)),
+        lambda residual, x, gamma, beta, at: join(
+            (
+                plain_sum(residual, x, *at),
+                plain_norm(plain_sum(residual, x, *at), gamma, beta),
+            )
+        ),
+    ),
+    "residual_sum": (
+        lambda residual, x, layer, at: gpt.residual_sum(residual, x, *at),
+        lambda residual, x, gamma, beta, at: plain_sum(residual, x, *at),
+    ),
+}
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_norms_and_sums_are_those_of_plain_operations(kernel, rate):
+    """Outputs and all gradients, with the same mask."""
+    fused, plain = KERNELS[kernel]
+    layer, seed = norm_layer(), tf.constant([3, 4], tf.int64)
+    inputs = tensors(2)
+    weights = tf.convert_to_tensor(layer.gamma), tf.convert_to_tensor(layer.beta)
+
+    def run_plainly(residual, x, gamma, beta):
+        return plain(residual, x, gamma, beta, (rate, seed, 5))
+
+    def run_fused(*inputs):
+        return fused(*inputs, layer, (rate, seed, 5))
+
+    expected = value_and_gradients(run_plainly, *inputs, *weights)
+    variables = [layer.gamma.value, layer.beta.value]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        y = run_fused(*inputs)
+        total = tf.reduce_sum(y * tf.random.stateless_normal(tf.shape(y), [7, 7]))
+    gradients = tape.gradient(total, [*inputs, *variables])
+    pairs = zip([y, *gradients], expected, strict=True)
+    pairs = [(a, b) for a, b in pairs if (a, b) != (None, None)]
+    assert len(pairs) == {"norm": 4, "residual_sum": 3}.get(kernel, 5)
+    assert_near(*zip(*pairs, strict=True))
+    without = fused(*inputs, layer, (rate, None, 5))
+    if kernel != "norm" and rate:  # the twins: another mask, and none
+        other = fused(*inputs, layer, (rate, seed, 6))
+        for moved in (other, without):
+            assert np.abs(moved - expected[0]).max() > 0.1
+    else:
+        np.testing.assert_allclose(without, expected[0], atol=2e-5)
+
+
+def test_plain_norm_is_the_layer():
+    layer, (x,) = norm_layer(), tensors(1)
+    actual = kernels.norm_of_sum(layer, x, 2 * x, 0.3, None, 5)
+    np.testing.assert_allclose(actual, layer(3 * x), rtol=0, atol=2e-6)
+    actual = gpt.norm(layer, x, training=False)
+    np.testing.assert_allclose(actual, layer(x), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", HALF_TYPES)
+def test_norm_of_sum_of_half_types_is_rounded_once(dtype):
+    seed = tf.constant([3, 4], tf.int64)
+    inputs = [tf.cast(x, dtype) for x in tensors(2)]
+    layer = norm_layer(keras.dtype_policies.DTypePolicy(f"mixed_{dtype.name}"))
+
+    def run(layer, *inputs):
+        return kernels.norm_of_sum(layer, *inputs, 0.3, seed, 5)
+
+    half = value_and_gradients(functools.partial(run, layer), *inputs)
+    exact = functools.partial(run, norm_layer())
+    whole = value_and_gradients(exact, *(tf.cast(x, tf.float32) for x in inputs))
+    assert {value.dtype for value in half} == {dtype}
+    step = 2.0**-8 if dtype == tf.bfloat16 else 2.0**-11
+    # Values are rounded by half a step, gradients those of an upstream that was, too.
+    np.testing.assert_allclose(tf.cast(half[0], tf.float32), whole[0], rtol=step)
+    for ours, theirs in zip(half[1:], whole[1:], strict=True):
+        np.testing.assert_allclose(tf.cast(ours, tf.float32), theirs, atol=8 * step)
+
+
+def test_sums_of_half_types_are_float32():
+    """For the residual of GPT-2 is never normalised before its end."""
+    layer = norm_layer("mixed_bfloat16")
+    residual, x = tensors(2)
+    half = tf.cast(x, tf.bfloat16)
+    for seed in (None, tf.constant([3, 4], tf.int64)):
+        total, normal = gpt.sum_and_norm(layer, residual, half, 0.0, seed, 5)
+        assert (total.dtype, normal.dtype) == (tf.float32, tf.bfloat16)
+        np.testing.assert_array_equal(total, residual + tf.cast(half, tf.float32))
+        ends = gpt.residual_sum(residual, half, 0.0, seed, 5)
+        np.testing.assert_array_equal(ends, total)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_attention_has_the_gradients_of_plain_operations(rate):
+    """Of 5 queries to 9 keys, one of which is hidden."""
+    seed = tf.constant([3, 4], tf.int64)
+    query = tf.random.stateless_normal([2, 3, 5, 16], [2, 1])
+    key, value = (tf.random.stateless_normal([2, 3, 9, 16], [3, i]) for i in (1, 2))
+    bias = tf.concat([tf.zeros([2, 1, 1, 8]), tf.fill([2, 1, 1, 1], -1e4)], -1)
+
+    def plain(query, key, value):
+        scores = tf.matmul(query, key, transpose_b=True) * 0.25 + bias
+        weights = kernels.dropout(tf.nn.softmax(scores), rate, seed, 5)
+        return tf.matmul(weights, value)
+
+    def attend(*inputs, seed=seed, rate=rate, site=5):
+        return kernels.attend(
+            *inputs, bias, scale=0.25, rate=rate, seed=seed, site=site
+        )
+
+    expected = value_and_gradients(plain, query, key, value)
+    assert_near(value_and_gradients(attend, query, key, value), expected)
+    # Hidden keys get no gradient, others do.
+    assert not np.any(expected[2][:, :, 8])
+    assert np.abs(expected[2][:, :, 7]).max() > 1e-2
+    # The twins: another mask, and none.
+    other = attend(query, key, value, rate=0.3, site=6)
+    assert np.abs(other - expected[0]).max() > 1e-2
+    difference = np.abs(attend(query, key, value, seed=None) - expected[0]).max()
+    assert (difference < 1e-5) == (rate == 0.0)
+
+
+def test_one_unknown_axis_needs_no_operation():
+    shapes = []
+
+    def reshape(x):
+        shapes.append(kernels.shape_for_reshape(x))
+        return tf.reshape(tf.reshape(x, [-1]), shapes[-1])
+
+    x = tf.reshape(tf.range(12), [3, 1, 4])
+    assert kernels.shape_for_reshape(x) == (3, 1, 4)
+    for unknown, wanted in (([None, 1, 4], [-1, 1, 4]), ([None, None, 4], None)):
+        function = tf.function(
+            reshape, input_signature=[tf.TensorSpec(unknown, tf.int32)]
+        )
+        for rows in (3, 0):  # a batch may be empty
+            np.testing.assert_array_equal(function(x[:rows]), x[:rows])
+        graph = function.get_concrete_function().graph
+        types = {operation.type for operation in graph.get_operations()}
+        assert ("Shape" in types) == (wanted is None)
+        assert wanted is None or list(shapes[-1]) == wanted
+
+
+POSITIONS = np.array([[0, 5, 5, 0], [1, 2, 2, 15], [0, 0, 0, 0]], np.int32)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("shape", [(None, None, None), (3, 16, 8)])
+def test_rows_at_positions_and_their_gradient(shape, is_compiled):
+    rng, dtype = np.random.default_rng(1), tf.bfloat16
+    values = tf.cast(rng.integers(-8, 8, (3, 16, 8)), dtype)  # sums of them are exact
+
+    @tf.function(jit_compile=is_compiled)
+    def read(x, positions):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            rows = kernels.take_rows(x, positions)
+            total = tf.reduce_sum(rows * rows)
+        return rows, tape.gradient(total, x)
+
+    specs = tf.TensorSpec(shape, dtype), tf.TensorSpec([shape[0], None], tf.int64)
+    rows, gradient = read.get_concrete_function(*specs)(
+        values, tf.constant(POSITIONS, tf.int64)
+    )
+    assert rows.dtype == dtype
+    batch = np.arange(3)[:, None]
+    wanted = values.numpy().astype(np.float32)
+    np.testing.assert_array_equal(rows, wanted[batch, POSITIONS])
+    slope = np.zeros_like(wanted)
+    np.add.at(slope, (batch, POSITIONS), 2 * wanted[batch, POSITIONS])
+    np.testing.assert_array_equal(tf.cast(gradient, tf.float32), slope)
+
+
+@pytest.mark.parametrize("place", ["first", "last", "mean"])
+def test_vector_of_a_text_without_tokens_is_finite(place):
+    """Zeros where it is a mean, as an ELMo's pooled output."""
+    values = np.arange(2 * 3 * 2, dtype=np.float32).reshape(2, 3, 2)
+    mask = np.array([[1, 1, 0], [0, 0, 0]], np.int32)
+    expected = {"first": [0, 1], "last": [2, 3], "mean": [1, 2]}[place]
+    pooled = kernels.pool_tokens(tf.constant(values), tf.constant(mask), place)
+    np.testing.assert_array_equal(pooled[0], expected)
+    np.testing.assert_array_equal(pooled[1], [0, 0] if place == "mean" else [6, 7])
+
+
+def read_outputs(model, features):
+    inputs = ("input_ids", "input_mask", "segment_ids")
+    outputs = model({name: features[name] for name in inputs})
+    return {name: np.asarray(value) for name, value in outputs.items()}
+
+
+@pytest.mark.parametrize("head", ["classifier", "tagger"])
+def test_joined_projections_compute_the_same(head, tiny_config, tiny_features):
+    model = random_weights.random_model(tiny_config, head)
+    apart = read_outputs(model, tiny_features)
+    query = model.network.blocks[0].attention.query.kernel
+    with kernels_tf.joined_projections(model) as variables:
+        joined = read_outputs(model, tiny_features)
+        # The products of a first layer and of a last one, 3 and 2 of 16 columns.
+        shapes = [tuple(variable.shape) for variable in variables]
+        assert shapes.count((16, 48)) == shapes.count((16, 32)) == 1
+        assert sum(map(np.prod, shapes)) == sum(
+            np.prod(variable.shape) for variable in model.variables
+        )
+        query.assign(query + 1.0)  # which is not read now
+        unmoved = read_outputs(model, tiny_features)
+        variables[-4].assign(variables[-4] + 1.0)  # the kernel of the first layer
+        moved = read_outputs(model, tiny_features)
+    after = read_outputs(model, tiny_features)  # the layer's own weights again
+    for name, value in apart.items():
+        np.testing.assert_allclose(joined[name], value, rtol=0, atol=2e-5)
+        np.testing.assert_array_equal(unmoved[name], joined[name])
+        assert not np.allclose(moved[name], joined[name], atol=1e-3)
+        assert not np.allclose(after[name], value, atol=1e-3)
+
+
+def test_joined_projections_have_the_compute_dtype(
+    tiny_config, tiny_features, set_policy
+):
+    set_policy("mixed_bfloat16")
+    model = pretrainers.build("classifier", 3, tiny_config)
+    apart = read_outputs(model, tiny_features)["logits"]
+    with kernels_tf.joined_projections(model) as variables:
+        assert [v.dtype.name for v in variables[-4:]] == ["bfloat16"] * 4
+        joined = read_outputs(model, tiny_features)["logits"]
+    np.testing.assert_allclose(joined, apart, rtol=0, atol=2e-2 * np.abs(apart).max())

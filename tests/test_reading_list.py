@@ -1,0 +1,58 @@
+"""The list of files in docs/design.md is that of a forward pass, as Python runs it."""
+
+import pathlib
+import re
+import sys
+
+import numpy as np
+
+from modeling import models
+from modeling.configs import config
+
+ROOT = pathlib.Path(__file__).parents[1]
+MOST_FILES, MOST_LINES = 5, 900
+CONFIG = config.BertConfig(
+    vocab_size=20,
+    hidden_size=8,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=16,
+    max_position_embeddings=8,
+    type_vocab_size=2,
+)
+
+
+def entered_files(function, *arguments):
+    """The files of this repository, below its root, whose functions a call enters."""
+    files = set()
+
+    def note(frame, event, _):
+        path = pathlib.Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(ROOT) and ".venv" not in path.parts:
+            files.add(path.relative_to(ROOT).as_posix())
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(before)
+    return files
+
+
+def listed_files(section):
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    items = re.search(rf"<!-- traced: {section} -->\n+((?:\* .*\n)+)", text)[1]
+    return re.findall(r"^\* `(.+)`$", items, re.MULTILINE)
+
+
+def test_forward_pass_enters_the_files_of_the_list():
+    model = models.BertClassifier(CONFIG, 3)
+    model.build()
+    ids = np.array([[1, 5, 6, 2]], np.int32)
+    features = {"input_ids": ids, "input_mask": ids // ids, "segment_ids": 0 * ids}
+    listed = listed_files("forward pass")
+    assert entered_files(model, features) == {*listed}
+    assert len(listed) <= MOST_FILES
+    lines = [len((ROOT / path).read_text().splitlines()) for path in listed]
+    assert sum(lines) <= MOST_LINES, dict(zip(listed, lines, strict=True))
