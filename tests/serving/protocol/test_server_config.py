@@ -5,7 +5,6 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 from serving.protocol import server_config
-from tests.serving import model_server
 
 
 @pytest.mark.parametrize("name", ["messages", 'a "quoted" \\ name', "schön"])
@@ -21,14 +20,10 @@ def test_server_reads_what_is_written(tmp_path, name):
     assert config.base_path == f"/models/{name}"
     assert config.model_platform == "tensorflow"
     batching = (folder / "batching_parameters.txt").read_text("utf-8")
-    assert model_server.Batching.parse(batching) == model_server.Batching(
-        max_batch_size=32,
-        batch_timeout_micros=2000,
-        num_batch_threads=2,
-        max_enqueued_batches=100,
-    )
-
-
-def test_unknown_parameter_is_noticed():
-    with pytest.raises(AssertionError, match="no such parameter: max_batch"):
-        model_server.Batching.parse("max_batch { value: 1 }")
+    lines = [line for line in batching.splitlines() if not line.startswith("#")]
+    assert lines == [
+        "max_batch_size { value: 32 }",
+        "batch_timeout_micros { value: 2000 }",
+        "num_batch_threads { value: 2 }",
+        "max_enqueued_batches { value: 100 }",
+    ]
