@@ -193,9 +193,9 @@ def _verdicts(one, other, pairs):
 
 def lines(compared: Comparison) -> Iterator[str]:
     """The lines for a terminal."""
-    names, rows = compared.names, compared.rows
-    yield f"first:  {names[0]}, {rows[0]} rows of {compared.split}"
-    yield f"second: {names[1]}, {rows[1]} rows; both have {compared.shared}"
+    names, counts = compared.names, compared.rows
+    yield f"first:  {names[0]}, {counts[0]} rows of {compared.split}"
+    yield f"second: {names[1]}, {counts[1]} rows; both have {compared.shared}"
     yield ""
     table = [("score", "first", "second", "difference", "95 % interval", "")]
     for score in compared.scores:
