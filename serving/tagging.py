@@ -34,13 +34,13 @@ class WordTagger(export.ServedModel):
         limits: export.Limits | None = None,
     ):
         def cut(text):
-            found = split(text)
-            windows = encode(found["words"])
-            return windows.features, (found, windows)
+            words = split(text)
+            windows = encode(words["words"])
+            return windows.features, (words, windows)
 
         def finish(kept, outputs):
-            found, windows = kept
-            return {**found, **choose(windows, outputs["logits"])}
+            words, windows = kept
+            return {**words, **choose(windows, outputs["logits"])}
 
         stages = export.Stages(("text",), cut, forward, finish, ids_shape)
 

@@ -1,4 +1,4 @@
-"""What TensorFlow Serving is told of a model when it starts, as files."""
+"""Files with which TensorFlow Serving starts: its models and its batching."""
 
 import os
 
