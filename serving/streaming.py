@@ -17,7 +17,6 @@ BATCH_BYTES = 2**18  # of long contexts few go through the network together
 MAX_LINE_BYTES = 2**24
 # Seconds that a text waits for others before the model gets it.
 PAUSE_SECONDS = 0.05
-FORMATS = ("jsonl", "lines")
 _BLOCK_BYTES = 2**16
 _SHOWN = 60  # characters of a wrong line that an error repeats
 _LONG_TEXT = "context"  # not repeated beside its answer
