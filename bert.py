@@ -242,7 +242,7 @@ class Loaded:
                 labels=self.classes.names if self.classes else (),
                 problem_type=getattr(self.classes, "problem_type", ""),
                 files=texts,
-                left_out=conversion.unchanged(self.model, self.drawn),
+                left_out=conversion.list_unchanged(self.model, self.drawn),
             )
 
     @argument_names.in_errors
@@ -487,10 +487,10 @@ def _with_its_head(opened, asked, max_seq_length):
         head = "none"
     classes = None
     if num_classes:
-        tell = functools.partial(hugging_face.labels_in, config, num_classes)
+        tell = functools.partial(hugging_face.read_labels, config, num_classes)
         classes = label_maps.read_classes(label_map, head, num_classes, tell)
         if classes is None and head == "classifier" and tell()[0] != "choice":
-            names = hugging_face.placeholders(num_classes)
+            names = hugging_face.placeholder_labels(num_classes)
             classes = label_maps.named(names, tell()[0])
     read = conversion.read(path, config, head, **_reading(classes))
     return _loaded(read.model, tokenizer, classes, max_seq_length, read.report)
@@ -499,6 +499,6 @@ def _with_its_head(opened, asked, max_seq_length):
 def _loaded(model, tokenizer, classes, max_seq_length, report):
     print(f"weights: {report}")
     num_texts = 2 if model.reading.joins_pairs else None
-    drawn = conversion.drawn(model, report.missing)
+    drawn = conversion.copy_random(model, report.missing)
     source = str(report)
     return Loaded(model, tokenizer, classes, max_seq_length, source, num_texts, drawn)

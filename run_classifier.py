@@ -48,7 +48,7 @@ from data_pipeline.classification import (
 from data_pipeline.classification import split as row_splits
 from data_pipeline.text import opening
 from modeling import kernels_tf, losses, models, sequences
-from modeling.checkpoints import checkpoint, hugging_face, pretrained, teacher
+from modeling.checkpoints import checkpoint, conversion, hugging_face, pretrained
 from modeling.features import attribution, head_config
 from reports import pictures, run_report
 from serving import export, formats
@@ -96,15 +96,15 @@ def open_teacher(data, settings):
     config = pretrained.open_config(files, tokenizer.vocab_size, length)
     keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
     with settings.run.strategy.scope():
-        model = teacher.read(found.checkpoint, config)
-    stated = functools.partial(hugging_face.labels_in, config, model.num_classes)
+        model = conversion.read_teacher(found.checkpoint, config)
+    stated = functools.partial(hugging_face.read_labels, config, model.num_classes)
     label_map = label_maps.find(found.checkpoint)
     classes = label_maps.read_classes(
         label_map, "classifier", model.num_classes, stated
     )
     soft_labels.check_classes(FLAGS.teacher, classes, data.label_set)
     predict = fine_tuning.predictor(model, settings)
-    digest, encode = teacher.digest(model), encoding.Encoder(tokenizer, length)
+    digest, encode = conversion.digest(model), encoding.Encoder(tokenizer, length)
     return soft_labels.SoftLabels(data, encode, predict, digest)
 
 

@@ -99,7 +99,7 @@ def open_network(files, tokenizer):
             "read by one BERT and written by another; give the config.json of an "
             "encoder-decoder, or a BERT for both sides"
         )
-    config = encoder_decoder_config.EncoderDecoderConfig.of_berts(
+    config = encoder_decoder_config.EncoderDecoderConfig.from_berts(
         *(config, config),
         decoder_start_token_id=tokenizer.start_id,
         eos_token_id=tokenizer.end_id,

@@ -59,11 +59,7 @@ def prepare():
     reading = run_flags.reading(head_config.choose, files)
     has_pieces = isinstance(tokenizer, wordpiece.BertTokenizer)
     squad_flags.check_network(config, tokenizer, reading, has_pieces)
-    choice = answer_choice.Settings(
-        do_lower_case=tokenizer.do_lower_case,
-        split_words=tokenizer.pretokenize,
-        **squad_flags.answer_settings(has_pieces),
-    )
+    choice = answer_choice.Settings(**squad_flags.answer_settings(has_pieces))
     splits = fine_tuning_flags.wanted_splits()
     data = {}
     if "train" in splits:
@@ -112,7 +108,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         splits["dev"] = splits["test"] = data["predict"].examples()
 
     def score(_, logits, __):
-        return scores.decide(data["predict"], logits, tokenizer.vocab, choice, pad_to)
+        return scores.decide(data["predict"], logits, tokenizer, choice, pad_to)
 
     def examine(split, scored):
         return scores.outcomes(split, data["predict"], scored)

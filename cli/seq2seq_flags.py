@@ -157,7 +157,7 @@ def layout() -> dict[str, Any]:
 
 
 def limits() -> tuple[int, int]:
-    """The most tokens of a source and of a target, as of pair_sets.Limits."""
+    """The most tokens of a source and of a target, as in split.Limits."""
     return FLAGS.max_source_length, FLAGS.max_target_length
 
 

@@ -22,7 +22,7 @@ def model_dir(tmp_path_factory):
     return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
 
 
-def choice_rows(count, start=0):
+def published(count, start=0):
     """(context, three answers, name of the right one): which says "great"."""
     rows = []
     for i in range(start, start + count):
@@ -42,7 +42,7 @@ def table_dir(tmp_path_factory):
     directory = tmp_path_factory.mktemp("tables")
     header, start = ("text", *CHOICES, "label"), 0
     for name, count in (("train", 24), ("dev", 9), ("test", 7)):
-        tiny.write_tsv(directory / f"{name}.tsv", header, choice_rows(count, start))
+        tiny.write_tsv(directory / f"{name}.tsv", header, published(count, start))
         start += count
     return directory
 

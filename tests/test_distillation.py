@@ -198,7 +198,7 @@ def test_teacher_computes_in_the_precision_of_the_run(
         policies.append(keras.config.dtype_policy().name)
         raise errors.InputError("seen")
 
-    monkeypatch.setattr("modeling.checkpoints.teacher.read", read)
+    monkeypatch.setattr("modeling.checkpoints.conversion.read_teacher", read)
     before = keras.config.dtype_policy()
     for precision in ("bfloat16", None):
         more = [f"--mixed_precision={precision}"] if precision else []

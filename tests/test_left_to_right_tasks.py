@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from modeling.gpt import config as gpt_config
+from modeling.configs import gpt_config
 from serving import predictor
 from tests import tiny, tiny_gpt, tiny_questions, tiny_tags
 

@@ -17,7 +17,7 @@ from data_pipeline.classification import tables
 from data_pipeline.generation import choices, perplexity, prompts
 from data_pipeline.seq2seq import pairs
 from data_pipeline.squad import files
-from data_pipeline.tables import choice_rows, label_files
+from data_pipeline.tables import label_files, published
 from data_pipeline.tagging import files as tagged_files
 from modeling.checkpoints import checkpoint, hugging_face
 from tests import tiny
@@ -176,7 +176,7 @@ READERS = {
             f"{d}/squad.json", version_2_with_negative=False
         ).texts
     ),
-    "race": lambda d: list(choice_rows.file_rows(f"{d}/race", "race")),
+    "race": lambda d: list(published.file_rows(f"{d}/race", "race")),
 }
 
 

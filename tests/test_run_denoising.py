@@ -36,7 +36,7 @@ def data(tmp_path_factory):
     bert = tiny.write_model(path / "bert", **changes)
     side = config_lib.BertConfig.from_json_file(bert / "bert_config.json")
     vocab = base.read_vocab(str(bert / "vocab.txt"))
-    config = encoder_decoder_config.EncoderDecoderConfig.of_berts(
+    config = encoder_decoder_config.EncoderDecoderConfig.from_berts(
         *(side, side),
         decoder_start_token_id=vocab.index("[CLS]"),
         eos_token_id=vocab.index("[SEP]"),

@@ -167,7 +167,7 @@ def _defined_flags(script):
     return [
         flag
         for module, defined in flags.FLAGS.flags_by_module_dict().items()
-        if module == script or module.startswith("training.")
+        if module == script or module.startswith("cli.")
         for flag in defined
     ]
 

@@ -12,7 +12,7 @@ from modeling.encoder_decoder import config as encoder_decoder_config
 def fitting(config, head):
     """The config, left to right or twice where the head wants that."""
     if head == "seq2seq":
-        return encoder_decoder_config.EncoderDecoderConfig.of_berts(
+        return encoder_decoder_config.EncoderDecoderConfig.from_berts(
             config, config, decoder_start_token_id=1, eos_token_id=2
         )
     if head != "language_model" or config.is_left_to_right:

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from modeling import models
 from modeling.configs import config as config_lib
+from modeling.configs import gpt_config
 from modeling.features import attribution
-from modeling.gpt import config as gpt_config
 
 CONFIG = {
     "vocab_size": 12,

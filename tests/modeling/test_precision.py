@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from modeling import bert, losses, models, pretrainers
 from modeling.checkpoints import keras_files
+from modeling.configs import gpt_config
 from modeling.features import head_config
-from modeling.gpt import config as gpt_config
 from tests import elmo_streams
 from tests.modeling import random_weights
 

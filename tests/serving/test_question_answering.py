@@ -132,10 +132,10 @@ def expected(exported, rows):
     logits = exported.model(features, training=False)
     real = features["input_mask"].numpy() > 0
     answers = choice.choose(
-        choice.inputs_of(questions, windows, 16),
+        choice.lay_out(questions, windows, 16, TOKENIZER),
         np.where(real, logits["start_logits"], -np.inf),
         np.where(real, logits["end_logits"], -np.inf),
-        VOCAB,
+        TOKENIZER,
         exported.settings,
     )
     return answers, np.bincount(windows.question_index, minlength=len(rows))

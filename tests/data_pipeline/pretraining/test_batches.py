@@ -40,10 +40,6 @@ def evaluation_batches(source, batch_size, num_batches, mask=None, context=ONE_H
     return sets(source, mask).evaluation_batches(batch_size, num_batches, context)
 
 
-def explain(error, source):
-    return sets(source).explain(error)
-
-
 @pytest.fixture(autouse=True)
 def _small_windows(monkeypatch):
     monkeypatch.setattr(shuffling, "WINDOW_RECORDS", 8)
@@ -408,7 +404,6 @@ def serialized(batch):
 
 # Each of 10 steps of 7 records, with files of 9, 4, 7, 3 and 6: the first epoch ends
 # within step 4 and the second within step 8.
-@pytest.mark.slow
 def test_names_of_a_batch_are_the_places_of_its_records(source):
     batches = train(source, 10, batch_size=7)
     named = [
@@ -477,6 +472,10 @@ def test_unmasked_records_are_masked(unmasked, thirty):
     drawn = [batch["masked_lm_ids"].tolist() for batch in batches]
     for one, other in itertools.combinations(drawn, 2):
         assert one != other
+    resumed = train(unmasked, 30, start_step=26, mask=random_mask)
+    assert_equal(resumed, batches[26:])
+    other = train(unmasked, 2, seed=2, mask=random_mask)
+    assert np.any(other[0]["masked_lm_ids"] != batches[0]["masked_lm_ids"])
 
 
 # Evaluation.
@@ -522,12 +521,6 @@ def test_recorded_file_of_the_original(shared_file):
 # Files that are damaged where nothing was looked at.
 
 
-def fail(source):
-    with pytest.raises(tf.errors.OpError) as raised:
-        evaluate(source, 7)
-    return raised.value
-
-
 def copied(source, directory):
     """A source whose files may be changed."""
     files = [directory / pathlib.Path(path).name for path in source.files]
@@ -536,54 +529,50 @@ def copied(source, directory):
     return dataclasses.replace(source, files=tuple(map(str, files)))
 
 
-def test_damaged_file_is_named(tmp_path, source):
-    damaged = copied(source, tmp_path)
-    path = pathlib.Path(damaged.files[2])
+def flip_a_bit(path):
     data = bytearray(path.read_bytes())
     data[-30] ^= 1
     path.write_bytes(data)
-    text = explain(fail(damaged), damaged)
-    assert text.startswith(f"{path}: damaged between records 0 and 1023 (corrupted re")
-    assert text.endswith("copy the file again, or make it again")
+
+
+def write_record(record):
+    return lambda path: tiny_records.write(path, [tiny_records.values(2), record])
+
+
+DAMAGED = ": damaged between records 0 and 1023 ("
 
 
 @pytest.mark.parametrize(
-    ("record", "kind"),
+    ("damage", "kind", "message"),
     [
-        (b"\xff\xfe\xff\xff" * 9, UnicodeDecodeError),
-        (b"plain text", tf.errors.InvalidArgumentError),
-        (b"", tf.errors.InvalidArgumentError),
+        (flip_a_bit, tf.errors.DataLossError, f"{DAMAGED}corrupted re"),
+        (write_record(b"\xff\xfe\xff\xff" * 9), UnicodeDecodeError, DAMAGED),
+        (write_record(b"plain text"), tf.errors.InvalidArgumentError, DAMAGED),
+        (write_record(b""), tf.errors.InvalidArgumentError, DAMAGED),
+        (pathlib.Path.unlink, tf.errors.NotFoundError, ": is not there any more; copy"),
     ],
 )
-def test_file_with_a_record_of_something_else_is_named(tmp_path, source, record, kind):
-    mixed = copied(source, tmp_path)
-    tiny_records.write(mixed.files[1], [tiny_records.values(2), record])
+def test_file_that_cannot_be_read_is_named(tmp_path, source, damage, kind, message):
+    changed = copied(source, tmp_path)
+    damage(pathlib.Path(changed.files[1]))
     with pytest.raises(kind) as raised:
-        evaluate(mixed, 7)
-    text = explain(raised.value, mixed)
-    assert text.startswith(f"{mixed.files[1]}: damaged between records 0 and 1023 (")
-    assert text.endswith("); copy the file again, or make it again")
-    assert explain(raised.value, source) is None
+        evaluate(changed, 7)
+    text = sets(changed).explain(raised.value)
+    assert text.startswith(f"{changed.files[1]}{message}")
+    assert text.endswith("; copy the file again, or make it again")
+    assert sets(source).explain(raised.value) is None  # these files are whole
 
 
-def test_file_that_was_removed_is_named(tmp_path, source):
-    removed = copied(source, tmp_path)
-    pathlib.Path(removed.files[3]).unlink()
-    error = fail(removed)
-    assert isinstance(error, tf.errors.NotFoundError)
-    assert explain(error, removed) == (
-        f"{removed.files[3]}: is not there any more; copy the file again, or make it "
-        "again"
-    )
-    assert explain(error, source) is None  # something else was absent
-
-
-def test_other_errors_are_not_explained_by_files(source):
-    other = tf.errors.InvalidArgumentError(None, None, "indices[0] = 99 is not in")
-    assert explain(other, source) is None
-    assert explain(KeyError("input_ids"), source) is None
-    loss = tf.errors.DataLossError(None, None, "of a disk that is well again")
-    assert explain(loss, source) is None
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf.errors.InvalidArgumentError(None, None, "indices[0] = 99 is not in"),
+        KeyError("input_ids"),
+        tf.errors.DataLossError(None, None, "of a disk that is well again"),
+    ],
+)
+def test_other_errors_are_not_explained_by_files(source, error):
+    assert sets(source).explain(error) is None
 
 
 # Left to right.
@@ -609,8 +598,9 @@ def test_left_to_right_an_evaluation_has_every_record_once(left_to_right):
     assert {batch["input_ids"].shape for batch in batches} == {(8, 8)}
     assert sets(left_to_right).num_evaluation_batches(8, 3) == 3
     assert sets(left_to_right).num_evaluation_batches(8, 100) == 4
-    more = read(evaluation_batches(left_to_right, 8, 100))
-    assert_equal(more, batches)
+    assert_equal(read(evaluation_batches(left_to_right, 8, 100)), batches)
+    counts = left_to_right.num_predictions, left_to_right.num_words
+    assert (*counts, left_to_right.num_text_bytes) == (50, 35, 150)
 
 
 @pytest.mark.parametrize("is_masked_already", [True, False])

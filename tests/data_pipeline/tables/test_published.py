@@ -1,4 +1,4 @@
-"""Tests of choice_rows.py: the layouts in which tasks of choice are published."""
+"""Tests of published.py: the layouts in which tasks of choice are published."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import re
 import pytest
 
 from data_pipeline.classification import labels, tables, tasks
-from data_pipeline.tables import choice_rows
+from data_pipeline.tables import published
 
 COPA = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE copa-corpus SYSTEM "copa.dtd">
@@ -50,7 +50,7 @@ RACE = {
 def rows(tmp_path, name, content, layout):
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
-    return list(choice_rows.file_rows(str(path), layout))
+    return list(published.file_rows(str(path), layout))
 
 
 def test_copa_of_the_publisher(tmp_path):
@@ -105,7 +105,7 @@ def test_race_has_an_article_for_several_questions(tmp_path):
         article = {**RACE, "answers": [answer, "A"], "id": f"high{number}.txt"}
         path = tmp_path / "train" / "high" / f"{number}.txt"
         path.write_text(json.dumps(article, indent=1))
-    found = list(choice_rows.file_rows(str(tmp_path / "train"), "race"))
+    found = list(published.file_rows(str(tmp_path / "train"), "race"))
     assert [(line, row["id"], row["label"]) for line, row in found] == [
         (1, "high1.txt-0", "C"),
         (2, "high1.txt-1", "A"),

@@ -7,7 +7,7 @@ id where there is one. `label` is missing where the file does not tell it.
 import os
 import xml.sax
 import xml.sax.handler
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from contract import errors, json_files
@@ -133,31 +133,39 @@ def _story_rows(path: str) -> text_rows.NumberedRows:
 
 def _swag_rows(path: str) -> text_rows.NumberedRows:
     """SWAG: sent1, and sent2 continued by one of ending0 to ending3."""
+    needed = "sent1", "sent2", "ending0", "ending1"
+    files = "SWAG's train.csv, val.csv or test.csv as published"
+    for line, cells in csv_cells(path, needed, files):
+        row = {
+            "context": cells["sent1"],
+            "question": cells["sent2"],
+            "choices": [c for name, c in cells.items() if name.startswith("ending")],
+        }
+        yield line, {**row, **_labelled(cells.get("label"))}
+
+
+def csv_cells(
+    path: str, needed: Sequence[str], wanted: str
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yields (line, {column: cell}) of the rows of a CSV file with a header.
+
+    Raises:
+        ValueError: the header lacks a `needed` column, for which the message names the
+            files that are `wanted`; or a row has more or fewer cells.
+    """
     rows = text_rows.file_rows(path, "csv")
     line, header = next(rows, (1, []))
-    endings = [name for name in header if str(name).startswith("ending")]
-    for name in ("sent1", "sent2", "ending0", "ending1"):
-        if name not in header:
-            raise errors.InputError(
-                f"{path}:{line}: no column {name}; give SWAG's train.csv, val.csv or "
-                "test.csv as published"
-            )
+    names = [str(name) for name in header]
+    for name in needed:
+        if name not in names:
+            raise errors.InputError(f"{path}:{line}: no column {name}; give {wanted}")
     for line, row in rows:
-        if len(row) != len(header):
+        if len(row) != len(names):
             raise errors.InputError(
-                f"{path}:{line}: {len(row)} cells, the header has {len(header)}; "
+                f"{path}:{line}: {len(row)} cells, the header has {len(names)}; "
                 "correct the row"
             )
-        cells = dict(zip(header, row, strict=True))
-        yield (
-            line,
-            {
-                "context": cells["sent1"],
-                "question": cells["sent2"],
-                "choices": [cells[name] for name in endings],
-                **{name: cells[name] for name in ("label",) if name in cells},
-            },
-        )
+        yield line, dict(zip(names, map(str, row), strict=True))
 
 
 def _race_rows(path: str) -> text_rows.NumberedRows:
