@@ -41,7 +41,7 @@ from modeling import kernels_tf, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.features import head_config
 from reports import pictures, run_report
-from serving import formats, question_answering
+from serving import formats, windowed
 from training import fine_tuning, run_directory
 from training.results import run_facts
 
@@ -163,7 +163,7 @@ def predict(scored, settings, global_step):
 def export_model(tokenizer, choice, model, output_dir):
     """Writes output_dir/export/<n>: question and context in, answer out."""
     with kernels_tf.joined_projections(model) as variables:
-        module = question_answering.QuestionAnswerer(
+        module = windowed.QuestionAnswerer(
             graph.encoder(tokenizer, **squad_flags.limits()),
             functools.partial(model, training=False),
             graph.chooser(choice),

@@ -36,7 +36,7 @@ from modeling import kernels_tf, losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.features import head_config
 from reports import pictures, run_report
-from serving import formats, tagging
+from serving import formats, windowed
 from training import fine_tuning
 from training.results import run_facts
 
@@ -138,7 +138,7 @@ def predict(tag_set, data, tagged, settings, _):
 def export_model(tokenizer, tag_set, label_map, model, output_dir):
     """Writes output_dir/export/<n>: text or words in, tags out."""
     with kernels_tf.joined_projections(model) as variables:
-        module = tagging.WordTagger(
+        module = windowed.WordTagger(
             graph.split_words,
             graph.encoder(tokenizer, **tagger_flags.limits()),
             functools.partial(model, training=False),

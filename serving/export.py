@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from contract import atomic_files, tf_serving
 from contract import features as feature_names
-from serving.protocol import server_config as server_configs
 from serving.protocol import warmup
 from terminal import progress
 
@@ -20,6 +19,27 @@ _VERSION = re.compile(r"^[0-9]+/?$")
 # Tokens that go through the network at once, padding included. A long text has
 # thousands of windows, which would take gigabytes; more at once is no faster on a CPU.
 SLICE_TOKENS = 4096
+
+# Files with which TensorFlow Serving starts.
+SERVER_CONFIG_FOLDER = "config"
+_SERVER_MODELS = """\
+# For --model_config_file, where the export is mounted as the container's base_path.
+model_config_list {{
+  config {{
+    name: "{name}"
+    base_path: "/models/{name}"
+    model_platform: "tensorflow"
+  }}
+}}
+"""
+_SERVER_BATCHING = """\
+# For --enable_batching --batching_parameters_file. A request with more rows than
+# max_batch_size is refused. Give num_batch_threads the number of the server's cores.
+max_batch_size { value: 32 }
+batch_timeout_micros { value: 2000 }
+num_batch_threads { value: 2 }
+max_enqueued_batches { value: 100 }
+"""
 
 
 class Limits(Protocol):
@@ -293,8 +313,25 @@ def save(
     finally:
         _remove(temporary)
     if server_config:
-        server_configs.write(export_dir)
+        write_server_config(export_dir)
     return target
+
+
+def write_server_config(export_dir: str) -> None:
+    """Writes models.config and batching_parameters.txt to `config` beside the export.
+
+    The model has the name of the directory that holds both.
+    """
+    output_dir = os.path.dirname(export_dir.rstrip("/"))
+    name = os.path.basename(os.path.abspath(output_dir))
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    folder = os.path.join(output_dir, SERVER_CONFIG_FOLDER)
+    atomic_files.write(
+        {
+            os.path.join(folder, "models.config"): [_SERVER_MODELS.format(name=quoted)],
+            os.path.join(folder, "batching_parameters.txt"): [_SERVER_BATCHING],
+        }
+    )
 
 
 def _remove(directory: str) -> None:

@@ -14,7 +14,7 @@ from data_pipeline.squad import windows as context_windows
 from data_pipeline.text import wordpiece
 from modeling import models
 from modeling.configs import config
-from serving import answers, export, predictor, question_answering
+from serving import answers, export, predictor, windowed
 from tests import served_answers
 from tests.serving import exported_ops, odd_texts
 
@@ -87,7 +87,7 @@ def model():
 
 def served(model, settings):
     """As run_squad.py does it."""
-    return question_answering.QuestionAnswerer(
+    return windowed.QuestionAnswerer(
         graph.encoder(TOKENIZER, **LENGTHS),
         lambda features: model(features, training=False),
         graph.chooser(settings),

@@ -15,7 +15,7 @@ from data_pipeline.tagging import windows as windows_lib
 from data_pipeline.text import wordpiece
 from modeling import models
 from modeling.configs import config
-from serving import answers, export, predictor, tagging
+from serving import answers, export, predictor, windowed
 from tests.serving import exported_ops, odd_texts
 
 PIECES = "the fair of par ##is opens on mon ##day , . ' s 東 京"
@@ -63,7 +63,7 @@ def model():
 
 def make(model, tag_set=TAG_SET, **limits):
     """As run_tagger.py does it."""
-    return tagging.WordTagger(
+    return windowed.WordTagger(
         graph.split_words,
         graph.encoder(TOKENIZER, **{**LIMITS, **limits}),
         functools.partial(model, training=False),
