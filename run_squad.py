@@ -36,7 +36,7 @@ from data_pipeline.text import opening, wordpiece
 from modeling import losses, models
 from modeling.checkpoints import pretrained
 from modeling.features import head_config
-from serving import formats, question_answering
+from serving import formats, windowed
 from training import run_directory
 
 
@@ -131,7 +131,7 @@ def export_model(tokenizer, choice, model, output_dir):
     """Writes output_dir/export/<n>: question and context in, answer out."""
 
     def make(variables):
-        return question_answering.QuestionAnswerer(
+        return windowed.QuestionAnswerer(
             graph.encoder(tokenizer, **squad_flags.limits()),
             functools.partial(model, training=False),
             graph.chooser(choice),

@@ -35,7 +35,7 @@ from data_pipeline.text import opening
 from modeling import losses, models
 from modeling.checkpoints import pretrained
 from modeling.features import head_config
-from serving import formats, tagging
+from serving import formats, windowed
 
 
 def prepare():
@@ -129,7 +129,7 @@ def export_model(tokenizer, tag_set, label_map, model, output_dir):
     """Writes output_dir/export/<n>: text or words in, tags out."""
 
     def make(variables):
-        return tagging.WordTagger(
+        return windowed.WordTagger(
             graph.split_words,
             graph.encoder(tokenizer, **tagger_flags.limits()),
             functools.partial(model, training=False),
