@@ -106,12 +106,12 @@ def test_records_hold_the_tokens(model_dir, tmp_path):
     )
     assert done.code == 0, done.err
     ids = json.loads((model_dir / "added_tokens.json").read_text())
-    found = set()
+    held = set()
     for record in tf.data.TFRecordDataset(f"{tmp_path}/r.tfrecord"):
         feature = tf.train.Example.FromString(record.numpy()).features.feature
         for name in ("input_ids", "masked_lm_ids"):
-            found |= set(feature[name].int64_list.value)
-    assert set(ids.values()) <= found
+            held |= set(feature[name].int64_list.value)
+    assert set(ids.values()) <= held
     done = tiny.run_script(
         *("run_pretraining", f"--pretrained={model_dir}", "--do_eval"),
         *(f"--input_file={tmp_path}/r.tfrecord", f"--output_dir={tmp_path}/out"),
@@ -132,5 +132,7 @@ def test_tokens_without_embeddings_are_refused(model_dir, tmp_path):
         "--max_seq_length=16",
     )
     assert done.code == 2
-    said = r"vocab\.txt with added_tokens\.json has \d+ entries, but .* vocab_size=\d+;"
-    assert re.search(said, done.err)
+    message = (
+        r"vocab\.txt with added_tokens\.json has \d+ entries, but .* vocab_size=\d+;"
+    )
+    assert re.search(message, done.err)

@@ -95,7 +95,7 @@ def find(path):
         ValueError: nothing is there; names what was looked for.
     """
     path = os.fspath(path)
-    prefix = google.prefix_of(path)
+    prefix = google.strip_ending(path)
     if tf.io.gfile.exists(prefix + google.INDEX_ENDING):
         return prefix
     is_one = keras_files.is_keras(path) or elmo_files.is_elmo(path)
@@ -103,7 +103,7 @@ def find(path):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
-    if tf.io.gfile.exists(path) and (why := _why_unread([path])):
+    if tf.io.gfile.exists(path) and (why := _explain_unread([path])):
         raise errors.InputError(why)
     if not tf.io.gfile.isdir(path):
         raise errors.InputError(
@@ -118,7 +118,7 @@ def _find_in(directory):
         return latest
     if _present(directory, _HUGGING_FACE_FILES):
         return directory
-    prefixes = google.prefixes_in(directory)
+    prefixes = google.find_prefixes(directory)
     singles = _present(directory, (file_names.PARAMETER_SHAPES, keras_files.MODEL_FILE))
     if singles and not prefixes:
         return singles[0]
@@ -130,7 +130,7 @@ def _find_in(directory):
     if paths:
         wrong = f"{len(paths)} checkpoints there ({wording.first_of(paths)})"
     else:
-        why = _why_unread(sorted(tf.io.gfile.listdir(directory)))
+        why = _explain_unread(sorted(tf.io.gfile.listdir(directory)))
         wrong = why or "no checkpoint in this directory"
     raise errors.InputError(
         f"{directory}: {wrong}; give a prefix such as DIR/bert_model.ckpt, or a "
@@ -142,7 +142,7 @@ def _is_gpt_release(path):
     return os.path.basename(path) == file_names.PARAMETER_SHAPES
 
 
-def _why_unread(files):
+def _explain_unread(files):
     """Why the first of these files that is not read is not, and what to do; or None."""
     for endings, remedy in _UNREAD.items():
         for file in files:

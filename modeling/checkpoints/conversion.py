@@ -243,7 +243,7 @@ def digest(model):
     return f"{value:08x}"
 
 
-def num_rows(config, num_tokens, wanted=0):
+def count_rows(config, num_tokens, wanted=0):
     """Rows of the word embeddings; `wanted` is --resize_embeddings, 0 for no more.
 
     Raises:
