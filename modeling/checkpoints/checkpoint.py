@@ -195,10 +195,7 @@ def _copy_here(path):
 
 
 def check(config, path, *, allows_missing=None):
-    """Refuses a checkpoint whose network is not the one of a config; see `check_file`.
-
-    `path` is as in `find`.
-    """
+    """Refuses a checkpoint whose network is not that of a config; see `check_file`."""
     check_file(config, open_file(path, config), allows_missing=allows_missing)
 
 
@@ -262,11 +259,7 @@ def _fits(config, key, size):
 
 
 def load(model, path, *, allows_missing=None):
-    """Assigns a built model the variables of the checkpoint at `path`; see `assign`.
-
-    Raises:
-        ValueError: as in `check_file` and `assign`.
-    """
+    """Assigns a built model what the checkpoint at `path` has, after `check_file`."""
     file = open_file(path, model.config)
     check_file(model.config, file, allows_missing=allows_missing)
     return assign(model, file)
@@ -338,11 +331,7 @@ def _add_new_tokens(value, variable, config):
 
 
 def load_trained(model, path, *, allows_missing=None):
-    """`load` for a model that will not be trained: the head must be in the file too.
-
-    Raises:
-        ValueError: there is no path, or the head is missing; as in `load` otherwise.
-    """
+    """`load` for a model that will not be trained: the head must be in the file too."""
     if not path:
         raise errors.InputError(
             "there is no trained model in --output_dir; add --do_train, or set "
