@@ -79,22 +79,6 @@ def test_export_and_prediction_know_the_tokens(trained):
     assert np.abs(other - outputs).max() > 1e-4
 
 
-def test_features_name_the_tokens(model_dir, tmp_path):
-    (tmp_path / "t.txt").write_text(f"{TEXTS[0]}\n")
-    done = tiny.run_script(
-        *("extract_features", f"--pretrained={model_dir}"),
-        *(f"--input_file={tmp_path}/t.txt", f"--output_file={tmp_path}/o.jsonl"),
-        *("--layers=-1", "--max_seq_length=16"),
-    )
-    assert done.code == 0, done.err
-    row = json.loads((tmp_path / "o.jsonl").read_text())
-    (tokens,) = tokens_of(model_dir / "vocab.txt", TEXTS[:1])
-    assert [feature["token"] for feature in row["features"]] == [
-        *("[CLS]", *tokens, "[SEP]")
-    ]
-    assert "CoVax" in tokens and "[E1]" in tokens
-
-
 def test_records_hold_the_tokens(model_dir, tmp_path):
     """And run_pretraining.py takes them with the same vocabulary."""
     (tmp_path / "t.txt").write_text("the covax film\nthe [E1] sea\na film\n\n" * 8)

@@ -287,17 +287,6 @@ def test_head_of_other_labels_is_left_out_and_reported(tiny_config, tmp_path, ta
         checkpoint.load_trained(model, "")
 
 
-def test_message_names_the_first_of_what_is_missing(tiny_config, tmp_path):
-    model = random_model(tiny_config, "classifier")
-    google.write(tmp_path / "a.ckpt", {FIRST: values(model)[FIRST]})
-    allowed = {"allows_missing": True}
-    first = ", ".join(
-        checkpoint.load(model, tmp_path / "a.ckpt", **allowed).missing[:4]
-    )
-    with pytest.raises(ValueError, match=f": lacks {first} and 36 more, so it is not"):
-        checkpoint.load_trained(model, tmp_path / "a.ckpt", **allowed)
-
-
 @pytest.mark.parametrize(("kind", "is_whole"), [("span", True), ("classifier", False)])
 def test_trained_model_needs_the_pooler_only_where_it_reads_it(
     tiny_config, tmp_path, kind, is_whole

@@ -328,25 +328,22 @@ def test_disk_that_is_full_is_one_line(tiny_config, tmp_path, target):
     assert "node" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("factor", "is_enough"), [(0.9, False), (10, True)])
 def test_weights_of_keras_are_begun_where_there_is_room(
-    tiny_config, tmp_path, monkeypatch
+    tiny_config, tmp_path, monkeypatch, factor, is_enough
 ):
     """HDF5 ends the process when the disk is full, so it is not tried."""
     model, name = random_model(tiny_config, "none"), keras_files.WEIGHTS_FILE
-    conversion.write(tmp_path, model, name)
-    needed = (tmp_path / name).stat().st_size
-    (tmp_path / name).unlink()
-    free = []
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free[-1]))
-    free.append(needed - 1)
-    message = rf"{needed - 1} bytes are free, \d+ are needed.*make room there"
-    with pytest.raises(OSError, match=message):
+    free = int(factor * sum(value.nbytes for value in values(model).values()))
+    usage = shutil.disk_usage(tmp_path)._replace(free=free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    if is_enough:
         conversion.write(tmp_path, model, name)
-    assert not (tmp_path / name).exists()
-    free.append(10 * needed)
-    conversion.write(tmp_path, model, name)
-    assert (tmp_path / name).exists()
+    else:
+        message = rf"{free} bytes are free, \d+ are needed.*make room there"
+        with pytest.raises(OSError, match=message):
+            conversion.write(tmp_path, model, name)
+    assert (tmp_path / name).exists() == is_enough
 
 
 def test_batch_fits_any_config(tiny_config):
